@@ -1,0 +1,1 @@
+"""What every service shares: jobs, kinds, leases. Knows no service."""

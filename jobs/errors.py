@@ -1,0 +1,74 @@
+"""One tree of errors. A class's docstring is its title; `status` is what HTTP answers for it."""
+
+from __future__ import annotations
+
+
+class ClusterError(Exception):
+    """Something went wrong in the cluster."""
+
+    status = 500
+
+    def __init__(self, detail: str = "", *, field: str | None = None) -> None:
+        super().__init__(detail or self.title())
+        self.detail = detail or self.title()
+        #: Dotted path of the offending input, for example `parameters.number_count`.
+        self.field = field
+
+    @classmethod
+    def title(cls) -> str:
+        """First line of the docstring, without its full stop."""
+        return (cls.__doc__ or cls.__name__).splitlines()[0].rstrip(".")
+
+
+class InvalidRequest(ClusterError):
+    """The request is not valid."""
+
+    status = 422
+
+
+class MalformedBody(ClusterError):
+    """The body is not valid JSON."""
+
+    status = 400
+
+
+class UnknownKind(InvalidRequest):
+    """There is no such kind of job."""
+
+
+class Unauthorized(ClusterError):
+    """A token is needed."""
+
+    status = 401
+
+
+class NotFound(ClusterError):
+    """There is no such thing."""
+
+    status = 404
+
+
+class Conflict(ClusterError):
+    """The state does not allow this."""
+
+    status = 409
+
+
+class TooLarge(ClusterError):
+    """The body is too large."""
+
+    status = 413
+
+
+class Unavailable(ClusterError):
+    """A part of the cluster cannot be reached."""
+
+    status = 503
+
+
+class NoKernel(ClusterError):
+    """No kernel for this device."""
+
+
+class KernelFailed(ClusterError):
+    """A kernel raised."""

@@ -1,0 +1,78 @@
+"""What travels: frozen, keyword-only, one line a field. JSON on the wire, never pickles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+#: What a kernel computed for a run of units: JSON values only, integers of any size. Only its kind knows the keys.
+Partial: TypeAlias = dict[str, Any]
+#: The frozen description a kernel works from; made once by `plan`, JSON values only.
+Spec: TypeAlias = Mapping[str, Any]
+
+#: Units are numbered 0..total-1; Lua's doubles are exact up to here.
+MAX_UNITS = 2**53
+
+
+class JobState(StrEnum):
+    #: Written; no lease granted yet.
+    QUEUED = "queued"
+    #: At least one lease was granted.
+    RUNNING = "running"
+    #: Every unit is committed; the result is being derived.
+    FINISHING = "finishing"
+    #: The result is stored.
+    DONE = "done"
+    #: Stopped by a user; goes on with resume.
+    PAUSED = "paused"
+    #: Cancelled by a user; lanes are still letting go.
+    CANCELLING = "cancelling"
+    #: Cancelled; nothing runs. Retry goes on where it stopped.
+    CANCELLED = "cancelled"
+    #: Units that no lane could compute are left. Retry tries them again.
+    FAILED = "failed"
+
+
+#: States that only delete and retry can leave.
+TERMINAL = frozenset({JobState.DONE, JobState.CANCELLED, JobState.FAILED})
+
+
+class Priority(StrEnum):
+    #: Reads that need computing; not for submitters.
+    INTERACTIVE = "interactive"
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
+class Device(StrEnum):
+    GPU = "gpu"
+    ANY = "any"
+    CPU = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How a kind turns valid parameters into divisible work."""
+
+    #: Units of work, 1..2^53.
+    total: int
+    #: What kernels need; travels with every lease, so keep it under 64 KiB.
+    spec: Spec
+    #: Parameters with every default and drawn value filled in, as the job shows them.
+    parameters: Mapping[str, Any]
+    #: Leases are cut where (unit + offset) is a multiple of grain.
+    grain: int = 1
+    offset: int = 0
+    #: Devices that have a kernel for this spec.
+    devices: tuple[Device, ...] = (Device.CPU,)
+    #: Rough seconds on one CPU core; decides small or not and the first lease. Never changes a result.
+    cpu_seconds: float
+    #: Rates are remembered under (kind, mode, device).
+    mode: str = "default"
+    #: Longest a lease may live before it counts as hung. Raise it for units that cannot be cut.
+    max_lease_seconds: float = 30.0
+    #: Said to the submitter and shown with the job.
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,93 @@
+"""Lists the kinds and loads one kernel by (kind, device), lazily. The only module that loads kernels.
+
+A kind is a folder of `jobs/kinds` with a `definition.py`. The modules it may hold and what they must offer are the
+protocols below; `docs/adding-a-kind.md` walks through one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Protocol, cast
+
+from pydantic import BaseModel
+
+from jobs import errors, kinds
+from jobs.models import Device, Partial, Plan, Spec
+
+#: Called between chunks with the number of the first unit not yet computed; False asks the kernel to stop there.
+Tick = Callable[[int], bool]
+
+
+class Definition(Protocol):
+    """`definition.py`: what the work is. Imports neither numpy nor a kernel."""
+
+    #: Must change when partials of the old and the new code must not be merged.
+    MODEL_VERSION: int
+    #: One sentence for people.
+    SUMMARY: str
+    #: A valid set of parameters that takes milliseconds; used by self-tests and documentation.
+    EXAMPLE: dict[str, Any]
+    Parameters: type[BaseModel]
+
+    @staticmethod
+    def plan(parameters: Any) -> Plan: ...
+
+    @staticmethod
+    def merge(left: Partial, right: Partial) -> Partial: ...
+
+    @staticmethod
+    def result(spec: Spec, partial: Partial) -> dict[str, Any]: ...
+
+
+class Reference(Protocol):
+    """`reference.py`: the slow obvious version, the truth."""
+
+    @staticmethod
+    def run(spec: Spec, lo: int, hi: int) -> Partial: ...
+
+
+class Kernel(Protocol):
+    """`cpu_kernel.py`, `gpu_kernel.py`: numbers in, numbers out."""
+
+    @staticmethod
+    def warm() -> None: ...
+
+    @staticmethod
+    def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]: ...
+
+
+@lru_cache
+def names() -> tuple[str, ...]:
+    """Names of all kinds, sorted."""
+    return tuple(sorted(entry.name for entry in pkgutil.iter_modules(kinds.__path__) if entry.ispkg))
+
+
+@lru_cache
+def definition(kind: str) -> Definition:
+    """The kind's definition module; UnknownKind names the kinds there are."""
+    if kind not in names():
+        known = ", ".join(names())
+        raise errors.UnknownKind(f"type must be one of {known}; got {kind!r}", field="type")
+    return cast(Definition, importlib.import_module(f"jobs.kinds.{kind}.definition"))
+
+
+@lru_cache
+def reference(kind: str) -> Reference:
+    definition(kind)
+    return cast(Reference, importlib.import_module(f"jobs.kinds.{kind}.reference"))
+
+
+@lru_cache
+def kernel(kind: str, device: Device) -> Kernel:
+    """The kernel of a kind for a device. Importing it may import numba or cupy: workers' lanes only."""
+    definition(kind)
+    name = f"jobs.kinds.{kind}.{device}_kernel"
+    try:
+        return cast(Kernel, importlib.import_module(name))
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise errors.NoKernel(f"kind {kind} has no kernel for {device}") from error
