@@ -51,5 +51,5 @@ def ExactInt(low: int, high: int) -> Any:  # noqa: N802 - it makes a type
         )
 
     schema = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]+$"}]}
-    bounds: dict[str, Any] = {"minimum": exact(low), "maximum": exact(high)}
+    bounds: dict[str, Any] = {"minimum": low, "maximum": high}
     return Annotated[int, BeforeValidator(bounded), Field(json_schema_extra=bounds), WithJsonSchema(schema | bounds)]
