@@ -1,0 +1,153 @@
+"""RQ: doorbells and priorities. Imports redis and rq so that nothing else needs to.
+
+A bell is an anonymous RQ job that says "somebody should look for work". It is JSON, names one function and is never
+called: workers answer a bell by asking NEXT, so nothing that a writer to Redis puts into a queue is executed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import redis
+import rq
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
+from redis.sentinel import Sentinel as SentinelClient
+from rq.job import Job
+from rq.serializers import JSONSerializer
+from rq.timeouts import JobTimeoutException
+from rq.worker import WorkerStatus
+from rq.exceptions import DequeueTimeout, StopRequested
+
+from jobs import leases, queues
+from jobs.settings import Sentinel
+
+log = logging.getLogger(__name__)
+
+#: The only function name that a bell may carry.
+BELL = "jobs.execution.bell"
+ALLOWED = frozenset({BELL})
+
+
+def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> leases.Client:
+    """A client of the Redis at `url`. `retries` repeats whole commands: 0 for RQ, whose writes are not idempotent."""
+    options: dict[str, Any] = {
+        "socket_connect_timeout": 3,
+        "socket_timeout": timeout,
+        "socket_keepalive": True,
+        "health_check_interval": 10,
+        "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
+        "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
+    }
+    if not url.startswith("redis+sentinel://"):
+        return redis.Redis.from_url(url, **options)
+    place = Sentinel(url)
+    sentinel = SentinelClient(place.hosts, socket_timeout=3, password=place.password)
+    master: leases.Client = sentinel.master_for(place.service, db=place.database, password=place.password, **options)
+    return master
+
+
+def place_bells(client: leases.Client) -> None:
+    """Leaves one bell a queue for the scripts to copy, made by RQ itself; repeated at every start."""
+    pipe = client.pipeline()
+    for name in queues.ALL:
+        bell = Job.create(
+            BELL, connection=client, serializer=JSONSerializer, timeout=60, result_ttl=0, origin=name, description=BELL
+        )
+        bell.set_status(rq.job.JobStatus.QUEUED, pipeline=pipe)
+        template = f"{leases.PREFIX}bell:{name}"
+        pipe.delete(f"rq:job:{bell.id}", template)
+        pipe.hset(template, mapping={**bell.to_dict(include_meta=False), "status": "queued"})
+        pipe.sadd("rq:queues", f"rq:queue:{name}")
+    pipe.execute()
+
+
+def queue_lengths(client: leases.Client) -> dict[str, int]:
+    """RQ's own count of waiting bells by queue."""
+    pipe = client.pipeline(transaction=False)
+    for name in queues.ALL:
+        pipe.llen(f"rq:queue:{name}")
+    return dict(zip(queues.ALL, pipe.execute(), strict=True))
+
+
+class BellWorker(rq.SimpleWorker):
+    """Listens to bells and calls `serve(queue)`; with an empty queue name every two seconds, for a bell that got lost.
+
+    RQ's own bookkeeping of executions, results and registries is left out: leases hold every fact about work.
+    """
+
+    def __init__(self, listened: tuple[str, ...], client: leases.Client, serve: Callable[[str], None], stop: Callable[[], None]) -> None:
+        name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        super().__init__(list(listened), name=name, connection=client, serializer=JSONSerializer, worker_ttl=17)
+        self._serve = serve
+        self._stop = stop
+        self.log_job_description = False
+
+    def execute_job(self, job: Job, queue: rq.Queue) -> None:
+        self.connection.delete(job.key)
+        if not self._allowed(job):
+            log.warning("dropped a bell that names another function", extra={"rq_job": job.id, "queue": queue.name})
+            return
+        self._answer(queue.name)
+
+    @staticmethod
+    def _allowed(job: Job) -> bool:
+        try:
+            return job.func_name in ALLOWED
+        except Exception:
+            return False
+
+    def _answer(self, queue: str) -> None:
+        self.set_state(WorkerStatus.BUSY)
+        try:
+            self._serve(queue)
+        except leases.Unreachable as error:
+            log.warning("redis cannot be reached: %s", error)
+            time.sleep(0.5)
+        finally:
+            self.set_state(WorkerStatus.IDLE)
+
+    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
+        self.set_state(WorkerStatus.IDLE)
+        while not self._stop_requested:
+            self.heartbeat()
+            try:
+                return self.queue_class.dequeue_any(
+                    self._ordered_queues, timeout, connection=self.connection, job_class=self.job_class,
+                    serializer=self.serializer, death_penalty_class=self.death_penalty_class,
+                )
+            except DequeueTimeout:
+                self._answer("")
+        raise StopRequested
+
+    def handle_warm_shutdown_request(self) -> None:
+        self._stop()
+
+    def clean_registries(self) -> None: ...
+    def run_maintenance_tasks(self) -> None: ...
+    def check_for_suspension(self, burst: bool) -> None: ...
+    def subscribe(self) -> None: ...
+    def unsubscribe(self) -> None: ...
+    def procline(self, message: str) -> None: ...
+
+    def set_state(self, state: str, pipeline: Any = None) -> None:
+        self._state = state
+
+    def set_shutdown_requested_date(self) -> None: ...
+
+
+def listen(worker: Callable[[], BellWorker], stopped: Callable[[], bool]) -> None:
+    """Runs fresh workers, each under a fresh name, until told to stop: RQ gives up when Redis is gone for long."""
+    while not stopped():
+        try:
+            worker().work(logging_level="WARNING")
+        except (*leases.Unreachable, ValueError) as error:
+            log.warning("listening again in a second: %s", error)
+        if not stopped():
+            time.sleep(1)

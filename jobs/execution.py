@@ -1,0 +1,84 @@
+"""What runs in a worker's lane and what derives results. The only function that a bell may name lives here."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+
+from jobs import errors, leases, registry
+from jobs.models import Device, Partial, Spec
+from jobs.registry import Tick
+
+#: Parts are folded when this many wait, so that finishing stays quick.
+FOLD_AT = 32
+
+
+def bell() -> None:
+    """Says that somebody should look for work. Never called: workers answer a bell by asking NEXT."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """What a lane answers for one lease."""
+
+    #: First unit not computed; equal to lo when nothing was.
+    upto: int
+    partial: Partial
+    #: Seconds inside the kernel.
+    seconds: float
+
+
+def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick) -> Computed:
+    """Runs the kind's kernel over units lo..hi-1. Raises KernelFailed with the kernel's own words."""
+    started = time.perf_counter()
+    try:
+        upto, partial = registry.kernel(kind, device).run(spec, lo, hi, tick)
+    except Exception as error:
+        raise errors.KernelFailed(f"{kind} on {device}, units {lo}..{hi - 1}: {type(error).__name__}: {error}") from error
+    return Computed(upto=upto, partial=partial, seconds=time.perf_counter() - started)
+
+
+def encode(partial: Partial) -> bytes:
+    return json.dumps(partial, separators=(",", ":")).encode()
+
+
+def _merged(kind: str, gathered: leases.Gathered) -> Partial | None:
+    definition = registry.definition(kind)
+    total: Partial | None = json.loads(gathered.accumulator) if gathered.accumulator else None
+    for text in gathered.parts:
+        part = json.loads(text)
+        total = part if total is None else definition.merge(total, part)
+    return total
+
+
+def fold(book: leases.Leases, job: str, kind: str) -> None:
+    """Merges waiting parts into the accumulator; losing the race to another worker is fine."""
+    gathered = book.gather(job)
+    total = _merged(kind, gathered)
+    if gathered.parts and total is not None:
+        book.fold(job, gathered.version, len(gathered.parts), encode(total))
+
+
+def finish(book: leases.Leases, job: str, kind: str, spec: Spec) -> bool:
+    """Folds what is left, derives the result and stores it. False: somebody else did, or the job moved on."""
+    while True:
+        gathered = book.gather(job)
+        if gathered.parts:
+            fold(book, job, kind)
+            continue
+        total = _merged(kind, gathered)
+        if total is None:
+            return False
+        try:
+            result = encode(registry.definition(kind).result(spec, total))
+        except Exception as error:
+            book.abort(job, f"the result could not be derived: {type(error).__name__}: {error}")
+            return False
+        return book.finish(job, gathered.version, result)
+
+
+def so_far(kind: str, spec: Spec, gathered: leases.Gathered) -> Partial | None:
+    """The result over what is committed up to now, or None."""
+    total = _merged(kind, gathered)
+    return None if total is None else registry.definition(kind).result(spec, total)

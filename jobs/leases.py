@@ -1,0 +1,289 @@
+"""The scripts that own every fact about work, one method each. The contract is `docs/lease-protocol.md`.
+
+Every script is atomic and idempotent and uses the server's clock, so a call may be repeated after a lost reply.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import redis
+from redis.exceptions import NoScriptError
+
+from jobs.models import Plan
+
+Client: TypeAlias = "redis.Redis"
+#: What a call raises while Redis cannot be reached.
+Unreachable = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
+
+PREFIX = "ct:"
+LEASE_TTL_MS = 3000
+SLOT_TTL_MS = 3000
+WORKER_TTL_MS = 5000
+BEAT_SECONDS = 1.0
+#: Small jobs claimed in one script.
+TAKE = 8
+
+_FOLDER = Path(__file__).parent / "lua"
+
+
+def key(job: str, part: str = "") -> str:
+    return f"{PREFIX}job:{job}:{part}" if part else f"{PREFIX}job:{job}"
+
+
+def new_token() -> str:
+    """Random, never a counter: a rollback of Redis' log would issue a counter's value twice."""
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """What SUBMIT writes."""
+
+    job_id: str
+    kind: str
+    version: int
+    plan: Plan
+    priority: str
+    device: str
+    queue: str
+    #: gpu_preferred: may move to the any queue when no GPU worker lives.
+    prefer: bool
+    small: bool
+    #: Estimated milliseconds of one lane's work.
+    estimate_ms: int
+    ttl_seconds: int
+    #: owner:key, or empty.
+    idempotency: str = ""
+    #: Of the request's body; the same key with another body is a conflict.
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """NEXT: this worker holds the job until it leaves."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """NEXT: small jobs, each wholly leased: (job, token) pairs."""
+
+    jobs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grant:
+    """LEASE: units lo..hi-1 belong to the token."""
+
+    token: str
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    #: False: the token was stale; drop the work.
+    merged: bool
+    #: The last unit of the job is in; derive the result.
+    finishing: bool = False
+    #: Parts waiting to be folded.
+    parts: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """A job's accumulator and the parts beside it, read at one moment."""
+
+    version: int
+    accumulator: bytes | None
+    parts: tuple[bytes, ...]
+
+
+def _sources(clock: str | None, limits: Mapping[str, int]) -> dict[str, str]:
+    texts = {path.stem: path.read_text() for path in sorted(_FOLDER.glob("*.lua"))}
+    prelude = texts.pop("prelude").replace("@CLOCK@", clock or texts["clock"])
+    texts.pop("clock")
+    for name, value in limits.items():
+        prelude = prelude.replace(f"@{name}@", str(value))
+    return {name: prelude + "\n" + body for name, body in texts.items()}
+
+
+class Leases:
+    """The lease protocol on one Redis.
+
+    `clock` (Lua text defining now()) and the limits of expiries and errors are replaced by tests only.
+    """
+
+    def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
+        self.client = client
+        limits = {"MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors}
+        self._scripts = {name: client.register_script(text) for name, text in _sources(clock, limits).items()}
+
+    def _run(self, name: str, *arguments: Any) -> Any:
+        return self._scripts[name](args=list(arguments))
+
+    def _words(self, name: str, *arguments: Any) -> list[str]:
+        reply = self._run(name, *arguments)
+        return [item.decode() if isinstance(item, bytes) else str(item) for item in reply]
+
+    # -- submitting and steering ------------------------------------------------------------------------------------
+
+    def submit(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
+        """Writes jobs, each atomically with its bell. One (new|same|conflict, job_id) each."""
+        script = self._scripts["submit"]
+        try:
+            replies = self._submit(script.sha, jobs)
+        except NoScriptError:
+            self.client.script_load(script.script)
+            replies = self._submit(script.sha, jobs)
+        return [(how.decode(), job.decode()) for how, job in replies]
+
+    def _submit(self, sha: str, jobs: Sequence[NewJob]) -> list[tuple[bytes, bytes]]:
+        pipe = self.client.pipeline(transaction=False)
+        for job in jobs:
+            pipe.evalsha(sha, 0, *_submit_arguments(job))
+        return cast(list[tuple[bytes, bytes]], pipe.execute())
+
+    def cancel(self, job: str) -> list[str]:
+        return self._words("cancel", job)
+
+    def pause(self, job: str) -> list[str]:
+        return self._words("pause", job)
+
+    def resume(self, job: str) -> list[str]:
+        return self._words("resume", job)
+
+    def retry(self, job: str, version: int) -> list[str]:
+        return self._words("retry", job, version)
+
+    def delete(self, job: str) -> list[str]:
+        return self._words("delete", job)
+
+    def drain(self, worker: str, on: bool = True) -> bool:
+        return self._words("drain", worker, int(on)) == ["ok"]
+
+    # -- slots ------------------------------------------------------------------------------------------------------
+
+    def next(self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1, take: int = TAKE) -> Held | Taken | None:
+        """The best pending job for this worker, small ones up to `take` at once; ends the slot it had. None: no work."""
+        tokens = [new_token() for _ in range(take)]
+        reply = self._words(
+            "next", worker, popped, lanes, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(list(queues)), json.dumps(tokens)
+        )
+        if reply[0] == "hold":
+            return Held(job_id=reply[1])
+        if reply[0] == "take":
+            return Taken(jobs=tuple(zip(reply[1::2], reply[2::2], strict=True)))
+        return None
+
+    def hold(self, worker: str) -> bool:
+        return bool(self._run("hold", worker, SLOT_TTL_MS))
+
+    def leave(self, worker: str) -> None:
+        self._run("leave", worker)
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    def lease(
+        self,
+        job: str,
+        token: str,
+        *,
+        want: int,
+        least: int = 1,
+        worker: str,
+        lane: str = "0",
+        rate: float = 0.0,
+        higher: Iterable[str] = (),
+    ) -> Grant | str:
+        """A range, or the word wait, yield, finishing or gone. `want` and `least` in units, `rate` in units/s."""
+        reply = self._words(
+            "lease", job, token, want, least, LEASE_TTL_MS, worker, lane, f"{rate:.6g}", json.dumps(list(higher))
+        )
+        if reply[0] == "ok":
+            return Grant(token=token, lo=int(reply[1]), hi=int(reply[2]))
+        return reply[0]
+
+    def beat(self, job: str, token: str, upto: int) -> int:
+        """1 go on, 2 stop at the next chunk and commit, 0 drop the work."""
+        return int(self._run("beat", job, token, upto, LEASE_TTL_MS))
+
+    def commit(
+        self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0
+    ) -> Committed:
+        code, parts = self._run("commit", job, token, upto, partial, ms, worker, device, f"{pace:.6g}")
+        return Committed(merged=code > 0, finishing=code == 2, parts=parts)
+
+    def done1(self, job: str, token: str, result: bytes, *, ms: int, worker: str, device: str) -> bool:
+        """Commits and finishes a job that one lease covers. False: stale or cancelled, drop it."""
+        return bool(self._run("done1", job, token, result, ms, worker, device))
+
+    def release(self, job: str, token: str) -> bool:
+        return bool(self._run("release", job, token))
+
+    def crash(self, job: str, token: str) -> bool:
+        return bool(self._run("crash", job, token))
+
+    def fail(self, job: str, token: str, error: str) -> bool:
+        jitter = secrets.randbelow(1000) / 1000
+        return bool(self._run("fail", job, token, error[:2000], jitter))
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    def gather(self, job: str, limit: int = 256) -> Gathered:
+        """The accumulator and up to `limit` parts, read at one moment."""
+        pipe = self.client.pipeline(transaction=True)
+        pipe.hget(key(job), "accv").get(key(job, "acc")).lrange(key(job, "parts"), 0, limit - 1)
+        version, accumulator, parts = pipe.execute()
+        return Gathered(version=int(version or 0), accumulator=accumulator, parts=tuple(parts))
+
+    def fold(self, job: str, version: int, parts: int, accumulator: bytes) -> bool:
+        return bool(self._run("fold", job, version, parts, accumulator))
+
+    def finish(self, job: str, version: int, result: bytes) -> bool:
+        return bool(self._run("finish", job, version, result))
+
+    def abort(self, job: str, error: str) -> bool:
+        return bool(self._run("abort", job, error[:2000]))
+
+    # -- the fleet --------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, worker: str, born: str, facts: Mapping[str, str | int | float]) -> bool:
+        """A worker's sign of life. False: a later process took this name, so this one must end."""
+        flat = [item for pair in facts.items() for item in pair]
+        return bool(self._run("worker", worker, born, WORKER_TTL_MS, *flat))
+
+    def audit(self, queues: Iterable[str], *, gpu_alive: bool) -> tuple[int, int, int]:
+        reaped, returned, purged = self._run("audit", json.dumps(list(queues)), int(gpu_alive))
+        return reaped, returned, purged
+
+
+def _submit_arguments(job: NewJob) -> list[str | int | float]:
+    plan = job.plan
+    fields: dict[str, str | int | float] = {
+        "kind": job.kind,
+        "version": job.version,
+        "mode": plan.mode,
+        "spec": json.dumps(plan.spec, separators=(",", ":")),
+        "parameters": json.dumps(plan.parameters, separators=(",", ":")),
+        "notes": json.dumps(plan.notes),
+        "priority": job.priority,
+        "device": job.device,
+        "prefer": int(job.prefer),
+        "small": int(job.small),
+        "total": plan.total,
+        "grain": plan.grain,
+        "offset": plan.offset,
+        "est_ms": job.estimate_ms,
+        "max_ms": int(plan.max_lease_seconds * 1000),
+        "ttl_ms": job.ttl_seconds * 1000,
+    }
+    flat = [item for pair in fields.items() for item in pair]
+    return [job.job_id, job.idempotency, job.digest, job.queue, *flat]

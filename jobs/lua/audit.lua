@@ -1,0 +1,60 @@
+-- AUDIT queues(json) gpu_alive -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
+local queues, gpu_alive = cjson.decode(ARGV[1]), ARGV[2] == '1'
+local t = now()
+local slots = call('ZRANGEBYSCORE', P .. 'slots', '-inf', num(t), 'LIMIT', 0, 100)
+for _, worker in ipairs(slots) do park(worker, t) end
+
+local function look(j)
+  if j.state == 'cancelling' or j.state == 'running' or j.state == 'queued' then
+    reclaim(j, t)
+    settle(j, t)
+  end
+  rest(j, t)
+end
+
+local back = call('ZRANGEBYSCORE', P .. 'later', '-inf', num(t), 'LIMIT', 0, 100)
+for _, id in ipairs(back) do
+  call('ZREM', P .. 'later', id)
+  local j = job(id)
+  if j then look(j) end
+end
+
+-- Jobs that an AOF's lost tail left where nobody looks.
+local scan = call('SSCAN', P .. 'running', call('GET', P .. 'audit') or '0', 'COUNT', 32)
+call('SET', P .. 'audit', scan[1])
+for _, id in ipairs(scan[2]) do
+  local j = job(id)
+  if not j then
+    call('SREM', P .. 'running', id)
+  elseif j.holders <= 0 and not call('ZSCORE', P .. 'later', id) and not call('ZSCORE', P .. 'pending:' .. j.queue, id) then
+    look(j)
+  end
+end
+
+if not gpu_alive then
+  for _, queue in ipairs(queues) do
+    if string.sub(queue, 1, 4) == 'gpu.' then
+      for _, id in ipairs(call('ZRANGE', P .. 'pending:' .. queue, 0, 31)) do
+        local j = job(id)
+        if j and j.prefer == 1 then
+          unpend(j)
+          call('HINCRBY', P .. 'load', j.queue, num(-j.load))
+          j.queue = 'any.' .. string.sub(queue, 5)
+          call('HINCRBY', P .. 'load', j.queue, num(j.load))
+          call('HSET', key(id), 'queue', j.queue)
+          pend(j)
+        end
+      end
+    end
+  end
+end
+
+for _, queue in ipairs(queues) do level(queue) end
+local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, 50)
+for _, id in ipairs(old) do purge(id) end
+for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
+  call('ZREM', P .. 'workers', worker)
+  if call('EXISTS', P .. 'worker:' .. worker) == 1 then call('HSET', P .. 'worker:' .. worker, 'state', 'lost') end
+  call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', 'lost')
+end
+return { #slots, #back, #old }

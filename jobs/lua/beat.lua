@@ -1,0 +1,10 @@
+-- BEAT id token upto ttl -> 1 go on | 2 stop at the next chunk and commit | 0 drop the work
+local id, token, upto, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local t = now()
+local j = job(id)
+local l = j and lease_of(id, token)
+if not l or j.state == 'cancelling' or j.state == 'failed' or t - l.granted > j.max_ms then return 0 end
+l.upto = math.max(l.upto, math.min(upto, l.hi))
+write_lease(id, token, l)
+call('ZADD', key(id, 'leases'), num(t + ttl), token)
+return j.state == 'paused' and 2 or 1

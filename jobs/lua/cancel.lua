@@ -1,0 +1,14 @@
+-- CANCEL id -> {ok|conflict, state} | {missing}. What is done stays; retry goes on from there.
+local id = ARGV[1]
+local t = now()
+local j = job(id)
+if not j then return { 'missing' } end
+if j.state ~= 'queued' and j.state ~= 'running' and j.state ~= 'paused' then return { 'conflict', j.state } end
+reclaim(j, t)
+if call('ZCARD', key(id, 'leases')) == 0 then
+  set_state(j, 'cancelled', t)
+else
+  set_state(j, 'cancelling', t)
+  set_later(j, earliest(key(id, 'leases')))
+end
+return { 'ok', j.state }

@@ -1,0 +1,39 @@
+-- COMMIT id token upto partial ms worker device pace -> {1 merged | 2 merged and finishing | 0 stale, parts}
+-- pace: the lane's speed on this job over the kind's own estimate; remembered by kind, mode and device.
+local id, token, upto, partial, ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local worker, device, pace = ARGV[6], ARGV[7], tonumber(ARGV[8])
+local t = now()
+local j = job(id)
+local l = j and lease_of(id, token)
+if not l then
+  call('HINCRBY', P .. 'outcomes', 'stale', 1)
+  return { 0, 0 }
+end
+if upto <= l.lo or upto > l.hi then
+  return redis.error_reply('COMMIT of ' .. num(upto) .. ' outside (' .. num(l.lo) .. ', ' .. num(l.hi) .. ']')
+end
+drop_lease(id, token)
+if upto < l.hi then call('LPUSH', key(id, 'free'), range(upto, l.hi, 0, 0)) end
+local parts = call('RPUSH', key(id, 'parts'), partial)
+j.done = j.done + upto - l.lo
+call('HSET', key(id), 'done', num(j.done))
+used(j, worker, device, upto - l.lo, ms)
+if pace > 0 then
+  local field = j.kind .. '|' .. (call('HGET', key(id), 'mode') or '') .. '|' .. device
+  local old = tonumber(call('HGET', P .. 'pace', field) or pace)
+  call('HSET', P .. 'pace', field, string.format('%.6g', old + (pace - old) / 4))
+end
+if t - j.mark_at >= 2000 then
+  local rate = (j.done - j.mark_done) * 1000 / (t - j.mark_at)
+  if j.rate > 0 then rate = (rate + j.rate) / 2 end
+  call('HSET', key(id), 'rate', string.format('%.9g', rate), 'mark_at', num(t), 'mark_done', num(j.done))
+end
+if whole(j, t) then return { 2, parts } end
+if j.state == 'cancelled' then return { 1, parts } end
+account(j)
+if t - j.progress_at >= PROGRESS_MS then
+  call('HSET', key(id), 'progress_at', num(t))
+  emit(j, 'progress', 'worker', worker)
+end
+after_lease(j, t)
+return { 1, parts }

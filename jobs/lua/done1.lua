@@ -1,0 +1,23 @@
+-- DONE1 id token result ms worker device -> 1 done | 0 dropped. Commits and finishes a job that one lease covers.
+local id, token, result, ms, worker, device = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local t = now()
+local j = job(id)
+local l = j and lease_of(id, token)
+if not l then
+  call('HINCRBY', P .. 'outcomes', 'stale', 1)
+  return 0
+end
+if l.hi - l.lo < j.total then return redis.error_reply('DONE1 needs a lease of the whole job') end
+drop_lease(id, token)
+if j.state == 'cancelling' then
+  call('LPUSH', key(id, 'free'), range(l.lo, l.hi, 0, 0))
+  after_lease(j, t)
+  return 0
+end
+j.done = j.total
+call('HSET', key(id), 'done', num(j.done))
+call('SET', key(id, 'result'), result)
+used(j, worker, device, j.total, ms)
+if j.state ~= 'running' then set_state(j, 'finishing', t) end
+set_state(j, 'done', t)
+return 1

@@ -1,0 +1,19 @@
+-- FAIL id token error jitter -> 1 | 0. The kernel raised: the range waits, or is dead after too many errors.
+local id, token, text, jitter = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local t = now()
+local j = job(id)
+local l = j and lease_of(id, token)
+if not l then return 0 end
+drop_lease(id, token)
+call('HSET', key(id), 'error', text)
+call('HINCRBY', P .. 'outcomes', 'failed', 1)
+local errors = l.errors + 1
+local piece = range(l.lo, l.hi, l.expiries, errors)
+if errors > MAX_ERRORS then
+  call('RPUSH', key(id, 'dead'), piece)
+else
+  local backoff = math.min(60000, 500 * 2 ^ errors) * (0.5 + jitter / 2)
+  call('ZADD', key(id, 'retry'), num(t + math.floor(backoff)), piece)
+end
+after_lease(j, t)
+return 1

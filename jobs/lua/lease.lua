@@ -1,0 +1,68 @@
+-- LEASE id token want least ttl worker lane rate higher(json) -> {ok, lo, hi} | {wait} | {yield} | {finishing} | {gone}
+-- want, least: units of the usual and of the smallest lease of this lane; rate: its units/s on this job, 0 if unknown.
+local id, token, want, least, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local worker, lane, rate, higher = ARGV[6], ARGV[7], tonumber(ARGV[8]), cjson.decode(ARGV[9])
+local t = now()
+local j = job(id)
+if not j then return { 'gone' } end
+if j.state == 'finishing' then return { 'finishing' } end
+if j.state ~= 'queued' and j.state ~= 'running' then
+  if j.state == 'cancelling' then reclaim(j, t) settle(j, t) end
+  return { 'gone' }
+end
+reclaim(j, t)
+local mine = lease_of(id, token)
+if mine then return { 'ok', num(mine.lo), num(mine.hi) } end
+if call('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return { 'yield' } end
+for _, queue in ipairs(higher) do
+  if call('ZCARD', P .. 'pending:' .. queue) > 0 then return { 'yield' } end
+end
+
+local lo, hi, expiries, errors
+local retry = call('ZRANGEBYSCORE', key(id, 'retry'), '-inf', num(t), 'LIMIT', 0, 1)[1]
+if retry then call('ZREM', key(id, 'retry'), retry) end
+local piece = retry or call('LPOP', key(id, 'free'))
+if piece then
+  lo, hi, expiries, errors = split_range(piece)
+elseif j.cursor < j.total then
+  lo, hi, expiries, errors = j.cursor, j.total, 0, 0
+else
+  settle(j, t)
+  return { j.state == 'running' and 'wait' or 'gone' }
+end
+
+-- The tail shrinks so that all lanes end together: half of this lane's share of what is left.
+if j.lanes > 1 then
+  local left = hi - lo + (piece and j.total - j.cursor or 0)
+  for _, text in ipairs(call('LRANGE', key(id, 'free'), 0, 15)) do
+    local a, b = split_range(text)
+    left = left + b - a
+  end
+  local share = 1 / j.lanes
+  if rate > 0 and j.rate > 0 then share = math.min(rate / j.rate, 1) end
+  want = math.min(want, math.max(least, math.floor(left * share / 2)))
+end
+local cut = hi
+if want < hi - lo then
+  cut = on_grain(j, lo + math.max(want, 1))
+  if cut <= lo then cut = math.min(hi, cut + j.grain) end
+end
+if piece then
+  if cut < hi then call('LPUSH', key(id, 'free'), range(cut, hi, expiries, errors)) end
+else
+  call('HSET', key(id), 'cursor', num(cut))
+  j.cursor = cut
+end
+grant(j, token, lo, cut, expiries, errors, ttl, lane, t)
+call('HINCRBY', key(id), 'leases', 1)
+
+if j.state == 'queued' then
+  local fresh = j.started == 0
+  start(j, t)
+  if fresh then
+    local idle = call('ZCARD', P .. 'workers') - call('ZCARD', P .. 'slots')
+    local pieces = math.floor((j.total - cut) / math.max(least, 1))
+    for _ = 1, math.min(idle, pieces, 1000) do ring(j.queue) end
+  end
+end
+return { 'ok', num(lo), num(cut) }

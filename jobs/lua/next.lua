@@ -1,0 +1,79 @@
+-- NEXT worker popped lanes ttl slot_ttl queues(json) tokens(json)
+--   -> {hold, id} | {take, id, token, id, token, ...} | {none} | {draining}
+-- popped: the queue whose bell RQ has just taken, or ''. tokens: how many small jobs to take, and their leases' names.
+local worker, popped, lanes, ttl, slot_ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local queues, tokens = cjson.decode(ARGV[6]), cjson.decode(ARGV[7])
+local t = now()
+park(worker, t)
+
+-- A bell that was popped for work which this worker does not take must ring again.
+local function answer(reply)
+  if popped ~= '' then level(popped) end
+  return reply
+end
+
+if call('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return answer({ 'draining' }) end
+
+local function hold(j)
+  call('ZADD', P .. 'slots', num(t + slot_ttl), worker)
+  call('HSET', P .. 'slotjob', worker, j.id .. '|' .. lanes)
+  call('HINCRBY', key(j.id), 'holders', 1)
+  call('HINCRBY', key(j.id), 'lanes', lanes)
+  call('ZREM', P .. 'later', j.id)
+  return { 'hold', j.id }
+end
+
+local function first(queue)
+  while true do
+    local id = call('ZRANGE', P .. 'pending:' .. queue, 0, 0)[1]
+    if not id then return nil end
+    local j = job(id)
+    if j and PENDABLE[j.state] then return j end
+    call('ZREM', P .. 'pending:' .. queue, id)
+    level(queue)
+  end
+end
+
+local function small(j) return j and j.small == 1 and j.state == 'queued' and j.cursor == 0 end
+
+local function take(queue, j)
+  local taken = { 'take' }
+  while small(j) and #taken < 2 * #tokens do
+    local token = tokens[(#taken + 1) / 2]
+    call('ZREM', P .. 'pending:' .. queue, j.id)
+    grant(j, token, 0, j.total, 0, 0, ttl, worker, t)
+    j.cursor = j.total
+    call('HSET', key(j.id), 'cursor', num(j.total))
+    start(j, t)
+    set_later(j, t + ttl)
+    taken[#taken + 1], taken[#taken + 2] = j.id, token
+    j = first(queue)
+  end
+  level(queue)
+  return taken
+end
+
+for _, queue in ipairs(queues) do
+  local j = first(queue)
+  if small(j) and #tokens > 0 then return answer(take(queue, j)) end
+  if j then
+    call('ZREM', P .. 'pending:' .. queue, j.id)
+    level(queue)
+    return answer(hold(j))
+  end
+end
+
+local mine, seen, best = {}, {}, nil
+for _, queue in ipairs(queues) do mine[queue] = true end
+for _, text in ipairs(call('HVALS', P .. 'slotjob')) do
+  local id = string.match(text, '^(.*)|%d+$')
+  if not seen[id] then
+    seen[id] = true
+    local j = job(id)
+    if j and j.state == 'running' and mine[j.queue] and leasable(j, t) and (not best or j.holders < best.holders) then
+      best = j
+    end
+  end
+end
+if best then return answer(hold(best)) end
+return answer({ 'none' })

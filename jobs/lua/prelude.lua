@@ -1,0 +1,264 @@
+-- Read before every script. Keys are built here, not passed: RQ rules Redis Cluster out, so nothing is lost by it.
+-- @NAME@ is filled in by leases.py. Times are milliseconds of the server. Ranges are half open.
+local P = 'ct:'
+local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
+local FLEET_EVENTS, JOB_EVENTS, PROGRESS_MS = 100000, 1000, 200
+local call = redis.call
+
+@CLOCK@
+
+local function num(x) return string.format('%.0f', x) end
+local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part) or '') end
+
+local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms', 'load', 'holders', 'lanes', 'max_ms',
+  'ttl_ms', 'small', 'prefer', 'accv', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done' }
+local FIELDS = { 'state', 'queue', 'kind', 'version', unpack(NUMBERS) }
+
+local function job(id)
+  local values = call('HMGET', key(id), unpack(FIELDS))
+  if not values[1] then return nil end
+  local j = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4] }
+  for i, name in ipairs(NUMBERS) do j[name] = tonumber(values[i + 4] or 0) end
+  return j
+end
+
+-- Bells: RQ's queue length is the number of jobs that wait for a worker. A bell is a copy of a job that RQ made itself.
+local function ring(queue)
+  local id = 'bell-' .. num(call('INCR', P .. 'bells'))
+  call('COPY', P .. 'bell:' .. queue, 'rq:job:' .. id)
+  call('EXPIRE', 'rq:job:' .. id, 86400)
+  call('RPUSH', 'rq:queue:' .. queue, id)
+end
+
+local function level(queue)
+  local short = call('ZCARD', P .. 'pending:' .. queue) - call('LLEN', 'rq:queue:' .. queue)
+  for _ = 1, math.min(short, 1000) do ring(queue) end
+  for _ = 1, math.min(-short, 1000) do
+    local bell = call('RPOP', 'rq:queue:' .. queue)
+    if bell then call('DEL', 'rq:job:' .. bell) end
+  end
+end
+
+local function pend(j)
+  if not call('ZSCORE', P .. 'pending:' .. j.queue, j.id) then
+    call('ZADD', P .. 'pending:' .. j.queue, call('INCR', P .. 'seq'), j.id)
+    level(j.queue)
+  end
+  call('ZREM', P .. 'later', j.id)
+end
+
+local function unpend(j)
+  if call('ZREM', P .. 'pending:' .. j.queue, j.id) == 1 then level(j.queue) end
+end
+
+local function emit(j, what, ...)
+  local id = call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', j.id, 'kind', j.kind, 'type', what,
+    'state', j.state, 'done', num(j.done), 'total', num(j.total), ...)
+  if j.started > 0 and j.small == 0 then
+    call('XADD', key(j.id, 'ev'), 'MAXLEN', '~', JOB_EVENTS, id, 'job', j.id, 'kind', j.kind, 'type', what,
+      'state', j.state, 'done', num(j.done), 'total', num(j.total), ...)
+  end
+end
+
+-- ct:load: milliseconds of one lane's work that wait or run, by queue.
+local function account(j)
+  local load = 0
+  if j.state == 'queued' or j.state == 'running' then load = math.floor(j.est_ms * (1 - j.done / j.total)) end
+  if load ~= j.load then
+    call('HINCRBY', P .. 'load', j.queue, num(load - j.load))
+    call('HSET', key(j.id), 'load', num(load))
+    j.load = load
+  end
+end
+
+local ACTIVE = { running = true, finishing = true, cancelling = true }
+local TERMINAL = { done = true, failed = true, cancelled = true }
+local PENDABLE = { queued = true, running = true, finishing = true }
+
+local function set_state(j, state, t, ...)
+  call('ZREM', P .. 'in:' .. j.state, j.id)
+  call('ZADD', P .. 'in:' .. state, num(j.seq), j.id)
+  j.state = state
+  call('HSET', key(j.id), 'state', state)
+  call(ACTIVE[state] and 'SADD' or 'SREM', P .. 'running', j.id)
+  if not PENDABLE[state] then unpend(j) end
+  if TERMINAL[state] then
+    call('HSET', key(j.id), 'ended', num(t))
+    call('ZADD', P .. 'expiry', num(t + j.ttl_ms), j.id)
+    call('HINCRBY', P .. 'ended', j.kind .. '|' .. state, 1)
+    call('ZREM', P .. 'later', j.id)
+  else
+    call('ZREM', P .. 'expiry', j.id)
+  end
+  account(j)
+  emit(j, state, ...)
+end
+
+-- Ranges. free and dead: lists of lo:hi:expiries:errors. retry: the same, by the time before which it must not be tried.
+local function range(lo, hi, expiries, errors)
+  return num(lo) .. ':' .. num(hi) .. ':' .. num(expiries) .. ':' .. num(errors)
+end
+
+local function split_range(text)
+  local lo, hi, expiries, errors = string.match(text, '^(%d+):(%d+):(%d+):(%d+)$')
+  return tonumber(lo), tonumber(hi), tonumber(expiries), tonumber(errors)
+end
+
+-- A lease: lo:hi:upto:expiries:errors:granted:lane.
+local function lease_of(id, token)
+  local text = call('HGET', key(id, 'lease'), token)
+  if not text then return nil end
+  local lo, hi, upto, expiries, errors, granted, lane = string.match(text, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(.*)$')
+  return { lo = tonumber(lo), hi = tonumber(hi), upto = tonumber(upto), expiries = tonumber(expiries),
+    errors = tonumber(errors), granted = tonumber(granted), lane = lane }
+end
+
+local function write_lease(id, token, l)
+  call('HSET', key(id, 'lease'), token, num(l.lo) .. ':' .. num(l.hi) .. ':' .. num(l.upto) .. ':' .. num(l.expiries) ..
+    ':' .. num(l.errors) .. ':' .. num(l.granted) .. ':' .. l.lane)
+end
+
+local function drop_lease(id, token)
+  call('HDEL', key(id, 'lease'), token)
+  call('ZREM', key(id, 'leases'), token)
+end
+
+-- The last multiple of the job's grain at or below a position, computed without leaving 2^53.
+local function on_grain(j, position)
+  return position - math.fmod(math.fmod(position, j.grain) + j.offset, j.grain)
+end
+
+-- A range whose lane died once more. At the limit it is halved until only the part that kills is left.
+local function lapse(j, l)
+  local expiries = l.expiries + 1
+  if expiries <= MAX_EXPIRIES then
+    call('RPUSH', key(j.id, 'free'), range(l.lo, l.hi, expiries, l.errors))
+  elseif l.hi - l.lo == 1 then
+    call('RPUSH', key(j.id, 'dead'), range(l.lo, l.hi, expiries, l.errors))
+    call('HSETNX', key(j.id), 'error', 'lanes died ' .. num(expiries) .. ' times on unit ' .. num(l.lo))
+  else
+    local middle = l.lo + math.floor((l.hi - l.lo) / 2)
+    local cut = on_grain(j, middle)
+    if cut <= l.lo then cut = middle end
+    call('RPUSH', key(j.id, 'free'), range(l.lo, cut, MAX_EXPIRIES, l.errors), range(cut, l.hi, MAX_EXPIRIES, l.errors))
+  end
+end
+
+local function reclaim(j, t)
+  for _, token in ipairs(call('ZRANGEBYSCORE', key(j.id, 'leases'), '-inf', num(t), 'LIMIT', 0, 64)) do
+    local l = lease_of(j.id, token)
+    drop_lease(j.id, token)
+    call('HINCRBY', key(j.id), 'expired', 1)
+    call('HINCRBY', P .. 'outcomes', 'expired', 1)
+    if l then lapse(j, l) end
+  end
+end
+
+local function earliest(zset)
+  local first = call('ZRANGE', zset, 0, 0, 'WITHSCORES')
+  return first[2] and tonumber(first[2]) or math.huge
+end
+
+local function due(j) return math.min(earliest(key(j.id, 'leases')), earliest(key(j.id, 'retry'))) end
+
+local function leasable(j, t)
+  return j.cursor < j.total or call('LLEN', key(j.id, 'free')) > 0 or due(j) <= t
+end
+
+local function set_later(j, t)
+  call('ZADD', P .. 'later', num(t), j.id)
+end
+
+-- Puts a job where somebody will look at it again: pending, or later when only leases and backoff are left.
+local function rest(j, t)
+  if j.state == 'running' or j.state == 'queued' then
+    if leasable(j, t) then
+      pend(j)
+    elseif j.holders <= 0 then
+      local at = due(j)
+      set_later(j, at < math.huge and at or t)
+    end
+  elseif j.holders <= 0 then
+    if j.state == 'finishing' then
+      pend(j)
+    elseif j.state == 'cancelling' then
+      set_later(j, math.min(earliest(key(j.id, 'leases')), t + 60000))
+    end
+  end
+end
+
+local function settle(j, t)
+  local leases = call('ZCARD', key(j.id, 'leases'))
+  if j.state == 'cancelling' and leases == 0 then
+    set_state(j, 'cancelled', t)
+  elseif j.state == 'running' then
+    local dead = call('LLEN', key(j.id, 'dead'))
+    if dead > MAX_DEAD or (dead > 0 and leases == 0 and j.cursor == j.total and call('LLEN', key(j.id, 'free')) == 0
+        and call('ZCARD', key(j.id, 'retry')) == 0) then
+      set_state(j, 'failed', t, 'error', call('HGET', key(j.id), 'error') or '')
+    end
+  end
+end
+
+-- After a lease ended without finishing the job.
+local function after_lease(j, t)
+  settle(j, t)
+  if j.holders <= 0 then rest(j, t) end
+end
+
+local function whole(j, t)
+  if j.done < j.total then return false end
+  if j.state == 'cancelling' then settle(j, t) return false end
+  set_state(j, 'finishing', t)
+  if j.holders <= 0 then set_later(j, t + 1000) end
+  return true
+end
+
+local function grant(j, token, lo, hi, expiries, errors, ttl, lane, t)
+  write_lease(j.id, token, { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = t, lane = lane })
+  call('ZADD', key(j.id, 'leases'), num(t + ttl), token)
+end
+
+local function start(j, t)
+  if j.started == 0 then
+    j.started = t
+    call('HSET', key(j.id), 'started', num(t), 'mark_at', num(t), 'mark_done', num(j.done))
+    call('HINCRBY', P .. 'waits', j.queue .. '|count', 1)
+    call('HINCRBY', P .. 'waits', j.queue .. '|ms', num(t - j.created))
+  end
+  set_state(j, 'running', t)
+end
+
+local function used(j, worker, device, units, ms)
+  local prefix = 'use|' .. device .. '|' .. worker .. '|'
+  call('HINCRBY', key(j.id), prefix .. 'units', num(units))
+  call('HINCRBY', key(j.id), prefix .. 'ms', num(ms))
+  call('HINCRBY', key(j.id), prefix .. 'leases', 1)
+  call('HINCRBY', P .. 'units', j.kind .. '|' .. device, num(units))
+  call('HINCRBY', P .. 'outcomes', 'committed', 1)
+end
+
+-- Ends a worker's slot; its job goes where somebody finds it.
+local function park(worker, t)
+  local text = call('HGET', P .. 'slotjob', worker)
+  call('ZREM', P .. 'slots', worker)
+  call('HDEL', P .. 'slotjob', worker)
+  if not text then return end
+  local id, lanes = string.match(text, '^(.*)|(%d+)$')
+  local j = job(id)
+  if not j then return end
+  j.holders = call('HINCRBY', key(id), 'holders', -1)
+  call('HINCRBY', key(id), 'lanes', -lanes)
+  rest(j, t)
+end
+
+local function purge(id)
+  local idem = call('HGET', key(id), 'idem')
+  if idem and idem ~= '' then call('DEL', P .. 'idem:' .. idem) end
+  call('DEL', key(id), key(id, 'leases'), key(id, 'lease'), key(id, 'free'), key(id, 'retry'), key(id, 'dead'),
+    key(id, 'parts'), key(id, 'acc'), key(id, 'ev'), key(id, 'result'))
+  for _, state in ipairs({ 'done', 'failed', 'cancelled' }) do call('ZREM', P .. 'in:' .. state, id) end
+  call('ZREM', P .. 'jobs', id)
+  call('ZREM', P .. 'expiry', id)
+  call('ZREM', P .. 'later', id)
+end

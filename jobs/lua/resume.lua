@@ -1,0 +1,10 @@
+-- RESUME id -> {ok|conflict, state} | {missing}
+local t = now()
+local j = job(ARGV[1])
+if not j then return { 'missing' } end
+if j.state ~= 'paused' then return { 'conflict', j.state } end
+reclaim(j, t)
+set_state(j, j.started > 0 and 'running' or 'queued', t)
+settle(j, t)
+rest(j, t)
+return { 'ok', j.state }

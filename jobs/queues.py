@@ -1,0 +1,28 @@
+"""Every queue name. A queue is a device and a priority; workers listen by priority first, their own device first."""
+
+from __future__ import annotations
+
+from jobs.models import Device, Priority
+
+#: RQ queues, for example `any.normal`.
+ALL: tuple[str, ...] = tuple(f"{device}.{priority}" for priority in Priority for device in Device)
+
+
+def name(device: Device, priority: Priority) -> str:
+    return f"{device}.{priority}"
+
+
+def priority_of(queue: str) -> Priority:
+    return Priority(queue.partition(".")[2])
+
+
+def for_worker(device: Device) -> tuple[str, ...]:
+    """Queues that a worker of this device listens to, best first."""
+    return tuple(name(where, priority) for priority in Priority for where in (device, Device.ANY))
+
+
+def higher(queue: str, listened: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of `listened` whose priority is above that of `queue`: work there makes a slot end."""
+    order = list(Priority)
+    rank = order.index(priority_of(queue))
+    return tuple(other for other in listened if order.index(priority_of(other)) < rank)

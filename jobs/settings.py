@@ -1,0 +1,81 @@
+"""The only module that reads the environment. Names are those of the README's table; a test compares them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+#: Where the local cluster of this checkout keeps its data; it leaves its address there.
+LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
+
+    #: Workers wanted: shown in status, alerted on when fewer live. 0: not stated.
+    cluster_size: int = Field(0, ge=0, le=10_000)
+    #: auto: a GPU worker uses a GPU when there is one; true: fails without; false: never.
+    gpu_enabled: Literal["auto", "true", "false"] = "auto"
+    #: The API's port.
+    coordinator_port: int = Field(3000, ge=1, le=65535)
+    #: The address the API and metrics listen on.
+    bind: str = "127.0.0.1"
+    #: Where Prometheus reads a coordinator. 0: nowhere.
+    metrics_port: int = Field(9090, ge=0, le=65535)
+    #: What an image runs: coordinator, cpu-worker or gpu-worker.
+    node_type: Literal["coordinator", "cpu-worker", "gpu-worker", ""] = ""
+    #: Stable name of a worker, shown everywhere. Default: the host's name and the process number.
+    node_id: str = Field("", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    #: Where clients find the API.
+    coordinator_url: str = Field("", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
+    #: When set, every API call needs it as a bearer token.
+    cluster_token: str = ""
+    #: Lanes of a CPU worker. 0: the cores it may use.
+    worker_threads: int = Field(0, ge=0, le=1024)
+    #: Most units a GPU launch takes. 0: the device decides.
+    gpu_batch_size: int = Field(0, ge=0)
+    #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    #: Seconds that finished jobs and their results are kept.
+    result_ttl: int = Field(7 * 86400, ge=60, le=366 * 86400)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    def url(self) -> str:
+        """The API's address for clients: stated, else the local cluster's, else the default port on this machine."""
+        if self.coordinator_url:
+            return self.coordinator_url.rstrip("/")
+        left = LOCAL_FOLDER / "url"
+        if left.is_file():
+            return left.read_text().strip()
+        return f"http://127.0.0.1:{self.coordinator_port}"
+
+    def worker_name(self) -> str:
+        return self.node_id or f"{socket.gethostname()}-{os.getpid()}"
+
+    def lanes(self) -> int:
+        return self.worker_threads or len(os.sched_getaffinity(0))
+
+
+class Sentinel:
+    """redis+sentinel://[:password@]host[:port][,host[:port]...]/service[/db]"""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        credentials, _, hosts = parts.netloc.rpartition("@")
+        self.password = credentials.partition(":")[2] or None
+        self.hosts = [(host, int(port or 26379)) for host, _, port in (h.partition(":") for h in hosts.split(","))]
+        service, _, database = parts.path.strip("/").partition("/")
+        self.service = service or parse_qs(parts.query).get("service", ["mymaster"])[0]
+        self.database = int(database or 0)
+
+
+@lru_cache
+def load() -> Settings:
+    return Settings()
