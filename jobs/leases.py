@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 import redis
 from redis.exceptions import NoScriptError
 
-from jobs.models import Plan
+from jobs.models import Plan, Spec
 
 Client: TypeAlias = "redis.Redis"
 #: What a call raises while Redis cannot be reached.
@@ -76,6 +76,21 @@ class Taken:
     """NEXT: small jobs, each wholly leased: (job, token) pairs."""
 
     jobs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a lane needs to know of a job."""
+
+    job_id: str
+    kind: str
+    spec: Spec
+    queue: str
+    total: int
+    #: Units/s that a lane of this device probably reaches, from the kind's estimate and what was measured before.
+    expected_rate: float
+    #: Units/s by the kind's own estimate.
+    nominal_rate: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +186,11 @@ class Leases:
 
     # -- slots ------------------------------------------------------------------------------------------------------
 
-    def next(self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1, take: int = TAKE) -> Held | Taken | None:
-        """The best pending job for this worker, small ones up to `take` at once; ends the slot it had. None: no work."""
+    def next(self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1, take: int = TAKE) -> Held | Taken | str:
+        """The best pending job for this worker, small ones up to `take` at once; ends the slot it had.
+
+        Else the word none (no work) or draining (this worker must not work).
+        """
         tokens = [new_token() for _ in range(take)]
         reply = self._words(
             "next", worker, popped, lanes, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(list(queues)), json.dumps(tokens)
@@ -181,13 +199,22 @@ class Leases:
             return Held(job_id=reply[1])
         if reply[0] == "take":
             return Taken(jobs=tuple(zip(reply[1::2], reply[2::2], strict=True)))
-        return None
+        return reply[0]
 
     def hold(self, worker: str) -> bool:
         return bool(self._run("hold", worker, SLOT_TTL_MS))
 
     def leave(self, worker: str) -> None:
         self._run("leave", worker)
+
+    def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
+        """What lanes of a device need to know of each job; None for one that is gone."""
+        pipe = self.client.pipeline(transaction=False)
+        for job in jobs:
+            pipe.hmget(key(job), "kind", "spec", "queue", "total", "est_ms", "mode")
+        pipe.hgetall(f"{PREFIX}pace")
+        *rows, paces = pipe.execute()
+        return [_facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
 
     # -- work -------------------------------------------------------------------------------------------------------
 
@@ -255,14 +282,32 @@ class Leases:
 
     # -- the fleet --------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, worker: str, born: str, facts: Mapping[str, str | int | float]) -> bool:
-        """A worker's sign of life. False: a later process took this name, so this one must end."""
+    def heartbeat(self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False) -> str:
+        """A worker's sign of life: ok; drain, finish and take nothing new; taken, a later process has this name."""
         flat = [item for pair in facts.items() for item in pair]
-        return bool(self._run("worker", worker, born, WORKER_TTL_MS, *flat))
+        reply: bytes = self._run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
+        return reply.decode()
 
     def audit(self, queues: Iterable[str], *, gpu_alive: bool) -> tuple[int, int, int]:
         reaped, returned, purged = self._run("audit", json.dumps(list(queues)), int(gpu_alive))
         return reaped, returned, purged
+
+
+def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:
+    if row[0] is None:
+        return None
+    kind, spec, queue, total, est_ms, mode = (value or b"" for value in row)
+    nominal = int(total) / max(int(est_ms) / 1000, 1e-3)
+    pace = float(paces.get(b"|".join((kind, mode, device.encode())), 1.0))
+    return Facts(
+        job_id=job,
+        kind=kind.decode(),
+        spec=json.loads(spec),
+        queue=queue.decode(),
+        total=int(total),
+        expected_rate=nominal * pace,
+        nominal_rate=nominal,
+    )
 
 
 def _submit_arguments(job: NewJob) -> list[str | int | float]:

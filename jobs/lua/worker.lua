@@ -1,14 +1,23 @@
--- WORKER worker born ttl name value ... -> 1 | 0 when a later process took this name. A worker's heartbeat.
+-- WORKER worker born ttl name value ... -> ok | drain | taken by a later process. A heartbeat; ttl 0: it leaves.
 local worker, born, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local t = now()
 local k = P .. 'worker:' .. worker
 local known = call('HGET', k, 'born')
-if known and known > born then return 0 end
+if known and known > born then return 'taken' end
+
+local function tell(state)
+  call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', state)
+end
+
 if known ~= born then
   call('DEL', k)
-  call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', 'joined')
+  tell('joined')
 end
 call('HSET', k, 'born', born, 'seen', num(t), unpack(ARGV, 4))
 call('EXPIRE', k, 86400)
+if ttl == 0 then
+  if call('ZREM', P .. 'workers', worker) == 1 then tell('left') end
+  return 'ok'
+end
 call('ZADD', P .. 'workers', num(t + ttl), worker)
-return 1
+return call('HGET', k, 'drain') == '1' and 'drain' or 'ok'
