@@ -216,6 +216,13 @@ class Leases:
         *rows, paces = pipe.execute()
         return [_facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
 
+    def waiting(self, listened: Iterable[str]) -> list[int]:
+        """Jobs that wait for a worker, by queue."""
+        pipe = self.client.pipeline(transaction=False)
+        for queue in listened:
+            pipe.zcard(f"{PREFIX}pending:{queue}")
+        return cast(list[int], pipe.execute())
+
     # -- work -------------------------------------------------------------------------------------------------------
 
     def lease(

@@ -1,0 +1,81 @@
+"""What runs in a lane's child process: it computes and answers over a pipe. The only place of a CPU worker with numba."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from jobs import errors, execution, registry
+from jobs.models import Device, Spec
+
+#: Slots of the array shared with the parent.
+STOP, UPTO = 0, 1
+#: A tick costs a system call only this often.
+_ORPHAN_SECONDS = 1.0
+
+
+def main(pipe: Connection, shared: Any, parent: int) -> None:
+    """Warms the kernels, says ready, then answers requests until the pipe closes. `shared`: see STOP and UPTO."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
+    answers: dict[str, Callable[..., Any]] = {"lease": _lease, "small": _small}
+    try:
+        pipe.send(warm())
+        while True:
+            what, *arguments = pipe.recv()
+            pipe.send(answers[what](shared, *arguments))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+
+
+def warm() -> dict[str, float]:
+    """Compiles or loads every kernel from the cache; seconds by kind."""
+    seconds = {}
+    for kind in registry.names():
+        started = time.perf_counter()
+        registry.kernel(kind, Device.CPU).warm()
+        seconds[kind] = round(time.perf_counter() - started, 3)
+    return seconds
+
+
+def _die_with(parent: int) -> None:
+    """A killed parent must not leave its children computing."""
+    while os.getppid() == parent:
+        time.sleep(_ORPHAN_SECONDS)
+    os._exit(1)
+
+
+def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: float) -> Any:
+    """(upto, encoded partial, seconds) or the KernelFailed."""
+    deadline = time.monotonic() + long_seconds
+
+    def tick(upto: int) -> bool:
+        shared[UPTO] = upto
+        return not shared[STOP] and (upto == lo or time.monotonic() < deadline)
+
+    try:
+        done = execution.compute(kind, Device.CPU, spec, lo, hi, tick)
+    except errors.KernelFailed as failure:
+        return failure
+    return done.upto, execution.encode(done.partial), done.seconds
+
+
+def _small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
+    """(encoded result, seconds) or the KernelFailed, one a job."""
+    return [_whole(kind, spec, total) for kind, spec, total in jobs]
+
+
+def _whole(kind: str, spec: Spec, total: int) -> Any:
+    try:
+        done = execution.compute(kind, Device.CPU, spec, 0, total, lambda upto: True)
+        return execution.encode(registry.definition(kind).result(spec, done.partial)), done.seconds
+    except errors.KernelFailed as failure:
+        return failure
+    except Exception as error:
+        return errors.KernelFailed(f"{kind}: the result could not be derived: {type(error).__name__}: {error}")

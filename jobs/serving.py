@@ -1,0 +1,396 @@
+"""A worker's turn at work: hear a bell, ask NEXT, lease from one job for some seconds, leave, ask again.
+
+The same for every device. What differs is the lane: `compute` blocks until its lease is computed, stopped or lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from jobs import errors, execution, leases, pace, queues
+from jobs.execution import Computed
+from jobs.leases import Facts, Grant, Held, Leases, Taken
+from jobs.models import Device
+
+log = logging.getLogger(__name__)
+
+#: A slot's turn; then the job parks and the best pending one is next.
+QUANTUM_SECONDS = 5.0
+#: Told `wait`, a lane asks again after this, so that a dead worker's tail is picked up at once.
+LINGER_SECONDS = 0.15
+#: A lease past this many seconds commits what it has, if it has anything.
+LONG_SECONDS = 2 * pace.TARGET_SECONDS
+#: How long a stopping worker waits for its lanes.
+SHUTDOWN_SECONDS = 10.0
+
+Answer = TypeVar("Answer")
+
+
+class LaneDied(Exception):
+    """The lane's process died or was killed; its work is lost."""
+
+
+class Task:
+    """One lease in a lane's hands. `stop` is set from other threads."""
+
+    def __init__(self, facts: Facts, grant: Grant) -> None:
+        self.facts = facts
+        self.grant = grant
+        self.upto = grant.lo
+        #: 0 go on; 1 stop at the next chunk and commit; 2 stop and drop.
+        self.stop = 0
+        self.stop_since = 0.0
+
+    def ask_to_stop(self, how: int) -> None:
+        if how > self.stop:
+            self.stop = how
+            self.stop_since = time.monotonic()
+
+
+class Lane(Protocol):
+    """Computes one lease, or a few small jobs, at a time."""
+
+    name: str
+
+    def compute(self, task: Task) -> tuple[Computed, bytes]:
+        """Blocks; the partial comes encoded. Raises KernelFailed, or LaneDied after replacing what died."""
+
+    def compute_small(self, facts: Sequence[Facts]) -> list[tuple[bytes, float] | errors.KernelFailed]:
+        """Whole jobs: each one's result, encoded, and its seconds. Raises LaneDied."""
+
+
+class Slot:
+    """One worker's turn at one job."""
+
+    def __init__(self, facts: Facts, higher: tuple[str, ...]) -> None:
+        self.facts = facts
+        self.higher = higher
+        self.open = True
+        #: A lane is deriving the job's result.
+        self.finishing = False
+        self.granted = 0
+        self.opened = time.monotonic()
+        self.why = ""
+
+    def close(self, why: str) -> None:
+        if self.open:
+            self.open, self.why = False, why
+
+    def over(self) -> bool:
+        return time.monotonic() - self.opened > QUANTUM_SECONDS
+
+
+class Server:
+    """Serves bells with a set of lanes. Thread-safe where the beats and a signal handler touch it."""
+
+    def __init__(self, book: Leases, worker: str, device: Device, lanes: Sequence[Lane]) -> None:
+        self.book = book
+        self.worker = worker
+        self.device = device
+        self.lanes = list(lanes)
+        self.listened = queues.for_worker(device)
+        self.draining = False
+        self.stopping = False
+        self.slot: Slot | None = None
+        self.tasks: dict[str, Task] = {}
+        self.rates: dict[str, float] = {}
+        self._idle: list[Lane] = list(lanes)
+        self._changed = threading.Condition()
+        self._paces: dict[tuple[str, str], pace.Pace] = {}
+        self._threads = ThreadPoolExecutor(max_workers=len(self.lanes), thread_name_prefix="lane")
+
+    # -- from outside -----------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ends the turn: lanes commit what they have. Safe in a signal handler: takes no lock."""
+        self.stopping = True
+        if self.slot:
+            self.slot.close("stop")
+        for task in list(self.tasks.values()):
+            task.ask_to_stop(1)
+
+    def settle_down(self) -> None:
+        """After stop: waits for the lanes and gives the job back. Whatever is left then expires by itself."""
+        deadline = time.monotonic() + SHUTDOWN_SECONDS
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._idle) == len(self.lanes), deadline - time.monotonic())
+        self._tolerant(lambda: self.book.leave(self.worker), None)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def busy(self) -> int:
+        """Lanes at work."""
+        return len(self.lanes) - len(self._idle)
+
+    # -- turns ------------------------------------------------------------------------------------------------------
+
+    def serve(self, popped: str) -> None:
+        """Works until nothing waits. `popped`: the queue whose bell was just taken, or empty."""
+        while not self.stopping:
+            self._await_idle()
+            free = len(self._idle)
+            take = 0 if free == 0 else leases.TAKE * free
+            found = self.book.next(self.worker, self.listened, popped=popped, lanes=max(free, 1), take=take)
+            popped = ""
+            if isinstance(found, Taken):
+                self._serve_small(found)
+            elif isinstance(found, Held):
+                self._serve_slot(found.job_id)
+            elif found == "draining":
+                self._sit_out()
+            else:
+                return
+
+    def _await_idle(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle or self.stopping)
+
+    def _sit_out(self) -> None:
+        """A drained worker pops no bells, or it would ring and pop the same one for ever."""
+        self.draining = True
+        while self.draining and not self.stopping:
+            time.sleep(0.1)
+
+    def _serve_slot(self, job: str) -> None:
+        facts = self.book.facts([job], self.device)[0]
+        if facts is None:
+            return
+        slot = self.slot = Slot(facts, queues.higher(facts.queue, self.listened))
+        try:
+            while slot.open and not self.stopping:
+                self._start_idle_lanes(slot)
+                with self._changed:
+                    self._changed.wait(0.05 if self._idle else 0.5)
+                if slot.over():
+                    slot.close("quantum")
+            self._let_go(slot)
+        finally:
+            self.slot = None
+
+    def _start_idle_lanes(self, slot: Slot) -> None:
+        while slot.open:
+            lane = self._borrow()
+            if lane is None:
+                return
+            self._threads.submit(self._turn, lane, slot)
+
+    def _let_go(self, slot: Slot) -> None:
+        """Waits until a lane is free for other work; a result being derived is waited for, or NEXT would do it twice."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle and not slot.finishing, timeout=60)
+
+    def _borrow(self) -> Lane | None:
+        with self._changed:
+            return self._idle.pop() if self._idle else None
+
+    def _give_back(self, lane: Lane) -> None:
+        with self._changed:
+            self._idle.append(lane)
+            self._changed.notify_all()
+
+    def _turn(self, lane: Lane, slot: Slot) -> None:
+        try:
+            while slot.open and not self.stopping:
+                self._one_lease(lane, slot)
+        except Exception:
+            log.exception("a lane's turn ended", extra={"job_id": slot.facts.job_id, "lane": lane.name})
+            slot.close("error")
+        finally:
+            self._give_back(lane)
+
+    def _one_lease(self, lane: Lane, slot: Slot) -> None:
+        facts, mine = slot.facts, self._pace(lane, slot.facts)
+        token = leases.new_token()
+        answer = self._persist(
+            lambda: self.book.lease(
+                facts.job_id, token, want=mine.want(), least=mine.least(), worker=self.worker, lane=lane.name,
+                rate=mine.rate if mine.measured else 0.0, higher=slot.higher if slot.granted else (),
+            ),
+            slot,
+        )
+        if isinstance(answer, Grant):
+            slot.granted += 1
+            self._work(lane, slot, answer, mine)
+        elif answer == "wait":
+            self._linger(slot)
+        elif answer == "finishing" and slot.granted == 0:
+            self._finish(slot)
+        else:
+            slot.close(answer or "unreachable")
+
+    def _linger(self, slot: Slot) -> None:
+        """All ranges are leased out: stay near while nothing else waits."""
+        if any(self._waiting()):
+            slot.close("wait")
+        else:
+            time.sleep(LINGER_SECONDS)
+
+    def _waiting(self) -> list[int]:
+        return self._tolerant(lambda: self.book.waiting(self.listened), [])
+
+    def _work(self, lane: Lane, slot: Slot, grant: Grant, mine: pace.Pace) -> None:
+        task = Task(slot.facts, grant)
+        job, token = slot.facts.job_id, grant.token
+        self.tasks[token] = task
+        if self.stopping:
+            task.ask_to_stop(1)
+        try:
+            computed, partial = lane.compute(task)
+        except LaneDied:
+            log.warning("a lane died", extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
+            self._persist(lambda: self.book.crash(job, token), slot)
+        except errors.KernelFailed as failure:
+            log.error("a kernel failed: %s", failure, extra={"job_id": job, "lane": lane.name})
+            reason = str(failure)
+            self._persist(lambda: self.book.fail(job, token, reason), slot)
+        else:
+            self._commit(slot, grant, computed, partial, task, mine)
+        finally:
+            self.tasks.pop(token, None)
+
+    def _commit(self, slot: Slot, grant: Grant, computed: Computed, partial: bytes, task: Task, mine: pace.Pace) -> None:
+        facts, job = slot.facts, slot.facts.job_id
+        units = computed.upto - grant.lo
+        if units <= 0 or task.stop == 2:
+            self._persist(lambda: self.book.release(job, grant.token), slot)
+            return
+        mine.learn(units, computed.seconds)
+        self.rates[facts.kind] = mine.rate
+        speed = mine.rate / facts.nominal_rate
+        ms = round(computed.seconds * 1000)
+        done = self._persist(
+            lambda: self.book.commit(
+                job, grant.token, computed.upto, partial, ms=ms, worker=self.worker, device=self.device, pace=speed
+            ),
+            slot,
+        )
+        if done is None or not done.merged:
+            log.info("a stale lease was dropped", extra={"job_id": job})
+        elif done.finishing:
+            self._finish(slot)
+        elif done.parts >= execution.FOLD_AT:
+            execution.fold(self.book, job, facts.kind)
+
+    def _finish(self, slot: Slot) -> None:
+        facts = slot.facts
+        slot.finishing = True
+        slot.close("finishing")
+        try:
+            if self._persist(lambda: execution.finish(self.book, facts.job_id, facts.kind, facts.spec), slot):
+                log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind})
+        finally:
+            slot.finishing = False
+
+    def _pace(self, lane: Lane, facts: Facts) -> pace.Pace:
+        known = self._paces.get((lane.name, facts.job_id))
+        if known is None:
+            if len(self._paces) > 4096:
+                self._paces.clear()
+            known = self._paces[(lane.name, facts.job_id)] = pace.Pace(facts.expected_rate)
+        return known
+
+    # -- small jobs -------------------------------------------------------------------------------------------------
+
+    def _serve_small(self, taken: Taken) -> None:
+        facts = self.book.facts([job for job, _ in taken.jobs], self.device)
+        work = [(fact, token) for fact, (_, token) in zip(facts, taken.jobs, strict=True) if fact is not None]
+        lanes = [lane for lane in (self._borrow() for _ in range(min(len(self._idle), len(work)))) if lane]
+        waits = [self._threads.submit(self._small_turn, lane, work[i :: len(lanes)]) for i, lane in enumerate(lanes)]
+        for wait in waits:
+            wait.result()
+
+    def _small_turn(self, lane: Lane, work: list[tuple[Facts, str]]) -> None:
+        tasks = {token: Task(fact, Grant(token=token, lo=0, hi=fact.total)) for fact, token in work}
+        self.tasks.update(tasks)
+        try:
+            results = lane.compute_small([fact for fact, _ in work])
+            for (fact, token), result in zip(work, results, strict=True):
+                self._small_done(fact, token, result)
+        except LaneDied:
+            for fact, token in work:
+                self._persist(lambda job=fact.job_id, token=token: self.book.crash(job, token), None)  # type: ignore[misc]
+        finally:
+            for token in tasks:
+                self.tasks.pop(token, None)
+            self._give_back(lane)
+
+    def _small_done(self, fact: Facts, token: str, result: tuple[bytes, float] | errors.KernelFailed) -> None:
+        if isinstance(result, errors.KernelFailed):
+            reason = str(result)
+            self._persist(lambda: self.book.fail(fact.job_id, token, reason), None)
+            return
+        text, seconds = result
+        ms = round(seconds * 1000)
+        self._persist(
+            lambda: self.book.done1(fact.job_id, token, text, ms=ms, worker=self.worker, device=self.device), None
+        )
+
+    # -- Redis that comes and goes ----------------------------------------------------------------------------------
+
+    def _persist(self, call: Callable[[], Answer], slot: Slot | None) -> Answer | None:
+        """Repeats a call until Redis answers: scripts are idempotent. Gives up (None) only when the worker is stopping."""
+        while True:
+            try:
+                return call()
+            except leases.Unreachable as error:
+                log.warning("redis cannot be reached: %s", error)
+                if self.stopping:
+                    return None
+                time.sleep(0.3)
+
+    def _tolerant(self, call: Callable[[], Answer], instead: Answer) -> Answer:
+        try:
+            return call()
+        except leases.Unreachable:
+            return instead
+
+
+class Beats(threading.Thread):
+    """Keeps leases, the slot and the worker alive, each second, on a connection of its own.
+
+    `facts` gives what the worker says of itself; `taken` is called when a later process has this worker's name.
+    """
+
+    def __init__(self, book: Leases, server: Server, born: str, facts: Callable[[], dict[str, str | int | float]], taken: Callable[[], None]) -> None:
+        super().__init__(name="beats", daemon=True)
+        self._book = book
+        self._server = server
+        self._born = born
+        self._facts = facts
+        self._taken = taken
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(leases.BEAT_SECONDS):
+            try:
+                self.beat()
+            except leases.Unreachable as error:
+                log.warning("no beat: redis cannot be reached: %s", error)
+
+    def beat(self) -> None:
+        for token, task in list(self._server.tasks.items()):
+            answer = self._book.beat(task.facts.job_id, token, task.upto)
+            task.ask_to_stop({1: 0, 2: 1, 0: 2}[answer])
+        if self._server.slot:
+            self._book.hold(self._server.worker)
+        self.say()
+
+    def say(self, **more: str) -> None:
+        answer = self._book.heartbeat(self._server.worker, self._born, {**self._facts(), **more})
+        self._server.draining = answer == "drain"
+        if answer == "taken":
+            self._taken()
+
+    def end(self) -> None:
+        """Stops beating and says that the worker left."""
+        self._ended.set()
+        self.join(timeout=5)
+        try:
+            facts = {**self._facts(), "state": "stopped"}
+            self._book.heartbeat(self._server.worker, self._born, facts, leaving=True)
+        except leases.Unreachable:
+            log.warning("could not say goodbye: redis cannot be reached")
