@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, cast
 import redis
 from redis.exceptions import NoScriptError
 
+from jobs import metrics
 from jobs.models import Plan, Spec
 
 Client: TypeAlias = "redis.Redis"
@@ -25,6 +26,7 @@ PREFIX = "ct:"
 LEASE_TTL_MS = 3000
 SLOT_TTL_MS = 3000
 WORKER_TTL_MS = 5000
+LEADER_TTL_MS = 5000
 BEAT_SECONDS = 1.0
 #: Small jobs claimed in one script.
 TAKE = 8
@@ -121,7 +123,7 @@ class Gathered:
     parts: tuple[bytes, ...]
 
 
-def _sources(clock: str | None, limits: Mapping[str, int]) -> dict[str, str]:
+def _sources(clock: str | None, limits: Mapping[str, int | str]) -> dict[str, str]:
     texts = {path.stem: path.read_text() for path in sorted(_FOLDER.glob("*.lua"))}
     prelude = texts.pop("prelude").replace("@CLOCK@", clock or texts["clock"])
     texts.pop("clock")
@@ -138,7 +140,8 @@ class Leases:
 
     def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
         self.client = client
-        limits = {"MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors}
+        bounds = ", ".join(str(bound) for bound in metrics.SECONDS)
+        limits = {"MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds}
         self._scripts = {name: client.register_script(text) for name, text in _sources(clock, limits).items()}
 
     def _run(self, name: str, *arguments: Any) -> Any:
@@ -295,9 +298,14 @@ class Leases:
         reply: bytes = self._run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
         return reply.decode()
 
-    def audit(self, queues: Iterable[str], *, gpu_alive: bool) -> tuple[int, int, int]:
-        reaped, returned, purged = self._run("audit", json.dumps(list(queues)), int(gpu_alive))
+    def audit(self, queues: Iterable[str]) -> tuple[int, int, int]:
+        """The leader's round: slots reaped, jobs put back, finished jobs purged."""
+        reaped, returned, purged = self._run("audit", json.dumps(list(queues)))
         return reaped, returned, purged
+
+    def lead(self, candidate: str) -> bool:
+        """Takes or renews the leadership for five seconds."""
+        return bool(self._run("lead", candidate, LEADER_TTL_MS))
 
 
 def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:

@@ -1,6 +1,7 @@
--- AUDIT queues(json) gpu_alive -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
-local queues, gpu_alive = cjson.decode(ARGV[1]), ARGV[2] == '1'
+-- AUDIT queues(json) -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
+local queues = cjson.decode(ARGV[1])
 local t = now()
+local gpu_alive = call('ZCOUNT', P .. 'workers:gpu', num(t), '+inf') > 0
 local slots = call('ZRANGEBYSCORE', P .. 'slots', '-inf', num(t), 'LIMIT', 0, 100)
 for _, worker in ipairs(slots) do park(worker, t) end
 
@@ -53,7 +54,7 @@ for _, queue in ipairs(queues) do level(queue) end
 local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, 50)
 for _, id in ipairs(old) do purge(id) end
 for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
-  call('ZREM', P .. 'workers', worker)
+  for _, device in ipairs({ '', ':cpu', ':gpu' }) do call('ZREM', P .. 'workers' .. device, worker) end
   if call('EXISTS', P .. 'worker:' .. worker) == 1 then call('HSET', P .. 'worker:' .. worker, 'state', 'lost') end
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', 'lost')
 end

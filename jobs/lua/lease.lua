@@ -60,7 +60,8 @@ if j.state == 'queued' then
   local fresh = j.started == 0
   start(j, t)
   if fresh then
-    local idle = call('ZCARD', P .. 'workers') - call('ZCARD', P .. 'slots')
+    local device = string.match(j.queue, '^(%a+)')
+    local idle = call('ZCARD', P .. (device == 'any' and 'workers' or 'workers:' .. device)) - call('ZCARD', P .. 'slots')
     local pieces = math.floor((j.total - cut) / math.max(least, 1))
     for _ = 1, math.min(idle, pieces, 1000) do ring(j.queue) end
   end

@@ -71,6 +71,19 @@ local function account(j)
   end
 end
 
+-- Histograms: per label the count of each upper bound in seconds, the sum in ms and the count. The bounds are metrics.py's.
+local BOUNDS = { @BOUNDS@ }
+local function observe(hash, label, ms)
+  for _, bound in ipairs(BOUNDS) do
+    if ms <= bound * 1000 then
+      call('HINCRBY', P .. hash, label .. '|' .. bound, 1)
+      break
+    end
+  end
+  call('HINCRBY', P .. hash, label .. '|sum', num(ms))
+  call('HINCRBY', P .. hash, label .. '|count', 1)
+end
+
 local ACTIVE = { running = true, finishing = true, cancelling = true }
 local TERMINAL = { done = true, failed = true, cancelled = true }
 local PENDABLE = { queued = true, running = true, finishing = true }
@@ -86,6 +99,7 @@ local function set_state(j, state, t, ...)
     call('HSET', key(j.id), 'ended', num(t))
     call('ZADD', P .. 'expiry', num(t + j.ttl_ms), j.id)
     call('HINCRBY', P .. 'ended', j.kind .. '|' .. state, 1)
+    if state == 'done' then observe('durations', j.kind, t - j.started) end
     call('ZREM', P .. 'later', j.id)
   else
     call('ZREM', P .. 'expiry', j.id)
@@ -223,8 +237,7 @@ local function start(j, t)
   if j.started == 0 then
     j.started = t
     call('HSET', key(j.id), 'started', num(t), 'mark_at', num(t), 'mark_done', num(j.done))
-    call('HINCRBY', P .. 'waits', j.queue .. '|count', 1)
-    call('HINCRBY', P .. 'waits', j.queue .. '|ms', num(t - j.created))
+    observe('waits', j.queue, t - j.created)
   end
   set_state(j, 'running', t)
 end

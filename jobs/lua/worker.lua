@@ -16,8 +16,11 @@ end
 call('HSET', k, 'born', born, 'seen', num(t), unpack(ARGV, 4))
 call('EXPIRE', k, 86400)
 if ttl == 0 then
+  for _, device in ipairs({ 'cpu', 'gpu' }) do call('ZREM', P .. 'workers:' .. device, worker) end
   if call('ZREM', P .. 'workers', worker) == 1 then tell('left') end
   return 'ok'
 end
 call('ZADD', P .. 'workers', num(t + ttl), worker)
+local device = call('HGET', k, 'device')
+if device then call('ZADD', P .. 'workers:' .. device, num(t + ttl), worker) end
 return call('HGET', k, 'drain') == '1' and 'drain' or 'ok'
