@@ -15,6 +15,8 @@ if known ~= born then
 end
 call('HSET', k, 'born', born, 'seen', num(t), unpack(ARGV, 4))
 call('EXPIRE', k, 86400)
+call('ZADD', P .. 'nodes', num(t), worker)
+call('ZREMRANGEBYSCORE', P .. 'nodes', '-inf', num(t - 86400000))
 if ttl == 0 then
   for _, device in ipairs({ 'cpu', 'gpu' }) do call('ZREM', P .. 'workers:' .. device, worker) end
   if call('ZREM', P .. 'workers', worker) == 1 then tell('left') end

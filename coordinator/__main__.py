@@ -1,0 +1,24 @@
+"""Runs one coordinator: `python -m coordinator`."""
+
+from __future__ import annotations
+
+import sys
+
+import uvicorn
+
+from coordinator import app
+from jobs import logs, settings
+
+
+def main() -> int:
+    chosen = settings.load()
+    logs.configure(chosen.log_level, service="coordinator")
+    uvicorn.run(
+        app.create(chosen), host=chosen.bind, port=chosen.coordinator_port, log_config=None, access_log=False,
+        timeout_graceful_shutdown=5, timeout_keep_alive=75,
+    )  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Wiring of one coordinator: settings, Redis, routes, errors, figures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from coordinator import routes, views
+from coordinator.cluster import Cluster
+from coordinator.events import Hub
+from coordinator.exporter import Exporter
+from coordinator.janitor import Janitor
+from jobs import broker, errors, leases
+from jobs.numbers import short
+from jobs.settings import Settings
+
+log = structlog.get_logger("coordinator")
+
+
+def create(chosen: Settings) -> FastAPI:
+    """One replica's application."""
+    book = leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=3))
+    hub = Hub(leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=10)))
+    janitor = Janitor(leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=3)))
+    cluster = Cluster(book, hub, chosen)
+    exporter = Exporter(cluster.views, lambda: janitor.leading)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        hub.start(asyncio.get_running_loop())
+        janitor.start()
+        stop_metrics = exporter.serve(chosen.bind, chosen.metrics_port)
+        yield
+        janitor.stop()
+        hub.stop()
+        stop_metrics()
+
+    app = FastAPI(
+        title="Threads Cluster", version=views.VERSION, lifespan=lifespan, docs_url="/api/docs", redoc_url=None,
+        openapi_url="/api/openapi.json", description="Submit divisible computations; every CPU and GPU works on each.",
+    )  # fmt: skip
+    app.state.cluster = cluster
+    app.include_router(routes.open_routes)
+    app.include_router(routes.routes)
+    app.add_middleware(Figures, exporter=exporter)
+    _answer_errors(app)
+    return app
+
+
+def _problem(error: errors.ClusterError) -> Response:
+    body = json.dumps(routes.problem(error))
+    extra = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    return Response(body, error.status, extra, "application/problem+json")
+
+
+def _answer_errors(app: FastAPI) -> None:
+    @app.exception_handler(errors.ClusterError)
+    async def ours(_request: Request, error: errors.ClusterError) -> Response:
+        return _problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        detail = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}; got {short(first.get('input'))}"
+        return _problem(errors.InvalidRequest(detail, field=where))
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code,
+                "detail": f"{request.method} {request.url.path}: {error.detail}; see /api/docs"}  # fmt: skip
+        headers = dict(error.headers or {})
+        return Response(json.dumps(body), error.status_code, headers, "application/problem+json")
+
+    async def unreachable(_request: Request, error: Exception) -> Response:
+        detail = f"redis cannot be reached ({type(error).__name__}); nothing was lost, try again in a moment"
+        return _problem(errors.Unavailable(detail))
+
+    for kind in leases.Unreachable:
+        app.add_exception_handler(kind, unreachable)
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> Response:
+        return _problem(errors.ClusterError("this is a fault of the server; its log says more"))
+
+
+class Figures:
+    """Counts and times every request, and logs it. A pure ASGI layer, so that streams pass untouched."""
+
+    def __init__(self, app: ASGIApp, exporter: Exporter) -> None:
+        self._app = app
+        self._exporter = exporter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            self._count(scope, status, time.perf_counter() - started)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unknown")
+        method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
+        self._exporter.requests.labels(method, route, str(status)).inc()
+        if not route.endswith("/events"):
+            self._exporter.seconds.labels(method, route).observe(seconds)
+        parameters: dict[str, Any] = scope.get("path_params") or {}
+        log.info("request", method=method, path=scope["path"], status=status, duration=round(seconds, 4), **parameters)

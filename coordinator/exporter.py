@@ -1,0 +1,158 @@
+"""Prometheus at scrape time: cluster-wide figures straight from Redis, this replica's own from memory."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from coordinator.views import Views
+from jobs import leases, metrics
+
+log = logging.getLogger(__name__)
+
+P = leases.PREFIX
+Family = GaugeMetricFamily | CounterMetricFamily
+
+
+def _family(metric: metrics.Metric) -> Family:
+    shape = CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily
+    return shape(metric.name, metric.help, labels=metric.labels)
+
+
+class ClusterCollector(Collector):
+    """Reads Redis once a scrape. When Redis is gone only cluster_redis_up and cluster_leader remain."""
+
+    def __init__(self, views: Views, leading: Callable[[], bool]) -> None:
+        self._views = views
+        self._leading = leading
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        leader = _family(metrics.LEADER)
+        leader.add_metric([], float(self._leading()))
+        yield leader
+        up = _family(metrics.REDIS_UP)
+        try:
+            found = list(self._cluster())
+            up.add_metric([], 1)
+            yield from found
+        except leases.Unreachable:
+            up.add_metric([], 0)
+        yield up
+
+    def _cluster(self) -> Iterator[Metric]:
+        yield from self._counters()
+        yield from self._queues()
+        yield from self._workers()
+        yield self._histogram(metrics.DURATION, "durations")
+        yield self._histogram(metrics.WAIT, "waits")
+        states = _family(metrics.JOBS_STATE)
+        for state, count in self._views.counts().items():
+            states.add_metric([state], count)
+        yield states
+
+    def _hash(self, name: str) -> dict[str, float]:
+        found = self._views.book.client.hgetall(f"{P}{name}")
+        return {key.decode(): float(value) for key, value in found.items()}
+
+    def _counters(self) -> Iterator[Metric]:
+        for metric, name in ((metrics.JOBS, "ended"), (metrics.UNITS, "units"), (metrics.LEASES, "outcomes")):
+            family = _family(metric)
+            for labels, value in self._hash(name).items():
+                family.add_metric(labels.split("|"), value)
+            yield family
+
+    def _queues(self) -> Iterator[Metric]:
+        depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))
+        waiting = self._hash("load")
+        for row in self._views.queues():
+            depth.add_metric([row["queue"]], row["jobs"])
+            oldest.add_metric([row["queue"]], row["oldest_wait_seconds"])
+            load.add_metric([row["queue"]], waiting.get(row["queue"], 0) / 1000)
+        yield from (depth, oldest, load)
+
+    def _workers(self) -> Iterator[Metric]:
+        nodes = [node for node in self._views.nodes() if node["live"]]
+        workers, lanes = defaultdict(int), defaultdict(int)
+        rates: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for node in nodes:
+            workers[(node["device"], node["state"])] += 1
+            lanes[(node["device"], "busy")] += node["busy_lanes"]
+            lanes[(node["device"], "idle")] += node["lanes"] - node["busy_lanes"]
+            for kind, rate in node["rates"].items():
+                rates[(kind, node["device"])].append(rate)
+        means = {labels: sum(values) / len(values) for labels, values in rates.items()}
+        for metric, values in ((metrics.WORKERS, workers), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
+            family = _family(metric)
+            for labels, value in values.items():
+                family.add_metric(list(labels), value)
+            yield family
+        desired = _family(metrics.DESIRED)
+        desired.add_metric(["any"], self._views.settings.cluster_size)
+        yield desired
+        yield from self._nodes(nodes)
+
+    def _nodes(self, nodes: list[dict[str, object]]) -> Iterator[Metric]:
+        info = _family(metrics.WORKER_INFO)
+        for node in nodes:
+            info.add_metric([str(node["id"]), str(node["device"]), str(node["host"])], 1)
+        yield info
+        figures = (
+            (metrics.NODE_CPU, "cpu_ratio"),
+            (metrics.NODE_MEMORY, "memory_used_bytes"),
+            (metrics.NODE_RECEIVED, "network_receive_bytes_total"),
+            (metrics.NODE_SENT, "network_transmit_bytes_total"),
+        )
+        for metric, name in figures:
+            family = _family(metric)
+            for node in nodes:
+                if name in node:
+                    family.add_metric([str(node["id"])], float(str(node[name])))
+            yield family
+
+    def _histogram(self, metric: metrics.Metric, name: str) -> Metric:
+        rows: dict[str, dict[str, float]] = defaultdict(dict)
+        for field, value in self._hash(name).items():
+            label, _, bound = field.rpartition("|")
+            rows[label][bound] = value
+        family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for label, row in rows.items():
+            total, buckets = 0.0, []
+            for bound in metrics.SECONDS:
+                total += row.get(str(bound), 0)
+                buckets.append((str(float(bound)), total))
+            buckets.append(("+Inf", row.get("count", 0)))
+            family.add_metric([label], buckets, row.get("sum", 0) / 1000)
+        return family
+
+
+class Exporter:
+    """The registry of one replica and its HTTP figures."""
+
+    def __init__(self, views: Views, leading: Callable[[], bool]) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(ClusterCollector(views, leading))
+        http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS
+        self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)
+        self.seconds = Histogram(seconds.name, seconds.help, seconds.labels, registry=self.registry)
+
+    def serve(self, address: str, port: int) -> Callable[[], None]:
+        """Listens; returns what stops it. Port 0 listens nowhere."""
+        if not port:
+            return lambda: None
+        server, thread = start_http_server(port, address, self.registry)
+        log.info("metrics on http://%s:%d/metrics", address, port)
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return stop

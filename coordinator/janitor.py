@@ -1,0 +1,50 @@
+"""The leader's round, each second. Every coordinator runs one; whoever holds `ct:leader` acts."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+
+from jobs import broker, leases, queues
+from jobs.leases import Leases
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS = 1.0
+#: The bells' templates are put back this often, in case somebody flushed them.
+_BELLS_EVERY = 60
+
+
+class Janitor(threading.Thread):
+    def __init__(self, book: Leases) -> None:
+        super().__init__(name="janitor", daemon=True)
+        self._book = book
+        self._me = uuid.uuid4().hex
+        self._ended = threading.Event()
+        self._rounds = 0
+        self.leading = False
+
+    def run(self) -> None:
+        while not self._ended.wait(ROUND_SECONDS):
+            try:
+                self.round()
+            except leases.Unreachable as error:
+                self.leading = False
+                log.warning("no audit: redis cannot be reached: %s", error)
+            except Exception:
+                log.exception("the audit failed")
+
+    def round(self) -> None:
+        """One look: take or keep the lead, and audit when leading."""
+        if self._rounds % _BELLS_EVERY == 0:
+            broker.place_bells(self._book.client)
+        self._rounds += 1
+        self.leading = self._book.lead(self._me)
+        if self.leading:
+            reaped, returned, purged = self._book.audit(queues.ALL)
+            if reaped or returned or purged:
+                log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
+
+    def stop(self) -> None:
+        self._ended.set()

@@ -1,0 +1,102 @@
+"""Decisions, pure: state in, answers out. Knows neither Redis nor HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jobs import errors, queues
+from jobs.models import Device, Plan, Priority
+
+#: Below this many seconds of one lane, a job takes the fast path.
+SMALL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """What lives and what waits, as far as decisions need it."""
+
+    #: Lanes of live workers by device.
+    lanes: Mapping[Device, int] = field(default_factory=dict)
+    #: Estimated seconds of one lane's work that wait or run, by queue.
+    load_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def alive(self, device: Device) -> bool:
+        return self.lanes.get(device, 0) > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    queue: str
+    device: Device
+    #: May move to the any queue when no GPU worker lives.
+    prefer: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def route(plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet) -> Route:
+    """The queue of a new job. InvalidRequest when no kernel exists for the device that was asked for."""
+    able = set(plan.devices)
+    if device is not Device.ANY and device not in able:
+        have = ", ".join(sorted(able))
+        raise errors.InvalidRequest(f"device {device} has no kernel for this job; it runs on {have}", field="device")
+    if gpu_preferred:
+        return _preferred(able, priority, fleet)
+    if device is Device.ANY and len(able) == 1:
+        device = next(iter(able))
+    return Route(queue=queues.name(device, priority), device=device)
+
+
+def _preferred(able: set[Device], priority: Priority, fleet: Fleet) -> Route:
+    if Device.GPU not in able:
+        note = "runs on cpu: there is no gpu kernel for this job"
+        return Route(queue=queues.name(Device.CPU, priority), device=Device.CPU, notes=(note,))
+    gpu, anywhere = queues.name(Device.GPU, priority), queues.name(Device.ANY, priority)
+    if not fleet.alive(Device.GPU):
+        return Route(queue=anywhere, device=Device.ANY, notes=("no gpu worker lives: any device may take it",))
+    if (estimated_wait(gpu, fleet) or 0.0) > (estimated_wait(anywhere, fleet) or 0.0):
+        return Route(queue=anywhere, device=Device.ANY, notes=("the wait for a gpu is longer: any device may take it",))
+    return Route(queue=gpu, device=Device.GPU, prefer=True)
+
+
+def _devices_of(queue: str) -> set[Device]:
+    device = Device(queue.partition(".")[0])
+    return {Device.CPU, Device.GPU} if device is Device.ANY else {device}
+
+
+def estimated_wait(queue: str, fleet: Fleet) -> float | None:
+    """Seconds until a new job of this queue starts: work of its priority and above over the lanes that serve it.
+
+    None when no live worker serves the queue.
+    """
+    mine = _devices_of(queue)
+    lanes = sum(fleet.lanes.get(device, 0) for device in mine)
+    if not lanes:
+        return None
+    order = list(Priority)
+    rank = order.index(queues.priority_of(queue))
+    ahead = sum(
+        seconds
+        for other, seconds in fleet.load_seconds.items()
+        if order.index(queues.priority_of(other)) <= rank and _devices_of(other) & mine
+    )
+    return round(ahead / lanes, 3)
+
+
+def is_small(plan: Plan) -> bool:
+    return plan.cpu_seconds <= SMALL_SECONDS
+
+
+def waiting_because(state: str, queue: str, before: int | None, holders: int, fleet: Fleet) -> str | None:
+    """Why a job does not run now, in words; None when it does or has ended. `before`: jobs ahead in its queue."""
+    if state == "paused":
+        return "paused; resume it to go on"
+    if state not in ("queued", "running") or holders > 0:
+        return None
+    if estimated_wait(queue, fleet) is None:
+        return f"no live worker serves the queue {queue}"
+    if before is None:
+        return "its last leases are being computed"
+    if before:
+        return f"{before} jobs are before it in the queue {queue}"
+    return f"every worker is busy; it is next in the queue {queue}"

@@ -1,0 +1,129 @@
+"""From a request's body to a job to write: validation, planning, routing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from coordinator import scheduler
+from jobs import errors, leases, registry
+from jobs.models import MAX_UNITS, Device, Plan, Priority
+from jobs.numbers import short
+from jobs.settings import Settings
+
+#: Jobs in one batch.
+MAX_BATCH = 1000
+#: A spec travels with every lease.
+_MAX_SPEC = 64 * 1024
+
+
+class Submission(BaseModel):
+    """The body of POST /api/submit."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    type: str = Field(description="The kind of job; GET /api/job-types lists them.", max_length=64)
+    parameters: dict[str, Any] = Field(default_factory=dict, description="The kind's parameters; see GET /api/job-types.")
+    priority: str = Field("normal", description="high, normal or low.", json_schema_extra={"enum": ["high", "normal", "low"]})
+    device: str | None = Field(None, description="gpu, cpu or any (default).", json_schema_extra={"enum": ["gpu", "any", "cpu", None]})
+    gpu_preferred: bool = Field(False, description="On a GPU while one lives and its wait is not worse, else anywhere.")
+    idempotency_key: str | None = Field(
+        None, min_length=1, max_length=200, description="The same key and body again answer with the same job."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """A job that may be written, and what its submitter hears."""
+
+    job: leases.NewJob
+    estimated_wait_seconds: float | None
+
+    def answer(self, job_id: str, state: str = "queued") -> dict[str, Any]:
+        return {
+            "job_id": job_id,
+            "status": state,
+            "estimated_wait_seconds": self.estimated_wait_seconds,
+            "notes": list(self.job.plan.notes),
+        }
+
+
+def problems(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
+    """The first of a model's complaints as our error: the field's path and what was expected."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    path = ".".join([part for part in prefix.split(".") if part] + [str(part) for part in first["loc"]])
+    told = {
+        "extra_forbidden": "is not known",
+        "missing": "is needed",
+    }.get(first["type"], first["msg"].removeprefix("Value error, "))
+    given = "" if first["type"] == "missing" or "got" in told else f"; got {short(first['input'])}"
+    return errors.InvalidRequest(f"{path or 'body'}: {told[0].lower() + told[1:]}{given}", field=path or None)
+
+
+def read(body: Any) -> Submission:
+    """A valid submission, or InvalidRequest naming the field."""
+    if not isinstance(body, dict):
+        raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
+    try:
+        return Submission.model_validate(body)
+    except ValidationError as error:
+        raise problems(error) from None
+
+
+def _choice(value: str, allowed: list[str], field: str) -> str:
+    if value not in allowed:
+        raise errors.InvalidRequest(f"{field}: must be one of {', '.join(allowed)}; got {short(value)}", field=field)
+    return value
+
+
+def _planned(asked: Submission) -> tuple[int, Plan]:
+    definition = registry.definition(asked.type)
+    try:
+        parameters = definition.Parameters.model_validate(asked.parameters)
+    except ValidationError as error:
+        raise problems(error, "parameters") from None
+    plan = definition.plan(parameters)
+    if not 1 <= plan.total <= MAX_UNITS:
+        raise errors.InvalidRequest(f"parameters: {plan.total} units; a job has 1..{MAX_UNITS}", field="parameters")
+    if len(json.dumps(plan.spec)) > _MAX_SPEC:
+        raise errors.InvalidRequest(f"parameters: the job's tables take over {_MAX_SPEC} bytes", field="parameters")
+    return definition.MODEL_VERSION, plan
+
+
+def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, chosen: Settings) -> Accepted:
+    """Plans and routes a submission. Errors name the field and the bound."""
+    priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
+    device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu"], "device"))
+    if asked.device is not None and asked.gpu_preferred:
+        raise errors.InvalidRequest("gpu_preferred: give it or device, not both", field="gpu_preferred")
+    version, plan = _planned(asked)
+    route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet)
+    if route.notes:
+        plan = Plan(**{**plan.__dict__, "notes": (*plan.notes, *route.notes)})
+    job = leases.NewJob(
+        job_id=secrets.token_hex(8),
+        kind=asked.type,
+        version=version,
+        plan=plan,
+        priority=priority,
+        device=asked.device or ("gpu_preferred" if asked.gpu_preferred else "any"),
+        queue=route.queue,
+        prefer=route.prefer,
+        small=scheduler.is_small(plan),
+        estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000),
+        ttl_seconds=chosen.result_ttl,
+        idempotency=f"{owner}:{asked.idempotency_key}" if asked.idempotency_key else "",
+        digest=_digest(asked),
+    )
+    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet))
+
+
+def _digest(asked: Submission) -> str:
+    body = asked.model_dump(exclude={"idempotency_key"})
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,297 @@
+"""What the API shows, read from Redis and shaped. Reads only."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from coordinator import scheduler
+from jobs import broker, errors, leases, queues
+from jobs.models import Device, JobState
+from jobs.numbers import exact
+from jobs.settings import Settings
+
+P = leases.PREFIX
+VERSION = "0.1.0"
+#: A worker is shown for this long after its last sign of life.
+LOST_SECONDS = 3600
+#: A rate older than this many seconds says nothing about now.
+_STALE_SECONDS = 15
+
+
+def _when(ms: str | None) -> str | None:
+    if not ms:
+        return None
+    moment = datetime.fromtimestamp(int(ms) / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in mapping.items()}
+
+
+class Views:
+    def __init__(self, book: leases.Leases, chosen: Settings) -> None:
+        self.book = book
+        self.settings = chosen
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """One job as the API shows it; NotFound."""
+        found = self.jobs_by_id([job_id])
+        if not found:
+            raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
+        return found[0]
+
+    def jobs_by_id(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        pipe = self.book.client.pipeline(transaction=False)
+        for job_id in ids:
+            pipe.hgetall(leases.key(job_id))
+        rows = [(job_id, _text(row)) for job_id, row in zip(ids, pipe.execute(), strict=True) if row]
+        ranks = self._ranks(rows)
+        fleet = self.fleet() if ranks else scheduler.Fleet()
+        return [_job(job_id, row, ranks.get(job_id, -1), fleet) for job_id, row in rows]
+
+    def _ranks(self, rows: Sequence[tuple[str, dict[str, str]]]) -> dict[str, int | None]:
+        """Place in the queue of jobs that wait."""
+        waiting = [(job_id, row) for job_id, row in rows if row["state"] in ("queued", "running")]
+        if not waiting:
+            return {}
+        pipe = self.book.client.pipeline(transaction=False)
+        for job_id, row in waiting:
+            pipe.zrank(f"{P}pending:{row['queue']}", job_id)
+        return {job_id: rank for (job_id, _), rank in zip(waiting, pipe.execute(), strict=True)}
+
+    def jobs(self, state: str | None, kind: str | None, cursor: int | None, limit: int) -> dict[str, Any]:
+        """Newest first. The cursor is the number of the last job looked at."""
+        index = f"{P}in:{state}" if state else f"{P}jobs"
+        found: list[dict[str, Any]] = []
+        top = f"({cursor}" if cursor is not None else "+inf"
+        while len(found) < limit:
+            page = self.book.client.zrevrangebyscore(index, top, "-inf", start=0, num=limit, withscores=True)
+            if not page:
+                return {"jobs": found, "cursor": None}
+            shown = {job["job_id"]: job for job in self.jobs_by_id([job_id.decode() for job_id, _ in page])}
+            for job_id, score in page:
+                cursor = int(score)
+                job = shown.get(job_id.decode())
+                if job and (kind is None or job["type"] == kind):
+                    found.append(job)
+                if len(found) == limit:
+                    break
+            top = f"({cursor}"
+        return {"jobs": found, "cursor": str(cursor)}
+
+    def states(self, ids: Sequence[str]) -> list[str | None]:
+        pipe = self.book.client.pipeline(transaction=False)
+        for job_id in ids:
+            pipe.hget(leases.key(job_id), "state")
+        return [state.decode() if state else None for state in pipe.execute()]
+
+    def results(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        """State and, once done, result of each; one answer each, in order."""
+        pipe = self.book.client.pipeline(transaction=False)
+        for job_id in ids:
+            pipe.hmget(leases.key(job_id), "state", "kind", "error")
+            pipe.get(leases.key(job_id, "result"))
+        replies = pipe.execute()
+        return [
+            _answer(job_id, *row, result) for job_id, row, result in zip(ids, replies[::2], replies[1::2], strict=True)
+        ]
+
+    # -- the fleet --------------------------------------------------------------------------------------------------
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Workers, live ones and those lost within the hour."""
+        client = self.book.client
+        since = (time.time() - LOST_SECONDS) * 1000
+        names = sorted(name.decode() for name in client.zrangebyscore(f"{P}nodes", since, "+inf"))
+        pipe = client.pipeline(transaction=False)
+        for name in names:
+            pipe.hgetall(f"{P}worker:{name}")
+            pipe.zscore(f"{P}workers", name)
+        pipe.time()
+        *replies, (seconds, micros) = pipe.execute()
+        now = seconds + micros / 1e6
+        rows = zip(names, replies[::2], replies[1::2], strict=True)
+        nodes = [_node(name, _text(row), live, now) for name, row, live in rows if row]
+        return [node for node in nodes if node["seen_seconds_ago"] < LOST_SECONDS]
+
+    def fleet(self) -> scheduler.Fleet:
+        client = self.book.client
+        pipe = client.pipeline(transaction=False)
+        pipe.hgetall(f"{P}load")
+        for device in (Device.CPU, Device.GPU):
+            pipe.zrangebyscore(f"{P}workers:{device}", int(time.time() * 1000) - 1000, "+inf")
+        load, *alive = pipe.execute()
+        names = [(device, name) for device, found in zip((Device.CPU, Device.GPU), alive, strict=True) for name in found]
+        pipe = client.pipeline(transaction=False)
+        for _, name in names:
+            pipe.hmget(f"{P}worker:{name.decode()}", "lanes", "drain")
+        lanes: dict[Device, int] = {}
+        for (device, _), (count, drain) in zip(names, pipe.execute() if names else [], strict=True):
+            if drain != b"1":
+                lanes[device] = lanes.get(device, 0) + int(count or 0)
+        return scheduler.Fleet(
+            lanes=lanes, load_seconds={queue: int(ms) / 1000 for queue, ms in _text(load).items()}
+        )
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Depth and oldest wait of every queue."""
+        pipe = self.book.client.pipeline(transaction=False)
+        for name in queues.ALL:
+            pipe.zcard(f"{P}pending:{name}")
+            pipe.zrange(f"{P}pending:{name}", 0, 0)
+        replies = pipe.execute()
+        first = {name: ids[0].decode() for name, ids in zip(queues.ALL, replies[1::2], strict=True) if ids}
+        pipe = self.book.client.pipeline(transaction=False)
+        for job_id in first.values():
+            pipe.hget(leases.key(job_id), "created")
+        created = dict(zip(first, pipe.execute() if first else [], strict=True))
+        bells = broker.queue_lengths(self.book.client)
+        now = time.time()
+        return [
+            {
+                "queue": name,
+                "jobs": depth,
+                "bells": bells[name],
+                "oldest_wait_seconds": round(max(0.0, now - int(created[name] or 0) / 1000), 3) if name in created else 0.0,
+            }
+            for name, depth in zip(queues.ALL, replies[::2], strict=True)
+        ]
+
+    def counts(self) -> dict[str, int]:
+        """Jobs kept, by state."""
+        pipe = self.book.client.pipeline(transaction=False)
+        for state in JobState:
+            pipe.zcard(f"{P}in:{state}")
+        return {state.value: count for state, count in zip(JobState, pipe.execute(), strict=True)}
+
+    def status(self) -> dict[str, Any]:
+        nodes = self.nodes()
+        live = [node for node in nodes if node["live"]]
+        by_queue = self.queues()
+        workers: dict[str, Any] = {"live": len(live), "ready": sum(node["state"] != "starting" for node in live)}
+        for device in (Device.CPU, Device.GPU):
+            states: dict[str, int] = {}
+            for node in live:
+                if node["device"] == device:
+                    states[node["state"]] = states.get(node["state"], 0) + 1
+            workers[device.value] = states
+        return {
+            "version": VERSION,
+            "cluster_size": self.settings.cluster_size or None,
+            "workers": workers,
+            "lanes": sum(node["lanes"] for node in live),
+            "jobs": self.counts(),
+            "queues": {row["queue"]: row["jobs"] for row in by_queue if row["jobs"]},
+            "oldest_wait_seconds": max(row["oldest_wait_seconds"] for row in by_queue),
+            "units_per_second": self._speeds(),
+        }
+
+    def _speeds(self) -> dict[str, float]:
+        """Committed units/s now, by kind, over the jobs that run."""
+        running = self.jobs_by_id([job_id.decode() for job_id in self.book.client.zrevrange(f"{P}in:running", 0, 99)])
+        speeds: dict[str, float] = {}
+        for job in running:
+            if job["rate"]:
+                speeds[job["type"]] = speeds.get(job["type"], 0.0) + job["rate"]
+        return speeds
+
+
+def _job(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.Fleet) -> dict[str, Any]:
+    state, done, total = row["state"], int(row["done"]), int(row["total"])
+    rate = _rate(row) if state in ("running", "cancelling") else None
+    started, ended = row.get("started"), row.get("ended")
+    until = int(ended) / 1000 if ended else time.time()
+    holders = int(row["holders"])
+    return {
+        "job_id": job_id,
+        "type": row["kind"],
+        "state": state,
+        "priority": row["priority"],
+        "device": row["device"],
+        "queue": row["queue"],
+        "parameters": json.loads(row["parameters"]),
+        "notes": json.loads(row["notes"]),
+        "created": _when(row["created"]),
+        "started": _when(started),
+        "ended": _when(ended),
+        "seconds": round(max(0.0, until - int(started) / 1000), 3) if started else None,
+        "progress": done / total,
+        "done": exact(done),
+        "total": exact(total),
+        "rate": rate,
+        "eta_seconds": round((total - done) / rate, 1) if rate else None,
+        "waiting_because": scheduler.waiting_because(state, row["queue"], None if before == -1 else before, holders, fleet),
+        "error": row.get("error"),
+        "usage": _usage(row),
+    }
+
+
+def _rate(row: dict[str, str]) -> float | None:
+    """Committed units/s: the smoothed rate, or the average so far while there is none."""
+    now = time.time() * 1000
+    if "rate" in row and now - int(row["mark_at"]) < _STALE_SECONDS * 1000:
+        return float(row["rate"])
+    if "rate" in row or "started" not in row or int(row["done"]) == 0:
+        return None
+    return int(row["done"]) * 1000 / max(now - int(row["started"]), 1)
+
+
+def _usage(row: dict[str, str]) -> dict[str, Any]:
+    """Who computed: units, seconds of lanes and leases, by device and worker."""
+    workers: dict[str, dict[str, Any]] = {}
+    for name, value in row.items():
+        if name.startswith("use|"):
+            _, device, worker, what = name.split("|")
+            entry = workers.setdefault(worker, {"device": device})
+            entry["seconds" if what == "ms" else what] = int(value) / 1000 if what == "ms" else int(value)
+    seconds = sum(entry["seconds"] for entry in workers.values())
+    return {
+        "lane_seconds": round(seconds, 3),
+        "leases": sum(entry["leases"] for entry in workers.values()),
+        "expired_leases": int(row.get("expired", 0)),
+        "workers": workers,
+    }
+
+
+def _answer(job_id: str, row: Sequence[bytes | None], result: bytes | None) -> dict[str, Any]:
+    state, kind, error = (value.decode() if value else None for value in row)
+    if state is None:
+        return {"job_id": job_id, "state": None, "error": f"no job {job_id}"}
+    answer: dict[str, Any] = {"job_id": job_id, "type": kind, "state": state}
+    if result is not None:
+        answer["result"] = json.loads(result)
+    elif error:
+        answer["error"] = error
+    return answer
+
+
+def _node(name: str, row: dict[str, str], live: float | None, now: float) -> dict[str, Any]:
+    seen = now - int(row["seen"]) / 1000
+    alive = live is not None and live / 1000 > now
+    state = row.get("state", "lost")
+    numbers = (
+        "cpus", "memory_used_bytes", "memory_total_bytes", "network_receive_bytes_total",
+        "network_transmit_bytes_total", "pid",
+    )  # fmt: skip
+    return {
+        "id": name,
+        "device": row.get("device"),
+        "state": state if alive or state == "stopped" else "lost",
+        "live": alive,
+        "lanes": int(row.get("lanes", 0)),
+        "busy_lanes": int(row.get("busy_lanes", 0)) if alive else 0,
+        "job": row.get("job") or None,
+        "host": row.get("host"),
+        "draining": row.get("drain") == "1",
+        "seen_seconds_ago": round(max(0.0, seen), 1),
+        "cpu_ratio": float(row.get("cpu_ratio", 0)),
+        "rates": json.loads(row.get("rates", "{}")),
+        **{name: int(row[name]) for name in numbers if name in row},
+    }
