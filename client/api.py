@@ -1,0 +1,233 @@
+"""The cluster from Python.
+
+    from client.api import Cluster
+
+    with Cluster() as cluster:
+        job = cluster.submit("collatz", {"start_number": 1, "number_count": 1_000_000})
+        cluster.wait(job["job_id"])
+        print(cluster.result(job["job_id"])["result"])
+
+Answers are the API's JSON as dicts. Integers beyond 2^53 are decimal strings there: `int(text)` is exact.
+Integers of any size may be sent as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+from urllib import parse
+
+import httpx
+
+from client.connection import Connection, Patience
+from client.errors import ApiError, TimedOut
+from client.sse import Reader
+from jobs import numbers, settings
+from jobs.models import TERMINAL
+
+Json: TypeAlias = dict[str, Any]
+
+#: Longest a long poll may wait for one answer; the API's limit.
+LONG_POLL_SECONDS = 30.0
+
+
+class Cluster:
+    """A connection to a cluster; use it as a context manager, from one thread.
+
+    A cluster that never answered is reported at once. One that has answered is expected back: calls try again for
+    `patience` seconds, waiting for a job for `wait_patience` seconds, so a restart of a coordinator goes unnoticed.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        timeout: float = 10.0,
+        *,
+        patience: float = 10.0,
+        wait_patience: float = 300.0,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`url` and `token` default to CLUSTER_URL and CLUSTER_TOKEN, then to the local cluster of this checkout."""
+        stated = settings.load()
+        token = stated.cluster_token if token is None else token
+        self._connection = Connection(url or stated.url(), token, timeout, transport)
+        self.url = self._connection.url
+        self.patience = patience
+        self.wait_patience = wait_patience
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.http.close()
+
+    def submit(
+        self,
+        kind: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        priority: str | None = None,
+        device: str | None = None,
+        gpu_preferred: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Json:
+        """`{job_id, status, estimated_wait_seconds, notes}`.
+
+        A key is drawn when none is given, so that sending again after a broken connection never submits twice.
+        """
+        return self._post(
+            "submit",
+            submission(
+                kind,
+                parameters,
+                priority=priority,
+                device=device,
+                gpu_preferred=gpu_preferred,
+                idempotency_key=idempotency_key,
+            ),
+        )
+
+    def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
+        """Up to 1,000 jobs, each as the API's submit takes it; answers in the same order, `error` in those refused."""
+        keyed = [{"idempotency_key": uuid.uuid4().hex} | wire(dict(job)) for job in jobs]
+        answers: list[Json] = self._post("submit-batch", {"jobs": keyed})["answers"]
+        return answers
+
+    def results(self, job_ids: Sequence[str], wait_seconds: float = 0.0) -> list[Json]:
+        """States and results of up to 1,000 jobs; answers when all have ended or the time is over."""
+        body = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
+        answers: list[Json] = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds)["answers"]
+        return answers
+
+    def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
+        """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
+        return self._get(f"jobs/{quote(job_id)}", wait_seconds=wait_seconds)
+
+    def follow(self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None) -> Iterator[Json]:
+        """The job at most `step` seconds apart until it has ended; the last one is in its terminal state."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = step if until is None else min(step, until - time.monotonic())
+            job = self._get(f"jobs/{quote(job_id)}", wait_seconds=max(left, 0.0), patience=self.wait_patience)
+            yield job
+            if job["state"] in TERMINAL:
+                return
+            if left <= 0:
+                raise TimedOut(f"job {job_id} is {job['state']} after {timeout:g} seconds; it goes on")
+
+    def wait(self, job_id: str, timeout: float | None = None) -> Json:
+        """The job when it has ended, well or not; TimedOut when it has not after `timeout` seconds."""
+        *_, job = self.follow(job_id, timeout=timeout)
+        return job
+
+    def result(self, job_id: str, *, wait_seconds: float = 0.0, partial: bool = False) -> Json:
+        """`{job_id, type, partial, units, total, result}`; ApiError with status 409 before the end.
+
+        `partial` gives what is there so far, marked, with the units it covers.
+        """
+        return self._get(f"jobs/{quote(job_id)}/result", wait_seconds=wait_seconds, partial="true" if partial else None)
+
+    def events(self, job_id: str) -> Iterator[Json]:
+        """Events of a job from its present state to its terminal one; broken connections are resumed."""
+        reader, enduring = Reader(), Patience(self.wait_patience)
+        while True:
+            try:
+                for event in self._stream(job_id, reader):
+                    enduring.succeeded()
+                    yield event
+                    if event.get("state") in TERMINAL:
+                        return
+            except (httpx.TransportError, ApiError) as error:
+                self._connection.endure(error, enduring)
+
+    def _stream(self, job_id: str, reader: Reader) -> Iterator[Json]:
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": reader.last_id} if reader.last_id else {})
+        with self._connection.stream(f"/api/jobs/{quote(job_id)}/events", headers) as answer:
+            yield from map(json.loads, reader.messages(answer.iter_bytes()))
+        raise httpx.RemoteProtocolError("the stream ended before the job")
+
+    def jobs(self, *, state: str | None = None, kind: str | None = None, limit: int | None = None) -> Iterator[Json]:
+        """Jobs, newest first, page by page as they are read."""
+        left, cursor = limit, None
+        while left is None or left > 0:
+            size = 100 if left is None else min(left, 100)
+            page = self._get("jobs", state=state, type=kind, cursor=cursor, limit=size)
+            yield from page["jobs"]
+            left = None if left is None else left - len(page["jobs"])
+            cursor = page.get("cursor")
+            if not cursor:
+                return
+
+    def cancel(self, job_id: str) -> Json:
+        return self._post(f"jobs/{quote(job_id)}/cancel")
+
+    def pause(self, job_id: str) -> Json:
+        return self._post(f"jobs/{quote(job_id)}/pause")
+
+    def resume(self, job_id: str) -> Json:
+        return self._post(f"jobs/{quote(job_id)}/resume")
+
+    def retry(self, job_id: str) -> Json:
+        """A failed or cancelled job goes on where it stopped."""
+        return self._post(f"jobs/{quote(job_id)}/retry")
+
+    def delete(self, job_id: str) -> None:
+        """Forgets a job that has ended, with its result."""
+        self._ask("DELETE", f"/api/jobs/{quote(job_id)}")
+
+    def status(self) -> Json:
+        return self._get("status")
+
+    def nodes(self) -> list[Json]:
+        nodes: list[Json] = self._get("nodes")["nodes"]
+        return nodes
+
+    def drain(self, node: str, on: bool = True) -> Json:
+        """A drained worker finishes what it holds and takes nothing new."""
+        return self._post(f"nodes/{quote(node)}/drain", {"on": on})
+
+    def kinds(self) -> list[Json]:
+        """`{type, summary, schema, example, limits}` of each kind of job."""
+        kinds: list[Json] = self._get("job-types")["kinds"]
+        return kinds
+
+    def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
+        waiting = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}
+        answer: Json = self._ask("GET", f"/api/{path}", **query, **waiting)
+        return answer
+
+    def _post(self, path: str, body: Any = None) -> Json:
+        answer: Json = self._ask("POST", f"/api/{path}", body=body)
+        return answer
+
+    def _ask(self, method: str, path: str, **how: Any) -> Any:
+        return self._connection.ask(method, path, **({"patience": self.patience} | how))
+
+
+def quote(name: str) -> str:
+    """A name as one step of a path."""
+    return parse.quote(name, safe="")
+
+
+def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_key: str | None, **choices: Any) -> Json:
+    """The body of a submit: integers as they travel, nothing that was not chosen, always a key."""
+    chosen = {name: value for name, value in choices.items() if value is not None}
+    key = idempotency_key or uuid.uuid4().hex
+    return {"type": kind, "parameters": wire(dict(parameters or {})), "idempotency_key": key} | chosen
+
+
+def wire(value: Any) -> Any:
+    """The value as JSON keeps it exactly: integers beyond 2^53 as decimal strings, at any depth."""
+    if isinstance(value, Mapping):
+        return {str(name): wire(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [wire(inner) for inner in value]
+    return numbers.exact(value) if isinstance(value, int) else value

@@ -1,0 +1,77 @@
+"""Figures for people: durations, rates, sizes, ages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_SCALES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def scaled(value: float, unit: str = "") -> str:
+    """Three digits with an SI prefix: 1.23 G/s."""
+    for scale, prefix in _SCALES:
+        if abs(value) >= scale * 0.9995:
+            return f"{_three(value / scale)} {prefix}{unit}"
+    return f"{_three(value)} {unit}".rstrip()
+
+
+def rate(units_per_second: float | None) -> str:
+    return "" if not units_per_second else scaled(units_per_second, "/s")
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units that matter: 350 ms, 12.3 s, 4 min 5 s, 3 h 20 min, 5 d 2 h, 12 years."""
+    if seconds is None:
+        return ""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return _two(whole, 60, "min", 1, "s")
+    if whole < 86400:
+        return _two(whole, 3600, "h", 60, "min")
+    if whole < 366 * 86400:
+        return _two(whole, 86400, "d", 3600, "h")
+    return f"{scaled(seconds / (365.25 * 86400)).replace(' ', '')} years"
+
+
+def age(moment: str | None) -> str:
+    """How long ago an ISO 8601 moment was."""
+    if not moment:
+        return ""
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    return f"{duration(max(round(seconds), 0))} ago" if seconds >= 1 else "now"
+
+
+def percent(ratio: float | None) -> str:
+    """Never 100 % before the end, never 0 % once begun."""
+    if ratio is None:
+        return ""
+    if 0 < ratio < 1:
+        ratio = min(max(ratio, 0.001), 0.999)
+    return f"{ratio * 100:.1f} %"
+
+
+def size(count: float | None) -> str:
+    """Bytes in binary units."""
+    if count is None:
+        return ""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{_three(count)} {unit}"
+        count /= 1024
+    return f"{_three(count)} GiB"
+
+
+def _three(value: float) -> str:
+    """Three significant digits, none of them made up: 5, 1.23, 45.6, 789."""
+    text = f"{value:.3g}"
+    return text if "e" not in text else f"{value:.0f}"
+
+
+def _two(seconds: int, large: int, large_name: str, small: int, small_name: str) -> str:
+    head, rest = divmod(seconds, large)
+    tail = rest // small
+    return f"{head} {large_name} {tail} {small_name}" if tail else f"{head} {large_name}"

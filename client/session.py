@@ -1,0 +1,75 @@
+"""What the commands of one run share: the connection, and the kinds with or without a cluster."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from client import errors
+
+if TYPE_CHECKING:
+    from client.api import Cluster, Json
+
+
+def as_json_option(help: str) -> Any:  # noqa: A002 - typer's word
+    """The --json flag, the same everywhere."""
+    return Annotated[bool, typer.Option("--json", help=help)]
+
+
+class Session:
+    def __init__(self, url: str | None) -> None:
+        self._url = url
+        #: Why no cluster could be asked for its kinds.
+        self.missing: errors.Unreachable | None = None
+
+    @cached_property
+    def cluster(self) -> Cluster:
+        from client.api import Cluster
+
+        return Cluster(self._url)
+
+    def kinds(self) -> list[Json]:
+        """The cluster's kinds; this checkout's when none answers, good for help and for finding mistakes."""
+        try:
+            return self.cluster.kinds()
+        except errors.Unreachable as error:
+            self.missing = error
+            return known_here()
+
+    def check(self, kind: str, parameters: Json) -> None:
+        """When no cluster answered: says what is wrong with the parameters, else that nothing answers."""
+        if self.missing is None:
+            return
+        from pydantic import ValidationError
+
+        from jobs import registry
+
+        try:
+            registry.definition(kind).Parameters.model_validate(parameters)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, ("parameters", *first["loc"])))
+            raise errors.ApiError(422, {"detail": f"{where}: {first['msg']}", "field": where}) from None
+        raise self.missing
+
+    def close(self) -> None:
+        if "cluster" in self.__dict__:
+            self.cluster.close()
+
+
+def known_here() -> list[Json]:
+    """The kinds of this checkout in the API's shape."""
+    from jobs import registry
+
+    definitions = {name: registry.definition(name) for name in registry.names()}
+    return [
+        {
+            "type": name,
+            "summary": found.SUMMARY,
+            "schema": found.Parameters.model_json_schema(),
+            "example": found.EXAMPLE,
+        }
+        for name, found in definitions.items()
+    ]

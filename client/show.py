@@ -1,0 +1,248 @@
+"""What people see: tables and results on stdout, chatter on stderr. Programs read `json_line`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from client import figures, tables
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Rows of a table inside a result that people see; --csv prints them all.
+ROWS = 10
+#: Digits of an integer that people see.
+DIGITS = 60
+
+_COLOURS = {
+    "done": "green", "running": "cyan", "busy": "cyan", "failed": "red", "lost": "red", "cancelled": "yellow",
+    "paused": "yellow",
+}  # fmt: skip
+
+
+def json_line(value: Any) -> None:
+    """One object on one line of stdout, no colours."""
+    print(json.dumps(value, separators=(",", ":")))
+
+
+def say(text: str) -> None:
+    """Chatter: never on stdout."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def console(width: int | None = None) -> Console:
+    """Stdout for people: as wide as the terminal, never folded in a pipe."""
+    from rich.console import Console
+
+    folded = sys.stdout.isatty()
+    return Console(width=width or (None if folded else 1000), highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+
+def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0, to: Console | None = None) -> None:
+    """Aligned columns without a frame; numbers to the right, states coloured on a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
+    found = [list(line) for line in lines]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, column in enumerate(columns):
+        right = bool(found) and all(_is_number(line[number]) for line in found if line[number] not in ("", None))
+        table.add_column(column, justify="right" if right else "left", no_wrap=number == 0, overflow="fold")
+    for line in found:
+        table.add_row(*(Text(plain(cell), style=_COLOURS.get(str(cell), "")) for cell in line))
+    _padded(to or console(), table, indent)
+
+
+def _padded(to: Console, table: Any, indent: int) -> None:
+    from rich.padding import Padding
+
+    to.print(Padding(table, (0, 0, 0, indent), expand=False), soft_wrap=False)
+
+
+def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
+    """`name  value` lines; empty values left out."""
+    kept = {name: plain(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    width = max(map(len, kept), default=0)
+    for name, value in kept.items():
+        print(f"{' ' * indent}{name:<{width}}  {value}")
+
+
+def plain(value: Any) -> str:
+    """A scalar or short list for people: floats to six digits, integers exact unless they are very long."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list):
+        return " ".join(plain(item) for item in value)
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    text = str(value)
+    if len(text) > DIGITS and text.lstrip("-").isdigit():
+        return f"{text[:20]}...{text[-20:]} ({len(text.lstrip('-'))} digits)"
+    return text
+
+
+def result(answer: Mapping[str, Any]) -> None:
+    """A result for people: scalars by section, tables shortened with a note on how to get them whole."""
+    if answer.get("partial"):
+        say(f"partial: {plain(answer.get('units'))} of {plain(answer.get('total'))} units")
+    _section(answer["result"], str(answer["job_id"]), (), 0)
+
+
+def _section(value: Mapping[str, Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
+    pairs({name: inner for name, inner in value.items() if _is_plain(inner)}, indent)
+    for name, inner in value.items():
+        if _is_plain(inner) or inner in ({}, []):
+            continue
+        print(f"{' ' * indent}{name}")
+        _part(inner, job_id, (*path, name), indent + 2)
+
+
+def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
+    if isinstance(value, Mapping):
+        if _is_uniform(value):
+            columns = list(dict.fromkeys(column for row in value.values() for column in row))
+            rows(["", *columns], [[name, *map(row.get, columns)] for name, row in value.items()], indent=indent)
+        else:
+            _section(value, job_id, path, indent)
+    elif all(isinstance(item, Mapping) and not all(map(_is_plain, item.values())) for item in value):
+        for number, item in enumerate(value):
+            print(f"{' ' * indent}[{number}]")
+            _section(item, job_id, (*path, str(number)), indent + 2)
+    else:
+        _shortened(value, job_id, path, indent)
+
+
+def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
+    table = next(tables.find(value, path), None)
+    if table is None:
+        print(f"{' ' * indent}{plain(value[:ROWS])}")
+        return
+    rows(table.columns, table.rows[:ROWS], indent=indent)
+    if len(table.rows) > ROWS:
+        print(f"{' ' * indent}... {len(table.rows) - ROWS} more rows: cluster result {job_id} --csv --table {table.name}")
+
+
+def _is_plain(value: Any) -> bool:
+    """One value or a few on one line."""
+    if isinstance(value, list):
+        return 0 < len(value) <= tables.SHORT and not any(isinstance(item, list | Mapping) for item in value)
+    return not isinstance(value, Mapping)
+
+
+def _is_uniform(value: Mapping[str, Any]) -> bool:
+    """Objects of the same shape under several names: they read best as one table."""
+    found = list(value.values())
+    if len(found) < 2 or not all(isinstance(row, Mapping) and row for row in found):
+        return False
+    return all(row.keys() == found[0].keys() and all(map(_is_plain, row.values())) for row in found)
+
+
+def _is_number(cell: Any) -> bool:
+    return isinstance(cell, int | float) or (isinstance(cell, str) and cell.lstrip("-").isdigit())
+
+
+def job_line(job: Mapping[str, Any]) -> str:
+    """How far a job is, in one line without its name."""
+    if job["state"] == "queued":
+        return f"queued{_because(job)}"
+    parts = [job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate"))]
+    eta = job.get("eta_seconds")
+    parts += [f"{figures.duration(eta)} left"] if eta is not None and job["state"] == "running" else []
+    return "  ".join(filter(None, parts)) + _because(job)
+
+
+def ended_line(job: Mapping[str, Any]) -> str:
+    """How a job ended: state, time, average speed, error."""
+    seconds = job.get("seconds")
+    speed = int(job["done"]) / seconds if seconds else None
+    line = f"{job['job_id']} {job['state']}"
+    if seconds is not None:
+        line += f" in {figures.duration(seconds)}"
+        line += f", {figures.scaled(int(job['done']))} units at {figures.rate(speed)}" if speed else ""
+    return f"{line}: {job['error']}" if job.get("error") else line
+
+
+def _because(job: Mapping[str, Any]) -> str:
+    reason = job.get("waiting_because")
+    return f": {reason}" if reason else ""
+
+
+def jobs(found: Sequence[Mapping[str, Any]]) -> None:
+    columns = ("job", "type", "state", "done", "rate", "left", "created", "took")
+    rows(columns, [_job_row(job) for job in found])
+
+
+def _job_row(job: Mapping[str, Any]) -> list[Any]:
+    ended = job.get("ended")
+    return [
+        job["job_id"], job["type"], job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate")),
+        figures.duration(job.get("eta_seconds")), figures.age(job.get("created")),
+        figures.duration(job.get("seconds")) if ended else "",
+    ]  # fmt: skip
+
+
+def job(found: Mapping[str, Any]) -> None:
+    """One job, with what it was asked and who computed it."""
+    line = ended_line(found) if found.get("ended") else job_line(found)
+    pairs({
+        "job": found["job_id"], "type": found["type"], "state": line.removeprefix(f"{found['job_id']} "),
+        "done": f"{found['done']} of {found['total']} units", "priority": found.get("priority"),
+        "device": found.get("device"), "queue": found.get("queue"), "created": _moment(found, "created"),
+        "started": _moment(found, "started"), "ended": _moment(found, "ended"), "notes": "; ".join(found.get("notes", [])),
+    })  # fmt: skip
+    print("parameters")
+    pairs({name: json.dumps(value) if isinstance(value, Mapping | list) else value
+           for name, value in found["parameters"].items()}, indent=2)  # fmt: skip
+    workers = (found.get("usage") or {}).get("workers") or {}
+    if workers:
+        columns = ("worker", "device", "units", "leases", "busy")
+        rows(columns, [
+            [name, used.get("device"), used.get("units"), used.get("leases"), figures.duration(used.get("seconds"))]
+            for name, used in workers.items()
+        ])  # fmt: skip
+
+
+def _moment(found: Mapping[str, Any], name: str) -> str:
+    moment = found.get(name)
+    return f"{moment} ({figures.age(moment)})" if moment else ""
+
+
+def nodes(found: Sequence[Mapping[str, Any]]) -> None:
+    columns = ("node", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")
+    rows(columns, [_node_row(node) for node in found])
+
+
+def _node_row(node: Mapping[str, Any]) -> list[Any]:
+    seen = node.get("seen_seconds_ago", 0)
+    state = "draining" if node.get("draining") and node["state"] != "lost" else node["state"]
+    return [
+        node["id"], node["device"], state, node.get("lanes"), node.get("job"), figures.percent(node.get("cpu_ratio")),
+        figures.size(node.get("memory_used_bytes")), node.get("host"),
+        "now" if seen < 2 else f"{figures.duration(seen)} ago",
+    ]  # fmt: skip
+
+
+def status(found: Mapping[str, Any], url: str) -> None:
+    workers = found["workers"]
+    by_device = [f"{sum(states.values())} {device}" for device, states in workers.items() if isinstance(states, Mapping)]
+    wanted = f", {found['cluster_size']} wanted" if found.get("cluster_size") else ""
+    counts = {state: count for state, count in found["jobs"].items() if count}
+    speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in found.get("units_per_second", {}).items()]
+    waiting = [f"{queue} {count}" for queue, count in found.get("queues", {}).items()]
+    pairs({
+        "cluster": f"{url}, version {found['version']}",
+        "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), {found.get('lanes', 0)} lanes",
+        "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
+        "waiting": ", ".join(waiting) and f"{', '.join(waiting)}; the longest for "
+        f"{figures.duration(found.get('oldest_wait_seconds'))}",
+        "speed": ", ".join(speeds),
+    })  # fmt: skip
+
+
+def kinds(found: Sequence[Mapping[str, Any]]) -> None:
+    rows(("type", "summary"), [[kind["type"], kind["summary"]] for kind in found])

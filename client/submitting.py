@@ -1,0 +1,168 @@
+"""`cluster submit KIND`: a command for each kind, its flags made from the kind's schema."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from client import errors, figures, options, show, watching
+from client.api import Cluster, Json
+from client.session import Session, as_json_option
+
+PARAMETERS = "parameters_file"
+_COMMON: dict[str, Any] = {
+    PARAMETERS: Annotated[
+        str | None,
+        typer.Option("--parameters", metavar="FILE", help="JSON object of parameters, - for stdin; flags win over it."),
+    ],
+    "priority": Annotated[str | None, typer.Option(metavar="high|normal|low", help="Default: normal.")],
+    "device": Annotated[
+        str | None, typer.Option(metavar="gpu|any|cpu", help="Where it must run; default: any.")
+    ],
+    "gpu_preferred": Annotated[
+        bool, typer.Option("--gpu-preferred", help="On a GPU while one lives and is not slower to begin.")
+    ],
+    "idempotency_key": Annotated[
+        str | None, typer.Option(metavar="TEXT", help="The same key and job again answer with the same job.")
+    ],
+    "wait": Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")],
+    "as_json": as_json_option("One line: what submit answered; with --wait the job with its result inside."),
+}
+
+
+class Kinds(TyperGroup):
+    """The kinds of the cluster, or of this checkout while no cluster answers."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        self._load(ctx)
+        return list(self.commands)
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
+        self._load(ctx)
+        return self.commands.get(cmd_name)
+
+    def _load(self, ctx: typer.Context) -> None:
+        if self.commands:
+            return
+        session: Session = ctx.find_root().obj
+        app = typer.Typer(rich_markup_mode=None)
+        app.callback()(lambda: None)
+        for kind in session.kinds():
+            app.command(kind["type"], help=_help(kind))(command(kind))
+        group = typer.main.get_command(app)
+        self.commands.update(group.commands)  # type: ignore[attr-defined]
+
+
+def _help(kind: Json) -> str:
+    return f"{kind['summary']}\n\nIntegers may be written 1000000, 1_000_000, 1e6 or 2^20; any size stays exact."
+
+
+def command(kind: Json) -> Any:
+    """A function with one argument for each parameter of the kind, as typer reads it."""
+    flags = [flag for flag in options.flags(kind["schema"]) if not _is_taken(flag)]
+
+    def call(**given: Any) -> None:
+        ctx = given.pop("ctx")
+        chosen = {name: given.pop(name) for name in _COMMON}
+        submit(ctx.find_root().obj, kind["type"], parameters(flags, given, chosen.pop(PARAMETERS)), **chosen)
+
+    empty = inspect.Parameter.empty
+    arguments = [("ctx", typer.Context, empty)]
+    arguments += [(flag.name, _annotation(flag), None) for flag in flags]
+    arguments += [(name, kept, False if kept.__origin__ is bool else None) for name, kept in _COMMON.items()]
+    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, annotation, default in arguments
+    )
+    return call
+
+
+def _is_taken(flag: options.Flag) -> bool:
+    """A parameter named like a flag of every submit can still be given in --parameters."""
+    return flag.name in _COMMON or flag.name in ("ctx", "help", "json", "parameters") or not flag.name.isidentifier()
+
+
+def _annotation(flag: options.Flag) -> Any:
+    if flag.is_switch:
+        both = f"{flag.option}/--no-{flag.option.removeprefix('--')}"
+        return Annotated[bool | None, typer.Option(both, help=flag.help(), show_default=False)]
+    return Annotated[
+        str | None, typer.Option(flag.option, metavar=flag.label(), help=flag.help(), show_default=False)
+    ]
+
+
+def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
+    """What the file says, then what the flags say. BadParameter names the flag."""
+    found = _from_file(file) if file else {}
+    for flag in flags:
+        value = given.get(flag.name)
+        if value is None:
+            continue
+        try:
+            found[flag.name] = value if isinstance(value, bool) else flag.read(value)
+        except options.BadValue as error:
+            raise typer.BadParameter(str(error), param_hint=f"'{flag.option}'") from None
+    missing = [flag.option for flag in flags if flag.required and flag.name not in found]
+    if missing:
+        raise typer.BadParameter("needed", param_hint=" ".join(missing))
+    return found
+
+
+def _from_file(file: str) -> Json:
+    hint = "'--parameters'"
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        found = options.parse_json(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=hint) from None
+    except options.BadValue as error:
+        raise typer.BadParameter(f"{file} {error}", param_hint=hint) from None
+    if not isinstance(found, dict):
+        raise typer.BadParameter(f"{file} holds no JSON object", param_hint=hint)
+    return found
+
+
+def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **chosen: Any) -> None:
+    """Submits and, when asked, waits; says on stderr how to go on."""
+    chosen["gpu_preferred"] = chosen["gpu_preferred"] or None
+    session.check(kind, parameters)
+    answer = session.cluster.submit(kind, parameters, **chosen)
+    for note in answer.get("notes", []):
+        show.say(f"note: {note}")
+    if wait:
+        finish(session.cluster, answer["job_id"], as_json=as_json)
+        return
+    if as_json:
+        show.json_line(answer)
+        return
+    print(answer["job_id"], flush=True)
+    show.say(f"{answer['status']}{_starts(answer)}; watch it with: cluster watch {answer['job_id']}")
+
+
+def _starts(answer: Json) -> str:
+    seconds = answer.get("estimated_wait_seconds")
+    if seconds is None:
+        return ""
+    return ", starts at once" if seconds < 1 else f", starts in about {figures.duration(seconds)}"
+
+
+def finish(cluster: Cluster, job_id: str, *, as_json: bool) -> None:
+    """Waits, prints the result, and ends the command with the job's exit code."""
+    if not as_json:
+        show.say(f"job {job_id}")
+    job = watching.until_end(cluster, job_id, quiet=as_json)
+    answer = cluster.result(job_id) if job["state"] == "done" else None
+    if as_json:
+        show.json_line(job | ({"result": answer["result"]} if answer else {}))
+    else:
+        show.say(show.ended_line(job))
+        if answer:
+            show.result(answer)
+    if watching.exit_code(job):
+        raise typer.Exit(errors.JOB_FAILED)

@@ -1,0 +1,95 @@
+"""The tabular parts of a result: found by their shape, so that kinds need no code here."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+#: Lists up to this long that hold only scalars are values, not tables.
+SHORT = 8
+#: What the columns of lists of pairs mean, by the name of the list.
+_PAIRS = {"bins": ("index", "count"), "histogram": ("value", "count")}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a dotted path of the result."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Any]]
+
+
+def find(value: Any, path: tuple[str, ...] = ()) -> Iterator[Table]:
+    """Every table in a result, outer ones before what they hold."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from find(inner, (*path, name))
+    elif isinstance(value, list) and value:
+        table = _as_table(value, path)
+        if table:
+            yield table
+        if all(isinstance(row, Mapping) for row in value):
+            for number, row in enumerate(value):
+                yield from find(row, (*path, str(number)))
+
+
+def chosen(result: Any, name: str | None) -> tuple[Table, list[str]]:
+    """The named table or the first one, and the names of the others. LookupError names those there are."""
+    found = {table.name: table for table in find(result)}
+    if not found:
+        found = {"result": scalars(result)}
+    if name is not None and name not in found:
+        raise LookupError(f"there is no table {name}; this result has {', '.join(found)}")
+    picked = found[name] if name is not None else next(iter(found.values()))
+    return picked, [other for other in found if other != picked.name]
+
+
+def scalars(value: Any) -> Table:
+    """Everything that is no table, as (name, value) rows with dotted names."""
+    return Table("result", ("name", "value"), list(_flat(value)))
+
+
+def as_csv(table: Table) -> str:
+    """RFC 4180, with the digits as they travelled."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.rows)
+    return out.getvalue()
+
+
+def _as_table(rows: list[Any], path: tuple[str, ...]) -> Table | None:
+    name = ".".join(path)
+    if all(isinstance(row, Mapping) for row in rows):
+        flat = [dict(_flat(row)) for row in rows]
+        columns = tuple(dict.fromkeys(column for row in flat for column in row))
+        return Table(name, columns, [[row.get(column, "") for column in columns] for row in flat])
+    if all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows) and len(rows[0]) > 1:
+        return Table(name, _columns(path, len(rows[0])), rows)
+    if len(rows) > SHORT and not any(isinstance(row, list | Mapping) for row in rows):
+        return Table(name, ("index", path[-1] if path else "value"), list(enumerate(rows)))
+    return None
+
+
+def _columns(path: tuple[str, ...], width: int) -> tuple[str, ...]:
+    """delay.histogram -> delay,count"""
+    if width == 2 and path and path[-1] in _PAIRS:
+        first, second = _PAIRS[path[-1]]
+        return (path[-2] if path[-1] == "histogram" and len(path) > 1 else first, second)
+    return tuple(f"column{number}" for number in range(1, width + 1))
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Scalars under dotted names; short lists of scalars as one value; what is tabular left out."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _flat(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list):
+        if len(value) <= SHORT and not any(isinstance(item, list | Mapping) for item in value):
+            yield path, " ".join(map(str, value))
+    else:
+        yield path, "" if value is None else value

@@ -1,0 +1,87 @@
+"""Waiting for a job at a terminal: a live bar there, a line now and then elsewhere, and a Ctrl-C that harms nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, TypeAlias
+
+from client import errors, show
+from client.api import LONG_POLL_SECONDS, Cluster, Json
+
+#: Shows the job as it is now.
+Reporter: TypeAlias = Callable[[Mapping[str, Any]], None]
+
+#: Seconds between two looks: smooth for eyes, rare for a log.
+_LIVE_STEP = 0.5
+_LOG_STEP = 10.0
+
+
+class Interrupted(errors.ClientError):
+    """Ctrl-C while waiting; the job goes on."""
+
+    exit_code = errors.INTERRUPTED
+
+
+def until_end(cluster: Cluster, job_id: str, *, quiet: bool = False) -> Json:
+    """The job when it has ended, shown on stderr meanwhile. Ctrl-C raises Interrupted."""
+    live = sys.stderr.isatty() and not quiet
+    step = LONG_POLL_SECONDS if quiet else _LIVE_STEP if live else _LOG_STEP
+    shown = nullcontext(_nothing) if quiet else bar() if live else nullcontext(Lines())
+    job: Json = {}
+    try:
+        with shown as report:
+            for job in cluster.follow(job_id, step=step):
+                report(job)
+    except KeyboardInterrupt:
+        raise Interrupted(goes_on(job_id)) from None
+    return job
+
+
+def goes_on(job_id: str) -> str:
+    return f"the job goes on; watch it with: cluster watch {job_id}   stop it with: cluster cancel {job_id}"
+
+
+def exit_code(job: Mapping[str, Any]) -> int:
+    return 0 if job["state"] == "done" else errors.JOB_FAILED
+
+
+def _nothing(job: Mapping[str, Any]) -> None:
+    """Shows nothing."""
+
+
+class Lines:
+    """For logs: a line when something has changed."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def __call__(self, job: Mapping[str, Any]) -> None:
+        line = show.job_line(job)
+        if line != self.last and not job.get("ended"):
+            show.say(f"{job['job_id']} {line}")
+        self.last = line
+
+
+class bar(AbstractContextManager[Reporter]):  # noqa: N801 - used like the function nullcontext
+    """For people: a bar with rate and time left; it is gone when the job has ended."""
+
+    def __enter__(self) -> Reporter:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[line]}"))
+        self.progress = Progress(*columns, console=Console(stderr=True, markup=False), transient=True)
+        self.task = self.progress.add_task("", total=1, line="")
+        self.progress.start()
+        return self.show
+
+    def show(self, job: Mapping[str, Any]) -> None:
+        description = f"{job['type']} {job['job_id']}"
+        self.progress.update(
+            self.task, completed=job.get("progress") or 0, description=description, line=show.job_line(job)
+        )
+
+    def __exit__(self, *exc: object) -> None:
+        self.progress.stop()
