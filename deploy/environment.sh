@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Makes the checkout's .venv hold one group of requirements, and the `cluster` command.
+# Usage: deploy/environment.sh local|dev      A second run finds its stamp and ends at once.
+# Exit codes: 0 ready, 1 the installation failed, 2 usage, 3 something must be installed first.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+  local code=$1
+  shift
+  say "error: $*"
+  exit "$code"
+}
+
+usable() { # usable PYTHON: new enough, and able to make environments
+  "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-python3}" python3 python3.13 python3.12 python3.11 python3.14 /usr/bin/python3; do
+    if usable "$candidate"; then
+      command -v "$candidate"
+      return
+    fi
+  done
+  say "error: no Python 3.11 or later with its venv module was found."
+  say "  Debian, Ubuntu:  sudo apt install python3 python3-venv"
+  say "  Fedora:          sudo dnf install python3"
+  say "  macOS:           brew install python"
+  fail 3 "then run the same command again; or name one: PYTHON=/path/to/python3.12 $0 $*"
+}
+
+fingerprint() { # fingerprint GROUP: changes with the pins, with this script and with the checkout's place
+  { pwd; cat "requirements/$1.txt" "deploy/environment.sh"; } | cksum
+}
+
+ready() {
+  [[ -x .venv/bin/python && -f .venv/$1.stamp && "$(cat ".venv/$1.stamp")" == "$(fingerprint "$1")" ]] &&
+    .venv/bin/python -c '' 2>/dev/null
+}
+
+make_environment() {
+  local python=$1
+  if [[ -d .venv ]] && ! { .venv/bin/python -c '' 2>/dev/null && [[ "$(cat .venv/place 2>/dev/null)" == "$PWD" ]]; }; then
+    say "The environment .venv belongs to another place or Python; making it anew."
+    rm -rf .venv
+  fi
+  if [[ ! -d .venv ]]; then
+    say "Making .venv with $("$python" --version) ..."
+    "$python" -m venv .venv || fail 1 "$python could not make .venv; see the lines above."
+    pwd >.venv/place
+  fi
+}
+
+install_requirements() {
+  say "Installing requirements/$1.txt (once; a minute or two) ..."
+  if ! .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "requirements/$1.txt" \
+    >.venv/install.log 2>&1; then
+    grep -v '^WARNING: Location' .venv/install.log | tail -n 15 >&2
+    fail 1 "pip could not install requirements/$1.txt (all lines: .venv/install.log)." \
+      "It needs a way to a package index, or PIP_INDEX_URL or PIP_FIND_LINKS set to one; then run the same command again."
+  fi
+}
+
+write_command() { # .venv/bin/cluster, and the checkout on the environment's path
+  local packages
+  packages=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  pwd >"$packages/threads-cluster.pth"
+  {
+    printf '#!/bin/sh\n'
+    printf 'exec %q -c "import sys; from client.cli import main; sys.exit(main())" "$@"\n' "$PWD/.venv/bin/python"
+  } >.venv/bin/cluster
+  chmod +x .venv/bin/cluster
+}
+
+main() {
+  local group=${1:-}
+  [[ $# -eq 1 && "$group" =~ ^(local|dev)$ ]] || fail 2 "usage: deploy/environment.sh local|dev"
+  ready "$group" && return
+  local python
+  python=$(find_python "$@")
+  make_environment "$python"
+  install_requirements "$group"
+  write_command
+  [[ "$group" == local ]] || fingerprint local >.venv/local.stamp # dev holds all that local does, same pins
+  fingerprint "$group" >".venv/$group.stamp"
+}
+
+main "$@"
