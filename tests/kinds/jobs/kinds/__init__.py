@@ -1,0 +1,1 @@
+"""Kinds for tests only; see jobs/__init__.py."""

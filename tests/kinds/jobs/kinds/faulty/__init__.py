@@ -1,0 +1,1 @@
+"""A kind whose kernel crashes, hangs or raises on request."""

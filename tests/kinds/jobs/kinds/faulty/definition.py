@@ -1,0 +1,49 @@
+"""Adds up unit numbers slowly, and misbehaves at one unit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jobs.models import Device, Partial, Plan, Spec
+from jobs.numbers import ExactInt, exact
+
+MODEL_VERSION = 1
+SUMMARY = "Sums unit numbers, slowly; misbehaves on request."
+EXAMPLE: dict[str, Any] = {"units": 5}
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    units: ExactInt(1, 2**53) = 100  # type: ignore[valid-type]
+    seconds_per_unit: float = Field(0.0, ge=0, le=3600)
+    fault: Literal["none", "crash", "hang", "raise", "result"] = "none"
+    at: ExactInt(-1, 2**53) = -1  # type: ignore[valid-type]
+    #: The fault happens only while this file is absent; it is made first.
+    once: str = ""
+    max_lease_seconds: float = 30.0
+    cpu_seconds: float | None = None
+
+
+def plan(parameters: Parameters) -> Plan:
+    estimate = parameters.units * max(parameters.seconds_per_unit, 1e-6)
+    return Plan(
+        total=parameters.units,
+        spec=parameters.model_dump(),
+        parameters=parameters.model_dump(),
+        devices=(Device.CPU,),
+        cpu_seconds=estimate if parameters.cpu_seconds is None else parameters.cpu_seconds,
+        max_lease_seconds=parameters.max_lease_seconds,
+    )
+
+
+def merge(left: Partial, right: Partial) -> Partial:
+    return {"sum": left["sum"] + right["sum"], "count": left["count"] + right["count"]}
+
+
+def result(spec: Spec, partial: Partial) -> dict[str, Any]:
+    if spec["fault"] == "result":
+        raise ValueError("asked to")
+    return {"sum": exact(partial["sum"]), "count": exact(partial["count"])}
