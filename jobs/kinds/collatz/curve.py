@@ -7,12 +7,17 @@ FRACTION_BITS = 16
 _WORD = 64
 
 
-def log2(value: int) -> int:
-    """log2(value) in units of 2^-16 from the leading 64 bits, rounded down; value >= 1."""
+def leading(value: int) -> int:
+    """Exponent and leading 64 bits as one integer that orders as the value does, up to those bits; value >= 1."""
     exponent = value.bit_length() - 1
-    # the mantissa in [1, 2), in units of 2^-63; each squaring reveals one more bit of the logarithm
-    mantissa = value << (_WORD - 1 - exponent) if exponent < _WORD else value >> (exponent - _WORD + 1)
-    logarithm = exponent
+    excess = exponent - (_WORD - 1)
+    return exponent << _WORD | (value >> excess if excess > 0 else value << -excess)
+
+
+def log2(lead: int) -> int:
+    """log2, rounded down, in units of 2^-16, of a value given by `leading`."""
+    logarithm, mantissa = lead >> _WORD, lead & 2**_WORD - 1
+    # the mantissa lies in [1, 2) in units of 2^-63; each squaring reveals one more bit of its logarithm
     for _ in range(FRACTION_BITS):
         mantissa = mantissa * mantissa >> (_WORD - 1)
         bit = mantissa >> _WORD

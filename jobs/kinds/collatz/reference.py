@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from jobs.kinds.collatz.curve import log2
+from jobs.kinds.collatz.curve import leading, log2
 from jobs.models import Partial, Spec
 
 
@@ -67,11 +67,12 @@ def shortcut(path: list[int]) -> list[int]:
 
 def curve(path: list[int], max_points: int) -> list[list[int]]:
     """[step, log2] of every value, or of the least and greatest of each of at most max_points/2 equal buckets."""
+    leads = [leading(value) for value in path]
     width = 1
     while len(path) > max_points and -(-len(path) // width) > max_points // 2:
         width *= 2
     kept: set[int] = set()
     for low in range(0, len(path), width):
         steps = range(low, min(low + width, len(path)))
-        kept |= {min(steps, key=path.__getitem__), max(steps, key=path.__getitem__)}
-    return [[step, log2(path[step])] for step in sorted(kept)]
+        kept |= {min(steps, key=leads.__getitem__), max(steps, key=leads.__getitem__)}
+    return [[step, log2(leads[step])] for step in sorted(kept)]

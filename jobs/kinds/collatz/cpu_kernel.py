@@ -1,0 +1,119 @@
+"""The Collatz kind on a CPU core: cuts a lease into blocks and singles and gathers what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from jobs.kinds.collatz import blocks, tables, trajectory
+from jobs.models import Partial, Spec
+from jobs.registry import Tick
+
+#: Sizes of blocks, as powers of two, the greatest first.
+LEVELS = (22, 16)
+#: Most single numbers between looks at the clock.
+SINGLES = 2**16
+#: Seconds between calls of tick.
+TICK_SECONDS = 0.08
+
+_FAILURES = {
+    blocks.TOO_WIDE: "a value passes 2^126",
+    blocks.TOO_LONG: f"a delay reaches {blocks.DELAYS}",
+    blocks.TOO_MANY_RECORDS: f"more than {blocks.DELAYS} records",
+}
+
+
+class Tally:
+    """What is found in a lease, its numbers taken in ascending order."""
+
+    def __init__(self) -> None:
+        self.histogram = np.zeros(blocks.DELAYS, np.uint64)
+        self.by_delay = np.zeros((blocks.DELAYS, 2), np.uint64)
+        self.by_path = np.zeros((blocks.DELAYS, 3), np.uint64)
+        #: Lengths of the two lists of records.
+        self.sizes = np.zeros(2, np.int64)
+
+    def take(self, start: int, end: int, bits: int) -> None:
+        """Numbers start..end-1: one block of 2^bits, or singles when bits is 0."""
+        failure = self._block(start, end, bits) if bits else self._singles(start, end)
+        if failure:
+            raise OverflowError(f"{_FAILURES[failure]} among the numbers {start}..{end - 1}")
+
+    def _singles(self, start: int, end: int) -> int:
+        code = blocks.singles(np.uint64(start), np.uint64(end), self.histogram, self.by_delay, self.by_path, self.sizes)
+        return int(code)
+
+    def _block(self, start: int, end: int, bits: int) -> int:
+        h = start >> bits
+        high, low = divmod(max(tables.LOW_PEAK, 2 * 3**bits * (h + 1)), 2**64)
+        reached = blocks.climb(
+            np.uint64(start), np.uint64(end), np.uint64(high), np.uint64(low), self.by_path, self.sizes
+        )
+        walked = int(reached) == end
+        groups = tables.groups(bits)
+        code = blocks.block(
+            np.uint64(h),
+            bits,
+            groups.packed,
+            groups.first,
+            tables.steps(),
+            tables.delays(),
+            tables.powers(),
+            walked,
+            self.histogram,
+            self.by_delay,
+            self.by_path,
+            self.sizes,
+        )
+        return int(code)
+
+    def partial(self) -> Partial:
+        by_delay, by_path = self.by_delay[: self.sizes[0]].tolist(), self.by_path[: self.sizes[1]].tolist()
+        return {
+            "histogram": [[delay, count] for delay, count in enumerate(self.histogram.tolist()) if count],
+            "delay": by_delay,
+            "path": [[n, (high << 64) + low] for n, high, low in by_path],
+        }
+
+
+def pieces(start: int, end: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """(start, end, bits) of launches of at most `most` numbers: the greatest aligned blocks that fit, else singles."""
+    while start < end:
+        for bits in LEVELS:
+            size = 1 << bits
+            # a block step must not run through 1, and from 2^bits on none does
+            if start >= size and start % size == 0 and size <= min(most, end - start):
+                yield start, start + size, bits
+                break
+        else:
+            bits, size = 0, min(SINGLES - start % SINGLES, most, end - start)
+            yield start, start + size, bits
+        start += size
+
+
+def _statistics(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    start, tally, told = int(spec["start"]), Tally(), monotonic()
+    for low, high, bits in pieces(start + lo, start + hi, spec["batch_size"] or hi - lo):
+        tally.take(low, high, bits)
+        if monotonic() - told >= TICK_SECONDS and high < start + hi:
+            told = monotonic()
+            if not tick(high - start):
+                return high - start, tally.partial()
+    return hi, tally.partial() if lo < hi else {}
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    """(upto, partial of units lo..upto-1); stops soon after tick said so."""
+    todo: Any = trajectory.run if spec["mode"] == "trajectory" else _statistics
+    upto, partial = todo(spec, lo, hi, tick)
+    return upto, partial
+
+
+def warm() -> None:
+    """Compiles every function and builds every table."""
+    for bits in LEVELS:
+        Tally().take(1 << bits, 2 << bits, bits)
+    Tally().take(1, 100, 0)

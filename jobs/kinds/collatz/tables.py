@@ -1,0 +1,136 @@
+"""Tables of the block step: for n = 2^k h + r, k shortcut steps lead to 3^c h + d with c and d functions of r alone.
+
+Built by numba at first use and kept in the module's memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+#: Steps taken by one lookup.
+STEP_BITS = 16
+#: A walk by lookups ends below 2^LOW_BITS, with the delay from a table. Must not be under STEP_BITS: a block step
+#: must never run through 1, and from 2^16 on none does.
+LOW_BITS = 20
+#: Greatest peak of all numbers below 2^LOW_BITS, that of 704511.
+LOW_PEAK = 56_991_483_520
+#: Where d and the weight lie in a packed class, c being in the lowest bits; and where c lies in a packed step.
+D_SHIFT, WEIGHT_SHIFT, C_SHIFT = 5, 41, 26
+
+_ONE, _TWO, _THREE, _FIVE = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(5)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The residues modulo 2^bits that share (c, d), one entry a class, ordered by their least residue."""
+
+    bits: int
+    #: c + (d << 5) + (number of residues << 41).
+    packed: Any
+    #: The least residue.
+    first: Any
+
+
+@njit(nogil=True, cache=True)
+def advance(r: np.uint64, steps: int) -> tuple[np.uint64, np.uint64]:
+    """(c, d): odd steps and value after so many shortcut steps from r, running through 1 if need be."""
+    c = np.uint64(0)
+    for _ in range(steps):
+        if r & _ONE:
+            r = (_THREE * r + _ONE) >> _ONE
+            c += _ONE
+        else:
+            r >>= _ONE
+    return c, r
+
+
+@njit(nogil=True, cache=True)
+def _steps(bits: int) -> np.ndarray:
+    table = np.empty(1 << bits, np.uint32)
+    for r in range(1 << bits):
+        c, d = advance(np.uint64(r), bits)
+        table[r] = d | c << np.uint64(C_SHIFT)
+    return table
+
+
+@njit(nogil=True, cache=True)
+def _delays(bits: int) -> np.ndarray:
+    """table[n] = delay of n, for 1 <= n < 2^bits."""
+    table = np.zeros(1 << bits, np.uint16)
+    for n in range(2, 1 << bits):
+        x = np.uint64(n)
+        delay = 0
+        while x >= np.uint64(n):
+            delay += 1
+            if x & _ONE:
+                x = _THREE * x + _ONE
+            else:
+                x >>= _ONE
+        table[n] = delay + table[x]
+    return table
+
+
+@njit(nogil=True, cache=True)
+def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Classes in order of their least residue, found with a hash table of open addressing."""
+    slots = np.full(1 << (bits - 1), -1, np.int32)
+    mask = np.uint64((1 << (bits - 1)) - 1)
+    keys = np.empty(1 << (bits - 1), np.uint64)
+    first = np.empty(1 << (bits - 1), np.uint32)
+    found = 0
+    for r in range(1 << bits):
+        c, d = _advance_by_table(np.uint64(r), bits, steps)
+        key = d << np.uint64(D_SHIFT) | c
+        slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(65 - bits)
+        while slots[slot] >= 0 and keys[slots[slot]] & np.uint64((1 << WEIGHT_SHIFT) - 1) != key:
+            slot = (slot + _ONE) & mask
+        if slots[slot] < 0:
+            slots[slot] = found
+            keys[found] = key
+            first[found] = r
+            found += 1
+        keys[slots[slot]] += np.uint64(1 << WEIGHT_SHIFT)
+    return keys[:found].copy(), first[:found].copy()
+
+
+@njit(nogil=True, cache=True)
+def _advance_by_table(r: np.uint64, bits: int, steps: np.ndarray) -> tuple[np.uint64, np.uint64]:
+    """`advance`, its first 16 steps by one lookup."""
+    entry = np.uint64(steps[r & np.uint64((1 << STEP_BITS) - 1)])
+    c = entry >> np.uint64(C_SHIFT)
+    d = entry & np.uint64((1 << C_SHIFT) - 1)
+    power = _ONE
+    for _ in range(c):
+        power *= _THREE
+    more, end = advance((r >> np.uint64(STEP_BITS)) * power + d, bits - STEP_BITS)
+    return c + more, end
+
+
+@lru_cache
+def steps() -> Any:
+    """d + (c << 26) of each residue modulo 2^16 after 16 shortcut steps."""
+    return _steps(STEP_BITS)
+
+
+@lru_cache
+def delays() -> Any:
+    """Delay of each number below 2^20; that of 0 means nothing."""
+    return _delays(LOW_BITS)
+
+
+@lru_cache
+def powers() -> Any:
+    """Powers of three up to 3^31, as far as c goes."""
+    return np.array([3**c for c in range(32)], np.uint64)
+
+
+@lru_cache
+def groups(bits: int) -> Groups:
+    """Classes modulo 2^bits; 16 <= bits <= 22."""
+    packed, first = _groups(bits, steps())
+    return Groups(bits=bits, packed=packed, first=first)

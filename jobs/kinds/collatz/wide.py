@@ -1,0 +1,104 @@
+"""Exact walks in two 64-bit limbs: the few numbers that the block kernel cannot settle, and the single ones."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.collatz.tables import C_SHIFT, LOW_BITS, STEP_BITS
+
+_ONE, _TWO, _THREE, _SIXTY_THREE = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(63)
+_HALF, _LOW32 = np.uint64(32), np.uint64(2**32 - 1)
+_STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
+_C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
+_LOW = np.uint64(2**LOW_BITS)
+#: 3x+1 of a smaller x fits one limb.
+_ONE_LIMB = np.uint64(2**62)
+#: 3x+1 of an x with a smaller high limb fits two limbs.
+_TWO_LIMBS = np.uint64(2**62)
+#: 16 steps at once from an x with a smaller high limb fit two limbs: 3^16 < 2^26.
+_BLOCK_LIMBS = np.uint64(2**38)
+
+
+@njit(nogil=True, cache=True)
+def multiply_add(high: np.uint64, low: np.uint64, factor: np.uint64, add: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """(high, low) * factor + add for factor, add < 2^32; the caller sees to it that the result fits."""
+    bottom = (low & _LOW32) * factor + add
+    top = (low >> _HALF) * factor + (bottom >> _HALF)
+    return high * factor + (top >> _HALF), (top << _HALF) | (bottom & _LOW32)
+
+
+@njit(nogil=True, cache=True)
+def exceeds(high: np.uint64, low: np.uint64, other_high: np.uint64, other_low: np.uint64) -> bool:
+    """Two-limb comparison: first > second."""
+    return high > other_high or (high == other_high and low > other_low)
+
+
+@njit(nogil=True, cache=True)
+def walk(high: np.uint64, low: np.uint64) -> tuple[int, np.uint64, np.uint64]:
+    """(delay, peak high, peak low), step by step; delay -1 when a value would pass two limbs."""
+    delay = 0
+    peak_high, peak_low = high, low
+    while high or low != _ONE:
+        if not high and low < _ONE_LIMB:
+            delay, low, most = _walk_one_limb(delay, low)
+            if exceeds(np.uint64(0), most, peak_high, peak_low):
+                peak_high, peak_low = np.uint64(0), most
+            continue
+        delay += 1
+        if low & _ONE:
+            if high >= _TWO_LIMBS:
+                return -1, peak_high, peak_low
+            high, low = multiply_add(high, low, _THREE, _ONE)
+            if exceeds(high, low, peak_high, peak_low):
+                peak_high, peak_low = high, low
+        else:
+            low = (low >> _ONE) | (high << _SIXTY_THREE)
+            high >>= _ONE
+    return delay, peak_high, peak_low
+
+
+@njit(nogil=True, cache=True)
+def _walk_one_limb(delay: int, x: np.uint64) -> tuple[int, np.uint64, np.uint64]:
+    """(delay, value, greatest value) at 1, or at the first value from which 3x+1 may pass one limb."""
+    most = x
+    while x != _ONE and x < _ONE_LIMB:
+        odd = x & _ONE
+        up = _THREE * x + _ONE
+        if odd:
+            most = max(most, up)
+        x = (up if odd else x) >> _ONE
+        delay += 1 + np.int64(odd)
+    return delay, x, most
+
+
+@njit(nogil=True, cache=True)
+def descend(
+    high: np.uint64, low: np.uint64, steps: np.ndarray, delays: np.ndarray, powers: np.ndarray
+) -> tuple[int, np.uint64, np.uint64]:
+    """(delay, high, low) of a number >= 2^16, 16 steps at a time, with the greatest value met between blocks.
+
+    Delay -1 when a value would pass two limbs.
+    """
+    delay = 0
+    most_high, most_low = high, low
+    while high or low >= _LOW:
+        if high >= _TWO_LIMBS:
+            return -1, most_high, most_low
+        if high >= _BLOCK_LIMBS:
+            odd = low & _ONE
+            if odd:
+                high, low = multiply_add(high, low, _THREE, _ONE)
+            low = (low >> _ONE) | (high << _SIXTY_THREE)
+            high >>= _ONE
+            delay += 1 + np.int64(odd)
+        else:
+            entry = np.uint64(steps[low & _STEP_MASK])
+            c = entry >> _C_SHIFT
+            low = (low >> _STEP) | (high << np.uint64(64 - STEP_BITS))
+            high >>= _STEP
+            high, low = multiply_add(high, low, powers[c], entry & _D_MASK)
+            delay += STEP_BITS + np.int64(c)
+        if exceeds(high, low, most_high, most_low):
+            most_high, most_low = high, low
+    return delay + delays[low], most_high, most_low
