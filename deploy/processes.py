@@ -1,0 +1,110 @@
+"""Who runs: a lock that says one cluster a checkout, a mark that every process of a run carries, and the guard.
+
+The lock belongs to the kernel, so a killed starter frees it. The mark is an environment variable, so a process of ours
+is known for certain, whatever its number or parent; nothing else is ever signalled.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+#: Every process of a run has this variable; see Run.mark.
+MARK = "THREADS_CLUSTER_RUN"
+#: A guard may hold the lock for a moment.
+_LOCK_PATIENCE_SECONDS = 1.0
+_GUARD_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Run:
+    """One start of the cluster whose data lies in `folder`."""
+
+    folder: Path
+    name: str
+
+    @classmethod
+    def new(cls, folder: Path) -> Run:
+        return cls(folder, secrets.token_hex(6))
+
+    @property
+    def mark(self) -> str:
+        return f"{self.name}@{self.folder}"
+
+    def command(self, *command: str, **variables: str) -> list[str]:
+        """The command, marked, with more variables."""
+        return [
+            "/usr/bin/env",
+            f"{MARK}={self.mark}",
+            *(f"{name}={value}" for name, value in variables.items()),
+            *command,
+        ]
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
+    """The folder's lock as an open file, held until it is closed or this process ends; None: somebody has it."""
+    file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + patience
+    while not _try_lock(file):
+        if time.monotonic() > deadline:
+            os.close(file)
+            return None
+        time.sleep(0.05)
+    return file
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK, "").endswith(mark):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def sweep(mark: str, grace: float = 10.0) -> int:
+    """Ends every process whose mark ends with `mark`, first kindly; returns how many there were."""
+    own = os.getpid()
+    count = 0
+    for patience in (grace, 0.0, 0.0):
+        found = [process for process in _marked(mark) if process.pid != own]
+        count = max(count, len(found))
+        for process in found:
+            try:
+                process.terminate() if patience else process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(found, timeout=patience or 5.0)
+    return count
+
+
+def guard(run: Run) -> None:
+    """Waits until the starter has let go of the lock, then ends the run: a killed starter leaves nothing behind."""
+    while True:
+        time.sleep(_GUARD_SECONDS)
+        held = lock(run.folder, patience=0.0)
+        if held is not None:
+            os.close(held)
+            sweep(run.mark)
+            return
+
+
+if __name__ == "__main__":
+    guard(Run(Path(sys.argv[1]), sys.argv[2]))
