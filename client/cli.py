@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
+from typer.core import TyperGroup
 
 from client import errors, options, show
 from client.session import Session, as_json_option
@@ -26,10 +27,18 @@ Exit codes:
 The address is --url, else CLUSTER_URL, else the local cluster's. CLUSTER_TOKEN is sent when it is set.
 """
 
+
+class InOrder(TyperGroup):
+    """Help lists submit first."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=lambda name: name != "submit")
+
+
 app = typer.Typer(
     name="cluster", help="Submit jobs to a cluster and watch them.", epilog=_EPILOG, no_args_is_help=True,
     rich_markup_mode=None, add_completion=True, pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
+    cls=InOrder, context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
 )  # fmt: skip
 app.add_typer(
     typer.Typer(cls=Kinds, no_args_is_help=True, rich_markup_mode=None),
@@ -239,19 +248,33 @@ def _lines(found: Iterable[dict[str, Any]]) -> None:
         show.json_line(one)
 
 
+#: What the API advises, in the words of the command line.
+_ADVICE = {
+    "GET /api/jobs": "cluster jobs",
+    "GET /api/nodes": "cluster nodes",
+    "GET /api/job-types": "cluster kinds",
+    "partial=true": "--partial",
+}
+
+
 def _complain(error: errors.ClientError) -> int:
     """Says what went wrong in the words of the command line; the exit code."""
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
-    show.say(f"error: {text}" if error.exit_code != errors.INTERRUPTED else text)
+    field = getattr(error, "field", None)
+    if field and text.startswith(f"{field}:"):
+        text = options.option_name(field) + text.removeprefix(field)
+    for theirs, ours in _ADVICE.items():
+        text = text.replace(theirs, ours)
+    show.say(text if error.exit_code == errors.INTERRUPTED else f"error: {text}")
     if error.next:
         show.say(f"next: {error.next}")
     return error.exit_code
 
 
-def main() -> NoReturn:
+def main(arguments: list[str] | None = None) -> NoReturn:
     """The entry point: runs a command and exits."""
     try:
-        app(prog_name="cluster")
+        app(arguments, prog_name="cluster")
     except errors.ClientError as error:
         sys.exit(_complain(error))
     sys.exit(0)

@@ -12,7 +12,7 @@ def scaled(value: float, unit: str = "") -> str:
     for scale, prefix in _SCALES:
         if abs(value) >= scale * 0.9995:
             return f"{_three(value / scale)} {prefix}{unit}"
-    return f"{_three(value)} {unit}".rstrip()
+    return f"{_three(value)}{unit}"
 
 
 def rate(units_per_second: float | None) -> str:
@@ -41,8 +41,14 @@ def age(moment: str | None) -> str:
     """How long ago an ISO 8601 moment was."""
     if not moment:
         return ""
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
-    return f"{duration(max(round(seconds), 0))} ago" if seconds >= 1 else "now"
+    return ago((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+
+
+def ago(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 2:
+        return "now"
+    return f"{whole} s ago" if whole < 60 else f"{duration(whole)} ago"
 
 
 def percent(ratio: float | None) -> str:
@@ -51,7 +57,7 @@ def percent(ratio: float | None) -> str:
         return ""
     if 0 < ratio < 1:
         ratio = min(max(ratio, 0.001), 0.999)
-    return f"{ratio * 100:.1f} %"
+    return f"{ratio * 100:.1f} %" if 0 < ratio < 1 else f"{ratio:.0%}".replace("%", " %")
 
 
 def size(count: float | None) -> str:

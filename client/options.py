@@ -13,6 +13,7 @@ from jobs import numbers
 
 Schema: TypeAlias = Mapping[str, Any]
 
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _INTEGER = re.compile(r"(?P<whole>[+-]?[0-9][0-9_]*)(?:(?P<ten>[eE])(?P<zeros>[0-9]+)|(?:\^|\*\*)(?P<power>[0-9]+))?")
 
 
@@ -64,7 +65,8 @@ class Flag:
         return [f"default: {default if isinstance(default, str) else json.dumps(default)}"]
 
     def _bounds(self) -> list[str]:
-        for schema in (self.schema, *self.options, *(option.get("items", {}) for option in self.options)):
+        inner = (each for option in self.options for each in option.get("options", ()))
+        for schema in (self.schema, *self.options, *inner):
             low = schema.get("minimum", schema.get("exclusiveMinimum"))
             high = schema.get("maximum", schema.get("exclusiveMaximum"))
             if low is not None or high is not None:
@@ -86,13 +88,12 @@ def flags(schema: Schema) -> list[Flag]:
 def _flag(name: str, node: Schema, root: Schema, required: bool) -> Flag:
     found = tuple(_alternatives(node, root))
     options = tuple(option for option in found if option.get("type") != "null")
-    known = {"description", "default", "minimum", "maximum"}
-    said = {key: value for option in options for key, value in option.items() if key in known} | dict(node)
-    return Flag(name, said, options, len(options) < len(found), required)
+    said = next((option["description"] for option in (node, *options) if option.get("description")), "")
+    return Flag(name, {**node, "description": said}, options, len(options) < len(found), required)
 
 
 def _alternatives(node: Schema, root: Schema) -> Iterator[Schema]:
-    """The schemas a value may follow: references resolved, anyOf and oneOf opened."""
+    """The schemas a value may follow: references resolved, anyOf, oneOf and allOf opened, bounds handed down."""
     if "$ref" in node:
         step: Any = root
         for part in str(node["$ref"]).removeprefix("#/").split("/"):
@@ -100,8 +101,9 @@ def _alternatives(node: Schema, root: Schema) -> Iterator[Schema]:
         yield from _alternatives(step, root)
         return
     inner = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
+    bounds = {name: node[name] for name in _BOUNDS if name in node}
     for option in inner:
-        yield from _alternatives(option, root)
+        yield from ({**bounds, **found} for found in _alternatives(option, root))
     if not inner:
         items = node.get("items")
         yield {**node, "options": tuple(_alternatives(items, root))} if items else node
@@ -117,6 +119,15 @@ def _label(option: Schema) -> str:
     if _is_digits(option):
         return "INTEGER"
     return {"integer": "INTEGER", "number": "NUMBER", "object": "JSON", "boolean": "true|false"}.get(str(kind), "TEXT")
+
+
+def _in_words(option: Schema) -> str:
+    if "enum" in option or "const" in option:
+        return f"one of {', '.join(map(str, _choices(option)))}"
+    words = {"integer": "an integer", "number": "a number", "object": "a JSON object", "boolean": "true or false"}
+    if option.get("type") == "array":
+        return "a list separated by commas"
+    return words["integer"] if _is_digits(option) else words.get(str(option.get("type")), "text")
 
 
 def _is_digits(option: Schema) -> bool:
@@ -151,7 +162,7 @@ def _scalar(text: str, options: tuple[Schema, ...]) -> Any:
         return text.lower() == "true"
     if ("string" in types and not choices) or types in (set(), {None}):
         return text
-    wanted = " or ".join(dict.fromkeys(_label(option) for option in options))
+    wanted = " or ".join(dict.fromkeys(map(_in_words, options)))
     raise BadValue(f"must be {wanted}; got {numbers.short(text)}")
 
 

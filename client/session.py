@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from client.api import Cluster, Json
 
 
-def as_json_option(help: str) -> Any:  # noqa: A002 - typer's word
+def as_json_option(help: str) -> Any:
     """The --json flag, the same everywhere."""
     return Annotated[bool, typer.Option("--json", help=help)]
 

@@ -5,22 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from client import figures, tables
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 #: Rows of a table inside a result that people see; --csv prints them all.
 ROWS = 10
 #: Digits of an integer that people see.
 DIGITS = 60
-
-_COLOURS = {
-    "done": "green", "running": "cyan", "busy": "cyan", "failed": "red", "lost": "red", "cancelled": "yellow",
-    "paused": "yellow",
-}  # fmt: skip
 
 
 def json_line(value: Any) -> None:
@@ -33,33 +25,17 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def console(width: int | None = None) -> Console:
-    """Stdout for people: as wide as the terminal, never folded in a pipe."""
-    from rich.console import Console
-
-    folded = sys.stdout.isatty()
-    return Console(width=width or (None if folded else 1000), highlight=False, markup=False, emoji=False, soft_wrap=True)
-
-
-def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0, to: Console | None = None) -> None:
-    """Aligned columns without a frame; numbers to the right, states coloured on a terminal."""
-    from rich.table import Table
-    from rich.text import Text
-
+def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0) -> None:
+    """Aligned columns without a frame, numbers to the right; never folded, so that grep and awk can read them."""
     found = [list(line) for line in lines]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, column in enumerate(columns):
-        right = bool(found) and all(_is_number(line[number]) for line in found if line[number] not in ("", None))
-        table.add_column(column, justify="right" if right else "left", no_wrap=number == 0, overflow="fold")
-    for line in found:
-        table.add_row(*(Text(plain(cell), style=_COLOURS.get(str(cell), "")) for cell in line))
-    _padded(to or console(), table, indent)
-
-
-def _padded(to: Console, table: Any, indent: int) -> None:
-    from rich.padding import Padding
-
-    to.print(Padding(table, (0, 0, 0, indent), expand=False), soft_wrap=False)
+    cells = [list(columns), *([plain(cell) for cell in line] for line in found)]
+    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
+    right = [_all_numbers(line[number] for line in found) for number in range(len(columns))]
+    for line in cells:
+        shown = (
+            cell.rjust(width) if by else cell.ljust(width) for cell, width, by in zip(line, widths, right, strict=True)
+        )
+        print(" " * indent + "  ".join(shown).rstrip())
 
 
 def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
@@ -124,7 +100,9 @@ def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int
         return
     rows(table.columns, table.rows[:ROWS], indent=indent)
     if len(table.rows) > ROWS:
-        print(f"{' ' * indent}... {len(table.rows) - ROWS} more rows: cluster result {job_id} --csv --table {table.name}")
+        print(
+            f"{' ' * indent}... {len(table.rows) - ROWS} more rows: cluster result {job_id} --csv --table {table.name}"
+        )
 
 
 def _is_plain(value: Any) -> bool:
@@ -142,8 +120,9 @@ def _is_uniform(value: Mapping[str, Any]) -> bool:
     return all(row.keys() == found[0].keys() and all(map(_is_plain, row.values())) for row in found)
 
 
-def _is_number(cell: Any) -> bool:
-    return isinstance(cell, int | float) or (isinstance(cell, str) and cell.lstrip("-").isdigit())
+def _all_numbers(cells: Iterable[Any]) -> bool:
+    given = [cell for cell in cells if cell not in ("", None)]
+    return bool(given) and all(isinstance(cell, int | float) or str(cell).lstrip("-").isdigit() for cell in given)
 
 
 def job_line(job: Mapping[str, Any]) -> str:
@@ -159,11 +138,11 @@ def job_line(job: Mapping[str, Any]) -> str:
 def ended_line(job: Mapping[str, Any]) -> str:
     """How a job ended: state, time, average speed, error."""
     seconds = job.get("seconds")
-    speed = int(job["done"]) / seconds if seconds else None
+    done = int(job["done"])
     line = f"{job['job_id']} {job['state']}"
     if seconds is not None:
         line += f" in {figures.duration(seconds)}"
-        line += f", {figures.scaled(int(job['done']))} units at {figures.rate(speed)}" if speed else ""
+        line += f", {figures.scaled(done)} units at {figures.rate(done / seconds)}" if seconds and done > 1 else ""
     return f"{line}: {job['error']}" if job.get("error") else line
 
 
@@ -218,25 +197,26 @@ def nodes(found: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _node_row(node: Mapping[str, Any]) -> list[Any]:
-    seen = node.get("seen_seconds_ago", 0)
     state = "draining" if node.get("draining") and node["state"] != "lost" else node["state"]
     return [
         node["id"], node["device"], state, node.get("lanes"), node.get("job"), figures.percent(node.get("cpu_ratio")),
         figures.size(node.get("memory_used_bytes")), node.get("host"),
-        "now" if seen < 2 else f"{figures.duration(seen)} ago",
+        figures.ago(node.get("seen_seconds_ago", 0)),
     ]  # fmt: skip
 
 
 def status(found: Mapping[str, Any], url: str) -> None:
     workers = found["workers"]
-    by_device = [f"{sum(states.values())} {device}" for device, states in workers.items() if isinstance(states, Mapping)]
+    by_device = [
+        f"{sum(states.values())} {device}" for device, states in workers.items() if isinstance(states, Mapping)
+    ]
     wanted = f", {found['cluster_size']} wanted" if found.get("cluster_size") else ""
     counts = {state: count for state, count in found["jobs"].items() if count}
     speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in found.get("units_per_second", {}).items()]
     waiting = [f"{queue} {count}" for queue, count in found.get("queues", {}).items()]
     pairs({
         "cluster": f"{url}, version {found['version']}",
-        "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), {found.get('lanes', 0)} lanes",
+        "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {found.get('lanes', 0)}",
         "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
         "waiting": ", ".join(waiting) and f"{', '.join(waiting)}; the longest for "
         f"{figures.duration(found.get('oldest_wait_seconds'))}",

@@ -22,9 +22,7 @@ _COMMON: dict[str, Any] = {
         typer.Option("--parameters", metavar="FILE", help="JSON object of parameters, - for stdin; flags win over it."),
     ],
     "priority": Annotated[str | None, typer.Option(metavar="high|normal|low", help="Default: normal.")],
-    "device": Annotated[
-        str | None, typer.Option(metavar="gpu|any|cpu", help="Where it must run; default: any.")
-    ],
+    "device": Annotated[str | None, typer.Option(metavar="gpu|any|cpu", help="Where it must run; default: any.")],
     "gpu_preferred": Annotated[
         bool, typer.Option("--gpu-preferred", help="On a GPU while one lives and is not slower to begin.")
     ],
@@ -39,15 +37,15 @@ _COMMON: dict[str, Any] = {
 class Kinds(TyperGroup):
     """The kinds of the cluster, or of this checkout while no cluster answers."""
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         self._load(ctx)
         return list(self.commands)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         self._load(ctx)
         return self.commands.get(cmd_name)
 
-    def _load(self, ctx: typer.Context) -> None:
+    def _load(self, ctx: Any) -> None:
         if self.commands:
             return
         session: Session = ctx.find_root().obj
@@ -73,13 +71,16 @@ def command(kind: Json) -> Any:
         submit(ctx.find_root().obj, kind["type"], parameters(flags, given, chosen.pop(PARAMETERS)), **chosen)
 
     empty = inspect.Parameter.empty
-    arguments = [("ctx", typer.Context, empty)]
+    arguments: list[tuple[str, Any, Any]] = [("ctx", typer.Context, empty)]
     arguments += [(flag.name, _annotation(flag), None) for flag in flags]
     arguments += [(name, kept, False if kept.__origin__ is bool else None) for name, kept in _COMMON.items()]
-    call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-        for name, annotation, default in arguments
+    call.__signature__ = inspect.Signature(
+        [  # type: ignore[attr-defined]
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, annotation, default in arguments
+        ]
     )
+    call.__signature__ = signature  # type: ignore[attr-defined]
     return call
 
 
@@ -92,9 +93,7 @@ def _annotation(flag: options.Flag) -> Any:
     if flag.is_switch:
         both = f"{flag.option}/--no-{flag.option.removeprefix('--')}"
         return Annotated[bool | None, typer.Option(both, help=flag.help(), show_default=False)]
-    return Annotated[
-        str | None, typer.Option(flag.option, metavar=flag.label(), help=flag.help(), show_default=False)
-    ]
+    return Annotated[str | None, typer.Option(flag.option, metavar=flag.label(), help=flag.help(), show_default=False)]
 
 
 def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:

@@ -11,7 +11,7 @@ from typing import Any
 #: Lists up to this long that hold only scalars are values, not tables.
 SHORT = 8
 #: What the columns of lists of pairs mean, by the name of the list.
-_PAIRS = {"bins": ("index", "count"), "histogram": ("value", "count")}
+_PAIRS = {"bins": ("index", "count"), "histogram": ("value", "count"), "curve": ("step", "log2")}
 
 
 @dataclass(frozen=True)
