@@ -70,7 +70,7 @@ class Flag:
             low = schema.get("minimum", schema.get("exclusiveMinimum"))
             high = schema.get("maximum", schema.get("exclusiveMaximum"))
             if low is not None or high is not None:
-                return [f"{_bound(low)}..{_bound(high)}"]
+                return [_range(low, high)]
         return []
 
 
@@ -198,10 +198,14 @@ def parse_json(text: str) -> Any:
         raise BadValue(f"is not valid JSON: {error}") from None
 
 
+def _range(low: Any, high: Any) -> str:
+    if high is None:
+        return f"at least {_bound(low)}"
+    return f"at most {_bound(high)}" if low is None else f"{_bound(low)}..{_bound(high)}"
+
+
 def _bound(value: Any) -> str:
     """Short enough for a help line: 2^96 rather than 29 digits."""
-    if value is None:
-        return ""
     if isinstance(value, int) and abs(value) > 10**6:
         for near, tail in ((value, ""), (value + 1, "-1")):
             if near > 0 and near & (near - 1) == 0:

@@ -172,7 +172,8 @@ def job(found: Mapping[str, Any]) -> None:
         "job": found["job_id"], "type": found["type"], "state": line.removeprefix(f"{found['job_id']} "),
         "done": f"{found['done']} of {found['total']} units", "priority": found.get("priority"),
         "device": found.get("device"), "queue": found.get("queue"), "created": _moment(found, "created"),
-        "started": _moment(found, "started"), "ended": _moment(found, "ended"), "notes": "; ".join(found.get("notes", [])),
+        "started": _moment(found, "started"), "ended": _moment(found, "ended"),
+        "notes": "; ".join(found.get("notes", [])),
     })  # fmt: skip
     print("parameters")
     pairs({name: json.dumps(value) if isinstance(value, Mapping | list) else value

@@ -11,11 +11,13 @@ class Reader:
     """Turns the bytes of a stream into messages; remembers the last id for a resume."""
 
     last_id: str = ""
+    _id: str = ""
     _data: list[str] = field(default_factory=list)
 
     def messages(self, chunks: Iterable[bytes]) -> Iterator[str]:
         """The `data` of each complete message; a message cut off by the end of the stream is dropped."""
         self._data.clear()
+        self._id = self.last_id
         for line in lines(chunks):
             message = self._take(line)
             if message is not None:
@@ -25,13 +27,14 @@ class Reader:
         if not line:
             message = "\n".join(self._data) if self._data else None
             self._data.clear()
+            self.last_id = self._id
             return message
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
         elif name == "id" and "\0" not in value:
-            self.last_id = value
+            self._id = value
         return None
 
 

@@ -74,8 +74,8 @@ def command(kind: Json) -> Any:
     arguments: list[tuple[str, Any, Any]] = [("ctx", typer.Context, empty)]
     arguments += [(flag.name, _annotation(flag), None) for flag in flags]
     arguments += [(name, kept, False if kept.__origin__ is bool else None) for name, kept in _COMMON.items()]
-    call.__signature__ = inspect.Signature(
-        [  # type: ignore[attr-defined]
+    signature = inspect.Signature(
+        [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             for name, annotation, default in arguments
         ]

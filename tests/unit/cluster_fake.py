@@ -1,0 +1,97 @@
+"""A cluster in memory for the client's tests: answers from a list or from functions, and remembers what was asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import httpx
+
+Reply: TypeAlias = httpx.Response | Exception | dict[str, Any]
+
+
+class Fake:
+    """Each (method, path) answers with its replies in turn, the last one again and again."""
+
+    def __init__(self) -> None:
+        self.replies: dict[tuple[str, str], list[Reply | Callable[[httpx.Request], Reply]]] = {}
+        self.asked: list[httpx.Request] = []
+
+    def on(self, method: str, path: str, *replies: Reply | Callable[[httpx.Request], Reply]) -> None:
+        self.replies[method, path] = list(replies)
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        waiting = self.replies.get((request.method, request.url.raw_path.decode().partition("?")[0]))
+        if not waiting:
+            return problem(404, "There is no such thing", f"{request.method} {request.url.path}")
+        reply = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        found = reply(request) if callable(reply) and not isinstance(reply, httpx.Response) else reply
+        if isinstance(found, Exception):
+            raise found
+        return found if isinstance(found, httpx.Response) else httpx.Response(200, json=found)
+
+    def bodies(self, path: str) -> list[Any]:
+        """What was posted there."""
+        return [json.loads(one.content) for one in self.asked if one.url.path == path]
+
+
+def problem(status: int, title: str, detail: str = "", **more: Any) -> httpx.Response:
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+    return httpx.Response(status, json=body, headers={"Content-Type": "application/problem+json"})
+
+
+def job(state: str, **more: Any) -> dict[str, Any]:
+    """A job as the API shows it."""
+    ended = "2026-01-02T03:04:06.000Z" if state in ("done", "failed", "cancelled") else None
+    return {
+        "job_id": "j1", "type": "sums", "state": state, "priority": "normal", "device": "any", "queue": "any.normal",
+        "parameters": {"start": "1267650600228229401496703205376"}, "notes": [], "created": "2026-01-02T03:04:05.000Z",
+        "started": "2026-01-02T03:04:05.500Z", "ended": ended, "seconds": 0.5 if ended else None,
+        "progress": 1.0 if state == "done" else 0.25, "done": 1000 if state == "done" else 250, "total": 1000,
+        "rate": None if ended else 1234567.0, "eta_seconds": None if ended else 75.0, "waiting_because": None,
+        "error": "units 3..4: no luck" if state == "failed" else None, "usage": {"workers": {}}, **more,
+    }  # fmt: skip
+
+
+KIND = {
+    "type": "sums",
+    "summary": "Adds numbers.",
+    "example": {"start": 1},
+    "schema": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["start"],
+        "$defs": {
+            "Law": {
+                "type": "object",
+                "description": "How they spread.",
+                "properties": {"mean": {"type": "number"}},
+            }
+        },
+        "properties": {
+            "start": {
+                "anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]+$"}],
+                "minimum": 1,
+                "maximum": 2**96,
+                "description": "First number.",
+            },
+            "cores": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1, "maximum": 64},
+                    {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 64}},
+                ],
+                "default": 8,
+                "description": "Cores; several make a sweep.",
+            },
+            "policy": {"enum": ["fifo", "lifo"], "default": "fifo", "type": "string"},
+            "policies": {"type": "array", "items": {"enum": ["fifo", "lifo"], "type": "string"}},
+            "confidence": {"type": "number", "default": 0.95, "description": "Level.", "unit": "ratio"},
+            "density": {"type": "boolean", "default": False, "description": "With counts."},
+            "law": {"$ref": "#/$defs/Law"},
+            "batch": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
+            "priority": {"type": "integer"},
+        },
+    },
+}

@@ -1,0 +1,266 @@
+"""The Python client against a cluster in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from client import api, connection, errors, sse
+from client.api import Cluster
+from tests.unit.cluster_fake import Fake, job, problem
+
+ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": []}
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(connection, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def fake() -> Fake:
+    return Fake()
+
+
+@pytest.fixture
+def cluster(fake: Fake, clock: Clock) -> Iterator[Cluster]:
+    with Cluster("http://cluster.test", "", transport=httpx.MockTransport(fake)) as cluster:
+        yield cluster
+
+
+def known(fake: Fake, cluster: Cluster) -> None:
+    """The cluster has answered once."""
+    fake.on("GET", "/api/status", {"version": "1"})
+    cluster.status()
+    fake.asked.clear()
+
+
+# -- submitting -----------------------------------------------------------------------------------------------------
+
+
+def test_submit_and_wait_cost_two_requests(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED))
+    fake.on("GET", "/api/jobs/j1", job("done"))
+    assert cluster.wait(cluster.submit("sums")["job_id"])["state"] == "done"
+    assert [one.method for one in fake.asked] == ["POST", "GET"]
+    assert fake.asked[1].url.params["wait_seconds"] == "30"
+
+
+def test_big_integers_travel_as_decimal_strings_at_any_depth(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED))
+    huge = 10**5000
+    cluster.submit("sums", {"a": 2**53, "b": [2**53 - 1, -(2**70)], "c": {"d": (huge, True, 0.5, None)}})
+    [body] = fake.bodies("/api/submit")
+    assert body["parameters"] == {
+        "a": "9007199254740992",
+        "b": [9007199254740991, "-1180591620717411303424"],
+        "c": {"d": [str(huge), True, 0.5, None]},
+    }
+
+
+def test_only_what_was_chosen_is_sent(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED))
+    cluster.submit("sums", priority="high", gpu_preferred=True, idempotency_key="mine")
+    assert fake.bodies("/api/submit") == [
+        {"type": "sums", "parameters": {}, "idempotency_key": "mine", "priority": "high", "gpu_preferred": True}
+    ]
+
+
+def test_a_submission_sent_again_carries_the_same_key(fake: Fake, cluster: Cluster) -> None:
+    known(fake, cluster)
+    fake.on("POST", "/api/submit", httpx.ReadError("cut"), httpx.Response(202, json=ACCEPTED))
+    assert cluster.submit("sums")["job_id"] == "j1"
+    first, second = fake.bodies("/api/submit")
+    assert first == second
+    assert len(first["idempotency_key"]) == 32
+
+
+def test_every_job_of_a_batch_has_a_key_of_its_own(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/submit-batch", {"answers": [{"job_id": "a"}, {"error": {"status": 422}}, {"job_id": "c"}]})
+    answers = cluster.submit_batch([{"type": "sums"}, {"type": "nope"}, {"type": "sums", "idempotency_key": "mine"}])
+    keys = [one["idempotency_key"] for one in fake.bodies("/api/submit-batch")[0]["jobs"]]
+    assert [one.get("job_id") for one in answers] == ["a", None, "c"]
+    assert len(set(keys)) == 3
+    assert keys[2] == "mine"
+
+
+# -- when things break ----------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_never_answered_is_reported_at_once(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    fake.on("GET", "/api/status", httpx.ConnectError("[Errno 111] Connection refused"))
+    with pytest.raises(
+        errors.Unreachable, match=r"no cluster answers at http://cluster.test \(connection refused\)"
+    ) as seen:
+        cluster.status()
+    assert "./deploy-cluster.sh local" in seen.value.next
+    assert seen.value.exit_code == 3
+    assert (len(fake.asked), clock.slept) == (1, [])
+
+
+def test_waiting_survives_a_restart_of_the_coordinator(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    page = httpx.Response(502, text="<html>Bad Gateway</html>")
+    away = problem(503, "A part of the cluster cannot be reached", "redis")
+    broken = [httpx.RemoteProtocolError("gone"), httpx.ConnectError("refused"), page, away, httpx.ReadTimeout("slow")]
+    fake.on("GET", "/api/jobs/j1", job("running"), *broken, job("running"), job("done"))
+    assert [one["state"] for one in cluster.follow("j1")] == ["running", "running", "done"]
+    assert len(clock.slept) == len(broken)
+    assert clock.slept[-1] > clock.slept[0]
+
+
+def test_waiting_gives_up_when_patience_is_over(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    fake.on("GET", "/api/jobs/j1", job("running"), httpx.ConnectError("refused"))
+    with pytest.raises(errors.Unreachable):
+        cluster.wait("j1")
+    assert 290 < clock.now <= 300
+    assert max(clock.slept) <= connection.LONGEST_PAUSE
+
+
+def test_waiting_with_a_timeout_ends_in_timed_out(
+    fake: Fake, cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(request: httpx.Request) -> dict[str, Any]:
+        clock.now += float(request.url.params.get("wait_seconds", 0))
+        return job("running")
+
+    monkeypatch.setattr(api, "time", clock)
+    fake.on("GET", "/api/jobs/j1", slow)
+    with pytest.raises(errors.TimedOut, match="is running after 40 seconds"):
+        cluster.wait("j1", timeout=40)
+    assert [one.url.params.get("wait_seconds") for one in fake.asked] == ["30", "10", None]
+
+
+def test_a_busy_gateway_is_asked_again_when_it_says(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    fake.on("GET", "/api/status", httpx.Response(429, headers={"Retry-After": "3"}), {"version": "1"})
+    assert cluster.status() == {"version": "1"}
+    assert clock.slept == [3.0]
+
+
+def test_problem_details_become_an_error(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    fake.on("POST", "/api/submit", problem(422, "The request is not valid", "too big", field="parameters.start"))
+    with pytest.raises(errors.ApiError, match="too big") as seen:
+        cluster.submit("sums", {"start": 1})
+    error = seen.value
+    assert (error.status, error.title, error.detail) == (422, "The request is not valid", "too big")
+    assert (error.field, error.exit_code, clock.slept) == ("parameters.start", 2, [])
+
+
+def test_a_fault_of_the_server_is_no_refusal(fake: Fake, cluster: Cluster) -> None:
+    fake.on("GET", "/api/status", httpx.Response(500, text="oops"))
+    with pytest.raises(errors.ApiError, match="500 Internal Server Error") as seen:
+        cluster.status()
+    assert seen.value.exit_code == 3
+
+
+def test_something_else_at_the_address_is_said(fake: Fake, cluster: Cluster) -> None:
+    fake.on("GET", "/api/status", httpx.Response(200, text="<html>hello</html>"))
+    with pytest.raises(errors.Unreachable, match="not a cluster"):
+        cluster.status()
+
+
+def test_a_missing_token_says_which_variable(fake: Fake, cluster: Cluster) -> None:
+    fake.on("GET", "/api/status", problem(401, "A token is needed"))
+    with pytest.raises(errors.ApiError) as seen:
+        cluster.status()
+    assert "CLUSTER_TOKEN" in seen.value.next
+
+
+# -- the rest of the API --------------------------------------------------------------------------------------------
+
+
+def test_the_token_is_sent(fake: Fake) -> None:
+    fake.on("GET", "/api/status", {})
+    with Cluster("cluster.test:3000/", "secret", transport=httpx.MockTransport(fake)) as cluster:
+        cluster.status()
+    assert fake.asked[0].headers["Authorization"] == "Bearer secret"
+    assert str(fake.asked[0].url) == "http://cluster.test:3000/api/status"
+
+
+def test_names_cannot_leave_their_place_in_the_path(fake: Fake, cluster: Cluster) -> None:
+    fake.on("GET", "/api/jobs/..%2Fstatus", job("done"))
+    assert cluster.job("../status")["state"] == "done"
+
+
+def test_jobs_are_read_page_by_page(fake: Fake, cluster: Cluster) -> None:
+    pages = [{"jobs": [{"job_id": f"{page}-{n}"} for n in range(100)], "cursor": str(page)} for page in (2, 1)]
+    fake.on("GET", "/api/jobs", *pages, {"jobs": [{"job_id": "last"}], "cursor": None})
+    found = list(cluster.jobs(state="done", kind="sums", limit=250))
+    assert len(found) == 201
+    assert dict(fake.asked[1].url.params) == {"state": "done", "type": "sums", "cursor": "2", "limit": "100"}
+    assert fake.asked[2].url.params["limit"] == "50"
+
+
+def test_the_simple_calls_reach_their_routes(fake: Fake, cluster: Cluster) -> None:
+    for verb in ("cancel", "pause", "resume", "retry"):
+        fake.on("POST", f"/api/jobs/j1/{verb}", job("queued"))
+        assert getattr(cluster, verb)("j1")["job_id"] == "j1"
+    fake.on("DELETE", "/api/jobs/j1", httpx.Response(204))
+    cluster.delete("j1")
+    fake.on("GET", "/api/nodes", {"nodes": [{"id": "n"}]})
+    assert cluster.nodes() == [{"id": "n"}]
+    fake.on("POST", "/api/nodes/n/drain", {"id": "n"})
+    cluster.drain("n", on=False)
+    assert fake.bodies("/api/nodes/n/drain") == [{"on": False}]
+    fake.on("GET", "/api/job-types", {"kinds": [{"type": "sums"}]})
+    assert cluster.kinds() == [{"type": "sums"}]
+    fake.on("POST", "/api/results", {"answers": [{"job_id": "j1", "state": "done"}]})
+    assert cluster.results(["j1"], wait_seconds=5)[0]["state"] == "done"
+    fake.on("GET", "/api/jobs/j1/result", {"result": {}})
+    cluster.result("j1", partial=True)
+    assert fake.asked[-1].url.params["partial"] == "true"
+
+
+# -- server-sent events ---------------------------------------------------------------------------------------------
+
+
+def stream(*chunks: bytes) -> httpx.Response:
+    return httpx.Response(200, content=iter(chunks), headers={"Content-Type": "text/event-stream"})
+
+
+def test_events_are_resumed_after_the_last_one_seen(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    first = stream(
+        b'retry: 2000\n\nid: 1-0\ndata: {"state":"queued"}\n\n', b'id: 2-0\ndata: {"state":"run', b'ning"}\n\n'
+    )
+    cut = stream(b'id: 3-0\ndata: {"state":"run')
+    last = stream(b': ping\n\nid: 4-0\ndata: {"state":"done","done":9}\n\nid: 5-0\ndata: {"never":"read"}\n\n')
+    fake.on("GET", "/api/jobs/j1/events", first, httpx.ConnectError("refused"), cut, last)
+    assert [event["state"] for event in cluster.events("j1")] == ["queued", "running", "done"]
+    assert [one.headers.get("Last-Event-ID") for one in fake.asked] == [None, "2-0", "2-0", "2-0"]
+    assert len(clock.slept) == 3
+
+
+def test_events_of_a_job_that_is_not_there_are_an_error(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    fake.on("GET", "/api/jobs/j1/events", problem(404, "There is no such thing", "no job j1"))
+    with pytest.raises(errors.ApiError, match="no job j1"):
+        next(cluster.events("j1"))
+    assert clock.slept == []
+
+
+def test_messages_are_read_whatever_the_chunks() -> None:
+    text = 'event: x\r\nid: 7\r\ndata: {"a":"one\u2028two"}\r\n\r\n: comment\r\n\r\ndata: b\r\ndata:c\r\n\r\ndata: cut'
+    raw = text.encode()
+    for size in (1, 2, 5, 1000):
+        reader = sse.Reader()
+        chunks = (raw[at : at + size] for at in range(0, len(raw), size))
+        assert list(reader.messages(chunks)) == ['{"a":"one\u2028two"}', "b\nc"]
+        assert reader.last_id == "7"

@@ -1,0 +1,436 @@
+"""The `cluster` command against a cluster in memory: what is printed where, and the exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from client import api, cli, connection, figures, options, show, tables, watching
+from tests.unit.cluster_fake import KIND, Fake, job, problem
+
+ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
+
+
+@dataclass
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    def lines(self) -> list[Any]:
+        """Stdout as JSON lines; fails on anything else."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    fake = Fake()
+    fake.on("GET", "/api/job-types", {"kinds": [KIND]})
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED))
+    fake.on("GET", "/api/jobs/j1", job("done"))
+    fake.on(
+        "GET", "/api/jobs/j1/result", {"job_id": "j1", "type": "sums", "partial": False, "result": {"sum": "9" * 30}}
+    )
+    original = api.Cluster
+    monkeypatch.setattr(
+        api, "Cluster", lambda url: original(url or "http://cluster.test", "", transport=httpx.MockTransport(fake))
+    )
+    monkeypatch.setattr(connection.time, "sleep", lambda seconds: None)
+    return fake
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(fake: Fake, capsys: pytest.CaptureFixture[str]) -> Run:
+    def go(*arguments: str) -> Ran:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(list(arguments))
+        out, err = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), out, err)
+
+    return go
+
+
+def sent(fake: Fake) -> Any:
+    return fake.bodies("/api/submit")[-1]["parameters"]
+
+
+# -- flags from the schema ------------------------------------------------------------------------------------------
+
+
+def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
+    ran = run(
+        "submit", "sums", "--start", "1267650600228229401496703205377", "--cores", "1,2,64", "--policy", "lifo",
+        "--policies", "fifo,lifo", "--confidence", "0.1", "--density", "--law", '{"mean": 0.5, "n": 9007199254740993}',
+        "--batch", "null", "--priority", "high", "--gpu-preferred", "--idempotency-key", "k",
+    )  # fmt: skip
+    assert (ran.code, ran.out) == (0, "j1\n")
+    assert fake.bodies("/api/submit") == [
+        {
+            "type": "sums",
+            "parameters": {
+                "start": "1267650600228229401496703205377",
+                "cores": [1, 2, 64],
+                "policy": "lifo",
+                "policies": ["fifo", "lifo"],
+                "confidence": 0.1,
+                "density": True,
+                "law": {"mean": 0.5, "n": "9007199254740993"},
+                "batch": None,
+            },
+            "idempotency_key": "k",
+            "priority": "high",
+            "gpu_preferred": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("27", 27), ("1_000_000", 10**6), ("1e12", 10**12), ("2^70", str(2**70)), ("2**53", str(2**53)), ("-3", -3),
+     ("9007199254740993", "9007199254740993"), ("1e20", "1" + "0" * 20), ("9" * 20_000, "9" * 20_000)],
+)  # fmt: skip
+def test_integers_stay_exact_however_they_are_written(text: str, value: object) -> None:
+    assert options.integer(text) == value
+
+
+@pytest.mark.parametrize("text", ["1.5", "", "abc", "1e", "0x10", "1e5.5", "nan", "2^-1"])
+def test_what_is_no_integer_is_none(text: str) -> None:
+    assert options.integer(text) is None
+
+
+@pytest.mark.parametrize("text", ["1e100001", "9^999999999", "1" * 100_001])
+def test_an_integer_too_long_to_send_is_refused_at_once(text: str) -> None:
+    with pytest.raises(options.BadValue, match="digits"):
+        options.integer(text)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--start", "1.5"], "'--start': must be an integer; got '1.5'"),
+        (["--start", "1", "--cores", "1,x"], "'--cores': must be an integer; got 'x'"),
+        (["--start", "1", "--policy", "sjf"], "'--policy': must be one of fifo, lifo; got 'sjf'"),
+        (["--start", "1", "--confidence", "nan"], "'--confidence': must be a number; got 'nan'"),
+        (["--start", "1", "--law", "{mean}"], "'--law': is not valid JSON"),
+        (["--start", "1", "--law", "x"], "'--law': must be a JSON object"),
+        (["--cores", "1"], "--start: needed"),
+        (["--start", "1", "--parameters", "/nowhere.json"], "cannot read /nowhere.json"),
+        (["--star", "1"], "No such option: --star"),
+    ],
+)
+def test_bad_flags_name_the_flag_and_send_nothing(fake: Fake, run: Run, arguments: list[str], complaint: str) -> None:
+    ran = run("submit", "sums", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert complaint in ran.err
+    assert fake.bodies("/api/submit") == []
+
+
+def test_an_unknown_kind_is_bad_usage_and_a_near_one_is_suggested(run: Run) -> None:
+    ran = run("submit", "sumz")
+    assert ran.code == 2
+    assert "Did you mean 'sums'?" in ran.err
+
+
+def test_flags_win_over_the_file(fake: Fake, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text('{"start": 12345678901234567890, "cores": 4}')
+    assert run("submit", "sums", "--parameters", str(file), "--cores", "2").code == 0
+    assert sent(fake) == {"start": "12345678901234567890", "cores": 2}
+
+
+def test_parameters_are_read_from_stdin(fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('{"start": 5, "priority": 3}'))
+    assert run("submit", "sums", "--parameters", "-").code == 0
+    assert sent(fake) == {"start": 5, "priority": 3}
+
+
+def test_help_tells_types_defaults_and_bounds(run: Run) -> None:
+    text = " ".join(run("submit", "sums", "--help").out.split())
+    assert "--start INTEGER First number. [required; 1..2^96]" in text
+    assert "--cores INTEGER|INTEGER,... Cores; several make a sweep. [default: 8; 1..64]" in text
+    assert "--policy fifo|lifo [default: fifo]" in text
+    assert "--confidence NUMBER Level. (ratio) [default: 0.95]" in text
+    assert "--law JSON How they spread." in text
+    assert "--priority high|normal|low" in text
+    assert "sums Adds numbers." in " ".join(run("submit", "--help").out.split())
+
+
+def test_help_documents_the_exit_codes(run: Run) -> None:
+    text = run("--help").out
+    assert all(f"  {code}  " in text for code in (0, 1, 2, 3, 130))
+
+
+# -- submitting and waiting -----------------------------------------------------------------------------------------
+
+
+def test_stdout_of_submit_is_the_id_and_the_rest_is_chatter(run: Run) -> None:
+    ran = run("submit", "sums", "--start", "1")
+    assert ran.out == "j1\n"
+    assert "note: no GPU kernel" in ran.err
+    assert "cluster watch j1" in ran.err
+
+
+def test_submit_with_json_prints_the_answer_only(run: Run) -> None:
+    assert run("submit", "sums", "--start", "1", "--json").lines() == [ACCEPTED]
+
+
+def test_wait_with_json_is_one_line_with_the_result_inside(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/jobs/j1", job("running"), job("done"))
+    ran = run("submit", "sums", "--start", "1", "--wait", "--json")
+    assert ran.code == 0
+    assert ran.lines() == [job("done") | {"result": {"sum": "9" * 30}}]
+    assert ran.err == "note: no GPU kernel\n"
+    assert "\x1b" not in ran.out
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_a_job_that_ends_badly_is_exit_code_1(fake: Fake, run: Run, state: str) -> None:
+    fake.on("GET", "/api/jobs/j1", job(state))
+    ran = run("submit", "sums", "--start", "1", "--wait", "--json")
+    assert (ran.code, ran.lines()) == (1, [job(state)])
+    ran = run("submit", "sums", "--start", "1", "--wait")
+    assert (ran.code, ran.out) == (1, "")
+    assert f"j1 {state} in 500 ms" in ran.err
+    assert run("watch", "j1").code == 1
+
+
+def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> None:
+    waiting = job("queued", waiting_because="2 jobs are before it")
+    fake.on("GET", "/api/jobs/j1", waiting, job("running"), job("running"), job("done"))
+    ran = run("submit", "sums", "--start", "1", "--wait")
+    assert ran.out == f"sum  {'9' * 30}\n"
+    assert ran.err.splitlines()[1:] == [
+        "job j1",
+        "j1 queued: 2 jobs are before it",
+        "j1 running  25.0 %  1.23 M/s  1 min 15 s left",
+        "j1 done in 500 ms, 1 k units at 2 k/s",
+    ]
+
+
+@pytest.mark.parametrize(
+    "command", [["submit", "sums", "--start", "1", "--wait"], ["watch", "j1"], ["watch", "j1", "--json"]]
+)
+def test_ctrl_c_leaves_the_job_running_and_says_so(fake: Fake, run: Run, command: list[str]) -> None:
+    def interrupt(request: httpx.Request) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    fake.on("GET", "/api/jobs/j1", interrupt)
+    fake.on("GET", "/api/jobs/j1/events", interrupt)
+    ran = run(*command)
+    assert (ran.code, ran.out) == (130, "")
+    assert "the job goes on" in ran.err
+    assert "cluster watch j1" in ran.err
+    assert "cluster cancel j1" in ran.err
+    assert not [one for one in fake.asked if one.url.path.endswith("cancel")]
+
+
+def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    with watching.bar() as report:
+        report(job("running"))
+        report(job("done"))
+
+
+# -- errors ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_speaks_of_flags(fake: Fake, run: Run) -> None:
+    detail = "parameters.start: must be in 1..9; got 10"
+    fake.on("POST", "/api/submit", problem(422, "The request is not valid", detail, field="parameters.start"))
+    ran = run("submit", "sums", "--start", "10")
+    assert (ran.code, ran.out, ran.err) == (2, "", "error: --start: must be in 1..9; got 10\n")
+
+
+def test_no_cluster_is_exit_code_3_with_what_to_do(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/status", httpx.ConnectError("[Errno 111] Connection refused"))
+    ran = run("status", "--json")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith("error: no cluster answers at http://cluster.test (connection refused)\nnext: start one")
+
+
+def test_without_a_cluster_help_and_mistakes_come_from_this_checkout(
+    fake: Fake, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pydantic import BaseModel, Field
+
+    class Parameters(BaseModel):
+        start: int = Field(ge=1, description="First number.")
+
+    class Definition:
+        SUMMARY, EXAMPLE = "Adds numbers.", {"start": 1}
+
+    Definition.Parameters = Parameters  # type: ignore[attr-defined]
+    monkeypatch.setattr("jobs.registry.names", lambda: ("sums",))
+    monkeypatch.setattr("jobs.registry.definition", lambda kind: Definition)
+    fake.on("GET", "/api/job-types", httpx.ConnectError("refused"))
+    assert "First number.  [required; at least 1]" in run("submit", "sums", "--help").out
+    ran = run("submit", "sums", "--start", "0")
+    assert (ran.code, "--start: " in ran.err) == (2, True)
+    assert run("submit", "sums", "--start", "1").code == 3
+    assert fake.bodies("/api/submit") == []
+
+
+# -- looking --------------------------------------------------------------------------------------------------------
+
+
+def test_lists_are_one_object_a_line(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/jobs", {"jobs": [job("running"), job("done")], "cursor": None})
+    assert [one["state"] for one in run("jobs", "--json").lines()] == ["running", "done"]
+    fake.on("GET", "/api/nodes", {"nodes": [{"id": "a"}, {"id": "b"}]})
+    assert len(run("nodes", "--json").lines()) == 2
+    assert run("kinds", "--json").lines() == [KIND]
+    fake.on("GET", "/api/jobs", {"jobs": [], "cursor": None})
+    assert run("jobs", "--json").out == ""
+
+
+def test_watch_with_json_prints_events(fake: Fake, run: Run) -> None:
+    text = b'id: 1\ndata: {"state":"running"}\n\nid: 2\ndata: {"state":"done"}\n\n'
+    fake.on("GET", "/api/jobs/j1/events", httpx.Response(200, content=text))
+    ran = run("watch", "j1", "--json")
+    assert (ran.code, ran.lines()) == (0, [{"state": "running"}, {"state": "done"}])
+
+
+def test_empty_clusters_say_what_to_do_next(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/jobs", {"jobs": [], "cursor": None})
+    assert "cluster submit collatz" in run("jobs").err
+    assert "all: cluster jobs" in run("jobs", "--state", "failed").err
+    fake.on("GET", "/api/nodes", {"nodes": []})
+    assert "./deploy-cluster.sh local" in run("nodes").err
+
+
+def test_status_for_people(fake: Fake, run: Run) -> None:
+    found = {
+        "version": "1.2", "cluster_size": 3, "workers": {"live": 2, "ready": 2, "cpu": {"busy": 2}, "gpu": {}},
+        "lanes": 8, "jobs": {"running": 1, "queued": 2, "done": 0}, "queues": {"cpu.normal": 2},
+        "oldest_wait_seconds": 61.0, "units_per_second": {"collatz": 2.5e9},
+    }  # fmt: skip
+    fake.on("GET", "/api/status", found)
+    assert run("status").out.splitlines() == [
+        "cluster  http://cluster.test, version 1.2",
+        "workers  2 (2 cpu, 0 gpu, 3 wanted), lanes: 8",
+        "jobs     1 running, 2 queued",
+        "waiting  cpu.normal 2; the longest for 1 min 1 s",
+        "speed    collatz 2.5 G/s",
+    ]
+    assert run("status", "--json").lines() == [found]
+    assert run("version").out == "1.2\n"
+
+
+def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
+    used = {"workers": {"desk": {"device": "cpu", "units": 250, "leases": 2, "seconds": 3.0}}}
+    fake.on("GET", "/api/jobs/j1", job("running", usage=used))
+    text = run("job", "j1").out
+    assert "running  25.0 %  1.23 M/s  1 min 15 s left" in text
+    assert "start  1267650600228229401496703205376" in text
+    assert "desk    cpu       250       2  3.0 s" in text
+    node = {"id": "desk", "device": "cpu", "state": "busy", "lanes": 2, "job": "j1", "host": "h", "cpu_ratio": 0.5,
+            "seen_seconds_ago": 0.4, "memory_used_bytes": 3 * 2**30, "draining": True}  # fmt: skip
+    fake.on("GET", "/api/nodes", {"nodes": [node]})
+    assert run("nodes").out.splitlines()[1] == "desk  cpu     draining      2  j1   50.0 %  3 GiB   h     now"
+
+
+def test_several_jobs_are_steered_and_the_first_refusal_counts(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/jobs/j1/cancel", job("cancelled"))
+    fake.on(
+        "POST", "/api/jobs/j2/cancel", problem(409, "The state does not allow this", "cannot cancel a job that is done")
+    )
+    ran = run("cancel", "j2", "j1")
+    assert (ran.code, ran.out) == (2, "j1 cancelled\n")
+    assert ran.err == "error: cannot cancel a job that is done\n"
+    fake.on("DELETE", "/api/jobs/j1", httpx.Response(204))
+    assert run("delete", "j1", "--json").lines() == [{"job_id": "j1", "state": "deleted"}]
+
+
+def test_drain_and_back(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/nodes/desk/drain", {"id": "desk", "draining": True})
+    assert "cluster drain desk --off" in run("drain", "desk").out
+    run("drain", "desk", "--off")
+    assert fake.bodies("/api/nodes/desk/drain") == [{"on": True}, {"on": False}]
+
+
+# -- results --------------------------------------------------------------------------------------------------------
+
+RESULT = {
+    "count": 1000,
+    "delay": {"sum": "12345678901234567890123", "mean": 1.25, "histogram": [[n, n * n] for n in range(30)]},
+    "records": {"delay": [{"n": 27, "value": 111}], "path": []},
+    "metrics": {"speed": {"mean": 1.5, "ci": [1, 2]}, "time": {"mean": 2.0, "ci": [1, 3]}},
+    "cells": [{"cores": 8, "metrics": {"a": {"mean": 1.0}}}, {"cores": 16, "metrics": {"a": {"mean": 2.0}}}],
+    "huge": "7" * 1000,
+}
+
+
+@pytest.fixture
+def with_result(fake: Fake) -> None:
+    answer = {"job_id": "j1", "type": "sums", "partial": True, "units": 1000, "total": 4000, "result": RESULT}
+    fake.on("GET", "/api/jobs/j1/result", answer)
+
+
+@pytest.mark.usefixtures("with_result")
+def test_a_result_for_people_is_short_and_says_how_to_get_all(run: Run) -> None:
+    ran = run("result", "j1", "--partial")
+    assert ran.err == "partial: 1000 of 4000 units\n"
+    assert "sum   12345678901234567890123" in ran.out
+    assert "... 20 more rows: cluster result j1 --csv --table delay.histogram" in ran.out
+    assert "(1000 digits)" in ran.out
+    assert "speed   1.5  1 2" in ran.out
+    assert "\n     n  value\n    27    111\n" in ran.out
+    assert not [line for line in ran.out.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.usefixtures("with_result")
+def test_csv_prints_one_table_and_names_the_others(run: Run) -> None:
+    ran = run("result", "j1", "--csv")
+    assert ran.out.splitlines()[:3] == ["delay,count", "0,0", "1,1"]
+    assert len(ran.out.splitlines()) == 31
+    assert ran.err == "that was delay.histogram; with --table: records.delay, cells\n"
+    assert run("result", "j1", "--table", "cells").out == "cores,metrics.a.mean\n8,1.0\n16,2.0\n"
+    assert run("result", "j1", "--csv", "--table", "nope").code == 2
+
+
+def test_a_result_without_tables_is_names_and_values(run: Run) -> None:
+    assert run("result", "j1", "--csv").out == f"name,value\nsum,{'9' * 30}\n"
+
+
+def test_tables_are_found_by_shape() -> None:
+    found = {table.name: table for table in tables.find({"a": [1, 2], "b": list(range(9)), "c": {"bins": [[1, 2]]}})}
+    assert {name: table.columns for name, table in found.items()} == {"b": ("index", "b"), "c.bins": ("index", "count")}
+
+
+# -- figures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, ""), (0.0004, "0 ms"), (0.35, "350 ms"), (12.34, "12.3 s"), (59.97, "1 min"), (245, "4 min 5 s"),
+     (12000, "3 h 20 min"), (180000, "2 d 2 h"), (4e9, "127 years"), (1e20, "3.17T years")],
+)  # fmt: skip
+def test_durations(seconds: float | None, text: str) -> None:
+    assert figures.duration(seconds) == text
+
+
+def test_rates_sizes_and_percents() -> None:
+    assert [figures.rate(value) for value in (None, 0.5, 999.6, 1234, 2.5e13)] == [
+        "",
+        "0.5/s",
+        "1 k/s",
+        "1.23 k/s",
+        "25 T/s",
+    ]
+    assert [figures.size(value) for value in (10, 2048, 3 * 2**30)] == ["10 B", "2 KiB", "3 GiB"]
+    assert [figures.percent(value) for value in (0, 1e-9, 0.99999, 1)] == ["0 %", "0.1 %", "99.9 %", "100 %"]
+
+
+def test_people_see_floats_rounded_and_integers_whole() -> None:
+    assert show.plain(0.1 + 0.2) == "0.3"
+    assert show.plain(2**80) == str(2**80)
+    assert show.plain([1, "x", None, True]) == "1 x  yes"
