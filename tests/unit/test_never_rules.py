@@ -1,0 +1,239 @@
+"""The never rules that ruff and import-linter cannot see, and a violation of each rule that its check must catch.
+
+What ruff, import-linter and this file forbid is listed in CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs import metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = tuple(
+    name for name in ("jobs", "coordinator", "cpu_worker", "gpu_worker", "client", "deploy") if (ROOT / name).is_dir()
+)
+BIN = Path(sys.executable).parent
+
+METRIC = re.compile(
+    "|".join([*(re.escape(metric.name) for metric in metrics.ALL), r"cluster_\w+_(total|seconds|bytes|ratio|info)"])
+)
+QUEUE = re.compile(r"(gpu|any|cpu)\.(interactive|high|normal|low)")
+NAMELESS = frozenset({"utils", "util", "common", "helpers", "base", "manager", "misc"})
+PICKLES = frozenset({"pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve"})
+
+
+# -- what is loaded ---------------------------------------------------------------------------------------------------
+
+
+def loaded(imports: str, forbidden: set[str]) -> set[str]:
+    """Those of `forbidden` that a fresh interpreter has loaded after running `imports`."""
+    program = f"import sys\n{imports}\nprint(*({forbidden!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+DEFINITIONS = "from jobs import registry\nfor kind in registry.names(): registry.definition(kind)"
+
+
+@pytest.mark.parametrize(
+    ("imports", "forbidden"),
+    [
+        pytest.param(
+            f"import coordinator.app, coordinator.__main__\n{DEFINITIONS}", {"numpy", "numba", "cupy"}, id="coordinator"
+        ),
+        pytest.param("import cpu_worker.__main__", {"numba", "cupy"}, id="parent of a CPU worker"),
+        pytest.param("import client.cli", {"redis", "rq", "fastapi", "numpy", "numba", "cupy"}, id="client"),
+    ],
+)
+def test_an_image_never_loads_what_is_not_its_business(imports: str, forbidden: set[str]) -> None:
+    found = loaded(imports, forbidden)
+    assert not found, f"importing it loads {', '.join(found)}: import that where it is used, in a kernel"
+
+
+def test_a_forbidden_load_is_seen_through_another_module() -> None:
+    assert loaded("import concurrent.futures", {"logging", "numpy"}) == {"logging"}
+
+
+# -- what is spelled --------------------------------------------------------------------------------------------------
+
+
+def strings(source: str) -> Iterator[tuple[int, str]]:
+    """String constants with their lines, docstrings left out."""
+    tree = ast.parse(source)
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.lineno, node.value
+
+
+def imported(source: str) -> Iterator[tuple[int, str]]:
+    """Imported modules and names, dotted, and attributes of os, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
+            yield node.lineno, f"os.{node.attr}"
+
+
+def complaints(path: str, source: str) -> list[str]:
+    """What a module at `path` may not say."""
+    found = []
+    for line, text in strings(source):
+        if path != "jobs/metrics.py" and METRIC.fullmatch(text):
+            found.append(f"{path}:{line}: {text!r} is a metric's name: declare it in jobs/metrics.py, use its constant")
+        if path != "jobs/queues.py" and QUEUE.fullmatch(text):
+            found.append(f"{path}:{line}: {text!r} is a queue's name: use jobs.queues.name(device, priority)")
+    for line, name in imported(source):
+        first = name.partition(".")[0]
+        if first in PICKLES:
+            found.append(f"{path}:{line}: {name} unpickles: what travels or is kept is JSON")
+        # ruff exempts these files from all its banned imports at once, so the other halves are checked here.
+        if path == "jobs/settings.py" and first in {"redis", "rq"}:
+            found.append(f"{path}:{line}: only jobs/broker.py and jobs/leases.py talk to Redis")
+        if path in {"jobs/broker.py", "jobs/leases.py"} and name in {"os.environ", "os.getenv"}:
+            found.append(f"{path}:{line}: only jobs/settings.py reads the environment")
+        if path == "jobs/leases.py" and first == "rq":
+            found.append(f"{path}:{line}: only jobs/broker.py talks to RQ")
+    if set(Path(path).with_suffix("").parts) & NAMELESS:
+        found.append(f"{path}: this name says nothing; call the module after what it holds")
+    return found
+
+
+def modules() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def test_no_module_says_what_it_may_not() -> None:
+    assert len(modules()) > 20
+    found = [line for path in modules() for line in complaints(path.relative_to(ROOT).as_posix(), path.read_text())]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("coordinator/exporter.py", 'jobs = "cluster_jobs_total"', "declare it in jobs/metrics.py"),
+        ("coordinator/exporter.py", 'new = "cluster_new_seconds"', "declare it in jobs/metrics.py"),
+        ("cpu_worker/lane.py", 'queue = f("any.normal")', "use jobs.queues.name"),
+        ("jobs/execution.py", "from pickle import loads", "is JSON"),
+        ("jobs/execution.py", "def late():\n    import cloudpickle", "is JSON"),
+        ("jobs/settings.py", "import redis", "talk to Redis"),
+        ("jobs/broker.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
+        ("jobs/leases.py", "from os import getenv", "reads the environment"),
+        ("jobs/leases.py", "import rq.job", "talks to RQ"),
+        ("client/utils.py", "", "this name says nothing"),
+        ("jobs/common/ranges.py", "", "this name says nothing"),
+    ],
+)
+def test_a_violation_is_complained_about(path: str, source: str, complaint: str) -> None:
+    assert [line for line in complaints(path, source) if complaint in line]
+
+
+def test_names_may_be_spoken_of_and_declared_at_home() -> None:
+    assert not complaints("client/show.py", '"""Shows cluster_jobs_total and any.normal."""')
+    assert not complaints("jobs/metrics.py", 'JOBS = "cluster_jobs_total"')
+    assert not complaints("jobs/queues.py", 'FIRST = "gpu.high"')
+
+
+# -- what the tools catch ---------------------------------------------------------------------------------------------
+
+
+def ruff(path: str, source: str) -> str:
+    command = [BIN / "ruff", "check", "--no-cache", "--stdin-filename", path, "-"]
+    return subprocess.run(command, cwd=ROOT, input=source, capture_output=True, text=True).stdout
+
+
+TANGLED = (
+    "def f(x: int) -> int:\n" + "".join(f"    if x == {n}:\n        return {n}\n" for n in range(12)) + "    return 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "message"),
+    [
+        ("coordinator/probe.py", "import redis\n\nredis\n", "Only jobs/broker.py and jobs/leases.py talk to Redis"),
+        ("jobs/probe.py", "from redis.exceptions import RedisError\n\nRedisError\n", "talk to Redis"),
+        (
+            "cpu_worker/probe.py",
+            "def f() -> None:\n    import rq\n\n    rq.Queue()\n",
+            "Only jobs/broker.py talks to RQ",
+        ),
+        ("coordinator/probe.py", 'import os\n\nos.environ["X"]\n', "Only jobs/settings.py reads the environment"),
+        ("client/probe.py", 'import os\n\nos.getenv("X")\n', "Only jobs/settings.py reads the environment"),
+        ("jobs/probe.py", "import pickle\n\npickle\n", "Nothing travels pickled"),
+        ("jobs/probe.py", TANGLED, "C901"),
+    ],
+)
+def test_ruff_catches_a_violation_and_says_what_to_do(path: str, source: str, message: str) -> None:
+    assert message in ruff(path, source)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("jobs/broker.py", "import redis\nimport rq\n\nredis, rq\n"),
+        ("jobs/settings.py", 'import os\n\nos.environ["X"]\n'),
+        ("tests/unit/test_probe.py", 'import os\n\nimport redis\n\nredis, os.environ["X"]\n'),
+    ],
+)
+def test_ruff_lets_the_owners_and_tests_do_it(path: str, source: str) -> None:
+    assert "TID251" not in ruff(path, source)
+
+
+#: One violation of every import contract: where it is written, what it imports, and the chain that must be reported.
+VIOLATIONS = {
+    "The shared package never imports a service": ("jobs/probe_service.py", "coordinator.app"),
+    "A service never imports another": ("client/probe_service.py", "cpu_worker"),
+    "The coordinator never imports numpy": ("coordinator/probe_numpy.py", "jobs.probe_numpy"),
+    "The client never imports a server's library": ("client/probe_library.py", "redis"),
+    "A kernel never imports redis": ("jobs/kinds/probe_one/cpu_kernel.py", "jobs.logs"),
+    "One kind never imports another": ("jobs/kinds/probe_one/definition.py", "jobs.kinds.probe_two"),
+    "Only the registry loads kernels": ("jobs/probe_kernel.py", "jobs.kinds.probe_one.cpu_kernel"),
+    "What runs never imports tests": ("cpu_worker/probe_tests.py", "tests"),
+}
+
+
+@pytest.fixture(scope="module")
+def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What import-linter says of a copy of the packages with every violation in it."""
+    copy = tmp_path_factory.mktemp("violations")
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for kind in ("probe_one", "probe_two"):
+        (copy / "jobs" / "kinds" / kind).mkdir()
+        (copy / "jobs" / "kinds" / kind / "__init__.py").touch()
+    (copy / "jobs" / "probe_numpy.py").write_text("import numpy\n")
+    for path, module in VIOLATIONS.values():
+        (copy / path).write_text(f"def late():\n    import {module}\n")
+    # -P-like isolation: the copy, not the checkout that the environment's path names, must be read.
+    program = "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return re.sub(r"\s+", " ", done.stdout)
+
+
+@pytest.mark.parametrize("contract", VIOLATIONS)
+def test_import_linter_catches_a_violation_of(contract: str, broken_contracts: str) -> None:
+    path, module = VIOLATIONS[contract]
+    importer = path.removesuffix(".py").replace("/", ".")
+    assert re.search(rf"{re.escape(contract)}[^.]* BROKEN", broken_contracts)
+    assert re.search(rf"{re.escape(importer)} (->|is not allowed to import) {re.escape(module)}", broken_contracts)
+
+
+def test_every_contract_is_violated_here() -> None:
+    names = re.findall(r'^name = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)[1:]
+    assert len(names) == len(VIOLATIONS)
+    assert all(any(name.startswith(start) for start in VIOLATIONS) for name in names)

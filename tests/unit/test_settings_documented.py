@@ -1,0 +1,54 @@
+"""Every setting stands in .env.example and in the README's table, under its name and with its default; nothing else does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import AliasChoices
+
+from jobs.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULTS = {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
+ALIASES = {
+    str(choice).upper()
+    for field in Settings.model_fields.values()
+    if isinstance(field.validation_alias, AliasChoices)
+    for choice in field.validation_alias.choices
+}
+#: Files that may use variables of their own, such as a published port.
+DEPLOYMENTS = ("docker-compose.yml", "deploy-cluster.sh")
+
+
+def used_by_deployments() -> set[str]:
+    texts = [(ROOT / name).read_text() for name in DEPLOYMENTS if (ROOT / name).exists()]
+    return {name for text in texts for name in re.findall(r"\$\{([A-Z][A-Z0-9_]+)", text)}
+
+
+def in_example() -> dict[str, str]:
+    return dict(re.findall(r"^#?([A-Z][A-Z0-9_]*)=(.*)$", (ROOT / ".env.example").read_text(), re.MULTILINE))
+
+
+def in_readme() -> dict[str, str]:
+    """First word of the default's cell, by the name in the first cell of a row: | `NAME` | default | meaning |"""
+    rows = re.findall(r"^\| *`([A-Z][A-Z0-9_]+)` *\|([^|\n]*)\|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    return {name: next(iter(cell.replace("`", " ").split()), "") for name, cell in rows}
+
+
+def check(documented: dict[str, str], where: str) -> None:
+    missing = DEFAULTS.keys() - documented.keys()
+    assert not missing, f"{where} lacks {', '.join(sorted(missing))}"
+    stale = documented.keys() - DEFAULTS.keys() - ALIASES - used_by_deployments()
+    assert not stale, f"{where} names {', '.join(sorted(stale))}, which nothing reads"
+    wrong = {name: documented[name] for name, default in DEFAULTS.items() if default and documented[name] != default}
+    assert not wrong, f"{where} gives other defaults than jobs/settings.py: {wrong}"
+
+
+def test_the_example_holds_every_setting_with_its_default() -> None:
+    check(in_example(), ".env.example")
+    assert all(in_example()[name] == default for name, default in DEFAULTS.items())
+
+
+def test_the_readme_holds_every_setting_with_its_default() -> None:
+    check(in_readme(), "README.md")
