@@ -52,7 +52,8 @@ class Cluster:
         how, job_id = written
         if how == "conflict":
             return errors.Conflict(
-                f"idempotency_key: already used by job {job_id} with another body; use a new key", field="idempotency_key"
+                f"idempotency_key: already used by job {job_id} with another body; use a new key",
+                field="idempotency_key",
             )
         state = "queued" if how == "new" else self.views.states([job_id])[0] or "queued"
         return one.answer(job_id, state)

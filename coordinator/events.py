@@ -40,7 +40,7 @@ class Event:
 
     def data(self) -> dict[str, Any]:
         """As clients see it: counts are numbers."""
-        numbers = {name: int(self.fields[name]) for name in ("done", "total") if name in self.fields}
+        numbers: dict[str, Any] = {name: int(self.fields[name]) for name in ("done", "total") if name in self.fields}
         return {**self.fields, **numbers}
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -22,6 +24,13 @@ Family = GaugeMetricFamily | CounterMetricFamily
 def _family(metric: metrics.Metric) -> Family:
     shape = CounterMetricFamily if metric.type == "counter" else GaugeMetricFamily
     return shape(metric.name, metric.help, labels=metric.labels)
+
+
+def _filled(metric: metrics.Metric, values: Mapping[Any, float]) -> Family:
+    family = _family(metric)
+    for labels, value in values.items():
+        family.add_metric(list(labels), value)
+    return family
 
 
 class ClusterCollector(Collector):
@@ -80,7 +89,8 @@ class ClusterCollector(Collector):
 
     def _workers(self) -> Iterator[Metric]:
         nodes = [node for node in self._views.nodes() if node["live"]]
-        workers, lanes = defaultdict(int), defaultdict(int)
+        workers: dict[tuple[str, str], float] = defaultdict(float)
+        lanes: dict[tuple[str, str], float] = defaultdict(float)
         rates: dict[tuple[str, str], list[float]] = defaultdict(list)
         for node in nodes:
             workers[(node["device"], node["state"])] += 1
@@ -90,10 +100,7 @@ class ClusterCollector(Collector):
                 rates[(kind, node["device"])].append(rate)
         means = {labels: sum(values) / len(values) for labels, values in rates.items()}
         for metric, values in ((metrics.WORKERS, workers), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
-            family = _family(metric)
-            for labels, value in values.items():
-                family.add_metric(list(labels), value)
-            yield family
+            yield _filled(metric, values)
         desired = _family(metrics.DESIRED)
         desired.add_metric(["any"], self._views.settings.cluster_size)
         yield desired
@@ -124,12 +131,9 @@ class ClusterCollector(Collector):
             rows[label][bound] = value
         family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for label, row in rows.items():
-            total, buckets = 0.0, []
-            for bound in metrics.SECONDS:
-                total += row.get(str(bound), 0)
-                buckets.append((str(float(bound)), total))
-            buckets.append(("+Inf", row.get("count", 0)))
-            family.add_metric([label], buckets, row.get("sum", 0) / 1000)
+            within = accumulate(row.get(str(bound), 0) for bound in metrics.SECONDS)
+            buckets = [(str(float(bound)), count) for bound, count in zip(metrics.SECONDS, within, strict=True)]
+            family.add_metric([label], [*buckets, ("+Inf", row.get("count", 0))], row.get("sum", 0) / 1000)
         return family
 
 

@@ -210,12 +210,12 @@ async def get_result(job_id: JobId, cluster: The, wait_seconds: Wait = 0, partia
 def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
     job = cluster.views.job(job_id)
     head = {"job_id": job_id, "type": job["type"], "partial": False, "units": job["total"], "total": job["total"]}
-    stored = cluster.book.client.get(leases.key(job_id, "result"))
+    stored: bytes | None = cluster.book.client.get(leases.key(job_id, "result"))
     if stored is not None:
         return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
     if not partial:
         detail = f"the job is {job['state']}; its result comes with state done. Ask with partial=true for what is there"
-        raise errors.Conflict(job["error"] and f"{detail}. Last error: {job['error']}" or detail, field="state")
+        raise errors.Conflict(f"{detail}. Last error: {job['error']}" if job["error"] else detail, field="state")
     return json.dumps({**head, "partial": True, **cluster.so_far(job_id, job["type"])}).encode()
 
 
@@ -286,7 +286,7 @@ def _frame(event: Event) -> str:
 
 @routes.get("/jobs/{job_id}/events", tags=["events"])
 async def job_events(job_id: JobId, cluster: The, last_event_id: LastId = None) -> StreamingResponse:
-    """Server-sent events of one job: first its state (or what came after Last-Event-ID), then what happens, to its end."""
+    """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end."""
     await run_in_threadpool(cluster.views.job, job_id)
     return StreamingResponse(_job_frames(cluster, job_id, last_event_id), media_type="text/event-stream", headers=_SSE)
 
@@ -305,9 +305,9 @@ async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> Async
         yield _frame(present)
         if job["state"] in TERMINAL:
             return
-        async for event in merged(subscription, at):
-            yield _frame(event) if event else ": ping\n\n"
-            if event and event.ends:
+        async for found in merged(subscription, at):
+            yield _frame(found) if found else ": ping\n\n"
+            if found and found.ends:
                 return
 
 
@@ -319,7 +319,9 @@ async def fleet_events(
 ) -> StreamingResponse:
     """Server-sent events of the fleet. Topics: jobs, workers, job:ID. `resync` says: take a new snapshot."""
     wanted = set(topics.split(","))
-    return StreamingResponse(_fleet_frames(cluster, wanted, last_event_id), media_type="text/event-stream", headers=_SSE)
+    return StreamingResponse(
+        _fleet_frames(cluster, wanted, last_event_id), media_type="text/event-stream", headers=_SSE
+    )
 
 
 async def _fleet_frames(cluster: Cluster, wanted: set[str], since: str | None) -> AsyncIterator[str]:
@@ -338,5 +340,3 @@ async def _fleet_frames(cluster: Cluster, wanted: set[str], since: str | None) -
                 yield _frame(event)
         async for found in merged(subscription, at):
             yield _frame(found) if found else ": ping\n\n"
-
-

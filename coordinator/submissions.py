@@ -29,9 +29,15 @@ class Submission(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     type: str = Field(description="The kind of job; GET /api/job-types lists them.", max_length=64)
-    parameters: dict[str, Any] = Field(default_factory=dict, description="The kind's parameters; see GET /api/job-types.")
-    priority: str = Field("normal", description="high, normal or low.", json_schema_extra={"enum": ["high", "normal", "low"]})
-    device: str | None = Field(None, description="gpu, cpu or any (default).", json_schema_extra={"enum": ["gpu", "any", "cpu", None]})
+    parameters: dict[str, Any] = Field(
+        default_factory=dict, description="The kind's parameters; see GET /api/job-types."
+    )
+    priority: str = Field(
+        "normal", description="high, normal or low.", json_schema_extra={"enum": ["high", "normal", "low"]}
+    )
+    device: str | None = Field(
+        None, description="gpu, cpu or any (default).", json_schema_extra={"enum": ["gpu", "any", "cpu", None]}
+    )
     gpu_preferred: bool = Field(False, description="On a GPU while one lives and its wait is not worse, else anywhere.")
     idempotency_key: str | None = Field(
         None, min_length=1, max_length=200, description="The same key and body again answer with the same job."

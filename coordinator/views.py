@@ -128,7 +128,9 @@ class Views:
         for device in (Device.CPU, Device.GPU):
             pipe.zrangebyscore(f"{P}workers:{device}", int(time.time() * 1000) - 1000, "+inf")
         load, *alive = pipe.execute()
-        names = [(device, name) for device, found in zip((Device.CPU, Device.GPU), alive, strict=True) for name in found]
+        names = [
+            (device, name) for device, found in zip((Device.CPU, Device.GPU), alive, strict=True) for name in found
+        ]
         pipe = client.pipeline(transaction=False)
         for _, name in names:
             pipe.hmget(f"{P}worker:{name.decode()}", "lanes", "drain")
@@ -136,9 +138,7 @@ class Views:
         for (device, _), (count, drain) in zip(names, pipe.execute() if names else [], strict=True):
             if drain != b"1":
                 lanes[device] = lanes.get(device, 0) + int(count or 0)
-        return scheduler.Fleet(
-            lanes=lanes, load_seconds={queue: int(ms) / 1000 for queue, ms in _text(load).items()}
-        )
+        return scheduler.Fleet(lanes=lanes, load_seconds={queue: int(ms) / 1000 for queue, ms in _text(load).items()})
 
     def queues(self) -> list[dict[str, Any]]:
         """Depth and oldest wait of every queue."""
@@ -159,7 +159,9 @@ class Views:
                 "queue": name,
                 "jobs": depth,
                 "bells": bells[name],
-                "oldest_wait_seconds": round(max(0.0, now - int(created[name] or 0) / 1000), 3) if name in created else 0.0,
+                "oldest_wait_seconds": round(max(0.0, now - int(created[name] or 0) / 1000), 3)
+                if name in created
+                else 0.0,
             }
             for name, depth in zip(queues.ALL, replies[::2], strict=True)
         ]
@@ -227,7 +229,9 @@ def _job(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.
         "total": exact(total),
         "rate": rate,
         "eta_seconds": round((total - done) / rate, 1) if rate else None,
-        "waiting_because": scheduler.waiting_because(state, row["queue"], None if before == -1 else before, holders, fleet),
+        "waiting_because": scheduler.waiting_because(
+            state, row["queue"], None if before == -1 else before, holders, fleet
+        ),
         "error": row.get("error"),
         "usage": _usage(row),
     }

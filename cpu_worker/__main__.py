@@ -78,9 +78,7 @@ def run(chosen: settings.Settings) -> int:
     beats.start()
     log.info("ready", extra={"lanes": lanes})
     bells = broker.connect(chosen.redis_url, retries=0, timeout=None)
-    broker.listen(
-        lambda: broker.BellWorker(server.listened, bells, server.serve, server.stop), lambda: server.stopping
-    )
+    broker.listen(lambda: broker.BellWorker(server.listened, bells, server.serve, server.stop), lambda: server.stopping)
     server.stop()
     server.settle_down()
     beats.end()

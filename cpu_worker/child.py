@@ -1,4 +1,4 @@
-"""What runs in a lane's child process: it computes and answers over a pipe. The only place of a CPU worker with numba."""
+"""A lane's child process: it computes and answers over a pipe. The only place of a CPU worker with numba."""
 
 from __future__ import annotations
 

@@ -19,11 +19,10 @@ import rq
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel as SentinelClient
+from rq.exceptions import DequeueTimeout, StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
-from rq.timeouts import JobTimeoutException
 from rq.worker import WorkerStatus
-from rq.exceptions import DequeueTimeout, StopRequested
 
 from jobs import leases, queues
 from jobs.settings import Sentinel
@@ -48,7 +47,9 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> lease
     if not url.startswith("redis+sentinel://"):
         return redis.Redis.from_url(url, **options)
     place = Sentinel(url)
-    sentinel = SentinelClient(place.hosts, socket_timeout=3, password=place.password)
+    sentinel: Any = SentinelClient(  # type: ignore[no-untyped-call]
+        place.hosts, socket_timeout=3, password=place.password
+    )
     master: leases.Client = sentinel.master_for(place.service, db=place.database, password=place.password, **options)
     return master
 
@@ -82,7 +83,9 @@ class BellWorker(rq.SimpleWorker):
     RQ's own bookkeeping of executions, results and registries is left out: leases hold every fact about work.
     """
 
-    def __init__(self, listened: tuple[str, ...], client: leases.Client, serve: Callable[[str], None], stop: Callable[[], None]) -> None:
+    def __init__(
+        self, listened: tuple[str, ...], client: leases.Client, serve: Callable[[str], None], stop: Callable[[], None]
+    ) -> None:
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         super().__init__(list(listened), name=name, connection=client, serializer=JSONSerializer, worker_ttl=17)
         self._serve = serve
@@ -119,8 +122,12 @@ class BellWorker(rq.SimpleWorker):
             self.heartbeat()
             try:
                 return self.queue_class.dequeue_any(
-                    self._ordered_queues, timeout, connection=self.connection, job_class=self.job_class,
-                    serializer=self.serializer, death_penalty_class=self.death_penalty_class,
+                    self._ordered_queues,
+                    timeout,
+                    connection=self.connection,
+                    job_class=self.job_class,
+                    serializer=self.serializer,
+                    death_penalty_class=self.death_penalty_class,
                 )
             except DequeueTimeout:
                 self._answer("")

@@ -35,7 +35,9 @@ def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick)
     try:
         upto, partial = registry.kernel(kind, device).run(spec, lo, hi, tick)
     except Exception as error:
-        raise errors.KernelFailed(f"{kind} on {device}, units {lo}..{hi - 1}: {type(error).__name__}: {error}") from error
+        raise errors.KernelFailed(
+            f"{kind} on {device}, units {lo}..{hi - 1}: {type(error).__name__}: {error}"
+        ) from error
     return Computed(upto=upto, partial=partial, seconds=time.perf_counter() - started)
 
 

@@ -18,7 +18,8 @@ from redis.exceptions import NoScriptError
 from jobs import metrics
 from jobs.models import Plan, Spec
 
-Client: TypeAlias = "redis.Redis"
+#: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
+Client: TypeAlias = Any
 #: What a call raises while Redis cannot be reached.
 Unreachable = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
 
@@ -141,7 +142,7 @@ class Leases:
     def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
         self.client = client
         bounds = ", ".join(str(bound) for bound in metrics.SECONDS)
-        limits = {"MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds}
+        limits: dict[str, int | str] = {"MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds}
         self._scripts = {name: client.register_script(text) for name, text in _sources(clock, limits).items()}
 
     def _run(self, name: str, *arguments: Any) -> Any:
@@ -189,7 +190,9 @@ class Leases:
 
     # -- slots ------------------------------------------------------------------------------------------------------
 
-    def next(self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1, take: int = TAKE) -> Held | Taken | str:
+    def next(
+        self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1, take: int = TAKE
+    ) -> Held | Taken | str:
         """The best pending job for this worker, small ones up to `take` at once; ends the slot it had.
 
         Else the word none (no work) or draining (this worker must not work).
@@ -292,7 +295,9 @@ class Leases:
 
     # -- the fleet --------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False) -> str:
+    def heartbeat(
+        self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
+    ) -> str:
         """A worker's sign of life: ok; drain, finish and take nothing new; taken, a later process has this name."""
         flat = [item for pair in facts.items() for item in pair]
         reply: bytes = self._run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)

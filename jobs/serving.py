@@ -179,7 +179,7 @@ class Server:
             self._threads.submit(self._turn, lane, slot)
 
     def _let_go(self, slot: Slot) -> None:
-        """Waits until a lane is free for other work; a result being derived is waited for, or NEXT would do it twice."""
+        """Waits until a lane is free, and for a result being derived, or NEXT would derive it again."""
         with self._changed:
             self._changed.wait_for(lambda: self._idle and not slot.finishing, timeout=60)
 
@@ -207,8 +207,14 @@ class Server:
         token = leases.new_token()
         answer = self._persist(
             lambda: self.book.lease(
-                facts.job_id, token, want=mine.want(), least=mine.least(), worker=self.worker, lane=lane.name,
-                rate=mine.rate if mine.measured else 0.0, higher=slot.higher if slot.granted else (),
+                facts.job_id,
+                token,
+                want=mine.want(),
+                least=mine.least(),
+                worker=self.worker,
+                lane=f"{self.worker}/{lane.name}",
+                rate=mine.rate if mine.measured else 0.0,
+                higher=slot.higher if slot.granted else (),
             ),
             slot,
         )
@@ -252,7 +258,9 @@ class Server:
         finally:
             self.tasks.pop(token, None)
 
-    def _commit(self, slot: Slot, grant: Grant, computed: Computed, partial: bytes, task: Task, mine: pace.Pace) -> None:
+    def _commit(
+        self, slot: Slot, grant: Grant, computed: Computed, partial: bytes, task: Task, mine: pace.Pace
+    ) -> None:
         facts, job = slot.facts, slot.facts.job_id
         units = computed.upto - grant.lo
         if units <= 0 or task.stop == 2:
@@ -332,7 +340,7 @@ class Server:
     # -- Redis that comes and goes ----------------------------------------------------------------------------------
 
     def _persist(self, call: Callable[[], Answer], slot: Slot | None) -> Answer | None:
-        """Repeats a call until Redis answers: scripts are idempotent. Gives up (None) only when the worker is stopping."""
+        """Repeats a call until Redis answers: scripts are idempotent. None: the worker is stopping."""
         while True:
             try:
                 return call()
@@ -355,7 +363,14 @@ class Beats(threading.Thread):
     `facts` gives what the worker says of itself; `taken` is called when a later process has this worker's name.
     """
 
-    def __init__(self, book: Leases, server: Server, born: str, facts: Callable[[], dict[str, str | int | float]], taken: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        book: Leases,
+        server: Server,
+        born: str,
+        facts: Callable[[], dict[str, str | int | float]],
+        taken: Callable[[], None],
+    ) -> None:
         super().__init__(name="beats", daemon=True)
         self._book = book
         self._server = server

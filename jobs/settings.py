@@ -20,31 +20,31 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
 
     #: Workers wanted: shown in status, alerted on when fewer live. 0: not stated.
-    cluster_size: int = Field(0, ge=0, le=10_000)
+    cluster_size: int = Field(default=0, ge=0, le=10_000)
     #: auto: a GPU worker uses a GPU when there is one; true: fails without; false: never.
     gpu_enabled: Literal["auto", "true", "false"] = "auto"
     #: The API's port.
-    coordinator_port: int = Field(3000, ge=1, le=65535)
+    coordinator_port: int = Field(default=3000, ge=1, le=65535)
     #: The address the API and metrics listen on.
     bind: str = "127.0.0.1"
     #: Where Prometheus reads a coordinator. 0: nowhere.
-    metrics_port: int = Field(9090, ge=0, le=65535)
+    metrics_port: int = Field(default=9090, ge=0, le=65535)
     #: What an image runs: coordinator, cpu-worker or gpu-worker.
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", ""] = ""
     #: Stable name of a worker, shown everywhere. Default: the host's name and the process number.
-    node_id: str = Field("", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    node_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
     #: Where clients find the API.
-    coordinator_url: str = Field("", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
+    coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
     #: When set, every API call needs it as a bearer token.
     cluster_token: str = ""
     #: Lanes of a CPU worker. 0: the cores it may use.
-    worker_threads: int = Field(0, ge=0, le=1024)
+    worker_threads: int = Field(default=0, ge=0, le=1024)
     #: Most units a GPU launch takes. 0: the device decides.
-    gpu_batch_size: int = Field(0, ge=0)
+    gpu_batch_size: int = Field(default=0, ge=0)
     #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: Seconds that finished jobs and their results are kept.
-    result_ttl: int = Field(7 * 86400, ge=60, le=366 * 86400)
+    result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     def url(self) -> str:

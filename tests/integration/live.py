@@ -50,9 +50,11 @@ def until(what: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -
 
 
 class Live:
-    """One cluster in a folder of its own; `start` is needed first. Processes are called redis, coordinator-N, worker-N."""
+    """One cluster in a folder of its own; `start` is needed first. Processes: redis, coordinator-N, worker-N."""
 
-    def __init__(self, folder: Path, *, workers: int = 1, lanes: int = 2, coordinators: int = 1, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *, workers: int = 1, lanes: int = 2, coordinators: int = 1, **environment: str
+    ) -> None:
         self.folder = folder
         self.workers, self.lanes = workers, lanes
         self.ports = [free_port() for _ in range(coordinators)]
@@ -74,7 +76,9 @@ class Live:
         return self
 
     def _run(self, name: str, command: list[str], **more: str) -> None:
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(("REDIS", "CLUSTER", "NODE_"))}
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith(("REDIS", "CLUSTER", "NODE_"))
+        }
         cache = os.environ.get("NUMBA_CACHE_DIR", str(TOP / ".cluster" / "cache" / "numba"))
         environment = {
             **inherited, "PYTHONPATH": f"{TOP / 'tests' / 'kinds'}:{TOP}", "NUMBA_CACHE_DIR": cache,

@@ -1,0 +1,1 @@
+"""Side by side measurements: ours and a named peer, in turns, in one run."""

@@ -1,0 +1,33 @@
+"""What every benchmark shares: a row of the table, and taking turns."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    #: The goal and its point, for example P5@2-lanes.
+    id: str
+    ours: float
+    peer: float
+    unit: str
+    peer_name: str
+    #: ours over peer; for times peer over ours, so that more is better.
+    ratio: float
+
+    def table(self) -> dict[str, object]:
+        return {"id": self.id, "ours": self.ours, "peer": self.peer, "ratio": round(self.ratio, 4), "unit": self.unit}
+
+
+def in_turns(ours: Callable[[], float], peer: Callable[[], float], rounds: int, what: str) -> tuple[float, float]:
+    """Medians of both, measured alternately."""
+    mine, theirs = [], []
+    for number in range(rounds):
+        mine.append(ours())
+        theirs.append(peer())
+        print(f"{what} round {number + 1}: ours {mine[-1]:.5g}, peer {theirs[-1]:.5g}", file=sys.stderr)
+    return statistics.median(mine), statistics.median(theirs)

@@ -1,0 +1,89 @@
+"""P5: units/s of a job of half a minute through API, Redis, RQ and workers, over the same kernel called directly."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Row, in_turns
+from client.api import Cluster
+from jobs import registry
+from jobs.models import Device
+from tests.integration.live import running
+
+LANES = 2
+SECONDS = 32.0
+START = 10**9
+
+
+def _parameters(count: int) -> dict[str, Any]:
+    return {"mode": "statistics", "start_number": START, "number_count": count}
+
+
+def _direct(pipe: Connection) -> None:
+    """A bare process: the kernel on what it is told, nothing else."""
+    kernel = registry.kernel("collatz", Device.CPU)
+    kernel.warm()
+    pipe.send("warm")
+    while (task := pipe.recv()) is not None:
+        spec, lo, hi = task
+        kernel.run(spec, lo, hi, lambda upto: True)
+        pipe.send("done")
+
+
+class Bare:
+    """As many processes as the cluster has lanes, each given its share at once."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipes = []
+        for _ in range(LANES):
+            ours, theirs = context.Pipe()
+            context.Process(target=_direct, args=(theirs,), daemon=True).start()
+            self.pipes.append(ours)
+        for pipe in self.pipes:
+            pipe.recv()
+
+    def rate(self, count: int) -> float:
+        definition = registry.definition("collatz")
+        spec = definition.plan(definition.Parameters.model_validate(_parameters(count))).spec
+        cuts = [count * number // LANES for number in range(LANES + 1)]
+        started = time.perf_counter()
+        for pipe, lo, hi in zip(self.pipes, cuts, cuts[1:], strict=False):
+            pipe.send((spec, lo, hi))
+        for pipe in self.pipes:
+            pipe.recv()
+        return count / (time.perf_counter() - started)
+
+    def close(self) -> None:
+        for pipe in self.pipes:
+            pipe.send(None)
+
+
+def _through(cluster: Cluster, count: int) -> float:
+    started = time.perf_counter()
+    job = cluster.submit("collatz", _parameters(count))["job_id"]
+    ended = cluster.wait(job)
+    assert ended["state"] == "done", ended
+    return count / (time.perf_counter() - started)
+
+
+def run() -> list[Row]:
+    bare = Bare()
+    count = int(bare.rate(2 * 10**9) * SECONDS)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running(Path(folder), lanes=LANES) as live,
+        Cluster(live.url()) as api,
+    ):
+        _through(api, count // 20)
+        ours, peer = in_turns(lambda: _through(api, count), lambda: bare.rate(count), 3, "P5")
+    bare.close()
+    row = Row(
+        id=f"P5@{LANES}-lanes", ours=ours, peer=peer, ratio=ours / peer, unit="numbers/s", peer_name="bare kernel"
+    )
+    return [row]

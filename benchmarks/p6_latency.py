@@ -1,0 +1,39 @@
+"""P6: a trivial job on an idle cluster, from submit to the result in the client's hand."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.measure import Row
+from client.api import Cluster
+from tests.integration.live import running
+
+SAMPLES = 500
+GOAL_MS = {"p50": 10.0, "p99": 40.0}
+
+
+def _once(cluster: Cluster) -> float:
+    started = time.perf_counter()
+    job = cluster.submit("collatz", {"start_number": 1, "number_count": 10})["job_id"]
+    assert cluster.result(job, wait_seconds=10)["result"]["count"] == 10
+    return (time.perf_counter() - started) * 1000
+
+
+def run() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as live, Cluster(live.url()) as cluster:
+        for _ in range(50):
+            _once(cluster)
+        samples = []
+        for _ in range(SAMPLES):
+            samples.append(_once(cluster))
+            time.sleep(0.01)
+    samples.sort()
+    reached = {"p50": samples[SAMPLES // 2], "p99": samples[int(SAMPLES * 0.99)]}
+    print(f"P6: {reached}", file=sys.stderr)
+    return [
+        Row(id=f"P6@{name}", ours=reached[name], peer=goal, ratio=goal / reached[name], unit="ms", peer_name="the goal")
+        for name, goal in GOAL_MS.items()
+    ]

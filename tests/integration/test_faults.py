@@ -1,0 +1,102 @@
+"""kill -9 in mid-job: the result equals the undisturbed run's, to the last count."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.live import Live, running, until
+from tests.integration.test_worker import children
+
+JOBS: dict[str, dict[str, Any]] = {
+    "collatz": {"start_number": 1, "number_count": 2_000_000_000},
+    "thread": {"replicas": 20_000, "seed": 7},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Two workers with a lane each, so that one can take the other's range over."""
+    with running(tmp_path_factory.mktemp("cluster"), workers=2, lanes=1) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster: Live) -> dict[str, Any]:
+    """Each job's result when nothing dies."""
+    return {kind: cluster.result(cluster.submit(kind, parameters), 120) for kind, parameters in JOBS.items()}
+
+
+def kill_child(cluster: Live) -> None:
+    os.kill(children(cluster, "worker-0")[0].pid, signal.SIGKILL)
+
+
+def kill_worker(cluster: Live) -> None:
+    cluster.kill("worker-0")
+    cluster.start_worker(0)
+
+
+def kill_coordinator(cluster: Live) -> None:
+    cluster.kill("coordinator-0")
+    time.sleep(0.5)
+    cluster.start_coordinator(0)
+
+
+def kill_redis(cluster: Live) -> None:
+    cluster.kill("redis")
+    time.sleep(1)
+    cluster.start_redis()
+
+
+@pytest.mark.parametrize("kill", [kill_child, kill_worker, kill_coordinator, kill_redis])
+@pytest.mark.parametrize("kind", sorted(JOBS))
+def test_a_kill_in_mid_job_changes_nothing(cluster: Live, undisturbed: dict[str, Any], kind: str, kill: Any) -> None:
+    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    job = cluster.submit(kind, JOBS[kind])
+    until(lambda: cluster.job(job)["progress"] > 0.1, every=0.05)
+    before = cluster.job(job)
+    assert before["state"] == "running", "the job was over before the kill"
+    kill(cluster)
+    assert cluster.result(job, 120) == undisturbed[kind]
+    after = cluster.job(job)
+    assert after["done"] == after["total"]
+
+
+def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live) -> None:
+    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    job = cluster.submit("faulty", {"units": 4000, "seconds_per_unit": 0.005})
+    until(lambda: cluster.job(job)["progress"] > 0.1)
+    lost = until(lambda: ranges(cluster, job, "worker-0"))
+    cluster.kill("worker-0")
+    died = time.monotonic()
+    lost = ranges(cluster, job, "worker-0") or lost
+    until(lambda: not ranges(cluster, job, "worker-0") and all(taken(cluster, job, lo) for lo, _ in lost), 10)
+    assert time.monotonic() - died <= 5.0
+    cluster.start_worker(0)
+    assert cluster.result(job) == {"sum": sum(range(4000)), "count": 4000}
+
+
+def ranges(cluster: Live, job: str, worker: str) -> list[tuple[int, int]]:
+    """Ranges leased to a worker now."""
+    found = [text.decode().split(":") for text in cluster.redis().hvals(f"ct:job:{job}:lease")]
+    return [(int(lo), int(hi)) for lo, hi, *_, lane in found if lane.startswith(worker)]
+
+
+def taken(cluster: Live, job: str, lo: int) -> bool:
+    """True when a unit is neither free nor waiting for a retry: somebody has leased it again, or it is done."""
+    left = cluster.redis().lrange(f"ct:job:{job}:free", 0, -1) + cluster.redis().zrange(f"ct:job:{job}:retry", 0, -1)
+    return not any(int(low) <= lo < int(high) for low, high, *_ in (piece.decode().split(":") for piece in left))
+
+
+def test_the_coordinator_may_be_gone_while_a_job_ends(cluster: Live) -> None:
+    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    job = cluster.submit("faulty", {"units": 400, "seconds_per_unit": 0.005})
+    cluster.kill("coordinator-0")
+    until(lambda: cluster.redis().hget(f"ct:job:{job}", "state") == b"done")
+    cluster.start_coordinator(0)
+    assert cluster.result(job) == {"sum": sum(range(400)), "count": 400}
