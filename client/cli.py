@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from client import errors, options, show
+from client import errors, show
 from client.session import Session, as_json_option
 from client.submitting import Kinds
 
@@ -259,6 +259,8 @@ _ADVICE = {
 
 def _complain(error: errors.ClientError) -> int:
     """Says what went wrong in the words of the command line; the exit code."""
+    from client import options
+
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):

@@ -6,14 +6,18 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from client import errors, figures, options, show, watching
-from client.api import Cluster, Json
+from client import errors, figures, show
 from client.session import Session, as_json_option
+
+# What takes long to import is imported where it is used, so that help and completion come at once.
+if TYPE_CHECKING:
+    from client import options
+    from client.api import Cluster, Json
 
 PARAMETERS = "parameters_file"
 _COMMON: dict[str, Any] = {
@@ -63,6 +67,8 @@ def _help(kind: Json) -> str:
 
 def command(kind: Json) -> Any:
     """A function with one argument for each parameter of the kind, as typer reads it."""
+    from client import options
+
     flags = [flag for flag in options.flags(kind["schema"]) if not _is_taken(flag)]
 
     def call(**given: Any) -> None:
@@ -98,6 +104,8 @@ def _annotation(flag: options.Flag) -> Any:
 
 def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
     """What the file says, then what the flags say. BadParameter names the flag."""
+    from client import options
+
     found = _from_file(file) if file else {}
     for flag in flags:
         value = given.get(flag.name)
@@ -114,6 +122,8 @@ def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: st
 
 
 def _from_file(file: str) -> Json:
+    from client import options
+
     hint = "'--parameters'"
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
@@ -153,6 +163,8 @@ def _starts(answer: Json) -> str:
 
 def finish(cluster: Cluster, job_id: str, *, as_json: bool) -> None:
     """Waits, prints the result, and ends the command with the job's exit code."""
+    from client import watching
+
     if not as_json:
         show.say(f"job {job_id}")
     job = watching.until_end(cluster, job_id, quiet=as_json)

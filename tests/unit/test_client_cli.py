@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,6 +170,12 @@ def test_help_tells_types_defaults_and_bounds(run: Run) -> None:
 def test_help_documents_the_exit_codes(run: Run) -> None:
     text = run("--help").out
     assert all(f"  {code}  " in text for code in (0, 1, 2, 3, 130))
+
+
+def test_help_comes_at_once_because_nothing_heavy_is_imported() -> None:
+    heavy = ("httpx", "pydantic", "pydantic_settings", "rich")
+    code = f"import sys, client.cli; print([name for name in {heavy} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 
 # -- submitting and waiting -----------------------------------------------------------------------------------------

@@ -1,0 +1,5 @@
+"""`python -m client` is the `cluster` command."""
+
+from client.cli import main
+
+main()
