@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import submissions, views
 from coordinator.cluster import Cluster
 from coordinator.events import Event, after, merged
-from jobs import errors, leases, registry
+from jobs import errors, registry
 from jobs.models import TERMINAL, JobState
 from jobs.numbers import short
 
@@ -208,15 +208,14 @@ async def get_result(job_id: JobId, cluster: The, wait_seconds: Wait = 0, partia
 
 
 def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
-    job = cluster.views.job(job_id)
-    head = {"job_id": job_id, "type": job["type"], "partial": False, "units": job["total"], "total": job["total"]}
-    stored: bytes | None = cluster.book.client.get(leases.key(job_id, "result"))
+    head, stored = cluster.views.result(job_id)
     if stored is not None:
         return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
-    if not partial:
-        detail = f"the job is {job['state']}; its result comes with state done. Ask with partial=true for what is there"
-        raise errors.Conflict(f"{detail}. Last error: {job['error']}" if job["error"] else detail, field="state")
-    return json.dumps({**head, "partial": True, **cluster.so_far(job_id, job["type"])}).encode()
+    if partial:
+        return json.dumps({**head, "partial": True, **cluster.so_far(job_id, head["type"])}).encode()
+    state = cluster.views.states([job_id])[0]
+    detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
+    raise errors.Conflict(detail, field="state")
 
 
 @routes.post("/jobs/{job_id}/{verb}", tags=["jobs"])

@@ -18,8 +18,14 @@ P = leases.PREFIX
 VERSION = "0.1.0"
 #: A worker is shown for this long after its last sign of life.
 LOST_SECONDS = 3600
+#: Submissions and waits are decided on a view of the fleet this old at most.
+FLEET_SECONDS = 0.5
 #: A rate older than this many seconds says nothing about now.
 _STALE_SECONDS = 15
+
+
+def _not_found(job_id: str) -> errors.NotFound:
+    return errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
 
 
 def _when(ms: str | None) -> str | None:
@@ -37,6 +43,7 @@ class Views:
     def __init__(self, book: leases.Leases, chosen: Settings) -> None:
         self.book = book
         self.settings = chosen
+        self._fleet, self._fleet_at = scheduler.Fleet(), -FLEET_SECONDS
 
     # -- jobs -------------------------------------------------------------------------------------------------------
 
@@ -44,7 +51,7 @@ class Views:
         """One job as the API shows it; NotFound."""
         found = self.jobs_by_id([job_id])
         if not found:
-            raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
+            raise _not_found(job_id)
         return found[0]
 
     def jobs_by_id(self, ids: Sequence[str]) -> list[dict[str, Any]]:
@@ -92,6 +99,16 @@ class Views:
             pipe.hget(leases.key(job_id), "state")
         return [state.decode() if state else None for state in pipe.execute()]
 
+    def result(self, job_id: str) -> tuple[dict[str, Any], bytes | None]:
+        """What stands around a job's result, and the result as it is stored, if it is; NotFound."""
+        pipe = self.book.client.pipeline(transaction=False)
+        pipe.hmget(leases.key(job_id), "kind", "total", "done").get(leases.key(job_id, "result"))
+        (kind, total, done), stored = pipe.execute()
+        if kind is None:
+            raise _not_found(job_id)
+        units, total = exact(int(done)), exact(int(total))
+        return {"job_id": job_id, "type": kind.decode(), "partial": False, "units": units, "total": total}, stored
+
     def results(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         """State and, once done, result of each; one answer each, in order."""
         pipe = self.book.client.pipeline(transaction=False)
@@ -122,6 +139,12 @@ class Views:
         return [node for node in nodes if node["seen_seconds_ago"] < LOST_SECONDS]
 
     def fleet(self) -> scheduler.Fleet:
+        """As decisions see it, at most FLEET_SECONDS old."""
+        if time.monotonic() - self._fleet_at > FLEET_SECONDS:
+            self._fleet, self._fleet_at = self._read_fleet(), time.monotonic()
+        return self._fleet
+
+    def _read_fleet(self) -> scheduler.Fleet:
         client = self.book.client
         pipe = client.pipeline(transaction=False)
         pipe.hgetall(f"{P}load")

@@ -29,8 +29,8 @@ SLOT_TTL_MS = 3000
 WORKER_TTL_MS = 5000
 LEADER_TTL_MS = 5000
 BEAT_SECONDS = 1.0
-#: Small jobs claimed in one script.
-TAKE = 8
+#: Small jobs claimed in one script at most, a lane.
+TAKE = 32
 
 _FOLDER = Path(__file__).parent / "lua"
 
@@ -106,6 +106,16 @@ class Grant:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A small job's result, encoded, and the milliseconds it took."""
+
+    job_id: str
+    token: str
+    result: bytes
+    ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Committed:
     #: False: the token was stale; drop the work.
     merged: bool
@@ -156,19 +166,23 @@ class Leases:
 
     def submit(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
         """Writes jobs, each atomically with its bell. One (new|same|conflict, job_id) each."""
-        script = self._scripts["submit"]
-        try:
-            replies = self._submit(script.sha, jobs)
-        except NoScriptError:
-            self.client.script_load(script.script)
-            replies = self._submit(script.sha, jobs)
+        replies = self._many("submit", [_submit_arguments(job) for job in jobs])
         return [(how.decode(), job.decode()) for how, job in replies]
 
-    def _submit(self, sha: str, jobs: Sequence[NewJob]) -> list[tuple[bytes, bytes]]:
+    def _many(self, name: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """One script many times in one round trip."""
+        script = self._scripts[name]
+        try:
+            return self._pipelined(script.sha, calls)
+        except NoScriptError:
+            self.client.script_load(script.script)
+            return self._pipelined(script.sha, calls)
+
+    def _pipelined(self, sha: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)
-        for job in jobs:
-            pipe.evalsha(sha, 0, *_submit_arguments(job))
-        return cast(list[tuple[bytes, bytes]], pipe.execute())
+        for arguments in calls:
+            pipe.evalsha(sha, 0, *arguments)
+        return cast(list[Any], pipe.execute())
 
     def cancel(self, job: str) -> list[str]:
         return self._words("cancel", job)
@@ -263,7 +277,14 @@ class Leases:
 
     def done1(self, job: str, token: str, result: bytes, *, ms: int, worker: str, device: str) -> bool:
         """Commits and finishes a job that one lease covers. False: stale or cancelled, drop it."""
-        return bool(self._run("done1", job, token, result, ms, worker, device))
+        return self.done1_all([Finished(job_id=job, token=token, result=result, ms=ms)], worker=worker, device=device)[
+            0
+        ]
+
+    def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
+        """DONE1 of many jobs in one round trip."""
+        calls = [(one.job_id, one.token, one.result, one.ms, worker, device) for one in finished]
+        return [bool(reply) for reply in self._many("done1", calls)]
 
     def release(self, job: str, token: str) -> bool:
         return bool(self._run("release", job, token))

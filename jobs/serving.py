@@ -10,11 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
 
 from jobs import errors, execution, leases, pace, queues
 from jobs.execution import Computed
-from jobs.leases import Facts, Grant, Held, Leases, Taken
+from jobs.leases import Facts, Finished, Grant, Held, Leases, Taken
 from jobs.models import Device
 
 log = logging.getLogger(__name__)
@@ -245,7 +246,7 @@ class Server:
         if self.stopping:
             task.ask_to_stop(1)
         try:
-            computed, partial = lane.compute(task)
+            computed, encoded = lane.compute(task)
         except LaneDied:
             log.warning("a lane died", extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
             self._persist(lambda: self.book.crash(job, token), slot)
@@ -254,12 +255,12 @@ class Server:
             reason = str(failure)
             self._persist(lambda: self.book.fail(job, token, reason), slot)
         else:
-            self._commit(slot, grant, computed, partial, task, mine)
+            self._commit(slot, grant, computed, encoded, task, mine)
         finally:
             self.tasks.pop(token, None)
 
     def _commit(
-        self, slot: Slot, grant: Grant, computed: Computed, partial: bytes, task: Task, mine: pace.Pace
+        self, slot: Slot, grant: Grant, computed: Computed, encoded: bytes, task: Task, mine: pace.Pace
     ) -> None:
         facts, job = slot.facts, slot.facts.job_id
         units = computed.upto - grant.lo
@@ -272,7 +273,7 @@ class Server:
         ms = round(computed.seconds * 1000)
         done = self._persist(
             lambda: self.book.commit(
-                job, grant.token, computed.upto, partial, ms=ms, worker=self.worker, device=self.device, pace=speed
+                job, grant.token, computed.upto, encoded, ms=ms, worker=self.worker, device=self.device, pace=speed
             ),
             slot,
         )
@@ -316,26 +317,26 @@ class Server:
         self.tasks.update(tasks)
         try:
             results = lane.compute_small([fact for fact, _ in work])
-            for (fact, token), result in zip(work, results, strict=True):
-                self._small_done(fact, token, result)
+            self._small_done(work, results)
         except LaneDied:
             for fact, token in work:
-                self._persist(lambda job=fact.job_id, token=token: self.book.crash(job, token), None)  # type: ignore[misc]
+                self._persist(partial(self.book.crash, fact.job_id, token), None)
         finally:
             for token in tasks:
                 self.tasks.pop(token, None)
             self._give_back(lane)
 
-    def _small_done(self, fact: Facts, token: str, result: tuple[bytes, float] | errors.KernelFailed) -> None:
-        if isinstance(result, errors.KernelFailed):
-            reason = str(result)
-            self._persist(lambda: self.book.fail(fact.job_id, token, reason), None)
-            return
-        text, seconds = result
-        ms = round(seconds * 1000)
-        self._persist(
-            lambda: self.book.done1(fact.job_id, token, text, ms=ms, worker=self.worker, device=self.device), None
-        )
+    def _small_done(
+        self, work: list[tuple[Facts, str]], results: list[tuple[bytes, float] | errors.KernelFailed]
+    ) -> None:
+        finished = []
+        for (fact, token), result in zip(work, results, strict=True):
+            if isinstance(result, errors.KernelFailed):
+                self._persist(partial(self.book.fail, fact.job_id, token, str(result)), None)
+            else:
+                ms = round(result[1] * 1000)
+                finished.append(Finished(job_id=fact.job_id, token=token, result=result[0], ms=ms))
+        self._persist(lambda: self.book.done1_all(finished, worker=self.worker, device=self.device), None)
 
     # -- Redis that comes and goes ----------------------------------------------------------------------------------
 

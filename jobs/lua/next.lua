@@ -1,5 +1,6 @@
 -- NEXT worker popped lanes ttl slot_ttl queues(json) tokens(json)
 --   -> {hold, id} | {take, id, token, id, token, ...} | {none} | {draining}
+-- Small jobs are taken up to TAKE_MS of estimated work a lane.
 -- popped: the queue whose bell RQ has just taken, or ''. tokens: how many small jobs to take, and their leases' names.
 local worker, popped, lanes, ttl, slot_ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local queues, tokens = cjson.decode(ARGV[6]), cjson.decode(ARGV[7])
@@ -37,14 +38,15 @@ end
 local function small(j) return j and j.small == 1 and j.state == 'queued' and j.cursor == 0 end
 
 local function take(queue, j)
-  local taken = { 'take' }
-  while small(j) and #taken < 2 * #tokens do
+  local taken, budget = { 'take' }, TAKE_MS * lanes
+  while small(j) and #taken < 2 * #tokens and (budget > 0 or #taken == 1) do
     local token = tokens[(#taken + 1) / 2]
     call('ZREM', P .. 'pending:' .. queue, j.id)
     grant(j, token, 0, j.total, 0, 0, ttl, worker, t)
     j.cursor = j.total
     call('HSET', key(j.id), 'cursor', num(j.total))
     start(j, t)
+    budget = budget - j.est_ms
     set_later(j, t + ttl)
     taken[#taken + 1], taken[#taken + 2] = j.id, token
     j = first(queue)

@@ -2,7 +2,7 @@
 -- @NAME@ is filled in by leases.py. Times are milliseconds of the server. Ranges are half open.
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
-local FLEET_EVENTS, JOB_EVENTS, PROGRESS_MS = 100000, 1000, 200
+local FLEET_EVENTS, JOB_EVENTS, PROGRESS_MS, TAKE_MS = 100000, 1000, 200, 100
 local call = redis.call
 
 @CLOCK@
