@@ -33,18 +33,21 @@ find_python() {
   fail 3 "then run the same command again; or name one: PYTHON=/path/to/python3.12 $0 $*"
 }
 
-fingerprint() { # fingerprint GROUP: changes with the pins, with this script and with the checkout's place
-  { pwd; cat "requirements/$1.txt" "deploy/environment.sh"; } | cksum
+fingerprint() { # fingerprint GROUP: changes with the pins and with this script
+  cat "requirements/$1.txt" deploy/environment.sh | cksum
 }
 
-ready() {
-  [[ -x .venv/bin/python && -f .venv/$1.stamp && "$(cat ".venv/$1.stamp")" == "$(fingerprint "$1")" ]] &&
-    .venv/bin/python -c '' 2>/dev/null
+at_home() { # the environment works, and was made for this place: it holds absolute paths
+  [[ "$(cat .venv/place 2>/dev/null)" == "$PWD" ]] && .venv/bin/python -c '' 2>/dev/null
+}
+
+ready() { # ready GROUP
+  [[ "$(cat ".venv/$1.stamp" 2>/dev/null)" == "$(fingerprint "$1")" ]] && at_home
 }
 
 make_environment() {
   local python=$1
-  if [[ -d .venv ]] && ! { .venv/bin/python -c '' 2>/dev/null && [[ "$(cat .venv/place 2>/dev/null)" == "$PWD" ]]; }; then
+  if [[ -d .venv ]] && ! at_home; then
     say "The environment .venv belongs to another place or Python; making it anew."
     rm -rf .venv
   fi

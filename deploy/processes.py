@@ -68,7 +68,8 @@ def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
     return file
 
 
-def _marked(mark: str) -> list[psutil.Process]:
+def marked(mark: str) -> list[psutil.Process]:
+    """Processes whose mark ends with `mark`."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -84,7 +85,7 @@ def sweep(mark: str, grace: float = 10.0) -> int:
     own = os.getpid()
     count = 0
     for patience in (grace, 0.0, 0.0):
-        found = [process for process in _marked(mark) if process.pid != own]
+        found = [process for process in marked(mark) if process.pid != own]
         count = max(count, len(found))
         for process in found:
             try:

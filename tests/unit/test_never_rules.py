@@ -218,8 +218,8 @@ def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> str:
     (copy / "jobs" / "probe_numpy.py").write_text("import numpy\n")
     for path, module in VIOLATIONS.values():
         (copy / path).write_text(f"def late():\n    import {module}\n")
-    # -P-like isolation: the copy, not the checkout that the environment's path names, must be read.
-    program = "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    # With -c the working folder comes first on the path: the copy is read, not the checkout.
+    program = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
     done = subprocess.run([sys.executable, "-c", program], cwd=copy, capture_output=True, text=True)
     assert done.returncode == 1, done.stdout + done.stderr
     return re.sub(r"\s+", " ", done.stdout)

@@ -1,4 +1,4 @@
-"""Every setting stands in .env.example and in the README's table, under its name and with its default; nothing else does."""
+"""Every setting stands in .env.example and in the README's table with its default; nothing else does."""
 
 from __future__ import annotations
 

@@ -1,0 +1,293 @@
+"""`./deploy-cluster.sh local` as a user meets it: in a checkout of its own, with this checkout's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from deploy import local, processes
+
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("jobs", "coordinator", "cpu_worker", "client", "deploy", "requirements", "deploy-cluster.sh")
+#: The first start compiles the kernels; two cores may be shared.
+START_SECONDS = 280
+
+pytestmark = pytest.mark.slow
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(what: Callable[[], Any], seconds: float = 30.0) -> Any:
+    """The first true answer of `what`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = what()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.1)
+
+
+class Checkout:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folder = path / ".cluster"
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(self.path / "deploy-cluster.sh"), *arguments]
+
+    def call(self, *arguments: str, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
+        # From another folder: the script must find its own.
+        return subprocess.run(self.command(*arguments), cwd="/", capture_output=True, text=True, timeout=timeout)
+
+    def processes(self) -> list[psutil.Process]:
+        return processes.marked(f"@{self.folder}")
+
+    def process(self, words: str) -> psutil.Process | None:
+        """The supervised process whose command line holds `words`."""
+        for process in self.processes():
+            try:
+                found = words in " ".join(process.cmdline()) and process.parent()
+                if found and "supervisor.supervisord" in found.cmdline():
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    @contextmanager
+    def up(self, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+        """A cluster that is ready, and its URL."""
+        port = free_port()
+        url = f"http://127.0.0.1:{port}"
+        with (self.path / "said").open("wb") as said:
+            command = self.command("local", "--port", str(port), "--no-samples", *options)
+            starter = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+        try:
+            until(lambda: "cluster is up" in self.said() or starter.poll() is not None, START_SECONDS)
+            assert starter.poll() is None, self.said()
+            yield starter, url
+        finally:
+            starter.terminate()
+            starter.wait(60)
+
+    def said(self) -> str:
+        return (self.path / "said").read_text()
+
+
+def get(url: str, path: str) -> Any:
+    with urllib.request.urlopen(f"{url}{path}", timeout=5) as answer:
+        return json.load(answer)
+
+
+def ready(url: str) -> bool:
+    try:
+        get(url, "/ready")
+        return bool(get(url, "/api/status")["workers"]["ready"] >= 1)
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """A copy of the code in a folder with a space in its name; its environment is this checkout's."""
+    path = tmp_path_factory.mktemp("a user's") / "100% threads"
+    path.mkdir()
+    for name in COPIED:
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, path / name)
+    environment = path / ".venv"
+    environment.mkdir()
+    for name in ("bin", "lib", "pyvenv.cfg"):
+        (environment / name).symlink_to(Path(sys.prefix) / name)
+    shutil.copy(Path(sys.prefix) / "local.stamp", environment)
+    (environment / "place").write_text(f"{path}\n")
+    yield Checkout(path)
+    processes.sweep(f"@{path / '.cluster'}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    kept = os.environ.pop("NUMBA_CACHE_DIR", None)
+    yield
+    if kept is not None:
+        os.environ["NUMBA_CACHE_DIR"] = kept
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "Usage: "),
+        (("docker",), 2, "there is no command 'docker'; there are: local, stop, status, help"),
+        (("local", "--port", "web"), 2, "--port needs a number from 1 to 65535; got 'web'"),
+        (("local", "--workers", "0"), 2, "--workers needs a number from 1 to 64; got '0'"),
+        (("local", "--workers"), 2, "--workers needs a number"),
+        (("local", "--onec"), 2, "local has no option '--onec'"),
+        (("stop", "now"), 2, "stop takes no options"),
+        (("status",), 1, "No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"),
+        (("stop",), 0, "No local cluster of this checkout runs."),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_its_exit_code(
+    checkout: Checkout, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    done = checkout.call(*arguments)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert not done.stdout
+
+
+def test_help_goes_to_stdout(checkout: Checkout) -> None:
+    done = checkout.call("help")
+    assert done.returncode == 0
+    assert "--no-samples" in done.stdout
+
+
+def test_a_given_port_that_is_taken_is_an_error(checkout: Checkout) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = checkout.call("local", "--port", str(server.getsockname()[1]))
+    assert done.returncode == 6
+    assert "is taken by another program" in done.stderr
+    assert not checkout.processes()
+
+
+def test_the_next_free_port_is_taken_and_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert local.next_free("127.0.0.1", port, "the cluster") > port
+    assert f"Port {port} is taken; the cluster uses" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cores", "workers", "lanes"), [(8, 1, (8,)), (8, 3, (3, 3, 2)), (2, 2, (1, 1)), (2, 4, (1, 1, 1, 1))]
+)
+def test_workers_share_the_cores(cores: int, workers: int, lanes: tuple[int, ...]) -> None:
+    assert local.split(cores, workers) == lanes
+
+
+def test_once_prints_one_object_a_job_and_leaves_nothing_running(checkout: Checkout) -> None:
+    done = checkout.call("local", "--once", "--port", str(free_port()), timeout=START_SECONDS + 60)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(job["type"], job["state"]) for job in found] == [("collatz", "done"), ("thread", "done")]
+    assert all(job["result"] for job in found)
+    assert not checkout.processes()
+    assert not (checkout.folder / "url").exists()
+
+
+@pytest.fixture(scope="module")
+def cluster(checkout: Checkout) -> Iterator[tuple[Checkout, str]]:
+    with checkout.up() as (_, url):
+        yield checkout, url
+
+
+def test_a_second_start_takes_seconds(cluster: tuple[Checkout, str]) -> None:
+    checkout, _ = cluster
+    line = next(line for line in checkout.said().splitlines() if line.startswith("Ready after"))
+    assert float(line.split()[2]) < 30
+
+
+def test_the_address_lies_where_the_command_finds_it(cluster: tuple[Checkout, str]) -> None:
+    checkout, url = cluster
+    assert (checkout.folder / "url").read_text() == f"{url}\n"
+    assert url in checkout.call("status").stderr
+
+
+def test_a_second_cluster_of_the_checkout_is_refused(cluster: tuple[Checkout, str]) -> None:
+    checkout, url = cluster
+    done = checkout.call("local", "--once")
+    assert done.returncode == 5
+    assert f"runs already: {url}" in done.stderr
+
+
+def test_redis_is_closed_to_others(cluster: tuple[Checkout, str]) -> None:
+    checkout, _ = cluster
+    assert checkout.folder.stat().st_mode & 0o777 == 0o700
+    assert (checkout.folder / "redis.conf").stat().st_mode & 0o777 == 0o600
+    port = int((checkout.folder / "redis.conf").read_text().partition("port ")[2].split()[0])
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        link.sendall(b"PING\r\n")
+        assert link.recv(64).startswith(b"-NOAUTH")
+
+
+@pytest.mark.parametrize("words", ["redis-server", "-m coordinator", "-m cpu_worker"])
+def test_what_is_killed_comes_back(cluster: tuple[Checkout, str], words: str) -> None:
+    checkout, url = cluster
+    killed = until(lambda: checkout.process(words))
+    killed.kill()
+    again = until(lambda: (found := checkout.process(words)) and found.pid != killed.pid and found)
+    until(lambda: ready(url), 60)
+    assert again.is_running()
+
+
+def test_jobs_outlive_a_restart(cluster: tuple[Checkout, str]) -> None:
+    """The jobs of the --once run above are listed by the cluster that was started after it."""
+    _, url = cluster
+    assert {job["type"] for job in get(url, "/api/jobs")["jobs"]} >= {"collatz", "thread"}
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGKILL, -signal.SIGKILL)]
+)
+def test_stopping_it_leaves_no_process_behind(checkout: Checkout, number: signal.Signals, code: int) -> None:
+    with checkout.up("--workers", "2") as (starter, url):
+        assert get(url, "/api/status")["workers"]["ready"] == 2
+        started = time.monotonic()
+        starter.send_signal(number)
+        assert starter.wait(30) == code
+        until(lambda: not checkout.processes(), 30)
+        assert time.monotonic() - started < 20
+
+
+def test_stop_works_from_another_terminal(checkout: Checkout) -> None:
+    with checkout.up() as (starter, _):
+        done = checkout.call("stop")
+        assert done.returncode == 0, done.stderr
+        assert starter.wait(10) == 0
+        assert not checkout.processes()
+
+
+def test_what_two_kills_left_is_ended_by_the_next_command(checkout: Checkout) -> None:
+    with checkout.up() as (starter, _):
+        guard = until(lambda: checkout.process("deploy.processes"))
+        supervisor = guard.parent()
+        assert supervisor
+        guard.suspend()
+        supervisor.kill()
+        starter.kill()
+        starter.wait(10)
+        assert checkout.processes()
+        done = checkout.call("stop")
+        assert "that an earlier run left behind" in done.stderr
+        assert not checkout.processes()
+
+
+def test_a_part_that_does_not_come_up_is_shown_with_its_log(checkout: Checkout) -> None:
+    module = checkout.path / "coordinator" / "__main__.py"
+    kept = module.read_text()
+    module.write_text("raise SystemExit('the coordinator cannot read its mind')\n")
+    try:
+        done = checkout.call("local", "--no-samples", "--port", str(free_port()))
+    finally:
+        module.write_text(kept)
+    assert done.returncode == 1
+    assert "coordinator ended 3 times before it was ready" in done.stderr
+    assert "The end of .cluster/logs/coordinator.log" in done.stderr
+    assert "cannot read its mind" in done.stderr
+    assert not checkout.processes()
