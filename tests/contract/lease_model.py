@@ -1,0 +1,343 @@
+"""The lease protocol on a real Redis with a clock that tests move, and what the tests know of the work themselves."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import redis
+
+from jobs import broker, leases, queues
+from jobs.leases import Committed, Grant, Held, Leases, NewJob, Taken
+from jobs.models import Plan, Priority
+
+Range: TypeAlias = tuple[int, int]
+
+CLOCK = "local function now() return tonumber(redis.call('GET', 'test:clock')) end"
+START = 1_700_000_000_000
+#: Longer than every lease, slot, worker and backoff.
+LONG = 100_000
+
+# All of the database in one reply; of streams only what is newer than ARGV[1].
+DUMP = """
+local out = {}
+for _, k in ipairs(redis.call('KEYS', '*')) do
+  local kind = redis.call('TYPE', k).ok
+  local value = ''
+  if string.sub(k, 1, 3) == 'rq:' and kind == 'hash' then value = redis.call('TTL', k) > 0
+  elseif string.sub(k, 1, 8) == 'ct:bell:' then value = 'template'
+  elseif kind == 'hash' then value = redis.call('HGETALL', k)
+  elseif kind == 'zset' then value = redis.call('ZRANGE', k, 0, -1, 'WITHSCORES')
+  elseif kind == 'list' then value = redis.call('LRANGE', k, 0, -1)
+  elseif kind == 'set' then value = redis.call('SMEMBERS', k)
+  elseif kind == 'stream' then value = redis.call('XRANGE', k, '(' .. ARGV[1], '+')
+  else value = redis.call('GET', k) end
+  out[k] = value
+end
+return cjson.encode(out)
+"""
+
+
+def total_of(lo: int, hi: int) -> dict[str, int]:
+    """The partial of units lo..hi-1, exact at any size."""
+    return {"sum": (lo + hi - 1) * (hi - lo) // 2, "count": hi - lo}
+
+
+def merge(partials: Iterable[dict[str, int]]) -> dict[str, int]:
+    merged: Counter[str] = Counter({"sum": 0, "count": 0})
+    for partial in partials:
+        merged.update(partial)
+    return dict(merged)
+
+
+def encode(partial: dict[str, int]) -> bytes:
+    return json.dumps(partial).encode()
+
+
+def _pairs(flat: Sequence[str]) -> dict[str, str]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """One job as its keys say."""
+
+    job_id: str
+    fields: dict[str, str]
+    #: token -> range, and token -> expiry.
+    leases: dict[str, Range]
+    expiries: dict[str, int]
+    free: list[Range]
+    retry: dict[Range, int]
+    dead: list[Range]
+    parts: list[dict[str, int]]
+    accumulator: dict[str, int] | None
+    result: dict[str, int] | None
+
+    def number(self, name: str) -> int:
+        return int(self.fields.get(name, 0))
+
+    @property
+    def state(self) -> str:
+        return self.fields["state"]
+
+    @property
+    def queue(self) -> str:
+        return self.fields["queue"]
+
+    @property
+    def total(self) -> int:
+        return self.number("total")
+
+    def pieces(self) -> list[Range]:
+        """Ranges below the cursor that are not committed."""
+        return [*self.leases.values(), *self.free, *self.retry, *self.dead]
+
+    def due(self) -> float:
+        return min([*self.expiries.values(), *self.retry.values()], default=float("inf"))
+
+    def leasable(self, now: int) -> bool:
+        return self.number("cursor") < self.total or bool(self.free) or self.due() <= now
+
+
+def _range(text: str) -> Range:
+    lo, hi = text.split(":")[:2]
+    return int(lo), int(hi)
+
+
+class Snapshot:
+    """Everything in Redis at one moment."""
+
+    def __init__(self, keys: dict[str, Any]) -> None:
+        self.keys = keys
+        self.now = int(keys["test:clock"])
+        self.jobs = {job: self._job(job) for job in self.zset("ct:jobs")}
+        self.slots: dict[str, tuple[str, int]] = {}
+        for worker, text in self.hash("ct:slotjob").items():
+            job, _, lanes = text.rpartition("|")
+            self.slots[worker] = (job, int(lanes))
+
+    def hash(self, key: str) -> dict[str, str]:
+        return _pairs(list(self.keys.get(key, ())))
+
+    def zset(self, key: str) -> dict[str, int]:
+        return {member: int(float(score)) for member, score in _pairs(list(self.keys.get(key, ()))).items()}
+
+    def list(self, key: str) -> list[str]:
+        return list(self.keys.get(key, ()))
+
+    def json(self, key: str) -> Any:
+        return json.loads(self.keys[key]) if key in self.keys else None
+
+    def stream(self, key: str) -> list[tuple[str, dict[str, str]]]:
+        return [(entry, _pairs(flat)) for entry, flat in self.keys.get(key, ())]
+
+    def pending(self, queue: str) -> list[str]:
+        return list(self.zset(f"ct:pending:{queue}"))
+
+    def waiting(self) -> dict[str, str]:
+        """Every pending job and its queue."""
+        return {job: queue for queue in queues.ALL for job in self.pending(queue)}
+
+    def held(self, job: str) -> list[str]:
+        return [worker for worker, (held, _) in self.slots.items() if held == job]
+
+    def settled(self) -> dict[str, Any]:
+        """What a call without effect must leave as it is: all but the counter of stale calls."""
+        return {key: value for key, value in self.keys.items() if key != "ct:outcomes"}
+
+    def _job(self, job: str) -> JobView:
+        lease = self.hash(leases.key(job, "lease"))
+        return JobView(
+            job_id=job,
+            fields=self.hash(leases.key(job)),
+            leases={token: _range(text) for token, text in lease.items()},
+            expiries=self.zset(leases.key(job, "leases")),
+            free=[_range(text) for text in self.list(leases.key(job, "free"))],
+            retry={_range(text): at for text, at in self.zset(leases.key(job, "retry")).items()},
+            dead=[_range(text) for text in self.list(leases.key(job, "dead"))],
+            parts=[json.loads(text) for text in self.list(leases.key(job, "parts"))],
+            accumulator=self.json(leases.key(job, "acc")),
+            result=self.json(leases.key(job, "result")),
+        )
+
+
+@dataclass
+class History:
+    """What the tests know of a job without asking Redis."""
+
+    new: NewJob
+    committed: list[Range] = field(default_factory=list)
+    #: From its events.
+    states: list[str] = field(default_factory=list)
+    done: int = 0
+    started: bool = False
+
+
+class Bench:
+    """The scripts, with a record of which units were accepted."""
+
+    def __init__(self, url: str, *, limit: int = 1) -> None:
+        self.client = redis.Redis.from_url(url)
+        self.client.flushall()
+        broker.place_bells(self.client)
+        self.book = Leases(self.client, clock=CLOCK, max_expiries=limit, max_errors=limit)
+        self._dump = self.client.register_script(DUMP)
+        self.jobs: dict[str, History] = {}
+        #: Every lease ever granted: token -> job and range.
+        self.granted: dict[str, tuple[str, Range]] = {}
+        #: Bells popped and not yet made up for, bells rung for helpers, and hashes of bells whose worker died.
+        self.lost: Counter[str] = Counter()
+        self.extra: Counter[str] = Counter()
+        self.leaked: set[str] = set()
+        self.last_event = "0-0"
+        self._tokens = 0
+        self.client.set("test:clock", START)
+
+    def look(self) -> Snapshot:
+        return Snapshot(json.loads(self._dump(args=[self.last_event])))
+
+    def job(self, job: str) -> JobView:
+        return self.look().jobs[job]
+
+    def advance(self, ms: int) -> None:
+        self.client.incrby("test:clock", ms)
+
+    def new_token(self) -> str:
+        """Not random here, so that a run can be repeated: leases that expire together are reclaimed by name."""
+        self._tokens += 1
+        return f"t{self._tokens:05}"
+
+    # -- submitting -------------------------------------------------------------------------------------------------
+
+    def submit(self, total: int = 10, queue: str = "any.normal", **more: Any) -> str:
+        """A new job's id; see `new_job` for what may be given."""
+        new = new_job(f"j{len(self.jobs)}", total, queue, **more)
+        [(how, job)] = self.book.submit([new])
+        if how == "new":
+            self.jobs[job] = History(new)
+        return job
+
+    # -- bells ------------------------------------------------------------------------------------------------------
+
+    def pop(self, listened: Sequence[str], *, die: bool = False) -> str:
+        """Takes a bell as RQ does and names its queue; a worker that dies of it leaves the bell's hash behind."""
+        for queue in listened:
+            bell = self.client.lpop(f"rq:queue:{queue}")
+            if isinstance(bell, bytes):
+                self.lost[queue] += 1
+                if die:
+                    self.leaked.add(f"rq:job:{bell.decode()}")
+                else:
+                    self.client.delete(f"rq:job:{bell.decode()}")
+                return queue
+        return ""
+
+    # -- work -------------------------------------------------------------------------------------------------------
+
+    def next(self, worker: str, listened: Sequence[str] = queues.ALL, **more: Any) -> Held | Taken | str:
+        found = self.book.next(worker, listened, **more)
+        if isinstance(found, Taken):
+            for job, token in found.jobs:
+                self.granted[token] = (job, (0, self.jobs[job].new.plan.total))
+        return found
+
+    def lease(self, job: str, want: int = 1, worker: str = "w", token: str = "", **more: Any) -> Grant | str:
+        answer = self.book.lease(job, token or self.new_token(), want=want, worker=worker, **more)
+        if isinstance(answer, Grant):
+            self.granted[answer.token] = (job, (answer.lo, answer.hi))
+        return answer
+
+    def grant(self, job: str, want: int = 1, **more: Any) -> Grant:
+        answer = self.lease(job, want, **more)
+        assert isinstance(answer, Grant), answer
+        return answer
+
+    def commit(self, token: str, upto: int = 0, worker: str = "w") -> Committed:
+        """Commits the units up to `upto`, or all."""
+        job, (lo, hi) = self.granted[token]
+        upto = upto or hi
+        done = self.book.commit(job, token, upto, encode(total_of(lo, upto)), ms=1, worker=worker, device="cpu")
+        if done.merged:
+            self.jobs[job].committed.append((lo, upto))
+        return done
+
+    def done1(self, token: str) -> bool:
+        job, (lo, hi) = self.granted[token]
+        done = self.book.done1(job, token, encode(total_of(lo, hi)), ms=1, worker="w", device="cpu")
+        if done:
+            self.jobs[job].committed.append((lo, hi))
+        return done
+
+    def release(self, token: str) -> bool:
+        return self.book.release(self.granted[token][0], token)
+
+    def crash(self, token: str) -> bool:
+        return self.book.crash(self.granted[token][0], token)
+
+    def fail(self, token: str, error: str = "kernel raised") -> bool:
+        return self.book.fail(self.granted[token][0], token, error)
+
+    def beat(self, token: str, upto: int = 0) -> int:
+        job, (lo, _) = self.granted[token]
+        return self.book.beat(job, token, upto or lo)
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    def fold(self, job: str, limit: int = 256) -> bool:
+        gathered = self.book.gather(job, limit)
+        texts = [gathered.accumulator, *gathered.parts]
+        folded = merge(json.loads(text) for text in texts if text)
+        return self.book.fold(job, gathered.version, len(gathered.parts), encode(folded))
+
+    def finish(self, job: str) -> bool:
+        """Folds and stores the result, as a worker does that was told `finishing`."""
+        if self.book.gather(job).parts:
+            self.fold(job)
+        gathered = self.book.gather(job)
+        return gathered.accumulator is not None and self.book.finish(job, gathered.version, gathered.accumulator)
+
+    def audit(self) -> tuple[int, int, int]:
+        done = self.book.audit(queues.ALL)
+        self.lost.clear()
+        self.extra.clear()
+        return done
+
+    # -- an honest worker -------------------------------------------------------------------------------------------
+
+    def work(self, worker: str = "honest", *, turns: int = 1000, want: int = 2**53) -> None:
+        """Serves what waits until nothing does."""
+        for _ in range(turns):
+            found = self.next(worker)
+            if isinstance(found, Held):
+                self.serve(found.job_id, worker, want)
+            elif isinstance(found, Taken):
+                for _, token in found.jobs:
+                    self.done1(token)
+            else:
+                return
+        raise AssertionError(f"{worker} has not come to an end after {turns} turns")
+
+    def serve(self, job: str, worker: str, want: int = 2**53) -> None:
+        """Leases until the job has no more to give."""
+        while isinstance(answer := self.lease(job, want, worker), Grant):
+            self.commit(answer.token, worker=worker)
+        if answer == "finishing":
+            self.finish(job)
+
+
+def new_job(
+    job: str, total: int, queue: str, *, grain: int = 1, offset: int = 0, small: bool = False, prefer: bool = False,
+    key: str = "", digest: str = "", max_lease_seconds: float = 30.0, ttl_seconds: int = 3600, estimate_ms: int = 1000,
+) -> NewJob:
+    plan = Plan(
+        total=total, spec={}, parameters={}, grain=grain, offset=offset, cpu_seconds=1.0, max_lease_seconds=max_lease_seconds
+    )
+    return NewJob(
+        job_id=job, kind="sum", version=1, plan=plan, priority=queue.partition(".")[2] or Priority.NORMAL, device="any",
+        queue=queue, prefer=prefer, small=small, estimate_ms=estimate_ms, ttl_seconds=ttl_seconds, idempotency=key,
+        digest=digest,
+    )  # fmt: skip
