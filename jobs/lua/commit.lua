@@ -15,7 +15,7 @@ end
 drop_lease(id, token)
 if upto < l.hi then call('LPUSH', key(id, 'free'), range(upto, l.hi, 0, 0)) end
 local parts = call('RPUSH', key(id, 'parts'), partial)
-j.done = j.done + upto - l.lo
+j.done = j.done + (upto - l.lo) -- in this order: done + upto may pass 2^53
 call('HSET', key(id), 'done', num(j.done))
 used(j, worker, device, upto - l.lo, ms)
 if pace > 0 then
