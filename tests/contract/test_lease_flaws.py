@@ -22,3 +22,11 @@ def test_a_job_near_2_to_the_53_is_counted_exactly(bench: Bench, total: int) -> 
     bench.finish(job)
     assert bench.job(job).result == total_of(0, total)
     check(bench, bench.look())
+
+
+def test_folding_no_parts_is_refused(bench: Bench) -> None:
+    """It would leave an accumulator beside a result, and grow the version of a job that nobody works on."""
+    job = bench.submit()
+    bench.work()
+    assert not bench.book.fold(job, 1, 0, encode(total_of(0, 10)))
+    assert bench.job(job).accumulator is None
