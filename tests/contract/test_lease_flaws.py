@@ -30,3 +30,24 @@ def test_folding_no_parts_is_refused(bench: Bench) -> None:
     bench.work()
     assert not bench.book.fold(job, 1, 0, encode(total_of(0, 10)))
     assert bench.job(job).accumulator is None
+
+
+def test_a_finishing_job_moves_to_any_when_the_last_gpu_worker_is_gone(bench: Bench) -> None:
+    """It has no load left, and minus zero is no integer to Redis: AUDIT failed half way and lost the job."""
+    job = bench.submit(queue="gpu.normal", prefer=True)
+    bench.next("gpu")
+    bench.commit(bench.grant(job, 10, worker="gpu").token)
+    bench.book.leave("gpu")
+    bench.audit()
+    assert bench.look().waiting() == {job: "any.normal"}
+    check(bench, bench.look())
+
+
+def test_no_job_is_passed_over_when_gpu_preferred_jobs_move(bench: Bench) -> None:
+    """AUDIT looked at the first 32 of a queue only; behind 32 jobs that need a GPU nothing moved."""
+    for _ in range(40):
+        bench.submit(queue="gpu.normal")
+    job = bench.submit(queue="gpu.normal", prefer=True)
+    bench.audit()
+    bench.audit()
+    assert bench.look().waiting()[job] == "any.normal"
