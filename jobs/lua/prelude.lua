@@ -267,7 +267,9 @@ end
 
 local function purge(id)
   local idem = call('HGET', key(id), 'idem')
-  if idem and idem ~= '' then call('DEL', P .. 'idem:' .. idem) end
+  if idem and idem ~= '' and string.match(call('GET', P .. 'idem:' .. idem) or '', '^(.-)|') == id then
+    call('DEL', P .. 'idem:' .. idem)
+  end
   call('DEL', key(id), key(id, 'leases'), key(id, 'lease'), key(id, 'free'), key(id, 'retry'), key(id, 'dead'),
     key(id, 'parts'), key(id, 'acc'), key(id, 'ev'), key(id, 'result'))
   for _, state in ipairs({ 'done', 'failed', 'cancelled' }) do call('ZREM', P .. 'in:' .. state, id) end

@@ -51,3 +51,15 @@ def test_no_job_is_passed_over_when_gpu_preferred_jobs_move(bench: Bench) -> Non
     bench.audit()
     bench.audit()
     assert bench.look().waiting()[job] == "any.normal"
+
+
+def test_purging_a_job_leaves_a_key_that_stands_for_a_later_job(bench: Bench) -> None:
+    """An idempotency key outlives a day, a job a week: the old job's purge took the new job's key with it."""
+    old = bench.submit(key="me:k", digest="d", ttl_seconds=60)
+    bench.work()
+    bench.client.delete("ct:idem:me:k")
+    new = bench.submit(key="me:k", digest="d")
+    bench.advance(LONG)
+    bench.audit()
+    assert old not in bench.look().jobs
+    assert bench.submit(key="me:k", digest="d") == new
