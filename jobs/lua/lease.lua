@@ -11,6 +11,8 @@ if j.state ~= 'queued' and j.state ~= 'running' then
   return { 'gone' }
 end
 reclaim(j, t)
+settle(j, t)
+if j.state == 'failed' then return { 'gone' } end
 local mine = lease_of(id, token)
 if mine then return { 'ok', num(mine.lo), num(mine.hi) } end
 if call('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return { 'yield' } end
@@ -27,8 +29,7 @@ if piece then
 elseif j.cursor < j.total then
   lo, hi, expiries, errors = j.cursor, j.total, 0, 0
 else
-  settle(j, t)
-  return { j.state == 'running' and 'wait' or 'gone' }
+  return { 'wait' }
 end
 
 -- The tail shrinks so that all lanes end together: half of this lane's share of what is left.
@@ -36,7 +37,7 @@ if j.lanes > 1 then
   local left = hi - lo + (piece and j.total - j.cursor or 0)
   for _, text in ipairs(call('LRANGE', key(id, 'free'), 0, 15)) do
     local a, b = split_range(text)
-    left = left + b - a
+    left = left + (b - a)
   end
   local share = 1 / j.lanes
   if rate > 0 and j.rate > 0 then share = math.min(rate / j.rate, 1) end

@@ -63,3 +63,17 @@ def test_purging_a_job_leaves_a_key_that_stands_for_a_later_job(bench: Bench) ->
     bench.audit()
     assert old not in bench.look().jobs
     assert bench.submit(key="me:k", digest="d") == new
+
+
+def test_the_seventeenth_dead_range_fails_a_job_even_when_a_lease_finds_it(bench: Bench) -> None:
+    """LEASE reclaimed the range that was one too many and went on handing out units."""
+    job = bench.submit(40)
+    bench.next("w")
+    for token in [bench.grant(job).token for _ in range(17)]:
+        bench.crash(token)
+    for _ in range(17):
+        bench.grant(job)
+    bench.advance(LONG)
+    assert bench.lease(job) == "gone"
+    assert bench.job(job).state == "failed"
+    assert "lanes died 2 times on unit" in bench.job(job).fields["error"]
