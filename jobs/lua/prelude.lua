@@ -247,7 +247,7 @@ local function used(j, worker, device, units, ms)
   call('HINCRBY', key(j.id), prefix .. 'units', num(units))
   call('HINCRBY', key(j.id), prefix .. 'ms', num(ms))
   call('HINCRBY', key(j.id), prefix .. 'leases', 1)
-  call('HINCRBY', P .. 'units', j.kind .. '|' .. device, num(units))
+  redis.pcall('HINCRBY', P .. 'units', j.kind .. '|' .. device, num(units)) -- a counter that is full stops no commit
   call('HINCRBY', P .. 'outcomes', 'committed', 1)
 end
 

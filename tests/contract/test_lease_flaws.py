@@ -77,3 +77,11 @@ def test_the_seventeenth_dead_range_fails_a_job_even_when_a_lease_finds_it(bench
     assert bench.lease(job) == "gone"
     assert bench.job(job).state == "failed"
     assert "lanes died 2 times on unit" in bench.job(job).fields["error"]
+
+
+def test_a_counter_that_is_full_does_not_stop_a_commit(bench: Bench) -> None:
+    """Redis counts to 2^63 and refuses more: a thousand jobs of 2^53 units must not make the next one hang."""
+    bench.client.hset("ct:units", "sum|cpu", 2**63 - 5)
+    job = bench.submit(10)
+    bench.work()
+    assert bench.job(job).state == "done"
