@@ -1,0 +1,389 @@
+"""Any order of calls, deaths and delays keeps the invariants of docs/lease-protocol.md, on every Redis supported."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from jobs import leases, queues
+from jobs.leases import Grant, Held, Taken
+from jobs.models import Device
+from tests.contract.lease_invariants import TERMINAL, at_rest, check
+from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, new_job
+
+MOST_JOBS = 6
+PICK = st.integers(0, 5)
+TOTALS = st.one_of(st.integers(1, 6), st.sampled_from([1, 40, 2**53 - 1, 2**53]))
+QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low"])
+DELAYS = st.sampled_from([1, 250, 1000, leases.LEASE_TTL_MS, leases.WORKER_TTL_MS, 31_000, LONG])
+#: What each call is allowed in; elsewhere it names the state.
+ALLOWED = {
+    "cancel": {"queued", "running", "paused"},
+    "pause": {"queued", "running"},
+    "resume": {"paused"},
+    "delete": TERMINAL,
+}
+SETTINGS = settings(
+    max_examples=max(60, settings.default.max_examples // 2) if settings.default else 60,
+    stateful_step_count=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
+
+
+class Worker:
+    """A process that calls the scripts, or has stopped to."""
+
+    def __init__(self, name: str, device: Device) -> None:
+        self.name = name
+        self.listened = queues.for_worker(device)
+        self.job = ""
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.bench = Bench(url)
+        self.seen = self.bench.look()
+        self.workers: list[Worker] = []
+        self.born = 0
+
+    def teardown(self) -> None:
+        """Only a run that went well can be finished."""
+        with closing(self.bench.client):
+            if self.workers and sys.exc_info()[0] is None:
+                self.finish_everything()
+
+    @initialize()
+    def workers_join(self) -> None:
+        for device in (Device.CPU, Device.GPU, Device.CPU):
+            self._hire(device)
+
+    @invariant()
+    def nothing_is_lost_or_doubled(self) -> None:
+        self.look()
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _hire(self, device: Device) -> None:
+        self.born += 1
+        self.workers.append(Worker(f"{device}-{self.born}", device))
+
+    def look(self) -> Snapshot:
+        self.seen = self.bench.look()
+        check(self.bench, self.seen)
+        return self.seen
+
+    def _job(self, pick: int) -> JobView:
+        views = list(self.seen.jobs.values())
+        return views[pick % len(views)]
+
+    def _drained(self, worker: Worker) -> bool:
+        return self.seen.hash(f"ct:worker:{worker.name}").get("drain") == "1"
+
+    def _live(self) -> list[str]:
+        return sorted(token for view in self.seen.jobs.values() for token in view.leases)
+
+    def _stale(self) -> list[str]:
+        return sorted(self.bench.granted.keys() - set(self._live()))
+
+    def _token(self, pick: int) -> tuple[str, JobView]:
+        live = self._live()
+        token = live[pick % len(live)]
+        return token, self.seen.jobs[self.bench.granted[token][0]]
+
+    def _changes_nothing(self, call: Any) -> Any:
+        """12. Calls, and checks that nothing changed."""
+        before = self.bench.look().settled()
+        answer = call()
+        assert self.bench.look().settled() == before, "12"
+        return answer
+
+    # -- submitting and steering ------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.seen.jobs) < MOST_JOBS)
+    @rule(
+        total=TOTALS, queue=QUEUES, grain=st.sampled_from([1, 1, 3, 2**20]), offset=st.integers(0, 2),
+        small=st.booleans(), key=st.sampled_from(["", "", "a", "b"]), digest=st.sampled_from(["x", "y"]),
+    )  # fmt: skip
+    def submit(self, queue: str, grain: int, offset: int, **given: Any) -> None:
+        new = new_job(
+            f"j{len(self.bench.jobs)}", queue=queue, grain=grain, offset=offset % grain, prefer=queue.startswith("gpu"),
+            estimate_ms=10 if given["small"] else 1000, **given,
+        )
+        known = self._known(new.idempotency)
+        if known is None:
+            assert self.bench.book.submit([new]) == [("new", new.job_id)]
+            self.bench.jobs[new.job_id] = History(new)
+            again = "same"
+        else:
+            again = "same" if self.bench.jobs[known].new.digest == new.digest else "conflict"
+        assert self._changes_nothing(lambda: self.bench.book.submit([new])) == [(again, known or new.job_id)]
+
+    def _known(self, key: str) -> str | None:
+        """The job that an idempotency key stands for."""
+        text = self.seen.keys.get(f"ct:idem:{key}", "") if key else ""
+        job = text.partition("|")[0]
+        return job if job in self.seen.jobs else None
+
+    @rule(key=st.sampled_from(["a", "b"]))
+    def key_expires(self, key: str) -> None:
+        self.bench.client.delete(f"ct:idem:{key}")
+
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK, call=st.sampled_from(["cancel", "cancel", "pause", "resume", "resume", "delete"]))
+    def steer(self, pick: int, call: str) -> None:
+        view = self._job(pick)
+        method = getattr(self.bench.book, call)
+        if view.state in ALLOWED[call]:
+            assert method(view.job_id)[0] == "ok"
+        else:
+            assert self._changes_nothing(lambda: method(view.job_id)) == ["conflict", view.state]
+
+    @precondition(lambda self: any(view.state in {"failed", "cancelled"} for view in self.seen.jobs.values()))
+    @rule(pick=PICK, version=st.sampled_from([1, 1, 1, 2]))
+    def retry(self, pick: int, version: int) -> None:
+        ended = [view for view in self.seen.jobs.values() if view.state in {"failed", "cancelled"}]
+        job = ended[pick % len(ended)].job_id
+        if version == 2:
+            assert self._changes_nothing(lambda: self.bench.book.retry(job, 2)) == ["version", "1"]
+        else:
+            assert self.bench.book.retry(job, 1)[0] == "ok"
+            assert not self.bench.job(job).dead and not self.bench.job(job).retry
+
+    # -- workers ----------------------------------------------------------------------------------------------------
+
+    @rule(pick=PICK, popped=st.booleans(), lanes=st.integers(1, 3), take=st.sampled_from([0, 1, 8]))
+    def next(self, pick: int, popped: bool, lanes: int, take: int) -> None:
+        worker = self.workers[pick % len(self.workers)]
+        bell = self.bench.pop(worker.listened) if popped else ""
+        found = self.bench.next(worker.name, worker.listened, popped=bell, lanes=lanes, take=take)
+        worker.job = found.job_id if isinstance(found, Held) else ""
+        after = self.look()
+        if found == "draining":
+            assert after.hash(f"ct:worker:{worker.name}")["drain"] == "1"
+        elif found == "none":
+            assert not any(after.pending(queue) for queue in worker.listened)
+        elif isinstance(found, Held):
+            self._is_best(worker, after)
+        else:
+            assert isinstance(found, Taken)
+
+    def _is_best(self, worker: Worker, after: Snapshot) -> None:
+        """Nothing waits in a better queue; somebody who helps, helps the job with the fewest holders."""
+        mine = after.jobs[worker.job]
+        better = worker.listened[: worker.listened.index(mine.queue)]
+        assert not any(after.pending(queue) for queue in better)
+        others = len(after.held(worker.job)) - 1
+        for view in after.jobs.values():
+            held = len(after.held(view.job_id))
+            helpable = view.state == "running" and view.queue in worker.listened and held > 0 and view.leasable(after.now)
+            waited = worker.job in self.seen.waiting() or others == 0
+            assert waited or not helpable or view.job_id == worker.job or held >= others
+
+    @rule(pick=PICK)
+    def bell_is_lost(self, pick: int) -> None:
+        self.bench.pop(self.workers[pick % len(self.workers)].listened, die=True)
+
+    @rule(pick=PICK)
+    def worker_dies(self, pick: int) -> None:
+        """It never calls again; another starts."""
+        dead = self.workers.pop(pick % len(self.workers))
+        self._hire(Device(dead.name.partition("-")[0]))
+
+    @rule(pick=PICK, call=st.sampled_from(["hold", "leave"]))
+    def slot(self, pick: int, call: str) -> None:
+        worker = self.workers[pick % len(self.workers)]
+        if call == "hold":
+            assert self.bench.book.hold(worker.name) == (worker.name in self.seen.slots)
+        else:
+            self.bench.book.leave(worker.name)
+            worker.job = ""
+
+    @rule(pick=PICK, on=st.booleans())
+    def drain(self, pick: int, on: bool) -> None:
+        worker = self.workers[pick % len(self.workers)].name
+        assert self.bench.book.drain(worker, on) == (f"ct:worker:{worker}" in self.seen.keys)
+
+    @rule(pick=PICK, leaving=st.booleans())
+    def heartbeat(self, pick: int, leaving: bool) -> None:
+        worker = self.workers[pick % len(self.workers)]
+        drained = self._drained(worker) and not leaving
+        facts = {"device": worker.listened[0].partition(".")[0]}
+        assert self.bench.book.heartbeat(worker.name, "1", facts, leaving=leaving) == ("drain" if drained else "ok")
+
+    # -- leases -----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK, who=PICK, share=st.sampled_from([1, 2, 2, 3, 10]), least=st.integers(1, 2), higher=st.booleans())
+    def lease(self, pick: int, who: int, share: int, least: int, higher: bool) -> None:
+        worker = self.workers[who % len(self.workers)]
+        view = self.seen.jobs.get(worker.job) or self._job(pick)
+        above = queues.higher(view.queue, worker.listened) if higher else ()
+        want = max(1, view.total // share)
+        answer = self.bench.lease(view.job_id, want, worker.name, self.bench.new_token(), least=least, higher=above)
+        after = self.bench.look()
+        fleet = len(after.zset("ct:workers"))
+        self.bench.extra[view.queue] += fleet if view.state == "queued" else 0
+        self._check_lease(view, answer, max(want, least), above, worker)
+
+    def _check_lease(self, view: JobView, answer: Grant | str, want: int, above: tuple[str, ...], worker: Worker) -> None:
+        drained = self._drained(worker)
+        busy = any(self.seen.pending(queue) for queue in above)
+        if isinstance(answer, Grant):
+            assert not drained and not busy and view.state in {"queued", "running"}
+            self._is_cut_well(view, answer, want)
+        elif answer == "yield":
+            assert drained or busy
+        elif answer == "finishing":
+            assert view.state == "finishing"
+        elif answer == "wait":
+            assert not self.bench.job(view.job_id).leasable(self.seen.now)
+        else:
+            assert self.bench.job(view.job_id).state not in {"queued", "running", "finishing"}
+
+    def _is_cut_well(self, view: JobView, grant: Grant, want: int) -> None:
+        """On the grain, or where a range ended that was handed out before; never longer than asked for and a grain."""
+        grain, offset = view.number("grain"), view.number("offset")
+        halves = {lo + (hi - lo) // 2 for lo, hi in view.leases.values()}
+        ends = {hi for _, hi in view.pieces()} | {view.total} | halves
+        assert grant.hi in ends or (grant.hi + offset) % grain == 0
+        assert grant.hi - grant.lo < want + grain
+
+    @precondition(lambda self: self._live())
+    @rule(pick=PICK)
+    def lease_again(self, pick: int) -> None:
+        """A repeated call gives the same range while it lives and the job runs."""
+        token, view = self._token(pick)
+        if view.state == "running" and min(view.expiries.values()) > self.seen.now:
+            answer = self._changes_nothing(lambda: self.bench.book.lease(view.job_id, token, want=1, worker="w"))
+            assert (answer.lo, answer.hi) == view.leases[token]
+
+    @precondition(lambda self: self._live())
+    @rule(pick=PICK, units=st.integers(0, 2))
+    def beat(self, pick: int, units: int) -> None:
+        token, view = self._token(pick)
+        granted = int(self.seen.hash(leases.key(view.job_id, "lease"))[token].split(":")[5])
+        answer = self.bench.beat(token, view.leases[token][0] + units)
+        if view.state in {"cancelling", "failed"} or self.seen.now - granted > view.number("max_ms"):
+            assert answer == 0
+        else:
+            assert answer == (2 if view.state == "paused" else 1)
+
+    @precondition(lambda self: self._live())
+    @rule(pick=PICK, share=st.sampled_from([1, 1, 1, 2]))
+    def commit(self, pick: int, share: int) -> None:
+        token, view = self._token(pick)
+        lo, hi = view.leases[token]
+        done = self.bench.commit(token, lo + max(1, (hi - lo) // share))
+        assert done.merged and done.finishing == (self.bench.job(view.job_id).state == "finishing")
+        assert not self._changes_nothing(lambda: self.bench.commit(token)).merged
+
+    @precondition(lambda self: self._live())
+    @rule(pick=PICK)
+    def done1(self, pick: int) -> None:
+        token, view = self._token(pick)
+        if view.leases[token] == (0, view.total):
+            assert self.bench.done1(token) == (view.state != "cancelling")
+            assert not self._changes_nothing(lambda: self.bench.done1(token))
+
+    @precondition(lambda self: self._live())
+    @rule(pick=PICK, call=st.sampled_from(["release", "crash", "crash", "fail"]))
+    def give_up(self, pick: int, call: str) -> None:
+        token, _ = self._token(pick)
+        assert getattr(self.bench, call)(token)
+        assert not self._changes_nothing(lambda: getattr(self.bench, call)(token))
+
+    @precondition(lambda self: self._stale())
+    @rule(pick=PICK, call=st.sampled_from(["beat", "done1", "release", "crash", "fail", "commit"]))
+    def zombie(self, pick: int, call: str) -> None:
+        """12. A token that ended gets 0, whatever it says."""
+        stale = self._stale()
+        answer = self._changes_nothing(lambda: getattr(self.bench, call)(stale[-1 - pick % len(stale)]))
+        assert not (answer.merged if call == "commit" else answer)
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK, limit=st.sampled_from([1, 2, 256]))
+    def fold(self, pick: int, limit: int) -> None:
+        view = self._job(pick)
+        gathered = self.bench.book.gather(view.job_id, limit)
+        parts = len(gathered.parts)
+        assert self.bench.fold(view.job_id, limit) == (parts > 0)
+        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, gathered.version, parts, b"{}"))
+
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK, behind=st.sampled_from([0, 0, 1]))
+    def finish(self, pick: int, behind: int) -> None:
+        view = self._job(pick)
+        version = view.number("accv") - behind
+        if behind or view.state != "finishing" or view.parts:
+            assert not self._changes_nothing(lambda: self.bench.book.finish(view.job_id, version, b"{}"))
+        if view.state == "finishing":
+            assert self.bench.finish(view.job_id)
+            assert not self._changes_nothing(lambda: self.bench.finish(view.job_id))
+
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK)
+    def abort(self, pick: int) -> None:
+        view = self._job(pick)
+        if view.state == "finishing":
+            assert self.bench.book.abort(view.job_id, "no result")
+        assert not self._changes_nothing(lambda: self.bench.book.abort(view.job_id, "no result"))
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    @rule(ms=DELAYS)
+    def time_passes(self, ms: int) -> None:
+        self.bench.advance(ms)
+
+    @rule()
+    def audit(self) -> None:
+        gpu_alive = any(until >= self.seen.now for until in self.seen.zset("ct:workers:gpu").values())
+        self.bench.audit()
+        after = self.look()
+        for queue in queues.ALL:
+            assert len(after.list(f"rq:queue:{queue}")) == len(after.pending(queue))
+        if not gpu_alive:
+            assert not any(after.pending(queue) for queue in queues.ALL if queue.startswith("gpu."))
+
+    @rule(pick=PICK)
+    def works_honestly(self, pick: int) -> None:
+        """Serves the job that it holds to the end, or takes what waits."""
+        worker = self.workers[pick % len(self.workers)]
+        if worker.job in self.seen.jobs:
+            self.bench.serve(worker.job, worker.name)
+            self.bench.extra[self.seen.jobs[worker.job].queue] += len(self.seen.zset("ct:workers"))
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def finish_everything(self) -> None:
+        """13, 14. With the clock moved, one AUDIT and one honest worker finish every job that is not paused."""
+        self.bench.advance(LONG)
+        self.bench.audit()
+        self.look()
+        self.bench.work()
+        at_rest(self.bench, self.look())
+        for view in self.seen.jobs.values():
+            if view.state == "paused":
+                self.bench.book.cancel(view.job_id)
+        self.bench.advance(LONG * 1000)
+        self.bench.audit()
+        assert not self.look().jobs, "jobs are purged when their time is over"
+        assert self.look().list("ct:load") == [] or set(self.seen.hash("ct:load").values()) == {"0"}
+
+
+def test_any_order_of_calls_keeps_the_invariants(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def machine() -> LeaseMachine:
+        made = LeaseMachine(redis_url)
+        monkeypatch.setattr(leases, "new_token", made.bench.new_token)
+        monkeypatch.setattr(leases.secrets, "randbelow", lambda _: 500)
+        return made
+
+    run_state_machine_as_test(machine, settings=SETTINGS)
