@@ -367,10 +367,10 @@ def stop() -> int:
             FAILED, "the process that runs the cluster was not found; look at its terminal and press Ctrl-C there."
         )
     starter.terminate()
-    try:
-        starter.wait(STOP_SECONDS + 20)
-    except psutil.TimeoutExpired:
-        raise Trouble(FAILED, f"it still runs (process {starter.pid}); its logs are in .cluster/logs.") from None
+    held = processes.lock(FOLDER, patience=STOP_SECONDS + 20)
+    if held is None:
+        raise Trouble(FAILED, f"it still runs (process {starter.pid}); its logs are in .cluster/logs.")
+    os.close(held)
     say("Stopped.")
     return OK
 

@@ -54,6 +54,8 @@ appendonly yes
 appendfsync everysec
 save ""
 maxmemory-policy noeviction
+# A title would be written over the variable that says whose process it is.
+set-proc-title no
 """
 
 

@@ -191,55 +191,51 @@ def test_once_prints_one_object_a_job_and_leaves_nothing_running(checkout: Check
     assert not (checkout.folder / "url").exists()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def cluster(checkout: Checkout) -> Iterator[tuple[Checkout, str]]:
     with checkout.up() as (_, url):
         yield checkout, url
 
 
-def test_a_second_start_takes_seconds(cluster: tuple[Checkout, str]) -> None:
-    checkout, _ = cluster
-    line = next(line for line in checkout.said().splitlines() if line.startswith("Ready after"))
-    assert float(line.split()[2]) < 30
+class TestOneThatStaysUp:
+    def test_a_second_start_takes_seconds(self, cluster: tuple[Checkout, str]) -> None:
+        checkout, _ = cluster
+        line = next(line for line in checkout.said().splitlines() if line.startswith("Ready after"))
+        assert float(line.split()[2]) < 30
 
+    def test_the_address_lies_where_the_command_finds_it(self, cluster: tuple[Checkout, str]) -> None:
+        checkout, url = cluster
+        assert (checkout.folder / "url").read_text() == f"{url}\n"
+        assert url in checkout.call("status").stderr
 
-def test_the_address_lies_where_the_command_finds_it(cluster: tuple[Checkout, str]) -> None:
-    checkout, url = cluster
-    assert (checkout.folder / "url").read_text() == f"{url}\n"
-    assert url in checkout.call("status").stderr
+    def test_a_second_cluster_of_the_checkout_is_refused(self, cluster: tuple[Checkout, str]) -> None:
+        checkout, url = cluster
+        done = checkout.call("local", "--once")
+        assert done.returncode == 5
+        assert f"runs already: {url}" in done.stderr
 
+    def test_redis_is_closed_to_others(self, cluster: tuple[Checkout, str]) -> None:
+        checkout, _ = cluster
+        assert checkout.folder.stat().st_mode & 0o777 == 0o700
+        assert (checkout.folder / "redis.conf").stat().st_mode & 0o777 == 0o600
+        port = int((checkout.folder / "redis.conf").read_text().partition("port ")[2].split()[0])
+        with socket.create_connection(("127.0.0.1", port)) as link:
+            link.sendall(b"PING\r\n")
+            assert link.recv(64).startswith(b"-NOAUTH")
 
-def test_a_second_cluster_of_the_checkout_is_refused(cluster: tuple[Checkout, str]) -> None:
-    checkout, url = cluster
-    done = checkout.call("local", "--once")
-    assert done.returncode == 5
-    assert f"runs already: {url}" in done.stderr
+    @pytest.mark.parametrize("words", ["redis-server", "-m coordinator", "-m cpu_worker"])
+    def test_what_is_killed_comes_back(self, cluster: tuple[Checkout, str], words: str) -> None:
+        checkout, url = cluster
+        killed = until(lambda: checkout.process(words))
+        killed.kill()
+        again = until(lambda: (found := checkout.process(words)) and found.pid != killed.pid and found)
+        until(lambda: ready(url), 60)
+        assert again.is_running()
 
-
-def test_redis_is_closed_to_others(cluster: tuple[Checkout, str]) -> None:
-    checkout, _ = cluster
-    assert checkout.folder.stat().st_mode & 0o777 == 0o700
-    assert (checkout.folder / "redis.conf").stat().st_mode & 0o777 == 0o600
-    port = int((checkout.folder / "redis.conf").read_text().partition("port ")[2].split()[0])
-    with socket.create_connection(("127.0.0.1", port)) as link:
-        link.sendall(b"PING\r\n")
-        assert link.recv(64).startswith(b"-NOAUTH")
-
-
-@pytest.mark.parametrize("words", ["redis-server", "-m coordinator", "-m cpu_worker"])
-def test_what_is_killed_comes_back(cluster: tuple[Checkout, str], words: str) -> None:
-    checkout, url = cluster
-    killed = until(lambda: checkout.process(words))
-    killed.kill()
-    again = until(lambda: (found := checkout.process(words)) and found.pid != killed.pid and found)
-    until(lambda: ready(url), 60)
-    assert again.is_running()
-
-
-def test_jobs_outlive_a_restart(cluster: tuple[Checkout, str]) -> None:
-    """The jobs of the --once run above are listed by the cluster that was started after it."""
-    _, url = cluster
-    assert {job["type"] for job in get(url, "/api/jobs")["jobs"]} >= {"collatz", "thread"}
+    def test_jobs_outlive_a_restart(self, cluster: tuple[Checkout, str]) -> None:
+        """The jobs of the --once run above are listed by the cluster that was started after it."""
+        _, url = cluster
+        assert {job["type"] for job in get(url, "/api/jobs")["jobs"]} >= {"collatz", "thread"}
 
 
 @pytest.mark.parametrize(
