@@ -14,6 +14,8 @@ from jobs import numbers
 Schema: TypeAlias = Mapping[str, Any]
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+#: After a label: several of these, separated by commas.
+_MORE = "[,...]"
 _INTEGER = re.compile(r"(?P<whole>[+-]?[0-9][0-9_]*)(?:(?P<ten>[eE])(?P<zeros>[0-9]+)|(?:\^|\*\*)(?P<power>[0-9]+))?")
 
 
@@ -42,11 +44,13 @@ class Flag:
 
     def label(self) -> str:
         """What stands for the value in the help."""
-        return "|".join(dict.fromkeys(_label(option) for option in self.options)) or "VALUE"
+        labels = list(dict.fromkeys(_label(option) for option in self.options))
+        return "|".join(label for label in labels if label + _MORE not in labels) or "VALUE"
 
     def help(self) -> str:
         """Description, unit, default and bounds on one line."""
-        facts = [*self._default(), *self._bounds()] if not self.required else ["required", *self._bounds()]
+        facts = ["required"] if self.required else self._default()
+        facts += [*self._bounds(), *self._shapes()]
         said = str(self.schema.get("description", "")).strip()
         unit = self.schema.get("unit")
         said = f"{said} ({unit})" if unit else said
@@ -64,6 +68,11 @@ class Flag:
             return []
         return [f"default: {default if isinstance(default, str) else json.dumps(default)}"]
 
+    def _shapes(self) -> list[str]:
+        """The fields of JSON objects, by alternative."""
+        shapes = [_shape(option) for option in self.options if option.get("properties")]
+        return [" or ".join(shapes)] if shapes else []
+
     def _bounds(self) -> list[str]:
         inner = (each for option in self.options for each in option.get("options", ()))
         for schema in (self.schema, *self.options, *inner):
@@ -72,6 +81,13 @@ class Flag:
             if low is not None or high is not None:
                 return [_range(low, high)]
         return []
+
+
+def _shape(option: Schema) -> str:
+    """{distribution: fixed, children}"""
+    properties = option.get("properties", {})
+    fields = (f"{name}: {inner['const']}" if "const" in inner else name for name, inner in properties.items())
+    return "{" + ", ".join(fields) + "}"
 
 
 def option_name(parameter: str) -> str:
@@ -115,7 +131,7 @@ def _label(option: Schema) -> str:
     kind = option.get("type")
     if kind == "array":
         inner = "|".join(dict.fromkeys(_label(each) for each in option.get("options", ()))) or "VALUE"
-        return f"{inner},..."
+        return inner + _MORE
     if _is_digits(option):
         return "INTEGER"
     return {"integer": "INTEGER", "number": "NUMBER", "object": "JSON", "boolean": "true|false"}.get(str(kind), "TEXT")

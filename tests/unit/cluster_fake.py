@@ -64,11 +64,9 @@ KIND = {
         "additionalProperties": False,
         "required": ["start"],
         "$defs": {
-            "Law": {
-                "type": "object",
-                "description": "How they spread.",
-                "properties": {"mean": {"type": "number"}},
-            }
+            "Even": {"type": "object", "properties": {"law": {"const": "even"}, "mean": {"type": "number"}}},
+            "Single": {"type": "object", "properties": {"law": {"const": "single", "type": "string"}}},
+            "Law": {"description": "How they spread.", "oneOf": [{"$ref": "#/$defs/Even"}, {"$ref": "#/$defs/Single"}]},
         },
         "properties": {
             "start": {
@@ -89,7 +87,7 @@ KIND = {
             "policies": {"type": "array", "items": {"enum": ["fifo", "lifo"], "type": "string"}},
             "confidence": {"type": "number", "default": 0.95, "description": "Level.", "unit": "ratio"},
             "density": {"type": "boolean", "default": False, "description": "With counts."},
-            "law": {"$ref": "#/$defs/Law"},
+            "law": {"$ref": "#/$defs/Law", "description": "How they spread."},
             "batch": {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None},
             "priority": {"type": "integer"},
         },

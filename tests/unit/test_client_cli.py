@@ -159,10 +159,10 @@ def test_parameters_are_read_from_stdin(fake: Fake, run: Run, monkeypatch: pytes
 def test_help_tells_types_defaults_and_bounds(run: Run) -> None:
     text = " ".join(run("submit", "sums", "--help").out.split())
     assert "--start INTEGER First number. [required; 1..2^96]" in text
-    assert "--cores INTEGER|INTEGER,... Cores; several make a sweep. [default: 8; 1..64]" in text
+    assert "--cores INTEGER[,...] Cores; several make a sweep. [default: 8; 1..64]" in text
     assert "--policy fifo|lifo [default: fifo]" in text
     assert "--confidence NUMBER Level. (ratio) [default: 0.95]" in text
-    assert "--law JSON How they spread." in text
+    assert "--law JSON How they spread. [{law: even, mean} or {law: single}]" in text
     assert "--priority high|normal|low" in text
     assert "sums Adds numbers." in " ".join(run("submit", "--help").out.split())
 
