@@ -23,7 +23,7 @@ pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lea
 IN_CI = os.environ.get("CI") == "true"
 VERSIONS = ("6.2", "7")
 
-# `pytest --hypothesis-profile=thorough` for a long run.
+# `pytest --hypothesis-profile=thorough --timeout=0 tests/contract` for a run of half an hour.
 settings.register_profile("default", deadline=None, print_blob=True, derandomize=IN_CI)
 settings.register_profile("thorough", deadline=None, print_blob=True, derandomize=False, max_examples=2000)
 settings.load_profile("default")

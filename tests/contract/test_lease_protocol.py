@@ -30,7 +30,7 @@ ALLOWED = {
     "delete": TERMINAL,
 }
 SETTINGS = settings(
-    max_examples=max(60, settings.default.max_examples // 2) if settings.default else 60,
+    max_examples=2 * settings().max_examples,
     stateful_step_count=60,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
