@@ -11,6 +11,10 @@ from client import figures, tables
 
 #: Rows of a table inside a result that people see; --csv prints them all.
 ROWS = 10
+#: A table that is only this much longer is shown whole.
+SLACK = 3
+#: Sections of a list, such as the cells of a sweep, that people see.
+SECTIONS = 4
 #: Digits of an integer that people see.
 DIGITS = 60
 
@@ -86,9 +90,11 @@ def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
         else:
             _section(value, job_id, path, indent)
     elif all(isinstance(item, Mapping) and not all(map(_is_plain, item.values())) for item in value):
-        for number, item in enumerate(value):
+        for number, item in enumerate(value[:SECTIONS]):
             print(f"{' ' * indent}[{number}]")
             _section(item, job_id, (*path, str(number)), indent + 2)
+        if len(value) > SECTIONS:
+            _more(len(value) - SECTIONS, job_id, ".".join(path), indent)
     else:
         _shortened(value, job_id, path, indent)
 
@@ -98,11 +104,14 @@ def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int
     if table is None:
         print(f"{' ' * indent}{plain(value[:ROWS])}")
         return
-    rows(table.columns, table.rows[:ROWS], indent=indent)
-    if len(table.rows) > ROWS:
-        print(
-            f"{' ' * indent}... {len(table.rows) - ROWS} more rows: cluster result {job_id} --csv --table {table.name}"
-        )
+    shown = len(table.rows) if len(table.rows) <= ROWS + SLACK else ROWS
+    rows(table.columns, table.rows[:shown], indent=indent)
+    if len(table.rows) > shown:
+        _more(len(table.rows) - shown, job_id, table.name, indent)
+
+
+def _more(count: int, job_id: str, table: str, indent: int) -> None:
+    print(f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}")
 
 
 def _is_plain(value: Any) -> bool:
@@ -113,11 +122,12 @@ def _is_plain(value: Any) -> bool:
 
 
 def _is_uniform(value: Mapping[str, Any]) -> bool:
-    """Objects of the same shape under several names: they read best as one table."""
+    """Objects of one shape under several names, some perhaps with less in them: they read best as one table."""
     found = list(value.values())
     if len(found) < 2 or not all(isinstance(row, Mapping) and row for row in found):
         return False
-    return all(row.keys() == found[0].keys() and all(map(_is_plain, row.values())) for row in found)
+    widest = max(found, key=len).keys()
+    return all(row.keys() <= widest and all(map(_is_plain, row.values())) for row in found)
 
 
 def _all_numbers(cells: Iterable[Any]) -> bool:

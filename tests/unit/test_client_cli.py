@@ -388,7 +388,7 @@ def test_a_result_for_people_is_short_and_says_how_to_get_all(run: Run) -> None:
     ran = run("result", "j1", "--partial")
     assert ran.err == "partial: 1000 of 4000 units\n"
     assert "sum   12345678901234567890123" in ran.out
-    assert "... 20 more rows: cluster result j1 --csv --table delay.histogram" in ran.out
+    assert "... 20 more: cluster result j1 --csv --table delay.histogram" in ran.out
     assert "(1000 digits)" in ran.out
     assert "speed   1.5  1 2" in ran.out
     assert "\n     n  value\n    27    111\n" in ran.out
