@@ -1,17 +1,22 @@
 """Statistics of whole blocks of 2^k numbers, one tail per residue class, and of single numbers.
 
-Why this is exact is told in the README of this folder. In short: a block h covers n = 2^k h + r for all r < 2^k.
-After k shortcut steps n has become 3^c h + d, the same number for all r of a class, so delays need one tail a class.
-Classes come in the order of their least residue, so what exceeds all before it is a record at that residue.
+Why this is exact is told in the README of this folder. In short: block h covers n = 2^k h + r for all r < 2^k. After k
+shortcut steps n has become 3^c h + d, the same number for all r of a class, so delays need one tail a class. Classes
+come in the order of their least residue, so what exceeds all before it is a record at that residue.
 """
 
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT
-from jobs.kinds.collatz.wide import descend, exceeds, walk
+from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
+from jobs.kinds.collatz.wide import SAFE, descend, exceeds, walk
 
 #: What a call answers when something does not fit; 0 is well.
 TOO_WIDE, TOO_LONG, TOO_MANY_RECORDS = 1, 2, 3
@@ -28,33 +33,66 @@ _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
 _CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
 _D_SHIFT, _WEIGHT_SHIFT = np.uint64(D_SHIFT), np.uint64(WEIGHT_SHIFT)
 _LOW = np.uint64(2**LOW_BITS)
-#: A block step from at most this stays below 2^64: 2^38 * 3^16 + 3^16 < 2^64.
-_SAFE = np.uint64(2**54)
 _GROWTH, _GROWTH_UP = np.uint64(GROWTH_BITS), np.uint64(64 - GROWTH_BITS)
 
 
+class Found(NamedTuple):
+    """What is found in a lease whose numbers are taken in ascending order."""
+
+    #: Numbers by delay.
+    histogram: Any
+    #: Rows (n, delay) and (n, high limb of the peak, low limb) of the records so far.
+    by_delay: Any
+    by_path: Any
+    #: Lengths of the two.
+    sizes: Any
+
+
+class Lanes(NamedTuple):
+    """The classes of a tile on their way down."""
+
+    x: Any
+    #: Steps taken so far.
+    steps: Any
+    #: Indices of the lanes that go on.
+    live: Any
+
+
+def nothing_found() -> Found:
+    return Found(
+        histogram=np.zeros(DELAYS, np.uint64),
+        by_delay=np.zeros((DELAYS, 2), np.uint64),
+        by_path=np.zeros((DELAYS, 3), np.uint64),
+        sizes=np.zeros(2, np.int64),
+    )
+
+
 @njit(nogil=True, cache=True)
-def _note_delay(n: np.uint64, delay: int, found: np.ndarray, sizes: np.ndarray) -> None:
+def _note_delay(n: np.uint64, delay: int, found: Found) -> int:
     """Appends a delay record if this is one; numbers come ascending."""
-    size = sizes[0]
-    if size == 0 or delay > found[size - 1, 1]:
-        found[size, 0], found[size, 1] = n, delay
-        sizes[0] = size + 1
+    size = found.sizes[0]
+    if size == 0 or delay > found.by_delay[size - 1, 1]:
+        if size == DELAYS:
+            return TOO_MANY_RECORDS
+        found.by_delay[size, 0], found.by_delay[size, 1] = n, delay
+        found.sizes[0] = size + 1
+    return 0
 
 
 @njit(nogil=True, cache=True)
-def _note_path(n: np.uint64, high: np.uint64, low: np.uint64, found: np.ndarray, sizes: np.ndarray) -> None:
+def _note_path(n: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> int:
     """Appends a path record if this is one; numbers come ascending, except those that cannot be records."""
-    size = sizes[1]
-    if size == 0 or exceeds(high, low, found[size - 1, 1], found[size - 1, 2]):
-        found[size, 0], found[size, 1], found[size, 2] = n, high, low
-        sizes[1] = size + 1
+    size, rows = found.sizes[1], found.by_path
+    if size == 0 or exceeds(high, low, rows[size - 1, 1], rows[size - 1, 2]):
+        if size == DELAYS:
+            return TOO_MANY_RECORDS
+        rows[size, 0], rows[size, 1], rows[size, 2] = n, high, low
+        found.sizes[1] = size + 1
+    return 0
 
 
 @njit(nogil=True, cache=True)
-def singles(
-    start: np.uint64, end: np.uint64, histogram: np.ndarray, by_delay: np.ndarray, by_path: np.ndarray, sizes: np.ndarray
-) -> int:
+def singles(start: np.uint64, end: np.uint64, found: Found) -> int:
     """Numbers start..end-1 one after the other, every step of each."""
     n = start
     while n < end:
@@ -63,122 +101,133 @@ def singles(
             return TOO_WIDE
         if delay >= DELAYS:
             return TOO_LONG
-        if max(sizes[0], sizes[1]) >= DELAYS:
-            return TOO_MANY_RECORDS
-        histogram[delay] += _ONE
-        _note_delay(n, delay, by_delay, sizes)
-        _note_path(n, high, low, by_path, sizes)
+        found.histogram[delay] += _ONE
+        failure = max(_note_delay(n, delay, found), _note_path(n, high, low, found))
+        if failure:
+            return failure
         n += _ONE
     return 0
 
 
 @njit(nogil=True, cache=True)
-def climb(
-    start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, by_path: np.ndarray, sizes: np.ndarray
-) -> np.uint64:
-    """Notes path records from start on until one reaches (high, low); the first number not looked at."""
+def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> tuple[int, np.uint64]:
+    """Notes path records from start on until one reaches (high, low): (failure, first number not looked at)."""
     n = start
     while n < end:
-        size = sizes[1]
-        if size >= DELAYS or (size and not exceeds(high, low, by_path[size - 1, 1], by_path[size - 1, 2])):
+        size = found.sizes[1]
+        if size and not exceeds(high, low, found.by_path[size - 1, 1], found.by_path[size - 1, 2]):
             break
         delay, peak_high, peak_low = walk(_ZERO, n)
-        if delay < 0:
-            break
-        _note_path(n, peak_high, peak_low, by_path, sizes)
+        failure = TOO_WIDE if delay < 0 else _note_path(n, peak_high, peak_low, found)
+        if failure:
+            return failure, n
         n += _ONE
-    return n
+    return 0, n
 
 
 @njit(nogil=True, cache=True)
-def _reach(by_path: np.ndarray, sizes: np.ndarray, walked: bool) -> tuple[np.uint64, np.uint64]:
+def _reach(found: Found, walked: bool) -> tuple[np.uint64, np.uint64]:
     """(high, low): from no boundary value up to it can the next 16 steps exceed the greatest peak so far."""
     if walked:
         return _ALL, _ALL
-    high, low = by_path[sizes[1] - 1, 1], by_path[sizes[1] - 1, 2]
+    last = found.sizes[1] - 1
+    high, low = found.by_path[last, 1], found.by_path[last, 2]
     low = (low >> _GROWTH) | (high << _GROWTH_UP)
     high >>= _GROWTH
     return high - np.uint64(low == _ZERO), low - _ONE
 
 
 @njit(nogil=True, cache=True)
-def block(
-    h: np.uint64,
-    bits: int,
-    packed: np.ndarray,
-    first: np.ndarray,
-    steps: np.ndarray,
-    delays: np.ndarray,
-    powers: np.ndarray,
-    walked: bool,
-    histogram: np.ndarray,
-    by_delay: np.ndarray,
-    by_path: np.ndarray,
-    sizes: np.ndarray,
-) -> int:
+def block(h: np.uint64, bits: int, groups: Groups, lookup: Lookup, walked: bool, found: Found) -> int:
     """The 2^bits numbers of block h >= 1.
 
     Unless `walked` says that the path records of the block are already noted, the greatest peak noted must be at
     least LOW_PEAK and 2 * 3^bits * (h + 1), which bounds what the first `bits` steps reach.
     """
-    lane_x, lane_steps = np.empty(TILE, np.uint64), np.empty(TILE, np.uint32)
-    live = np.empty(TILE, np.uint16)
-    safe_h = np.empty(bits + 1, np.uint64)
-    for c in range(bits + 1):
-        safe_h[c] = _ALL // powers[c] - _ONE
-    base = h << np.uint64(bits)
-    for start in range(0, len(packed), TILE):
-        count = min(TILE, len(packed) - start)
-        reach_high, reach_low = _reach(by_path, sizes, walked)
-        limit = min(_SAFE, _SAFE if reach_high else reach_low)
-        span = limit - _LOW
-        alive = 0
-        for i in range(count):
-            entry = packed[start + i]
-            c = entry & _CLASS_C
-            x = powers[c] * h + ((entry >> _D_SHIFT) & _CLASS_D)
-            x = x if h <= safe_h[c] else _ALL
-            lane_x[i] = x
-            lane_steps[i] = np.uint32(bits) + np.uint32(c)
-            live[alive] = i
-            alive += x - _LOW <= span
-        while alive:
-            left = 0
-            for j in range(alive):
-                i = live[j]
-                x = lane_x[i]
-                entry = np.uint64(steps[x & _STEP_MASK])
-                c = entry >> _C_SHIFT
-                x = (x >> _STEP) * powers[c] + (entry & _D_MASK)
-                lane_x[i] = x
-                lane_steps[i] += np.uint32(_STEP + c)
-                live[left] = i
-                left += x - _LOW <= span
-            alive = left
-        for i in range(count):
-            x = lane_x[i]
-            delay = np.int64(lane_steps[i])
-            n = base + np.uint64(first[start + i])
-            if x < _LOW:
-                delay += delays[x]
-            else:
-                rest, high, low = descend(_ZERO, x if x != _ALL else n, steps, delays, powers)
-                if rest < 0:
-                    return TOO_WIDE
-                delay = rest if x == _ALL else delay + rest
-                if exceeds(high, low, reach_high, reach_low):
-                    if sizes[1] >= DELAYS:
-                        return TOO_MANY_RECORDS
-                    delay, high, low = walk(_ZERO, n)
-                    if delay < 0:
-                        return TOO_WIDE
-                    _note_path(n, high, low, by_path, sizes)
-                    reach_high, reach_low = _reach(by_path, sizes, walked)
-            if delay >= DELAYS:
-                return TOO_LONG
-            histogram[delay] += packed[start + i] >> _WEIGHT_SHIFT
-            if sizes[0] == 0 or delay > by_delay[sizes[0] - 1, 1]:
-                if sizes[0] >= DELAYS:
-                    return TOO_MANY_RECORDS
-                _note_delay(n, delay, by_delay, sizes)
+    lanes = Lanes(np.empty(TILE, np.uint64), np.empty(TILE, np.uint32), np.empty(TILE, np.uint16))
+    for start in range(0, len(groups.packed), TILE):
+        tile = Groups(groups.packed[start : start + TILE], groups.first[start : start + TILE])
+        high, low = _reach(found, walked)
+        limit = min(SAFE, SAFE if high else low)
+        alive = _enter(h, bits, tile, lookup, limit, lanes)
+        _go_down(alive, limit, lookup, lanes)
+        failure = _settle(h << np.uint64(bits), tile, lookup, walked, lanes, found)
+        if failure:
+            return failure
     return 0
+
+
+@njit(nogil=True, cache=True)
+def _enter(h: np.uint64, bits: int, tile: Groups, lookup: Lookup, limit: np.uint64, lanes: Lanes) -> int:
+    """Fills the lanes with 3^c h + d, or all ones where that would not fit; how many go on."""
+    fits = np.empty(bits + 1, np.uint64)
+    for c in range(bits + 1):
+        fits[c] = _ALL // lookup.powers[c] - _ONE
+    alive = 0
+    for i in range(len(tile.packed)):
+        entry = tile.packed[i]
+        c = entry & _CLASS_C
+        x = lookup.powers[c] * h + ((entry >> _D_SHIFT) & _CLASS_D)
+        x = x if h <= fits[c] else _ALL
+        lanes.x[i] = x
+        lanes.steps[i] = np.uint32(bits) + np.uint32(c)
+        lanes.live[alive] = i
+        alive += x - _LOW <= limit - _LOW
+    return alive
+
+
+@njit(nogil=True, cache=True)
+def _go_down(alive: int, limit: np.uint64, lookup: Lookup, lanes: Lanes) -> None:
+    """Takes lanes 16 steps at a time until each is below the table's end or above the limit.
+
+    No branch depends on a lane: the list of those that go on is written always and lengthened only if so.
+    """
+    while alive:
+        left = 0
+        for j in range(alive):
+            i = lanes.live[j]
+            x = lanes.x[i]
+            entry = np.uint64(lookup.steps[x & _STEP_MASK])
+            c = entry >> _C_SHIFT
+            x = (x >> _STEP) * lookup.powers[c] + (entry & _D_MASK)
+            lanes.x[i] = x
+            lanes.steps[i] += np.uint32(_STEP + c)
+            lanes.live[left] = i
+            left += x - _LOW <= limit - _LOW
+        alive = left
+
+
+@njit(nogil=True, cache=True)
+def _settle(base: np.uint64, tile: Groups, lookup: Lookup, walked: bool, lanes: Lanes, found: Found) -> int:
+    """Counts every lane in the order of its least residue and notes the records."""
+    for i in range(len(tile.packed)):
+        x, n = lanes.x[i], base + np.uint64(tile.first[i])
+        delay = np.int64(lanes.steps[i])
+        if x < _LOW:
+            delay += lookup.delays[x]
+        else:
+            delay, failure = _settle_one(n, x, delay, lookup, walked, found)
+            if failure:
+                return failure
+        if delay >= DELAYS:
+            return TOO_LONG
+        found.histogram[delay] += tile.packed[i] >> _WEIGHT_SHIFT
+        size = found.sizes[0]
+        if (size == 0 or delay > found.by_delay[size - 1, 1]) and _note_delay(n, delay, found):
+            return TOO_MANY_RECORDS
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def _settle_one(n: np.uint64, x: np.uint64, delay: int, lookup: Lookup, walked: bool, found: Found) -> tuple[int, int]:
+    """(delay of n, failure) of a lane that left at x after `delay` steps; notes the peak if it may be a record."""
+    if x == _ALL:
+        x, delay = n, 0
+    rest, high, low = descend(_ZERO, x, lookup)
+    if rest < 0:
+        return 0, TOO_WIDE
+    reach_high, reach_low = _reach(found, walked)
+    if not exceeds(high, low, reach_high, reach_low):
+        return delay + rest, 0
+    delay, high, low = walk(_ZERO, n)
+    return delay, TOO_WIDE if delay < 0 else _note_path(n, high, low, found)

@@ -30,52 +30,29 @@ class Tally:
     """What is found in a lease, its numbers taken in ascending order."""
 
     def __init__(self) -> None:
-        self.histogram = np.zeros(blocks.DELAYS, np.uint64)
-        self.by_delay = np.zeros((blocks.DELAYS, 2), np.uint64)
-        self.by_path = np.zeros((blocks.DELAYS, 3), np.uint64)
-        #: Lengths of the two lists of records.
-        self.sizes = np.zeros(2, np.int64)
+        self.found = blocks.nothing_found()
 
     def take(self, start: int, end: int, bits: int) -> None:
         """Numbers start..end-1: one block of 2^bits, or singles when bits is 0."""
-        failure = self._block(start, end, bits) if bits else self._singles(start, end)
+        singles = blocks.singles
+        failure = self._block(start, end, bits) if bits else singles(np.uint64(start), np.uint64(end), self.found)
         if failure:
             raise OverflowError(f"{_FAILURES[failure]} among the numbers {start}..{end - 1}")
 
-    def _singles(self, start: int, end: int) -> int:
-        code = blocks.singles(np.uint64(start), np.uint64(end), self.histogram, self.by_delay, self.by_path, self.sizes)
-        return int(code)
-
     def _block(self, start: int, end: int, bits: int) -> int:
         h = start >> bits
+        # no first `bits` steps of this block reach more, nor does what ends in the table of delays
         high, low = divmod(max(tables.LOW_PEAK, 2 * 3**bits * (h + 1)), 2**64)
-        reached = blocks.climb(
-            np.uint64(start), np.uint64(end), np.uint64(high), np.uint64(low), self.by_path, self.sizes
-        )
-        walked = int(reached) == end
-        groups = tables.groups(bits)
-        code = blocks.block(
-            np.uint64(h),
-            bits,
-            groups.packed,
-            groups.first,
-            tables.steps(),
-            tables.delays(),
-            tables.powers(),
-            walked,
-            self.histogram,
-            self.by_delay,
-            self.by_path,
-            self.sizes,
-        )
-        return int(code)
+        failure, reached = blocks.climb(np.uint64(start), np.uint64(end), np.uint64(high), np.uint64(low), self.found)
+        groups, lookup = tables.groups(bits), tables.lookup()
+        return failure or blocks.block(np.uint64(h), bits, groups, lookup, bool(reached == end), self.found)
 
     def partial(self) -> Partial:
-        by_delay, by_path = self.by_delay[: self.sizes[0]].tolist(), self.by_path[: self.sizes[1]].tolist()
+        delays, paths = self.found.sizes.tolist()
         return {
-            "histogram": [[delay, count] for delay, count in enumerate(self.histogram.tolist()) if count],
-            "delay": by_delay,
-            "path": [[n, (high << 64) + low] for n, high, low in by_path],
+            "histogram": [[delay, count] for delay, count in enumerate(self.found.histogram.tolist()) if count],
+            "delay": self.found.by_delay[:delays].tolist(),
+            "path": [[n, (high << 64) + low] for n, high, low in self.found.by_path[:paths].tolist()],
         }
 
 

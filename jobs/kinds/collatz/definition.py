@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
 
 from jobs.kinds.collatz import partials
@@ -40,13 +40,34 @@ FIELDS = {
     "max_points": ("trajectory", False),
 }
 
+
+def _huge(value: Any) -> int:
+    """As ExactInt reads it, but with bounds that a message and a schema can hold."""
+    digits = value.removeprefix("-") if isinstance(value, str) and len(value) <= MAX_DIGITS else ""
+    number = int(value) if digits.isascii() and digits.isdigit() else value
+    if isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 10**MAX_DIGITS:
+        return number
+    words = {"digits": MAX_DIGITS, "got": short(value)}
+    raise PydanticCustomError("bounds", "must be an integer >= 1 of at most {digits} digits; got {got}", words)
+
+
 if TYPE_CHECKING:
-    Start = Count = Batch = Huge = Points = int
+    Start: TypeAlias = int
+    Count: TypeAlias = int
+    Batch: TypeAlias = int
+    Huge: TypeAlias = int
+    Points: TypeAlias = int
 else:
     Start = ExactInt(1, END - 1)
     Count = ExactInt(1, MAX_COUNT)
     Batch = ExactInt(1, END)
-    Huge = ExactInt(1, 10**MAX_DIGITS - 1)
+    Huge = Annotated[
+        int,
+        BeforeValidator(_huge),
+        WithJsonSchema(
+            {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^[0-9]{1,20000}$"}]}
+        ),
+    ]
     Points = ExactInt(2, 100_000)
 
 
@@ -69,7 +90,8 @@ class Parameters(BaseModel):
             return value
         ready = " or ".join(MODES)
         if value in LATER:
-            raise PydanticCustomError("mode", "mode {got} is not available yet; use {ready}", {"got": value, "ready": ready})
+            words = {"got": value, "ready": ready}
+            raise PydanticCustomError("mode", "mode {got} is not available yet; use {ready}", words)
         raise PydanticCustomError("mode", "must be {ready}; got {got}", {"ready": ready, "got": short(value)})
 
     @field_validator(*FIELDS)

@@ -1,13 +1,16 @@
 """Exact walks in two 64-bit limbs: the few numbers that the block kernel cannot settle, and the single ones."""
 
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.tables import C_SHIFT, LOW_BITS, STEP_BITS
+from jobs.kinds.collatz.tables import C_SHIFT, LOW_BITS, STEP_BITS, Lookup
 
-_ONE, _TWO, _THREE, _SIXTY_THREE = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(63)
+_ONE, _THREE, _SIXTY_THREE = np.uint64(1), np.uint64(3), np.uint64(63)
 _HALF, _LOW32 = np.uint64(32), np.uint64(2**32 - 1)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
@@ -16,6 +19,8 @@ _LOW = np.uint64(2**LOW_BITS)
 _ONE_LIMB = np.uint64(2**62)
 #: 3x+1 of an x with a smaller high limb fits two limbs.
 _TWO_LIMBS = np.uint64(2**62)
+#: 16 steps at once from at most this fit one limb: 2^38 * 3^16 + 3^16 < 2^64.
+SAFE = np.uint64(2**54)
 #: 16 steps at once from an x with a smaller high limb fit two limbs: 3^16 < 2^26.
 _BLOCK_LIMBS = np.uint64(2**38)
 
@@ -73,9 +78,7 @@ def _walk_one_limb(delay: int, x: np.uint64) -> tuple[int, np.uint64, np.uint64]
 
 
 @njit(nogil=True, cache=True)
-def descend(
-    high: np.uint64, low: np.uint64, steps: np.ndarray, delays: np.ndarray, powers: np.ndarray
-) -> tuple[int, np.uint64, np.uint64]:
+def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.uint64, np.uint64]:
     """(delay, high, low) of a number >= 2^16, 16 steps at a time, with the greatest value met between blocks.
 
     Delay -1 when a value would pass two limbs.
@@ -92,13 +95,30 @@ def descend(
             low = (low >> _ONE) | (high << _SIXTY_THREE)
             high >>= _ONE
             delay += 1 + np.int64(odd)
-        else:
-            entry = np.uint64(steps[low & _STEP_MASK])
+        elif high or low > SAFE:
+            entry = np.uint64(lookup.steps[low & _STEP_MASK])
             c = entry >> _C_SHIFT
             low = (low >> _STEP) | (high << np.uint64(64 - STEP_BITS))
             high >>= _STEP
-            high, low = multiply_add(high, low, powers[c], entry & _D_MASK)
+            high, low = multiply_add(high, low, lookup.powers[c], entry & _D_MASK)
             delay += STEP_BITS + np.int64(c)
+        else:
+            delay, low, most = _descend_one_limb(delay, low, lookup)
+            if not most_high and most > most_low:
+                most_low = most
         if exceeds(high, low, most_high, most_low):
             most_high, most_low = high, low
-    return delay + delays[low], most_high, most_low
+    return delay + lookup.delays[low], most_high, most_low
+
+
+@njit(nogil=True, cache=True)
+def _descend_one_limb(delay: int, x: np.uint64, lookup: Lookup) -> tuple[int, np.uint64, np.uint64]:
+    """(delay, value, greatest value) at the first value below the table's end or too great for another block."""
+    most = x
+    while x >= _LOW and x <= SAFE:
+        entry = np.uint64(lookup.steps[x & _STEP_MASK])
+        c = entry >> _C_SHIFT
+        x = (x >> _STEP) * lookup.powers[c] + (entry & _D_MASK)
+        most = max(most, x)
+        delay += STEP_BITS + np.int64(c)
+    return delay, x, most
