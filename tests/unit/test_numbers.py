@@ -1,0 +1,43 @@
+"""Integers on the wire: exact or refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from jobs.numbers import ExactInt, exact, short
+
+
+class Sample(BaseModel):
+    n: ExactInt(1, 2**96)  # type: ignore[valid-type]
+
+
+@pytest.mark.parametrize("value", [1, "1", 2**53, str(2**96), 2**96, "007"])
+def test_numbers_and_decimal_strings_are_read_exactly(value: Any) -> None:
+    assert Sample.model_validate({"n": value}).n == int(value)
+
+
+@pytest.mark.parametrize("value", [True, False, 1.0, 1.5, "1.5", "1e3", "0x10", "", " 1", "+1", "\uff11", None, [], {}])
+def test_everything_else_is_refused_saying_what_it_got(value: Any) -> None:
+    with pytest.raises(ValidationError, match="must be an integer or its decimal string; got"):
+        Sample.model_validate({"n": value})
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**96 + 1, 10**400, "0", "-5", "9" * 5000])
+def test_the_bounds_stand_in_the_message(value: Any) -> None:
+    with pytest.raises(ValidationError, match=rf"must be in 1\.\.{2**96}; got"):
+        Sample.model_validate({"n": value})
+
+
+@pytest.mark.parametrize("value", [0, 2**53 - 1, 2**53, -(2**53), 10**30])
+def test_what_passes_2_to_the_53_travels_as_a_string(value: int) -> None:
+    written = json.loads(json.dumps(exact(value)), parse_int=lambda text: int(float(text)))
+    assert int(written) == value
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    assert len(short("x" * 10_000)) < 60
+    assert short(10**20_000) == f"an integer of {(10**20_000).bit_length()} bits"

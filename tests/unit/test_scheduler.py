@@ -1,0 +1,101 @@
+"""Routing and waits: pure functions, tables of cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator import scheduler
+from coordinator.scheduler import Fleet
+from jobs import errors
+from jobs.models import Device, Plan, Priority
+
+CPU, GPU, ANY = Device.CPU, Device.GPU, Device.ANY
+BOTH = Fleet(lanes={CPU: 4, GPU: 2})
+
+
+def plan(*devices: Device, cpu_seconds: float = 1.0) -> Plan:
+    return Plan(total=10, spec={}, parameters={}, devices=devices, cpu_seconds=cpu_seconds)
+
+
+@pytest.mark.parametrize(
+    ("devices", "asked", "queue"),
+    [
+        ((CPU, GPU), ANY, "any.normal"),
+        ((CPU, GPU), CPU, "cpu.normal"),
+        ((CPU, GPU), GPU, "gpu.normal"),
+        ((CPU,), ANY, "cpu.normal"),
+        ((GPU,), ANY, "gpu.normal"),
+    ],
+)
+def test_the_queue_follows_the_device_and_what_has_a_kernel(
+    devices: tuple[Device, ...], asked: Device, queue: str
+) -> None:
+    assert scheduler.route(plan(*devices), asked, False, Priority.NORMAL, BOTH).queue == queue
+
+
+def test_a_device_without_a_kernel_is_refused_by_name() -> None:
+    with pytest.raises(errors.InvalidRequest, match="device gpu has no kernel for this job; it runs on cpu") as caught:
+        scheduler.route(plan(CPU), GPU, False, Priority.HIGH, BOTH)
+    assert caught.value.field == "device"
+
+
+def test_gpu_preferred_waits_for_a_gpu_while_its_wait_is_not_worse() -> None:
+    route = scheduler.route(plan(CPU, GPU), ANY, True, Priority.LOW, BOTH)
+    assert (route.queue, route.prefer) == ("gpu.low", True)
+
+
+@pytest.mark.parametrize(
+    ("devices", "fleet", "queue", "words"),
+    [
+        ((CPU,), BOTH, "cpu.normal", "no gpu kernel"),
+        ((CPU, GPU), Fleet(lanes={CPU: 4}), "any.normal", "no gpu worker lives"),
+        ((CPU, GPU), Fleet(lanes={CPU: 4, GPU: 1}, load_seconds={"gpu.high": 60}), "any.normal", "longer"),
+    ],
+)
+def test_gpu_preferred_says_why_it_goes_elsewhere(
+    devices: tuple[Device, ...], fleet: Fleet, queue: str, words: str
+) -> None:
+    route = scheduler.route(plan(*devices), ANY, True, Priority.NORMAL, fleet)
+    assert (route.queue, route.prefer) == (queue, False)
+    assert words in route.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("queue", "load", "seconds"),
+    [
+        ("any.normal", {}, 0.0),
+        ("any.normal", {"any.normal": 12, "any.low": 99}, 2.0),
+        ("any.normal", {"cpu.high": 6, "gpu.interactive": 6}, 2.0),
+        ("cpu.normal", {"gpu.high": 100, "cpu.normal": 8}, 2.0),
+        ("gpu.high", {"gpu.normal": 100, "any.high": 4}, 2.0),
+    ],
+)
+def test_the_wait_is_work_of_the_same_priority_or_above_over_the_lanes_that_serve_it(
+    queue: str, load: dict[str, float], seconds: float
+) -> None:
+    assert scheduler.estimated_wait(queue, Fleet(lanes={CPU: 4, GPU: 2}, load_seconds=load)) == seconds
+
+
+def test_without_a_worker_there_is_no_estimate() -> None:
+    assert scheduler.estimated_wait("gpu.normal", Fleet(lanes={CPU: 4})) is None
+
+
+@pytest.mark.parametrize(
+    ("state", "before", "holders", "words"),
+    [
+        ("paused", None, 0, "paused"),
+        ("queued", 3, 0, "3 jobs are before it"),
+        ("queued", 0, 0, "every worker is busy"),
+        ("running", None, 0, "last leases"),
+        ("running", None, 1, None),
+        ("done", None, 0, None),
+    ],
+)
+def test_a_job_says_why_it_waits(state: str, before: int | None, holders: int, words: str | None) -> None:
+    reason = scheduler.waiting_because(state, "cpu.normal", before, holders, BOTH)
+    assert reason is None if words is None else words in (reason or "")
+
+
+@pytest.mark.parametrize(("seconds", "small"), [(0.001, True), (0.05, True), (0.051, False), (1e12, False)])
+def test_a_job_of_50_ms_is_small(seconds: float, small: bool) -> None:
+    assert scheduler.is_small(plan(CPU, cpu_seconds=seconds)) is small
