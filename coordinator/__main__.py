@@ -15,7 +15,7 @@ def main() -> int:
     logs.configure(chosen.log_level, service="coordinator")
     uvicorn.run(
         app.create(chosen), host=chosen.bind, port=chosen.coordinator_port, log_config=None, access_log=False,
-        timeout_graceful_shutdown=5, timeout_keep_alive=75,
+        timeout_graceful_shutdown=2, timeout_keep_alive=75,
     )  # fmt: skip
     return 0
 

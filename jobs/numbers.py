@@ -37,6 +37,13 @@ def _read(value: Any) -> int:
     raise PydanticCustomError("integer", "must be an integer or its decimal string; got {got}", {"got": short(value)})
 
 
+def _bound(name: str, value: int) -> dict[str, Any]:
+    """For a JSON schema; beyond what every reader keeps, a decimal string under a name that validators ignore."""
+    if abs(value) <= JSON_SAFE:
+        return {name: value}
+    return {f"x-{name}": str(value)} if value.bit_length() <= 256 else {}
+
+
 def ExactInt(low: int, high: int) -> Any:  # noqa: N802 - it makes a type
     """A pydantic field type: an integer in [low, high], given as a number or as a decimal string."""
 
@@ -51,5 +58,5 @@ def ExactInt(low: int, high: int) -> Any:  # noqa: N802 - it makes a type
         )
 
     schema = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]+$"}]}
-    bounds: dict[str, Any] = {"minimum": low, "maximum": high}
+    bounds = {**_bound("minimum", low), **_bound("maximum", high)}
     return Annotated[int, BeforeValidator(bounded), Field(json_schema_extra=bounds), WithJsonSchema(schema | bounds)]
