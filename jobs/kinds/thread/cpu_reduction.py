@@ -1,0 +1,199 @@
+"""numba: sums rows exactly. A value is split into four limbs of 21 bits; products of limbs add up in int64.
+
+Sums of limbs' products stay below 2^63 for MOST_ROWS rows; the caller takes them out before.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.thread import cpu_simulation as sim
+from jobs.kinds.thread import rows, streams
+
+MOST_ROWS = 65_536
+LIMBS = 4
+LIMB_BITS = 21
+_LIMB = 2**LIMB_BITS - 1
+#: (i, j) with i <= j, in the order of `squares`.
+PAIRS = tuple((i, j) for i in range(LIMBS) for j in range(i, LIMBS))
+
+_ROW = len(rows.ROW)
+_COLUMNS = len(rows.COLUMNS)
+_SPREAD = np.array([rows.COLUMNS.index(name) for name in rows.SPREAD])
+_FACTORS = np.array([rows.COLUMNS.index(name) for pair in rows.PRODUCTS for name in pair])
+_SHIFT = rows.RATIO_BITS
+_SMALL = 2 ** (62 - _SHIFT)
+_MASK = streams.MASK
+
+
+@njit(**sim.JIT)
+def ratio(over, under):
+    """floor(over * 2^20 / under) for 0 <= over, 0 < under, both below 2^62."""
+    if over < _SMALL:
+        return (over << _SHIFT) // under
+    quotient = over // under
+    rest = over - quotient * under
+    for _ in range(_SHIFT):
+        rest <<= 1
+        quotient <<= 1
+        if rest >= under:
+            rest -= under
+            quotient += 1
+    return quotient
+
+
+@njit(**sim.JIT)
+def wide_ratio(high, low, under):
+    """floor((high * 2^62 + low) * 2^20 / under) where the quotient fits."""
+    if high == 0:
+        return ratio(low, under)
+    quotient = high // under
+    rest = high - quotient * under
+    for position in range(61, -1 - _SHIFT, -1):
+        bit = (low >> position) & 1 if position >= 0 else 0
+        rest = (rest << 1) + bit
+        quotient <<= 1
+        if rest >= under:
+            rest -= under
+            quotient += 1
+    return quotient
+
+
+@njit(**sim.JIT)
+def derive(row, high, cores, values):
+    """Copies the row into `values` and appends rows.RATIOS."""
+    for column in range(_ROW):
+        values[column] = row[column]
+    makespan, span = row[sim.MAKESPAN], row[sim.LONGEST]
+    alone = row[sim.WORK] + row[sim.OVERHEAD]
+    values[_ROW] = ratio(alone, makespan)
+    values[_ROW + 1] = ratio(alone, span)
+    values[_ROW + 2] = ratio(row[sim.BUSY], cores * makespan)
+    values[_ROW + 3] = ratio(row[sim.OVERHEAD], alone)
+    values[_ROW + 4] = ratio(cores * makespan, alone + (cores - 1) * span)
+    values[_ROW + 5] = wide_ratio(high[0], row[sim.WAITED], makespan)
+    values[_ROW + 6] = ratio(row[sim.THREADS] * 1_000_000_000, makespan)
+
+
+@njit(**sim.JIT)
+def digest(cell, replica, row, high, by_depth):
+    """The hash of rows.digest; wide sums enter by their low 64 bits."""
+    word = sim.sub(sim.mix(np.uint64(cell)), replica)
+    for column in range(_ROW):
+        value = np.uint64(row[column])
+        if column == sim.WAITED:
+            value += np.uint64(high[0]) << np.uint64(62)
+        if column == sim.SOJOURN:
+            value += np.uint64(high[1]) << np.uint64(62)
+        word = sim.sub(word, value)
+    for depth in range(by_depth.shape[0]):
+        word = sim.sub(word, by_depth[depth])
+    return word
+
+
+@njit(**sim.JIT)
+def violations(row, cores, greedy, counts):
+    alone = row[sim.WORK] + row[sim.OVERHEAD]
+    makespan, span = row[sim.MAKESPAN], row[sim.LONGEST]
+    if row[sim.BUSY] != alone:
+        counts[0] += 1
+    if makespan < max((alone + cores - 1) // cores, span):
+        counts[1] += 1
+    if greedy and makespan > (alone + (cores - 1) * span) // cores:
+        counts[2] += 1
+
+
+@njit(**sim.JIT)
+def accumulate(row, high, by_depth, cores, greedy, values, limbs, totals):
+    """Adds one replica to `totals`: see `empty`."""
+    sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken = totals
+    derive(row, high, cores, values)
+    violations(row, cores, greedy, broken)
+    outcomes[row[sim.OUTCOME]] += 1
+    for column in range(_COLUMNS):
+        value = values[column]
+        least[column] = min(least[column], value)
+        most[column] = max(most[column], value)
+        limbs[0] = value & _LIMB
+        limbs[1] = (value >> LIMB_BITS) & _LIMB
+        limbs[2] = value >> (2 * LIMB_BITS)
+        limbs[3] = 0
+        wide = 0
+        if column == sim.WAITED:
+            wide = high[0]
+        elif column == sim.SOJOURN:
+            wide = high[1]
+        if wide > 0:
+            limbs[2] += (wide & 1) << 20
+            limbs[3] = wide >> 1
+        place = 0
+        for i in range(LIMBS):
+            sums[column, i] += limbs[i]
+            for j in range(i, LIMBS):
+                squares[column, place] += limbs[i] * limbs[j]
+                place += 1
+        for product in range(_FACTORS.shape[0] // 2):
+            if column == _FACTORS[2 * product]:
+                for i in range(LIMBS):
+                    products[product, i] += limbs[i] * values[_FACTORS[2 * product + 1]]
+    for place in range(_SPREAD.shape[0]):
+        spread[place, sim.bin_of(values[_SPREAD[place]])] += 1
+    for depth in range(by_depth.shape[0]):
+        depth_sum[depth] += by_depth[depth]
+        depth_squares[depth] += by_depth[depth] * by_depth[depth]
+
+
+def empty(depths):
+    """Arrays that `accumulate` adds to; all but `spread` are small."""
+    return (
+        np.zeros((_COLUMNS, LIMBS), np.int64),
+        np.zeros((_COLUMNS, len(PAIRS)), np.int64),
+        np.full(_COLUMNS, sim.NEVER, np.int64),
+        np.zeros(_COLUMNS, np.int64),
+        np.zeros((len(rows.PRODUCTS), LIMBS), np.int64),
+        np.zeros((len(rows.SPREAD), rows.BINS), np.int64),
+        np.zeros(depths, np.int64),
+        np.zeros(depths, np.int64),
+        np.zeros(len(rows.OUTCOMES), np.int64),
+        np.zeros(len(rows.INVARIANTS), np.int64),
+    )
+
+
+def taken(totals, replicas, digest_sum, waits, sojourns):
+    """What the arrays hold as one cell's partial (Python integers)."""
+    sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken = totals
+    kept = [rows.COLUMNS.index(name) for name in rows.EXTREMES]
+    return {
+        "replicas": replicas,
+        "outcomes": outcomes.tolist(),
+        "sum": [_number(row) for row in sums.tolist()],
+        "sumsq": [_square(row) for row in squares.tolist()],
+        "min": least[kept].tolist(),
+        "max": most[kept].tolist(),
+        "products": [_number(row) for row in products.tolist()],
+        "spread": [_sparse(row) for row in spread],
+        "wait": _sparse(waits),
+        "sojourn": _sparse(sojourns),
+        "depth_sum": depth_sum.tolist(),
+        "depth_sumsq": depth_squares.tolist(),
+        "violations": broken.tolist(),
+        "digest": digest_sum,
+    }
+
+
+def _number(limbs):
+    return sum(limb << LIMB_BITS * place for place, limb in enumerate(limbs))
+
+
+def _square(products):
+    return sum(
+        (product if i == j else 2 * product) << LIMB_BITS * (i + j)
+        for (i, j), product in zip(PAIRS, products, strict=True)
+    )
+
+
+def _sparse(counts):
+    """[bin, count, bin, count, ...] of the bins that hold anything."""
+    used = np.flatnonzero(counts)
+    return np.stack((used, counts[used]), axis=1).ravel().tolist()

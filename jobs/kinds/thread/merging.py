@@ -1,0 +1,54 @@
+"""Partials add up: {"cells": {cell number: {...}}}, integers only. Nothing here changes what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jobs.kinds.thread import streams
+from jobs.models import Partial
+
+#: A histogram on the wire: [bin, count, bin, count, ...], bins ascending, counts above 0.
+Histogram = list[int]
+
+
+def merge(left: Partial, right: Partial) -> Partial:
+    """Both together: exact, associative, commutative; {} is neutral."""
+    cells = dict(left.get("cells", {}))
+    for cell, part in right.get("cells", {}).items():
+        cells[cell] = merge_cells(cells[cell], part) if cell in cells else part
+    return {"cells": cells} if cells else {}
+
+
+def merge_cells(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = {
+        name: _added(left[name], right[name])
+        for name in ("outcomes", "sum", "sumsq", "products", "depth_sum", "depth_sumsq", "violations")
+    }
+    merged["replicas"] = left["replicas"] + right["replicas"]
+    merged["digest"] = left["digest"] + right["digest"] & streams.MASK
+    merged["min"] = list(map(min, left["min"], right["min"]))
+    merged["max"] = list(map(max, left["max"], right["max"]))
+    merged["spread"] = [add_histograms(*pair) for pair in zip(left["spread"], right["spread"], strict=True)]
+    for name in ("wait", "sojourn"):
+        merged[name] = add_histograms(left[name], right[name])
+    return merged
+
+
+def _added(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    return [a + b for a, b in zip(left, right, strict=True)]
+
+
+def add_histograms(left: Histogram, right: Histogram) -> Histogram:
+    counts = dict(pairs(left))
+    for index, count in pairs(right):
+        counts[index] = counts.get(index, 0) + count
+    return flat(counts)
+
+
+def pairs(histogram: Histogram) -> list[tuple[int, int]]:
+    return list(zip(histogram[::2], histogram[1::2], strict=True))
+
+
+def flat(counts: Mapping[int, int]) -> Histogram:
+    return [number for index in sorted(counts) for number in (index, counts[index])]

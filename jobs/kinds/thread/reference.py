@@ -1,0 +1,313 @@
+"""The model of README.md as plain as it can be: one object per thread, one heap entry per event, every steal stepped.
+
+Slow and the truth. `python -m jobs.kinds.thread.reference SPAN PARAMETERS...` prints golden entries.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import sys
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs.kinds.thread import rows, streams, tables
+from jobs.kinds.thread.merging import flat, merge
+from jobs.kinds.thread.rows import mix, sub
+from jobs.models import Partial, Spec
+
+
+@dataclass(slots=True)
+class Thread:
+    key: int
+    depth: int
+    parent: Thread | None
+    ready: int
+    work: int
+    #: Children it tries to spawn.
+    wanted: int
+    children: list[Thread] = field(default_factory=list)
+    unfinished: int = 0
+
+
+@dataclass(slots=True)
+class Core:
+    number: int
+    thread: Thread | None = None
+    continues: bool = False
+    since: int = 0
+    stealing: bool = False
+    attempts: int = 0
+    ready: deque[Thread] = field(default_factory=deque)
+
+    @property
+    def idle(self) -> bool:
+        return self.thread is None and not self.stealing
+
+
+def run(spec: Spec, lo: int, hi: int) -> Partial:
+    """The partial of units lo..hi-1."""
+    partial: Partial = {}
+    for unit in range(lo, hi):
+        cell, replica = divmod(unit, spec["replicas"])
+        partial = merge(partial, {"cells": {str(cell): Replica(spec, cell, replica).partial()}})
+    return partial
+
+
+def negative_log(word: int) -> int:
+    """-ln(U) in units of 2^-24, U = (word | 1) / 2^64."""
+    logs = tables.logarithms()
+    word |= 1
+    zeros = 64 - word.bit_length()
+    rest = (word << zeros) - 2**63
+    index, fraction = rest >> 53, rest >> 33 & 2**20 - 1
+    step = ((logs[index] - logs[index + 1]) * fraction + 2**19) >> 20
+    return zeros * logs[0] + logs[index] - step
+
+
+def draw_work(table: dict[str, Any], key: int) -> int:
+    """Work of a thread in ns."""
+    numbers, word = table["numbers"], sub(key, streams.WORK)
+    match table["law"]:
+        case "fixed":
+            work = numbers[0]
+        case "uniform":
+            work = numbers[0] + (numbers[1] * (word >> 32) >> 32)
+        case "exponential":
+            work = (numbers[0] * negative_log(word) + 2**23) >> 24
+        case "hyperexponential":
+            slow = sub(key, streams.BRANCH) >> 32 >= numbers[0]
+            work = (numbers[1 + slow] * negative_log(word) + 2**23) >> 24
+        case "empirical":
+            index, fraction = divmod((word >> 32) * (len(numbers) - 1), 2**32)
+            work = numbers[index] + ((numbers[index + 1] - numbers[index]) * (fraction >> 10) >> 22)
+        case law:
+            raise ValueError(f"no law {law}")
+    return max(1, int(work))
+
+
+class Replica:
+    """One run of the program; constructing it runs it."""
+
+    def __init__(self, spec: Spec, cell: int, replica: int) -> None:
+        self.spec, self.cell, self.replica = spec, cell, replica
+        cores, self.scheduler = spec["cells"][cell]
+        self.key = sub(mix(spec["seed"]), replica)
+        self.cores = [Core(number) for number in range(cores)]
+        self.queue: deque[Thread] = deque()
+        self.events: list[tuple[int, int]] = []
+        self.now = self.live = self.ready = 0
+        self.threads: list[Thread] = []
+        self.waits: list[int] = []
+        self.sojourns: list[int] = []
+        self.count: Counter[str] = Counter()
+        self.ready_integral = 0
+        self._run()
+
+    def _run(self) -> None:
+        for number in range(self.spec["thread_count"]):
+            self.queue.append(self._born(sub(self.key, number), None))
+        self._dispatch()
+        while self.live:
+            time, number = heapq.heappop(self.events)
+            self.ready_integral += self.ready * (time - self.now)
+            self.now = time
+            self._event(self.cores[number])
+            self._dispatch()
+        for core in self.cores:
+            self.count["idle"] += self.now - core.since
+
+    def _born(self, key: int, parent: Thread | None) -> Thread:
+        depth = parent.depth + 1 if parent else 0
+        wanted = 0
+        if depth < self.spec["max_depth"]:
+            wanted = self._offspring(depth, sub(key, streams.OFFSPRING) >> 32)
+        thread = Thread(key, depth, parent, self.now, draw_work(self.spec["work"], key), wanted)
+        self.threads.append(thread)
+        self.live += 1
+        self.ready += 1
+        self.count["peak_live"] = max(self.count["peak_live"], self.live)
+        return thread
+
+    def _offspring(self, depth: int, draw: int) -> int:
+        table = self.spec["offspring"]
+        thresholds = table["thresholds"][depth if len(table["thresholds"]) > 1 else 0]
+        return int(table["values"][sum(draw >= threshold for threshold in thresholds)])
+
+    def _dispatch(self) -> None:
+        for core in self.cores:
+            if not core.idle:
+                continue
+            thread = self._next(core)
+            if thread is not None:
+                self._start(core, thread)
+            elif self.scheduler == "work_stealing" and len(self.cores) > 1:
+                self._attempt(core)
+        self.count["peak_ready"] = max(self.count["peak_ready"], self.ready)
+
+    def _next(self, core: Core) -> Thread | None:
+        if core.ready:
+            return core.ready.pop()
+        return self.queue.popleft() if self.queue else None
+
+    def _start(self, core: Core, thread: Thread) -> None:
+        self.count["idle"] += self.now - core.since
+        core.thread, core.since = thread, self.now
+        self.ready -= 1
+        self.waits.append(self.now - thread.ready)
+        heapq.heappush(self.events, (self.now + self._segment(thread), core.number))
+
+    def _segment(self, thread: Thread) -> int:
+        return int(self.spec["dispatch_ns"] + thread.work + thread.wanted * self.spec["spawn_ns"])
+
+    def _attempt(self, core: Core) -> None:
+        self.count["idle"] += self.now - core.since
+        core.stealing, core.since = True, self.now
+        heapq.heappush(self.events, (self.now + self.spec["steal_ns"], core.number))
+
+    def _event(self, core: Core) -> None:
+        if core.stealing:
+            self._steal(core)
+            return
+        thread = core.thread
+        assert thread is not None
+        self.count["busy"] += self.now - core.since
+        core.thread, core.since = None, self.now
+        if core.continues:
+            core.continues = False
+            self._end(core, thread)
+            return
+        self._spawn(core, thread)
+        if not thread.children or self.spec["join"] == "none":
+            self._end(core, thread)
+
+    def _steal(self, core: Core) -> None:
+        self.count["steal"] += self.now - core.since
+        self.count["attempts"] += 1
+        core.stealing, core.since = False, self.now
+        stream = (sub(self.key, streams.VICTIMS) + mix(core.number)) & streams.MASK
+        others = [other for other in self.cores if other is not core]
+        victim = others[(sub(stream, core.attempts) >> 32) * len(others) >> 32]
+        core.attempts += 1
+        if victim.ready:
+            self.count["steals"] += 1
+            self._start(core, victim.ready.popleft())
+
+    def _spawn(self, core: Core, thread: Thread) -> None:
+        room = self.spec["max_threads"] - len(self.threads)
+        allowed = min(thread.wanted, room)
+        self.count["refused"] += thread.wanted - allowed
+        thread.children = [self._born(sub(thread.key, index), thread) for index in range(allowed)]
+        thread.unfinished = allowed
+        (core.ready if self.scheduler == "work_stealing" else self.queue).extend(thread.children)
+
+    def _end(self, core: Core, thread: Thread) -> None:
+        self.live -= 1
+        parent = thread.parent
+        if parent is None:
+            self.sojourns.append(self.now)
+            return
+        parent.unfinished -= 1
+        if parent.unfinished or self.spec["join"] == "none":
+            return
+        self.count["joins"] += 1
+        if self.spec["join_ns"] == 0:
+            self._end(core, parent)
+            return
+        core.thread, core.continues = parent, True
+        heapq.heappush(self.events, (self.now + self.spec["join_ns"], core.number))
+
+    def spans(self) -> tuple[int, int]:
+        """(burdened span, span of the work alone): the makespan on endless cores, from the tree alone."""
+        ends: dict[int, tuple[int, int]] = {}
+        for thread in self.threads:
+            before = ends[id(thread.parent)] if thread.parent else (0, 0)
+            ends[id(thread)] = (before[0] + self._segment(thread), before[1] + thread.work)
+        finished = {key: end for key, (end, _) in ends.items()}
+        if self.spec["join"] == "suspend":
+            for thread in reversed(self.threads):
+                if thread.children:
+                    latest = max(finished[id(child)] for child in thread.children)
+                    finished[id(thread)] = latest + self.spec["join_ns"]
+        return max(finished.values()), max(work for _, work in ends.values())
+
+    def by_depth(self) -> list[int]:
+        counts = Counter(thread.depth for thread in self.threads)
+        return [counts[depth] for depth in range(self.spec["max_depth"] + 1)]
+
+    def row(self) -> dict[str, int]:
+        """The replica's measurements; the names are rows.ROW."""
+        spec, count = self.spec, self.count
+        spawns = sum(thread.wanted for thread in self.threads)
+        span, span_work = self.spans()
+        row = {
+            "makespan_ns": self.now,
+            "work_ns": sum(thread.work for thread in self.threads),
+            "overhead_ns": len(self.threads) * spec["dispatch_ns"]
+            + spawns * spec["spawn_ns"]
+            + count["joins"] * spec["join_ns"],
+            "span_ns": span,
+            "span_work_ns": span_work,
+            "threads": len(self.threads),
+            "max_depth_reached": max(thread.depth for thread in self.threads),
+            "peak_live": count["peak_live"],
+            "peak_ready": count["peak_ready"],
+            "busy_ns": count["busy"],
+            "steal_ns": count["steal"],
+            "idle_ns": count["idle"],
+            "steals": count["steals"],
+            "attempts": count["attempts"],
+            "switches": len(self.threads) + count["joins"],
+            "sum_wait_ns": sum(self.waits),
+            "n_measured": len(self.waits),
+            "n_waited": sum(wait > 0 for wait in self.waits),
+            "spawns_refused": count["refused"],
+            "outcome": 2 if count["refused"] else 0,
+            "sum_sojourn_ns": sum(self.sojourns),
+            "n_sojourns": len(self.sojourns),
+            "max_wait_ns": max(self.waits),
+            "max_sojourn_ns": max(self.sojourns),
+        }
+        return {name: row[name] for name in rows.ROW}
+
+    def partial(self) -> dict[str, Any]:
+        """The replica as a cell's partial."""
+        greedy = self.scheduler != "work_stealing"
+        cell = rows.cell_partial(self.spec, self.cell, self.replica, self.row(), self.by_depth(), greedy)
+        cell["wait"] = flat(Counter(map(rows.bin_of, self.waits)))
+        cell["sojourn"] = flat(Counter(map(rows.bin_of, self.sojourns)))
+        return cell
+
+
+def golden(parameters: dict[str, Any], processes: int = 1) -> dict[str, Any]:
+    """One entry of golden.json, computed here; the default model takes minutes."""
+    from multiprocessing import Pool
+
+    from jobs.kinds.thread import definition
+
+    plan = definition.plan(definition.Parameters.model_validate(parameters))
+    edges = [plan.total * part // (16 * processes) for part in range(16 * processes + 1)]
+    with Pool(processes) as pool:
+        parts = pool.starmap(run, [(plan.spec, lo, hi) for lo, hi in zip(edges, edges[1:], strict=False)])
+    total: Partial = {}
+    for part in parts:
+        total = merge(total, part)
+    return {"parameters": parameters, "cells": [_summary(total["cells"][key]) for key in sorted(total["cells"], key=int)]}
+
+
+def _summary(cell: dict[str, Any]) -> dict[str, Any]:
+    kept = ("makespan_ns", "span_ns", "threads", "attempts", "sum_wait_ns")
+    sums = {name: cell["sum"][rows.COLUMNS.index(name)] for name in kept}
+    return {"digest": f"{cell['digest']:016x}", "sum": sums}
+
+
+def _entries(arguments: list[str]) -> Iterator[dict[str, Any]]:
+    for text in arguments:
+        yield golden(json.loads(text), processes=2)
+
+
+if __name__ == "__main__":
+    for entry in _entries(sys.argv[1:]):
+        print(json.dumps(entry))

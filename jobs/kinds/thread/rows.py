@@ -1,0 +1,163 @@
+"""What is measured in one replica, how it is hashed and how replicas are summed. Exact integers only.
+
+The kernels' arrays follow the order of the tuples below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobs.kinds.thread import streams
+
+#: A replica's row, in the order of the digest.
+ROW = (
+    "makespan_ns",
+    "work_ns",
+    "overhead_ns",
+    "span_ns",
+    "span_work_ns",
+    "threads",
+    "max_depth_reached",
+    "peak_live",
+    "peak_ready",
+    "busy_ns",
+    "steal_ns",
+    "idle_ns",
+    "steals",
+    "attempts",
+    "switches",
+    "sum_wait_ns",
+    "n_measured",
+    "n_waited",
+    "spawns_refused",
+    "outcome",
+    "sum_sojourn_ns",
+    "n_sojourns",
+    "max_wait_ns",
+    "max_sojourn_ns",
+)
+#: Quotients of a row's values, rounded down to a multiple of 2^-20 and counted in those.
+RATIOS = (
+    "speedup",
+    "parallelism",
+    "utilization",
+    "overhead_fraction",
+    "greedy_ratio",
+    "mean_ready_queue",
+    "throughput_threads_per_s",
+)
+COLUMNS = ROW + RATIOS
+#: Columns whose distribution over replicas is kept.
+SPREAD = (
+    "makespan_ns",
+    "work_ns",
+    "span_ns",
+    "threads",
+    "max_depth_reached",
+    "peak_live",
+    "peak_ready",
+    "steals",
+    "attempts",
+    "switches",
+    *RATIOS,
+)
+#: Pairs whose products are summed: (a, b) gives sum a*b; intervals of quotients of sums need them.
+PRODUCTS = (("sum_wait_ns", "n_measured"), ("n_waited", "n_measured"), ("sum_sojourn_ns", "n_sojourns"))
+OUTCOMES = ("completed", "deadlocked", "capped")
+INVARIANTS = ("work_conservation_violations", "lower_bound_violations", "greedy_bound_violations")
+#: Ratios are counted in units of 2^-20.
+RATIO_BITS = 20
+#: Bins of a log-linear histogram.
+BINS = 3840
+
+#: Wait and sojourn sums can pass 63 bits; their extremes are kept apart as max_wait_ns and max_sojourn_ns.
+_WIDE = ("sum_wait_ns", "sum_sojourn_ns")
+EXTREMES = tuple(name for name in COLUMNS if name not in _WIDE)
+
+
+def bin_of(value: int) -> int:
+    """loglinear6: 0..63 have a bin each, every octave above has 64."""
+    msb = value.bit_length() - 1
+    return value if msb < 6 else 64 * (msb - 5) + (value >> (msb - 6)) - 64
+
+
+def bin_edges(index: int) -> tuple[int, int]:
+    """Least and greatest value of a bin."""
+    if index < 64:
+        return index, index
+    shift = index // 64 - 1
+    low = (index % 64 + 64) << shift
+    return low, low + (1 << shift) - 1
+
+
+def mix(word: int) -> int:
+    """SplitMix64's finaliser."""
+    word = (word ^ word >> 30) * streams.FIRST_FACTOR & streams.MASK
+    word = (word ^ word >> 27) * streams.SECOND_FACTOR & streams.MASK
+    return word ^ word >> 31
+
+
+def sub(key: int, number: int) -> int:
+    """The number-th word below a key."""
+    return mix(key + streams.GOLDEN * (number + 1) & streams.MASK)
+
+
+def ratios(row: dict[str, int], cores: int) -> dict[str, int]:
+    """RATIOS of a replica, in units of 2^-20, rounded down."""
+    alone = row["work_ns"] + row["overhead_ns"]
+    area = cores * row["makespan_ns"]
+    quotients = {
+        "speedup": (alone, row["makespan_ns"]),
+        "parallelism": (alone, row["span_ns"]),
+        "utilization": (row["busy_ns"], area),
+        "overhead_fraction": (row["overhead_ns"], alone),
+        "greedy_ratio": (area, alone + (cores - 1) * row["span_ns"]),
+        "mean_ready_queue": (row["sum_wait_ns"], row["makespan_ns"]),
+        "throughput_threads_per_s": (row["threads"] * 10**9, row["makespan_ns"]),
+    }
+    return {name: (over << RATIO_BITS) // under for name, (over, under) in quotients.items()}
+
+
+def violations(row: dict[str, int], cores: int, greedy: bool) -> list[int]:
+    """One 0 or 1 for each of INVARIANTS. `greedy`: no core idles while a thread is ready."""
+    alone = row["work_ns"] + row["overhead_ns"]
+    lower = max(-(-alone // cores), row["span_ns"])
+    upper = (alone + (cores - 1) * row["span_ns"]) // cores
+    return [
+        int(row["busy_ns"] != alone),
+        int(row["makespan_ns"] < lower),
+        int(greedy and row["makespan_ns"] > upper),
+    ]
+
+
+def digest(cell: int, replica: int, row: dict[str, int], by_depth: Sequence[int]) -> int:
+    """64-bit hash of a replica: chained over where it is, ROW, and the threads of each depth."""
+    word = sub(mix(cell), replica)
+    for value in (*(row[name] for name in ROW), *by_depth):
+        word = sub(word, value)
+    return word
+
+
+def cell_partial(
+    spec: Any, cell: int, replica: int, row: dict[str, int], by_depth: Sequence[int], greedy: bool
+) -> dict[str, Any]:
+    """The partial of one replica of one cell, without latencies' histograms; merging adds them up."""
+    cores = spec["cells"][cell][0]
+    values = row | ratios(row, cores)
+    return {
+        "replicas": 1,
+        "outcomes": [int(row["outcome"] == outcome) for outcome in range(len(OUTCOMES))],
+        "sum": [values[name] for name in COLUMNS],
+        "sumsq": [values[name] ** 2 for name in COLUMNS],
+        "min": [values[name] for name in EXTREMES],
+        "max": [values[name] for name in EXTREMES],
+        "products": [values[left] * values[right] for left, right in PRODUCTS],
+        "spread": [[bin_of(values[name]), 1] for name in SPREAD],
+        "wait": [],
+        "sojourn": [],
+        "depth_sum": list(by_depth),
+        "depth_sumsq": [threads**2 for threads in by_depth],
+        "violations": violations(row, cores, greedy),
+        "digest": digest(cell, replica, row, by_depth),
+    }
