@@ -160,19 +160,21 @@ def block(h: np.uint64, bits: int, groups: Groups, lookup: Lookup, walked: bool,
 @njit(nogil=True, cache=True)
 def _enter(h: np.uint64, bits: int, tile: Groups, lookup: Lookup, limit: np.uint64, lanes: Lanes) -> int:
     """Fills the lanes with 3^c h + d, or all ones where that would not fit; how many go on."""
+    lane_x, lane_steps, live = lanes
+    packed, powers, span = tile.packed, lookup.powers, limit - _LOW
     fits = np.empty(bits + 1, np.uint64)
     for c in range(bits + 1):
-        fits[c] = _ALL // lookup.powers[c] - _ONE
+        fits[c] = _ALL // powers[c] - _ONE
     alive = 0
-    for i in range(len(tile.packed)):
-        entry = tile.packed[i]
+    for i in range(len(packed)):
+        entry = packed[i]
         c = entry & _CLASS_C
-        x = lookup.powers[c] * h + ((entry >> _D_SHIFT) & _CLASS_D)
+        x = powers[c] * h + ((entry >> _D_SHIFT) & _CLASS_D)
         x = x if h <= fits[c] else _ALL
-        lanes.x[i] = x
-        lanes.steps[i] = np.uint32(bits) + np.uint32(c)
-        lanes.live[alive] = i
-        alive += x - _LOW <= limit - _LOW
+        lane_x[i] = x
+        lane_steps[i] = np.uint32(bits) + np.uint32(c)
+        live[alive] = i
+        alive += x - _LOW <= span
     return alive
 
 
@@ -182,38 +184,42 @@ def _go_down(alive: int, limit: np.uint64, lookup: Lookup, lanes: Lanes) -> None
 
     No branch depends on a lane: the list of those that go on is written always and lengthened only if so.
     """
+    lane_x, lane_steps, live = lanes
+    steps, powers, span = lookup.steps, lookup.powers, limit - _LOW
     while alive:
         left = 0
         for j in range(alive):
-            i = lanes.live[j]
-            x = lanes.x[i]
-            entry = np.uint64(lookup.steps[x & _STEP_MASK])
+            i = live[j]
+            x = lane_x[i]
+            entry = np.uint64(steps[x & _STEP_MASK])
             c = entry >> _C_SHIFT
-            x = (x >> _STEP) * lookup.powers[c] + (entry & _D_MASK)
-            lanes.x[i] = x
-            lanes.steps[i] += np.uint32(_STEP + c)
-            lanes.live[left] = i
-            left += x - _LOW <= limit - _LOW
+            x = (x >> _STEP) * powers[c] + (entry & _D_MASK)
+            lane_x[i] = x
+            lane_steps[i] += np.uint32(_STEP + c)
+            live[left] = i
+            left += x - _LOW <= span
         alive = left
 
 
 @njit(nogil=True, cache=True)
 def _settle(base: np.uint64, tile: Groups, lookup: Lookup, walked: bool, lanes: Lanes, found: Found) -> int:
     """Counts every lane in the order of its least residue and notes the records."""
-    for i in range(len(tile.packed)):
-        x, n = lanes.x[i], base + np.uint64(tile.first[i])
-        delay = np.int64(lanes.steps[i])
+    lane_x, lane_steps, _ = lanes
+    packed, first, delays = tile.packed, tile.first, lookup.delays
+    histogram, by_delay, sizes = found.histogram, found.by_delay, found.sizes
+    for i in range(len(packed)):
+        x, n = lane_x[i], base + np.uint64(first[i])
+        delay = np.int64(lane_steps[i])
         if x < _LOW:
-            delay += lookup.delays[x]
+            delay += delays[x]
         else:
             delay, failure = _settle_one(n, x, delay, lookup, walked, found)
             if failure:
                 return failure
         if delay >= DELAYS:
             return TOO_LONG
-        found.histogram[delay] += tile.packed[i] >> _WEIGHT_SHIFT
-        size = found.sizes[0]
-        if (size == 0 or delay > found.by_delay[size - 1, 1]) and _note_delay(n, delay, found):
+        histogram[delay] += packed[i] >> _WEIGHT_SHIFT
+        if (sizes[0] == 0 or delay > by_delay[sizes[0] - 1, 1]) and _note_delay(n, delay, found):
             return TOO_MANY_RECORDS
     return 0
 

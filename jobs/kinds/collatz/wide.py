@@ -114,11 +114,12 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
 @njit(nogil=True, cache=True)
 def _descend_one_limb(delay: int, x: np.uint64, lookup: Lookup) -> tuple[int, np.uint64, np.uint64]:
     """(delay, value, greatest value) at the first value below the table's end or too great for another block."""
+    steps, powers = lookup.steps, lookup.powers
     most = x
     while x >= _LOW and x <= SAFE:
-        entry = np.uint64(lookup.steps[x & _STEP_MASK])
+        entry = np.uint64(steps[x & _STEP_MASK])
         c = entry >> _C_SHIFT
-        x = (x >> _STEP) * lookup.powers[c] + (entry & _D_MASK)
+        x = (x >> _STEP) * powers[c] + (entry & _D_MASK)
         most = max(most, x)
         delay += STEP_BITS + np.int64(c)
     return delay, x, most
