@@ -144,6 +144,7 @@ class Local:
         self._log = FOLDER / "logs" / "supervisord.log"
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._log_start = 0
+        self._told: Counter[str] = Counter()
         # Only this machine is asked: a proxy set for the internet must not catch it.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -219,10 +220,12 @@ class Local:
         if self._supervisor is None or self._supervisor.poll() is not None:
             raise Trouble(FAILED, f"supervisord ended before the cluster was ready.\n{tail(self._log)}")
         for name, times in self._ended().items():
+            log = FOLDER / "logs" / f"{name}.log"
             if times >= GIVE_UP_AFTER:
-                raise Trouble(
-                    FAILED, f"{name} ended {times} times before it was ready.\n{tail(FOLDER / 'logs' / f'{name}.log')}"
-                )
+                raise Trouble(FAILED, f"{name} ended {times} times before it was ready.\n{tail(log)}")
+            if times > self._told[name]:
+                self._told[name] = times
+                say(f"  {name} ended; it is started again. Its log: {log.relative_to(CHECKOUT)}")
 
     def _ended(self) -> Counter[str]:
         """How often each program ended in this run, from supervisord's log."""
