@@ -75,7 +75,19 @@ def _answers(url: str) -> bool:
 
 def _start(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
     port = _free_port()
-    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--logfile", "log"]
+    command = [
+        binary,
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        str(folder),
+        "--save",
+        "",
+        "--logfile",
+        "log",
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     url = f"redis://127.0.0.1:{port}/0"
     deadline = time.monotonic() + 10

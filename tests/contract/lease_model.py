@@ -12,7 +12,7 @@ import redis
 
 from jobs import broker, leases, queues
 from jobs.leases import Committed, Grant, Held, Leases, NewJob, Taken
-from jobs.models import Plan, Priority
+from jobs.models import Device, Plan, Priority
 
 Range: TypeAlias = tuple[int, int]
 
@@ -126,7 +126,7 @@ class Snapshot:
     def zset(self, key: str) -> dict[str, int]:
         return {member: int(float(score)) for member, score in _pairs(list(self.keys.get(key, ()))).items()}
 
-    def list(self, key: str) -> list[str]:
+    def members(self, key: str) -> list[str]:
         return list(self.keys.get(key, ()))
 
     def json(self, key: str) -> Any:
@@ -156,10 +156,10 @@ class Snapshot:
             fields=self.hash(leases.key(job)),
             leases={token: _range(text) for token, text in lease.items()},
             expiries=self.zset(leases.key(job, "leases")),
-            free=[_range(text) for text in self.list(leases.key(job, "free"))],
+            free=[_range(text) for text in self.members(leases.key(job, "free"))],
             retry={_range(text): at for text, at in self.zset(leases.key(job, "retry")).items()},
-            dead=[_range(text) for text in self.list(leases.key(job, "dead"))],
-            parts=[json.loads(text) for text in self.list(leases.key(job, "parts"))],
+            dead=[_range(text) for text in self.members(leases.key(job, "dead"))],
+            parts=[json.loads(text) for text in self.members(leases.key(job, "parts"))],
             accumulator=self.json(leases.key(job, "acc")),
             result=self.json(leases.key(job, "result")),
         )
@@ -175,6 +175,15 @@ class History:
     states: list[str] = field(default_factory=list)
     done: int = 0
     started: bool = False
+
+
+class Worker:
+    """A process that calls the scripts, or has stopped to."""
+
+    def __init__(self, name: str, device: Device) -> None:
+        self.name = name
+        self.listened = queues.for_worker(device)
+        self.job = ""
 
 
 class Bench:
@@ -330,11 +339,28 @@ class Bench:
 
 
 def new_job(
-    job: str, total: int, queue: str, *, grain: int = 1, offset: int = 0, small: bool = False, prefer: bool = False,
-    key: str = "", digest: str = "", max_lease_seconds: float = 30.0, ttl_seconds: int = 3600, estimate_ms: int = 1000,
+    job: str,
+    total: int,
+    queue: str,
+    *,
+    grain: int = 1,
+    offset: int = 0,
+    small: bool = False,
+    prefer: bool = False,
+    key: str = "",
+    digest: str = "",
+    max_lease_seconds: float = 30.0,
+    ttl_seconds: int = 3600,
+    estimate_ms: int = 1000,
 ) -> NewJob:
     plan = Plan(
-        total=total, spec={}, parameters={}, grain=grain, offset=offset, cpu_seconds=1.0, max_lease_seconds=max_lease_seconds
+        total=total,
+        spec={},
+        parameters={},
+        grain=grain,
+        offset=offset,
+        cpu_seconds=1.0,
+        max_lease_seconds=max_lease_seconds,
     )
     return NewJob(
         job_id=job, kind="sum", version=1, plan=plan, priority=queue.partition(".")[2] or Priority.NORMAL, device="any",

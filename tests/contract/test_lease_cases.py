@@ -1,13 +1,11 @@
-"""Stories of the lease protocol, one a test: what happens when, said in the name."""
+"""Stories of the lease protocol, one a test: what happens when, said in the name. More in test_lease_queues.py."""
 
 from __future__ import annotations
 
 import pytest
-import rq
-from rq.serializers import JSONSerializer
 
-from jobs import broker, leases, queues
-from jobs.leases import Grant, Held, Taken
+from jobs import leases, queues
+from jobs.leases import Grant, Held
 from jobs.models import Device
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, total_of
@@ -51,7 +49,7 @@ def test_a_partial_commit_gives_the_tail_back_with_a_clean_record(bench: Bench) 
     _hold(bench, "w")
     bench.crash(bench.grant(job, 10).token)
     bench.commit(bench.grant(job, 10).token, 4)
-    assert bench.look().list(leases.key(job, "free")) == ["4:10:0:0"]
+    assert bench.look().members(leases.key(job, "free")) == ["4:10:0:0"]
 
 
 def test_a_range_that_keeps_killing_lanes_is_halved_until_one_unit_is_dead(bench: Bench) -> None:
@@ -175,7 +173,7 @@ def test_a_drained_worker_yields_and_gets_nothing(bench: Bench) -> None:
     assert not bench.book.drain("nobody") and bench.book.drain("w")
     bell = bench.pop(CPU)
     assert bench.next("w", CPU, popped=bell) == "draining"
-    assert bench.look().list("rq:queue:any.normal"), "its bell rings for another"
+    assert bench.look().members("rq:queue:any.normal"), "its bell rings for another"
     assert bench.lease(job, worker="w") == "yield"
     assert bench.book.heartbeat("w", "1", {}) == "drain"
     bench.book.drain("w", on=False)
@@ -248,141 +246,32 @@ def test_cancel_waits_for_leases_and_retry_goes_on(bench: Bench) -> None:
     assert bench.job(job).result == total_of(0, 10)
 
 
-# -- queues ---------------------------------------------------------------------------------------------------------
-
-
-def test_equal_jobs_take_turns(bench: Bench) -> None:
-    jobs = [bench.submit() for _ in range(3)]
-    served = []
-    for _ in range(6):
-        served.append(_hold(bench, "w"))
-        bench.commit(bench.grant(served[-1]).token)
-        bench.book.leave("w")
-    assert served == jobs * 2
-
-
-def test_an_idle_worker_helps_the_job_with_the_fewest_holders(bench: Bench) -> None:
-    first, second = bench.submit(), bench.submit()
-    for worker in ("a", "b"):
-        bench.grant(_hold(bench, worker), worker=worker)
-    assert _hold(bench, "c") == first
-    assert _hold(bench, "d") == second
-    assert bench.next("e", ("cpu.high",)) == "none"
-
-
-def test_a_worker_that_asks_twice_holds_one_job_only(bench: Bench) -> None:
-    """A lost reply must not orphan a job."""
-    first, second = bench.submit(), bench.submit()
-    assert _hold(bench, "w") == first
-    assert _hold(bench, "w") == second
-    assert bench.look().slots == {"w": (second, 1)} and first in bench.look().waiting()
-
-
-def test_a_slot_that_is_not_held_is_given_to_others(bench: Bench) -> None:
-    job = bench.submit()
-    _hold(bench, "dead")
-    assert bench.book.hold("dead")
-    bench.advance(leases.SLOT_TTL_MS)
-    assert bench.audit()[0] == 1
-    assert not bench.book.hold("dead")
-    assert _hold(bench, "alive") == job
-
-
-def test_a_lost_bell_rings_again(bench: Bench) -> None:
-    bench.submit()
-    bench.pop(CPU, die=True)
-    assert not bench.look().list("rq:queue:any.normal")
-    bench.audit()
-    assert len(bench.look().list("rq:queue:any.normal")) == 1
-
-
-def test_a_bell_is_a_job_that_rq_itself_can_dequeue(bench: Bench) -> None:
-    bench.submit()
-    listened = [rq.Queue(name, connection=bench.client, serializer=JSONSerializer) for name in CPU]
-    bell, queue = rq.Queue.dequeue_any(listened, None, connection=bench.client, serializer=JSONSerializer)
-    assert bell.func_name in broker.ALLOWED and queue.name == "any.normal"
-
-
-def test_the_first_grant_rings_for_idle_workers_but_not_for_more_than_there_is_work(bench: Bench) -> None:
-    for worker in ("a", "b", "c", "d"):
-        bench.book.heartbeat(worker, "1", {"device": "cpu"})
-    job = bench.submit(3)
-    _hold(bench, "a")
-    bench.grant(job)
-    assert len(bench.look().list("rq:queue:any.normal")) == 2
-
-
-def test_small_jobs_are_taken_together_up_to_a_budget_of_time(bench: Bench) -> None:
-    jobs = [bench.submit(small=True, estimate_ms=40) for _ in range(5)]
-    bench.submit()
-    found = bench.next("w", take=8)
-    assert isinstance(found, Taken) and [job for job, _ in found.jobs] == jobs[:3]
-    assert all(bench.done1(token) for _, token in found.jobs)
+def test_a_paused_job_whose_last_lane_commits_after_its_slot_ended_is_looked_at_again(bench: Bench) -> None:
+    job = bench.submit(10)
+    _hold(bench, "w")
+    token = bench.grant(job, 10).token
+    bench.book.pause(job)
+    bench.book.leave("w")
+    assert bench.commit(token).finishing
     check(bench, bench.look())
-
-
-def test_a_small_job_whose_worker_died_is_taken_up_again(bench: Bench) -> None:
-    job = bench.submit(small=True)
-    bench.next("dead")
-    bench.advance(leases.LEASE_TTL_MS)
+    bench.advance(1000)
     bench.audit()
-    bench.work("alive")
+    bench.work("other")
     assert bench.job(job).state == "done"
 
 
-def test_gpu_preferred_jobs_move_to_any_only_when_no_gpu_worker_lives(bench: Bench) -> None:
-    bench.book.heartbeat("gpu", "1", {"device": "gpu"})
-    prefers, needs = bench.submit(queue="gpu.normal", prefer=True), bench.submit(queue="gpu.normal")
-    bench.audit()
-    assert bench.look().pending("gpu.normal") == [prefers, needs]
-    bench.advance(leases.WORKER_TTL_MS + 1)
-    bench.audit()
-    assert bench.look().waiting() == {prefers: "any.normal", needs: "gpu.normal"}
-    assert _hold(bench, "cpu", CPU) == prefers
-    check(bench, bench.look())
-
-
-# -- records --------------------------------------------------------------------------------------------------------
-
-
-def test_submitting_again_with_the_same_key_gives_the_same_job(bench: Bench) -> None:
-    job = bench.submit(key="me:1", digest="a")
-    assert bench.submit(key="me:1", digest="a") == job
-    assert bench.submit(key="other:1", digest="a") != job
-    new = bench.jobs[job].new
-    other = type(new)(**{**vars(new), "job_id": "x", "digest": "b"})
-    assert bench.book.submit([other]) == [("conflict", job)]
-
-
-def test_jobs_are_purged_when_their_time_is_over(bench: Bench) -> None:
-    job = bench.submit(ttl_seconds=100, key="k")
-    kept = bench.submit(ttl_seconds=101)
-    bench.work()
-    bench.advance(100_000)
-    assert bench.audit() == (0, 0, 1)
-    assert list(bench.look().jobs) == [kept] and "ct:idem:k" not in bench.look().keys
-    check(bench, bench.look())
-    assert bench.book.delete(job) == ["missing"] and bench.book.delete(kept) == ["ok", "done"]
-
-
-def test_retry_saves_a_job_from_the_purge(bench: Bench) -> None:
-    job = bench.submit(ttl_seconds=100)
+def test_a_cancelling_job_is_looked_at_until_its_last_lease_ends(bench: Bench) -> None:
+    job = bench.submit(10)
+    _hold(bench, "w")
+    bench.grant(job)
+    bench.advance(1000)
+    bench.grant(job)
     bench.book.cancel(job)
-    bench.book.retry(job, 1)
-    bench.advance(200_000)
-    bench.audit()
-    assert bench.job(job).state == "queued"
-
-
-def test_a_name_taken_by_a_later_process_is_told_to_the_earlier_one(bench: Bench) -> None:
-    assert bench.book.heartbeat("w", "1", {}) == "ok"
-    assert bench.book.heartbeat("w", "2", {}) == "ok"
-    assert bench.book.heartbeat("w", "1", {}) == "taken"
-
-
-def test_a_silent_worker_is_said_to_be_lost(bench: Bench) -> None:
-    bench.book.heartbeat("w", "1", {"state": "idle"})
-    bench.advance(leases.WORKER_TTL_MS)
-    bench.audit()
-    assert bench.look().hash("ct:worker:w")["state"] == "lost"
-    assert [event["state"] for _, event in bench.look().stream("ct:events")] == ["joined", "lost"]
+    bench.book.leave("w")
+    states = []
+    for _ in range(2):
+        bench.advance(leases.LEASE_TTL_MS - 1000)
+        bench.audit()
+        check(bench, bench.look())
+        states.append(bench.job(job).state)
+    assert states == ["cancelling", "cancelled"]

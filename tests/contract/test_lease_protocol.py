@@ -9,40 +9,40 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from jobs import leases, queues
 from jobs.leases import Grant, Held, Taken
 from jobs.models import Device
-from tests.contract.lease_invariants import TERMINAL, at_rest, check
-from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, new_job
+from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
+from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, Worker, new_job
 
 MOST_JOBS = 6
 PICK = st.integers(0, 5)
 TOTALS = st.one_of(st.integers(1, 6), st.sampled_from([1, 40, 2**53 - 1, 2**53]))
 QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low"])
+SHARE = st.sampled_from([1, 2, 2, 3, 10])
 DELAYS = st.sampled_from([1, 250, 1000, leases.LEASE_TTL_MS, leases.WORKER_TTL_MS, 31_000, LONG])
 #: What each call is allowed in; elsewhere it names the state.
 ALLOWED = {
     "cancel": {"queued", "running", "paused"},
     "pause": {"queued", "running"},
     "resume": {"paused"},
+    "retry": {"failed", "cancelled"},
     "delete": TERMINAL,
 }
 SETTINGS = settings(
-    max_examples=2 * settings().max_examples,
-    stateful_step_count=60,
+    max_examples=settings().max_examples,
+    stateful_step_count=80,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
-
-
-class Worker:
-    """A process that calls the scripts, or has stopped to."""
-
-    def __init__(self, name: str, device: Device) -> None:
-        self.name = name
-        self.listened = queues.for_worker(device)
-        self.job = ""
 
 
 class LeaseMachine(RuleBasedStateMachine):
@@ -59,10 +59,16 @@ class LeaseMachine(RuleBasedStateMachine):
             if self.workers and sys.exc_info()[0] is None:
                 self.finish_everything()
 
-    @initialize()
-    def workers_join(self) -> None:
+    @initialize(totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3))
+    def a_fleet_at_work(self, totals: list[int], want: int) -> None:
         for device in (Device.CPU, Device.GPU, Device.CPU):
             self._hire(device)
+        for total, worker in zip(totals, self.workers, strict=False):
+            self.bench.submit(total, estimate_ms=1000)
+            worker.job = self.bench.next(worker.name, worker.listened).job_id
+            self.bench.lease(worker.job, want, worker.name)
+        for _ in range(2):
+            self.bench.submit(1, small=True, estimate_ms=10)
 
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:
@@ -113,8 +119,13 @@ class LeaseMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def submit(self, queue: str, grain: int, offset: int, **given: Any) -> None:
         new = new_job(
-            f"j{len(self.bench.jobs)}", queue=queue, grain=grain, offset=offset % grain, prefer=queue.startswith("gpu"),
-            estimate_ms=10 if given["small"] else 1000, **given,
+            f"j{len(self.bench.jobs)}",
+            queue=queue,
+            grain=grain,
+            offset=offset % grain,
+            prefer=queue.startswith("gpu"),
+            estimate_ms=10 if given["small"] else 1000,
+            **given,
         )
         known = self._known(new.idempotency)
         if known is None:
@@ -136,25 +147,26 @@ class LeaseMachine(RuleBasedStateMachine):
         self.bench.client.delete(f"ct:idem:{key}")
 
     @precondition(lambda self: self.seen.jobs)
-    @rule(pick=PICK, call=st.sampled_from(["cancel", "cancel", "pause", "resume", "resume", "delete"]))
-    def steer(self, pick: int, call: str) -> None:
+    @rule(pick=PICK, choice=PICK)
+    def steer(self, pick: int, choice: int) -> None:
+        """A call that the state allows."""
         view = self._job(pick)
-        method = getattr(self.bench.book, call)
-        if view.state in ALLOWED[call]:
-            assert method(view.job_id)[0] == "ok"
-        else:
-            assert self._changes_nothing(lambda: method(view.job_id)) == ["conflict", view.state]
+        calls = [call for call, states in ALLOWED.items() if view.state in states]
+        if calls:
+            assert self._steer(calls[choice % len(calls)], view)[0] == "ok"
 
-    @precondition(lambda self: any(view.state in {"failed", "cancelled"} for view in self.seen.jobs.values()))
-    @rule(pick=PICK, version=st.sampled_from([1, 1, 1, 2]))
-    def retry(self, pick: int, version: int) -> None:
-        ended = [view for view in self.seen.jobs.values() if view.state in {"failed", "cancelled"}]
-        job = ended[pick % len(ended)].job_id
-        if version == 2:
-            assert self._changes_nothing(lambda: self.bench.book.retry(job, 2)) == ["version", "1"]
-        else:
-            assert self.bench.book.retry(job, 1)[0] == "ok"
-            assert not self.bench.job(job).dead and not self.bench.job(job).retry
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK, choice=PICK)
+    def steer_in_vain(self, pick: int, choice: int) -> None:
+        view = self._job(pick)
+        calls = [call for call, states in ALLOWED.items() if view.state not in states]
+        answer = self._changes_nothing(lambda: self._steer(calls[choice % len(calls)], view))
+        assert answer == ["conflict", view.state]
+        if view.state in ALLOWED["retry"]:
+            assert self._changes_nothing(lambda: self.bench.book.retry(view.job_id, 2)) == ["version", "1"]
+
+    def _steer(self, call: str, view: JobView) -> list[str]:
+        return self.bench.book.retry(view.job_id, 1) if call == "retry" else getattr(self.bench.book, call)(view.job_id)
 
     # -- workers ----------------------------------------------------------------------------------------------------
 
@@ -182,62 +194,77 @@ class LeaseMachine(RuleBasedStateMachine):
         others = len(after.held(worker.job)) - 1
         for view in after.jobs.values():
             held = len(after.held(view.job_id))
-            helpable = view.state == "running" and view.queue in worker.listened and held > 0 and view.leasable(after.now)
+            helpable = (
+                view.state == "running" and view.queue in worker.listened and held > 0 and view.leasable(after.now)
+            )
             waited = worker.job in self.seen.waiting() or others == 0
             assert waited or not helpable or view.job_id == worker.job or held >= others
 
     @rule(pick=PICK)
-    def bell_is_lost(self, pick: int) -> None:
-        self.bench.pop(self.workers[pick % len(self.workers)].listened, die=True)
-
-    @rule(pick=PICK)
-    def worker_dies(self, pick: int) -> None:
-        """It never calls again; another starts."""
-        dead = self.workers.pop(pick % len(self.workers))
-        self._hire(Device(dead.name.partition("-")[0]))
-
-    @rule(pick=PICK, call=st.sampled_from(["hold", "leave"]))
-    def slot(self, pick: int, call: str) -> None:
+    def leave(self, pick: int) -> None:
         worker = self.workers[pick % len(self.workers)]
-        if call == "hold":
-            assert self.bench.book.hold(worker.name) == (worker.name in self.seen.slots)
-        else:
-            self.bench.book.leave(worker.name)
-            worker.job = ""
+        self.bench.book.leave(worker.name)
+        worker.job = ""
 
-    @rule(pick=PICK, on=st.booleans())
-    def drain(self, pick: int, on: bool) -> None:
-        worker = self.workers[pick % len(self.workers)].name
-        assert self.bench.book.drain(worker, on) == (f"ct:worker:{worker}" in self.seen.keys)
+    @rule(pick=PICK, call=st.sampled_from(["hold", "beat", "beat", "goodbye", "drain", "undrain", "lose_bell", "die"]))
+    def worker_calls(self, pick: int, call: str) -> None:
+        getattr(self, f"_{call}")(self.workers[pick % len(self.workers)])
 
-    @rule(pick=PICK, leaving=st.booleans())
-    def heartbeat(self, pick: int, leaving: bool) -> None:
-        worker = self.workers[pick % len(self.workers)]
-        drained = self._drained(worker) and not leaving
+    def _hold(self, worker: Worker) -> None:
+        assert self.bench.book.hold(worker.name) == (worker.name in self.seen.slots)
+
+    def _beat(self, worker: Worker, *, leaving: bool = False) -> None:
         facts = {"device": worker.listened[0].partition(".")[0]}
-        assert self.bench.book.heartbeat(worker.name, "1", facts, leaving=leaving) == ("drain" if drained else "ok")
+        expected = "drain" if self._drained(worker) and not leaving else "ok"
+        assert self.bench.book.heartbeat(worker.name, "1", facts, leaving=leaving) == expected
+
+    def _goodbye(self, worker: Worker) -> None:
+        self._beat(worker, leaving=True)
+
+    def _drain(self, worker: Worker) -> None:
+        assert self.bench.book.drain(worker.name) == (f"ct:worker:{worker.name}" in self.seen.keys)
+
+    def _undrain(self, worker: Worker) -> None:
+        self.bench.book.drain(worker.name, on=False)
+
+    def _lose_bell(self, worker: Worker) -> None:
+        self.bench.pop(worker.listened, die=True)
+
+    def _die(self, worker: Worker) -> None:
+        """It never calls again; another starts."""
+        self.workers.remove(worker)
+        self._hire(Device(worker.name.partition("-")[0]))
 
     # -- leases -----------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.seen.jobs)
-    @rule(pick=PICK, who=PICK, share=st.sampled_from([1, 2, 2, 3, 10]), least=st.integers(1, 2), higher=st.booleans())
-    def lease(self, pick: int, who: int, share: int, least: int, higher: bool) -> None:
+    @rule(who=PICK, share=SHARE, least=st.integers(1, 2), higher=st.booleans())
+    def lease(self, who: int, share: int, least: int, higher: bool) -> None:
+        """From the job that this worker holds."""
         worker = self.workers[who % len(self.workers)]
-        view = self.seen.jobs.get(worker.job) or self._job(pick)
+        if worker.job in self.seen.jobs:
+            self._lease(worker, self.seen.jobs[worker.job], share, least, higher)
+
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK, who=PICK, share=SHARE)
+    def lease_from_any(self, pick: int, who: int, share: int) -> None:
+        """A worker whose slot was reaped may still ask."""
+        self._lease(self.workers[who % len(self.workers)], self._job(pick), share, 1, higher=False)
+
+    def _lease(self, worker: Worker, view: JobView, share: int, least: int, higher: bool) -> None:
         above = queues.higher(view.queue, worker.listened) if higher else ()
         want = max(1, view.total // share)
-        answer = self.bench.lease(view.job_id, want, worker.name, self.bench.new_token(), least=least, higher=above)
-        after = self.bench.look()
-        fleet = len(after.zset("ct:workers"))
-        self.bench.extra[view.queue] += fleet if view.state == "queued" else 0
+        answer = self.bench.lease(view.job_id, want, worker.name, least=least, higher=above)
+        self.bench.extra[view.queue] += len(self.seen.zset("ct:workers")) if view.state == "queued" else 0
         self._check_lease(view, answer, max(want, least), above, worker)
 
-    def _check_lease(self, view: JobView, answer: Grant | str, want: int, above: tuple[str, ...], worker: Worker) -> None:
+    def _check_lease(
+        self, view: JobView, answer: Grant | str, want: int, above: tuple[str, ...], worker: Worker
+    ) -> None:
         drained = self._drained(worker)
         busy = any(self.seen.pending(queue) for queue in above)
         if isinstance(answer, Grant):
             assert not drained and not busy and view.state in {"queued", "running"}
-            self._is_cut_well(view, answer, want)
+            is_cut_well(view, answer, want)
         elif answer == "yield":
             assert drained or busy
         elif answer == "finishing":
@@ -246,14 +273,6 @@ class LeaseMachine(RuleBasedStateMachine):
             assert not self.bench.job(view.job_id).leasable(self.seen.now)
         else:
             assert self.bench.job(view.job_id).state not in {"queued", "running", "finishing"}
-
-    def _is_cut_well(self, view: JobView, grant: Grant, want: int) -> None:
-        """On the grain, or where a range ended that was handed out before; never longer than asked for and a grain."""
-        grain, offset = view.number("grain"), view.number("offset")
-        halves = {lo + (hi - lo) // 2 for lo, hi in view.leases.values()}
-        ends = {hi for _, hi in view.pieces()} | {view.total} | halves
-        assert grant.hi in ends or (grant.hi + offset) % grain == 0
-        assert grant.hi - grant.lo < want + grain
 
     @precondition(lambda self: self._live())
     @rule(pick=PICK)
@@ -276,7 +295,7 @@ class LeaseMachine(RuleBasedStateMachine):
             assert answer == (2 if view.state == "paused" else 1)
 
     @precondition(lambda self: self._live())
-    @rule(pick=PICK, share=st.sampled_from([1, 1, 1, 2]))
+    @rule(pick=PICK, share=st.sampled_from([1, 1, 2, 3]))
     def commit(self, pick: int, share: int) -> None:
         token, view = self._token(pick)
         lo, hi = view.leases[token]
@@ -310,32 +329,28 @@ class LeaseMachine(RuleBasedStateMachine):
     # -- results ----------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.seen.jobs)
-    @rule(pick=PICK, limit=st.sampled_from([1, 2, 256]))
+    @rule(pick=PICK, limit=st.sampled_from([0, 1, 2, 256]))
     def fold(self, pick: int, limit: int) -> None:
         view = self._job(pick)
-        gathered = self.bench.book.gather(view.job_id, limit)
+        gathered = self.bench.book.gather(view.job_id, limit or 256)
         parts = len(gathered.parts)
-        assert self.bench.fold(view.job_id, limit) == (parts > 0)
+        wrong = gathered.version - 1 if limit else gathered.version + 1
+        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, wrong, parts, b"{}"))
+        assert self.bench.fold(view.job_id, limit or 256) == (parts > 0)
         assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, gathered.version, parts, b"{}"))
 
-    @precondition(lambda self: self.seen.jobs)
-    @rule(pick=PICK, behind=st.sampled_from([0, 0, 1]))
-    def finish(self, pick: int, behind: int) -> None:
-        view = self._job(pick)
-        version = view.number("accv") - behind
-        if behind or view.state != "finishing" or view.parts:
-            assert not self._changes_nothing(lambda: self.bench.book.finish(view.job_id, version, b"{}"))
-        if view.state == "finishing":
-            assert self.bench.finish(view.job_id)
-            assert not self._changes_nothing(lambda: self.bench.finish(view.job_id))
-
-    @precondition(lambda self: self.seen.jobs)
-    @rule(pick=PICK)
-    def abort(self, pick: int) -> None:
-        view = self._job(pick)
-        if view.state == "finishing":
-            assert self.bench.book.abort(view.job_id, "no result")
-        assert not self._changes_nothing(lambda: self.bench.book.abort(view.job_id, "no result"))
+    @precondition(lambda self: any(view.state == "finishing" for view in self.seen.jobs.values()))
+    @rule(pick=PICK, abort=st.booleans())
+    def finish(self, pick: int, abort: bool) -> None:
+        views = [view for view in self.seen.jobs.values() if view.state == "finishing"]
+        view = views[pick % len(views)]
+        version, job = view.number("accv"), view.job_id
+        assert not self._changes_nothing(lambda: self.bench.book.finish(job, version + 1, b"{}"))
+        if view.parts:
+            assert not self._changes_nothing(lambda: self.bench.book.finish(job, version, b"{}"))
+        assert self.bench.book.abort(job, "no result") if abort else self.bench.finish(job)
+        assert not self._changes_nothing(lambda: self.bench.book.finish(job, version, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.book.abort(job, "no result"))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -349,17 +364,9 @@ class LeaseMachine(RuleBasedStateMachine):
         self.bench.audit()
         after = self.look()
         for queue in queues.ALL:
-            assert len(after.list(f"rq:queue:{queue}")) == len(after.pending(queue))
+            assert len(after.members(f"rq:queue:{queue}")) == len(after.pending(queue))
         if not gpu_alive:
             assert not any(after.pending(queue) for queue in queues.ALL if queue.startswith("gpu."))
-
-    @rule(pick=PICK)
-    def works_honestly(self, pick: int) -> None:
-        """Serves the job that it holds to the end, or takes what waits."""
-        worker = self.workers[pick % len(self.workers)]
-        if worker.job in self.seen.jobs:
-            self.bench.serve(worker.job, worker.name)
-            self.bench.extra[self.seen.jobs[worker.job].queue] += len(self.seen.zset("ct:workers"))
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -376,7 +383,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.bench.advance(LONG * 1000)
         self.bench.audit()
         assert not self.look().jobs, "jobs are purged when their time is over"
-        assert self.look().list("ct:load") == [] or set(self.seen.hash("ct:load").values()) == {"0"}
+        assert self.look().members("ct:load") == [] or set(self.seen.hash("ct:load").values()) == {"0"}
 
 
 def test_any_order_of_calls_keeps_the_invariants(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
