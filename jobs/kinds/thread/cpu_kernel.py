@@ -14,6 +14,7 @@ from numba import njit
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import rows, streams, tables
+from jobs.kinds.thread.cpu_draws import JIT, LAWS, mix, sub
 from jobs.kinds.thread.merging import merge
 from jobs.models import Partial, Spec
 from jobs.registry import Tick
@@ -29,7 +30,7 @@ _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 def _sources() -> int:
     """Checksum of all code that is compiled into `_chunk`."""
     here = Path(__file__).parent
-    names = ("cpu_simulation.py", "cpu_reduction.py", "rows.py", "streams.py")
+    names = ("cpu_draws.py", "cpu_simulation.py", "cpu_reduction.py", "rows.py", "streams.py")
     return zlib.crc32(b"".join((here / name).read_bytes() for name in names))
 
 
@@ -38,24 +39,20 @@ def _compiled(sources: int) -> Any:
     closure holds; so the other files' checksum is in the closure, and only this function is cached.
     """
 
-    @njit(cache=True, **sim.JIT)
-    def chunk(first, count, cell, seed, numbers, laws, logs, values, thresholds, scratch, totals, waits, sojourns):
+    @njit(cache=True, **JIT)
+    def chunk(first, count, cell, seed, model, machine, measured, columns, limbs, totals):
         """Replicas first..first+count-1 of a cell. Returns (replicas done, sum of digests); fewer done: a bug."""
-        families, cores, events, deques, steals, row, high, by_depth, columns, limbs = scratch
-        p = numbers[sim.CORES]
+        numbers = model[0]
+        row, high, by_depth, _, _ = measured
+        cores = numbers[sim.CORES]
         greedy = numbers[sim.STEALS_WORK] == 0
-        master = sim.mix(np.uint64(seed))
+        master = mix(np.uint64(seed))
         hashes = np.uint64(0 * sources)
         for replica in range(first, first + count):
-            key = sim.sub(master, replica)
-            finished = sim.simulate(
-                key, numbers, laws, logs, values, thresholds,
-                families, cores, events, deques, steals, row, high, by_depth, waits, sojourns,
-            )  # fmt: skip
-            if not finished:
+            if not sim.simulate(sub(master, replica), model, machine, measured):
                 return replica - first, hashes
             hashes += reduction.digest(cell, replica, row, high, by_depth)
-            reduction.accumulate(row, high, by_depth, p, greedy, columns, limbs, totals)
+            reduction.accumulate(row, high, by_depth, cores, greedy, columns, limbs, totals)
         return count, hashes
 
     return chunk
@@ -73,13 +70,12 @@ class _Cell:
 
     def __post_init__(self) -> None:
         self.cores, self.scheduler = self.spec["cells"][self.cell]
-        self.laws = np.array(self.spec["work"]["numbers"], np.int64)
-        self.logs = np.array(tables.logarithms(), np.int64)
-        self.values = np.array(self.spec["offspring"]["values"], np.int64)
-        self.thresholds = np.array(self.spec["offspring"]["thresholds"], np.int64)
         self.depths = self.spec["max_depth"] + 1
-        self.numbers = np.array(self._numbers(), np.int64)
-        self.scratch = self._scratch()
+        offspring = self.spec["offspring"]
+        tabled = (self._numbers(), self.spec["work"]["numbers"], tables.logarithms(), offspring["values"])
+        self.model = (*(np.array(each, np.int64) for each in tabled), np.array(offspring["thresholds"], np.int64))
+        self.machine = self._machine()
+        self.columns, self.limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)
 
     def _numbers(self) -> list[int]:
         spec = self.spec
@@ -92,13 +88,13 @@ class _Cell:
             spec["spawn_ns"],
             spec["join_ns"],
             spec["steal_ns"],
-            sim.LAWS.index(spec["work"]["law"]),
+            LAWS.index(spec["work"]["law"]),
             self.cores,
             int(self.scheduler == "work_stealing"),
             _ATTEMPTS_PER_THREAD * spec["most_threads"] + _ATTEMPTS,
         ]
 
-    def _scratch(self) -> tuple[np.ndarray, ...]:
+    def _machine(self) -> tuple[np.ndarray, ...]:
         # A family has a member, so there are at most most_threads - thread_count of them besides the roots.
         # Pages of the array that no family reaches are never touched.
         most = self.spec["most_threads"] - self.spec["thread_count"] + 2
@@ -108,25 +104,29 @@ class _Cell:
             np.empty(self.cores, np.int64),
             np.empty((self.cores, self.depths, 3), np.int64),
             np.empty((self.cores, 4), np.int64),
-            np.empty(len(rows.ROW), np.int64),
-            np.empty(2, np.int64),
-            np.empty(self.depths, np.int64),
-            np.empty(len(rows.COLUMNS), np.int64),
-            np.empty(reduction.LIMBS, np.int64),
         )
+
+    def _measured(self) -> tuple[np.ndarray, ...]:
+        return tuple(np.zeros(size, np.int64) for size in (len(rows.ROW), 2, self.depths, rows.BINS, rows.BINS))
 
     def compute(self, first: int, count: int) -> dict[str, Any]:
         """The cell's partial of replicas first..first+count-1."""
-        totals = reduction.empty(self.depths)
-        waits, sojourns = np.zeros(rows.BINS, np.int64), np.zeros(rows.BINS, np.int64)
+        totals, measured = reduction.empty(self.depths), self._measured()
         done, hashes = _chunk(
-            first, count, self.cell, self.spec["seed"], self.numbers, self.laws, self.logs, self.values,
-            self.thresholds, self.scratch, totals, waits, sojourns,
-        )  # fmt: skip
+            first,
+            count,
+            self.cell,
+            self.spec["seed"],
+            self.model,
+            self.machine,
+            measured,
+            self.columns,
+            self.limbs,
+            totals,
+        )
         if done < count:
-            raise RuntimeError(
-                f"replica {first + done} of cell {self.cell} passed {self.numbers[sim.BUDGET]} steal attempts"
-            )
+            raise RuntimeError(f"replica {first + done} of cell {self.cell}: more steal attempts than can be needed")
+        _, _, _, waits, sojourns = measured
         return reduction.taken(totals, count, int(hashes) & streams.MASK, waits, sojourns)
 
 
@@ -139,7 +139,8 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """Units lo..upto-1, where upto is hi unless tick said stop; ticks between chunks of about 0.1 s."""
     most = min(spec["batch_size"] or reduction.MOST_ROWS, reduction.MOST_ROWS)
     size = _first_chunk(spec)
-    unit, partial, cell = lo, {}, None
+    partial: Partial = {}
+    unit, cell = lo, None
     while unit < hi:
         number, first = divmod(unit, spec["replicas"])
         if cell is None or cell.cell != number:

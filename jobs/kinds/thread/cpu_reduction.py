@@ -10,6 +10,7 @@ from numba import njit
 
 from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import rows, streams
+from jobs.kinds.thread.cpu_draws import JIT, bin_of, mix, sub
 
 MOST_ROWS = 65_536
 LIMBS = 4
@@ -27,7 +28,7 @@ _SMALL = 2 ** (62 - _SHIFT)
 _MASK = streams.MASK
 
 
-@njit(**sim.JIT)
+@njit(**JIT)
 def ratio(over, under):
     """floor(over * 2^20 / under) for 0 <= over, 0 < under, both below 2^62."""
     if over < _SMALL:
@@ -43,7 +44,7 @@ def ratio(over, under):
     return quotient
 
 
-@njit(**sim.JIT)
+@njit(**JIT)
 def wide_ratio(high, low, under):
     """floor((high * 2^62 + low) * 2^20 / under) where the quotient fits."""
     if high == 0:
@@ -60,7 +61,7 @@ def wide_ratio(high, low, under):
     return quotient
 
 
-@njit(**sim.JIT)
+@njit(**JIT)
 def derive(row, high, cores, values):
     """Copies the row into `values` and appends rows.RATIOS."""
     for column in range(_ROW):
@@ -76,23 +77,23 @@ def derive(row, high, cores, values):
     values[_ROW + 6] = ratio(row[sim.THREADS] * 1_000_000_000, makespan)
 
 
-@njit(**sim.JIT)
+@njit(**JIT)
 def digest(cell, replica, row, high, by_depth):
     """The hash of rows.digest; wide sums enter by their low 64 bits."""
-    word = sim.sub(sim.mix(np.uint64(cell)), replica)
+    word = sub(mix(np.uint64(cell)), replica)
     for column in range(_ROW):
         value = np.uint64(row[column])
         if column == sim.WAITED:
             value += np.uint64(high[0]) << np.uint64(62)
         if column == sim.SOJOURN:
             value += np.uint64(high[1]) << np.uint64(62)
-        word = sim.sub(word, value)
+        word = sub(word, value)
     for depth in range(by_depth.shape[0]):
-        word = sim.sub(word, by_depth[depth])
+        word = sub(word, by_depth[depth])
     return word
 
 
-@njit(**sim.JIT)
+@njit(**JIT)
 def violations(row, cores, greedy, counts):
     alone = row[sim.WORK] + row[sim.OVERHEAD]
     makespan, span = row[sim.MAKESPAN], row[sim.LONGEST]
@@ -104,8 +105,8 @@ def violations(row, cores, greedy, counts):
         counts[2] += 1
 
 
-@njit(**sim.JIT)
-def accumulate(row, high, by_depth, cores, greedy, values, limbs, totals):
+@njit(**JIT)
+def accumulate(row, high, by_depth, cores, greedy, values, limbs, totals):  # noqa: C901 - nothing here is worth a call
     """Adds one replica to `totals`: see `empty`."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken = totals
     derive(row, high, cores, values)
@@ -138,7 +139,7 @@ def accumulate(row, high, by_depth, cores, greedy, values, limbs, totals):
                 for i in range(LIMBS):
                     products[product, i] += limbs[i] * values[_FACTORS[2 * product + 1]]
     for place in range(_SPREAD.shape[0]):
-        spread[place, sim.bin_of(values[_SPREAD[place]])] += 1
+        spread[place, bin_of(values[_SPREAD[place]])] += 1
     for depth in range(by_depth.shape[0]):
         depth_sum[depth] += by_depth[depth]
         depth_squares[depth] += by_depth[depth] * by_depth[depth]

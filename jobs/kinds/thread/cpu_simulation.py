@@ -11,15 +11,9 @@ uint64 and int64 must never meet in one expression: numba would make it a float.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
-from jobs.kinds.thread import streams
-
-#: Nothing here allocates, so references need no counting; counting them took three quarters of the time.
-JIT = {"nogil": True, "error_model": "numpy", "_nrt": False}
-INLINE = {**JIT, "forceinline": True}
+from jobs.kinds.thread.cpu_draws import INLINE, JIT, bin_of, draw_children, draw_work, sub, trailing_zeros, victim
 
 # Columns of `families`. READY, SPAN and PATH are the time, the burdened path and the work path when the family
 # became ready; PENDING and LATEST count unfinished members and hold the longest finished path; PARENT is the family
@@ -31,137 +25,17 @@ RUN_KEY, RUN_FAMILY, RUN_SPAN, RUN_PATH, CHILDREN = range(5)
 CORE = 8
 CONTINUES = -1
 # Columns of a row, in the order of rows.ROW.
-(
-    MAKESPAN,
-    WORK,
-    OVERHEAD,
-    LONGEST,
-    LONGEST_WORK,
-    THREADS,
-    REACHED,
-    PEAK_LIVE,
-    PEAK_READY,
-    BUSY,
-    STEALING,
-    IDLE,
-    STEALS,
-    ATTEMPTS,
-    SWITCHES,
-    WAITED,
-    N_MEASURED,
-    N_WAITED,
-    REFUSED,
-    OUTCOME,
-    SOJOURN,
-    N_SOJOURNS,
-    MAX_WAIT,
-    MAX_SOJOURN,
-) = range(24)
-# Entries of `numbers`, the spec's scalars.
-ROOTS, MAX_DEPTH, MAX_THREADS, JOINS, DISPATCH_NS, SPAWN_NS, JOIN_NS, STEAL_NS, LAW, CORES, STEALS_WORK, BUDGET = range(12)
-LAWS = ("fixed", "uniform", "exponential", "hyperexponential", "empirical")
-FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL, EMPIRICAL = range(5)
-
+MAKESPAN, WORK, OVERHEAD, LONGEST, LONGEST_WORK, THREADS, REACHED, PEAK_LIVE = range(8)
+PEAK_READY, BUSY, STEALING, IDLE, STEALS, ATTEMPTS, SWITCHES, WAITED = range(8, 16)
+N_MEASURED, N_WAITED, REFUSED, OUTCOME, SOJOURN, N_SOJOURNS, MAX_WAIT, MAX_SOJOURN = range(16, 24)
+# Entries of `numbers`, the spec's scalars; STEALS_WORK is 1 for work_stealing, BUDGET the most attempts stepped.
+ROOTS, MAX_DEPTH, MAX_THREADS, JOINS, DISPATCH_NS, SPAWN_NS = range(6)
+JOIN_NS, STEAL_NS, LAW, CORES, STEALS_WORK, BUDGET = range(6, 12)
+#: The event of a core that waits for none.
 NEVER = 2**63 - 1
+_0, _1 = np.uint64(0), np.uint64(1)
 #: A sum of waits is `high * 2^62 + low`.
 WIDE = 2**62
-
-_GOLDEN = np.uint64(streams.GOLDEN)
-_FIRST = np.uint64(streams.FIRST_FACTOR)
-_SECOND = np.uint64(streams.SECOND_FACTOR)
-_OFFSPRING = np.uint64(streams.GOLDEN * (streams.OFFSPRING + 1) & streams.MASK)
-_WORK = np.uint64(streams.GOLDEN * (streams.WORK + 1) & streams.MASK)
-_BRANCH = np.uint64(streams.GOLDEN * (streams.BRANCH + 1) & streams.MASK)
-_VICTIMS = np.uint64(streams.GOLDEN * (streams.VICTIMS + 1) & streams.MASK)
-_0, _1, _10, _20, _27, _30, _31, _32, _33, _53 = (np.uint64(n) for n in (0, 1, 10, 20, 27, 30, 31, 32, 33, 53))
-_LOW_20, _LOW_32, _LOW_10 = np.uint64(2**20 - 1), np.uint64(2**32 - 1), np.uint64(1023)
-
-
-@intrinsic
-def leading_zeros(_context, _word):
-    """Zero bits above the highest set bit of a uint64; 64 for 0."""
-
-    def generate(_target, builder, _signature, arguments):
-        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), generate
-
-
-@intrinsic
-def trailing_zeros(_context, _word):
-    """Zero bits below the lowest set bit of a uint64; 64 for 0."""
-
-    def generate(_target, builder, _signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
-
-    return types.int64(types.uint64), generate
-
-
-@njit(**INLINE)
-def mix(word):
-    word = (word ^ (word >> _30)) * _FIRST
-    word = (word ^ (word >> _27)) * _SECOND
-    return word ^ (word >> _31)
-
-
-@njit(**INLINE)
-def sub(key, number):
-    return mix(key + _GOLDEN * (np.uint64(number) + _1))
-
-
-@njit(**INLINE)
-def bin_of(value):
-    msb = 63 - leading_zeros(np.uint64(value))
-    if msb < 6:
-        return value
-    return 64 * (msb - 5) + (value >> (msb - 6)) - 64
-
-
-@njit(**INLINE)
-def negative_log(word, logs):
-    """-ln(U) in units of 2^-24, U = (word | 1) / 2^64."""
-    word |= _1
-    zeros = leading_zeros(word)
-    word <<= np.uint64(zeros)
-    index = np.int64((word >> _53) & _LOW_10)
-    fraction = np.int64((word >> _33) & _LOW_20)
-    step = (logs[index] - logs[index + 1]) * fraction
-    return zeros * logs[0] + logs[index] - ((step + 524288) >> 20)
-
-
-@njit(**INLINE)
-def draw_work(key, law, laws, logs):
-    """Work of a thread in ns, at least 1."""
-    if law == FIXED:
-        return max(1, laws[0])
-    word = mix(key + _WORK)
-    if law == EXPONENTIAL:
-        return max(1, (laws[0] * negative_log(word, logs) + 8388608) >> 24)
-    if law == HYPEREXPONENTIAL:
-        slow = np.int64(mix(key + _BRANCH) >> _32) >= laws[0]
-        mean = laws[2] if slow else laws[1]
-        return max(1, (mean * negative_log(word, logs) + 8388608) >> 24)
-    high = word >> _32
-    if law == UNIFORM:
-        return max(1, laws[0] + ((np.int64(high) * laws[1]) >> 32))
-    place = np.int64(high) * (laws.shape[0] - 1)
-    index = place >> 32
-    fraction = (place & 4294967295) >> 10
-    return max(1, laws[index] + (((laws[index + 1] - laws[index]) * fraction) >> 22))
-
-
-@njit(**INLINE)
-def draw_children(key, depth, max_depth, values, thresholds):
-    if depth >= max_depth:
-        return 0
-    if values.shape[0] == 1:
-        return values[0]
-    draw = np.int64(mix(key + _OFFSPRING) >> _32)
-    row = depth if thresholds.shape[0] > 1 else 0
-    index = 0
-    while draw >= thresholds[row, index]:
-        index += 1
-    return values[index]
 
 
 @njit(**INLINE)
@@ -174,8 +48,11 @@ def next_event(events):
 
 
 @njit(**INLINE)
-def start(core, family, child, now, numbers, laws, logs, values, thresholds, families, cores, events, row, waits):
-    """Core begins a thread: draws it, sets when its segment ends, measures its wait."""
+def start(core, family, child, now, model, machine, measured):
+    """Core begins a thread: draws it, sets when its segment ends, measures its wait, which it returns."""
+    numbers, laws, logs, values, thresholds = model
+    families, cores, events, _, _ = machine
+    row, _, _, waits, _ = measured
     key = sub(np.uint64(families[family, KEY]), child)
     depth = families[family, DEPTH]
     children = draw_children(key, depth, numbers[MAX_DEPTH], values, thresholds)
@@ -215,12 +92,14 @@ def spawn(core, now, allowed, family, families, cores):
 
 
 @njit(**INLINE)
-def complete(core, now, numbers, families, cores, events, row, sojourns):
+def complete(core, now, numbers, machine, measured):
     """The core's thread ends, and with it every parent whose last child it was.
 
     Returns (threads that ended, sojourn of the root if one ended else -1); leaves a continuation running if it
     costs time.
     """
+    families, cores, events, _, _ = machine
+    row, _, _, _, sojourns = measured
     family = cores[core, RUN_FAMILY]
     span = cores[core, RUN_SPAN]
     ended = 0
@@ -252,14 +131,6 @@ def complete(core, now, numbers, families, cores, events, row, sojourns):
 
 
 @njit(**INLINE)
-def victim(core, attempt, key, cores):
-    """Another core, uniform: the attempt-th of this core."""
-    draw = sub(mix(key + _VICTIMS) + mix(np.uint64(core)), attempt) >> _32
-    chosen = np.int64((draw * np.uint64(cores - 1)) >> _32)
-    return chosen + 1 if chosen >= core else chosen
-
-
-@njit(**INLINE)
 def futile(ends, core, now, actor, cost):
     """Attempts of a core that end, in the order of events, before the event of `actor` at `now`."""
     if ends > now or (ends == now and core > actor):
@@ -271,13 +142,17 @@ def futile(ends, core, now, actor, cost):
 
 
 @njit(**JIT)
-def simulate(key, numbers, laws, logs, values, thresholds, families, cores, events, deques, steals, row, high, by_depth, waits, sojourns):
-    """One replica into `row` (with the wide sums' multiples of 2^62 in `high`), `by_depth`, `waits`, `sojourns`.
+def simulate(key, model, machine, measured):  # noqa: C901 - one event loop
+    """One replica into `measured`: its row, multiples of 2^62 of its sums of waits and sojourns, threads by depth; and
+    adds to the histograms of waits and sojourns.
 
     `deques[core]` holds (family, first, end) entries, `steals[core]` = top, bottom, end of the attempt, attempts.
     Entries of a deque have strictly increasing depth, so none outgrows max_depth entries. Returns False when more
     steal attempts were stepped through than the budget allows, which only a bug can do.
     """
+    numbers = model[0]
+    families, cores, events, deques, steals = machine
+    row, high, by_depth, _, _ = measured
     p, roots, cost = numbers[CORES], numbers[ROOTS], numbers[STEAL_NS]
     stealing = numbers[STEALS_WORK] != 0
     row[:] = 0
@@ -334,9 +209,7 @@ def simulate(key, numbers, laws, logs, values, thresholds, families, cores, even
                 continue
             idle &= idle - _1
             ready -= 1
-            total_wait += start(
-                free, family, begun, now, numbers, laws, logs, values, thresholds, families, cores, events, row, waits
-            )
+            total_wait += start(free, family, begun, now, model, machine, measured)
             if total_wait >= WIDE:
                 total_wait -= WIDE
                 high[0] += 1
@@ -413,7 +286,7 @@ def simulate(key, numbers, laws, logs, values, thresholds, families, cores, even
                 steals[core, 1] = entry + 1
             born += 1
         if children <= 0 or numbers[JOINS] == 0:
-            ended, sojourn = complete(core, now, numbers, families, cores, events, row, sojourns)
+            ended, sojourn = complete(core, now, numbers, machine, measured)
             live -= ended
             if sojourn >= 0:
                 total_sojourn += sojourn

@@ -30,8 +30,8 @@ SIMULATED: dict[str, tuple[str, ...]] = {
 _LONGEST_BITS = 56
 _MOST_THREADS = 10**12
 #: Nanoseconds of one CPU core per simulated thread: a constant and a share per simulated core; and per replica.
-_THREAD_NS = {"fifo": (25.0, 1.6), "work_stealing": (32.0, 2.8)}
-_REPLICA_NS = 1000.0
+_THREAD_NS = {"fifo": (38.0, 0.25), "work_stealing": (42.0, 1.0)}
+_REPLICA_NS = 600.0
 
 
 def plan(parameters: Parameters) -> Plan:
@@ -113,8 +113,7 @@ def _check_simulated(parameters: Parameters) -> None:
     for field, values in asked.items():
         for value in values:
             if value not in SIMULATED[field]:
-                use = " or ".join([", ".join(SIMULATED[field][:-1]), SIMULATED[field][-1]][not SIMULATED[field][:-1] :])
-                _refuse(field, f"{value} is not simulated yet; use {use}")
+                _refuse(field, f"{value} is not simulated yet; use {' or '.join(SIMULATED[field])}")
     if parameters.trace is not None:
         _refuse("trace", "a trace is not recorded yet; use null")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from annotated_types import GroupedMetadata
@@ -94,7 +95,9 @@ class PmfSpawn(Strict):
     @classmethod
     def _sums_to_one(cls, value: list[float]) -> list[float]:
         if abs(sum(value) - 1) > 1e-9:
-            raise PydanticCustomError("sum", "must sum to 1 within 1e-9; got a sum of {sum}", {"sum": f"{sum(value):.12g}"})
+            raise PydanticCustomError(
+                "sum", "must sum to 1 within 1e-9; got a sum of {sum}", {"sum": f"{sum(value):.12g}"}
+            )
         return value
 
 
@@ -162,7 +165,7 @@ class EmpiricalWork(Strict):
     @field_validator("quantiles_us")
     @classmethod
     def _nondecreasing(cls, value: list[float]) -> list[float]:
-        for index, (low, high) in enumerate(zip(value, value[1:], strict=False), 1):
+        for index, (low, high) in enumerate(pairwise(value), 1):
             if high < low:
                 values = {"index": index, "high": high, "low": low}
                 raise PydanticCustomError("order", "must not decrease; got {high} at {index} after {low}", values)
@@ -229,7 +232,8 @@ class Parameters(Strict):
     thread_count: Annotated[int, Whole(1, 1_000_000)] = Field(default=1000, description="root threads per replica")
     max_depth: Annotated[int, Whole(0, 64)] = Field(default=10, description="deepest depth of a thread; a root has 0")
     batch_size: Annotated[int, Whole(1, 65_536)] | None = Field(
-        default=None, description="most replicas a kernel launch takes; null: the device decides; never changes a result"
+        default=None,
+        description="most replicas a kernel launch takes; null: the device decides; never changes a result",
     )
     replicas: Annotated[int, Whole(1, 16_777_216)] = Field(default=1024, description="independent replicas per cell")
     seed: Annotated[int, Whole(0, JSON_SAFE)] | None = Field(

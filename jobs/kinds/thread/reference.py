@@ -11,6 +11,7 @@ import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from jobs.kinds.thread import rows, streams, tables
@@ -290,11 +291,14 @@ def golden(parameters: dict[str, Any], processes: int = 1) -> dict[str, Any]:
     plan = definition.plan(definition.Parameters.model_validate(parameters))
     edges = [plan.total * part // (16 * processes) for part in range(16 * processes + 1)]
     with Pool(processes) as pool:
-        parts = pool.starmap(run, [(plan.spec, lo, hi) for lo, hi in zip(edges, edges[1:], strict=False)])
+        parts = pool.starmap(run, [(plan.spec, lo, hi) for lo, hi in pairwise(edges)])
     total: Partial = {}
     for part in parts:
         total = merge(total, part)
-    return {"parameters": parameters, "cells": [_summary(total["cells"][key]) for key in sorted(total["cells"], key=int)]}
+    return {
+        "parameters": parameters,
+        "cells": [_summary(total["cells"][key]) for key in sorted(total["cells"], key=int)],
+    }
 
 
 def _summary(cell: dict[str, Any]) -> dict[str, Any]:

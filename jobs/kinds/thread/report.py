@@ -107,7 +107,9 @@ class _Cell:
         spread = self.part["spread"][rows.SPREAD.index(column)]
         least, most = self.least(column), self.most(column)
         few = self.replicas < 2
-        stdev = None if few else figure(estimates.root(estimates.variance(self.replicas, total, squares)) * float(scale))
+        stdev = (
+            None if few else figure(estimates.root(estimates.variance(self.replicas, total, squares)) * float(scale))
+        )
         return {
             "mean": figure(Fraction(total, self.replicas) * scale),
             "ci": estimates.mean_interval(self.replicas, total, squares, self.level, scale),
@@ -136,9 +138,7 @@ class _Cell:
     def _quotient(self, product: int, scale: Fraction) -> dict[str, Any]:
         over, under = rows.PRODUCTS[product]
         sums = (self.sum(over), self.sumsq(over)), (self.sum(under), self.sumsq(under))
-        interval = estimates.quotient_interval(
-            self.replicas, *sums, self.part["products"][product], self.level, scale
-        )
+        interval = estimates.quotient_interval(self.replicas, *sums, self.part["products"][product], self.level, scale)
         mean = figure(Fraction(self.sum(over), self.sum(under)) * scale)
         return {"mean": mean, "ci": interval}
 
@@ -194,15 +194,11 @@ class _Cell:
         capped = self.part["outcomes"][rows.OUTCOMES.index("capped")]
         if not capped:
             return []
-        return [
-            f"{capped} of {self.replicas} replicas on {self.cores} cores with {self.scheduler} reached max_threads "
-            f"{self.spec['max_threads']}: {self.sum('spawns_refused')} spawns were refused, and theory does not apply"
-        ]
+        told = f"{capped} of {self.replicas} replicas on {self.cores} cores with {self.scheduler} reached max_threads"
+        return [f"{told}: {self.sum('spawns_refused')} spawns were refused, and theory does not apply"]
 
 
 def _percentiles(
     histogram: Histogram, wanted: dict[str, Fraction], least: int, most: int, scale: Fraction
 ) -> dict[str, float]:
-    return {
-        name: figure(estimates.percentile(histogram, share, least, most) * scale) for name, share in wanted.items()
-    }
+    return {name: figure(estimates.percentile(histogram, share, least, most) * scale) for name, share in wanted.items()}

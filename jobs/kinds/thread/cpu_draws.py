@@ -1,0 +1,125 @@
+"""numba: random words and what is drawn from them; README, `Random numbers`. Integers only.
+
+uint64 and int64 must never meet in one expression: numba would make it a float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from jobs.kinds.thread import streams
+
+#: Nothing here allocates, so references need no counting; counting them took three quarters of the time.
+JIT = {"nogil": True, "error_model": "numpy", "_nrt": False}
+INLINE = {**JIT, "forceinline": True}
+
+LAWS = ("fixed", "uniform", "exponential", "hyperexponential", "empirical")
+FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL, EMPIRICAL = range(5)
+
+_GOLDEN = np.uint64(streams.GOLDEN)
+_FIRST = np.uint64(streams.FIRST_FACTOR)
+_SECOND = np.uint64(streams.SECOND_FACTOR)
+_OFFSPRING = np.uint64(streams.GOLDEN * (streams.OFFSPRING + 1) & streams.MASK)
+_WORK = np.uint64(streams.GOLDEN * (streams.WORK + 1) & streams.MASK)
+_BRANCH = np.uint64(streams.GOLDEN * (streams.BRANCH + 1) & streams.MASK)
+_VICTIMS = np.uint64(streams.GOLDEN * (streams.VICTIMS + 1) & streams.MASK)
+_0, _1, _10, _20, _27, _30, _31, _32, _33, _53 = (np.uint64(n) for n in (0, 1, 10, 20, 27, 30, 31, 32, 33, 53))
+_LOW_20, _LOW_32, _LOW_10 = np.uint64(2**20 - 1), np.uint64(2**32 - 1), np.uint64(1023)
+
+
+@intrinsic
+def leading_zeros(_context, _word):
+    """Zero bits above the highest set bit of a uint64; 64 for 0."""
+
+    def generate(_target, builder, _signature, arguments):
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@intrinsic
+def trailing_zeros(_context, _word):
+    """Zero bits below the lowest set bit of a uint64; 64 for 0."""
+
+    def generate(_target, builder, _signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), generate
+
+
+@njit(**INLINE)
+def mix(word):
+    word = (word ^ (word >> _30)) * _FIRST
+    word = (word ^ (word >> _27)) * _SECOND
+    return word ^ (word >> _31)
+
+
+@njit(**INLINE)
+def sub(key, number):
+    return mix(key + _GOLDEN * (np.uint64(number) + _1))
+
+
+@njit(**INLINE)
+def bin_of(value):
+    msb = 63 - leading_zeros(np.uint64(value))
+    if msb < 6:
+        return value
+    return 64 * (msb - 5) + (value >> (msb - 6)) - 64
+
+
+@njit(**INLINE)
+def negative_log(word, logs):
+    """-ln(U) in units of 2^-24, U = (word | 1) / 2^64."""
+    word |= _1
+    zeros = leading_zeros(word)
+    word <<= np.uint64(zeros)
+    index = np.int64((word >> _53) & _LOW_10)
+    fraction = np.int64((word >> _33) & _LOW_20)
+    step = (logs[index] - logs[index + 1]) * fraction
+    return zeros * logs[0] + logs[index] - ((step + 524288) >> 20)
+
+
+@njit(**INLINE)
+def draw_work(key, law, laws, logs):
+    """Work of a thread in ns, at least 1."""
+    if law == FIXED:
+        return max(1, laws[0])
+    word = mix(key + _WORK)
+    if law == EXPONENTIAL:
+        return max(1, (laws[0] * negative_log(word, logs) + 8388608) >> 24)
+    if law == HYPEREXPONENTIAL:
+        slow = np.int64(mix(key + _BRANCH) >> _32) >= laws[0]
+        mean = laws[2] if slow else laws[1]
+        return max(1, (mean * negative_log(word, logs) + 8388608) >> 24)
+    high = word >> _32
+    if law == UNIFORM:
+        return max(1, laws[0] + ((np.int64(high) * laws[1]) >> 32))
+    place = np.int64(high) * (laws.shape[0] - 1)
+    index = place >> 32
+    fraction = (place & 4294967295) >> 10
+    return max(1, laws[index] + (((laws[index + 1] - laws[index]) * fraction) >> 22))
+
+
+@njit(**INLINE)
+def draw_children(key, depth, max_depth, values, thresholds):
+    if depth >= max_depth:
+        return 0
+    if values.shape[0] == 1:
+        return values[0]
+    draw = np.int64(mix(key + _OFFSPRING) >> _32)
+    row = depth if thresholds.shape[0] > 1 else 0
+    index = 0
+    while draw >= thresholds[row, index]:
+        index += 1
+    return values[index]
+
+
+@njit(**INLINE)
+def victim(core, attempt, key, cores):
+    """Another core, uniform: the attempt-th of this core."""
+    draw = sub(mix(key + _VICTIMS) + mix(np.uint64(core)), attempt) >> _32
+    chosen = np.int64((draw * np.uint64(cores - 1)) >> _32)
+    return chosen + 1 if chosen >= core else chosen
