@@ -21,6 +21,8 @@ from jobs.numbers import short
 #: Largest bodies, in bytes: one submission, and a batch.
 MAX_BODY = 1 << 20
 MAX_BATCH_BODY = 16 << 20
+#: Bodies under this are parsed where they arrive: a thread would cost more.
+_SHORT = 1 << 16
 #: A body over the limit is read on and thrown away up to here, so that its sender hears the answer.
 _SWALLOW = 256 << 20
 MAX_WAIT_SECONDS = 30.0
@@ -56,7 +58,8 @@ async def _body(request: Request, limit: int) -> Any:
             break
     if size > limit:
         raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")
-    return await run_in_threadpool(_parsed, b"".join(kept))
+    text = b"".join(kept)
+    return _parsed(text) if size < _SHORT else await run_in_threadpool(_parsed, text)
 
 
 def _parsed(text: bytes) -> Any:
