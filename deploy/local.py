@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,7 +58,9 @@ class Stopped(BaseException):
 
 
 def say(message: str = "") -> None:
-    print(message, file=sys.stderr, flush=True)
+    """On stderr; a terminal that was closed does not keep the cluster from being stopped."""
+    with suppress(OSError):
+        print(message, file=sys.stderr, flush=True)
 
 
 # -- ports and lanes --------------------------------------------------------------------------------------------------

@@ -257,6 +257,20 @@ def test_stopping_it_leaves_no_process_behind(checkout: Checkout, number: signal
         assert time.monotonic() - started < 20
 
 
+@pytest.mark.skipif(not shutil.which("setsid"), reason="setsid is part of Linux")
+def test_a_terminal_that_was_closed_does_not_keep_it_from_being_stopped(checkout: Checkout) -> None:
+    ours, theirs = os.openpty()
+    command = checkout.command("local", "--port", str(free_port()), "--no-samples")
+    # setsid gives the command the terminal as its own, so that closing it hangs up.
+    starter = subprocess.Popen(["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    until((checkout.folder / "url").exists, START_SECONDS)
+    os.close(ours)
+    starter.wait(30)
+    until(lambda: not checkout.processes())
+    assert not (checkout.folder / "url").exists()
+
+
 def test_what_two_kills_left_is_ended_by_the_next_command(checkout: Checkout) -> None:
     with checkout.up() as (starter, _):
         guard = until(lambda: checkout.process("deploy.processes"))
