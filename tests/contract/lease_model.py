@@ -61,6 +61,11 @@ def _pairs(flat: Sequence[str]) -> dict[str, str]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
+def _unordered(value: Any) -> Any:
+    """Two reads of an unchanged hash may differ in order while Redis grows its table."""
+    return sorted(map(str, value)) if isinstance(value, list) else value
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobView:
     """One job as its keys say."""
@@ -147,7 +152,7 @@ class Snapshot:
 
     def settled(self) -> dict[str, Any]:
         """What a call without effect must leave as it is: all but the counter of stale calls."""
-        return {key: value for key, value in self.keys.items() if key != "ct:outcomes"}
+        return {key: _unordered(value) for key, value in self.keys.items() if key != "ct:outcomes"}
 
     def _job(self, job: str) -> JobView:
         lease = self.hash(leases.key(job, "lease"))
