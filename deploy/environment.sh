@@ -60,7 +60,7 @@ make_environment() {
 
 install_requirements() {
   say "Installing requirements/$1.txt (once; a minute or two) ..."
-  if ! .venv/bin/python -m pip install --disable-pip-version-check --require-hashes -r "requirements/$1.txt" \
+  if ! .venv/bin/python -m pip install --disable-pip-version-check --no-compile --require-hashes -r "requirements/$1.txt" \
     >.venv/install.log 2>&1; then
     grep -v '^WARNING: Location' .venv/install.log | tail -n 15 >&2
     fail 1 "pip could not install requirements/$1.txt (all lines: .venv/install.log)." \
