@@ -21,7 +21,7 @@ check: setup ## style, types, the never rules, shell scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	@tool=$$(command -v $(BIN)/shellcheck || command -v shellcheck || true); \
 	if [ -n "$$tool" ]; then echo "$$tool $(SCRIPTS)"; "$$tool" $(SCRIPTS); \
 	elif [ "$${CI:-}" = true ]; then echo "error: shellcheck is not installed" >&2; exit 1; \
