@@ -125,6 +125,12 @@ def test_a_block_is_its_numbers_one_by_one(h: int) -> None:
     assert computed(h << 16, 2**16) == computed(h << 16, 2**16, batch_size=2**16 - 1)
 
 
+@pytest.mark.parametrize("h", [*range(1, 48), 63, 100, 255])
+def test_small_blocks_alone_are_their_numbers_one_by_one(h: int) -> None:
+    """With little behind it a lease's greatest peak is small, and what ends in the table of delays may exceed it."""
+    assert computed(h << 16, 2**16) == computed(h << 16, 2**16, batch_size=2**16 - 1)
+
+
 def test_batch_size_never_changes_a_partial() -> None:
     start = (8528817511 >> 22 << 22) - 1000
     count = 2**22 + 2000
@@ -168,6 +174,14 @@ def test_what_passes_two_limbs_is_said_and_not_wrapped() -> None:
     ones = np.uint64(2**64 - 1)
     assert wide.walk(ones, ones)[0] == -1
     assert wide.descend(ones, ones, tables.lookup())[0] == -1
+
+
+@pytest.mark.parametrize("peak", [tables.LOW_PEAK, 2**64 - 1, 2**74, 2**75, 2**75 + 2**64 + 12345, 2**100])
+def test_the_reach_of_a_peak_is_exact_in_two_limbs(peak: int) -> None:
+    found = blocks.nothing_found()
+    found.by_path[0], found.sizes[1] = (7, peak >> 64, peak % 2**64), 1
+    high, low = blocks.reach(found, False)
+    assert (int(high) << 64) + int(low) == (peak >> blocks.GROWTH_BITS) - 1
 
 
 @pytest.mark.parametrize("code", [blocks.TOO_WIDE, blocks.TOO_LONG, blocks.TOO_MANY_RECORDS])

@@ -36,6 +36,9 @@ _LOW = np.uint64(2**LOW_BITS)
 _GROWTH, _GROWTH_UP = np.uint64(GROWTH_BITS), np.uint64(64 - GROWTH_BITS)
 
 
+# Functions take the arrays out of these tuples before a loop: inside one, numba would count references each time.
+
+
 class Found(NamedTuple):
     """What is found in a lease whose numbers are taken in ascending order."""
 
@@ -110,6 +113,13 @@ def singles(start: np.uint64, end: np.uint64, found: Found) -> int:
 
 
 @njit(nogil=True, cache=True)
+def _walk_for_peak(n: np.uint64, found: Found) -> int:
+    """Notes the exact peak of n if it is a record."""
+    delay, high, low = walk(_ZERO, n)
+    return TOO_WIDE if delay < 0 else _note_path(n, high, low, found)
+
+
+@njit(nogil=True, cache=True)
 def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> tuple[int, np.uint64]:
     """Notes path records from start on until one reaches (high, low): (failure, first number not looked at)."""
     n = start
@@ -117,8 +127,7 @@ def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, fou
         size = found.sizes[1]
         if size and not exceeds(high, low, found.by_path[size - 1, 1], found.by_path[size - 1, 2]):
             break
-        delay, peak_high, peak_low = walk(_ZERO, n)
-        failure = TOO_WIDE if delay < 0 else _note_path(n, peak_high, peak_low, found)
+        failure = _walk_for_peak(n, found)
         if failure:
             return failure, n
         n += _ONE
@@ -126,7 +135,7 @@ def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, fou
 
 
 @njit(nogil=True, cache=True)
-def _reach(found: Found, walked: bool) -> tuple[np.uint64, np.uint64]:
+def reach(found: Found, walked: bool) -> tuple[np.uint64, np.uint64]:
     """(high, low): from no boundary value up to it can the next 16 steps exceed the greatest peak so far."""
     if walked:
         return _ALL, _ALL
@@ -147,7 +156,7 @@ def block(h: np.uint64, bits: int, groups: Groups, lookup: Lookup, walked: bool,
     lanes = Lanes(np.empty(TILE, np.uint64), np.empty(TILE, np.uint32), np.empty(TILE, np.uint16))
     for start in range(0, len(groups.packed), TILE):
         tile = Groups(groups.packed[start : start + TILE], groups.first[start : start + TILE])
-        high, low = _reach(found, walked)
+        high, low = reach(found, walked)
         limit = min(SAFE, SAFE if high else low)
         alive = _enter(h, bits, tile, lookup, limit, lanes)
         _go_down(alive, limit, lookup, lanes)
@@ -207,33 +216,27 @@ def _settle(base: np.uint64, tile: Groups, lookup: Lookup, walked: bool, lanes: 
     lane_x, lane_steps, _ = lanes
     packed, first, delays = tile.packed, tile.first, lookup.delays
     histogram, by_delay, sizes = found.histogram, found.by_delay, found.sizes
+    reach_high, reach_low = reach(found, walked)
     for i in range(len(packed)):
         x, n = lane_x[i], base + np.uint64(first[i])
         delay = np.int64(lane_steps[i])
         if x < _LOW:
             delay += delays[x]
         else:
-            delay, failure = _settle_one(n, x, delay, lookup, walked, found)
-            if failure:
-                return failure
+            # the lane left the fast loop at x, or never entered it
+            rest, high, low = descend(_ZERO, n if x == _ALL else x, lookup)
+            if rest < 0:
+                return TOO_WIDE
+            delay = rest if x == _ALL else delay + rest
+            if exceeds(high, low, reach_high, reach_low):
+                failure = _walk_for_peak(n, found)
+                if failure:
+                    return failure
+                reach_high, reach_low = reach(found, walked)
         if delay >= DELAYS:
             return TOO_LONG
         histogram[delay] += packed[i] >> _WEIGHT_SHIFT
+        # asked here as well, since a call that takes arrays costs more than all of the above
         if (sizes[0] == 0 or delay > by_delay[sizes[0] - 1, 1]) and _note_delay(n, delay, found):
             return TOO_MANY_RECORDS
     return 0
-
-
-@njit(nogil=True, cache=True)
-def _settle_one(n: np.uint64, x: np.uint64, delay: int, lookup: Lookup, walked: bool, found: Found) -> tuple[int, int]:
-    """(delay of n, failure) of a lane that left at x after `delay` steps; notes the peak if it may be a record."""
-    if x == _ALL:
-        x, delay = n, 0
-    rest, high, low = descend(_ZERO, x, lookup)
-    if rest < 0:
-        return 0, TOO_WIDE
-    reach_high, reach_low = _reach(found, walked)
-    if not exceeds(high, low, reach_high, reach_low):
-        return delay + rest, 0
-    delay, high, low = walk(_ZERO, n)
-    return delay, TOO_WIDE if delay < 0 else _note_path(n, high, low, found)

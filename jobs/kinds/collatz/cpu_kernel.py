@@ -61,8 +61,8 @@ def pieces(start: int, end: int, most: int) -> Iterator[tuple[int, int, int]]:
     while start < end:
         for bits in LEVELS:
             size = 1 << bits
-            # a block step must not run through 1, and from 2^bits on none does
-            if start >= size and start % size == 0 and size <= min(most, end - start):
+            # a positive multiple is at least 2^bits, from where on no block step runs through 1
+            if start % size == 0 and size <= min(most, end - start):
                 yield start, start + size, bits
                 break
         else:

@@ -21,8 +21,8 @@ _ONE_LIMB = np.uint64(2**62)
 _TWO_LIMBS = np.uint64(2**62)
 #: 16 steps at once from at most this fit one limb: 2^38 * 3^16 + 3^16 < 2^64.
 SAFE = np.uint64(2**54)
-#: 16 steps at once from an x with a smaller high limb fit two limbs: 3^16 < 2^26.
-_BLOCK_LIMBS = np.uint64(2**38)
+#: 16 steps at once from an x with a smaller high limb fit two limbs: 2^38 * 3^16 + 3^16 < 2^64.
+_BLOCK_LIMBS = np.uint64(2**54)
 
 
 @njit(nogil=True, cache=True)
@@ -83,6 +83,7 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
 
     Delay -1 when a value would pass two limbs.
     """
+    steps, delays, powers = lookup
     delay = 0
     most_high, most_low = high, low
     while high or low >= _LOW:
@@ -96,25 +97,26 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
             high >>= _ONE
             delay += 1 + np.int64(odd)
         elif high or low > SAFE:
-            entry = np.uint64(lookup.steps[low & _STEP_MASK])
+            entry = np.uint64(steps[low & _STEP_MASK])
             c = entry >> _C_SHIFT
             low = (low >> _STEP) | (high << np.uint64(64 - STEP_BITS))
             high >>= _STEP
-            high, low = multiply_add(high, low, lookup.powers[c], entry & _D_MASK)
+            high, low = multiply_add(high, low, powers[c], entry & _D_MASK)
             delay += STEP_BITS + np.int64(c)
         else:
-            delay, low, most = _descend_one_limb(delay, low, lookup)
+            delay, low, most = _descend_one_limb(delay, low, steps, powers)
             if not most_high and most > most_low:
                 most_low = most
         if exceeds(high, low, most_high, most_low):
             most_high, most_low = high, low
-    return delay + lookup.delays[low], most_high, most_low
+    return delay + delays[low], most_high, most_low
 
 
 @njit(nogil=True, cache=True)
-def _descend_one_limb(delay: int, x: np.uint64, lookup: Lookup) -> tuple[int, np.uint64, np.uint64]:
+def _descend_one_limb(
+    delay: int, x: np.uint64, steps: np.ndarray, powers: np.ndarray
+) -> tuple[int, np.uint64, np.uint64]:
     """(delay, value, greatest value) at the first value below the table's end or too great for another block."""
-    steps, powers = lookup.steps, lookup.powers
     most = x
     while x >= _LOW and x <= SAFE:
         entry = np.uint64(steps[x & _STEP_MASK])
