@@ -87,7 +87,7 @@ def _model(model: type[Any], body: Any) -> Any:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise submissions.problems(error) from None
+        raise submissions.problems(error, model) from None
 
 
 # -- health ---------------------------------------------------------------------------------------------------------

@@ -60,15 +60,17 @@ class Accepted:
         }
 
 
-def problems(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
-    """The first of a model's complaints as our error: the field's path and what was expected."""
-    first = error.errors(include_url=False, include_context=False)[0]
+def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -> errors.InvalidRequest:
+    """A model's first complaint as our error: the field's path, what was expected, what came.
+
+    A key that is not known comes first: it explains the one that is missing.
+    """
+    found = error.errors(include_url=False, include_context=False)
+    first = min(found, key=lambda one: one["type"] != "extra_forbidden")
     path = ".".join([part for part in prefix.split(".") if part] + [str(part) for part in first["loc"]])
-    told = {
-        "extra_forbidden": "is not known",
-        "missing": "is needed",
-    }.get(first["type"], first["msg"].removeprefix("Value error, "))
-    given = "" if first["type"] == "missing" or "got" in told else f"; got {short(first['input'])}"
+    known = {"extra_forbidden": f"is not known; there are {', '.join(model.model_fields)}", "missing": "is needed"}
+    told = known.get(first["type"], first["msg"].removeprefix("Value error, "))
+    given = "" if first["type"] in known or "got" in told else f"; got {short(first['input'])}"
     return errors.InvalidRequest(f"{path or 'body'}: {told[0].lower() + told[1:]}{given}", field=path or None)
 
 
@@ -79,7 +81,7 @@ def read(body: Any) -> Submission:
     try:
         return Submission.model_validate(body)
     except ValidationError as error:
-        raise problems(error) from None
+        raise problems(error, Submission) from None
 
 
 def _choice(value: str, allowed: list[str], field: str) -> str:
@@ -93,7 +95,7 @@ def _planned(asked: Submission) -> tuple[int, Plan]:
     try:
         parameters = definition.Parameters.model_validate(asked.parameters)
     except ValidationError as error:
-        raise problems(error, "parameters") from None
+        raise problems(error, definition.Parameters, "parameters") from None
     plan = definition.plan(parameters)
     if not 1 <= plan.total <= MAX_UNITS:
         raise errors.InvalidRequest(f"parameters: {plan.total} units; a job has 1..{MAX_UNITS}", field="parameters")

@@ -39,11 +39,12 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> lease
     options: dict[str, Any] = {
         "socket_connect_timeout": 3,
         "socket_timeout": timeout,
-        "socket_keepalive": True,
         "health_check_interval": 10,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
         "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
     }
+    if not url.startswith("unix://"):
+        options["socket_keepalive"] = True
     if not url.startswith("redis+sentinel://"):
         return redis.Redis.from_url(url, **options)
     place = Sentinel(url)

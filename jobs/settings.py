@@ -60,7 +60,9 @@ class Settings(BaseSettings):
         return self.node_id or f"{socket.gethostname()}-{os.getpid()}"
 
     def lanes(self) -> int:
-        return self.worker_threads or len(os.sched_getaffinity(0))
+        """Lanes of a CPU worker; macOS cannot tell which cores a process may use."""
+        own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        return self.worker_threads or len(own)
 
 
 class Sentinel:

@@ -35,7 +35,7 @@ def problem(answer: httpx.Response, status: int, field: str, *words: str) -> Non
 
 
 BAD_COUNTS: list[tuple[Any, str]] = [
-    (0, "1.."), (-1, "1.."), (1.5, "integer"), ("abc", "integer"), (True, "integer"), (None, "integer"),
+    (0, "1.."), (-1, "1.."), (1.5, "integer"), ("abc", "integer"), (True, "integer"), (None, "needed"),
     (10**400, "1.."), ("1e9", "integer"), ([], "integer"), ({}, "integer"), ("", "integer"), (2**53 + 1, "1.."),
 ]  # fmt: skip
 

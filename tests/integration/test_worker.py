@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import psutil
 
-from tests.integration.live import Live, running, until
+from jobs import broker
+from tests.integration.live import Live, redis_binary, running, until
 
 SUM = {"sum": 4950, "count": 100}
 
@@ -187,3 +189,18 @@ def test_a_bell_that_names_another_function_is_dropped(cluster: Live, tmp_path: 
     assert cluster.result(cluster.submit("faulty", {"units": 100})) == SUM
     assert not witness.exists()
     assert "another function" in cluster.log("worker-0")
+
+
+def test_redis_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
+    socket = tmp_path / "redis.sock"
+    live = Live(tmp_path, workers=0)
+    binary = redis_binary()
+    assert binary
+    live.processes["redis"] = subprocess.Popen([binary, "--port", "0", "--unixsocket", str(socket), "--save", ""])
+    try:
+        until(socket.exists)
+        client = broker.connect(f"unix://{socket}?db=0")
+        assert client.ping()
+        client.close()
+    finally:
+        live.stop()
