@@ -39,7 +39,7 @@ ALLOWED = {
     "delete": TERMINAL,
 }
 SETTINGS = settings(
-    max_examples=settings().max_examples,
+    max_examples=2 * settings().max_examples,
     stateful_step_count=80,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )
