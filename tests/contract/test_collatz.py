@@ -159,7 +159,8 @@ def test_peaks_beyond_a_machine_word_are_exact(n: int, limit: int) -> None:
 @settings(max_examples=120)
 @given(st.one_of(st.integers(2**16, 2**126), st.integers(16, 126).map(lambda bits: 2**bits - 1)))
 @example(2**118 - 1)
-@example(2**121 - 1)  # 16 steps at once would wrap to something small
+@example((2**105 + 12344) * 2**16 + 2**16 - 1)  # 16 steps at once would wrap to something small
+@example((2**105 + 98766) * 2**16 + 2**16 - 1)
 def test_two_limbs_walk_as_integers_do_or_say_that_they_cannot(n: int) -> None:
     path = list(reference.values(n))
     delay, peak, limbs = len(path) - 1, max(path), (np.uint64(n >> 64), np.uint64(n % 2**64))
