@@ -79,13 +79,17 @@ def queue_lengths(client: leases.Client) -> dict[str, int]:
 
 
 class BellWorker(rq.SimpleWorker):
-    """Listens to bells and calls `serve(queue)`; with an empty queue name every two seconds, for a bell that got lost.
+    """Listens to bells and calls `serve(queue, bell)`; with empty names every two seconds, for a bell that got lost.
 
     RQ's own bookkeeping of executions, results and registries is left out: leases hold every fact about work.
     """
 
     def __init__(
-        self, listened: tuple[str, ...], client: leases.Client, serve: Callable[[str], None], stop: Callable[[], None]
+        self,
+        listened: tuple[str, ...],
+        client: leases.Client,
+        serve: Callable[[str, str], None],
+        stop: Callable[[], None],
     ) -> None:
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         super().__init__(list(listened), name=name, connection=client, serializer=JSONSerializer, worker_ttl=17)
@@ -94,11 +98,11 @@ class BellWorker(rq.SimpleWorker):
         self.log_job_description = False
 
     def execute_job(self, job: Job, queue: rq.Queue) -> None:
-        self.connection.delete(job.key)
-        if not self._allowed(job):
-            log.warning("dropped a bell that names another function", extra={"rq_job": job.id, "queue": queue.name})
+        if self._allowed(job):
+            self._answer(queue.name, job.id)
             return
-        self._answer(queue.name)
+        self.connection.delete(job.key)
+        log.warning("dropped a bell that names another function", extra={"rq_job": job.id, "queue": queue.name})
 
     @staticmethod
     def _allowed(job: Job) -> bool:
@@ -107,10 +111,10 @@ class BellWorker(rq.SimpleWorker):
         except Exception:
             return False
 
-    def _answer(self, queue: str) -> None:
+    def _answer(self, queue: str, bell: str) -> None:
         self.set_state(WorkerStatus.BUSY)
         try:
-            self._serve(queue)
+            self._serve(queue, bell)
         except leases.Unreachable as error:
             log.warning("redis cannot be reached: %s", error)
             time.sleep(0.5)
@@ -131,7 +135,7 @@ class BellWorker(rq.SimpleWorker):
                     death_penalty_class=self.death_penalty_class,
                 )
             except DequeueTimeout:
-                self._answer("")
+                self._answer("", "")
         raise StopRequested
 
     def handle_warm_shutdown_request(self) -> None:

@@ -75,13 +75,6 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
-    """NEXT: small jobs, each wholly leased: (job, token) pairs."""
-
-    jobs: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What a lane needs to know of a job."""
 
@@ -94,6 +87,14 @@ class Facts:
     expected_rate: float
     #: Units/s by the kind's own estimate.
     nominal_rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """NEXT: small jobs, each wholly leased: (job, token) pairs, and what a lane needs to know of each."""
+
+    jobs: tuple[tuple[str, str], ...]
+    facts: tuple[Facts, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,21 +206,26 @@ class Leases:
     # -- slots ------------------------------------------------------------------------------------------------------
 
     def next(
-        self, worker: str, queues: Iterable[str], *, popped: str = "", lanes: int = 1, take: int = TAKE
+        self,
+        worker: str,
+        queues: Iterable[str],
+        *,
+        popped: str = "",
+        bell: str = "",
+        lanes: int = 1,
+        take: int = TAKE,
     ) -> Held | Taken | str:
         """The best pending job for this worker, small ones up to `take` at once; ends the slot it had.
 
-        Else the word none (no work) or draining (this worker must not work).
+        Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
+        of the bell that RQ has just taken.
         """
-        tokens = [new_token() for _ in range(take)]
-        reply = self._words(
-            "next", worker, popped, lanes, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(list(queues)), json.dumps(tokens)
-        )
+        tokens = json.dumps([new_token() for _ in range(take)])
+        listened = json.dumps(list(queues))
+        reply = self._words("next", worker, popped, bell, lanes, LEASE_TTL_MS, SLOT_TTL_MS, listened, tokens)
         if reply[0] == "hold":
             return Held(job_id=reply[1])
-        if reply[0] == "take":
-            return Taken(jobs=tuple(zip(reply[1::2], reply[2::2], strict=True)))
-        return reply[0]
+        return _taken(reply[1:]) if reply[0] == "take" else reply[0]
 
     def hold(self, worker: str) -> bool:
         return bool(self._run("hold", worker, SLOT_TTL_MS))
@@ -334,18 +340,28 @@ class Leases:
         return bool(self._run("lead", candidate, LEADER_TTL_MS))
 
 
+def _taken(words: list[str]) -> Taken:
+    rows = [words[at : at + 6] for at in range(0, len(words), 6)]
+    known = [_known(job, kind, spec, "", int(total), int(est_ms)) for job, _, kind, spec, total, est_ms in rows]
+    return Taken(jobs=tuple((row[0], row[1]) for row in rows), facts=tuple(known))
+
+
 def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:
     if row[0] is None:
         return None
-    kind, spec, queue, total, est_ms, mode = (value or b"" for value in row)
-    nominal = int(total) / max(int(est_ms) / 1000, 1e-3)
-    pace = float(paces.get(b"|".join((kind, mode, device.encode())), 1.0))
+    kind, spec, queue, total, est_ms, mode = (value.decode() if value else "" for value in row)
+    pace = float(paces.get(f"{kind}|{mode}|{device}".encode(), 1.0))
+    return _known(job, kind, spec, queue, int(total), int(est_ms), pace)
+
+
+def _known(job: str, kind: str, spec: str, queue: str, total: int, est_ms: int, pace: float = 1.0) -> Facts:
+    nominal = total / max(est_ms / 1000, 1e-3)
     return Facts(
         job_id=job,
-        kind=kind.decode(),
+        kind=kind,
         spec=json.loads(spec),
-        queue=queue.decode(),
-        total=int(total),
+        queue=queue,
+        total=total,
         expected_rate=nominal * pace,
         nominal_rate=nominal,
     )

@@ -6,10 +6,12 @@ protocols below; `docs/adding-a-kind.md` walks through one.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import pkgutil
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from pydantic import BaseModel
@@ -17,6 +19,8 @@ from pydantic import BaseModel
 from jobs import errors, kinds
 from jobs.models import Device, Partial, Plan, Spec
 
+#: Where compiled kernels are kept when NUMBA_CACHE_DIR does not say.
+CACHE_FOLDER = Path(__file__).resolve().parent.parent / ".cluster" / "cache" / "numba"
 #: Called between chunks with the number of the first unit not yet computed; False asks the kernel to stop there.
 Tick = Callable[[int], bool]
 
@@ -81,9 +85,24 @@ def reference(kind: str) -> Reference:
 
 
 @lru_cache
+def keep_compiled_code_apart() -> None:
+    """Names numba's cache after a checksum of every kind's sources.
+
+    numba looks only at the file of the decorated function: after a change in a file that it calls, it would go on
+    running the old code.
+    """
+    config = importlib.import_module("numba").config
+    sources = sorted(path for folder in kinds.__path__ for path in Path(folder).glob("*/*.py"))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    config.CACHE_DIR = str(Path(config.CACHE_DIR or CACHE_FOLDER) / digest)
+
+
+@lru_cache
 def kernel(kind: str, device: Device) -> Kernel:
     """The kernel of a kind for a device. Importing it may import numba or cupy: workers' lanes only."""
     definition(kind)
+    if device is Device.CPU:
+        keep_compiled_code_apart()
     name = f"jobs.kinds.{kind}.{device}_kernel"
     try:
         return cast(Kernel, importlib.import_module(name))

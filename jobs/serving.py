@@ -129,14 +129,14 @@ class Server:
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
-    def serve(self, popped: str) -> None:
-        """Works until nothing waits. `popped`: the queue whose bell was just taken, or empty."""
+    def serve(self, popped: str, bell: str) -> None:
+        """Works until nothing waits. `popped` and `bell`: queue and id of the bell just taken, or empty."""
         while not self.stopping:
             self._await_idle()
             free = len(self._idle)
             take = 0 if free == 0 else leases.TAKE * free
-            found = self.book.next(self.worker, self.listened, popped=popped, lanes=max(free, 1), take=take)
-            popped = ""
+            found = self.book.next(self.worker, self.listened, popped=popped, bell=bell, lanes=max(free, 1), take=take)
+            popped = bell = ""
             if isinstance(found, Taken):
                 self._serve_small(found)
             elif isinstance(found, Held):
@@ -305,10 +305,12 @@ class Server:
     # -- small jobs -------------------------------------------------------------------------------------------------
 
     def _serve_small(self, taken: Taken) -> None:
-        facts = self.book.facts([job for job, _ in taken.jobs], self.device)
-        work = [(fact, token) for fact, (_, token) in zip(facts, taken.jobs, strict=True) if fact is not None]
+        """Shares the jobs out over the idle lanes; this thread drives the first: a lone job needs no other."""
+        work = [(fact, token) for fact, (_, token) in zip(taken.facts, taken.jobs, strict=True)]
         lanes = [lane for lane in (self._borrow() for _ in range(min(len(self._idle), len(work)))) if lane]
-        waits = [self._threads.submit(self._small_turn, lane, work[i :: len(lanes)]) for i, lane in enumerate(lanes)]
+        shares = [work[number :: len(lanes)] for number in range(len(lanes))]
+        waits = [self._threads.submit(self._small_turn, *pair) for pair in zip(lanes[1:], shares[1:], strict=True)]
+        self._small_turn(lanes[0], shares[0])
         for wait in waits:
             wait.result()
 

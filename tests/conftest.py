@@ -16,6 +16,7 @@ import pytest
 import redis
 from hypothesis import settings
 
+from jobs import registry
 from jobs.settings import Settings
 
 pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")
@@ -38,6 +39,8 @@ def _forget_our_settings() -> None:
 
 
 _forget_our_settings()
+# Before a test module imports compiled code by itself.
+registry.keep_compiled_code_apart()
 
 
 def _missing(reason: str) -> None:

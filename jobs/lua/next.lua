@@ -1,10 +1,12 @@
--- NEXT worker popped lanes ttl slot_ttl queues(json) tokens(json)
---   -> {hold, id} | {take, id, token, id, token, ...} | {none} | {draining}
+-- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json)
+--   -> {hold, id} | {take, id, token, kind, spec, total, est_ms, id, ...} | {none} | {draining}
 -- Small jobs are taken up to TAKE_MS of estimated work a lane.
--- popped: the queue whose bell RQ has just taken, or ''. tokens: how many small jobs to take, and their leases' names.
-local worker, popped, lanes, ttl, slot_ttl = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
-local queues, tokens = cjson.decode(ARGV[6]), cjson.decode(ARGV[7])
+-- popped: the queue whose bell RQ has just taken, or ''; bell: that bell's id. tokens: how many small jobs to take, and their leases' names.
+local worker, popped, bell, lanes, ttl, slot_ttl =
+  ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local queues, tokens = cjson.decode(ARGV[7]), cjson.decode(ARGV[8])
 local t = now()
+if bell ~= '' then call('DEL', 'rq:job:' .. bell) end
 park(worker, t)
 
 -- A bell that was popped for work which this worker does not take must ring again.
@@ -38,17 +40,19 @@ end
 local function small(j) return j and j.small == 1 and j.state == 'queued' and j.cursor == 0 end
 
 local function take(queue, j)
-  local taken, budget = { 'take' }, TAKE_MS * lanes
-  while small(j) and #taken < 2 * #tokens and (budget > 0 or #taken == 1) do
-    local token = tokens[(#taken + 1) / 2]
+  local taken, count, budget = { 'take' }, 0, TAKE_MS * lanes
+  while small(j) and count < #tokens and (budget > 0 or count == 0) do
+    count = count + 1
     call('ZREM', P .. 'pending:' .. queue, j.id)
-    grant(j, token, 0, j.total, 0, 0, ttl, worker, t)
+    grant(j, tokens[count], 0, j.total, 0, 0, ttl, worker, t)
     j.cursor = j.total
     call('HSET', key(j.id), 'cursor', num(j.total))
     start(j, t)
     budget = budget - j.est_ms
     set_later(j, t + ttl)
-    taken[#taken + 1], taken[#taken + 2] = j.id, token
+    for _, item in ipairs({ j.id, tokens[count], j.kind, call('HGET', key(j.id), 'spec'), num(j.total), num(j.est_ms) }) do
+      taken[#taken + 1] = item
+    end
     j = first(queue)
   end
   level(queue)

@@ -1,0 +1,41 @@
+"""Kinds are found, kernels are loaded one at a time, compiled code never outlives its sources."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobs import errors, registry
+from jobs.models import Device
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOW = "from jobs import registry; registry.keep_compiled_code_apart(); import numba; print(numba.config.CACHE_DIR)"
+
+
+def cache_folder(extra: Path, base: Path) -> str:
+    path = f"{extra}:{ROOT}"
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(base)}
+    return subprocess.run(
+        [sys.executable, "-c", SHOW], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_changed_source_of_any_kind_gets_a_cache_of_its_own(tmp_path: Path) -> None:
+    kind = tmp_path / "jobs" / "kinds" / "extra"
+    kind.mkdir(parents=True)
+    for package in (tmp_path / "jobs", tmp_path / "jobs" / "kinds", kind):
+        (package / "__init__.py").touch()
+    (kind / "deep.py").write_text("X = 1\n")
+    first, again = (cache_folder(tmp_path, tmp_path / "cache") for _ in range(2))
+    (kind / "deep.py").write_text("X = 2\n")
+    assert first == again != cache_folder(tmp_path, tmp_path / "cache")
+    assert first.startswith(str(tmp_path / "cache"))
+
+
+def test_a_device_without_a_kernel_is_an_error_of_its_own() -> None:
+    with pytest.raises(errors.NoKernel, match="kind collatz has no kernel for gpu"):
+        registry.kernel("collatz", Device.GPU)
