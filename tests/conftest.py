@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -39,6 +40,9 @@ def _forget_our_settings() -> None:
 
 
 _forget_our_settings()
+# A script's background job gets both ignored, and so would every process that a test starts and then signals.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Before a test module imports compiled code by itself.
 registry.keep_compiled_code_apart()
 

@@ -165,3 +165,16 @@ def test_a_silent_worker_is_said_to_be_lost(bench: Bench) -> None:
     bench.audit()
     assert bench.look().hash("ct:worker:w")["state"] == "lost"
     assert [event["state"] for _, event in bench.look().stream("ct:events")] == ["joined", "lost"]
+
+
+# -- the leader -----------------------------------------------------------------------------------------------------
+
+
+def test_one_janitor_leads_until_its_lead_runs_out(bench: Bench) -> None:
+    assert bench.book.lead("a") is True
+    assert bench.book.lead("b") is False
+    assert bench.book.lead("a") is True, "a leader renews"
+    assert 0 < bench.book.client.pttl("ct:leader") <= leases.LEADER_TTL_MS
+    bench.book.client.delete("ct:leader")
+    assert bench.book.lead("b") is True
+    assert bench.book.lead("a") is False
