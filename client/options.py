@@ -16,7 +16,10 @@ Schema: TypeAlias = Mapping[str, Any]
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 #: After a label: several of these, separated by commas.
 _MORE = "[,...]"
-_INTEGER = re.compile(r"(?P<whole>[+-]?[0-9][0-9_]*)(?:(?P<ten>[eE])(?P<zeros>[0-9]+)|(?:\^|\*\*)(?P<power>[0-9]+))?")
+_INTEGER = re.compile(
+    r"(?P<whole>[+-]?[0-9][0-9_]*)"
+    r"(?:(?:(?P<ten>[eE])(?P<zeros>[0-9]+)|(?:\^|\*\*)(?P<power>[0-9]+))(?P<more>[+-][0-9]{1,18})?)?"
+)
 
 
 class BadValue(ValueError):
@@ -148,7 +151,7 @@ def _in_words(option: Schema) -> str:
 
 def _is_digits(option: Schema) -> bool:
     """The decimal string beside an integer that may pass 2^53."""
-    return option.get("type") == "string" and option.get("pattern") == "^-?[0-9]+$"
+    return option.get("type") == "string" and str(option.get("pattern")).startswith(("^[0-9]", "^-?[0-9]"))
 
 
 def _choices(option: Schema) -> list[Any]:
@@ -183,15 +186,19 @@ def _scalar(text: str, options: tuple[Schema, ...]) -> Any:
 
 
 def integer(text: str) -> int | str | None:
-    """An exact integer, as it travels: 27, 1_000_000, 1e12, 2^70 or 2**70; None when the text is none."""
+    """An exact integer, as it travels: 27, 1_000_000, 1e12, 2^70 or 2**70, 2^70-1 or 10^100+7; None for other text."""
     match = _INTEGER.fullmatch(text)
     if not match:
         return None
+    return numbers.exact(_power(match) + int(match["more"] or 0))
+
+
+def _power(match: re.Match[str]) -> int:
     digits, zeros, power = match["whole"].replace("_", ""), int(match["zeros"] or 0), int(match["power"] or 1)
     size = len(digits) + zeros if match["ten"] else len(digits) * max(power, 1)
     if size > numbers.MAX_DIGITS:
         raise BadValue(f"has more than {numbers.MAX_DIGITS} digits")
-    return numbers.exact(int(digits) * 10**zeros if match["ten"] else int(digits) ** power)
+    return int(digits) * 10**zeros if match["ten"] else int(digits) ** power
 
 
 def decimal(text: str) -> int | float | str | None:

@@ -62,7 +62,9 @@ class Kinds(TyperGroup):
 
 
 def _help(kind: Json) -> str:
-    return f"{kind['summary']}\n\nIntegers may be written 1000000, 1_000_000, 1e6 or 2^20; any size stays exact."
+    return (
+        f"{kind['summary']}\n\nIntegers may be written 1000000, 1_000_000, 1e6, 2^20 or 2^89-1; any size stays exact."
+    )
 
 
 def command(kind: Json) -> Any:

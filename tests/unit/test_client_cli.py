@@ -99,6 +99,7 @@ def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
 @pytest.mark.parametrize(
     ("text", "value"),
     [("27", 27), ("1_000_000", 10**6), ("1e12", 10**12), ("2^70", str(2**70)), ("2**53", str(2**53)), ("-3", -3),
+     ("2^89-1", str(2**89 - 1)), ("10^30+57", str(10**30 + 57)), ("2^3-1", 7),
      ("9007199254740993", "9007199254740993"), ("1e20", "1" + "0" * 20), ("9" * 20_000, "9" * 20_000)],
 )  # fmt: skip
 def test_integers_stay_exact_however_they_are_written(text: str, value: object) -> None:
