@@ -198,7 +198,8 @@ def _power(match: re.Match[str]) -> int:
     size = len(digits) + zeros if match["ten"] else len(digits) * max(power, 1)
     if size > numbers.MAX_DIGITS:
         raise BadValue(f"has more than {numbers.MAX_DIGITS} digits")
-    return int(digits) * 10**zeros if match["ten"] else int(digits) ** power
+    number: int = int(digits) * 10**zeros if match["ten"] else int(digits) ** power
+    return number
 
 
 def decimal(text: str) -> int | float | str | None:
