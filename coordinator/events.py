@@ -108,6 +108,10 @@ class Hub:
                 log.warning("no events: redis cannot be reached: %s", error)
                 self._ended.wait(0.5)
                 continue
+            except Exception:  # without this thread nobody here hears of an end
+                log.exception("reading events failed")
+                self._ended.wait(0.5)
+                continue
             events = [_event(entry) for entry in _entries(reply)]
             if events:
                 at = events[-1].id

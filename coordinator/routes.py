@@ -308,6 +308,8 @@ async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> Async
         if job["state"] in TERMINAL:
             return
         async for found in merged(subscription, at):
+            if found and not found.ends and int(found.fields["done"]) < int(job["done"]):
+                continue  # the job was read after this happened
             yield _frame(found) if found else ": ping\n\n"
             if found and found.ends:
                 return

@@ -20,6 +20,8 @@ VERSION = "0.1.0"
 LOST_SECONDS = 3600
 #: Submissions and waits are decided on a view of the fleet this old at most.
 FLEET_SECONDS = 0.5
+#: Pages looked at for one answer, when a kind is asked for that is rare.
+_PAGES = 20
 #: A rate older than this many seconds says nothing about now.
 _STALE_SECONDS = 15
 
@@ -74,12 +76,13 @@ class Views:
         return {job_id: rank for (job_id, _), rank in zip(waiting, pipe.execute(), strict=True)}
 
     def jobs(self, state: str | None, kind: str | None, cursor: int | None, limit: int) -> dict[str, Any]:
-        """Newest first. The cursor is the number of the last job looked at."""
+        """Newest first. The cursor is the number of the last job looked at; a page may hold less than `limit`."""
         index = f"{P}in:{state}" if state else f"{P}jobs"
         found: list[dict[str, Any]] = []
         top = f"({cursor}" if cursor is not None else "+inf"
-        while len(found) < limit:
-            page = self.book.client.zrevrangebyscore(index, top, "-inf", start=0, num=limit, withscores=True)
+        for _ in range(_PAGES):
+            size = max(limit, 100)
+            page = self.book.client.zrevrangebyscore(index, top, "-inf", start=0, num=size, withscores=True)
             if not page:
                 return {"jobs": found, "cursor": None}
             shown = {job["job_id"]: job for job in self.jobs_by_id([job_id.decode() for job_id, _ in page])}
@@ -89,7 +92,7 @@ class Views:
                 if job and (kind is None or job["type"] == kind):
                     found.append(job)
                 if len(found) == limit:
-                    break
+                    return {"jobs": found, "cursor": str(cursor)}
             top = f"({cursor}"
         return {"jobs": found, "cursor": str(cursor)}
 

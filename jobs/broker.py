@@ -6,6 +6,7 @@ called: workers answer a bell by asking NEXT, so nothing that a writer to Redis 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -161,5 +162,11 @@ def listen(worker: Callable[[], BellWorker], stopped: Callable[[], bool]) -> Non
             worker().work(logging_level="WARNING")
         except (*leases.Unreachable, ValueError) as error:
             log.warning("listening again in a second: %s", error)
+        _pause(stopped)
+
+
+def _pause(stopped: Callable[[], bool]) -> None:
+    """A second; the last worker's signal handler, which raises, is still in place."""
+    with contextlib.suppress(StopRequested):
         if not stopped():
             time.sleep(1)

@@ -132,7 +132,8 @@ class Server:
     def serve(self, popped: str, bell: str) -> None:
         """Works until nothing waits. `popped` and `bell`: queue and id of the bell just taken, or empty."""
         while not self.stopping:
-            self._await_idle()
+            if not self._await_idle():
+                return
             free = len(self._idle)
             take = 0 if free == 0 else leases.TAKE * free
             found = self.book.next(self.worker, self.listened, popped=popped, bell=bell, lanes=max(free, 1), take=take)
@@ -146,9 +147,11 @@ class Server:
             else:
                 return
 
-    def _await_idle(self) -> None:
+    def _await_idle(self) -> bool:
+        """Waits for a free lane; False when the worker stops."""
         with self._changed:
             self._changed.wait_for(lambda: self._idle or self.stopping)
+            return not self.stopping
 
     def _sit_out(self) -> None:
         """A drained worker pops no bells, or it would ring and pop the same one for ever."""
@@ -200,6 +203,7 @@ class Server:
         except Exception:
             log.exception("a lane's turn ended", extra={"job_id": slot.facts.job_id, "lane": lane.name})
             slot.close("error")
+            time.sleep(LINGER_SECONDS)
         finally:
             self._give_back(lane)
 
@@ -388,6 +392,8 @@ class Beats(threading.Thread):
                 self.beat()
             except leases.Unreachable as error:
                 log.warning("no beat: redis cannot be reached: %s", error)
+            except Exception:  # a worker that does not beat loses all its work
+                log.exception("a beat failed")
 
     def beat(self) -> None:
         for token, task in list(self._server.tasks.items()):
