@@ -150,7 +150,8 @@ class Hub:
         first = self._book.client.xrange(f"{P}events", count=1)
         if first and after(first[0][0].decode(), since):
             return None
-        return [_event(entry) for entry in self._book.client.xrange(f"{P}events", f"({since}", "+", count=10_000)]
+        found = self._book.client.xrange(f"{P}events", f"({since}", "+", count=_BACKLOG + 1)
+        return None if len(found) > _BACKLOG else [_event(entry) for entry in found]
 
     async def until_ended(self, ids: Sequence[str], states: Callable[[], list[str | None]], seconds: float) -> None:
         """Returns when every job has ended (or is gone), or after `seconds`."""

@@ -12,6 +12,8 @@ from jobs.leases import Leases
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
+#: AUDIT purges this many finished jobs at most; a round with more to do repeats it this often.
+_FULL, _PURGES = 50, 20
 #: The bells' templates are put back this often, in case somebody flushed them.
 _BELLS_EVERY = 60
 
@@ -43,6 +45,8 @@ class Janitor(threading.Thread):
         self.leading = self._book.lead(self._me)
         if self.leading:
             reaped, returned, purged = self._book.audit(queues.ALL)
+            for _ in range(_PURGES if purged == _FULL else 0):
+                purged += self._book.audit(queues.ALL)[2]
             if reaped or returned or purged:
                 log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
 

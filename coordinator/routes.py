@@ -47,8 +47,8 @@ open_routes = APIRouter()
 routes = APIRouter(prefix="/api", dependencies=[Depends(_owner)])
 
 
-async def _body(request: Request, limit: int) -> Any:
-    """The parsed body. TooLarge over the limit; MalformedBody when it is not JSON."""
+async def _body(request: Request, limit: int, empty: Any = None) -> Any:
+    """The parsed body, or `empty` for none. TooLarge over the limit; MalformedBody when it is not JSON."""
     kept, size = [], 0
     async for piece in request.stream():
         size += len(piece)
@@ -59,6 +59,8 @@ async def _body(request: Request, limit: int) -> Any:
     if size > limit:
         raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")
     text = b"".join(kept)
+    if not text and empty is not None:
+        return empty
     return _parsed(text) if size < _SHORT else await run_in_threadpool(_parsed, text)
 
 
@@ -120,7 +122,9 @@ class Ids(BaseModel):
     """Jobs whose results are wanted, in the order of the answers."""
 
     model_config = ConfigDict(extra="forbid")
-    job_ids: list[str] = Field(min_length=1, max_length=submissions.MAX_BATCH)
+    job_ids: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]] = Field(
+        min_length=1, max_length=submissions.MAX_BATCH
+    )
     wait_seconds: float = Field(0, ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)
 
 
@@ -257,7 +261,7 @@ async def drain(
     request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: The
 ) -> dict[str, Any]:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
-    asked = _model(Drain, await _body(request, MAX_BODY) if int(request.headers.get("content-length", 0)) else {})
+    asked = _model(Drain, await _body(request, MAX_BODY, empty={}))
     if not await run_in_threadpool(cluster.book.drain, node_id, asked.on):
         raise errors.NotFound(f"no worker {node_id}; list them with GET /api/nodes", field="node_id")
     return {"id": node_id, "draining": asked.on}

@@ -36,7 +36,7 @@ def facts(server: Server, node: Node, lanes: int) -> dict[str, str | int | float
     if server.draining:
         state = "draining" if busy else "drained"
     job = server.slot.facts.job_id if server.slot else ""
-    rates = {kind: round(rate, 3) for kind, rate in server.rates.items()}
+    rates = {kind: round(rate, 3) for kind, rate in dict(server.rates).items()}
     return {
         "device": Device.CPU, "state": state, "lanes": lanes, "busy_lanes": busy, "job": job, "pid": os.getpid(),
         "rates": json.dumps(rates), **node.figures(),
@@ -74,16 +74,19 @@ def run(chosen: settings.Settings) -> int:
 
     own = leases.Leases(broker.connect(chosen.redis_url, retries=1))
     beats = Beats(own, server, born, lambda: facts(server, node, lanes), name_taken)
-    beats.beat()
     beats.start()
     log.info("ready", extra={"lanes": lanes})
-    bells = broker.connect(chosen.redis_url, retries=0, timeout=None)
-    broker.listen(lambda: broker.BellWorker(server.listened, bells, server.serve, server.stop), lambda: server.stopping)
-    server.stop()
-    server.settle_down()
-    beats.end()
-    for child in children:
-        child.close()
+    try:
+        bells = broker.connect(chosen.redis_url, retries=0, timeout=None)
+        broker.listen(
+            lambda: broker.BellWorker(server.listened, bells, server.serve, server.stop), lambda: server.stopping
+        )
+    finally:  # else the children, which ignore signals, would keep a broken worker from ending
+        server.stop()
+        server.settle_down()
+        beats.end()
+        for child in children:
+            child.close()
     log.info("stopped")
     return 0
 

@@ -71,16 +71,21 @@ class ChildLane:
         return answer
 
     def _ask(self, task: Task | None, *message: Any) -> Any:
+        if not self._process.is_alive():  # it died while idle: no work is lost
+            self._replace()
         try:
             if not self._warm:
                 self.warm_up()
             self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0
             self._pipe.send(message)
             return self._receive(task)
-        except LaneDied:
-            self.close()
-            self._start()
-            raise
+        except (LaneDied, OSError) as error:  # OSError: its pipe is broken
+            self._replace()
+            raise error if isinstance(error, LaneDied) else LaneDied(f"lane {self.name}: {error}") from error
+
+    def _replace(self) -> None:
+        self.close()
+        self._start()
 
     def _receive(self, task: Task | None) -> Any:
         """The child's next answer; LaneDied when it dies, hangs or does not stop in time."""

@@ -164,10 +164,10 @@ class Local:
         return self
 
     def __exit__(self, *_: object) -> None:
-        say("Stopping ...")
         for number in STOP_SIGNALS:
             signal.signal(number, self._hurry)
         (FOLDER / "url").unlink(missing_ok=True)
+        say("Stopping ...")
         if self._supervisor and self._supervisor.poll() is None:
             self._supervisor.terminate()
             try:
@@ -289,6 +289,9 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _stop(*_: object) -> NoReturn:
+    """A closed terminal sends its signal twice: the second must not break off the stopping."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     raise Stopped
 
 

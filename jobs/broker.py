@@ -157,16 +157,11 @@ class BellWorker(rq.SimpleWorker):
 
 def listen(worker: Callable[[], BellWorker], stopped: Callable[[], bool]) -> None:
     """Runs fresh workers, each under a fresh name, until told to stop: RQ gives up when Redis is gone for long."""
-    while not stopped():
-        try:
-            worker().work(logging_level="WARNING")
-        except (*leases.Unreachable, ValueError) as error:
-            log.warning("listening again in a second: %s", error)
-        _pause(stopped)
-
-
-def _pause(stopped: Callable[[], bool]) -> None:
-    """A second; the last worker's signal handler, which raises, is still in place."""
-    with contextlib.suppress(StopRequested):
-        if not stopped():
-            time.sleep(1)
+    with contextlib.suppress(StopRequested):  # the last worker's signal handler raises it outside its loop too
+        while not stopped():
+            try:
+                worker().work(logging_level="WARNING")
+            except (redis.exceptions.RedisError, ValueError) as error:
+                log.warning("listening again in a second: %s", error)
+            if not stopped():
+                time.sleep(1)

@@ -64,20 +64,17 @@ def fold(book: leases.Leases, job: str, kind: str) -> None:
 
 def finish(book: leases.Leases, job: str, kind: str, spec: Spec) -> bool:
     """Folds what is left, derives the result and stores it. False: somebody else did, or the job moved on."""
-    while True:
-        gathered = book.gather(job)
-        if gathered.parts:
+    try:
+        while (gathered := book.gather(job)).parts:
             fold(book, job, kind)
-            continue
         total = _merged(kind, gathered)
-        if total is None:
-            return False
-        try:
-            result = encode(registry.definition(kind).result(spec, total))
-        except Exception as error:
-            book.abort(job, f"the result could not be derived: {type(error).__name__}: {error}")
-            return False
-        return book.finish(job, gathered.version, result)
+        result = None if total is None else encode(registry.definition(kind).result(spec, total))
+    except leases.RedisError:
+        raise
+    except Exception as error:
+        book.abort(job, f"the result could not be derived: {type(error).__name__}: {error}")
+        return False
+    return result is not None and book.finish(job, gathered.version, result)
 
 
 def so_far(kind: str, spec: Spec, gathered: leases.Gathered) -> Partial | None:

@@ -20,8 +20,15 @@ from jobs.models import Plan, Spec
 
 #: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
 Client: TypeAlias = Any
-#: What a call raises while Redis cannot be reached.
-Unreachable = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.BusyLoadingError)
+RedisError = redis.exceptions.RedisError
+#: What a call raises while Redis cannot be reached or takes no writes; the call may be repeated.
+Unreachable = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.MasterDownError,
+)
 
 PREFIX = "ct:"
 LEASE_TTL_MS = 3000

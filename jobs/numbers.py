@@ -25,7 +25,10 @@ def short(value: object, limit: int = 40) -> str:
     """The value for an error message, cut in the middle when it is long."""
     if isinstance(value, int) and value.bit_length() > 10_000:
         return f"an integer of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= limit else f"{text[: limit - 12]}… ({len(text)} characters)"
 
 

@@ -360,7 +360,7 @@ class Server:
     def _tolerant(self, call: Callable[[], Answer], instead: Answer) -> Answer:
         try:
             return call()
-        except leases.Unreachable:
+        except leases.RedisError:
             return instead
 
 
@@ -387,7 +387,9 @@ class Beats(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        while not self._ended.wait(leases.BEAT_SECONDS):
+        wait = 0.0
+        while not self._ended.wait(wait):
+            wait = leases.BEAT_SECONDS
             try:
                 self.beat()
             except leases.Unreachable as error:
@@ -406,7 +408,7 @@ class Beats(threading.Thread):
     def say(self, **more: str) -> None:
         answer = self._book.heartbeat(self._server.worker, self._born, {**self._facts(), **more})
         self._server.draining = answer == "drain"
-        if answer == "taken":
+        if answer == "taken" and not self._server.stopping:
             self._taken()
 
     def end(self) -> None:
@@ -416,5 +418,5 @@ class Beats(threading.Thread):
         try:
             facts = {**self._facts(), "state": "stopped"}
             self._book.heartbeat(self._server.worker, self._born, facts, leaving=True)
-        except leases.Unreachable:
-            log.warning("could not say goodbye: redis cannot be reached")
+        except leases.RedisError as error:
+            log.warning("could not say goodbye: %s", error)

@@ -204,3 +204,16 @@ def test_redis_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
         client.close()
     finally:
         live.stop()
+
+
+def test_a_child_that_dies_while_idle_is_replaced(cluster: Live) -> None:
+    cluster.result(cluster.submit("faulty", {"units": 100}))
+    for child in children(cluster):
+        child.kill()
+    small = cluster.submit("faulty", {"units": 100, "cpu_seconds": 0.001})
+    assert cluster.result(small) == SUM
+    assert cluster.job(small)["usage"]["expired_leases"] == 0
+    slow = cluster.submit("faulty", {"units": 600, "seconds_per_unit": 0.005})
+    assert cluster.result(slow)["count"] == 600
+    assert cluster.job(slow)["usage"]["expired_leases"] == 0
+    assert len(children(cluster)) == 2
