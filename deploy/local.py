@@ -308,6 +308,7 @@ def alone() -> Iterator[None]:
     left = processes.sweep(f"@{FOLDER}")
     if left:
         say(f"Ended {left} processes that an earlier run left behind.")
+    (FOLDER / "url").unlink(missing_ok=True)
     os.ftruncate(held, 0)
     os.pwrite(held, str(os.getpid()).encode(), 0)
     try:
