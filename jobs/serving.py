@@ -76,11 +76,11 @@ class Slot:
         self.finishing = False
         self.granted = 0
         self.opened = time.monotonic()
-        self.why = ""
 
     def close(self, why: str) -> None:
         if self.open:
-            self.open, self.why = False, why
+            self.open = False
+            log.debug("slot closed: %s", why, extra={"job_id": self.facts.job_id})
 
     def over(self) -> bool:
         return time.monotonic() - self.opened > QUANTUM_SECONDS
@@ -135,8 +135,8 @@ class Server:
             if not self._await_idle():
                 return
             free = len(self._idle)
-            take = 0 if free == 0 else leases.TAKE * free
-            found = self.book.next(self.worker, self.listened, popped=popped, bell=bell, lanes=max(free, 1), take=take)
+            take = leases.TAKE * free
+            found = self.book.next(self.worker, self.listened, popped=popped, bell=bell, lanes=free, take=take)
             popped = bell = ""
             if isinstance(found, Taken):
                 self._serve_small(found)
@@ -221,7 +221,6 @@ class Server:
                 rate=mine.rate if mine.measured else 0.0,
                 higher=slot.higher if slot.granted else (),
             ),
-            slot,
         )
         if isinstance(answer, Grant):
             slot.granted += 1
@@ -253,11 +252,11 @@ class Server:
             computed, encoded = lane.compute(task)
         except LaneDied:
             log.warning("a lane died", extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
-            self._persist(lambda: self.book.crash(job, token), slot)
+            self._persist(lambda: self.book.crash(job, token))
         except errors.KernelFailed as failure:
             log.error("a kernel failed: %s", failure, extra={"job_id": job, "lane": lane.name})
             reason = str(failure)
-            self._persist(lambda: self.book.fail(job, token, reason), slot)
+            self._persist(lambda: self.book.fail(job, token, reason))
         else:
             self._commit(slot, grant, computed, encoded, task, mine)
         finally:
@@ -269,7 +268,7 @@ class Server:
         facts, job = slot.facts, slot.facts.job_id
         units = computed.upto - grant.lo
         if units <= 0 or task.stop == 2:
-            self._persist(lambda: self.book.release(job, grant.token), slot)
+            self._persist(lambda: self.book.release(job, grant.token))
             return
         mine.learn(units, computed.seconds)
         self.rates[facts.kind] = mine.rate
@@ -279,7 +278,6 @@ class Server:
             lambda: self.book.commit(
                 job, grant.token, computed.upto, encoded, ms=ms, worker=self.worker, device=self.device, pace=speed
             ),
-            slot,
         )
         if done is None or not done.merged:
             log.info("a stale lease was dropped", extra={"job_id": job})
@@ -293,7 +291,7 @@ class Server:
         slot.finishing = True
         slot.close("finishing")
         try:
-            if self._persist(lambda: execution.finish(self.book, facts.job_id, facts.kind, facts.spec), slot):
+            if self._persist(lambda: execution.finish(self.book, facts.job_id, facts.kind, facts.spec)):
                 log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind})
         finally:
             slot.finishing = False
@@ -326,7 +324,7 @@ class Server:
             self._small_done(work, results)
         except LaneDied:
             for fact, token in work:
-                self._persist(partial(self.book.crash, fact.job_id, token), None)
+                self._persist(partial(self.book.crash, fact.job_id, token))
         finally:
             for token in tasks:
                 self.tasks.pop(token, None)
@@ -338,15 +336,15 @@ class Server:
         finished = []
         for (fact, token), result in zip(work, results, strict=True):
             if isinstance(result, errors.KernelFailed):
-                self._persist(partial(self.book.fail, fact.job_id, token, str(result)), None)
+                self._persist(partial(self.book.fail, fact.job_id, token, str(result)))
             else:
                 ms = round(result[1] * 1000)
                 finished.append(Finished(job_id=fact.job_id, token=token, result=result[0], ms=ms))
-        self._persist(lambda: self.book.done1_all(finished, worker=self.worker, device=self.device), None)
+        self._persist(lambda: self.book.done1_all(finished, worker=self.worker, device=self.device))
 
     # -- Redis that comes and goes ----------------------------------------------------------------------------------
 
-    def _persist(self, call: Callable[[], Answer], slot: Slot | None) -> Answer | None:
+    def _persist(self, call: Callable[[], Answer]) -> Answer | None:
         """Repeats a call until Redis answers: scripts are idempotent. None: the worker is stopping."""
         while True:
             try:

@@ -1,10 +1,8 @@
 -- CRASH id token -> 1 | 0. A lane died on this lease; counts as an expiry.
 local id, token = ARGV[1], ARGV[2]
 local t = now()
-local j = job(id)
-local l = j and lease_of(id, token)
+local j, l = take_back(id, token)
 if not l then return 0 end
-drop_lease(id, token)
 lapse(j, l)
 call('HINCRBY', P .. 'outcomes', 'crashed', 1)
 after_lease(j, t)

@@ -1,10 +1,8 @@
 -- FAIL id token error jitter -> 1 | 0. The kernel raised: the range waits, or is dead after too many errors.
 local id, token, text, jitter = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local t = now()
-local j = job(id)
-local l = j and lease_of(id, token)
+local j, l = take_back(id, token)
 if not l then return 0 end
-drop_lease(id, token)
 call('HSET', key(id), 'error', text)
 call('HINCRBY', P .. 'outcomes', 'failed', 1)
 local errors = l.errors + 1

@@ -251,6 +251,14 @@ local function used(j, worker, device, units, ms)
   call('HINCRBY', P .. 'outcomes', 'committed', 1)
 end
 
+-- Takes a lease away from its lane: the job and what the lease held, or nil for a token that is not alive.
+local function take_back(id, token)
+  local j = job(id)
+  local l = j and lease_of(id, token)
+  if l then drop_lease(id, token) end
+  return l and j, l
+end
+
 -- Ends a worker's slot; its job goes where somebody finds it.
 local function park(worker, t)
   local text = call('HGET', P .. 'slotjob', worker)

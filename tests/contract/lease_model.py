@@ -259,6 +259,12 @@ class Bench:
                 self.granted[token] = (job, (0, self.jobs[job].new.plan.total))
         return found
 
+    def hold(self, worker: str, listened: Sequence[str] = queues.ALL, lanes: int = 1) -> str:
+        """The job that NEXT makes the worker hold; a failure of the test when it answers something else."""
+        found = self.next(worker, listened, lanes=lanes)
+        assert isinstance(found, Held), found
+        return found.job_id
+
     def lease(self, job: str, want: int = 1, worker: str = "w", token: str = "", **more: Any) -> Grant | str:
         answer = self.book.lease(job, token or self.new_token(), want=want, worker=worker, **more)
         if isinstance(answer, Grant):

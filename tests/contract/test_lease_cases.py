@@ -5,24 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jobs import leases, queues
-from jobs.leases import Grant, Held
+from jobs.leases import Grant
 from jobs.models import Device
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, total_of
 
 GPU = queues.for_worker(Device.GPU)
 CPU = queues.for_worker(Device.CPU)
-
-
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench(redis_url)
-
-
-def _hold(bench: Bench, worker: str, listened: tuple[str, ...] = queues.ALL, lanes: int = 1) -> str:
-    found = bench.next(worker, listened, lanes=lanes)
-    assert isinstance(found, Held), found
-    return found.job_id
 
 
 # -- ranges ---------------------------------------------------------------------------------------------------------
@@ -32,7 +21,7 @@ def _hold(bench: Bench, worker: str, listened: tuple[str, ...] = queues.ALL, lan
 @pytest.mark.parametrize(("grain", "offset"), [(2**24, 5), (2**52, 2**52 - 1), (3, 2), (10**15, 999)])
 def test_cuts_are_on_the_grain_and_exact_up_to_2_to_the_53(bench: Bench, total: int, grain: int, offset: int) -> None:
     job = bench.submit(total, grain=grain, offset=offset)
-    _hold(bench, "w")
+    bench.hold("w")
     at = 0
     for want in [1, total // 3, total // 3, total // 4, total]:
         answer = bench.lease(job, want)
@@ -46,7 +35,7 @@ def test_cuts_are_on_the_grain_and_exact_up_to_2_to_the_53(bench: Bench, total: 
 
 def test_a_partial_commit_gives_the_tail_back_with_a_clean_record(bench: Bench) -> None:
     job = bench.submit(10)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.crash(bench.grant(job, 10).token)
     bench.commit(bench.grant(job, 10).token, 4)
     assert bench.look().members(leases.key(job, "free")) == ["4:10:0:0"]
@@ -54,7 +43,7 @@ def test_a_partial_commit_gives_the_tail_back_with_a_clean_record(bench: Bench) 
 
 def test_a_range_that_keeps_killing_lanes_is_halved_until_one_unit_is_dead(bench: Bench) -> None:
     job = bench.submit(1000)
-    _hold(bench, "w")
+    bench.hold("w")
     while isinstance(answer := bench.lease(job, 1000), Grant):
         if answer.lo <= 637 < answer.hi:
             bench.crash(answer.token)
@@ -68,7 +57,7 @@ def test_a_range_that_keeps_killing_lanes_is_halved_until_one_unit_is_dead(bench
 
 def test_halves_of_a_killing_range_stay_on_the_grain_while_they_can(bench: Bench) -> None:
     job = bench.submit(64, grain=16, offset=3)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.crash(bench.grant(job, 64).token)
     bench.crash(bench.grant(job, 64).token)
     assert bench.job(job).free == [(0, 29), (29, 64)]
@@ -76,7 +65,7 @@ def test_halves_of_a_killing_range_stay_on_the_grain_while_they_can(bench: Bench
 
 def test_a_kernel_that_always_raises_fails_the_job_after_seventeen_ranges(bench: Bench) -> None:
     job = bench.submit(10**15)
-    _hold(bench, "w")
+    bench.hold("w")
     granted = 0
     while isinstance(answer := bench.lease(job), Grant):
         granted += 1
@@ -89,19 +78,19 @@ def test_a_kernel_that_always_raises_fails_the_job_after_seventeen_ranges(bench:
 
 def test_a_range_that_raised_waits_before_it_is_tried_again(bench: Bench) -> None:
     job = bench.submit(1)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.fail(bench.grant(job).token)
     assert bench.lease(job) == "wait"
     bench.book.leave("w")
     bench.advance(1000)
     bench.audit()
-    assert _hold(bench, "w") == job
+    assert bench.hold("w") == job
     assert bench.grant(job).lo == 0
 
 
 def test_deaths_of_workers_do_not_use_up_the_errors_of_a_range(bench: Bench) -> None:
     job = bench.submit(1)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.crash(bench.grant(job).token)
     bench.fail(bench.grant(job).token)
     assert bench.job(job).state == "running"
@@ -112,7 +101,7 @@ def test_deaths_of_workers_do_not_use_up_the_errors_of_a_range(bench: Bench) -> 
 
 def test_retry_goes_on_with_the_dead_ranges_and_keeps_what_is_done(bench: Bench) -> None:
     job = bench.submit(2)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.commit(bench.grant(job).token)
     bench.crash(bench.grant(job).token)
     bench.crash(bench.grant(job).token)
@@ -127,7 +116,7 @@ def test_retry_goes_on_with_the_dead_ranges_and_keeps_what_is_done(bench: Bench)
 
 def test_a_job_whose_result_could_not_be_derived_finishes_by_retry(bench: Bench) -> None:
     job = bench.submit(2)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.commit(bench.grant(job, 2).token)
     assert bench.book.abort(job, "no")
     assert bench.job(job).state == "failed"
@@ -141,9 +130,9 @@ def test_a_job_whose_result_could_not_be_derived_finishes_by_retry(bench: Bench)
 
 def test_the_tail_shrinks_with_the_lanes_of_the_fleet(bench: Bench) -> None:
     job = bench.submit(1000)
-    _hold(bench, "a", lanes=4)
+    bench.hold("a", lanes=4)
     bench.grant(job, 10)
-    _hold(bench, "b", lanes=4)
+    bench.hold("b", lanes=4)
     assert bench.grant(job, 1000).hi == 10 + 990 // 16
     sizes = []
     while isinstance(answer := bench.lease(job, 1000, least=5), Grant):
@@ -153,18 +142,18 @@ def test_the_tail_shrinks_with_the_lanes_of_the_fleet(bench: Bench) -> None:
 
 def test_a_lane_alone_on_a_job_gets_what_it_wants(bench: Bench) -> None:
     job = bench.submit(1000)
-    _hold(bench, "a", lanes=1)
+    bench.hold("a", lanes=1)
     assert bench.grant(job, 900).hi == 900
 
 
 def test_a_slot_yields_when_a_higher_queue_has_work(bench: Bench) -> None:
     low = bench.submit(queue="any.low")
-    assert _hold(bench, "w", CPU) == low
+    assert bench.hold("w", CPU) == low
     higher = queues.higher("any.low", CPU)
     assert isinstance(bench.lease(low, worker="w", higher=higher), Grant)
     high = bench.submit(queue="any.high")
     assert bench.lease(low, worker="w", higher=higher) == "yield"
-    assert _hold(bench, "w", CPU) == high
+    assert bench.hold("w", CPU) == high
 
 
 def test_a_drained_worker_yields_and_gets_nothing(bench: Bench) -> None:
@@ -177,12 +166,12 @@ def test_a_drained_worker_yields_and_gets_nothing(bench: Bench) -> None:
     assert bench.lease(job, worker="w") == "yield"
     assert bench.book.heartbeat("w", "1", {}) == "drain"
     bench.book.drain("w", on=False)
-    assert _hold(bench, "w", CPU) == job
+    assert bench.hold("w", CPU) == job
 
 
 def test_an_expired_lease_goes_to_whoever_asks(bench: Bench) -> None:
     job = bench.submit(10)
-    _hold(bench, "dead")
+    bench.hold("dead")
     bench.grant(job, 10, worker="dead")
     bench.advance(leases.LEASE_TTL_MS - 1)
     assert bench.lease(job, 10, "alive") == "wait"
@@ -193,7 +182,7 @@ def test_an_expired_lease_goes_to_whoever_asks(bench: Bench) -> None:
 def test_an_expired_lease_comes_back_whole(bench: Bench) -> None:
     """What was computed is lost with the lane: never upto..hi."""
     job = bench.submit(10)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.beat(bench.grant(job, 10).token, 7)
     bench.advance(LONG)
     assert bench.grant(job, 10).lo == 0
@@ -201,7 +190,7 @@ def test_an_expired_lease_comes_back_whole(bench: Bench) -> None:
 
 def test_a_token_that_expired_gets_nothing_any_more(bench: Bench) -> None:
     job = bench.submit(10)
-    _hold(bench, "w")
+    bench.hold("w")
     zombie = bench.grant(job, 10).token
     bench.advance(LONG)
     bench.grant(job, 10)
@@ -213,7 +202,7 @@ def test_a_token_that_expired_gets_nothing_any_more(bench: Bench) -> None:
 
 def test_a_lease_that_beats_for_too_long_is_told_to_drop(bench: Bench) -> None:
     job = bench.submit(10, max_lease_seconds=5)
-    _hold(bench, "w")
+    bench.hold("w")
     token = bench.grant(job, 10).token
     answers = []
     for _ in range(7):
@@ -224,7 +213,7 @@ def test_a_lease_that_beats_for_too_long_is_told_to_drop(bench: Bench) -> None:
 
 def test_a_paused_job_keeps_what_its_lanes_still_commit(bench: Bench) -> None:
     job = bench.submit(10)
-    _hold(bench, "w")
+    bench.hold("w")
     token = bench.grant(job, 10).token
     assert bench.book.pause(job) == ["ok", "paused"]
     assert bench.beat(token) == 2
@@ -235,7 +224,7 @@ def test_a_paused_job_keeps_what_its_lanes_still_commit(bench: Bench) -> None:
 
 def test_cancel_waits_for_leases_and_retry_goes_on(bench: Bench) -> None:
     job = bench.submit(10)
-    _hold(bench, "w")
+    bench.hold("w")
     token = bench.grant(job, 4).token
     assert bench.book.cancel(job) == ["ok", "cancelling"]
     assert bench.beat(token) == 0
@@ -248,7 +237,7 @@ def test_cancel_waits_for_leases_and_retry_goes_on(bench: Bench) -> None:
 
 def test_a_paused_job_whose_last_lane_commits_after_its_slot_ended_is_looked_at_again(bench: Bench) -> None:
     job = bench.submit(10)
-    _hold(bench, "w")
+    bench.hold("w")
     token = bench.grant(job, 10).token
     bench.book.pause(job)
     bench.book.leave("w")
@@ -262,7 +251,7 @@ def test_a_paused_job_whose_last_lane_commits_after_its_slot_ended_is_looked_at_
 
 def test_a_cancelling_job_is_looked_at_until_its_last_lease_ends(bench: Bench) -> None:
     job = bench.submit(10)
-    _hold(bench, "w")
+    bench.hold("w")
     bench.grant(job)
     bench.advance(1000)
     bench.grant(job)

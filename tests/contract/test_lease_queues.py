@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 import rq
 from rq.serializers import JSONSerializer
 
 from jobs import broker, leases, queues
-from jobs.leases import Held, Taken
+from jobs.leases import Taken
 from jobs.models import Device
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
 
 GPU = queues.for_worker(Device.GPU)
 CPU = queues.for_worker(Device.CPU)
-
-
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench(redis_url)
-
-
-def _hold(bench: Bench, worker: str, listened: tuple[str, ...] = queues.ALL, lanes: int = 1) -> str:
-    found = bench.next(worker, listened, lanes=lanes)
-    assert isinstance(found, Held), found
-    return found.job_id
 
 
 # -- queues ---------------------------------------------------------------------------------------------------------
@@ -34,7 +22,7 @@ def test_equal_jobs_take_turns(bench: Bench) -> None:
     jobs = [bench.submit() for _ in range(3)]
     served = []
     for _ in range(6):
-        served.append(_hold(bench, "w"))
+        served.append(bench.hold("w"))
         bench.commit(bench.grant(served[-1]).token)
         bench.book.leave("w")
     assert served == jobs * 2
@@ -43,28 +31,28 @@ def test_equal_jobs_take_turns(bench: Bench) -> None:
 def test_an_idle_worker_helps_the_job_with_the_fewest_holders(bench: Bench) -> None:
     first, second = bench.submit(), bench.submit()
     for worker in ("a", "b"):
-        bench.grant(_hold(bench, worker), worker=worker)
-    assert _hold(bench, "c") == first
-    assert _hold(bench, "d") == second
+        bench.grant(bench.hold(worker), worker=worker)
+    assert bench.hold("c") == first
+    assert bench.hold("d") == second
     assert bench.next("e", ("cpu.high",)) == "none"
 
 
 def test_a_worker_that_asks_twice_holds_one_job_only(bench: Bench) -> None:
     """A lost reply must not orphan a job."""
     first, second = bench.submit(), bench.submit()
-    assert _hold(bench, "w") == first
-    assert _hold(bench, "w") == second
+    assert bench.hold("w") == first
+    assert bench.hold("w") == second
     assert bench.look().slots == {"w": (second, 1)} and first in bench.look().waiting()
 
 
 def test_a_slot_that_is_not_held_is_given_to_others(bench: Bench) -> None:
     job = bench.submit()
-    _hold(bench, "dead")
+    bench.hold("dead")
     assert bench.book.hold("dead")
     bench.advance(leases.SLOT_TTL_MS)
     assert bench.audit()[0] == 1
     assert not bench.book.hold("dead")
-    assert _hold(bench, "alive") == job
+    assert bench.hold("alive") == job
 
 
 def test_a_lost_bell_rings_again(bench: Bench) -> None:
@@ -86,7 +74,7 @@ def test_the_first_grant_rings_for_idle_workers_but_not_for_more_than_there_is_w
     for worker in ("a", "b", "c", "d"):
         bench.book.heartbeat(worker, "1", {"device": "cpu"})
     job = bench.submit(3)
-    _hold(bench, "a")
+    bench.hold("a")
     bench.grant(job)
     assert len(bench.look().members("rq:queue:any.normal")) == 2
 
@@ -117,7 +105,7 @@ def test_gpu_preferred_jobs_move_to_any_only_when_no_gpu_worker_lives(bench: Ben
     bench.advance(leases.WORKER_TTL_MS + 1)
     bench.audit()
     assert bench.look().waiting() == {prefers: "any.normal", needs: "gpu.normal"}
-    assert _hold(bench, "cpu", CPU) == prefers
+    assert bench.hold("cpu", CPU) == prefers
     check(bench, bench.look())
 
 
