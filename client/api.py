@@ -194,6 +194,10 @@ class Cluster:
         """A drained worker finishes what it holds and takes nothing new."""
         return self._post(f"nodes/{quote(node)}/drain", {"on": on})
 
+    def mark(self, kind: str, name: str) -> Json:
+        """`{up_to, ranges, ...}`: what finished jobs of a kind proved together, such as collatz verified."""
+        return self._get(f"{quote(kind)}/{quote(name)}")
+
     def kinds(self) -> list[Json]:
         """`{type, summary, schema, example, limits}` of each kind of job."""
         kinds: list[Json] = self._get("job-types")["kinds"]

@@ -211,6 +211,16 @@ def nodes(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """How far the Collatz map is verified by finished jobs, without a hole."""
+    found = ctx.obj.cluster.mark("collatz", "verified")
+    if as_json:
+        show.json_line(found)
+    else:
+        show.mark(found)
+
+
+@app.command()
 def drain(
     ctx: typer.Context,
     node: Annotated[str, typer.Argument(metavar="NODE", help="The worker's id; see cluster nodes.")],

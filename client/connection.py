@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import ssl
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -66,7 +67,9 @@ class Connection:
         """
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
-        content = {} if body is None else {"json": body}
+        content: dict[str, Any] = {} if body is None else {"json": body}
+        # Tells proxies that they may send it again too; a key in the body is the one that counts.
+        content |= {"headers": {"Idempotency-Key": uuid.uuid4().hex}} if method == "POST" else {}
         while True:
             try:
                 answer = self.http.request(method, path, params=present(query), timeout=timeout, **content)

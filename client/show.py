@@ -114,6 +114,21 @@ def _more(count: int, job_id: str, table: str, indent: int) -> None:
     print(f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}")
 
 
+def mark(found: Mapping[str, Any]) -> None:
+    """A mark for people: how far it reaches, and what lies beyond."""
+    pairs(
+        {
+            found["mark"]: f"{found['origin']}..{found['up_to']}"
+            if found["up_to"]
+            else f"nothing from {found['origin']} on"
+        }
+    )
+    beyond = [row for row in found["ranges"] if int(row["first"]) > int(found["up_to"] or found["origin"])]
+    if beyond:
+        print("beyond a hole")
+        rows(["first", "last"], [[row["first"], row["last"]] for row in beyond], indent=2)
+
+
 def _is_plain(value: Any) -> bool:
     """One value or a few on one line."""
     if isinstance(value, list):

@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import routes, views
+from coordinator import docs, routes, views
 from coordinator.cluster import Cluster
 from coordinator.events import Hub
 from coordinator.exporter import Exporter
@@ -47,11 +47,12 @@ def create(chosen: Settings) -> FastAPI:
         stop_metrics()
 
     app = FastAPI(
-        title="Threads Cluster", version=views.VERSION, lifespan=lifespan, docs_url="/api/docs", redoc_url=None,
+        title="Threads Cluster", version=views.VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
         openapi_url="/api/openapi.json", description="Submit divisible computations; every CPU and GPU works on each.",
     )  # fmt: skip
     app.state.cluster = cluster
     app.include_router(routes.open_routes)
+    app.include_router(docs.routes)
     app.include_router(routes.routes)
     app.add_middleware(Figures, exporter=exporter)
     _answer_errors(app)

@@ -12,7 +12,7 @@ from typing import Any
 from coordinator import submissions
 from coordinator.events import Hub
 from coordinator.views import Views
-from jobs import errors, execution, leases, registry
+from jobs import errors, execution, registry
 from jobs.leases import Leases
 from jobs.settings import Settings
 
@@ -24,12 +24,11 @@ class Cluster:
         self.settings = chosen
         self.views = Views(book, chosen)
 
-    def owner(self, authorization: str | None) -> str:
-        """A short name for who asks. Unauthorized when a token is set and not given."""
+    def owner(self, given: str) -> str:
+        """A short name for who asks with this token. Unauthorized when another one is set."""
         token = self.settings.cluster_token
         if not token:
             return "anyone"
-        given = (authorization or "").removeprefix("Bearer ")
         if not hmac.compare_digest(given.encode(), token.encode()):
             raise errors.Unauthorized("send Authorization: Bearer TOKEN; the command reads CLUSTER_TOKEN")
         return hashlib.sha256(token.encode()).hexdigest()[:12]
@@ -73,12 +72,12 @@ class Cluster:
         if how == "conflict":
             raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}", field="state")
 
-    def so_far(self, job_id: str, kind: str) -> dict[str, Any]:
-        """The result over the units committed up to now."""
-        client = self.book.client
-        spec, done = client.hmget(leases.key(job_id), "spec", "done")
+    def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
+        """The result over the units committed up to now; None when the job has ended or gone meanwhile."""
         gathered = self.book.gather(job_id, limit=10_000)
-        return {"units": int(done), "result": execution.so_far(kind, json.loads(spec), gathered)}
+        if gathered.spec is None or (gathered.done and gathered.accumulator is None and not gathered.parts):
+            return None
+        return {"units": gathered.done, "result": execution.so_far(kind, json.loads(gathered.spec), gathered)}
 
     @staticmethod
     @lru_cache

@@ -17,7 +17,7 @@ from jobs.models import TERMINAL
 log = logging.getLogger(__name__)
 
 P = leases.PREFIX
-#: A listener that falls this far behind loses progress events; states are read from the job itself.
+#: A listener that falls this far behind loses progress events, and at twice this is told to start anew.
 _BACKLOG = 10_000
 PING_SECONDS = 15.0
 #: Progress of one job goes to a fleet listener at most this often.
@@ -65,9 +65,15 @@ class Subscription:
     def __init__(self, wanted: Callable[[Event], bool]) -> None:
         self.wanted = wanted
         self.queue: asyncio.Queue[Event] = asyncio.Queue()
+        #: Events were thrown away: what the listener knows is no longer the whole story.
+        self.lost = False
 
     def offer(self, event: Event) -> None:
-        if self.wanted(event) and (self.queue.qsize() < _BACKLOG or event.fields.get("type") != "progress"):
+        if self.lost or not self.wanted(event):
+            return
+        waiting = self.queue.qsize()
+        self.lost = waiting >= 2 * _BACKLOG
+        if not self.lost and (waiting < _BACKLOG or event.fields.get("type") != "progress"):
             self.queue.put_nowait(event)
 
     async def next(self, timeout: float) -> Event | None:
@@ -176,11 +182,14 @@ def _entries(reply: Any) -> list[Any]:
 
 
 async def merged(subscription: Subscription, since: str) -> AsyncIterator[Event | None]:
-    """Events after `since`; progress of one job at most every MERGE_SECONDS. None when it is time for a ping."""
+    """Events after `since`; progress of one job at most every MERGE_SECONDS. None when it is time for a ping.
+
+    Ends when the listener was too slow and events were lost.
+    """
     progress: dict[str, Event] = {}
     loop = asyncio.get_running_loop()
     flush, ping = 0.0, loop.time() + PING_SECONDS
-    while True:
+    while not subscription.lost:
         event = await subscription.next(max(0.01, (flush if progress else ping) - loop.time()))
         if event and after(event.id, since):
             if event.fields.get("type") == "progress":

@@ -5,20 +5,48 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, start_http_server
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    start_http_server,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.views import Views
-from jobs import leases, metrics
+from coordinator.views import VERSION, Views
+from jobs import leases, metrics, queues, registry
+from jobs.models import TERMINAL, Device
 
 log = logging.getLogger(__name__)
 
 P = leases.PREFIX
 Family = GaugeMetricFamily | CounterMetricFamily
+
+#: Figures of a node, and of a GPU, by their names in the heartbeat. What a worker does not know is not there.
+NODE_FIGURES = {
+    "cpu_ratio": metrics.NODE_CPU,
+    "cpus": metrics.NODE_CPUS,
+    "memory_used_bytes": metrics.NODE_MEMORY,
+    "memory_total_bytes": metrics.NODE_MEMORY_TOTAL,
+    "network_receive_bytes_total": metrics.NODE_RECEIVED,
+    "network_transmit_bytes_total": metrics.NODE_SENT,
+}
+GPU_FIGURES = {
+    "utilization_ratio": metrics.GPU_UTILIZATION,
+    "sm_active_ratio": metrics.GPU_SM_ACTIVE,
+    "memory_used_bytes": metrics.GPU_MEMORY,
+    "memory_total_bytes": metrics.GPU_MEMORY_TOTAL,
+    "temperature_celsius": metrics.GPU_TEMPERATURE,
+    "power_watts": metrics.GPU_POWER,
+    "energy_joules_total": metrics.GPU_ENERGY,
+    "clock_sm_hertz": metrics.GPU_CLOCK,
+}
 
 
 def _family(metric: metrics.Metric) -> Family:
@@ -34,7 +62,7 @@ def _filled(metric: metrics.Metric, values: Mapping[Any, float]) -> Family:
 
 
 class ClusterCollector(Collector):
-    """Reads Redis once a scrape. When Redis is gone only cluster_redis_up and cluster_leader remain."""
+    """Reads Redis once a scrape. When Redis is gone only what concerns this replica remains."""
 
     def __init__(self, views: Views, leading: Callable[[], bool]) -> None:
         self._views = views
@@ -47,6 +75,7 @@ class ClusterCollector(Collector):
         leader = _family(metrics.LEADER)
         leader.add_metric([], float(self._leading()))
         yield leader
+        yield _filled(metrics.BUILD, {(VERSION,): 1})
         up = _family(metrics.REDIS_UP)
         try:
             found = list(self._cluster())
@@ -60,9 +89,9 @@ class ClusterCollector(Collector):
         yield from self._counters()
         yield from self._queues()
         yield from self._workers()
-        yield self._histogram(metrics.DURATION, "durations")
-        yield self._histogram(metrics.WAIT, "waits")
-        states = _family(metrics.JOBS_STATE)
+        yield self._histogram(metrics.DURATION, "durations", registry.names())
+        yield self._histogram(metrics.WAIT, "waits", queues.ALL)
+        states = _family(metrics.JOBS_KEPT)
         for state, count in self._views.counts().items():
             states.add_metric([state], count)
         yield states
@@ -72,11 +101,16 @@ class ClusterCollector(Collector):
         return {key.decode(): float(value) for key, value in found.items()}
 
     def _counters(self) -> Iterator[Metric]:
-        for metric, name in ((metrics.JOBS, "ended"), (metrics.UNITS, "units"), (metrics.LEASES, "outcomes")):
-            family = _family(metric)
-            for labels, value in self._hash(name).items():
-                family.add_metric(labels.split("|"), value)
-            yield family
+        """From zero on: of a counter that first appears with its first count, rate() misses that count."""
+        kinds, devices = registry.names(), (Device.CPU,)
+        zeros: tuple[tuple[metrics.Metric, str, Iterable[tuple[str, ...]]], ...] = (
+            (metrics.JOBS, "ended", product(kinds, sorted(TERMINAL))),
+            (metrics.UNITS, "units", product(kinds, devices)),
+            (metrics.LEASES, "outcomes", product(metrics.LEASE_OUTCOMES)),
+        )
+        for metric, name, labels in zeros:
+            counted = {tuple(field.split("|")): value for field, value in self._hash(name).items()}
+            yield _filled(metric, dict.fromkeys(labels, 0.0) | counted)
 
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))
@@ -89,8 +123,9 @@ class ClusterCollector(Collector):
 
     def _workers(self) -> Iterator[Metric]:
         nodes = [node for node in self._views.nodes() if node["live"]]
-        workers: dict[tuple[str, str], float] = defaultdict(float)
-        lanes: dict[tuple[str, str], float] = defaultdict(float)
+        devices = (Device.CPU.value, Device.GPU.value)
+        workers = defaultdict(float, dict.fromkeys(product(devices, metrics.WORKER_STATES), 0.0))
+        lanes = defaultdict(float, dict.fromkeys(product(devices, ("busy", "idle")), 0.0))
         rates: dict[tuple[str, str], list[float]] = defaultdict(list)
         for node in nodes:
             workers[(node["device"], node["state"])] += 1
@@ -106,29 +141,35 @@ class ClusterCollector(Collector):
         yield desired
         yield from self._nodes(nodes)
 
-    def _nodes(self, nodes: list[dict[str, object]]) -> Iterator[Metric]:
+    def _nodes(self, nodes: list[dict[str, Any]]) -> Iterator[Metric]:
         info = _family(metrics.WORKER_INFO)
         for node in nodes:
-            info.add_metric([str(node["id"]), str(node["device"]), str(node["host"])], 1)
+            info.add_metric([node["id"], node["device"], node["host"]], 1)
         yield info
-        figures = (
-            (metrics.NODE_CPU, "cpu_ratio"),
-            (metrics.NODE_MEMORY, "memory_used_bytes"),
-            (metrics.NODE_RECEIVED, "network_receive_bytes_total"),
-            (metrics.NODE_SENT, "network_transmit_bytes_total"),
-        )
-        for metric, name in figures:
-            family = _family(metric)
-            for node in nodes:
-                if name in node:
-                    family.add_metric([str(node["id"])], float(str(node[name])))
-            yield family
+        for name, metric in NODE_FIGURES.items():
+            yield _filled(metric, {(node["id"],): float(node[name]) for node in nodes if name in node})
+        yield from self._gpus([(node["id"], gpu) for node in nodes for gpu in node.get("gpus", ())])
 
-    def _histogram(self, metric: metrics.Metric, name: str) -> Metric:
-        rows: dict[str, dict[str, float]] = defaultdict(dict)
+    def _gpus(self, gpus: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
+        info, throttled = _family(metrics.GPU_INFO), _family(metrics.GPU_THROTTLED)
+        known = set(metrics.THROTTLE_REASONS)
+        for worker, gpu in gpus:
+            info.add_metric([worker, gpu["uuid"], str(gpu.get("index", "")), gpu.get("name", "")], 1)
+            if "throttle_reasons" in gpu:
+                said = {reason if reason in known else "other" for reason in gpu["throttle_reasons"]}
+                for reason in metrics.THROTTLE_REASONS:
+                    throttled.add_metric([worker, gpu["uuid"], reason], float(reason in said))
+        yield from (info, throttled)
+        for name, metric in GPU_FIGURES.items():
+            yield _filled(
+                metric, {(worker, gpu["uuid"]): float(gpu[name]) for worker, gpu in gpus if gpu.get(name) is not None}
+            )
+
+    def _histogram(self, metric: metrics.Metric, name: str, labels: Iterable[str]) -> Metric:
+        rows: dict[str, dict[str, float]] = {label: {} for label in labels}
         for field, value in self._hash(name).items():
             label, _, bound = field.rpartition("|")
-            rows[label][bound] = value
+            rows.setdefault(label, {})[bound] = value
         family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for label, row in rows.items():
             within = accumulate(row.get(str(bound), 0) for bound in metrics.SECONDS)
@@ -141,8 +182,10 @@ class Exporter:
     """The registry of one replica and its HTTP figures."""
 
     def __init__(self, views: Views, leading: Callable[[], bool]) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more a counter, which nothing reads
         self.registry = CollectorRegistry()
         self.registry.register(ClusterCollector(views, leading))
+        ProcessCollector(registry=self.registry)
         http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS
         self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)
         self.seconds = Histogram(seconds.name, seconds.help, seconds.labels, registry=self.registry)

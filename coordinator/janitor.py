@@ -6,7 +6,7 @@ import logging
 import threading
 import uuid
 
-from jobs import broker, leases, queues
+from jobs import broker, leases, marks, queues, registry
 from jobs.leases import Leases
 
 log = logging.getLogger(__name__)
@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 ROUND_SECONDS = 1.0
 #: AUDIT purges this many finished jobs at most; a round with more to do repeats it this often.
 _FULL, _PURGES = 50, 20
+#: A mark of more ranges than this is joined, this often.
+_JOIN_AT, _JOIN_EVERY = 64, 10
 #: The bells' templates are put back this often, in case somebody flushed them.
 _BELLS_EVERY = 60
 
@@ -47,8 +49,21 @@ class Janitor(threading.Thread):
             reaped, returned, purged = self._book.audit(queues.ALL)
             for _ in range(_PURGES if purged == _FULL else 0):
                 purged += self._book.audit(queues.ALL)[2]
+            if self._rounds % _JOIN_EVERY == 0:
+                self._join_marks()
             if reaped or returned or purged:
                 log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
+
+    def _join_marks(self) -> None:
+        for kind in registry.names():
+            definition = registry.marking(kind)
+            for name, mark in (definition.MARKS if definition else {}).items():
+                where = marks.where(kind, name)
+                stored = self._book.marks(where)
+                if len(stored) > _JOIN_AT:
+                    self._book.replace_marks(
+                        where, list(stored), marks.rows(marks.joined(marks.read(name, stored), mark))
+                    )
 
     def stop(self) -> None:
         self._ended.set()

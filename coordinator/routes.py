@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.concurrency import run_in_threadpool
 
@@ -36,15 +37,34 @@ def _cluster(request: Request) -> Cluster:
     return cluster
 
 
-def _owner(request: Request, authorization: Annotated[str | None, Header()] = None) -> str:
+_bearer = HTTPBearer(auto_error=False, description="CLUSTER_TOKEN, where the cluster has one")
+
+
+def _owner(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
     """Who submits; with CLUSTER_TOKEN set, only who knows it."""
-    return _cluster(request).owner(authorization)
+    return _cluster(request).owner(given.credentials if given else "")
 
 
 The = Annotated[Cluster, Depends(_cluster)]
 Owner = Annotated[str, Depends(_owner)]
-open_routes = APIRouter()
-routes = APIRouter(prefix="/api", dependencies=[Depends(_owner)])
+
+
+class Problem(BaseModel):
+    """RFC 9457: what went wrong, why, and which field of the request it is about."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+
+
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    code: {"description": text, "content": {"application/problem+json": {"schema": Problem.model_json_schema()}}}
+    for code, text in (("4XX", "What was asked cannot be done"), ("5XX", "It cannot be done now"))
+}
+open_routes = APIRouter(responses=_PROBLEMS)
+routes = APIRouter(prefix="/api", dependencies=[Depends(_owner)], responses=_PROBLEMS)
 
 
 async def _body(request: Request, limit: int, empty: Any = None) -> Any:
@@ -215,12 +235,13 @@ async def get_result(job_id: JobId, cluster: The, wait_seconds: Wait = 0, partia
 
 
 def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
-    head, stored = cluster.views.result(job_id)
+    head, state, stored = cluster.views.result(job_id)
+    if stored is None and partial:
+        if so_far := cluster.so_far(job_id, head["type"]):
+            return json.dumps({**head, "partial": True, **so_far}).encode()
+        head, state, stored = cluster.views.result(job_id)  # it ended in between
     if stored is not None:
         return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
-    if partial:
-        return json.dumps({**head, "partial": True, **cluster.so_far(job_id, head["type"])}).encode()
-    state = cluster.views.states([job_id])[0]
     detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
     raise errors.Conflict(detail, field="state")
 
@@ -280,8 +301,22 @@ def snapshot(cluster: The) -> dict[str, Any]:
             **cluster.views.jobs(None, None, None, 100)}  # fmt: skip
 
 
+@routes.get("/{kind}/{mark}", tags=["jobs"])
+def get_mark(
+    kind: Annotated[str, Path(max_length=64, description="A type of job, such as collatz.")],
+    mark: Annotated[str, Path(max_length=64, description="One of its marks, such as verified.")],
+    cluster: The,
+) -> dict[str, Any]:
+    """What finished jobs of a kind proved together, for good: how far from its origin without a hole, and the rest."""
+    return cluster.views.mark(kind, mark)
+
+
 # -- events ---------------------------------------------------------------------------------------------------------
 
+_STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+}
+_RESYNC = "event: resync\ndata: {}\n\n"
 _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 LastId = Annotated[str | None, Header(alias="Last-Event-ID", pattern=r"^\d{1,20}-\d{1,20}$")]
 
@@ -290,7 +325,7 @@ def _frame(event: Event) -> str:
     return f"id: {event.id}\nevent: {event.fields.get('type', 'message')}\ndata: {json.dumps(event.data())}\n\n"
 
 
-@routes.get("/jobs/{job_id}/events", tags=["events"])
+@routes.get("/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
 async def job_events(job_id: JobId, cluster: The, last_event_id: LastId = None) -> StreamingResponse:
     """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end."""
     await run_in_threadpool(cluster.views.job, job_id)
@@ -319,7 +354,7 @@ async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> Async
                 return
 
 
-@routes.get("/events", tags=["events"])
+@routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
 async def fleet_events(
     cluster: The,
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",
@@ -342,9 +377,10 @@ async def _fleet_frames(cluster: Cluster, wanted: set[str], since: str | None) -
         if since and after(at, since):
             missed = await run_in_threadpool(cluster.hub.fleet_history, since)
             if missed is None:
-                yield "event: resync\ndata: {}\n\n"
+                yield _RESYNC
             for event in filter(matches, missed or []):
                 at = event.id
                 yield _frame(event)
         async for found in merged(subscription, at):
             yield _frame(found) if found else ": ping\n\n"
+        yield _RESYNC

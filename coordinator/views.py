@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from coordinator import scheduler
-from jobs import broker, errors, leases, queues
+from jobs import broker, errors, leases, marks, queues, registry
 from jobs.models import Device, JobState
 from jobs.numbers import exact
 from jobs.settings import Settings
@@ -22,6 +22,8 @@ LOST_SECONDS = 3600
 FLEET_SECONDS = 0.5
 #: Pages looked at for one answer, when a kind is asked for that is rare.
 _PAGES = 20
+#: Ranges of a mark that one answer shows.
+_RANGES = 1000
 #: A rate older than this many seconds says nothing about now.
 _STALE_SECONDS = 15
 
@@ -102,15 +104,16 @@ class Views:
             pipe.hget(leases.key(job_id), "state")
         return [state.decode() if state else None for state in pipe.execute()]
 
-    def result(self, job_id: str) -> tuple[dict[str, Any], bytes | None]:
-        """What stands around a job's result, and the result as it is stored, if it is; NotFound."""
-        pipe = self.book.client.pipeline(transaction=False)
-        pipe.hmget(leases.key(job_id), "kind", "total", "done").get(leases.key(job_id, "result"))
-        (kind, total, done), stored = pipe.execute()
+    def result(self, job_id: str) -> tuple[dict[str, Any], str, bytes | None]:
+        """What stands around a job's result, its state, and the result as it is stored, if it is; NotFound."""
+        pipe = self.book.client.pipeline(transaction=True)
+        pipe.hmget(leases.key(job_id), "kind", "total", "done", "state").get(leases.key(job_id, "result"))
+        (kind, total, done, state), stored = pipe.execute()
         if kind is None:
             raise _not_found(job_id)
         units, total = exact(int(done)), exact(int(total))
-        return {"job_id": job_id, "type": kind.decode(), "partial": False, "units": units, "total": total}, stored
+        head = {"job_id": job_id, "type": kind.decode(), "partial": False, "units": units, "total": total}
+        return head, state.decode(), stored
 
     def results(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         """State and, once done, result of each; one answer each, in order."""
@@ -122,6 +125,27 @@ class Views:
         return [
             _answer(job_id, row, result) for job_id, row, result in zip(ids, replies[::2], replies[1::2], strict=True)
         ]
+
+    def mark(self, kind: str, name: str) -> dict[str, Any]:
+        """How far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
+        if kind not in registry.names():
+            raise errors.NotFound(f"nothing is at /api/{kind}/{name}; see /api/docs", field="kind")
+        definition = registry.marking(kind)
+        known = definition.MARKS if definition else {}
+        if name not in known:
+            have = ", ".join(known) or "none"
+            raise errors.NotFound(f"{kind} has no mark {name}; it has {have}", field="mark")
+        found = marks.joined(marks.read(name, self.book.marks(marks.where(kind, name))), known[name])
+        reach = marks.from_origin(found, known[name])
+        return {
+            "type": kind,
+            "mark": name,
+            "summary": known[name].summary,
+            "origin": exact(known[name].origin),
+            "up_to": exact(reach.hi - 1) if reach else None,
+            "ranges": [{"first": exact(mark.lo), "last": exact(mark.hi - 1)} for mark in found[:_RANGES]],
+            "more_ranges": max(0, len(found) - _RANGES),
+        }
 
     # -- the fleet --------------------------------------------------------------------------------------------------
 
@@ -149,10 +173,11 @@ class Views:
 
     def _read_fleet(self) -> scheduler.Fleet:
         client = self.book.client
+        seconds, _ = client.time()  # scores are of Redis' clock, which need not be ours
         pipe = client.pipeline(transaction=False)
         pipe.hgetall(f"{P}load")
         for device in (Device.CPU, Device.GPU):
-            pipe.zrangebyscore(f"{P}workers:{device}", int(time.time() * 1000) - 1000, "+inf")
+            pipe.zrangebyscore(f"{P}workers:{device}", (seconds - 1) * 1000, "+inf")
         load, *alive = pipe.execute()
         names = [
             (device, name) for device, found in zip((Device.CPU, Device.GPU), alive, strict=True) for name in found
@@ -324,4 +349,5 @@ def _node(name: str, row: dict[str, str], live: float | None, now: float) -> dic
         "cpu_ratio": float(row.get("cpu_ratio", 0)),
         "rates": json.loads(row.get("rates", "{}")),
         **{name: int(row[name]) for name in numbers if name in row},
+        **({"gpus": json.loads(row["gpus"])} if "gpus" in row else {}),
     }

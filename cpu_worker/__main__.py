@@ -9,7 +9,10 @@ import signal
 import sys
 import time
 import uuid
+from collections.abc import Callable
+from pathlib import Path
 
+from cpu_worker import exporter
 from cpu_worker.lane import ChildLane
 from cpu_worker.node import Node
 from jobs import broker, leases, logs, settings
@@ -43,6 +46,11 @@ def facts(server: Server, node: Node, lanes: int) -> dict[str, str | int | float
     }  # fmt: skip
 
 
+def sign_of_life(file: str) -> Callable[[], None]:
+    """What a heartbeat leaves for a health check to look at."""
+    return Path(file).touch if file else lambda: None
+
+
 def wait_for_redis(url: str) -> leases.Client:
     client = broker.connect(url)
     while True:
@@ -73,8 +81,10 @@ def run(chosen: settings.Settings) -> int:
         os.kill(os.getpid(), signal.SIGTERM)
 
     own = leases.Leases(broker.connect(chosen.redis_url, retries=1))
-    beats = Beats(own, server, born, lambda: facts(server, node, lanes), name_taken)
+    sign = sign_of_life(chosen.heartbeat_file)
+    beats = Beats(own, server, born, lambda: facts(server, node, lanes), name_taken, sign)
     beats.start()
+    stop_metrics = exporter.serve(chosen.bind, chosen.metrics_port)
     log.info("ready", extra={"lanes": lanes})
     try:
         bells = broker.connect(chosen.redis_url, retries=0, timeout=None)
@@ -85,6 +95,7 @@ def run(chosen: settings.Settings) -> int:
         server.stop()
         server.settle_down()
         beats.end()
+        stop_metrics()
         for child in children:
             child.close()
     log.info("stopped")

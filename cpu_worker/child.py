@@ -67,15 +67,12 @@ def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: f
 
 
 def _small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
-    """(encoded result, seconds) or the KernelFailed, one a job."""
+    """What became of each job: the whole of it, or the KernelFailed."""
     return [_whole(kind, spec, total) for kind, spec, total in jobs]
 
 
 def _whole(kind: str, spec: Spec, total: int) -> Any:
     try:
-        done = execution.compute(kind, Device.CPU, spec, 0, total, lambda upto: True)
-        return execution.encode(registry.definition(kind).result(spec, done.partial)), done.seconds
+        return execution.whole(kind, Device.CPU, spec, total)
     except errors.KernelFailed as failure:
         return failure
-    except Exception as error:
-        return errors.KernelFailed(f"{kind}: the result could not be derived: {type(error).__name__}: {error}")

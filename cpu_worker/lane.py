@@ -12,7 +12,7 @@ from typing import Any
 
 from cpu_worker import child
 from jobs import errors, serving
-from jobs.execution import Computed
+from jobs.execution import Computed, Whole
 from jobs.leases import Facts
 from jobs.serving import LaneDied, Task
 
@@ -64,8 +64,8 @@ class ChildLane:
         upto, partial, seconds = answer
         return Computed(upto=upto, partial={}, seconds=seconds), partial
 
-    def compute_small(self, facts: Sequence[Facts]) -> list[tuple[bytes, float] | errors.KernelFailed]:
-        answer: list[tuple[bytes, float] | errors.KernelFailed] = self._ask(
+    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
+        answer: list[Whole | errors.KernelFailed] = self._ask(
             None, "small", [(fact.kind, fact.spec, fact.total) for fact in facts]
         )
         return answer

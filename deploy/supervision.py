@@ -119,7 +119,13 @@ def programs(shape: Shape, run: Run, password: str) -> list[Program]:
         Program(
             name=f"cpu-worker-{number}",
             command=(python, "-m", "cpu_worker"),
-            environment=shared | {"NODE_TYPE": "cpu-worker", "NODE_ID": f"cpu-{number}", "WORKER_THREADS": str(lanes)},
+            environment=shared
+            | {
+                "NODE_TYPE": "cpu-worker",
+                "NODE_ID": f"cpu-{number}",
+                "WORKER_THREADS": str(lanes),
+                "METRICS_PORT": "0",
+            },
             priority=30,
         )
         for number, lanes in enumerate(shape.lanes, 1)

@@ -6,7 +6,7 @@ import json
 import time
 from dataclasses import dataclass
 
-from jobs import errors, leases, registry
+from jobs import errors, leases, marks, registry
 from jobs.models import Device, Partial, Spec
 from jobs.registry import Tick
 
@@ -29,6 +29,18 @@ class Computed:
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """A small job, computed to the end."""
+
+    #: As stored.
+    result: bytes
+    #: What it leaves besides, as stored.
+    marks: str
+    #: Seconds inside the kernel.
+    seconds: float
+
+
 def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick) -> Computed:
     """Runs the kind's kernel over units lo..hi-1. Raises KernelFailed with the kernel's own words."""
     started = time.perf_counter()
@@ -39,6 +51,17 @@ def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick)
             f"{kind} on {device}, units {lo}..{hi - 1}: {type(error).__name__}: {error}"
         ) from error
     return Computed(upto=upto, partial=partial, seconds=time.perf_counter() - started)
+
+
+def whole(kind: str, device: Device, spec: Spec, total: int) -> Whole:
+    """A small job from its kernel to its result. Raises KernelFailed."""
+    done = compute(kind, device, spec, 0, total, lambda upto: True)
+    try:
+        result = registry.definition(kind).result(spec, done.partial)
+        return Whole(result=encode(result), marks=marks.left_by(kind, spec, result), seconds=done.seconds)
+    except Exception as error:
+        detail = f"{kind}: the result could not be derived: {type(error).__name__}: {error}"
+        raise errors.KernelFailed(detail) from error
 
 
 def encode(partial: Partial) -> bytes:
@@ -68,13 +91,14 @@ def finish(book: leases.Leases, job: str, kind: str, spec: Spec) -> bool:
         while (gathered := book.gather(job)).parts:
             fold(book, job, kind)
         total = _merged(kind, gathered)
-        result = None if total is None else encode(registry.definition(kind).result(spec, total))
+        result = None if total is None else registry.definition(kind).result(spec, total)
+        left = marks.left_by(kind, spec, result)
     except leases.RedisError:
         raise
     except Exception as error:
         book.abort(job, f"the result could not be derived: {type(error).__name__}: {error}")
         return False
-    return result is not None and book.finish(job, gathered.version, result)
+    return result is not None and book.finish(job, gathered.version, encode(result), left)
 
 
 def so_far(kind: str, spec: Spec, gathered: leases.Gathered) -> Partial | None:

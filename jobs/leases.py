@@ -121,6 +121,8 @@ class Finished:
     token: str
     result: bytes
     ms: int
+    #: As `marks.encode` writes them.
+    marks: str = "[]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +142,15 @@ class Gathered:
     version: int
     accumulator: bytes | None
     parts: tuple[bytes, ...]
+    #: Units that they cover.
+    done: int
+    #: The frozen spec as JSON; None when there is no such job.
+    spec: bytes | None
+
+
+def _told(error: redis.exceptions.ResponseError) -> redis.exceptions.ResponseError:
+    """A Redis that cannot keep what is written refuses writes in a way that the library has no name for."""
+    return redis.exceptions.ReadOnlyError(str(error)) if str(error).startswith("MISCONF") else error
 
 
 def _sources(clock: str | None, limits: Mapping[str, int | str]) -> dict[str, str]:
@@ -164,7 +175,10 @@ class Leases:
         self._scripts = {name: client.register_script(text) for name, text in _sources(clock, limits).items()}
 
     def _run(self, name: str, *arguments: Any) -> Any:
-        return self._scripts[name](args=list(arguments))
+        try:
+            return self._scripts[name](args=list(arguments))
+        except redis.exceptions.ResponseError as error:
+            raise _told(error) from error
 
     def _words(self, name: str, *arguments: Any) -> list[str]:
         reply = self._run(name, *arguments)
@@ -296,7 +310,7 @@ class Leases:
 
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
         """DONE1 of many jobs in one round trip."""
-        calls = [(one.job_id, one.token, one.result, one.ms, worker, device) for one in finished]
+        calls = [(one.job_id, one.token, one.result, one.ms, worker, device, one.marks) for one in finished]
         return [bool(reply) for reply in self._many("done1", calls)]
 
     def release(self, job: str, token: str) -> bool:
@@ -314,18 +328,35 @@ class Leases:
     def gather(self, job: str, limit: int = 256) -> Gathered:
         """The accumulator and up to `limit` parts, read at one moment."""
         pipe = self.client.pipeline(transaction=True)
-        pipe.hget(key(job), "accv").get(key(job, "acc")).lrange(key(job, "parts"), 0, limit - 1)
-        version, accumulator, parts = pipe.execute()
-        return Gathered(version=int(version or 0), accumulator=accumulator, parts=tuple(parts))
+        pipe.hmget(key(job), "accv", "done", "spec").get(key(job, "acc")).lrange(key(job, "parts"), 0, limit - 1)
+        (version, done, spec), accumulator, parts = pipe.execute()
+        return Gathered(
+            version=int(version or 0), accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec
+        )
 
     def fold(self, job: str, version: int, parts: int, accumulator: bytes) -> bool:
         return bool(self._run("fold", job, version, parts, accumulator))
 
-    def finish(self, job: str, version: int, result: bytes) -> bool:
-        return bool(self._run("finish", job, version, result))
+    def finish(self, job: str, version: int, result: bytes, marks: str = "[]") -> bool:
+        """Stores the result and, in the same moment, its marks as `marks.encode` writes them."""
+        return bool(self._run("finish", job, version, result, marks))
 
     def abort(self, job: str, error: str) -> bool:
         return bool(self._run("abort", job, error[:2000]))
+
+    # -- marks --------------------------------------------------------------------------------------------------------
+
+    def marks(self, name: str) -> dict[str, str]:
+        """What finished jobs left under a mark: payload by range."""
+        stored = self.client.hgetall(f"{PREFIX}mark:{name}")
+        return {field.decode(): payload.decode() for field, payload in stored.items()}
+
+    def replace_marks(self, name: str, old: Sequence[str], new: Mapping[str, str]) -> None:
+        """Puts joined ranges in the place of those that they cover. A reader sees the ones or the others."""
+        gone = [field for field in old if field not in new]
+        if gone:
+            pipe = self.client.pipeline(transaction=True)
+            pipe.hset(f"{PREFIX}mark:{name}", mapping=new).hdel(f"{PREFIX}mark:{name}", *gone).execute()
 
     # -- the fleet --------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 Cluster-wide figures live in Redis and every coordinator shows the same value: over replicas take max, never sum.
 The exceptions, each replica's own, are marked `per_replica`: sum those.
+Figures of a host come from each worker on it: workers that share a host repeat them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,15 @@ from typing import Literal
 
 #: Upper bounds of the histograms of jobs' waits and durations.
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
+#: How a lease ends; the scripts count these.
+LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
+#: States of a live worker.
+WORKER_STATES = ("starting", "idle", "busy", "draining", "drained")
+#: Why a GPU slows down: NVML's names of its clock event reasons, without gpu_idle, which slows nothing down.
+THROTTLE_REASONS = (
+    "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",
+    "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting", "other",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -20,10 +30,13 @@ class Metric:
     labels: tuple[str, ...] = ()
     type: Literal["counter", "gauge", "histogram"] = "gauge"
     per_replica: bool = False
+    #: Who shows it on its port for metrics.
+    shown_by: Literal["coordinator", "worker"] = "coordinator"
 
 
 JOBS = Metric("cluster_jobs_total", "Jobs that ended, by outcome.", ("kind", "outcome"), "counter")
-JOBS_STATE = Metric("cluster_jobs", "Jobs kept, by state.", ("state",))
+# Not cluster_jobs: in OpenMetrics that is the name of the counter above.
+JOBS_KEPT = Metric("cluster_jobs_kept", "Jobs kept, by state.", ("state",))
 DURATION = Metric("cluster_job_duration_seconds", "First lease to result of done jobs.", ("kind",), "histogram")
 WAIT = Metric("cluster_queue_wait_seconds", "Submission to first lease.", ("queue",), "histogram")
 QUEUE_JOBS = Metric("cluster_queue_jobs", "Jobs that wait for a worker.", ("queue",))
@@ -38,10 +51,34 @@ WORKER_INFO = Metric("cluster_worker_info", "Live workers, always 1.", ("worker"
 DESIRED = Metric("cluster_desired_workers", "Workers wanted (CLUSTER_SIZE).", ("device",))
 NODE_CPU = Metric("cluster_node_cpu_ratio", "CPU in use on a worker's host, 0..1.", ("worker",))
 NODE_MEMORY = Metric("cluster_node_memory_used_bytes", "Memory in use on a worker's host.", ("worker",))
+NODE_MEMORY_TOTAL = Metric("cluster_node_memory_total_bytes", "Memory of a worker's host.", ("worker",))
+NODE_CPUS = Metric("cluster_node_cpus", "CPUs of a worker's host.", ("worker",))
 NODE_RECEIVED = Metric(
     "cluster_node_network_receive_bytes_total", "Bytes a worker's host received.", ("worker",), "counter"
 )
 NODE_SENT = Metric("cluster_node_network_transmit_bytes_total", "Bytes a worker's host sent.", ("worker",), "counter")
+WORKER_MEMORY = Metric(
+    "cluster_worker_memory_bytes",
+    "Resident memory of this worker and its children.",
+    per_replica=True,
+    shown_by="worker",
+)
+
+_GPU = ("worker", "gpu")
+GPU_INFO = Metric("cluster_gpu_info", "GPUs of live workers by UUID, always 1.", (*_GPU, "index", "name"))
+GPU_UTILIZATION = Metric("cluster_gpu_utilization_ratio", "Share of time in which a kernel ran, 0..1.", _GPU)
+GPU_SM_ACTIVE = Metric("cluster_gpu_sm_active_ratio", "Share of cycles in which an SM had work, 0..1.", _GPU)
+GPU_MEMORY = Metric("cluster_gpu_memory_used_bytes", "Memory in use on a GPU, whoever uses it.", _GPU)
+GPU_MEMORY_TOTAL = Metric("cluster_gpu_memory_total_bytes", "Memory of a GPU.", _GPU)
+GPU_TEMPERATURE = Metric("cluster_gpu_temperature_celsius", "Temperature of a GPU's core.", _GPU)
+GPU_POWER = Metric("cluster_gpu_power_watts", "Power that a GPU draws.", _GPU)
+GPU_ENERGY = Metric(
+    "cluster_gpu_energy_joules_total", "Energy that a GPU used since its driver was loaded.", _GPU, "counter"
+)
+GPU_CLOCK = Metric("cluster_gpu_sm_clock_hertz", "Clock of a GPU's SMs.", _GPU)
+GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU runs slower for this reason.", (*_GPU, "reason"))
+
+BUILD = Metric("cluster_build_info", "Version of this coordinator, always 1.", ("version",), per_replica=True)
 REDIS_UP = Metric("cluster_redis_up", "1 when this replica reaches Redis.", (), "gauge", per_replica=True)
 LEADER = Metric("cluster_leader", "1 when this replica is the janitor.", (), "gauge", per_replica=True)
 HTTP_REQUESTS = Metric(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -76,3 +76,24 @@ class Plan:
     max_lease_seconds: float = 30.0
     #: Said to the submitter and shown with the job.
     notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """What a finished job proved of the integers lo..hi-1, of any size; outlives the job."""
+
+    name: str
+    lo: int
+    hi: int
+    #: What is known of the range besides, as JSON.
+    payload: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkKind:
+    #: One sentence for people.
+    summary: str
+    #: The range that begins here is the one that counts.
+    origin: int
+    #: The payload of two ranges that touch, the lower one first.
+    join: Callable[[Any, Any], Any] = lambda lower, upper: None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 from pydantic import BaseModel
 
 from jobs import errors, kinds
-from jobs.models import Device, Partial, Plan, Spec
+from jobs.models import Device, Mark, MarkKind, Partial, Plan, Spec
 
 #: Where compiled kernels are kept when NUMBA_CACHE_DIR does not say.
 CACHE_FOLDER = Path(__file__).resolve().parent.parent / ".cluster" / "cache" / "numba"
@@ -44,6 +44,16 @@ class Definition(Protocol):
 
     @staticmethod
     def result(spec: Spec, partial: Partial) -> dict[str, Any]: ...
+
+
+class Marking(Definition, Protocol):
+    """A definition whose finished jobs leave marks: facts about ranges that outlive the jobs."""
+
+    #: By name; their ranges are joined where they touch.
+    MARKS: Mapping[str, MarkKind]
+
+    @staticmethod
+    def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]: ...
 
 
 class Reference(Protocol):
@@ -76,6 +86,12 @@ def definition(kind: str) -> Definition:
         known = ", ".join(names())
         raise errors.UnknownKind(f"type must be one of {known}; got {kind!r}", field="type")
     return cast(Definition, importlib.import_module(f"jobs.kinds.{kind}.definition"))
+
+
+def marking(kind: str) -> Marking | None:
+    """The kind's definition when its jobs leave marks."""
+    found = definition(kind)
+    return cast(Marking, found) if hasattr(found, "MARKS") else None
 
 
 @lru_cache

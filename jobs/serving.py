@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from jobs import errors, execution, leases, pace, queues
-from jobs.execution import Computed
+from jobs.execution import Computed, Whole
 from jobs.leases import Facts, Finished, Grant, Held, Leases, Taken
 from jobs.models import Device
 
@@ -61,8 +61,8 @@ class Lane(Protocol):
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         """Blocks; the partial comes encoded. Raises KernelFailed, or LaneDied after replacing what died."""
 
-    def compute_small(self, facts: Sequence[Facts]) -> list[tuple[bytes, float] | errors.KernelFailed]:
-        """Whole jobs: each one's result, encoded, and its seconds. Raises LaneDied."""
+    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
+        """Whole jobs, each computed or failed. Raises LaneDied."""
 
 
 class Slot:
@@ -330,16 +330,18 @@ class Server:
                 self.tasks.pop(token, None)
             self._give_back(lane)
 
-    def _small_done(
-        self, work: list[tuple[Facts, str]], results: list[tuple[bytes, float] | errors.KernelFailed]
-    ) -> None:
+    def _small_done(self, work: list[tuple[Facts, str]], results: list[Whole | errors.KernelFailed]) -> None:
         finished = []
         for (fact, token), result in zip(work, results, strict=True):
             if isinstance(result, errors.KernelFailed):
                 self._persist(partial(self.book.fail, fact.job_id, token, str(result)))
             else:
-                ms = round(result[1] * 1000)
-                finished.append(Finished(job_id=fact.job_id, token=token, result=result[0], ms=ms))
+                finished.append(
+                    Finished(
+                        job_id=fact.job_id, token=token, result=result.result, ms=round(result.seconds * 1000),
+                        marks=result.marks,
+                    )
+                )  # fmt: skip
         self._persist(lambda: self.book.done1_all(finished, worker=self.worker, device=self.device))
 
     # -- Redis that comes and goes ----------------------------------------------------------------------------------
@@ -365,7 +367,8 @@ class Server:
 class Beats(threading.Thread):
     """Keeps leases, the slot and the worker alive, each second, on a connection of its own.
 
-    `facts` gives what the worker says of itself; `taken` is called when a later process has this worker's name.
+    `facts` gives what the worker says of itself; `taken` is called when a later process has this worker's name,
+    `heard` whenever Redis has taken the heartbeat.
     """
 
     def __init__(
@@ -375,6 +378,7 @@ class Beats(threading.Thread):
         born: str,
         facts: Callable[[], dict[str, str | int | float]],
         taken: Callable[[], None],
+        heard: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name="beats", daemon=True)
         self._book = book
@@ -382,6 +386,7 @@ class Beats(threading.Thread):
         self._born = born
         self._facts = facts
         self._taken = taken
+        self._heard = heard
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -406,6 +411,7 @@ class Beats(threading.Thread):
     def say(self, **more: str) -> None:
         answer = self._book.heartbeat(self._server.worker, self._born, {**self._facts(), **more})
         self._server.draining = answer == "drain"
+        self._heard()
         if answer == "taken" and not self._server.stopping:
             self._taken()
 

@@ -16,8 +16,15 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
 
+#: Secrets in files: one a setting, under its name (redis_url, cluster_token). A variable wins over a file.
+SECRETS_FOLDER = Path("/run/secrets")
+
+
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", env_ignore_empty=True, populate_by_name=True,
+        secrets_dir=SECRETS_FOLDER if SECRETS_FOLDER.is_dir() else None,
+    )  # fmt: skip
 
     #: Workers wanted: shown in status, alerted on when fewer live. 0: not stated.
     cluster_size: int = Field(default=0, ge=0, le=10_000)
@@ -46,6 +53,8 @@ class Settings(BaseSettings):
     #: Seconds that finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
+    heartbeat_file: str = ""
 
     def url(self) -> str:
         """The API's address for clients: stated, else the local cluster's, else the default port on this machine."""
@@ -60,9 +69,26 @@ class Settings(BaseSettings):
         return self.node_id or f"{socket.gethostname()}-{os.getpid()}"
 
     def lanes(self) -> int:
-        """Lanes of a CPU worker; macOS cannot tell which cores a process may use."""
-        own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-        return self.worker_threads or len(own)
+        """Lanes of a CPU worker: as stated, else the cores it may use."""
+        return self.worker_threads or usable_cores()
+
+
+def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Cores that this process may be scheduled on, and no more than its container's CPU limit, rounded up."""
+    # macOS cannot tell which cores a process may use.
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(own, _cpu_limit(cgroup) or own)
+
+
+def _cpu_limit(cgroup: Path) -> int | None:
+    """Of control groups version 2, then 1; None without a limit."""
+    for places in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        try:
+            quota, period = " ".join((cgroup / place).read_text().strip() for place in places).split()
+            return max(1, -(-int(quota) // int(period))) if int(quota) > 0 else None
+        except (OSError, ValueError):
+            continue
+    return None
 
 
 class Sentinel:

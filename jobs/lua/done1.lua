@@ -1,5 +1,5 @@
--- DONE1 id token result ms worker device -> 1 done | 0 dropped. Commits and finishes a job that one lease covers.
-local id, token, result, ms, worker, device = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+-- DONE1 id token result ms worker device marks -> 1 done | 0 dropped. Commits and finishes a job that one lease covers.
+local id, token, result, ms, worker, device, marks = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7]
 local t = now()
 local j = job(id)
 local l = j and lease_of(id, token)
@@ -17,6 +17,7 @@ end
 j.done = j.total
 call('HSET', key(id), 'done', num(j.done))
 call('SET', key(id, 'result'), result)
+keep_marks(marks)
 used(j, worker, device, j.total, ms)
 if j.state ~= 'running' then set_state(j, 'finishing', t) end
 set_state(j, 'done', t)

@@ -100,7 +100,7 @@ class Live:
         until(lambda: httpx.get(f"http://127.0.0.1:{self.ports[number]}/ready").status_code == 200)
 
     def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
-        own = {"NODE_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes)}
+        own = {"NODE_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
         self._run(f"worker-{number}", [sys.executable, "-m", "cpu_worker"], **own)
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:

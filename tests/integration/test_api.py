@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -241,7 +242,8 @@ def test_every_metric_is_exported_and_replicas_agree(cluster: Live) -> None:
     cluster.result(cluster.submit("faulty", {"units": 10, "cpu_seconds": 1}))
     texts = [httpx.get(f"http://127.0.0.1:{port}/metrics").text for port in cluster.metrics_ports]
     for metric in metrics.ALL:
-        assert f"# TYPE {metric.name.removesuffix('_total') if False else metric.name} " in texts[0], metric.name
+        shown = f"# TYPE {metric.name} " in texts[0]
+        assert shown == (metric.shown_by == "coordinator"), metric.name
     shared = [
         {line for line in text.splitlines() if line.startswith(("cluster_jobs_total", "cluster_job_units_total"))}
         for text in texts
@@ -290,3 +292,59 @@ def test_without_redis_it_is_a_503_and_health_still_answers(tmp_path: Path) -> N
         assert httpx.get(cluster.url() + "/health").status_code == 200
         cluster.start_redis()
         until(lambda: httpx.get(cluster.url() + "/ready").status_code == 200)
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mark_grows_with_finished_jobs_and_stops_at_holes(cluster: Live) -> None:
+    assert cluster.get("/api/faulty/summed")["up_to"] is None
+    big = 2**80
+    for start, small in ((1, True), (301, False), (101, True), (big, True)):
+        cpu_seconds = 0.001 if small else 1
+        cluster.result(cluster.submit("faulty", {"units": 100, "mark_from": str(start), "cpu_seconds": cpu_seconds}))
+    found = cluster.get("/api/faulty/summed")
+    assert found["up_to"] == 200
+    wide = {"first": str(big), "last": str(big + 99)}
+    assert found["ranges"] == [{"first": 1, "last": 200}, {"first": 301, "last": 400}, wide]
+    cancelled = cluster.submit("faulty", {"units": 100, "mark_from": 201, "seconds_per_unit": 1})
+    cluster.post(f"/api/jobs/{cancelled}/cancel")
+    assert cluster.get("/api/faulty/summed")["up_to"] == 200
+    cluster.result(cluster.submit("faulty", {"units": 100, "mark_from": 201}))
+    assert cluster.get("/api/faulty/summed")["up_to"] == 400
+
+
+def test_a_mark_outlives_its_job(cluster: Live) -> None:
+    job = cluster.submit("faulty", {"units": 7, "mark_from": 10**6})
+    cluster.result(job)
+    httpx.delete(f"{cluster.url()}/api/jobs/{job}").raise_for_status()
+    assert {"first": 10**6, "last": 10**6 + 6} in cluster.get("/api/faulty/summed")["ranges"]
+
+
+def test_an_unknown_mark_is_a_404_that_names_those_there_are(cluster: Live) -> None:
+    problem(httpx.get(f"{cluster.url()}/api/faulty/nonsense"), 404, "mark", "summed")
+    problem(httpx.get(f"{cluster.url()}/api/nonsense/summed"), 404, "kind", "/api/docs")
+
+
+# -- the description --------------------------------------------------------------------------------------------------
+
+
+def test_the_description_tells_of_problems_streams_and_the_token(cluster: Live) -> None:
+    described = cluster.get("/api/openapi.json")
+    assert "HTTPValidationError" not in json.dumps(described)
+    assert described["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    for path in ("/api/events", "/api/jobs/{job_id}/events"):
+        assert list(described["paths"][path]["get"]["responses"]["200"]["content"]) == ["text/event-stream"]
+    for path, verbs in described["paths"].items():
+        for verb in verbs.values():
+            assert list(verb["responses"]["4XX"]["content"]) == ["application/problem+json"], path
+
+
+def test_the_page_of_the_description_loads_nothing_from_elsewhere(cluster: Live) -> None:
+    page = httpx.get(cluster.url() + "/api/docs")
+    assert "<script>" not in page.text and "http" not in page.text and "style=" not in page.text
+    linked = re.findall(r'(?:src|href)="(/[^"]+)"', page.text)
+    assert len(linked) == 4
+    for path in linked:
+        answer = httpx.get(cluster.url() + path)
+        assert answer.status_code == 200 and len(answer.content) > 100, path

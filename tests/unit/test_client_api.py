@@ -150,6 +150,15 @@ def test_waiting_with_a_timeout_ends_in_timed_out(
     assert [one.url.params.get("wait_seconds") for one in fake.asked] == ["30", "10", None]
 
 
+def test_a_proxy_is_told_that_it_may_send_a_post_again(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/jobs/a/cancel", {"job_id": "a"})
+    fake.on("GET", "/api/status", {"version": "1"})
+    cluster.cancel("a")
+    cluster.status()
+    post, get = fake.asked
+    assert post.headers["Idempotency-Key"] and "Idempotency-Key" not in get.headers
+
+
 def test_a_busy_gateway_is_asked_again_when_it_says(fake: Fake, cluster: Cluster, clock: Clock) -> None:
     fake.on("GET", "/api/status", httpx.Response(429, headers={"Retry-After": "3"}), {"version": "1"})
     assert cluster.status() == {"version": "1"}

@@ -30,6 +30,37 @@ def test_lanes_are_the_cores_this_process_may_use_unless_stated(monkeypatch: pyt
     assert Settings().lanes() == 7
 
 
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"cpu.max": "150000 100000\n"}, 2),
+        ({"cpu.max": "50000 100000\n"}, 1),
+        ({"cpu.max": "max 100000\n"}, 8),
+        ({"cpu.max": "1600000 100000\n"}, 8),
+        ({"cpu/cpu.cfs_quota_us": "300000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
+        ({}, 8),
+    ],
+)
+def test_a_containers_cpu_limit_bounds_the_cores(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], cores: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert settings.usable_cores(tmp_path) == cores
+
+
+def test_secrets_come_from_files_and_a_variable_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "redis_url").write_text("redis://:hush@redis:6379/0\n")
+    (tmp_path / "cluster_token").write_text("\n")
+    assert Settings(_secrets_dir=tmp_path).redis_url == "redis://:hush@redis:6379/0"
+    assert Settings(_secrets_dir=tmp_path).cluster_token == ""
+    monkeypatch.setenv("REDIS_URL", "redis://other:1/0")
+    assert Settings(_secrets_dir=tmp_path).redis_url == "redis://other:1/0"
+
+
 def test_a_sentinel_address_is_taken_apart() -> None:
     place = Sentinel("redis+sentinel://:secret@a:1,b/main/2")
     assert place.hosts == [("a", 1), ("b", 26379)]

@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from jobs.models import Device, Partial, Plan, Spec
+from jobs.models import Device, Mark, MarkKind, Partial, Plan, Spec
 from jobs.numbers import ExactInt, exact
 
 MODEL_VERSION = 1
 SUMMARY = "Sums unit numbers, slowly; misbehaves on request."
 EXAMPLE: dict[str, Any] = {"units": 5}
+MARKS = {"summed": MarkKind(summary="Units that somebody summed.", origin=1, join=lambda lower, upper: lower + upper)}
 
 
 class Parameters(BaseModel):
@@ -25,6 +26,8 @@ class Parameters(BaseModel):
     once: str = ""
     max_lease_seconds: float = 30.0
     cpu_seconds: float | None = None
+    #: Leaves a mark that begins here.
+    mark_from: ExactInt(1, 2**96) | None = None  # type: ignore[valid-type]
 
 
 def plan(parameters: Parameters) -> Plan:
@@ -41,6 +44,11 @@ def plan(parameters: Parameters) -> Plan:
 
 def merge(left: Partial, right: Partial) -> Partial:
     return {"sum": left["sum"] + right["sum"], "count": left["count"] + right["count"]}
+
+
+def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]:
+    start = spec["mark_from"]
+    return [] if start is None else [Mark(name="summed", lo=start, hi=start + spec["units"], payload=spec["units"])]
 
 
 def result(spec: Spec, partial: Partial) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""The API's description as a page: Swagger UI from this process, under the strictest content policy, no other host."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from fastapi import APIRouter, Response
+from fastapi.responses import FileResponse
+
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Threads Cluster: API</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/api/docs/swagger-ui.css">
+<div id="api"></div>
+<noscript>This page needs JavaScript; <a href="/api/openapi.json">the description itself</a> does not.</noscript>
+<script src="/api/docs/swagger-ui-bundle.js"></script>
+<script src="/api/docs/start.js"></script>
+"""
+_START = """\
+SwaggerUIBundle({
+  url: "/api/openapi.json",
+  dom_id: "#api",
+  deepLinking: true,
+  defaultModelsExpandDepth: -1,
+  validatorUrl: null,
+});
+"""
+_ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
+
+routes = APIRouter(include_in_schema=False)
+
+
+def _folder() -> Path:
+    """Where fastapi-offline keeps Swagger UI; its code is not used."""
+    spec = find_spec("fastapi_offline")
+    assert spec and spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0]) / "static"
+
+
+@routes.get("/api/docs")
+def page() -> Response:
+    return Response(_PAGE, media_type="text/html", headers={"Cache-Control": "no-cache"})
+
+
+@routes.get("/api/docs/start.js")
+def start() -> Response:
+    return Response(_START, media_type="text/javascript", headers={"Cache-Control": "no-cache"})
+
+
+def _serve(name: str, media_type: str) -> None:
+    file = _folder() / name
+
+    @routes.get(f"/api/docs/{name}")
+    def asset() -> FileResponse:
+        return FileResponse(file, media_type=media_type, headers={"Cache-Control": "public, max-age=86400"})
+
+
+for _name, _type in _ASSETS.items():
+    _serve(_name, _type)
