@@ -9,10 +9,10 @@ PYTEST := $(BIN)/python -m pytest
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration bench requirements clean
+.PHONY: help setup check format test unit contract integration stack-test bench requirements clean
 
 help: ## print this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
 
 setup: ## make .venv with everything for development
 	@deploy/environment.sh dev
@@ -32,8 +32,8 @@ format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-test: setup ## all tests: unit, contract, integration
-	$(PYTEST) tests/unit tests/contract tests/integration
+test: setup ## all tests: unit, contract, integration, stack
+	$(PYTEST) tests/unit tests/contract tests/integration tests/stack
 
 unit: setup ## unit tests
 	$(PYTEST) tests/unit
@@ -43,6 +43,9 @@ contract: setup ## every kind and device against the reference and the published
 
 integration: setup ## real Redis, real processes
 	$(PYTEST) tests/integration
+
+stack-test: setup ## the whole stack on a real Docker engine; without one it is skipped
+	$(PYTEST) tests/stack
 
 bench: setup ## measure against peers; ONLY=P2 runs one
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))

@@ -1,4 +1,4 @@
-"""Every setting stands in .env.example and in the README's table with its default; nothing else does."""
+"""Every setting, of ours and of docker-compose.yml, stands in .env.example and the README; nothing else does."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 from pydantic import AliasChoices
 
+from coordinator import views
 from jobs.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-DEFAULTS = {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
+COMPOSE = dict(re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", (ROOT / "docker-compose.yml").read_text()))
+DEFAULTS = COMPOSE | {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
 ALIASES = {
     str(choice).upper()
     for field in Settings.model_fields.values()
@@ -43,6 +45,18 @@ def check(documented: dict[str, str], where: str) -> None:
     assert not stale, f"{where} names {', '.join(sorted(stale))}, which nothing reads"
     wrong = {name: documented[name] for name, default in DEFAULTS.items() if default and documented[name] != default}
     assert not wrong, f"{where} gives other defaults than jobs/settings.py: {wrong}"
+
+
+def test_compose_gives_every_variable_the_same_default_everywhere() -> None:
+    found = re.findall(r"\$\{([A-Z_]+)(:-[^}]*)?\}", (ROOT / "docker-compose.yml").read_text())
+    assert all(default for _, default in found), "a variable without a default"
+    for name, default in found:
+        assert default == f":-{DEFAULTS[name]}", name
+
+
+def test_one_version_stands_everywhere() -> None:
+    stated = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert stated and stated[1] == views.VERSION == COMPOSE["VERSION"]
 
 
 def test_the_example_holds_every_setting_with_its_default() -> None:

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Makes the stack's passwords, once: files in ./secrets, which docker-compose.yml mounts. What exists is kept.
+# Usage: deploy/secrets.sh [--token]      --token: also a CLUSTER_TOKEN, which every API call then needs.
+# To change one, delete its files, run this again, and recreate: docker compose up -d --force-recreate.
+# Exit codes: 0 done, 1 failed, 2 usage.
+set -Eeuo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Containers read them under numeric users of their own, so the files are readable and the folder is closed.
+readonly FOLDER=secrets
+
+random() { # 48 hexadecimal digits
+  od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
+}
+
+keep() { # keep NAME TEXT: writes a file that is not there yet, whole or not at all
+  [[ -e $FOLDER/$1 ]] && return
+  printf '%s\n' "$2" >"$FOLDER/.$1.new"
+  chmod 0644 "$FOLDER/.$1.new"
+  mv "$FOLDER/.$1.new" "$FOLDER/$1"
+  printf 'made %s\n' "$FOLDER/$1" >&2
+}
+
+digest() { # digest TEXT: SHA-256, as Redis wants it
+  if command -v sha256sum >/dev/null; then printf '%s' "$1" | sha256sum; else printf '%s' "$1" | shasum -a 256; fi |
+    cut -d ' ' -f 1
+}
+
+redis_files() {
+  keep redis_password "$(random)"
+  local password
+  password=$(<"$FOLDER/redis_password")
+  keep redis_url "redis://:$password@redis:6379/0"
+  keep redis.acl "user default on #$(digest "$password") ~* &* +@all"
+  keep redis_exporter.json "{\"redis://redis:6379\": \"$password\"}"
+}
+
+token_file() { # token_file YES: an empty token asks nobody for one
+  if [[ $1 == yes && ! -s $FOLDER/cluster_token ]] || [[ $1 == yes && -z $(tr -d '[:space:]' <"$FOLDER/cluster_token") ]]; then
+    rm -f "$FOLDER/cluster_token"
+    keep cluster_token "$(random)"
+  else
+    keep cluster_token ""
+  fi
+}
+
+main() {
+  local token=no
+  case "$#:${1:-}" in
+    0:) ;;
+    1:--token) token=yes ;;
+    *) printf 'usage: deploy/secrets.sh [--token]\n' >&2 && exit 2 ;;
+  esac
+  mkdir -p "$FOLDER"
+  chmod 0700 "$FOLDER"
+  redis_files
+  keep grafana_admin_password "$(random)"
+  token_file "$token"
+}
+
+main "$@"

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Makes a Docker engine with Compose v2 answer on this machine: installs Debian's packages and starts the engine by hand.
+# For continuous integration as root on Debian; where an engine answers, nothing is done.
+set -Eeuo pipefail
+
+readonly PLUGINS=/usr/libexec/docker/cli-plugins
+readonly LOG=${ENGINE_LOG:-/tmp/dockerd.log}
+
+say() { printf '%s\n' "$*" >&2; }
+
+ready() { docker info >/dev/null 2>&1; }
+
+install_packages() { # install_packages PACKAGE...
+  dpkg -s "$@" >/dev/null 2>&1 && return
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+}
+
+install_compose() { # bookworm has only version 1; the plugin of the next release is one program
+  docker compose version >/dev/null 2>&1 && return
+  local work
+  work=$(mktemp -d)
+  mkdir -p "$work/lists/partial" "$work/archives/partial" "$PLUGINS"
+  {
+    printf 'Types: deb\nURIs: http://deb.debian.org/debian\nSuites: trixie\nComponents: main\n'
+    printf 'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n'
+  } >"$work/trixie.sources"
+  local options=(-o "Dir::Etc::sourcelist=$work/trixie.sources" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$work/lists")
+  apt-get "${options[@]}" update -qq
+  (cd "$work" && apt-get "${options[@]}" download docker-compose >&2 2>/dev/null)
+  dpkg -x "$work"/docker-compose_*.deb "$work/unpacked"
+  install "$work/unpacked$PLUGINS/docker-compose" "$PLUGINS/docker-compose"
+  rm -rf "$work"
+}
+
+start_engine() {
+  ready && return
+  setsid dockerd >"$LOG" 2>&1 </dev/null &
+  local _
+  for _ in {1..100}; do
+    ready && return
+    sleep 0.3
+  done
+  tail -n 20 "$LOG" >&2
+  say "error: the Docker engine did not start; its log is $LOG"
+  exit 1
+}
+
+main() {
+  if ready && docker compose version >/dev/null 2>&1; then return; fi
+  ((EUID == 0)) || { say "error: installing an engine needs root" && exit 3; }
+  install_packages docker.io iptables debootstrap
+  install_compose
+  start_engine
+}
+
+main "$@"

@@ -1,0 +1,71 @@
+"""Requests at a steady pace from several threads, each counted: what a user would notice of a restart."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+
+import httpx
+
+#: A client that waits longer than this has been failed.
+PATIENCE_SECONDS = 15.0
+
+
+class Load:
+    """Use as a context manager; `failures` and `requests` tell afterwards."""
+
+    def __init__(self, url: str, threads: int = 6, pause: float = 0.05) -> None:
+        self._url = url
+        self._pause = pause
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(threads)]
+        self._lock = threading.Lock()
+        self.requests = 0
+        self.failures: list[str] = []
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, number: int) -> None:
+        with httpx.Client(base_url=self._url, timeout=PATIENCE_SECONDS) as http:
+            asks: list[Callable[[httpx.Client], httpx.Response]] = [_page, _status, _submit]
+            turn = number
+            while not self._ended.is_set():
+                self._count(asks[turn % len(asks)], http)
+                turn += 1
+                time.sleep(self._pause)
+
+    def _count(self, ask: Callable[[httpx.Client], httpx.Response], http: httpx.Client) -> None:
+        started = time.monotonic()
+        try:
+            answer = ask(http)
+            failure = "" if answer.status_code in (200, 202) else f"{answer.status_code} {answer.text[:300]}"
+        except httpx.HTTPError as error:
+            failure = repr(error)
+        with self._lock:
+            self.requests += 1
+            if failure:
+                self.failures.append(f"{ask.__name__} after {time.monotonic() - started:.1f} s: {failure}")
+
+
+def _page(http: httpx.Client) -> httpx.Response:
+    return http.get("/")
+
+
+def _status(http: httpx.Client) -> httpx.Response:
+    return http.get("/api/status")
+
+
+def _submit(http: httpx.Client) -> httpx.Response:
+    job = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}
+    return http.post("/api/submit", json=job, headers={"Idempotency-Key": uuid.uuid4().hex})

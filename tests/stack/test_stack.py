@@ -1,0 +1,205 @@
+"""The stack as deployed: exact results, hardening, metrics, scaling, deaths, updates, backups. In this order."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+import httpx
+import pytest
+
+from tests.stack.load import Load
+from tests.stack.stack import ROOT, Stack, eventually
+
+#: Some seconds of work for three workers on two cores.
+LONG = {"start_number": 1, "number_count": 4_000_000_000}
+#: Published: the first number of greatest delay, and of greatest peak, below 10^9.
+DELAY_RECORD, PEAK_RECORD = (670617279, 986), (319804831, 1414236446719942480)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(stack: Stack) -> dict[str, object]:
+    return stack.result(stack.submit("collatz", **LONG))
+
+
+def test_an_exact_result_comes_through_port_80(stack: Stack) -> None:
+    result = stack.result(stack.submit("collatz", start_number=1, number_count=10**9))
+    assert int(result["count"]) == 10**9
+    assert (int(result["delay"]["max"]["n"]), int(result["delay"]["max"]["value"])) == DELAY_RECORD
+    assert (int(result["peak"]["max"]["n"]), int(result["peak"]["max"]["value"])) == PEAK_RECORD
+
+
+def test_a_simulation_gives_the_digest_of_the_reference(stack: Stack) -> None:
+    golden = json.loads((ROOT / "jobs/kinds/thread/golden.json").read_text())
+    result = stack.result(stack.submit("thread", seed=1))
+    assert result["digest"] in json.dumps(golden)
+
+
+def test_both_ports_serve_the_api_and_only_port_80_the_pages(stack: Stack) -> None:
+    assert httpx.get(f"{stack.api_url}/api/status").json()["version"] == stack.get("/api/status")["version"]
+    assert "text/html" in httpx.get(stack.url).headers["content-type"]
+    answer = httpx.get(f"{stack.api_url}/")
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+    assert httpx.get(f"{stack.url}/metrics").status_code == 404
+
+
+def test_every_container_is_hardened(stack: Stack) -> None:
+    containers = stack.inspect(*stack.compose("ps", "--quiet").split())
+    assert len(containers) >= 2 + 3 + 2 + 5
+    for container in containers:
+        name, config, host = container["Name"], container["Config"], container["HostConfig"]
+        user = config["User"].partition(":")[0]
+        assert user.isdigit() and int(user) > 0, f"{name} runs as {config['User']!r}"
+        assert host["ReadonlyRootfs"], f"{name} can write to its root"
+        assert host["CapDrop"] == ["ALL"] and not host["CapAdd"] and not host["Privileged"], name
+        assert any(option.startswith("no-new-privileges") for option in host["SecurityOpt"]), name
+        assert host["Memory"] > 0 and host["PidsLimit"] > 0, f"{name} has no limits"
+        assert not [mount for mount in container["Mounts"] if "docker.sock" in mount["Source"]], name
+        for ports in container["NetworkSettings"]["Ports"].values():
+            assert {port["HostIp"] for port in ports or []} <= {"127.0.0.1"}, f"{name} is published beyond this machine"
+
+
+def test_no_secret_stands_in_a_command_line_or_an_environment(stack: Stack) -> None:
+    secrets = [path.read_text().strip() for path in (stack.folder / "secrets").iterdir() if path.suffix != ".acl"]
+    password = (stack.folder / "secrets/redis_password").read_text().strip()
+    shown = json.dumps(stack.inspect(*stack.compose("ps", "--quiet").split()))
+    assert len(password) >= 32
+    assert not [secret for secret in secrets if secret and secret in shown]
+    assert password not in stack.run("ps", "-eo", "args").stdout
+
+
+def test_the_coordinators_image_holds_no_compiler_of_kernels(stack: Stack) -> None:
+    [coordinator, *_] = stack.ids("coordinator")
+    for module in ("numba", "numpy", "cpu_worker", "tests"):
+        done = stack.run("docker", "exec", coordinator, "python", "-c", f"import {module}", check=False)
+        assert "ModuleNotFoundError" in done.stderr, module
+    [worker, *_] = stack.ids("cpu-worker")
+    for module in ("fastapi", "coordinator", "client"):
+        done = stack.run("docker", "exec", worker, "python", "-c", f"import {module}", check=False)
+        assert "ModuleNotFoundError" in done.stderr, module
+
+
+def test_workers_cannot_reach_out(stack: Stack) -> None:
+    [worker, *_] = stack.ids("cpu-worker")
+    reach = "import socket; socket.create_connection(('192.0.2.1', 80), timeout=3)"
+    done = stack.run("docker", "exec", worker, "python", "-c", reach, check=False)
+    assert re.search(r"unreachable", done.stderr, re.IGNORECASE), done.stderr
+
+
+def test_prometheus_scrapes_every_service_and_replica(stack: Stack) -> None:
+    wanted = sorted(
+        [("coordinator", "up")] * 2
+        + [("cpu-worker", "up")] * 3
+        + [("web", "up")] * 2
+        + [(job, "up") for job in ("nginx-exporter", "prometheus", "redis-exporter")]
+    )
+    eventually(lambda: stack.targets() == wanted or None, 60, f"targets are {wanted}; they are {stack.targets()}")
+
+
+def test_every_panel_shows_data_after_a_load(stack: Stack) -> None:
+    from grafana import queries
+
+    for kind, parameters in (("collatz", {"start_number": 1, "number_count": 10**8}), ("thread", {"seed": 2})):
+        stack.result(stack.submit(kind, **parameters))
+    asked = [one for one in queries.every_query() if not one.needs]
+    assert len(asked) > 40
+
+    def empty() -> list[str]:
+        return [f"{one.dashboard} / {one.panel}: {one.expr}" for one in asked if not stack.query(one.expr)]
+
+    deadline = time.monotonic() + 90  # rates need several scrapes
+    while (left := empty()) and time.monotonic() < deadline:
+        time.sleep(5)
+    assert not left, "panels without data:\n" + "\n".join(left)
+
+
+def test_no_alert_fires_on_a_healthy_stack(stack: Stack) -> None:
+    firing = stack.query('ALERTS{alertstate="firing"}')
+    assert not firing, firing
+
+
+def test_counts_survive_a_plain_up(stack: Stack) -> None:
+    stack.deploy("scale", "4")
+    assert len(stack.ids("cpu-worker")) == 4
+    stack.compose("up", "-d")
+    assert len(stack.ids("cpu-worker")) == 4
+    eventually(lambda: len(stack.live_workers()) == 4, 60, "four workers live")
+    assert stack.get("/api/status")["cluster_size"] == 4
+    assert "# a line of the user's own" in (stack.folder / ".env").read_text()
+    stack.compose("up", "-d", "--scale", "cpu-worker=5")
+    assert len(stack.ids("cpu-worker")) == 5
+    stack.deploy("scale", "3")
+    assert len(stack.ids("cpu-worker")) == 3
+
+
+def test_a_worker_killed_in_mid_job_changes_nothing(stack: Stack, undisturbed: dict[str, object]) -> None:
+    job = stack.submit("collatz", **LONG)
+    stack.await_progress(job)
+    [victim, *_] = stack.ids("cpu-worker")
+    stack.kill_hard(victim)
+    assert stack.result(job) == undisturbed
+    eventually(lambda: len(stack.live_workers()) == 3, 90, "the killed worker is back")
+
+
+def test_a_restart_of_redis_in_mid_job_changes_nothing(stack: Stack, undisturbed: dict[str, object]) -> None:
+    job = stack.submit("collatz", **LONG)
+    stack.await_progress(job)
+    stack.compose("restart", "redis")
+    assert stack.result(job) == undisturbed
+
+
+def test_no_request_fails_while_replicas_come_go_and_die(stack: Stack) -> None:
+    with Load(stack.url) as load:
+        time.sleep(3)
+        stack.compose("up", "-d", "--no-recreate", "--wait", "--scale", "web=5", "web")
+        time.sleep(4)
+        [victim, *_] = stack.ids("coordinator")
+        stack.kill_hard(victim)
+        stack.compose("up", "-d", "--no-recreate", "--scale", "web=2", "web")
+        eventually(lambda: stack.targets().count(("coordinator", "up")) == 2, 60, "the killed coordinator is back")
+        eventually(lambda: load.requests >= 2200, 120, "2,200 requests")
+    print(f"{load.requests} requests, {len(load.failures)} failed")
+    assert load.requests >= 2000
+    assert not load.failures, f"{len(load.failures)} of {load.requests} failed, such as {load.failures[:5]}"
+
+
+def test_a_rolling_update_fails_no_request(stack: Stack) -> None:
+    before = stack.ids("coordinator")
+    stack.set("LOG_LEVEL", "debug")
+    with Load(stack.url) as load:
+        time.sleep(2)
+        stack.deploy("docker", "3", "0")
+        time.sleep(2)
+    assert not set(before) & set(stack.ids("coordinator"))
+    assert len(stack.ids("coordinator")) == 2
+    print(f"{load.requests} requests, {len(load.failures)} failed")
+    assert not load.failures, f"{len(load.failures)} of {load.requests} failed, such as {load.failures[:5]}"
+    eventually(lambda: len(stack.live_workers()) == 3, 90, "three workers live")
+
+
+def test_status_and_report_tell_and_keep_secrets(stack: Stack) -> None:
+    status = json.loads(stack.deploy("status", "--json").stdout)
+    assert "coordinator" in json.dumps(status)
+    report = stack.deploy("report").stdout
+    for name in ("redis_password", "grafana_admin_password"):
+        assert (stack.folder / "secrets" / name).read_text().strip() not in report
+    assert "coordinator" in report and "p95" in report.lower()
+
+
+def test_a_backup_brings_everything_back_after_a_cleanup(stack: Stack) -> None:
+    done = stack.submit("collatz", start_number=1, number_count=10**7)
+    result = stack.result(done)
+    [paused] = [stack.submit("collatz", **LONG)]
+    httpx.post(f"{stack.url}/api/jobs/{paused}/pause", timeout=10).raise_for_status()
+    jobs = {job["job_id"]: job["state"] for job in stack.get("/api/jobs")["jobs"]}
+    file = stack.folder / "backup.tar.gz"
+    stack.deploy("backup", str(file))
+    stack.deploy("cleanup", "--yes")
+    assert not stack.compose("ps", "--quiet").split()
+    assert stack.project not in stack.run("docker", "volume", "ls").stdout
+    stack.deploy("restore", str(file), "--yes")
+    assert {job["job_id"]: job["state"] for job in stack.get("/api/jobs")["jobs"]} == jobs
+    assert stack.result(done) == result
+    httpx.post(f"{stack.url}/api/jobs/{paused}/resume", timeout=10).raise_for_status()
+    assert stack.result(paused)["count"] == LONG["number_count"]

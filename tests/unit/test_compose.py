@@ -1,0 +1,98 @@
+"""What docker-compose.yml and the Dockerfiles promise, read without an engine; tests/stack looks at what runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DOCKERFILES = sorted(ROOT.glob("*/Dockerfile"))
+#: Programs without a shell beside them; Prometheus sees whether they answer.
+NO_SHELL = {"redis-exporter", "nginx-exporter", "dcgm-exporter"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_hardened_and_limited(name: str) -> None:
+    service = SERVICES[name]
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", service["user"])
+    assert service["read_only"] is True and service["cap_drop"] == ["ALL"] and "cap_add" not in service
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"memory", "pids"} <= service["deploy"]["resources"]["limits"].keys()
+    assert not {"privileged", "container_name", "network_mode", "links", "gpus"} & service.keys()
+    assert not [volume for volume in service.get("volumes", []) if "docker.sock" in volume]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_an_image_is_pinned_and_health_means_something(name: str) -> None:
+    service = SERVICES[name]
+    tag = service["image"].rpartition(":")[2]
+    assert tag and tag != "latest" and "/" not in tag
+    built = ROOT / service["build"]["dockerfile"] if "build" in service else None
+    inside = built is not None and "HEALTHCHECK" in built.read_text()
+    assert name in NO_SHELL or "healthcheck" in service or inside
+
+
+def test_only_the_front_is_published_and_on_loopback_by_default() -> None:
+    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert published.keys() == {"nginx", "prometheus", "grafana"}
+    for ports in published.values():
+        assert all(port.startswith("${BIND:-127.0.0.1}:") for port in ports)
+
+
+def test_what_keeps_data_and_computes_is_on_the_inner_network_alone() -> None:
+    assert COMPOSE["networks"]["backend"] == {"internal": True}
+    assert [
+        name for name in ("redis", "cpu-worker", "redis-exporter") if SERVICES[name]["networks"] != ["backend"]
+    ] == []
+
+
+def test_a_scaled_service_has_neither_ports_nor_a_fixed_name() -> None:
+    scaled = [name for name, service in SERVICES.items() if "replicas" in service["deploy"]]
+    assert {"coordinator", "cpu-worker", "web"} <= set(scaled)
+    assert not [name for name in scaled if "ports" in SERVICES[name]]
+
+
+def test_no_password_has_a_default() -> None:
+    for path in (ROOT / "docker-compose.yml", ROOT / ".env.example", *DOCKERFILES):
+        text = path.read_text()
+        assert not re.search(r"(?i)(password|secret|token)\w*[:=] *[A-Za-z0-9]{4,}", text), path
+    assert all(secret["file"].startswith("./secrets/") for secret in COMPOSE["secrets"].values())
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.parent.name)
+def test_an_image_runs_as_a_number_and_carries_labels(path: Path) -> None:
+    text = path.read_text()
+    assert "# syntax" not in text
+    assert re.findall(r"^USER (.+)$", text, re.MULTILINE)[-1] == "10001:10001"
+    for label in ("title", "description", "version", "revision"):
+        assert f"org.opencontainers.image.{label}=" in text, label
+    assert re.search(r"^ARG [A-Z]+_IMAGE=\S+:\S+$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("service", "folders"), [("coordinator", {"jobs", "coordinator"}), ("cpu_worker", {"jobs", "cpu_worker"})]
+)
+def test_an_images_copy_list_is_its_import_boundary(service: str, folders: set[str]) -> None:
+    text = (ROOT / service / "Dockerfile").read_text()
+    copied = set(re.findall(r"^COPY ([a-z_]+) ", text, re.MULTILINE))
+    assert copied == folders
+    requirements = f"requirements/{service.replace('_', '-')}.txt"
+    assert requirements in text and "--require-hashes" in text
+
+
+def test_the_base_images_script_makes_every_image_that_debian_has() -> None:
+    script = (ROOT / "deploy/base-images.sh").read_text()
+    wanted = {service["image"].rpartition(":")[0] for service in SERVICES.values() if "build" not in service}
+    wanted |= {
+        line.rpartition(":")[0].partition("=")[2]
+        for path in DOCKERFILES
+        for line in re.findall(r"^ARG [A-Z]+_IMAGE=.+$", path.read_text(), re.MULTILINE)
+    }
+    missing = {name for name in wanted if not re.search(rf"\b{re.escape(name)}\b", script)}
+    assert missing == {"grafana/grafana", "nvcr.io/nvidia/k8s/dcgm-exporter"}
