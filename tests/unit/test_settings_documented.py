@@ -11,7 +11,9 @@ from coordinator import views
 from jobs.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPOSE = dict(re.findall(r"\$\{([A-Z_]+):-([^}]*)\}", (ROOT / "docker-compose.yml").read_text()))
+FILES = (ROOT / "docker-compose.yml", ROOT / "deploy/tls.yml")
+FOUND = [pair for path in FILES for pair in re.findall(r"\$\{([A-Z_]+)(:-[^}]*)?\}", path.read_text())]
+COMPOSE = {name: default.removeprefix(":-") for name, default in FOUND}
 DEFAULTS = COMPOSE | {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
 ALIASES = {
     str(choice).upper()
@@ -20,7 +22,7 @@ ALIASES = {
     for choice in field.validation_alias.choices
 }
 #: Files that may use variables of their own, such as a published port.
-DEPLOYMENTS = ("docker-compose.yml", "deploy-cluster.sh")
+DEPLOYMENTS = ("docker-compose.yml", "deploy/tls.yml", "deploy-cluster.sh")
 
 
 def used_by_deployments() -> set[str]:
@@ -48,9 +50,8 @@ def check(documented: dict[str, str], where: str) -> None:
 
 
 def test_compose_gives_every_variable_the_same_default_everywhere() -> None:
-    found = re.findall(r"\$\{([A-Z_]+)(:-[^}]*)?\}", (ROOT / "docker-compose.yml").read_text())
-    assert all(default for _, default in found), "a variable without a default"
-    for name, default in found:
+    assert all(default for _, default in FOUND), "a variable without a default"
+    for name, default in FOUND:
         assert default == f":-{DEFAULTS[name]}", name
 
 
