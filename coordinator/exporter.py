@@ -20,7 +20,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from coordinator.views import VERSION, Views
-from jobs import leases, metrics, queues, registry
+from jobs import broker, leases, metrics, queues, registry
 from jobs.models import TERMINAL, Device
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,9 @@ class Exporter:
     def __init__(self, views: Views, leading: Callable[[], bool]) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more a counter, which nothing reads
         self.registry = CollectorRegistry()
-        self.registry.register(ClusterCollector(views, leading))
+        # A connection of its own, without patience: a replica must answer a scrape while Redis hangs.
+        own = leases.Leases(broker.connect(views.settings.redis_url, retries=0, timeout=1))
+        self.registry.register(ClusterCollector(Views(own, views.settings), leading))
         ProcessCollector(registry=self.registry)
         http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS
         self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)

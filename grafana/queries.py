@@ -1,0 +1,42 @@
+"""Every query of every panel, for tests: with its variables filled in, as Prometheus would be asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grafana.tables import DASHBOARDS
+
+#: Words of PromQL that look like metrics.
+_WORDS = frozenset({"and", "or", "unless", "bool", "offset", "inf", "nan"})
+_GROUPING = r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)"
+
+
+@dataclass(frozen=True)
+class Asked:
+    dashboard: str
+    panel: str
+    expr: str
+    #: "gpu" or "dcgm": empty answers are right without GPU workers, or without the DCGM exporter.
+    needs: str
+
+
+def every_query(window: str = "5m") -> Iterator[Asked]:
+    """`window` stands in for $__rate_interval; every other variable has its value for all."""
+    for dashboard in DASHBOARDS:
+        for row in dashboard.rows:
+            for panel in row.panels:
+                for query in panel.queries:
+                    expr = query.expr.replace("$__rate_interval", window)
+                    for name, _ in dashboard.variables:
+                        expr = expr.replace(f"${name}", ".*")
+                    yield Asked(dashboard.title, panel.title, expr, panel.needs)
+
+
+def metric_names(expr: str) -> set[str]:
+    """Names of the metrics that an expression reads."""
+    bare = re.sub(r'"[^"]*"', "", expr)
+    for noise in (r"\{[^}]*\}", r"\[[^]]*\]", _GROUPING):
+        bare = re.sub(noise, " ", bare)
+    return set(re.findall(r"(?<![\w:])[a-zA-Z_:][\w:]*\b(?!\s*\()", bare)) - _WORDS

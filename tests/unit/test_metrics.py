@@ -1,0 +1,193 @@
+"""What Prometheus reads of a coordinator and a worker, from a real Redis."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Mapping
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from coordinator.exporter import GPU_FIGURES, Exporter
+from coordinator.views import VERSION, Views
+from cpu_worker import exporter as worker_exporter
+from jobs import broker, leases, metrics, queues, registry
+from jobs.settings import Settings
+from tests.unit.monitoring import ROOT, promtool
+
+GPU = {
+    "uuid": "GPU-1", "name": "A GPU", "index": 0, "utilization_ratio": 0.5, "sm_active_ratio": 0.4,
+    "power_watts": 300.5, "memory_used_bytes": 10, "memory_total_bytes": 20, "temperature_celsius": 60,
+    "energy_joules_total": 1000, "clock_sm_hertz": 1.5e9, "throttle_reasons": ["sw_power_cap", "a_new_one"],
+}  # fmt: skip
+NODE = {
+    "device": "gpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "host": "h", "pid": 1, "cpu_ratio": 0.25,
+    "cpus": 4, "memory_used_bytes": 1, "memory_total_bytes": 8, "network_receive_bytes_total": 5,
+    "network_transmit_bytes_total": 6, "rates": json.dumps({"collatz": 1e6}),
+}  # fmt: skip
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+class Shown:
+    """A coordinator's exporter on a Redis, and what it shows."""
+
+    def __init__(self, url: str) -> None:
+        self.book = leases.Leases(broker.connect(url, retries=0, timeout=1))
+        self.views = Views(self.book, Settings(cluster_size=3, redis_url=url))
+        self.exporter = Exporter(self.views, lambda: True)
+
+    def beat(self, worker: str, **facts: object) -> None:
+        given: Mapping[str, object] = {**NODE, **facts}
+        self.book.heartbeat(worker, "0000000000001-a", {name: str(value) for name, value in given.items()})
+
+    def text(self) -> str:
+        return generate_latest(self.exporter.registry).decode()
+
+    def samples(self) -> Samples:
+        families = text_string_to_metric_families(self.text())
+        return {(s.name, frozenset(s.labels.items())): s.value for family in families for s in family.samples}
+
+    def value(self, metric: metrics.Metric, suffix: str = "", **labels: str) -> float | None:
+        return self.samples().get((metric.name + suffix, frozenset(labels.items())))
+
+
+@pytest.fixture
+def shown(any_redis_url: str) -> Shown:
+    return Shown(any_redis_url)
+
+
+def test_promtool_finds_nothing_wrong_with_a_coordinators_metrics(shown: Shown) -> None:
+    shown.beat("w", gpus=json.dumps([GPU]))
+    shown.exporter.requests.labels("GET", "/ready", "200").inc()
+    shown.exporter.seconds.labels("GET", "/ready").observe(0.1)
+    done = promtool("check", "metrics", text=shown.text())
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_promtool_finds_nothing_wrong_with_a_workers_metrics() -> None:
+    text = generate_latest(worker_exporter.registry()).decode()
+    assert metrics.WORKER_MEMORY.name in text
+    done = promtool("check", "metrics", text=text)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_a_coordinator_shows_every_metric_with_its_type_help_and_labels(shown: Shown) -> None:
+    shown.beat("w", gpus=json.dumps([GPU]))
+    shown.exporter.requests.labels("GET", "/ready", "200").inc()
+    shown.exporter.seconds.labels("GET", "/ready").observe(0.1)
+    text, samples = shown.text(), shown.samples()
+    for metric in metrics.ALL:
+        if metric.shown_by != "coordinator":
+            continue
+        assert f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n" in text
+        part = "_count" if metric.type == "histogram" else ""
+        labels = {frozenset(name for name, _ in found) for name, found in samples if name == metric.name + part}
+        assert labels == {frozenset(metric.labels)}, metric.name
+
+
+def test_openmetrics_has_each_name_once(shown: Shown) -> None:
+    """There a counter's family is named without _total, so a gauge of that name would be a second one."""
+    families = re.findall(r"^# TYPE (\S+)", generate_openmetrics(shown.exporter.registry).decode(), re.MULTILINE)
+    assert len(families) == len(set(families)) > len(metrics.ALL)
+
+
+def test_no_label_grows_without_bound() -> None:
+    labels = {label for metric in metrics.ALL for label in metric.labels}
+    assert labels == {
+        "kind", "outcome", "state", "queue", "device", "worker", "host", "gpu", "index", "name", "reason", "version",
+        "method", "route", "status",
+    }  # fmt: skip
+
+
+def test_counters_begin_at_zero(shown: Shown) -> None:
+    for kind in registry.names():
+        for outcome in ("done", "failed", "cancelled"):
+            assert shown.value(metrics.JOBS, kind=kind, outcome=outcome) == 0
+        assert shown.value(metrics.UNITS, kind=kind, device="cpu") == 0
+        assert shown.value(metrics.DURATION, "_count", kind=kind) == 0
+    for outcome in metrics.LEASE_OUTCOMES:
+        assert shown.value(metrics.LEASES, outcome=outcome) == 0
+    for queue in queues.ALL:
+        assert shown.value(metrics.WAIT, "_bucket", queue=queue, le="+Inf") == 0
+    assert shown.value(metrics.WORKERS, device="cpu", state="idle") == 0
+
+
+def test_the_scripts_count_the_outcomes_that_are_declared() -> None:
+    scripts = "".join(path.read_text() for path in (ROOT / "jobs" / "lua").glob("*.lua"))
+    assert set(re.findall(r"'outcomes', '(\w+)'", scripts)) == set(metrics.LEASE_OUTCOMES)
+
+
+def test_what_redis_counted_is_shown(shown: Shown) -> None:
+    redis = shown.book.client
+    redis.hset(f"{leases.PREFIX}ended", "collatz|done", 7)
+    redis.hset(f"{leases.PREFIX}units", "collatz|gpu", 9)
+    redis.hset(
+        f"{leases.PREFIX}waits",
+        mapping={"any.high|0.5": 2, "any.high|60": 1, "any.high|sum": 3500, "any.high|count": 3},
+    )
+    assert shown.value(metrics.JOBS, kind="collatz", outcome="done") == 7
+    assert shown.value(metrics.UNITS, kind="collatz", device="gpu") == 9
+    buckets = {
+        le: shown.value(metrics.WAIT, "_bucket", queue="any.high", le=le) for le in ("0.1", "0.5", "60.0", "+Inf")
+    }
+    assert buckets == {"0.1": 0, "0.5": 2, "60.0": 3, "+Inf": 3}
+    assert shown.value(metrics.WAIT, "_sum", queue="any.high") == 3.5
+
+
+def test_workers_and_their_hosts_are_shown(shown: Shown) -> None:
+    shown.beat("a", device="cpu")
+    shown.beat("b", device="cpu", state="idle", busy_lanes=0)
+    assert shown.value(metrics.WORKERS, device="cpu", state="busy") == 1
+    assert shown.value(metrics.WORKERS, device="cpu", state="idle") == 1
+    assert shown.value(metrics.LANES, device="cpu", state="idle") == 3
+    assert shown.value(metrics.WORKER_RATE, kind="collatz", device="cpu") == 1e6
+    assert shown.value(metrics.WORKER_INFO, worker="a", device="cpu", host="h") == 1
+    assert shown.value(metrics.NODE_MEMORY_TOTAL, worker="a") == 8
+    assert shown.value(metrics.NODE_CPUS, worker="a") == 4
+    assert shown.value(metrics.NODE_SENT, worker="b") == 6
+    assert shown.value(metrics.DESIRED, device="any") == 3
+
+
+def test_gpus_are_shown_and_passed_on(shown: Shown) -> None:
+    shown.beat("w", gpus=json.dumps([GPU]))
+    for figure, metric in GPU_FIGURES.items():
+        assert shown.value(metric, worker="w", gpu="GPU-1") == GPU[figure]
+    assert shown.value(metrics.GPU_INFO, worker="w", gpu="GPU-1", index="0", name="A GPU") == 1
+    reasons = {
+        reason: shown.value(metrics.GPU_THROTTLED, worker="w", gpu="GPU-1", reason=reason)
+        for reason in metrics.THROTTLE_REASONS
+    }
+    assert reasons == dict.fromkeys(metrics.THROTTLE_REASONS, 0) | {"sw_power_cap": 1, "other": 1}
+    [node] = shown.views.nodes()
+    assert node["gpus"] == [GPU]
+
+
+def test_what_a_gpu_does_not_tell_is_absent(shown: Shown) -> None:
+    shown.beat("w", gpus=json.dumps([{"uuid": "GPU-1", "power_watts": None, "temperature_celsius": 50}]))
+    shown.beat("c", device="cpu")
+    told = {name for name, labels in shown.samples() if ("gpu", "GPU-1") in labels}
+    assert told == {metrics.GPU_INFO.name, metrics.GPU_TEMPERATURE.name}
+    assert [node["id"] for node in shown.views.nodes() if "gpus" in node] == ["w"]
+
+
+def test_a_redis_that_hangs_does_not_hang_a_scrape() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        shown = Shown(f"redis://127.0.0.1:{deaf.getsockname()[1]}/0")
+        began = time.monotonic()
+        assert shown.value(metrics.REDIS_UP) == 0
+        assert time.monotonic() - began < 3
+
+
+def test_without_redis_a_replica_still_tells_of_itself() -> None:
+    shown = Shown("redis://127.0.0.1:1/0")
+    assert shown.value(metrics.REDIS_UP) == 0
+    assert shown.value(metrics.LEADER) == 1
+    assert shown.value(metrics.BUILD, version=VERSION) == 1
+    cluster_wide = {metric.name for metric in metrics.ALL if not metric.per_replica}
+    assert not {name for name, _ in shown.samples()} & cluster_wide

@@ -1,0 +1,151 @@
+"""Prometheus' configuration, its rules, and that every rule is tested and explained."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import yaml
+
+from coordinator import routes
+from grafana.queries import metric_names
+from tests.unit.monitoring import EXPORTERS, ROOT, RULES, added_over_replicas, known, promtool, rules
+
+FOLDER = ROOT / "prometheus"
+TESTS = sorted((FOLDER / "tests").glob("*.yml"))
+RUNBOOK = "docs/monitoring.md"
+
+ALERTS = {rule["alert"]: rule for rule in rules() if "alert" in rule}
+RECORDS = [rule["record"] for rule in rules() if "record" in rule]
+
+
+def test_the_configuration_is_valid_though_no_name_resolves() -> None:
+    done = promtool("check", "config", FOLDER / "prometheus.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_rules_are_valid() -> None:
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", *RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_rules_do_what_their_tests_say(path: Any) -> None:
+    done = promtool("test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def cases() -> dict[str, set[bool]]:
+    """For each rule, whether a test sees it with a value or firing (True), and zero, empty or quiet (False)."""
+    found: dict[str, set[bool]] = defaultdict(set)
+    for path in TESTS:
+        for test in yaml.safe_load(path.read_text())["tests"]:
+            for case in test.get("alert_rule_test", ()):
+                found[case["alertname"]].add(bool(case.get("exp_alerts")))
+            for case in test.get("promql_expr_test", ()):
+                [name] = metric_names(case["expr"])
+                found[name].add(any(sample["value"] for sample in case.get("exp_samples", ())))
+    return found
+
+
+def test_every_rule_is_seen_both_ways() -> None:
+    lacking = {name: seen for name, seen in ((n, cases()[n]) for n in [*ALERTS, *RECORDS]) if len(seen) < 2}
+    assert not lacking, f"add the missing case to prometheus/tests: {lacking}"
+    assert set(cases()) == {*ALERTS, *RECORDS}
+
+
+def test_every_metric_that_a_rule_reads_exists() -> None:
+    for rule in rules():
+        unknown = metric_names(rule["expr"]) - known()
+        assert not unknown, f"{rule.get('alert') or rule['record']} reads {unknown}, which nothing shows"
+
+
+def test_the_pages_server_shows_what_is_read_of_it() -> None:
+    shown = (ROOT / "web" / "nginx.conf").read_text()
+    assert [name for name in EXPORTERS["web"].split() if f"# TYPE {name} gauge\n" not in shown] == []
+
+
+def test_no_rule_adds_up_what_every_coordinator_shows_alike() -> None:
+    for rule in rules():
+        assert not added_over_replicas(rule["expr"]), f"take max over replicas in {rule}"
+
+
+@pytest.mark.parametrize(
+    ("expr", "wrong"),
+    [
+        ("sum(cluster_workers)", {"cluster_workers"}),
+        ("sum by (queue) (cluster_queue_jobs)", {"cluster_queue_jobs"}),
+        ("sum by (kind) (rate(cluster_jobs_total[5m]))", {"cluster_jobs_total"}),
+        ("sum by (le) (rate(cluster_queue_wait_seconds_bucket[5m]))", {"cluster_queue_wait_seconds_bucket"}),
+        ("max(sum by (instance) (cluster_workers))", set()),
+        ("sum by (le) (max by (queue, le) (rate(cluster_queue_wait_seconds_bucket[5m])))", set()),
+        ("sum(cluster_leader) + sum(rate(cluster_http_requests_total[5m])) + sum(redis_db_keys)", set()),
+    ],
+)
+def test_adding_up_replicas_is_noticed(expr: str, wrong: set[str]) -> None:
+    assert added_over_replicas(expr) == wrong
+
+
+@pytest.mark.parametrize(
+    ("expr", "names"),
+    [
+        ('max by (kind, le) (rate(a_total{kind=~"b_total|{c}"}[5m])) > 1e6', {"a_total"}),
+        (
+            'level:a:sum{x="y"} / on (z) group_left (q) count_b unless c offset 5m or vector(0)',
+            {"level:a:sum", "count_b", "c"},
+        ),
+    ],
+)
+def test_names_are_found_in_expressions(expr: str, names: set[str]) -> None:
+    assert metric_names(expr) == names
+
+
+def test_records_are_named_by_level_metric_and_operation() -> None:
+    assert len(RECORDS) == len(set(RECORDS))
+    assert not [name for name in RECORDS if not re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z0-9_]+", name)]
+
+
+def anchors(markdown: str) -> list[str]:
+    """Of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", markdown, re.MULTILINE)
+    return [re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("alert", ALERTS.values(), ids=lambda alert: alert["alert"])
+def test_an_alert_says_how_bad_how_much_and_what_to_do(alert: dict[str, Any]) -> None:
+    told = alert["annotations"]
+    assert alert["labels"]["severity"] in {"warning", "critical"}
+    assert alert["for"]
+    assert "$value" in told["summary"]
+    assert told["description"].endswith(".")
+    assert told["runbook_url"] == f"{RUNBOOK}#{alert['alert'].lower()}"
+
+
+def test_every_alert_has_its_section_and_every_section_its_alert() -> None:
+    found = anchors((ROOT / RUNBOOK).read_text())
+    assert len(found) == len(set(found))
+    assert [name for name in ALERTS if name.lower() not in found] == []
+    text = (ROOT / RUNBOOK).read_text().partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^### (.+)$", text, re.MULTILINE) == list(ALERTS)
+
+
+def test_targets_are_services_of_the_stack() -> None:
+    jobs = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    for job in jobs:
+        for found in job.get("dns_sd_configs", ()):
+            assert (found["names"], found["type"]) == ([job["job_name"]], "A")
+    assert {job["job_name"] for job in jobs} - set(services) <= {"gpu-worker"}, "a target that no service answers"
+    assert set(services) - {job["job_name"] for job in jobs} == {"redis", "nginx"}, "these are seen through exporters"
+
+
+def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:
+    [rule] = [rule for rule in rules() if rule.get("record") == "cluster:cluster_http_request_duration_seconds:p95_5m"]
+    [left_out] = re.findall(r'route!~"([^"]+)"', rule["expr"])
+    every = [route for route in routes.routes.routes + routes.open_routes.routes if hasattr(route, "endpoint")]
+    waits = {route.path for route in every if "wait_seconds" in inspect.getsource(route.endpoint)}
+    assert len(waits) == 3
+    assert {route.path for route in every if re.fullmatch(left_out, route.path)} == waits
