@@ -29,13 +29,18 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0) -> None:
-    """Aligned columns without a frame, numbers to the right; never folded, so that grep and awk can read them."""
+def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0, gap: str = "") -> None:
+    """Aligned columns without a frame, numbers to the right; never folded, so that grep and awk can read them.
+
+    `gap` is a line of its own in the middle.
+    """
     found = [list(line) for line in lines]
     cells = [list(columns), *([plain(cell) for cell in line] for line in found)]
     widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
     right = [_all_numbers(line[number] for line in found) for number in range(len(columns))]
-    for line in cells:
+    for number, line in enumerate(cells):
+        if gap and number == 1 + len(found) // 2:
+            print(gap)
         shown = (
             cell.rjust(width) if by else cell.ljust(width) for cell, width, by in zip(line, widths, right, strict=True)
         )
@@ -94,7 +99,7 @@ def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
             print(f"{' ' * indent}[{number}]")
             _section(item, job_id, (*path, str(number)), indent + 2)
         if len(value) > SECTIONS:
-            _more(len(value) - SECTIONS, job_id, ".".join(path), indent)
+            print(_more(len(value) - SECTIONS, job_id, ".".join(path), indent))
     else:
         _shortened(value, job_id, path, indent)
 
@@ -104,14 +109,15 @@ def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int
     if table is None:
         print(f"{' ' * indent}{plain(value[:ROWS])}")
         return
-    shown = len(table.rows) if len(table.rows) <= ROWS + SLACK else ROWS
-    rows(table.columns, table.rows[:shown], indent=indent)
-    if len(table.rows) > shown:
-        _more(len(table.rows) - shown, job_id, table.name, indent)
+    if len(table.rows) <= ROWS + SLACK:
+        rows(table.columns, table.rows, indent=indent)
+        return
+    ends = [*table.rows[: ROWS // 2], *table.rows[-(ROWS // 2) :]]  # of records and histograms both ends tell
+    rows(table.columns, ends, indent=indent, gap=_more(len(table.rows) - ROWS, job_id, table.name, indent))
 
 
-def _more(count: int, job_id: str, table: str, indent: int) -> None:
-    print(f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}")
+def _more(count: int, job_id: str, table: str, indent: int) -> str:
+    return f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}"
 
 
 def mark(found: Mapping[str, Any]) -> None:
