@@ -1,36 +1,58 @@
 #!/usr/bin/env bash
 # Starts and stops a cluster. `./deploy-cluster.sh help` says how.
-set -euo pipefail
+set -Eeuo pipefail
+shopt -s inherit_errexit 2>/dev/null || true # bash 4.4; `local` also runs on older ones
+[[ -z ${DEBUG:-} ]] || set -x
+# shellcheck disable=SC2034  # report.sh and backup.sh take paths as the user sees them
+CALLED_FROM=$PWD
 cd "$(dirname "${BASH_SOURCE[0]}")"
+# shellcheck source=deploy/docker/talk.sh
+source deploy/docker/talk.sh
 
 usage() {
   cat <<'TEXT'
 Usage: ./deploy-cluster.sh COMMAND [OPTIONS]
 
-  local     run everything on this machine as plain processes; needs Python 3.11 or later and nothing else
+On this machine as plain processes; needs Python 3.11 or later and nothing else:
+  local     start it and stay until Ctrl-C
               --port P       API on port P (default: 3000, or the next free one)
               --workers N    N CPU workers that share the cores (default: 1 with all cores)
               --once         run the two sample jobs, print one JSON object for each on stdout, stop
               --no-samples   start no sample job
-  stop      stop the local cluster of this checkout; jobs and results are kept in .cluster
-  status    say whether it runs, and where
-  help      print this
 
-Exit codes: 0 done; 1 failed; 2 wrong usage; 3 something must be installed first; 4 not ready in time;
-            5 a local cluster of this checkout runs already; 6 the port is taken; 130 interrupted
+As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
+  docker [N [G]]  build and start N workers in all, G of them on GPUs: `docker 5 2` is 3 CPU workers and 2 GPU workers.
+                  Without numbers: as many as .env says, at first 1 and 0. Again, after a change: an update in which
+                  coordinators and pages answer all the time and workers hand back what they hold
+  scale N         N workers in all, GPU workers as before; nothing else is touched
+              --gpu G        G of them on GPUs
+  report [FILE]   versions, health, throughput, latencies, utilisation, alerts and errors, without secrets
+  backup FILE     everything that lasts (jobs, results, marks) into one .tar.gz
+  restore FILE    put it back, also after cleanup. Replaces what is there; if that fails, what is there stays
+              --yes          ask nothing, even when jobs run
+
+Either:
+  status          what runs, how it is, and where            --json: one object on stdout
+  logs [SERVICE]  what it says       -f: follow; --docker, --local: which, when both are there
+  stop            stop what runs; jobs and results are kept (in .cluster, or in Docker's volumes)
+  cleanup         remove containers, networks and volumes, with every job and result in them. Passwords stay in secrets,
+                  so that a backup still fits; backups stay
+              --yes          ask nothing
+              --secrets      remove ./secrets too
+              --local        remove what the local cluster keeps in .cluster too
+  help, --version
+
+With --dry-run, every command prints what it would run and changes nothing. NO_COLOR=1: no colours. DEBUG=1: every step.
+
+Exit codes: 0 done; 1 failed; 2 wrong usage, or a question that nobody answered; 3 something must be installed first;
+            4 not ready in time; 5 a local cluster of this checkout runs already, or another command works on this
+            one; 6 a port is taken; 130 interrupted. status: 1 when nothing runs or something is not healthy
 TEXT
 }
 
-wrong() { # wrong WHAT: a usage error
-  printf 'error: %s\nSee: ./deploy-cluster.sh help\n' "$*" >&2
-  exit 2
-}
+version() { sed -n 's/^VERSION = "\(.*\)"$/\1/p' coordinator/views.py; }
 
-number() { # number OPTION VALUE LOW HIGH
-  if ! [[ "$2" =~ ^[1-9][0-9]{0,4}$ ]] || (($2 < $3 || $2 > $4)); then
-    wrong "$1 needs a number from $3 to $4; got '$2'."
-  fi
-}
+# -- the local cluster ------------------------------------------------------------------------------------------------
 
 check_local_options() {
   while (($#)); do
@@ -46,30 +68,98 @@ check_local_options() {
 
 cmd_local() {
   check_local_options "$@"
-  deploy/environment.sh local
+  run deploy/environment.sh local
   # Compiled kernels are kept between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
-  exec .venv/bin/python -m deploy.local run "$@"
+  run_last .venv/bin/python -m deploy.local run "$@"
 }
 
-cmd_existing() { # stop and status need no installation: without .venv nothing runs
-  [[ $# -eq 1 ]] || wrong "$1 takes no options."
+local_runs() {
+  [[ -x .venv/bin/python && -d .cluster ]] &&
+    .venv/bin/python -c 'import sys; from deploy import local; sys.exit(not local.running())' 2>/dev/null
+}
+
+of_local() { # of_local stop|status: needs no installation, since without .venv nothing runs
   if [[ ! -x .venv/bin/python ]]; then
-    printf 'No local cluster of this checkout runs.\n' >&2
+    say "No local cluster of this checkout runs."
     [[ $1 == stop ]]
     return
   fi
-  exec .venv/bin/python -m deploy.local "$1"
+  if [[ $1 == stop ]]; then run .venv/bin/python -m deploy.local stop; else .venv/bin/python -m deploy.local status; fi
+}
+
+# -- the containers ---------------------------------------------------------------------------------------------------
+
+docker_possible() { # a checkout without containers never asks Docker
+  [[ -f docker-compose.yml ]] && command -v docker >/dev/null && ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404))
+}
+
+with_docker() { # with_docker FUNCTION ARGUMENT...: after loading what knows Docker
+  if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] < 404)); then
+    fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
+  fi
+  local part
+  for part in env_file engine containers trouble start update show clear report backup; do
+    # shellcheck source=/dev/null
+    source "deploy/docker/$part.sh"
+  done
+  begin
+  "$@"
+}
+
+# -- either -----------------------------------------------------------------------------------------------------------
+
+cmd_stop() {
+  (($# == 0)) || wrong "stop takes no options."
+  if docker_possible; then with_docker stop_all; else of_local stop; fi
+}
+
+cmd_status() {
+  local local_json
+  [[ $# -eq 0 || ($# -eq 1 && $1 == --json) ]] || wrong "status takes no options but --json."
+  if docker_possible; then
+    with_docker status_of_all "$@"
+  elif (($#)); then
+    local_json=$(local_status_json)
+    printf '{"docker":null,"local":%s}\n' "$local_json"
+    [[ $local_json != null ]]
+  else
+    of_local status
+  fi
+}
+
+local_status_json() { # one object, or null when it does not run
+  local url answer=null
+  if ! local_runs; then
+    printf 'null'
+    return
+  fi
+  url=$(cat .cluster/url 2>/dev/null || true)
+  [[ -z $url ]] || answer=$(CLUSTER_URL=$url .venv/bin/cluster status --json 2>/dev/null) || answer=null
+  printf '{"url":"%s","api":%s}' "$url" "${answer:-null}"
+}
+
+dispatch() {
+  case ${1:-} in
+    local) cmd_local "${@:2}" ;;
+    status) cmd_status "${@:2}" ;;
+    stop) cmd_stop "${@:2}" ;;
+    docker | scale | logs | cleanup | report | backup | restore) with_docker "cmd_$1" "${@:2}" ;;
+    help | -h | --help) usage ;;
+    --version) version ;;
+    '') usage >&2 && exit 2 ;;
+    *) wrong "there is no command '$1'; there are: local, docker, scale, status, logs, stop, cleanup, report, backup, restore, help." ;;
+  esac
 }
 
 main() {
-  case ${1:-} in
-    local) cmd_local "${@:2}" ;;
-    stop | status) cmd_existing "$@" ;;
-    help | -h | --help) usage ;;
-    '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, stop, status, help." ;;
-  esac
+  local left=$# word
+  for (( ; left; left--)); do
+    word=$1
+    shift
+    if [[ $word == --dry-run ]]; then DRY=yes; else set -- "$@" "$word"; fi
+  done
+  dispatch "$@"
 }
 
 main "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the base images of the stack from Debian packages, for machines that reach a Debian mirror but no image registry.
 # Usage: deploy/base-images.sh [--force]      Images that exist are kept without --force.
-# They get the names that docker-compose.yml and the Dockerfiles use. Grafana has no Debian package: see docs/air-gapped.md.
+# They get the names that docker-compose.yml and the Dockerfiles use. Grafana has no Debian package: see docs/docker.md.
 # Environment: DEBIAN_MIRROR (default http://deb.debian.org/debian); CA_BUNDLE, certificates that the images shall trust
 # (default: this machine's).
 # Exit codes: 0 done, 1 failed, 2 usage, 3 something must be installed first.

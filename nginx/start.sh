@@ -2,8 +2,16 @@
 # Renders the configuration into /tmp/nginx and runs nginx in the foreground. README.md lists the variables.
 set -eu
 
-here=$(dirname "$0")
+here=$(CDPATH='' cd "$(dirname "$0")" && pwd)
 folder=${RENDERED:-/tmp/nginx}
+script=$folder/render.sed
+certificate=${TLS_CERTIFICATE:-/run/secrets/tls.crt}
+key=${TLS_KEY:-/run/secrets/tls.key}
+
+fail() { # fail MESSAGE
+  printf 'error: %s\n' "$1" >&2
+  exit 2
+}
 
 resolver() { # the first of /etc/resolv.conf; Docker's own is 127.0.0.11
   found=$(sed -n 's/^nameserver[[:space:]]*\([^[:space:]]*\).*/\1/p' /etc/resolv.conf | head -n 1)
@@ -13,31 +21,59 @@ resolver() { # the first of /etc/resolv.conf; Docker's own is 127.0.0.11
   esac
 }
 
-render() { # render FILE
-  sed -e "s|@RESOLVER@|${RESOLVER:-$(resolver)}|g" \
-    -e "s|@COORDINATOR_HOST@|${COORDINATOR_HOST:-coordinator:3000}|g" \
-    -e "s|@WEB_HOST@|${WEB_HOST:-web:8080}|g" \
-    -e "s|@LISTEN_HTTP@|${LISTEN_HTTP:-8080}|g" \
-    -e "s|@LISTEN_API@|${LISTEN_API:-3000}|g" \
-    -e "s|@LISTEN_STATUS@|${LISTEN_STATUS:-8081}|g" \
-    -e "s|@LISTEN_TLS@|${LISTEN_TLS:-8443}|g" \
-    -e "s|@REQUEST_RATE@|${REQUEST_RATE:-200}|g" \
-    -e "s|@REQUEST_BURST@|${REQUEST_BURST:-400}|g" \
-    -e "s|@STREAMS@|${STREAMS:-64}|g" \
-    -e "s|@TLS_CERTIFICATE@|$certificate|g" \
-    -e "s|@TLS_KEY@|$key|g" \
-    -e "s|/tmp/nginx|$folder|g" "$1"
+put() { # put NAME VALUE: @NAME@ becomes VALUE, which must not be able to say more than a value
+  case $2 in
+    '' | *[!A-Za-z0-9._:/[\]-]*) fail "$1 is '$2'; give letters, digits and . _ : / [ ] - only, see nginx/README.md" ;;
+  esac
+  printf 's|@%s@|%s|g\n' "$1" "$2" >>"$script"
 }
 
-certificate=${TLS_CERTIFICATE:-/run/secrets/tls.crt}
-key=${TLS_KEY:-/run/secrets/tls.key}
+count() { # count NAME VALUE
+  case $2 in
+    '' | 0* | *[!0-9]* | ??????????*) fail "$1 is '$2'; give a whole number from 1 to 999999999, see nginx/README.md" ;;
+  esac
+  put "$1" "$2"
+}
+
+http2() { # its spelling changed in 1.25.1
+  case $(nginx -v 2>&1) in
+    */1.1[0-9].* | */1.2[0-5].*) printf 's|@HTTP2@||g\ns|@LISTEN_HTTP2@|http2|g\n' ;;
+    *) printf 's|@HTTP2@|http2 on;|g\ns|@LISTEN_HTTP2@||g\n' ;;
+  esac >>"$script"
+}
+
+render() { # render NAME...
+  for name in "$@"; do
+    sed -f "$script" "$here/conf/$name.conf" >"$folder/$name.conf"
+  done
+}
+
 mkdir -p "$folder"
-for file in nginx server headers proxy problems api pages; do
-  render "$here/conf/$file.conf" >"$folder/$file.conf"
-done
-if [ -e "$certificate" ] && [ -e "$key" ]; then
-  render "$here/conf/tls.conf" >"$folder/servers.conf"
-else
-  : >"$folder/servers.conf"
-fi
+printf 's|/tmp/nginx/|%s/|g\n' "$folder" >"$script"
+put RESOLVER "${RESOLVER:-$(resolver)}"
+put COORDINATOR_HOST "${COORDINATOR_HOST:-coordinator:3000}"
+put WEB_HOST "${WEB_HOST:-web:8080}"
+put LISTEN_HTTP "${LISTEN_HTTP:-8080}"
+put LISTEN_API "${LISTEN_API:-3000}"
+put LISTEN_STATUS "${LISTEN_STATUS:-8081}"
+put LISTEN_TLS "${LISTEN_TLS:-8443}"
+count REQUEST_RATE "${REQUEST_RATE:-200}"
+count REQUEST_BURST "${REQUEST_BURST:-400}"
+count STREAMS "${STREAMS:-64}"
+count UPLOADS "${UPLOADS:-3}"
+put TLS_CERTIFICATE "$certificate"
+put TLS_KEY "$key"
+put MORE "$here/more"
+http2
+
+render nginx server headers proxy problems errors api pages
+case $([ -e "$certificate" ] && echo certificate)+$([ -e "$key" ] && echo key) in
+  certificate+key)
+    render tls
+    mv "$folder/tls.conf" "$folder/servers.conf"
+    ;;
+  +) : >"$folder/servers.conf" ;;
+  certificate+) fail "there is a certificate, $certificate, and no key: put it at $key" ;;
+  *) fail "there is a key, $key, and no certificate: put it at $certificate" ;;
+esac
 exec nginx -c "$folder/nginx.conf" -e stderr -g 'daemon off;'

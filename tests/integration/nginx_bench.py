@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -17,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+#: nginx counts whole seconds, so this long after a change it asks for names again.
+FORGETS_SECONDS = 3.1
+#: The images run under this number; only root may become it.
+USER = 10001 if os.geteuid() == 0 else os.geteuid()
+PATH = f"{os.environ['PATH']}:/usr/sbin"
 
 
 def free_port() -> int:
@@ -26,14 +32,25 @@ def free_port() -> int:
 
 
 class Names(threading.Thread):
-    """Answers A questions from `known`, which may change at any time; an unknown name does not exist."""
+    """Answers A questions from what `are` said last; an unknown name does not exist."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.known: dict[str, list[str]] = {}
+        self._known: dict[str, list[str]] = {}
+        self._changed = 0.0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def are(self, **known: list[str]) -> None:
+        """Addresses by name without its domain, .test."""
+        known = {f"{name}.test": addresses for name, addresses in known.items()}
+        if known != self._known:
+            self._known, self._changed = known, time.monotonic()
+
+    def settle(self) -> None:
+        """Waits until nobody remembers other answers."""
+        time.sleep(max(0.0, self._changed + FORGETS_SECONDS - time.monotonic()))
 
     def run(self) -> None:
         while True:
@@ -50,7 +67,7 @@ class Names(threading.Thread):
             labels.append(question[at + 1 : at + 1 + size].decode())
             at += size + 1
         asked = question[12 : at + 5]
-        found = self.known.get(".".join(labels), [])
+        found = self._known.get(".".join(labels), [])
         head = struct.pack(">HHHHH", 0x8180 if found else 0x8183, 1, len(found), 0, 0)
         rows = [b"\xc0\x0c" + struct.pack(">HHIH", 1, 1, 1, 4) + socket.inet_aton(address) for address in found]
         return question[:2] + head + asked + b"".join(rows)
@@ -63,11 +80,13 @@ class Names(threading.Thread):
 
 
 class Replica:
-    """One upstream at an address of its own. `breaks` requests are read and then left without an answer."""
+    """One upstream at an address of its own. `breaks` requests are read and then left without an answer; while it is
+    `busy`, all are answered with 503."""
 
     def __init__(self, address: str, port: int) -> None:
         self.address = address
         self.breaks = 0
+        self.busy = False
         self.heard: list[tuple[str, str, bytes]] = []
         self.headers: list[dict[str, str]] = []
         #: Events of a stream after the first wait for this.
@@ -89,7 +108,7 @@ def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            body = self._body()
             replica.heard.append((self.command, self.path, body))
             replica.headers.append(dict(self.headers.items()))
             if replica.breaks > 0:
@@ -98,10 +117,20 @@ def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
             elif self.path.endswith("/events"):
                 self._stream()
             else:
-                self._send(503 if "busy" in self.path else 200)
+                self._send(503 if replica.busy else 200)
 
         do_POST = do_GET  # noqa: N815
         do_DELETE = do_GET  # noqa: N815
+
+        def _body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            pieces = []
+            while size := int(self.rfile.readline(), 16):
+                pieces.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(pieces)
 
         def _send(self, status: int) -> None:
             text = f'{{"replica": "{replica.address}", "told": "by the coordinator itself"}}'.encode()
@@ -127,46 +156,100 @@ def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-class Front:
-    def __init__(self, folder: Path, names: Names, port: int, **variables: str) -> None:
-        self.ports = {name: free_port() for name in ("LISTEN_HTTP", "LISTEN_API", "LISTEN_STATUS", "LISTEN_TLS")}
-        self.url, self.api, self.inner = (f"http://127.0.0.1:{port}" for port in list(self.ports.values())[:3])
-        self.tls = f"https://127.0.0.1:{self.ports['LISTEN_TLS']}"
-        self.log = folder / "log"
-        # Its workers are another user when root runs this, and pytest's folders are closed.
-        self.folder = Path(tempfile.mkdtemp(prefix="nginx-"))
-        self.folder.chmod(0o755)
-        environment = {
-            **os.environ, "RENDERED": str(self.folder / "nginx"), "RESOLVER": names.address,
-            "COORDINATOR_HOST": f"coordinator.test:{port}", "WEB_HOST": f"web.test:{port}",
-            **{name: str(number) for name, number in self.ports.items()}, **variables,
-        }  # fmt: skip
-        with self.log.open("w") as out, (folder / "errors").open("w") as errors:
-            self.process = subprocess.Popen([ROOT / "nginx/start.sh"], env=environment, stdout=out, stderr=errors)
-        self._await(folder)
+@contextmanager
+def silent(address: str, port: int) -> Iterator[None]:
+    """Nobody answers there, not even with a refusal: the queue of those who want to connect is full."""
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((address, port))
+        listener.listen(0)
+        for waiting in (first, second):
+            waiting.setblocking(False)
+            waiting.connect_ex((address, port))
+        yield
 
-    def _await(self, folder: Path) -> None:
+
+class Image:
+    """What a Dockerfile copies from a folder, in a folder of its own, owned by the user it runs under."""
+
+    def __init__(self, name: str) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="nginx-test-"))
+        shutil.copytree(ROOT / name, self.folder / name)
+        self.log, self.errors = self.folder / "log", self.folder / "errors"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: list[str], awaited: int, **variables: str) -> None:
+        with self.log.open("w") as out, self.errors.open("w") as errors:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, USER, USER if os.geteuid() == 0 else -1)
+            self.process = subprocess.Popen(
+                command, env={"PATH": PATH, **variables}, stdout=out, stderr=errors, cwd=self.folder, user=USER,
+                extra_groups=[] if os.geteuid() == 0 else None,
+            )  # fmt: skip
         for _ in range(100):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.ports["LISTEN_STATUS"]), timeout=1):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", awaited), timeout=1):
                 return
-            assert self.process.poll() is None, (folder / "errors").read_text()
+            assert self.process.poll() is None, self.errors.read_text()
             time.sleep(0.05)
-        raise AssertionError((folder / "errors").read_text())
+        raise AssertionError(self.errors.read_text())
 
     def end(self) -> None:
-        self.process.terminate()
-        self.process.wait(10)
+        if self.process:
+            self.process.terminate()
+            self.process.wait(10)
         shutil.rmtree(self.folder)
 
 
+class Front(Image):
+    def __init__(self, names: Names, port: int, more: str = "", **variables: str) -> None:
+        super().__init__("nginx")
+        self.ports = {name: free_port() for name in ("LISTEN_HTTP", "LISTEN_API", "LISTEN_STATUS", "LISTEN_TLS")}
+        self.url, self.api, self.inner = (f"http://127.0.0.1:{port}" for port in list(self.ports.values())[:3])
+        self.tls = f"https://127.0.0.1:{self.ports['LISTEN_TLS']}"
+        (self.folder / "nginx/more").mkdir()
+        (self.folder / "nginx/more/more.conf").write_text(more)
+        self.variables = {
+            "RENDERED": str(self.folder / "rendered"), "RESOLVER": names.address,
+            "COORDINATOR_HOST": f"coordinator.test:{port}", "WEB_HOST": f"web.test:{port}",
+            **{name: f"127.0.0.1:{number}" for name, number in self.ports.items()}, **variables,
+        }  # fmt: skip
+
+    def run(self) -> None:
+        self.start(["nginx/start.sh"], self.ports["LISTEN_STATUS"], **self.variables)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The access log."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
 @contextmanager
-def front(folder: Path, names: Names, port: int, **variables: str) -> Iterator[Front]:
-    running = Front(folder, names, port, **variables)
+def front(names: Names, port: int, more: str = "", **variables: str) -> Iterator[Front]:
+    running = Front(names, port, more, **variables)
     try:
+        running.run()
         yield running
     finally:
         running.end()
 
 
+@contextmanager
+def web() -> Iterator[tuple[str, str]]:
+    """The URLs of the pages and of the figures."""
+    image, pages, figures = Image("web"), free_port(), free_port()
+    try:
+        path = image.folder / "web/nginx.conf"
+        text = path.read_text().replace("/tmp/", f"{image.folder}/").replace("/srv/web", f"{image.folder}/web/public")
+        text = text.replace("listen 8080", f"listen 127.0.0.1:{pages}").replace(
+            "listen 9113", f"listen 127.0.0.1:{figures}"
+        )
+        path.write_text(text)
+        (image.folder / "web/public/assets").mkdir()
+        (image.folder / "web/public/assets/a-1b2c.mjs").write_text("export {}\n")
+        image.start(["nginx", "-c", str(path), "-e", "stderr", "-g", "daemon off;"], pages)
+        yield f"http://127.0.0.1:{pages}", f"http://127.0.0.1:{figures}"
+    finally:
+        image.end()
+
+
 def have_nginx() -> bool:
-    return shutil.which("nginx") is not None
+    return shutil.which("nginx", path=PATH) is not None

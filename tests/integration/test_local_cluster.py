@@ -134,7 +134,7 @@ def _own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     ("arguments", "code", "message"),
     [
         ((), 2, "Usage: "),
-        (("docker",), 2, "there is no command 'docker'; there are: local, stop, status, help"),
+        (("dokcer",), 2, "there is no command 'dokcer'; there are: local, docker, scale"),
         (("local", "--port", "web"), 2, "--port needs a number from 1 to 65535; got 'web'"),
         (("local", "--workers", "0"), 2, "--workers needs a number from 1 to 64; got '0'"),
         (("local", "--workers"), 2, "--workers needs a number"),

@@ -1,8 +1,10 @@
-"""The front: what is balanced, sent again, refused, streamed and said, before upstreams that break."""
+"""The front: what is balanced, sent again, refused, streamed and said: the real nginx before upstreams that break."""
 
 from __future__ import annotations
 
-import json
+import re
+import shutil
+import socket
 import ssl
 import subprocess
 import time
@@ -14,11 +16,14 @@ import httpx
 import pytest
 
 from tests.conftest import IN_CI
-from tests.integration.nginx_bench import Front, Names, Replica, free_port, front, have_nginx
+from tests.integration.nginx_bench import USER, Front, Names, Replica, free_port, front, have_nginx, silent, web
 
 KEY = {"Idempotency-Key": "k1"}
-#: Seconds after which nginx asks for a name again; it counts whole ones.
-FORGETS = 3.1
+FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
+HEADERS = (
+    "content-security-policy", "x-content-type-options", "x-frame-options", "referrer-policy", "permissions-policy",
+    "cross-origin-opener-policy", "x-request-id",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,24 +47,24 @@ def names() -> Iterator[Names]:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory, names: Names, port: int) -> Iterator[Front]:
-    with front(tmp_path_factory.mktemp("front"), names, port, REQUEST_RATE="10000", REQUEST_BURST="10000") as running:
+def shared(names: Names, port: int) -> Iterator[Front]:
+    with front(names, port, REQUEST_RATE="10000", REQUEST_BURST="10000") as running:
         yield running
 
 
 @pytest.fixture
 def replicas(names: Names, port: int) -> Iterator[list[Replica]]:
     """Two coordinators and a page server, known by name."""
-    found = [Replica(address, port) for address in ("127.0.0.2", "127.0.0.3", "127.0.0.4")]
-    names.known = {"coordinator.test": ["127.0.0.2", "127.0.0.3"], "web.test": ["127.0.0.4"]}
+    found = [Replica(address, port) for address in (FIRST, SECOND, THIRD)]
+    names.are(coordinator=[FIRST, SECOND], web=[THIRD])
     yield found
     for replica in found:
         replica.end()
 
 
 @pytest.fixture
-def proxy(shared: Front, replicas: list[Replica]) -> Front:
-    time.sleep(FORGETS)  # what it knew of the names is forgotten
+def proxy(shared: Front, names: Names, replicas: list[Replica]) -> Front:
+    names.settle()
     return shared
 
 
@@ -70,45 +75,119 @@ def ask(proxy: Front, count: int, path: str = "/api/status") -> Counter[str]:
     return Counter(answer.json()["replica"] for answer in answers)
 
 
+def is_problem(answer: httpx.Response, status: int) -> str:
+    """Its detail."""
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), answer.text
+    problem = answer.json()
+    assert problem["status"] == status and problem["type"].startswith("urn:threads-cluster:") and problem["title"]
+    for name in HEADERS:
+        assert len(answer.headers.get_list(name)) == 1, (status, name)
+    return str(problem["detail"])
+
+
+# -- replicas -------------------------------------------------------------------------------------------------------
+
+
 def test_requests_are_balanced_and_replicas_come_and_go(proxy: Front, names: Names) -> None:
-    assert min(ask(proxy, 60)["127.0.0.2"], ask(proxy, 60)["127.0.0.3"]) > 5
-    names.known["coordinator.test"] = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
-    time.sleep(FORGETS)
-    assert ask(proxy, 60)["127.0.0.4"] > 5
-    names.known["coordinator.test"] = ["127.0.0.3"]
-    time.sleep(FORGETS)
-    assert ask(proxy, 20) == {"127.0.0.3": 20}
+    seen = ask(proxy, 80)
+    assert seen.keys() == {FIRST, SECOND} and min(seen.values()) > 10
+    names.are(coordinator=[FIRST, SECOND, THIRD], web=[THIRD])
+    names.settle()
+    assert ask(proxy, 60)[THIRD] > 5
+    names.are(coordinator=[SECOND], web=[THIRD])
+    names.settle()
+    assert ask(proxy, 20) == {SECOND: 20}
 
 
 def test_a_replica_that_is_gone_but_still_known_fails_no_request(proxy: Front, replicas: list[Replica]) -> None:
     replicas[0].end()
-    assert ask(proxy, 40) == {"127.0.0.3": 40}
+    assert ask(proxy, 40) == {SECOND: 40}
     for headers in ({}, KEY):
         for _ in range(10):
             assert httpx.post(f"{proxy.url}/api/submit", json={}, headers=headers).status_code == 200
 
 
+def test_a_replica_whose_machine_is_gone_costs_a_second_and_no_request(
+    proxy: Front, replicas: list[Replica], port: int
+) -> None:
+    replicas[0].end()
+    with silent(FIRST, port):
+        for _ in range(4):
+            began = time.monotonic()
+            assert httpx.post(f"{proxy.url}/api/submit", json={}, timeout=10).json()["replica"] == SECOND
+            assert time.monotonic() - began < 2
+
+
+def test_when_all_known_replicas_are_gone_the_names_are_asked_for_again(
+    proxy: Front, replicas: list[Replica], names: Names
+) -> None:
+    assert ask(proxy, 1)
+    names.are(coordinator=[THIRD], web=[THIRD])
+    for replica in replicas[:2]:
+        replica.end()
+    assert ask(proxy, 5) == {THIRD: 5}
+    assert httpx.post(f"{proxy.url}/api/submit", json={}, headers=KEY).status_code == 200
+
+
 def test_what_may_be_sent_again_is_when_a_replica_breaks(proxy: Front, replicas: list[Replica]) -> None:
-    for method, headers in (("GET", {}), ("DELETE", {}), ("POST", KEY)):
-        replicas[0].breaks = replicas[1].breaks = 0
-        replicas[0].heard.clear()
-        replicas[1].heard.clear()
+    for method, path, headers in (
+        ("GET", "/api/jobs/a%2Fb?a=1", {}),
+        ("DELETE", "/api/jobs/a", {}),
+        ("POST", "/api/submit", KEY),
+        ("POST", "/api/submit-batch", KEY),
+        ("POST", "/api/results", {}),
+    ):
+        for replica in replicas[:2]:
+            replica.breaks, replica.heard = 0, []
         for broken in replicas[:2]:
             broken.breaks = 1
             while broken.breaks:
-                answer = httpx.request(method, f"{proxy.url}/api/submit?a=1", content=b"{}", headers=headers)
-                assert answer.status_code == 200, method
-        heard = replicas[0].heard + replicas[1].heard
-        assert set(heard) == {(method, "/api/submit?a=1", b"{}")}
+                answer = httpx.request(method, f"{proxy.url}{path}", content=b"{}", headers=headers)
+                assert answer.status_code == 200, (method, path)
+        assert set(replicas[0].heard + replicas[1].heard) == {(method, path, b"{}")}
 
 
 def test_a_post_without_a_key_is_sent_once(proxy: Front, replicas: list[Replica]) -> None:
-    for replica in replicas[:2]:
-        replica.breaks = 1000
-    answer = httpx.post(f"{proxy.url}/api/submit", json={})
-    assert answer.status_code == 502
-    assert answer.json()["type"] == "urn:threads-cluster:Unavailable"
-    assert len(replicas[0].heard) + len(replicas[1].heard) == 1
+    for path in ("/api/submit", "/api/submit-batch", "/api/jobs/a/cancel"):
+        for replica in replicas[:2]:
+            replica.breaks, replica.heard = 1000, []
+        answer = httpx.post(f"{proxy.url}{path}", json={})
+        assert "may have been carried out" in is_problem(answer, 502)
+        assert len(replicas[0].heard + replicas[1].heard) == 1
+
+
+def test_a_replica_without_redis_hands_over_and_its_own_words_pass(proxy: Front, replicas: list[Replica]) -> None:
+    replicas[0].busy = True
+    assert ask(proxy, 20) == {SECOND: 20}
+    for _ in range(10):
+        assert httpx.post(f"{proxy.url}/api/submit", json={}, headers=KEY).status_code == 200
+    replicas[1].busy = True
+    for answer in (httpx.get(f"{proxy.url}/api/status"), httpx.post(f"{proxy.url}/api/submit", json={})):
+        assert (answer.status_code, answer.json()["told"]) == (503, "by the coordinator itself")
+
+
+def test_when_nobody_answers_the_error_says_so(proxy: Front, replicas: list[Replica], names: Names) -> None:
+    for replica in replicas:
+        replica.end()
+    for path in ("/api/status", "/api/events", "/health", "/"):
+        answer = httpx.get(f"{proxy.url}{path}", timeout=10)
+        assert "nothing was lost" in is_problem(answer, 502)
+        assert answer.headers["retry-after"] == "1"
+    names.are()
+    names.settle()
+    is_problem(httpx.get(f"{proxy.url}/api/status", timeout=10), 502)
+
+
+def test_an_upstream_of_ones_own_has_weights(names: Names, port: int, replicas: list[Replica]) -> None:
+    servers = f"server {FIRST}:{port} weight=3; server {SECOND}:{port};"
+    more = f"upstream coordinators {{ zone coordinators 64k; {servers} keepalive 8; }}"
+    with front(names, port, more, COORDINATOR_HOST="coordinators") as proxy:
+        assert ask(proxy, 40) == {FIRST: 30, SECOND: 10}
+        replicas[0].end()
+        assert ask(proxy, 10) == {SECOND: 10}
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
 
 
 def test_events_arrive_one_by_one(proxy: Front, replicas: list[Replica]) -> None:
@@ -123,48 +202,41 @@ def test_events_arrive_one_by_one(proxy: Front, replicas: list[Replica]) -> None
             assert "".join(chunks) == "data: second\n\n"
 
 
+# -- what is said ---------------------------------------------------------------------------------------------------
+
+
 def test_every_answer_has_the_security_headers_once(proxy: Front) -> None:
-    for path in ("/", "/collatz.html", "/assets/a.js", "/api/status", "/metrics", "/api/jobs/busy"):
+    for path in ("/", "/collatz.html", "/assets/a.js", "/api/status", "/metrics", "/health"):
         answer = httpx.get(f"{proxy.url}{path}")
-        for name in ("content-security-policy", "x-content-type-options", "x-frame-options", "x-request-id"):
+        for name in HEADERS:
             assert len(answer.headers.get_list(name)) == 1, (path, name)
         assert "unsafe" not in answer.headers["content-security-policy"]
         assert answer.headers["server"] == "nginx"
+        assert "strict-transport-security" not in answer.headers
     assert "immutable" in httpx.get(f"{proxy.url}/assets/a.js").headers["cache-control"]
     assert httpx.get(proxy.url).headers["cache-control"] == "no-cache"
 
 
 def test_each_port_serves_its_own(proxy: Front) -> None:
-    assert httpx.get(f"{proxy.url}/").json()["replica"] == "127.0.0.4"
+    assert httpx.get(f"{proxy.url}/").json()["replica"] == THIRD
     assert httpx.get(f"{proxy.api}/api/status").status_code == 200
-    for url in (f"{proxy.api}/", f"{proxy.url}/metrics", f"{proxy.api}/metrics"):
-        answer = httpx.get(url)
-        assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
-        assert answer.json()["status"] == 404
+    for url in (f"{proxy.api}/", f"{proxy.api}/app.js", f"{proxy.url}/metrics", f"{proxy.api}/metrics"):
+        is_problem(httpx.get(url), 404)
     assert "Active connections" in httpx.get(f"{proxy.inner}/stub_status").text
-
-
-def test_a_replicas_own_words_pass_untouched(proxy: Front) -> None:
-    answer = httpx.get(f"{proxy.url}/api/busy")
-    assert (answer.status_code, answer.json()["told"]) == (503, "by the coordinator itself")
 
 
 def test_a_body_over_the_bound_is_refused_by_field(proxy: Front) -> None:
     answer = httpx.post(f"{proxy.url}/api/submit", content=b"x" * (3 << 20))
-    assert (answer.status_code, answer.json()["field"]) == (413, "body")
-    assert httpx.post(f"{proxy.url}/api/submit-batch", content=b"x" * (3 << 20), headers=KEY).status_code == 200
+    assert "split the batch" in is_problem(answer, 413) and answer.json()["field"] == "body"
+    for headers in ({}, KEY):
+        for body in (b"x" * (3 << 20), iter([b"x" * (1 << 20)] * 3)):
+            answer = httpx.post(f"{proxy.url}/api/submit-batch", content=body, headers=headers, timeout=10)
+            assert answer.status_code == 200
 
 
-def test_when_nobody_answers_the_error_says_so(proxy: Front, replicas: list[Replica], names: Names) -> None:
-    for replica in replicas:
-        replica.end()
-    answer = httpx.get(f"{proxy.url}/api/status", timeout=10)
-    assert answer.status_code == 502 and "nothing was lost" in answer.json()["detail"]
-    assert answer.headers["retry-after"] == "1"
-    names.known = {}
-    time.sleep(FORGETS)
-    answer = httpx.get(f"{proxy.url}/api/status", timeout=10)
-    assert answer.status_code == 502 and answer.headers["content-type"] == "application/problem+json"
+def test_what_is_not_http_is_a_problem_too(proxy: Front) -> None:
+    assert "over 32 KiB" in is_problem(httpx.get(f"{proxy.url}/api/status", headers={"X": "x" * 40000}), 400)
+    is_problem(httpx.get(f"{proxy.url}/api/status?{'x' * 40000}"), 414)
 
 
 def test_a_requests_number_goes_to_the_replica_the_client_and_the_log(proxy: Front, replicas: list[Replica]) -> None:
@@ -173,19 +245,73 @@ def test_a_requests_number_goes_to_the_replica_the_client_and_the_log(proxy: Fro
     heard = [headers for replica in replicas[:2] for headers in replica.headers]
     assert [headers["X-Request-ID"] for headers in heard] == ["abcdef-123456"]
     assert heard[0]["X-Forwarded-For"] == "127.0.0.1"
+    httpx.get(f"{proxy.url}/api/status", headers={"X-Request-ID": 'no"number', "User-Agent": 'a "quoted" \\ agent'})
     time.sleep(0.2)
-    lines = [json.loads(line) for line in proxy.log.read_text().splitlines()]
-    assert {"method", "path", "status", "duration", "upstream", "request_id"} <= lines[-1].keys()
+    first, second = proxy.lines()[-2:]
+    assert {"method", "path", "status", "duration", "upstream", "upstream_status"} <= first.keys()
+    assert first["request_id"] == "abcdef-123456"
+    assert re.fullmatch("[0-9a-f]{32}", second["request_id"]) and second["agent"] == 'a "quoted" \\ agent'
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
 
 
 def test_too_many_requests_are_a_429_that_says_when_to_come_back(
-    tmp_path: Path, names: Names, port: int, replicas: list[Replica]
+    names: Names, port: int, replicas: list[Replica]
 ) -> None:
-    with front(tmp_path, names, port, REQUEST_RATE="1", REQUEST_BURST="2") as strict:
+    with front(names, port, REQUEST_RATE="1", REQUEST_BURST="2") as strict:
         answers = [httpx.get(f"{strict.url}/api/status") for _ in range(8)]
+        assert {httpx.get(f"{strict.url}{path}").status_code for path in ("/health", "/ready", "/")} == {200}
     refused = [answer for answer in answers if answer.status_code == 429]
     assert 4 <= len(refused) <= 6
-    assert refused[0].json()["status"] == 429 and refused[0].headers["retry-after"] == "1"
+    assert "try again" in is_problem(refused[0], 429) and refused[0].headers["retry-after"] == "1"
+
+
+def test_streams_and_large_batches_are_counted(names: Names, port: int, replicas: list[Replica]) -> None:
+    large = b"x" * 1_000_000
+    with front(names, port, STREAMS="1", UPLOADS="1") as strict:
+        with httpx.stream("GET", f"{strict.url}/api/events") as stream:
+            chunks = stream.iter_text()
+            assert next(chunks)
+            is_problem(httpx.get(f"{strict.url}/api/events"), 429)
+            for replica in replicas:
+                replica.go_on.set()
+        with socket.create_connection(("127.0.0.1", strict.ports["LISTEN_HTTP"])) as slow:
+            slow.sendall(b"POST /api/submit-batch HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\nx")
+            time.sleep(0.2)
+            is_problem(httpx.post(f"{strict.url}/api/submit-batch", content=large), 429)
+            assert httpx.post(f"{strict.url}/api/submit-batch", content=b"{}").status_code == 200
+        time.sleep(0.2)
+        assert httpx.post(f"{strict.url}/api/submit-batch", content=large).status_code == 200
+
+
+# -- how it runs ----------------------------------------------------------------------------------------------------
+
+
+def test_it_runs_without_root_and_writes_to_one_folder(proxy: Front) -> None:
+    assert proxy.process
+    status = Path(f"/proc/{proxy.process.pid}/status")
+    if status.exists():
+        assert re.search(r"^Uid:\s+(\d+)", status.read_text(), re.MULTILINE)[1] == str(USER)
+    text = (proxy.folder / "rendered/nginx.conf").read_text()
+    assert not re.search("@[A-Z]+_", text)
+    assert not [line for line in proxy.errors.read_text().splitlines() if "[emerg]" in line or "[alert]" in line]
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"COORDINATOR_HOST": "a:1; }"}, "COORDINATOR_HOST is 'a:1; }'"),
+        ({"REQUEST_RATE": "many"}, "REQUEST_RATE is 'many'"),
+        ({"TLS_CERTIFICATE": "/etc/hostname"}, "no key"),
+        ({"TLS_KEY": "/etc/hostname"}, "no certificate"),
+    ],
+)
+def test_a_setting_that_cannot_be_right_ends_the_start(
+    names: Names, port: int, variables: dict[str, str], said: str
+) -> None:
+    with pytest.raises(AssertionError, match=re.escape(said)), front(names, port, **variables):
+        pass
 
 
 def test_a_certificate_opens_the_tls_port(tmp_path: Path, names: Names, port: int, replicas: list[Replica]) -> None:
@@ -195,11 +321,53 @@ def test_a_certificate_opens_the_tls_port(tmp_path: Path, names: Names, port: in
          "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
         check=True, capture_output=True,
     )  # fmt: skip
+    running = Front(names, port)
+    for path in (certificate, key):
+        shutil.copy(path, running.folder)
+        running.variables[f"TLS_{'KEY' if path == key else 'CERTIFICATE'}"] = str(running.folder / path.name)
     trust = ssl.create_default_context(cafile=str(certificate))
-    with front(tmp_path, names, port, TLS_CERTIFICATE=str(certificate), TLS_KEY=str(key)) as secure:
-        answer = httpx.get(f"{secure.tls}/api/status", verify=trust)
-        assert answer.status_code == 200
-        assert answer.headers["strict-transport-security"] == "max-age=31536000"
-        assert httpx.get(f"{secure.url}/api/status").status_code == 200
+    try:
+        running.run()
+        for path in ("/", "/api/status", "/assets/a.js", "/metrics"):
+            answer = httpx.get(f"{running.tls}{path}", verify=trust)
+            assert answer.headers.get_list("strict-transport-security") == ["max-age=31536000"], path
+        assert httpx.get(f"{running.url}/api/status").status_code == 200
+        assert "https" in is_problem(httpx.get(running.tls.replace("https", "http")), 400)
+        trust.set_alpn_protocols(["h2"])
+        with (
+            socket.create_connection(("127.0.0.1", running.ports["LISTEN_TLS"])) as plain,
+            trust.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+        ):
+            assert secure.selected_alpn_protocol() == "h2"
+    finally:
+        running.end()
     heard = replicas[0].headers + replicas[1].headers
     assert {headers["X-Forwarded-Proto"] for headers in heard} == {"https", "http"}
+
+
+# -- the pages ------------------------------------------------------------------------------------------------------
+
+
+def test_pages_have_types_and_nothing_from_elsewhere() -> None:
+    with web() as (pages, _):
+        page = httpx.get(pages)
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert not re.findall(r"(?:src|href)=[\"']?(?:https?:)?//(?!127\.0\.0\.1)", page.text)
+        assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?![^>]* src=)", page.text)
+        for name in re.findall(r"(?:src|href)=\"(/[^\"]+\.(?:js|css|svg))\"", page.text):
+            assert httpx.get(f"{pages}{name}").status_code == 200, name
+        assert httpx.get(f"{pages}/assets/a-1b2c.mjs").headers["content-type"] == "text/javascript; charset=utf-8"
+        assert httpx.get(f"{pages}/healthz").text == "ok\n"
+        for path in ("/none.js", "/assets/none.js", "/../nginx.conf"):
+            answer = httpx.get(f"{pages}{path}")
+            assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+
+
+def test_the_figures_are_what_prometheus_reads() -> None:
+    with web() as (_, figures):
+        answer = httpx.get(f"{figures}/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert len(re.findall(r'^web_connections\{state="\w+"\} \d+$', answer.text, re.MULTILINE)) == 4
+    if promtool := shutil.which("promtool"):
+        checked = subprocess.run([promtool, "check", "metrics"], input=answer.text, capture_output=True, text=True)
+        assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

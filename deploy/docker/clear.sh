@@ -1,0 +1,74 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: stop and cleanup.
+
+stop_all() { # whatever of this checkout runs
+  local stopped=''
+  find_project
+  if [[ $STATE == ours ]] && any_running; then
+    alone
+    compose_run --profile '*' stop
+    [[ -n $DRY ]] || say "Stopped. Jobs and results are kept in Docker's volumes; start again: ./deploy-cluster.sh docker"
+    stopped=yes
+  fi
+  [[ $STATE != forbidden || ! -f secrets/redis_password ]] || no_engine "permission denied"
+  about_other
+  if [[ -z $stopped ]] || local_runs; then
+    end_said
+    of_local stop
+  fi
+}
+
+# -- cleanup ----------------------------------------------------------------------------------------------------------
+
+cmd_cleanup() { # cleanup [--yes] [--secrets] [--local]
+  local yes='' keys='' here='' word
+  for word in "$@"; do
+    case $word in
+      --yes) yes=yes ;;
+      --secrets) keys=yes ;;
+      --local) here=yes ;;
+      *) wrong "cleanup has no option '$word'." ;;
+    esac
+  done
+  [[ -z $here ]] || docker_possible || [[ ! -d .cluster ]] || clean_local_only "$yes"
+  need_docker
+  read_config
+  need_own_project
+  alone
+  [[ -z $here ]] || ! local_runs || fail 5 "the local cluster of this checkout runs." "First: ./deploy-cluster.sh stop"
+  list_doomed "$keys" "$here" >"$WORK/doomed"
+  if [[ ! -s $WORK/doomed ]]; then
+    say "There is nothing to remove."
+    return
+  fi
+  say "This removes, with every job and result in it:"
+  cat "$WORK/doomed" >&2
+  say "A copy first: ./deploy-cluster.sh backup FILE"
+  sure "$yes" "Remove all this?"
+  clean_up "$keys" "$here"
+}
+
+list_doomed() { # list_doomed SECRETS LOCAL: a line each
+  local mine
+  mine="label=$(label project)=$PROJECT"
+  docker ps --all --filter "$mine" --format '  container {{.Names}} ({{.Status}})'
+  docker volume ls --filter "$mine" --format '  volume {{.Name}}'
+  docker network ls --filter "$mine" --format '  network {{.Name}}'
+  [[ -z $1 || ! -d secrets ]] || printf '  folder secrets\n'
+  [[ -z $2 || ! -d .cluster ]] || printf '  folder .cluster\n'
+}
+
+clean_up() { # clean_up SECRETS LOCAL
+  # Without the profiles, containers of those that are off would stay.
+  compose_run --profile '*' down --volumes --remove-orphans
+  [[ -z $1 ]] || run rm -rf secrets
+  [[ -z $2 ]] || run rm -rf .cluster
+  [[ -n $DRY ]] || say "Removed."
+}
+
+clean_local_only() { # clean_local_only YES: where there is no Docker
+  ! local_runs || fail 5 "the local cluster of this checkout runs." "First: ./deploy-cluster.sh stop"
+  sure "$1" "Remove .cluster, with every job and result of the local cluster?"
+  run rm -rf .cluster
+  exit 0
+}

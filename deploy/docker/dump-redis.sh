@@ -1,0 +1,26 @@
+#!/bin/sh
+# Runs in the container of Redis, piped into `sh -s`: everything that lasts, as one checked RDB file on stdout.
+# Lines `fact NAME VALUE` on stderr go into the backup's manifest.
+set -eu
+umask 077
+REDISCLI_AUTH=$(cat "${PASSWORD_FILE:-/run/secrets/redis_password}")
+export REDISCLI_AUTH
+cd "${DATA:-/data}"
+# What a killed backup left.
+find . -maxdepth 1 -name '.backup-*.rdb' -mmin +60 -exec rm -f {} +
+# A file and not a pipe: into a pipe redis-cli also writes the mark that ends the transfer.
+file=.backup-$$.rdb
+trap 'rm -f "$file"' EXIT
+trap 'exit 130' HUP INT TERM
+redis-cli --rdb "$file" >&2
+checked=$(redis-check-rdb "$file") || {
+  printf '%s\n' "$checked" >&2
+  exit 1
+}
+{
+  printf 'fact redis_version %s\n' "$(redis-cli INFO server | sed -n 's/^redis_version:\([0-9.]*\).*/\1/p')"
+  printf 'fact keys %s\n' "$(printf '%s\n' "$checked" | sed -n 's/^\[info\] \([0-9]*\) keys read$/\1/p')"
+  printf 'fact bytes %s\n' "$(wc -c <"$file" | tr -d ' ')"
+  printf 'fact sha256 %s\n' "$(sha256sum "$file" | cut -d ' ' -f 1)"
+} >&2
+cat "$file"

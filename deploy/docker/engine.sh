@@ -1,0 +1,155 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: what must be there before anything is changed. Nothing here has an effect.
+
+readonly OLDEST_ENGINE=20.10 OLDEST_COMPOSE=2.20
+#: More than any one machine computes with.
+# shellcheck disable=SC2034
+readonly MOST_WORKERS=1000
+readonly ROOM_MB=3000
+readonly NO_DOCKER='Without Docker: ./deploy-cluster.sh local'
+COMPOSE=(docker compose)
+
+at_least() { # at_least HAVE WANTED: versions; only the first two numbers count
+  [[ $1 =~ ^v?([0-9]+)\.([0-9]+) ]] || return 1
+  local have=$((10#${BASH_REMATCH[1]} * 1000 + 10#${BASH_REMATCH[2]}))
+  ((have >= ${2%%.*} * 1000 + ${2#*.}))
+}
+
+# -- engine and Compose -----------------------------------------------------------------------------------------------
+
+need_command() {
+  command -v docker >/dev/null && return
+  fail 3 "there is no docker command." \
+    "Debian 13: sudo apt install docker.io docker-compose    Ubuntu: sudo apt install docker.io docker-compose-v2" \
+    "Others: Docker Engine with its Compose plugin, https://docs.docker.com/engine/install" "$NO_DOCKER"
+}
+
+need_engine() {
+  local said
+  if ! said=$(docker version --format '{{.Server.Version}}' 2>&1); then
+    no_engine "$said"
+  fi
+  at_least "$said" "$OLDEST_ENGINE" && return
+  fail 3 "Docker Engine $OLDEST_ENGINE or later is needed; this is $said." "Update it: https://docs.docker.com/engine/install"
+}
+
+no_engine() { # no_engine OUTPUT
+  if [[ $1 == *[Pp]"ermission denied"* ]]; then
+    fail 3 "this user may not talk to the Docker engine (permission denied on its socket)." \
+      "Once: sudo usermod -aG docker $(id -un), then log in again. Or now: sudo ./deploy-cluster.sh ..."
+  fi
+  fail 3 "no Docker engine answers: $(tail -n 1 <<<"$1")" \
+    "Start it: sudo systemctl start docker (Docker Desktop: start the application)." "$NO_DOCKER"
+}
+
+find_compose() { # sets COMPOSE; 1 when there is no Compose 2
+  local said
+  COMPOSE=(docker compose)
+  said=$(docker compose version --short 2>/dev/null) && at_least "$said" 2.0 && return
+  said=$(docker-compose version --short 2>/dev/null) && at_least "$said" 2.0 && COMPOSE=(docker-compose)
+}
+
+need_compose() {
+  local said
+  find_compose || no_compose
+  said=$("${COMPOSE[@]}" version --short)
+  at_least "$said" "$OLDEST_COMPOSE" && return
+  fail 3 "Compose $OLDEST_COMPOSE or later is needed; this is $said." "Update it: https://docs.docker.com/compose/install"
+}
+
+no_compose() {
+  local what="'docker compose' does not work: its plugin is not installed." said
+  said=$(docker-compose version --short 2>/dev/null) && what="docker-compose $said is Compose 1; 2.20 or later is needed."
+  fail 3 "$what" \
+    "Debian 13: sudo apt install docker-compose (that is the plugin)    Ubuntu: sudo apt install docker-compose-v2" \
+    "Others: https://docs.docker.com/compose/install/linux"
+}
+
+need_docker() {
+  need_command
+  need_engine
+  need_compose
+}
+
+engine_cores() { docker info --format '{{.NCPU}}'; }
+
+# -- room and ports ---------------------------------------------------------------------------------------------------
+
+check_room() { # for the first start, where this machine can see the engine's folder
+  local root free
+  ! any_running coordinator || return 0
+  root=$(docker info --format '{{.DockerRootDir}}' 2>/dev/null) && [[ -d $root ]] || return 0
+  free=$(df -Pm "$root" | awk 'NR == 2 { print $4 }')
+  [[ $free =~ ^[0-9]+$ ]] || return 0
+  ((free >= ROOM_MB)) || fail 3 "only $free MB are free under $root; images and data need about $ROOM_MB MB." \
+    "See what can go: docker system df, docker system prune"
+}
+
+answers() { # answers HOST PORT: somebody listens there
+  (exec 3<>"/dev/tcp/$1/$2") 2>/dev/null
+}
+
+listen_host() { # the address of this machine under which BIND is reached
+  local bind
+  bind=$(setting BIND 127.0.0.1)
+  case $bind in 0.0.0.0 | '') echo 127.0.0.1 ;; '::' | '[::]') echo ::1 ;; *) tr -d '[]' <<<"$bind" ;; esac
+}
+
+check_port() { # check_port NAME PORT: nobody but this cluster has it
+  number "$1" "$2" 1 65535
+  local holders
+  holders=$(docker ps --filter "publish=$2" --format '{{.Names}} {{.Label "com.docker.compose.project"}}')
+  ! grep -q " $PROJECT\$" <<<"$holders" || return 0
+  if [[ -n $holders ]]; then
+    fail 6 "port $2 is taken by the container $(sed -n '1s/ .*//p' <<<"$holders")." "Choose another: $1=... in .env"
+  fi
+  ! answers "$(listen_host)" "$2" || fail 6 "port $2 is taken by another program." \
+    "Choose another: $1=$((10#$2 < 1024 ? 10#$2 + 8000 : 10#$2 + 1)) in .env    Who has it: sudo ss -ltnp 'sport = :$2'"
+}
+
+check_ports() {
+  local name default service port taken=' '
+  while read -r name default service; do
+    has_service "$service" || continue
+    port=$(setting "$name" "$default")
+    [[ $taken != *" $port "* ]] || wrong "$name is $port, which another service has too; see .env."
+    taken+="$port "
+    check_port "$name" "$port"
+  done <<<'HTTP_PORT 80 nginx
+COORDINATOR_PORT 3000 nginx
+GRAFANA_PORT 3001 grafana
+PROMETHEUS_PORT 9091 prometheus'
+}
+
+# -- GPUs -------------------------------------------------------------------------------------------------------------
+
+gpus() { # how many this machine has
+  local found
+  found=$(nvidia-smi -L 2>/dev/null) || true
+  grep -c '^GPU ' <<<"$found" || true
+}
+
+engine_knows_gpus() { # the NVIDIA runtime is registered, or a CDI device of it is known
+  [[ $(docker info --format '{{json .Runtimes}}' 2>/dev/null) == *'"nvidia"'* ]] && return
+  [[ $(docker info --format '{{json .DiscoveredDevices}}' 2>/dev/null) == *nvidia.com/gpu* ]] && return
+  compgen -G '/etc/cdi/*nvidia*' >/dev/null || compgen -G '/var/run/cdi/*nvidia*' >/dev/null
+}
+
+check_gpus() { # check_gpus WORKERS GPU_WORKERS
+  (($2)) || return 0
+  local there way="Without GPU workers: ./deploy-cluster.sh docker $1 0"
+  if ! "${COMPOSE[@]}" --profile gpu config --services | grep -qx gpu-worker; then
+    fail 3 "this version has no GPU worker: docker-compose.yml has no service gpu-worker." "$way"
+  fi
+  there=$(gpus)
+  ((there)) || fail 3 "$2 GPU workers were asked for, and nvidia-smi finds no GPU here." "$way" \
+    "With a GPU: install NVIDIA's driver until 'nvidia-smi -L' lists it, then the NVIDIA container toolkit."
+  (($2 <= there)) || fail 3 "$2 GPU workers were asked for, and there are $there GPUs; each worker takes one." \
+    "./deploy-cluster.sh docker $1 $there"
+  engine_knows_gpus || fail 3 "Docker does not know this machine's $there GPUs: the NVIDIA container toolkit is missing." "$way" \
+    "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+}
+
+warn_of_many() { # warn_of_many CPU_WORKERS CORES
+  (($1 <= $2)) || note "$1 CPU workers on $2 cores: more workers than cores compute nothing faster."
+}

@@ -1,0 +1,109 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: .env, where counts lie so that a plain `docker compose up -d` keeps them.
+# Only CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, the word gpu in COMPOSE_PROFILES, and a WORKER_THREADS that stands under
+# THREADS_MARK are ever written; every other line stays byte for byte.
+
+readonly THREADS_MARK='# Of ./deploy-cluster.sh: cores / CPU workers. To set your own number, delete this comment too.'
+readonly NEW_ENV='# Settings of the stack; .env.example describes them. ./deploy-cluster.sh writes the counts of workers here.'
+
+env_line() { # env_line NAME: the value in .env as Compose reads it, of the last line that sets it; 1 when none does
+  [[ -f .env ]] || return 1
+  LC_ALL=C awk -v name="$1" '
+    { sub(/\r$/, "") }
+    match($0, "^[ \t]*(export[ \t]+)?" name "[ \t]*=[ \t]*") { value = substr($0, RLENGTH + 1); found = 1 }
+    END {
+      if (!found) exit 1
+      if (value ~ /^".*"/ || value ~ /^\047.*\047/) { q = substr(value, 1, 1); value = substr(value, 2); value = substr(value, 1, index(value, q) - 1) }
+      else { sub(/(^|[ \t]+)#.*$/, "", value); sub(/[ \t]+$/, "", value) }
+      print value
+    }' .env
+}
+
+setting() { # setting NAME DEFAULT: as Compose resolves ${NAME:-DEFAULT}
+  local value
+  if [[ -n ${!1+set} ]]; then value=${!1}; else value=$(env_line "$1") || value=''; fi
+  printf '%s\n' "${value:-$2}"
+}
+
+count() { # count NAME DEFAULT: a setting that is a number
+  local value
+  value=$(setting "$1" "$2")
+  number "$1 in .env" "$value" 0 10000
+  printf '%s\n' "$value"
+}
+
+with_lines() { # with_lines NAME=VALUE...: .env as it should be, on stdout
+  LC_ALL=C awk -v mark="$THREADS_MARK" '
+    BEGIN {
+      for (i = 1; i < ARGC; i++) {
+        at = index(ARGV[i], "="); name = substr(ARGV[i], 1, at - 1)
+        wanted[name] = substr(ARGV[i], at + 1); order[i] = name; ARGV[i] = ""
+      }
+      last = ARGC; ARGV[1] = ".env"; ARGC = 2
+    }
+    { name = $0; sub(/^[ \t]*(export[ \t]+)?/, "", name); sub(/[ \t]*=.*$/, "", name) }
+    /=/ && name in wanted { print name "=" wanted[name]; done[name] = 1; next }
+    { print }
+    END {
+      for (i = 1; i < last; i++) {
+        if (order[i] in done) continue
+        if (order[i] == "WORKER_THREADS") print mark
+        print order[i] "=" wanted[order[i]]
+      }
+    }' "$@"
+}
+
+put() { # put NAME=VALUE...: into .env, whole or not at all; not touched when nothing changes
+  local target=.env new
+  [[ ! -L .env ]] || target=$(readlink -f .env)
+  if [[ -n $DRY ]]; then
+    printf '# .env: %s\n' "$*"
+    # So that what is printed next is what would be done.
+    # shellcheck disable=SC2163
+    export "$@"
+    return
+  fi
+  [[ -f $target ]] || printf '%s\n' "$NEW_ENV" >"$target"
+  new=$(mktemp "$target.XXXXXX")
+  cp -p "$target" "$new"
+  with_lines "$@" >"$new"
+  if cmp -s "$target" "$new"; then rm -f "$new"; else mv -f "$new" "$target"; fi
+}
+
+threads_are_ours() { # nobody set WORKER_THREADS, or this script did
+  [[ -z ${WORKER_THREADS+set} ]] || return 1
+  env_line WORKER_THREADS >/dev/null || return 0
+  awk -v mark="$THREADS_MARK" 'before == mark && /^WORKER_THREADS=/ { ours = 1 } { before = $0 } END { exit !ours }' .env
+}
+
+lanes_for() { # lanes_for CPU_WORKERS CORES: lanes of each; 0 (all it may use) where a limit or one worker decides
+  if (($1 < 2)) || [[ $(setting CPU_WORKER_CPUS 0) != 0 ]]; then
+    echo 0
+  else
+    echo $(($2 / $1 > 1 ? $2 / $1 : 1))
+  fi
+}
+
+profiles_for() { # profiles_for GPU_WORKERS: COMPOSE_PROFILES with or without gpu, other profiles kept
+  local kept
+  kept=$(setting COMPOSE_PROFILES '' | tr ',' '\n' | sed 's/[ \t]//g' | grep -vx -e gpu -e '' | paste -sd, -) || true
+  (($1 == 0)) || kept=${kept:+$kept,}gpu
+  printf '%s\n' "$kept"
+}
+
+forget_overrides() { # what the environment sets would win over .env now and be gone at the next plain `up`
+  local name
+  for name in CPU_WORKERS GPU_WORKERS CLUSTER_SIZE; do
+    [[ -z ${!name+set} ]] || note "$name of the environment is not used; counts lie in .env."
+    unset "$name"
+  done
+}
+
+write_counts() { # write_counts CPU_WORKERS GPU_WORKERS [LANES]
+  local lines=("CPU_WORKERS=$1" "GPU_WORKERS=$2" "CLUSTER_SIZE=$(($1 + $2))") profiles
+  profiles=$(profiles_for "$2")
+  if [[ -n $profiles ]] || env_line COMPOSE_PROFILES >/dev/null; then lines+=("COMPOSE_PROFILES=$profiles"); fi
+  unset COMPOSE_PROFILES
+  if [[ -n ${3:-} ]] && threads_are_ours; then lines+=("WORKER_THREADS=$3"); fi
+  put "${lines[@]}"
+}

@@ -1,0 +1,97 @@
+#!/bin/sh
+# Runs in a one-off container on the volume of Redis, which is stopped: takes an RDB file on stdin and puts it in place of
+# what is there. With appendonly on, Redis ignores dump.rdb, so a Redis of its own turns the dump into an append-only log
+# in a folder beside the data; that is loaded once as a test, and only then takes the place of the data.
+set -eu
+umask 077
+cd "${DATA:-/data}"
+socket=${SOCKET:-/tmp/load-redis.sock}
+new=.restore old=.before-restore
+pid='' phase=moving-out
+
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+clear_up() {
+  code=$?
+  trap - EXIT
+  [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || true
+  rm -rf "$new" "$socket"
+  [ ! -d "$old" ] || put_back
+  exit "$code"
+}
+
+put_back() { # the swap broke off: everything as it was
+  if [ "$phase" = moving-in ]; then
+    find . -mindepth 1 -maxdepth 1 ! -name "$old" ! -name "$old.*" -exec rm -rf {} +
+  fi
+  find "$old" -mindepth 1 -maxdepth 1 -exec mv {} . \;
+  rmdir "$old"
+}
+
+ask() { redis-cli -s "$socket" "$@"; }
+
+field() { ask INFO persistence | tr -d '\r' | sed -n "s/^$1://p"; }
+
+start() { # start yes|no: with or without the append-only log
+  redis-server --dir "$PWD/$new" --dbfilename dump.rdb --appendonly "$1" --save '' --port 0 --unixsocket "$socket" \
+    --loglevel warning >&2 &
+  pid=$!
+  until [ "$(ask PING 2>/dev/null)" = PONG ]; do
+    kill -0 "$pid" 2>/dev/null || fail "Redis does not load the data; see the lines above"
+    sleep 0.2
+  done
+}
+
+finish() {
+  ask SHUTDOWN
+  wait "$pid" || fail "Redis did not end well"
+  pid=''
+}
+
+make_log() {
+  [ "$(ask CONFIG SET appendonly yes)" = OK ] || fail "Redis does not turn its log on"
+  until [ "$(field aof_rewrite_in_progress)$(field aof_rewrite_scheduled)" = 00 ]; do sleep 0.2; done
+  [ "$(field aof_last_bgrewrite_status)" = ok ] || fail "Redis could not write its log; is the disk full?"
+}
+
+swap() {
+  mkdir "$old"
+  find . -mindepth 1 -maxdepth 1 ! -name "$new" ! -name "$old" ! -name "$old.*" -exec mv {} "$old" \;
+  phase=moving-in
+  find "$new" -mindepth 1 -maxdepth 1 -exec mv {} . \;
+  rm -rf "$new" "$old.done"
+  # A rename is the moment from which the new data counts.
+  mv "$old" "$old.done"
+  rm -rf "$old.done"
+}
+
+# One that was killed between its renames: nobody knows whether Redis ran since, so nothing is thrown away.
+if [ -d "$old" ]; then
+  mv "$old" "$old.$(date +%s)"
+  printf 'note: an earlier restore was killed; the data before it lies in %s/%s.*\n' "$PWD" "$old" >&2
+fi
+trap clear_up EXIT
+trap 'exit 130' HUP INT TERM
+rm -rf "$new"
+mkdir "$new"
+cat >"$new/dump.rdb"
+redis-check-rdb "$new/dump.rdb" >"$new/check" || {
+  cat "$new/check" >&2
+  fail "this is not a whole RDB file"
+}
+rm "$new/check"
+start no
+make_log
+keys=$(ask DBSIZE)
+finish
+rm -f "$new/dump.rdb"
+start yes
+again=$(ask DBSIZE)
+finish
+# Some may have expired since.
+[ "$again" -gt 0 ] || [ "$keys" -eq 0 ] || fail "of $keys keys $again came back"
+swap
+printf 'keys %s\n' "$keys"

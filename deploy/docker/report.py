@@ -1,0 +1,156 @@
+"""Figures for ./deploy-cluster.sh report: piped into a coordinator's container, which reaches Prometheus and the API.
+
+Runs there with the image's code: names of metrics come from jobs/metrics.py, those of recording rules from
+prometheus/rules/recording.yml.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+from jobs import metrics
+
+PROMETHEUS = "http://prometheus:9090"
+API = "http://127.0.0.1:3000"
+TOKEN = Path("/run/secrets/cluster_token")
+QUANTILES = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+#: Routes that may wait for a job's end: there a long answer is what was asked for.
+WAITING = 'route!~"/api/results|/api/jobs/[{]job_id[}](/result|/events)?|/api/events"'
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line for each series of an expression, with those of its labels that tell the series apart."""
+
+    title: str
+    expression: str
+    show: Callable[[float], str]
+
+
+def seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def per_second(value: float) -> str:
+    return f"{value:,.3g}/s"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def size(value: float) -> str:
+    return f"{value / 2**20:,.0f} MB"
+
+
+def _api_quantile(quantile: float) -> str:
+    buckets = f"{metrics.HTTP_SECONDS.name}_bucket{{{WAITING}}}"
+    return f"histogram_quantile({quantile}, sum by (le) (rate({buckets}[15m]))) >= 0"
+
+
+def _recorded(title: str, rule: str) -> list[Figure]:
+    return [Figure(f"{title} {name}", f"{rule}:{name}_5m", seconds) for name, _ in QUANTILES]
+
+
+SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
+    (
+        "Throughput",
+        (
+            Figure("jobs ended", "kind_outcome:cluster_jobs:rate5m > 0", per_second),
+            Figure("units", "kind_device:cluster_job_units:rate1m > 0", per_second),
+            Figure("leases", "outcome:cluster_leases:rate5m > 0", per_second),
+            Figure("API requests", f"sum(rate({metrics.HTTP_REQUESTS.name}[5m]))", per_second),
+            Figure("API errors", "cluster:cluster_http_errors_per_requests:ratio_rate5m", percent),
+        ),
+    ),
+    (
+        "Latency",
+        (
+            *(Figure(f"API {name}", _api_quantile(quantile), seconds) for name, quantile in QUANTILES),
+            *_recorded("queue wait", "queue:cluster_queue_wait_seconds"),
+            *_recorded("job", "kind:cluster_job_duration_seconds"),
+        ),
+    ),
+    (
+        "Utilisation",
+        (
+            Figure("lanes busy", "device:cluster_lanes_busy:ratio", percent),
+            Figure("CPU of a worker's host", f"max by (worker) ({metrics.NODE_CPU.name})", percent),
+            Figure("memory of a worker's host", "worker:cluster_node_memory_used:ratio", percent),
+            Figure("GPU in use", f"max by (worker, gpu) ({metrics.GPU_UTILIZATION.name})", percent),
+            Figure("memory of Redis", "max(redis_memory_used_bytes)", size),
+            Figure("share of Redis' limit", "max(instance:redis_memory_used:ratio)", percent),
+        ),
+    ),
+    ("Targets that do not answer", (Figure("down", "up == 0", lambda _: "no answer"),)),
+)
+
+
+def ask(url: str, token: str = "") -> Any:
+    request = urllib.request.Request(url)
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.load(answer)
+
+
+def series(expression: str) -> list[tuple[str, float]]:
+    query = urllib.parse.urlencode({"query": expression})
+    found = ask(f"{PROMETHEUS}/api/v1/query?{query}")["data"]["result"]
+    return sorted((_labels(row["metric"]), float(row["value"][1])) for row in found)
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return " ".join(value for name, value in sorted(labels.items()) if name != "__name__")
+
+
+def figures() -> Iterator[str]:
+    for title, shown in SECTIONS:
+        yield f"\n## {title}"
+        found = False
+        for figure in shown:
+            for labels, value in series(figure.expression):
+                found = True
+                yield f"{f'{figure.title} {labels}'.strip():<44} {'no data' if isnan(value) else figure.show(value)}"
+        if not found:
+            yield "none"
+
+
+def alerts() -> Iterator[str]:
+    yield "\n## Alerts"
+    firing = [alert for alert in ask(f"{PROMETHEUS}/api/v1/alerts")["data"]["alerts"] if alert["state"] == "firing"]
+    for alert in firing:
+        labels, notes = alert["labels"], alert["annotations"]
+        yield f"{labels['alertname']} ({labels.get('severity')}) since {alert['activeAt']}: {notes.get('summary')}"
+    if not firing:
+        yield "none fires"
+
+
+def cluster(token: str) -> Iterator[str]:
+    yield "\n## Cluster"
+    yield json.dumps(ask(f"{API}/api/status", token), indent=2)
+    yield "\n## Workers"
+    for node in ask(f"{API}/api/nodes", token)["nodes"]:
+        facts = (node["id"], node["device"], node["state"], f"{node['busy_lanes']} of {node['lanes']} lanes busy")
+        yield "  ".join(str(fact) for fact in facts)
+
+
+def main() -> None:
+    token = TOKEN.read_text().strip() if TOKEN.is_file() else ""
+    for what, lines in (("The API", cluster(token)), ("Prometheus", figures()), ("Prometheus", alerts())):
+        try:
+            for line in lines:
+                print(line)
+        except (OSError, ValueError, KeyError) as error:
+            print(f"\n{what} does not answer: {error}")
+
+
+if __name__ == "__main__":
+    main()

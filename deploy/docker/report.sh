@@ -1,0 +1,80 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: report, one text that tells somebody else how the cluster is. Nothing secret stands in it.
+
+cmd_report() { # report [FILE]
+  (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report takes one file, or none for stdout."
+  need_docker
+  read_config
+  need_own_project
+  [[ $STATE == ours ]] || fail 1 "no containers of this checkout are there." "Start them: ./deploy-cluster.sh docker"
+  if [[ -n $DRY ]]; then
+    plan_report "${1:-}"
+  elif [[ -z ${1:-} ]]; then
+    whole_report | redacted
+  else
+    save_report "$(from_caller "$1")"
+  fi
+}
+
+plan_report() { # plan_report FILE: the commands that a report reads
+  quoted docker version
+  quoted docker stats --no-stream
+  quoted docker exec -i COORDINATOR python3 - "< deploy/docker/report.py"
+  quoted "${COMPOSE[@]}" logs --no-color --since 24h
+  quoted "${COMPOSE[@]}" config
+  [[ -z $1 ]] || printf '# into %s\n' "$(from_caller "$1")"
+}
+
+from_caller() { # from_caller PATH: as seen from the folder in which the user is
+  if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s\n' "$CALLED_FROM/$1"; fi
+}
+
+save_report() { # save_report PATH
+  [[ -d $(dirname "$1") ]] || fail 2 "there is no folder $(dirname "$1")."
+  whole_report | redacted >"$WORK/report"
+  cp "$WORK/report" "$1"
+  say "Written: $1"
+}
+
+whole_report() {
+  printf '# Threads Cluster, %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+  section Versions report_versions
+  section Services service_rows
+  section Containers report_containers
+  in_coordinator deploy/docker/report.py || printf '\nNo coordinator is healthy, so there are no figures.\n'
+  section 'Error lines of the last 24 hours, the newest 40' report_errors
+  section 'Configuration' cat "$WORK/config.yml"
+}
+
+section() { # section TITLE COMMAND...: what it cannot tell, it says
+  printf '\n## %s\n' "$1"
+  "${@:2}" 2>&1 || printf '(not available)\n'
+}
+
+report_versions() {
+  printf 'threads %s\n' "$(version)"
+  printf 'revision %s\n' "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+  printf 'engine %s\n' "$(docker version --format '{{.Server.Version}} {{.Server.Os}}/{{.Server.Arch}}')"
+  printf 'client %s\n' "$(docker version --format '{{.Client.Version}}')"
+  printf 'compose %s\n' "$("${COMPOSE[@]}" version --short)"
+  docker info --format 'machine {{.NCPU}} cores, {{.MemTotal}} bytes, {{.OperatingSystem}}, kernel {{.KernelVersion}}'
+  printf 'gpus %s\n' "$(gpus)"
+  local service id _
+  containers | awk '!seen[$2]++ { print $2, $1 }' | while read -r service id; do
+    printf 'image %s %s\n' "$service" "$(docker inspect --format '{{.Config.Image}} {{.Image}}' "$id")"
+  done
+  id=$(running_id redis)
+  [[ -z $id ]] || docker exec "$id" redis-server --version
+}
+
+report_containers() {
+  local ids=()
+  mapfile -t ids < <(containers | awk '$4 == "running" { print $1 }')
+  docker ps --all --filter "label=$(label project)=$PROJECT" --format 'table {{.Names}}\t{{.Status}}'
+  ((${#ids[@]} == 0)) || docker stats --no-stream --format 'table {{.Name}}\t{{.CPUPerc}}\t{{.MemUsage}}\t{{.PIDs}}' "${ids[@]}"
+}
+
+report_errors() {
+  local pattern='"level": ?"(error|critical)"|level=(error|fatal)|\b(ERROR|CRITICAL|FATAL)\b|\[(error|crit|alert|emerg)\]|Traceback|OOM'
+  "${COMPOSE[@]}" logs --no-color --since 24h --tail 5000 2>&1 </dev/null | grep -E -- "$pattern" | tail -n 40 || printf 'none\n'
+}

@@ -1,0 +1,188 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: where the cluster is, how it is, and what it says.
+
+# -- addresses --------------------------------------------------------------------------------------------------------
+
+address() { # address PORT_NAME DEFAULT: the URL of a published port
+  local host port
+  host=$(listen_host)
+  [[ $host != *:* ]] || host="[$host]"
+  port=$(setting "$1" "$2")
+  printf 'http://%s%s\n' "$host" "$([[ $port == 80 ]] || printf ':%s' "$port")"
+}
+
+each_url() { # lines of name and URL of what is published
+  printf 'pages %s\napi %s\n' "$(address HTTP_PORT 80)" "$(address COORDINATOR_PORT 3000)"
+  ! has_service grafana || printf 'grafana %s\n' "$(address GRAFANA_PORT 3001)"
+  ! has_service prometheus || printf 'prometheus %s\n' "$(address PROMETHEUS_PORT 9091)"
+}
+
+has_token() { grep -q '[^[:space:]]' secrets/cluster_token 2>/dev/null; }
+
+tell_up() {
+  local pages header=''
+  pages=$(address HTTP_PORT 80)
+  # shellcheck disable=SC2016  # the reader's shell expands it
+  ! has_token || header='-H "Authorization: Bearer $(cat secrets/cluster_token)" '
+  say ""
+  say "The cluster is up: $(setting CPU_WORKERS 1) CPU workers, $(setting GPU_WORKERS 0) GPU workers."
+  say "  Pages and API  $pages"
+  say "  API alone      $(address COORDINATOR_PORT 3000)"
+  ! has_service grafana || say "  Grafana        $(address GRAFANA_PORT 3001)    user admin, password in secrets/grafana_admin_password"
+  ! has_service prometheus || say "  Prometheus     $(address PROMETHEUS_PORT 9091)"
+  ! has_token || say "  API calls need the token in secrets/cluster_token"
+  say "Next:"
+  say "  ./deploy-cluster.sh status"
+  say "  curl -s ${header}$pages/api/submit -d '{\"type\": \"collatz\", \"parameters\": {\"start_number\": 1, \"number_count\": 1000000}}'"
+  say "  ./deploy-cluster.sh scale N    ./deploy-cluster.sh logs -f    ./deploy-cluster.sh stop"
+}
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+in_coordinator() { # in_coordinator SCRIPT ARGUMENT...: runs a Python script in a replica; 1 when none serves
+  local id
+  id=$(running_id coordinator)
+  [[ -n $id ]] || return 1
+  docker exec -i "$id" python3 - "${@:2}" <"$1"
+}
+
+status_of_all() { # status_of_all [--json]
+  find_project
+  if (($#)); then
+    status_json
+  else
+    status_text
+  fi
+}
+
+about_other() { # says what of Docker cannot be shown
+  case $STATE in
+    other) note "containers of the project $PROJECT belong to another checkout: $FOLDER" ;;
+    forbidden) note "Docker was not asked: this user may not talk to it. Containers show with: sudo ./deploy-cluster.sh ..." ;;
+  esac
+}
+
+status_text() {
+  local local_too='' code=0
+  if local_runs; then local_too=yes; fi
+  if [[ $STATE != ours ]]; then
+    about_other
+    of_local status || code=$?
+  else
+    docker_status || code=1
+    [[ -z $local_too ]] || of_local status || code=$?
+  fi
+  end_said
+  exit "$code"
+}
+
+docker_status() { # 1 when something is not healthy
+  printf 'Docker project %s\n\n' "$PROJECT"
+  service_rows | awk 'BEGIN { printf "%-16s %-8s %s\n", "SERVICE", "READY", "STATE" } { printf "%-16s %-8s %s\n", $1, $2 "/" $3, $4 }'
+  printf '\n'
+  in_coordinator deploy/docker/status.py text || printf 'The API does not answer: no coordinator is healthy. See: ./deploy-cluster.sh logs coordinator\n'
+  printf '\n'
+  each_url | awk '{ printf "%-10s %s\n", $1, $2 }'
+  all_ready
+}
+
+service_rows() { # lines of service, ready, wanted, states: what is wanted and what is there
+  local service ready states wanted
+  containers | awk '
+    { ready[$2] += ('"$GOOD"'); state = ($4 == "running" && $5 != "-" && $5 != "healthy" ? $5 : $4); count[$2, state]++; seen[state] }
+    END {
+      for (service in ready) {
+        text = ""
+        for (state in seen) if (count[service, state]) text = text (text ? "," : "") count[service, state] "-" state
+        print service, ready[service], text
+      }
+    }' >"$WORK/have"
+  sort -u "$WORK/services" <(cut -d ' ' -f 1 "$WORK/have") | while read -r service; do
+    read -r _ ready states < <(grep "^$service " "$WORK/have" || echo "$service 0 missing")
+    wanted=0
+    ! has_service "$service" || wanted=$(replicas "$service")
+    ((wanted == 0 && ready == 0)) || printf '%s %s %s %s\n' "$service" "$ready" "$wanted" "$states"
+  done
+}
+
+all_ready() { ! service_rows | awk '$2 < $3 { bad = 1 } END { exit !bad }'; }
+
+status_json() {
+  local ours=null here fine=yes
+  here=$(local_status_json)
+  if [[ $STATE == ours ]]; then
+    ours=$(docker_json)
+    all_ready || fine=''
+  fi
+  about_other
+  printf '{"docker":%s,"local":%s}\n' "$ours" "$here"
+  end_said
+  [[ -n $fine && $ours$here != nullnull ]] || exit 1
+}
+
+docker_json() {
+  local api
+  api=$(in_coordinator deploy/docker/status.py json 2>/dev/null) || api=null
+  printf '{"project":"%s","services":{%s},"urls":{%s},"api":%s}' "$PROJECT" \
+    "$(service_rows | awk '{ printf "%s\"%s\":{\"ready\":%d,\"wanted\":%d,\"state\":\"%s\"}", (NR > 1 ? "," : ""), $1, $2, $3, $4 }')" \
+    "$(each_url | awk '{ printf "%s\"%s\":\"%s\"", (NR > 1 ? "," : ""), $1, $2 }')" "$api"
+}
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+cmd_logs() { # logs [SERVICE] [-f] [--docker|--local]
+  local service='' follow='' where=''
+  while (($#)); do
+    case $1 in
+      -f | --follow) follow=yes ;;
+      --docker | --local) where=${1#--} ;;
+      -*) wrong "logs has no option '$1'." ;;
+      *) if [[ -z $service ]]; then service=$1; else wrong "logs takes one service, or none for all."; fi ;;
+    esac
+    shift
+  done
+  [[ ! -f docker-compose.yml ]] || ! command -v docker >/dev/null || find_project
+  [[ -n $where ]] || where=$(where_logs_are)
+  "logs_of_$where" "$service" "$follow"
+}
+
+local_logs() { compgen -G '.cluster/logs/*.log' || true; }
+
+where_logs_are() {
+  if [[ $STATE == ours && -n $(local_logs) ]] && local_runs; then
+    fail 2 "a local cluster and containers are here." "Say which: ./deploy-cluster.sh logs --docker, or --local"
+  elif [[ $STATE == ours ]]; then
+    echo docker
+  elif [[ -n $(local_logs) ]]; then
+    about_other
+    echo local
+  else
+    about_other
+    fail 1 "nothing has run here yet." "Start something: ./deploy-cluster.sh local, or ./deploy-cluster.sh docker"
+  fi
+}
+
+logs_of_docker() { # logs_of_docker SERVICE FOLLOW
+  [[ $STATE == ours ]] || fail 1 "no containers of this checkout are there." "Start them: ./deploy-cluster.sh docker"
+  local known arguments=(logs --tail 200)
+  known=$(containers | awk '{ print $2 }' | sort -u)
+  if [[ -n $1 ]] && ! grep -qx -- "$1" <<<"$known"; then
+    wrong "there is no service '$1'; there are: $(paste -sd ' ' - <<<"$known")."
+  fi
+  [[ -z $2 ]] || arguments+=(--follow)
+  [[ -z $1 ]] || arguments+=("$1")
+  end_said
+  run "${COMPOSE[@]}" "${arguments[@]}"
+}
+
+logs_of_local() { # logs_of_local PROGRAM FOLLOW
+  local files=() file=.cluster/logs/$1.log
+  mapfile -t files < <(local_logs)
+  ((${#files[@]})) || fail 1 "no local cluster has run here yet." "Start one: ./deploy-cluster.sh local"
+  if [[ -n $1 && ! -f $file ]]; then
+    wrong "there is no program '$1'; there are: $(basename -s .log "${files[@]}" | paste -sd ' ' -)."
+  fi
+  [[ -z $1 ]] || files=("$file")
+  end_said
+  if [[ -n $2 ]]; then run tail -n 200 -F "${files[@]}"; else run tail -n 200 "${files[@]}"; fi
+}

@@ -1,0 +1,111 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: docker and scale.
+
+# -- docker -----------------------------------------------------------------------------------------------------------
+
+cmd_docker() { # docker [N [G]]
+  (($# <= 2)) || wrong "docker takes two numbers: workers in all, and how many of them use a GPU."
+  local all=${1:-} gpus=${2:-0} cores
+  forget_overrides
+  if [[ -z $all ]]; then
+    gpus=$(count GPU_WORKERS 0)
+    all=$(count CPU_WORKERS 1)
+    all=$((all + gpus))
+  fi
+  check_counts "$all" "$gpus"
+  preflight "$all" "$gpus"
+  cores=$(engine_cores)
+  warn_of_many $((all - gpus)) "$cores"
+  alone
+  make_secrets
+  write_counts $((all - gpus)) "$gpus" "$(lanes_for $((all - gpus)) "$cores")"
+  read_config
+  build
+  bring_up
+  [[ -n $DRY ]] || tell_up
+}
+
+check_counts() { # check_counts WORKERS GPU_WORKERS
+  number "the number of workers" "$1" 1 "$MOST_WORKERS"
+  number "the number of GPU workers" "$2" 0 "$MOST_WORKERS"
+  (($2 <= $1)) || wrong "$2 GPU workers are more than $1 workers in all; \`docker 5 2\` is 3 CPU workers and 2 GPU workers."
+}
+
+preflight() { # preflight WORKERS GPU_WORKERS
+  need_docker
+  read_config
+  need_own_project
+  check_gpus "$1" "$2"
+  check_room
+  check_ports
+}
+
+make_secrets() {
+  run deploy/secrets.sh
+  on_loopback || run deploy/secrets.sh --token
+}
+
+on_loopback() { [[ $(setting BIND 127.0.0.1) =~ ^(127\.|localhost$|\[?::1\]?$) ]]; }
+
+build() {
+  if [[ -n $DRY ]]; then
+    quoted "${COMPOSE[@]}" build
+    return
+  fi
+  say "Building images (minutes at first, seconds when nothing changed) ..."
+  "${COMPOSE[@]}" build >"$WORK/log" 2>&1 </dev/null && return
+  local code=$?
+  tail -n 20 "$WORK/log" | redacted >&2
+  explain "$code" build
+}
+
+bring_up() {
+  if any_running coordinator; then update; else compose_run up -d --wait --wait-timeout "$START_SECONDS"; fi
+  need_good
+}
+
+# -- scale ------------------------------------------------------------------------------------------------------------
+
+cmd_scale() { # scale N [--gpu G]
+  local all='' gpus=''
+  forget_overrides
+  while (($#)); do
+    case $1 in
+      --gpu) gpus=${2:-none} && shift ;;
+      -*) wrong "scale has no option '$1'." ;;
+      *) if [[ -z $all ]]; then all=$1; else wrong "scale takes one number: workers in all."; fi ;;
+    esac
+    (($# == 0)) || shift
+  done
+  [[ -n $gpus ]] || gpus=$(count GPU_WORKERS 0)
+  check_counts "${all:-none}" "$gpus"
+  scale_to "$all" "$gpus"
+}
+
+scale_to() { # scale_to WORKERS GPU_WORKERS
+  need_docker
+  read_config
+  need_own_project
+  any_running coordinator || fail 1 "no cluster of this checkout runs in Docker." "Start one: ./deploy-cluster.sh docker $1 $2"
+  check_gpus "$1" "$2"
+  alone
+  write_counts $(($1 - $2)) "$2"
+  read_config
+  worker_services
+  drop_gpu_workers
+  compose_run up -d --no-recreate --wait --wait-timeout "$START_SECONDS" "${WORKERS[@]}"
+  need_good "${WORKERS[@]}"
+  # They show how many workers are wanted.
+  roll coordinator
+  [[ -n $DRY ]] || tell_scaled "$1" "$2"
+}
+
+tell_scaled() { # tell_scaled WORKERS GPU_WORKERS
+  local lanes cores
+  say "$(($1 - $2)) CPU workers, $2 GPU workers."
+  lanes=$(setting WORKER_THREADS 0)
+  cores=$(engine_cores)
+  if threads_are_ours && [[ $lanes != "$(lanes_for $(($1 - $2)) "$cores")" ]]; then
+    note "CPU workers keep their lanes (${lanes/#0/all cores}); ./deploy-cluster.sh docker $1 $2 shares the $cores cores anew."
+  fi
+}

@@ -1,0 +1,62 @@
+"""What a coordinator says of the cluster: piped into one by ./deploy-cluster.sh status, `python3 - json|text`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+TOKEN = Path("/run/secrets/cluster_token")
+
+
+def ask(url: str, token: str) -> Any:
+    request = urllib.request.Request(url)
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return json.load(answer)
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """`2 idle, 1 busy`; what is zero is left out."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
+
+
+def scaled(number: float) -> str:
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g} {letter}"
+    return f"{number:.3g}"
+
+
+def lines(status: Mapping[str, Any]) -> list[str]:
+    workers, wanted = status["workers"], status["cluster_size"]
+    devices = [f"{device}: {counted(workers[device])}" for device in ("cpu", "gpu") if workers.get(device)]
+    speeds = [f"{kind} {scaled(rate)} units/s" for kind, rate in status["units_per_second"].items()]
+    waiting = ", ".join(f"{name} {jobs}" for name, jobs in status["queues"].items())
+    return [
+        f"workers    {workers['live']} live{f' of {wanted} wanted' if wanted else ''}; {'; '.join(devices) or 'none'}",
+        f"lanes      {status['lanes']}",
+        f"jobs       {counted(status['jobs'])}",
+        f"queues     {waiting or 'empty'}; oldest wait {status['oldest_wait_seconds']:.0f} s",
+        f"speed      {', '.join(speeds) or 'nothing runs'}",
+        f"version    {status['version']}",
+    ]
+
+
+def main() -> int:
+    token = TOKEN.read_text().strip() if TOKEN.is_file() else ""
+    try:
+        status = ask("http://127.0.0.1:3000/api/status", token)
+    except (OSError, ValueError) as error:
+        print(f"the API does not answer: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(status, separators=(",", ":")) if sys.argv[1:] == ["json"] else "\n".join(lines(status)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

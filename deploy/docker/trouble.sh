@@ -1,0 +1,101 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: what a failed docker command meant, and what to do; and how secrets are kept out of sight.
+
+#: How long containers may take to become healthy; a first start compiles kernels.
+readonly START_SECONDS=${START_SECONDS:-300}
+
+compose_run() { # compose_run ARGUMENT...: its output goes to stderr; a failure is explained and ends this script
+  if [[ -n $DRY ]]; then
+    quoted "${COMPOSE[@]}" "$@"
+    return
+  fi
+  local code=0
+  { "${COMPOSE[@]}" "$@" 2>&1 </dev/null | tee "$WORK/log" >&2; } || code=$?
+  ((code == 0)) || explain "$code" "$@"
+}
+
+said() { grep -qiE -- "$1" "$WORK/log"; }
+
+explain() { # explain CODE ARGUMENT...: of a Compose command that failed; its output lies in $WORK/log
+  (($1 != 130)) || exit 130
+  about_devices
+  about_ports
+  about_room
+  about_images
+  about_health
+  fail 1 "'${COMPOSE[*]} ${*:2}' failed with exit code $1; see the lines above." "Then run the same command again."
+}
+
+about_devices() {
+  ! said 'could not select device driver' || fail 3 \
+    "Docker cannot hand out GPUs: the NVIDIA container toolkit is missing, or Docker was not told of it." \
+    "Install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker" \
+    "Without GPU workers: ./deploy-cluster.sh docker N 0"
+  ! said 'nvidia-container-cli|CDI device' || fail 3 \
+    "the GPU could not be given to a container: $(grep -iE 'nvidia-container-cli|CDI device' "$WORK/log" | tail -n 1)" \
+    "Does 'nvidia-smi' work here? Without GPU workers: ./deploy-cluster.sh docker N 0"
+}
+
+about_ports() {
+  local line
+  ! said 'cannot expose privileged port' || fail 6 "this Docker engine may not open ports below 1024 (it runs without root)." \
+    "Set HTTP_PORT=8080 in .env, then run the same command again."
+  line=$(grep -iE 'port is already allocated|address already in use|ports are not available' "$WORK/log" | tail -n 1) || return 0
+  fail 6 "a port is taken: $line" \
+    "Choose others in .env: HTTP_PORT, COORDINATOR_PORT, GRAFANA_PORT, PROMETHEUS_PORT. Who has one: sudo ss -ltnp"
+}
+
+about_room() {
+  ! said 'no space left on device' || fail 1 "the disk is full." \
+    "See what can go: docker system df, docker system prune; then run the same command again."
+}
+
+about_images() {
+  said 'pull access denied|failed to resolve|failed to do request|error getting credentials|TLS handshake|no such host|server misbehaving|registry.*(timeout|refused|canceled)|Client\.Timeout|i/o timeout|manifest( .*)? not found|manifest unknown|toomanyrequests|load metadata for' ||
+    return 0
+  fail 1 "an image could not be fetched: $(grep -iE 'denied|resolve|timeout|no such host|refused|not found|unknown|toomany|metadata' "$WORK/log" | tail -n 1)" \
+    "A registry must be reached once. Without one: sudo deploy/base-images.sh makes the base images from Debian packages; see" \
+    "docs/docker.md. Then run the same command again."
+}
+
+about_health() {
+  said 'is unhealthy|dependency failed to start|not healthy after|exited \([0-9]+\)|is missing dependency' || return 0
+  show_bad
+  fail 4 "a container did not become healthy: $(grep -iE 'unhealthy|failed to start|not healthy|exited|missing' "$WORK/log" | tail -n 1)" \
+    "See: ./deploy-cluster.sh status, ./deploy-cluster.sh logs SERVICE; then run the same command again."
+}
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+secret_words() { # what must never be shown: one a line
+  local file
+  for file in secrets/*; do
+    [[ -f $file ]] || continue
+    # The whole text, and long words in it, such as a password within a URL.
+    cat "$file"
+    grep -oE '[A-Za-z0-9_+/=-]{16,}' "$file" || true
+  done
+  {
+    cat .env 2>/dev/null || true
+    env
+  } | sed -nE 's/^(export +)?[A-Za-z0-9_]*(PASSWORD|TOKEN|SECRET|CREDENTIAL|_KEY)[A-Za-z0-9_]*=//p' |
+    sed -E "s/^[\"'](.*)[\"']\$/\1/"
+}
+
+redacted() { # a filter: passwords, tokens, and what stands before @ in a URL
+  secret_words | awk 'length($0) >= 6' | sort -u >"$WORK/words"
+  LC_ALL=C awk -v file="$WORK/words" '
+    BEGIN { while ((getline word < file) > 0) words[++n] = word }
+    function without(line, word,   at, rest) {
+      rest = ""
+      while (at = index(line, word)) { rest = rest substr(line, 1, at - 1) "[redacted]"; line = substr(line, at + length(word)) }
+      return rest line
+    }
+    {
+      for (i = 1; i <= n; i++) $0 = without($0, words[i])
+      gsub(/:\/\/[^\/@ "]*@/, "://[redacted]@")
+      if ($0 ~ /(PASSWORD|TOKEN|SECRET|CREDENTIAL|_KEY)[A-Za-z0-9_]*"?[:=] *"?[^ \/]/ && $0 !~ /[:=] *"?\/run\/secrets\//) sub(/[:=] .*/, ": [redacted]")
+      print
+    }'
+  rm -f "$WORK/words"
+}

@@ -1,0 +1,420 @@
+# Help, scale, status, logs, stop, cleanup, report: on a fake engine.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # each test is a subshell; bench.bash sets status, out and err
+load bench
+
+# -- help -------------------------------------------------------------------------------------------------------------
+
+@test "help names every command and exit code, on stdout" {
+  for word in help -h --help; do
+    cluster "$word"
+    exits 0
+    shows local docker scale status logs stop cleanup report backup restore --dry-run "5 2" "130 interrupted"
+    [[ -z $err ]]
+  done
+}
+
+@test "no command, and one that there is not" {
+  cluster
+  exits 2
+  says Usage
+  cluster dokcer
+  exits 2
+  says "there is no command 'dokcer'; there are: local, docker" "See: ./deploy-cluster.sh help"
+}
+
+@test "the version" {
+  cluster --version
+  exits 0
+  [[ $out =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]]
+}
+
+@test "no colours where there is no terminal" {
+  cluster dokcer
+  [[ $err != *$'\033'* ]]
+}
+
+@test "it runs from another folder" {
+  cd /
+  status=0
+  out=$("$BATS_TEST_TMPDIR/checkout/deploy-cluster.sh" docker 2 0 --dry-run) || status=$?
+  exits 0
+  shows "docker compose up"
+}
+
+@test "local prints what it would run" {
+  cluster local --workers 2 --dry-run
+  exits 0
+  shows "deploy/environment.sh local" ".venv/bin/python -m deploy.local run --workers 2"
+  [[ ! -e .venv ]]
+}
+
+# -- scale ------------------------------------------------------------------------------------------------------------
+
+@test "scale touches workers, and coordinators one beside the other since they show the number wanted" {
+  up 3
+  workers=$(of_engine "[c['id'] for c in s['containers'] if c['service'] == 'cpu-worker']")
+  cluster scale 5
+  exits 0
+  has_line CPU_WORKERS=5 CLUSTER_SIZE=5
+  called "docker compose up -d --no-recreate --wait --wait-timeout 300 cpu-worker"
+  not_called "compose build" "--no-deps" "compose up -d --wait"
+  [[ $(of_engine "set($workers) <= {c['id'] for c in s['containers']}") == True ]]
+  [[ $(of_engine "len([c for c in s['containers'] if c['service'] == 'cpu-worker'])") == 5 ]]
+  says "5 CPU workers, 0 GPU workers" "keep their lanes (2)" "docker 5 0 shares the 8 cores anew"
+  cluster scale 1
+  exits 0
+  [[ $(of_engine "len([c for c in s['containers'] if c['service'] == 'cpu-worker'])") == 1 ]]
+}
+
+@test "scale keeps the GPU workers and refuses less than those" {
+  engine gpu_service true
+  engine runtimes '["nvidia"]'
+  program nvidia-smi 'printf "GPU 0: NVIDIA\nGPU 1: NVIDIA\n"'
+  cluster docker 5 2
+  cluster scale 4
+  exits 0
+  has_line CPU_WORKERS=2 GPU_WORKERS=2 CLUSTER_SIZE=4
+  cluster scale 1
+  exits 2
+  says "2 GPU workers are more than 1 workers in all"
+  cluster scale 4 --gpu 1
+  exits 0
+  has_line CPU_WORKERS=3 GPU_WORKERS=1
+  cluster scale 3 --gpu 0
+  exits 0
+  [[ $(of_engine "len([c for c in s['containers'] if c['service'] == 'gpu-worker'])") == 0 ]]
+}
+
+@test "scale: what is refused" {
+  cluster scale 3
+  exits 1
+  says "no cluster of this checkout runs in Docker" "./deploy-cluster.sh docker 3 0"
+  for words in '' 'x' '3 4' '3 --gpu' '3 --gpus 1' '0'; do
+    # shellcheck disable=SC2086
+    cluster scale $words
+    exits 2
+  done
+  up
+  cluster scale 3 --gpu 1
+  exits 3
+  changed_nothing
+}
+
+@test "scale --dry-run" {
+  up
+  cp .env ../env
+  cluster scale 4 --dry-run
+  exits 0
+  shows "# .env: CPU_WORKERS=4 GPU_WORKERS=0 CLUSTER_SIZE=4" "docker compose up -d --no-recreate --wait --wait-timeout 300 cpu-worker"
+  changed_nothing
+  cmp .env ../env
+}
+
+# -- status -----------------------------------------------------------------------------------------------------------
+
+@test "status: services, replicas, work and addresses" {
+  up
+  cluster status
+  exits 0
+  shows "Docker project threads" "coordinator      2/2      2-running" "cpu-worker       3/3" "workers    3 live" "pages      http://127.0.0.1:"
+  changed_nothing
+}
+
+@test "status: something that is not healthy makes it 1" {
+  up
+  of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['id'].endswith('2')]"
+  cluster status
+  exits 1
+  shows "coordinator      1/2" "1-unhealthy"
+  of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['service'] == 'coordinator']"
+  cluster status
+  exits 1
+  shows "coordinator      0/2" "The API does not answer"
+  of_engine "s['containers'].clear() or [c for c in s['containers']]"
+  cluster status
+  exits 1
+  says "No local cluster of this checkout runs"
+}
+
+@test "status --json is one object" {
+  up
+  cluster status --json
+  exits 0
+  python3 -c '
+import json, sys
+found = json.loads(sys.argv[1])
+assert found["local"] is None
+assert found["docker"]["project"] == "threads"
+assert found["docker"]["services"]["coordinator"] == {"ready": 2, "wanted": 2, "state": "2-running"}
+assert found["docker"]["api"]["jobs"]["done"] == 3
+assert set(found["docker"]["urls"]) == {"pages", "api", "grafana", "prometheus"}
+' "$out"
+  engine containers '[]'
+  cluster status --json
+  exits 1
+  [[ $out == '{"docker":null,"local":null}' ]]
+}
+
+@test "status without a daemon speaks of the local cluster" {
+  engine refuse '[["docker", 1, "Cannot connect to the Docker daemon"]]'
+  cluster status
+  exits 1
+  says "No local cluster of this checkout runs"
+}
+
+@test "status of both: a local cluster beside the containers" {
+  up
+  pretend_local
+  cluster status
+  exits 0
+  shows "Docker project threads" "local status"
+  cluster status --json
+  exits 0
+  python3 -c 'import json, sys; f = json.loads(sys.argv[1]); assert f["local"] == {"url": "http://127.0.0.1:7", "api": {"of": "local"}} and f["docker"]' "$out"
+}
+
+pretend_local() { # a local cluster that runs, as far as these scripts can see
+  mkdir -p .venv/bin .cluster/logs
+  printf 'http://127.0.0.1:7\n' >.cluster/url
+  printf '#!/bin/bash\ncase $* in *-c*) ;; *) echo "local ${@: -1}" ;; esac\n' >.venv/bin/python
+  printf '#!/bin/bash\necho "{\\"of\\": \\"local\\"}"\n' >.venv/bin/cluster
+  chmod +x .venv/bin/*
+  printf 'a line of redis\n' >.cluster/logs/redis.log
+  printf 'a line of a worker\n' >.cluster/logs/cpu-worker-1.log
+}
+
+@test "status when Docker may not be asked says so" {
+  engine refuse '[["docker", 1, "permission denied while trying to connect"]]'
+  cluster status
+  exits 1
+  says "Docker was not asked" "sudo ./deploy-cluster.sh"
+}
+
+@test "status with a configuration that Compose refuses says so" {
+  up
+  engine refuse '[["docker compose config", 15, "failed to read .env: line 1"]]'
+  cluster status
+  exits 1
+  says "Compose does not accept the configuration: failed to read .env: line 1"
+}
+
+@test "status takes --json only" {
+  cluster status now
+  exits 2
+}
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+@test "logs of all, of one, followed" {
+  up
+  cluster logs
+  exits 0
+  shows "a line of a log"
+  cluster logs coordinator -f
+  exits 0
+  called "docker compose logs --tail 200 --follow coordinator"
+}
+
+@test "logs of a service that there is not" {
+  up
+  cluster logs postgres
+  exits 2
+  says "there is no service 'postgres'; there are: coordinator cpu-worker grafana nginx prometheus redis redis-exporter web"
+}
+
+@test "logs where nothing has run" {
+  cluster logs
+  exits 1
+  says "nothing has run here yet"
+}
+
+@test "logs of the local cluster" {
+  pretend_local
+  cluster logs
+  exits 0
+  shows "a line of redis" "a line of a worker"
+  cluster logs redis
+  shows "a line of redis"
+  [[ $out != *worker* ]]
+  cluster logs nginx
+  exits 2
+  says "there is no program 'nginx'; there are: cpu-worker-1 redis"
+  cluster logs -f redis --dry-run
+  shows "tail -n 200 -F .cluster/logs/redis.log"
+}
+
+@test "logs with both: asks which" {
+  up
+  pretend_local
+  cluster logs
+  exits 2
+  says "logs --docker, or --local"
+  cluster logs --local redis
+  exits 0
+  shows "a line of redis"
+  cluster logs --docker redis
+  exits 0
+  shows "a line of a log"
+}
+
+# -- stop -------------------------------------------------------------------------------------------------------------
+
+@test "stop keeps volumes and says so" {
+  up
+  cluster stop
+  exits 0
+  says "Stopped. Jobs and results are kept"
+  called "docker compose --profile '*' stop"
+  not_called "down"
+  [[ $(of_engine "s['volumes']") == "['redis-data']" ]]
+  forget
+  cluster stop
+  exits 0
+  says "No local cluster of this checkout runs"
+  not_called "compose --profile '*' stop"
+}
+
+@test "stop stops both" {
+  up
+  pretend_local
+  cluster stop
+  exits 0
+  shows "local stop"
+  called "docker compose --profile '*' stop"
+}
+
+@test "stop without Docker, and when it may not be asked" {
+  engine refuse '[["docker", 1, "Cannot connect to the Docker daemon"]]'
+  cluster stop
+  exits 0
+  engine refuse '[["docker", 1, "permission denied while trying to connect"]]'
+  cluster stop
+  exits 0
+  says "Docker was not asked"
+  mkdir secrets
+  touch secrets/redis_password
+  cluster stop
+  exits 3
+  says "may not talk to the Docker engine"
+}
+
+@test "stop --dry-run; stop takes nothing else" {
+  up
+  cluster stop --dry-run
+  exits 0
+  shows "docker compose --profile '*' stop"
+  changed_nothing
+  cluster stop now
+  exits 2
+  says "stop takes no options"
+}
+
+# -- cleanup ----------------------------------------------------------------------------------------------------------
+
+@test "cleanup lists what goes, and nobody to ask means no" {
+  up
+  cluster cleanup
+  exits 2
+  says "container threads-redis-1" "volume threads_redis-data" "backup FILE" "Give --yes"
+  changed_nothing
+}
+
+@test "cleanup --yes removes containers and volumes of all profiles; secrets stay" {
+  up
+  cluster cleanup --yes
+  exits 0
+  called "docker compose --profile '*' down --volumes --remove-orphans"
+  [[ -s secrets/redis_password && $(of_engine "s['volumes'] + s['containers']") == '[]' ]]
+  cluster cleanup --yes
+  exits 0
+  says "There is nothing to remove"
+}
+
+@test "cleanup removes secrets and the local cluster's data when asked" {
+  up
+  mkdir -p .cluster/redis
+  cluster cleanup --yes --secrets --local
+  exits 0
+  says "folder secrets" "folder .cluster"
+  [[ ! -e secrets && ! -e .cluster ]]
+}
+
+@test "cleanup --local of a cluster that runs" {
+  up
+  pretend_local
+  cluster cleanup --yes --local
+  exits 5
+  [[ -e .cluster ]]
+}
+
+@test "cleanup asks on a terminal, and only yes is yes" {
+  up
+  for answer in n '' nope; do
+    status=0
+    printf '%s\n' "$answer" | script -qec './deploy-cluster.sh cleanup' /dev/null >../said || status=$?
+    [[ $status == 1 ]] || broken "$(cat ../said)"
+    grep -q 'Remove all this' ../said
+  done
+  not_called " down"
+  printf 'y\n' | script -qec './deploy-cluster.sh cleanup' /dev/null >../said
+  called " down --volumes"
+}
+
+@test "cleanup --dry-run" {
+  up
+  cluster cleanup --dry-run --secrets
+  exits 0
+  shows "docker compose --profile '*' down --volumes --remove-orphans" "rm -rf secrets"
+  [[ -d secrets ]]
+  changed_nothing
+}
+
+# -- report -----------------------------------------------------------------------------------------------------------
+
+@test "report tells and hides" {
+  printf 'CLUSTER_TOKEN=token-of-the-env-file\nMY_PASSWORD="short1"\n' >>.env
+  up
+  password=$(<secrets/redis_password)
+  printf 'a-token-of-ours-0123456789\n' >secrets/cluster_token
+  engine logs "\"coordinator-1 | {\\\"level\\\": \\\"error\\\", \\\"event\\\": \\\"redis://:$password@redis and $password and token-of-the-env-file and short1\\\"}\""
+  export SOME_API_KEY=key-of-the-environment
+  engine figures '"p95 of the API 12 ms, key-of-the-environment, a-token-of-ours-0123456789, https://me:pw@example.org/x"'
+  cluster report
+  exits 0
+  shows "# Threads Cluster" "engine 26.1.0" "compose 2.26.1" "coordinator 2 2" "p95 of the API 12 ms" '"level": "error"' "name: threads" "[redacted]"
+  for secret in "$password" "$(<secrets/grafana_admin_password)" token-of-the-env-file short1 key-of-the-environment \
+    a-token-of-ours-0123456789 me:pw; do
+    [[ $out$err != *"$secret"* ]] || broken "shown: $secret"
+  done
+  changed_nothing
+}
+
+@test "report into a file, seen from where the user is" {
+  up
+  mkdir ../desk && cd ../desk
+  status=0
+  ../checkout/deploy-cluster.sh report report.txt 2>err || status=$?
+  exits 0
+  grep -q 'engine 26.1.0' report.txt
+  status=0
+  ../checkout/deploy-cluster.sh report nowhere/report.txt 2>err || status=$?
+  exits 2
+}
+
+@test "report without a cluster, and without a healthy coordinator" {
+  cluster report
+  exits 1
+  says "no containers of this checkout"
+  up
+  of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['service'] == 'coordinator']"
+  cluster report
+  exits 0
+  shows "No coordinator is healthy, so there are no figures"
+}
+
+@test "report --dry-run" {
+  up
+  cluster report --dry-run
+  exits 0
+  shows "docker version" "deploy/docker/report.py"
+}

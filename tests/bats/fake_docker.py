@@ -1,0 +1,340 @@
+"""A Docker engine with Compose for tests of deploy-cluster.sh: `python3 fake_docker.py PORT_FILE` serves bench.bash.
+
+Each test has a folder: state.json is its engine, calls has a line for each call, serving a line `SERVICE COUNT` after
+each, of the stateless services. What the state's `refuse` names fails: [part of the call, exit code, what is said].
+A server and not a script, since starting Python for each of thousands of calls would take minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+LABEL = "com.docker.compose."
+SERVICES = ("redis", "coordinator", "cpu-worker", "web", "nginx", "prometheus", "grafana", "redis-exporter")
+COUNTS = {
+    "coordinator": ("COORDINATORS", 2),
+    "web": ("WEBS", 2),
+    "cpu-worker": ("CPU_WORKERS", 1),
+    "gpu-worker": ("GPU_WORKERS", 0),
+}
+PORTS = {
+    "nginx": [("HTTP_PORT", 80), ("COORDINATOR_PORT", 3000)],
+    "grafana": [("GRAFANA_PORT", 3001)],
+    "prometheus": [("PROMETHEUS_PORT", 9091)],
+}
+STATELESS = ("coordinator", "web")
+UNCHECKED = ("redis-exporter",)
+
+
+class Refused(Exception):
+    """The call fails with this on stderr."""
+
+
+def options(words: list[str], name: str) -> Iterator[str]:
+    """Values of an option that is given any number of times."""
+    return (value for word, value in pairwise(words) if word == name)
+
+
+def template(words: list[str], default: str) -> str:
+    return next(options(words, "--format"), default).removeprefix("table ")
+
+
+class Engine:
+    def __init__(self, folder: Path, where: Path, variables: dict[str, str], given: str) -> None:
+        self.file = folder / "state.json"
+        self.where = where
+        self.variables = variables
+        self.given = given
+        self.said = ""
+        self.state: dict[str, Any] = json.loads(self.file.read_text()) if self.file.exists() else start_state()
+        self.containers: list[dict[str, Any]] = self.state["containers"]
+        self.project = self.setting("COMPOSE_PROJECT_NAME", "threads")
+
+    def setting(self, name: str, default: Any) -> str:
+        file = self.where / ".env"
+        lines = file.read_text().splitlines() if file.is_file() else []
+        found = [line.partition("=")[2] for line in lines if line.startswith(f"{name}=")]
+        return self.variables.get(name) or (found[-1] if found else "") or str(default)
+
+    def save(self) -> None:
+        self.file.write_text(json.dumps(self.state))
+
+    # -- the project
+
+    def services(self, profiles: list[str]) -> list[str]:
+        wanted = [*profiles, *self.setting("COMPOSE_PROFILES", "").split(",")]
+        gpu = self.state["gpu_service"] and ("gpu" in wanted or "*" in wanted)
+        return [*self.state["services"], *(["gpu-worker"] if gpu else [])]
+
+    def replicas(self, service: str) -> int:
+        name, default = COUNTS.get(service, ("", 1))
+        return int(self.setting(name, default)) if name else 1
+
+    def hash(self, service: str) -> str:
+        return f"{service}-{self.state['hashes'].get(service, 'h1')}"
+
+    def image(self, service: str) -> str:
+        return self.state["images"].get(service, f"sha256:{service}-1")
+
+    def of(self, *services: str) -> list[dict[str, Any]]:
+        mine = [one for one in self.containers if one["project"] == self.project]
+        return [one for one in mine if not services or one["service"] in services]
+
+    def create(self, service: str, number: int, started: bool = True) -> None:
+        self.state["made"] += 1
+        token = self.where / "secrets/cluster_token"
+        healthy = "-" if service in UNCHECKED else self.state["health"].get(service, "healthy")
+        self.containers.append({
+            "id": f"{self.state['made']:064x}", "project": self.project, "service": service, "number": number,
+            "folder": str(self.where), "state": "running" if started else "created", "health": healthy,
+            "hash": self.hash(service), "image": self.image(service),
+            "token": token.read_text() if token.is_file() else "",
+            "ports": [int(self.setting(*port)) for port in PORTS.get(service, [])],
+        })  # fmt: skip
+        if service == "redis":
+            self.state["volumes"] = sorted({*self.state["volumes"], "redis-data"})
+
+    # -- what Compose does
+
+    def converge(self, service: str, count: int, recreate: bool, started: bool = True) -> None:
+        have = sorted(self.of(service), key=lambda one: one["number"])
+        for one in have[count:]:
+            self.containers.remove(one)
+        for one in have[:count]:
+            if recreate and (one["hash"] != self.hash(service) or one["image"] != self.image(service)):
+                self.containers.remove(one)
+                self.create(service, one["number"], started)
+            elif started and one["state"] in ("created", "exited"):
+                one["state"] = "running"
+        top = max([one["number"] for one in have], default=0)
+        for number in range(top + 1, top + 1 + count - len(have)):
+            self.create(service, number, started)
+
+    def up(self, words: list[str]) -> None:
+        scales = dict(part.split("=") for part in options(words, "--scale"))
+        valued = {"--scale", "--wait-timeout"}
+        named = [word for before, word in pairwise(["", *words]) if not word.startswith("-") and before not in valued]
+        for service in named or self.services([]):
+            if service not in self.services([]):
+                raise Refused(f"no such service: {service}")
+            self.converge(service, int(scales.get(service, self.replicas(service))), "--no-recreate" not in words)
+        wait = "--wait" in words and [one for one in self.of(*named) if one["health"] == "unhealthy"]
+        if wait and not self.state["swallow"]:
+            raise Refused(f"container threads-{wait[0]['service']}-{wait[0]['number']} is unhealthy")
+
+    def compose(self, words: list[str]) -> str:
+        profiles = []
+        while words[:1] == ["--profile"]:
+            profiles.append(words[1])
+            words = words[2:]
+        verb, rest = words[0], words[1:]
+        said = {"version": self.state["compose"], "build": "built", "logs": self.state["logs"]}
+        if verb in said:
+            return str(said[verb])
+        if verb == "config":
+            return self.config(rest, profiles)
+        if verb == "up":
+            self.up(rest)
+        elif verb == "create":
+            self.converge(rest[0], 1, True, started=False)
+        elif verb == "stop":
+            for one in self.of(*rest):
+                one["state"] = "exited"
+        else:
+            self.remove(verb, rest)
+        return ""
+
+    def remove(self, verb: str, words: list[str]) -> None:
+        for one in self.of(*words[-1:] if verb == "rm" else ()):
+            self.containers.remove(one)
+        if verb == "down":
+            self.state["volumes"] = []
+
+    def config(self, words: list[str], profiles: list[str]) -> str:
+        if words[:1] == ["--services"]:
+            return "\n".join(self.services(profiles))
+        if words[:1] == ["--hash"]:
+            return f"{words[1]} {self.hash(words[1])}"
+        lines = [f"name: {self.project}", "services:"]
+        for service in self.services(profiles):
+            lines += [f"  {service}:", "    deploy:"]
+            lines += [f"      replicas: {self.replicas(service)}"] * (service in COUNTS)
+            lines += ["    environment:", f"      CLUSTER_TOKEN: {self.setting('CLUSTER_TOKEN', 'none')}"]
+            lines += [f"    image: threads/{service}:1"]
+        return "\n".join([*lines, "networks:", "  frontend:", "    name: threads_frontend"])
+
+    # -- what docker does
+
+    def shown(self, one: dict[str, Any], wanted: str) -> str:
+        labels = {
+            "project": one["project"], "service": one["service"], "container-number": str(one["number"]),
+            "config-hash": one["hash"], "project.working_dir": one["folder"],
+        }  # fmt: skip
+        text = re.sub(r'\{\{[^{}]* "com\.docker\.compose\.([a-z._-]+)"\}\}', lambda m: labels[m[1]], wanted)
+        text = re.sub(r"\{\{if \.State\.Health\}\}.*?\{\{end\}\}", one["health"], text)
+        values = {
+            ".Names": f"{one['project']}-{one['service']}-{one['number']}", ".Status": one["state"], ".ID": one["id"],
+            ".State.Status": one["state"], ".Image": one["image"], ".Config.Image": f"threads/{one['service']}:1",
+            ".Config.User": "999:999",
+        }  # fmt: skip
+        return re.sub(r"\{\{(\.[A-Za-z.]+)\}\}", lambda m: values[m[1]], text)
+
+    def inspected(self, one: dict[str, Any], wanted: str) -> str:
+        # Asked for .Id, Docker reads raw JSON, and there a container without a check has no health at all.
+        if "{{.Id}}" in wanted and one["health"] == "-":
+            raise Refused('template parsing error: map has no entry for key "Health"')
+        return self.shown(one, wanted.replace(".Id", ".ID"))
+
+    def ps(self, words: list[str]) -> str:
+        found = [one for one in self.containers if {"-a", "--all", "-aq"} & set(words) or one["state"] == "running"]
+        for wanted in options(words, "--filter"):
+            found = [one for one in found if self.fits(one, wanted)]
+        return "\n".join(self.shown(one, template(words, "{{.ID}}")) for one in found)
+
+    def fits(self, one: dict[str, Any], wanted: str) -> bool:
+        kind, _, value = wanted.partition("=")
+        if kind == "publish":
+            return int(value) in one["ports"] and one["state"] == "running"
+        name, _, value = value.removeprefix(LABEL).partition("=")
+        return {"project": one["project"], "service": one["service"], "oneoff": "False"}[name] == value
+
+    def by_id(self, words: list[str]) -> list[dict[str, Any]]:
+        return [one for one in self.containers if one["id"] in words]
+
+    def info(self, words: list[str]) -> str:
+        return {
+            "{{.NCPU}}": str(self.state["ncpu"]), "{{.DockerRootDir}}": self.state["root"],
+            "{{json .Runtimes}}": json.dumps({name: {} for name in self.state["runtimes"]}),
+        }.get(words[-1], "")  # fmt: skip
+
+    def execute(self, words: list[str]) -> str:
+        words = [word for word in words if word != "-i"]
+        [one] = self.by_id(words[:1])
+        if words[1:3] == ["cat", "/run/secrets/cluster_token"]:
+            return one["token"]
+        if words[1:3] == ["python3", "-"]:
+            status = {"json": json.dumps(self.state["api"], separators=(",", ":")), "text": "workers    3 live"}
+            return str(status.get(words[-1], self.state["figures"]))
+        if words[1:3] == ["sh", "-s"]:
+            self.said = self.state["facts"]
+            return self.state["dump"]
+        return "Redis server v=7.4.2"
+
+    def run(self, words: list[str]) -> str:
+        self.state["loaded"] = self.given
+        if self.state["broken_dump"]:
+            raise Refused("error: this is not a whole RDB file")
+        return "keys 3"
+
+    def answer(self, words: list[str]) -> str:
+        verb, rest = words[0], words[1:]
+        if verb == "inspect":
+            return "\n".join(self.inspected(one, rest[1]) for one in self.by_id(rest))
+        if verb == "image":
+            return self.image(rest[-1].removeprefix("threads/").removesuffix(":1"))
+        if verb in ("stop", "rm"):
+            for one in self.by_id(rest):
+                one["state"] = "exited"
+                if verb == "rm":
+                    self.containers.remove(one)
+            return "\n".join(rest)
+        if verb == "volume":
+            shown = template(rest, "{{.Name}}")
+            return "\n".join(shown.replace("{{.Name}}", f"{self.project}_{name}") for name in self.state["volumes"])
+        if verb == "logs":
+            return self.state["logs"]
+        named = {"version": lambda _: self.state["engine"], "info": self.info, "ps": self.ps, "exec": self.execute,
+                 "run": self.run, "compose": self.compose}  # fmt: skip
+        return named[verb](rest) if verb in named else ""
+
+
+def start_state() -> dict[str, Any]:
+    return {
+        "engine": "26.1.0", "compose": "2.26.1", "ncpu": 8, "runtimes": ["runc"], "root": "/",
+        "services": list(SERVICES), "gpu_service": False, "hashes": {}, "images": {}, "health": {},
+        "containers": [], "volumes": [], "made": 0, "refuse": [], "swallow": False, "logs": "a line of a log",
+        "figures": "p95 of the API 12 ms", "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
+        "dump": "REDIS0011 a dump", "facts": "", "broken_dump": False, "loaded": "",
+    }  # fmt: skip
+
+
+def answer(folder: Path, where: Path, variables: dict[str, str], words: list[str], given: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a call."""
+    engine = Engine(folder, where, variables, given)
+    if words[0] == "set":  # for tests: set NAME JSON
+        engine.state[words[1]] = json.loads(words[2])
+        engine.save()
+        return 0, "", ""
+    if words[0] == "tell":  # for tests: tell EXPRESSION of the state s
+        told = eval(words[1], {"s": engine.state})  # noqa: S307
+        engine.save()
+        return 0, f"{told}\n", ""
+    call = shlex.join(["docker", *words])
+    with (folder / "calls").open("a") as calls:
+        calls.write(f"{call}\n")
+    code, out = 0, ""
+    refusal = next((one for one in engine.state["refuse"] if one[0] in call), None)
+    try:
+        out = engine.answer(words) if refusal is None else ""
+    except Refused as refused:
+        refusal = ["", 1, str(refused)]
+    if refusal:
+        code, engine.said = refusal[1], f"{refusal[2]}\n"
+    engine.save()
+    with (folder / "serving").open("a") as serving:
+        for service in STATELESS:
+            good = [one for one in engine.of(service) if one["state"] == "running" and one["health"] == "healthy"]
+            serving.write(f"{service} {len(good)}\n")
+    if out and words[0] != "exec" and not out.endswith("\n"):
+        out += "\n"
+    return code, out, engine.said
+
+
+def serve_one(link: socket.socket) -> None:
+    """A call: count of fields, the test's folder, the current one, files for its streams, variables, --, words."""
+    received = b""
+    while (head := received.split(b"\0", 1))[1:] == [] or head[1].count(b"\0") < int(head[0]):
+        piece = link.recv(65536)
+        if not piece:
+            return
+        received += piece
+    folder, where, files, *rest = received.decode().split("\0")[1:-1]
+    split = rest.index("--")
+    stdin = Path(f"{files}.in")
+    given = stdin.read_bytes().decode() if stdin.exists() else ""
+    stdin.unlink(missing_ok=True)
+    variables = dict(entry.split("=", 1) for entry in rest[:split])
+    try:
+        code, out, err = answer(Path(folder), Path(where), variables, rest[split + 1 :], given)
+    except Exception:
+        code, out, err = 99, "", traceback.format_exc()
+    Path(f"{files}.out").write_text(out)
+    Path(f"{files}.err").write_text(err)
+    link.sendall(f"{code}\n".encode())
+
+
+def main() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Path(sys.argv[1]).write_text(f"{server.getsockname()[1]}\n")
+        while os.getppid() != 1:
+            server.settimeout(60)
+            try:
+                link, _ = server.accept()
+            except TimeoutError:
+                continue
+            with link:
+                serve_one(link)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""deploy-cluster.sh: its bats tests on a fake engine, and with real programs what it pipes into containers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.docker import report, status
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ROOT / "deploy" / "docker"
+FILES = sorted((ROOT / "tests" / "bats").glob("*.bats"))
+IN_CI = os.environ.get("CI") == "true"
+
+
+def missing(reason: str) -> None:
+    """A skip on a laptop, a failure where the tool is promised."""
+    if IN_CI:
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+# -- the script -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_bats(file: Path) -> None:
+    if shutil.which("bats") is None:
+        missing("bats is not installed: apt-get install bats, or npm install --global bats")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BATS_")}
+    done = subprocess.run(["bats", file], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_there_are_bats_tests() -> None:
+    assert len(FILES) >= 4
+    assert sum(file.read_text().count("\n@test ") for file in FILES) > 90
+
+
+def test_every_command_of_the_script_has_a_line_in_its_help() -> None:
+    script = (ROOT / "deploy-cluster.sh").read_text()
+    known = re.search(r"there are: (.*?)\.\"", script)
+    assert known
+    usage = script.partition("cat <<'TEXT'")[2].partition("\nTEXT")[0]
+    for command in known[1].split(", "):
+        assert re.search(rf"^  {command}\b", usage, re.MULTILINE), f"help says nothing of {command}"
+
+
+def test_the_parts_are_short() -> None:
+    for file in [ROOT / "deploy-cluster.sh", *PARTS.iterdir()]:
+        if file.is_file():
+            assert len(file.read_text().splitlines()) <= 300, f"{file.name} is too long: split it"
+
+
+# -- what runs in the container of Redis ------------------------------------------------------------------------------
+
+
+class Redis:
+    """A Redis with a log, in a folder as the stack's container sees it: PATH has a redis-cli that finds it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.data.mkdir(parents=True)
+        (folder / "password").write_text("of-the-test\n")
+        self.socket = folder / "s"
+        cli = folder / "redis-cli"
+        cli.write_text(f'#!/bin/sh\nexec {shutil.which("redis-cli")} -s "{self.socket}" "$@"\n')
+        cli.chmod(0o755)
+        self.environment = {**os.environ, "DATA": str(self.data), "PASSWORD_FILE": str(folder / "password")}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Redis:
+        server = ["redis-server", "--port", "0", "--unixsocket", self.socket, "--dir", self.data, "--appendonly", "yes"]
+        self.process = subprocess.Popen(
+            [*server, "--save", "", "--requirepass", "of-the-test"], stdout=subprocess.DEVNULL
+        )
+        deadline = time.monotonic() + 10
+        while self.ask("PING") != "PONG":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return self
+
+    def ask(self, *words: str) -> str:
+        command = ["redis-cli", "-s", self.socket, "--no-auth-warning", "-a", "of-the-test", *words]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip()
+
+    def stop(self) -> None:
+        if self.process:
+            self.process.terminate()
+            self.process.wait(10)
+            self.process = None
+
+    def dump(self) -> subprocess.CompletedProcess[bytes]:
+        environment = {**self.environment, "PATH": f"{self.folder}:{os.environ['PATH']}"}
+        script = (PARTS / "dump-redis.sh").read_bytes()
+        return subprocess.run(["sh", "-s"], input=script, env=environment, capture_output=True)
+
+    def load(self, dump: bytes) -> subprocess.CompletedProcess[bytes]:
+        environment = {**self.environment, "SOCKET": str(self.folder / "t")}
+        command = ["sh", "-c", (PARTS / "load-redis.sh").read_text()]
+        return subprocess.run(command, input=dump, env=environment, capture_output=True)
+
+
+@pytest.fixture
+def redis_in(tmp_path: Path) -> Iterator[Callable[[str], Redis]]:
+    if not all(shutil.which(name) for name in ("redis-server", "redis-cli", "redis-check-rdb")):
+        missing("redis-server, redis-cli and redis-check-rdb are not all on PATH")
+    made: list[Redis] = []
+
+    def make(name: str) -> Redis:
+        made.append(Redis(tmp_path / name))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def test_a_dump_brings_everything_back_with_the_log_on(redis_in: Callable[[str], Redis]) -> None:
+    source, target = redis_in("source").start(), redis_in("target").start()
+    source.ask("SET", "key", "value")
+    source.ask("RPUSH", "queue", *map(str, range(1000)))
+    target.ask("SET", "before", "x")
+    target.stop()
+    dumped = source.dump()
+    assert dumped.returncode == 0, dumped.stderr
+    facts = dict(line.split()[1:3] for line in dumped.stderr.decode().splitlines() if line.startswith("fact "))
+    assert (facts["keys"], int(facts["bytes"])) == ("2", len(dumped.stdout))
+    assert b"of-the-test" not in dumped.stderr
+    assert not list(source.data.glob(".backup*"))
+    loaded = target.load(dumped.stdout)
+    assert (loaded.returncode, loaded.stdout) == (0, b"keys 2\n"), loaded.stderr
+    assert [path.name for path in target.data.iterdir()] == ["appendonlydir"]
+    target.start()
+    assert target.ask("GET", "key") == "value"
+    assert target.ask("LLEN", "queue") == "1000"
+    assert target.ask("DBSIZE") == "2"
+    assert target.ask("CONFIG", "GET", "appendonly").split() == ["appendonly", "yes"]
+
+
+@pytest.mark.parametrize("broken", ["short", "empty", "text", "flipped"])
+def test_a_dump_that_is_not_whole_leaves_the_data(redis_in: Callable[[str], Redis], broken: str) -> None:
+    redis = redis_in("one").start()
+    redis.ask("SET", "key", "value")
+    dump = redis.dump().stdout
+    redis.stop()
+    middle = len(dump) // 2
+    flipped = dump[:middle] + bytes([dump[middle] ^ 1]) + dump[middle + 1 :]
+    given = {"short": dump[:-20], "empty": b"", "text": b"not a dump", "flipped": flipped}[broken]
+    before = sorted((path.name, path.stat().st_size) for path in redis.data.rglob("*"))
+    done = redis.load(given)
+    assert done.returncode == 1
+    assert b"not a whole RDB file" in done.stderr
+    assert sorted((path.name, path.stat().st_size) for path in redis.data.rglob("*")) == before
+    assert redis.start().ask("GET", "key") == "value"
+
+
+def test_a_swap_that_breaks_off_puts_the_data_back(redis_in: Callable[[str], Redis]) -> None:
+    redis = redis_in("one").start()
+    redis.ask("SET", "key", "value")
+    dump = redis.dump().stdout
+    redis.ask("SET", "later", "value")
+    redis.stop()
+    # The second of the moves into the data's place fails.
+    mv = redis.folder / "mv"
+    mv.write_text('#!/bin/sh\ncase "$1" in .restore/*) exit 1 ;; esac\nexec /bin/mv "$@"\n')
+    mv.chmod(0o755)
+    find = redis.folder / "find"
+    find.write_text('#!/bin/sh\n/usr/bin/find "$@"\ncase "$1" in .restore) exit 1 ;; esac\n')
+    find.chmod(0o755)
+    redis.environment["PATH"] = f"{redis.folder}:{os.environ['PATH']}"
+    (redis.folder / "redis-cli").unlink()
+    assert redis.load(dump).returncode == 1
+    assert [path.name for path in redis.data.iterdir()] == ["appendonlydir"]
+    assert redis.start().ask("GET", "later") == "value"
+
+
+# -- what runs in a coordinator's container ---------------------------------------------------------------------------
+
+
+STATUS = {
+    "version": "0.1.0", "cluster_size": 3, "workers": {"live": 2, "ready": 2, "cpu": {"idle": 1, "busy": 1}, "gpu": {}},
+    "lanes": 4, "jobs": {"queued": 1, "running": 1, "done": 12}, "queues": {"any.normal": 1},
+    "oldest_wait_seconds": 4.2, "units_per_second": {"collatz": 6.9e8},
+}  # fmt: skip
+
+
+def test_status_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(status, "ask", lambda url, token: STATUS)
+    monkeypatch.setattr("sys.argv", ["-", "text"])
+    assert status.main() == 0
+    said = capsys.readouterr().out
+    for words in ("2 live of 3 wanted; cpu: 1 idle, 1 busy", "1 queued, 1 running, 12 done", "any.normal 1", "690 M"):
+        assert words in said
+    monkeypatch.setattr("sys.argv", ["-", "json"])
+    status.main()
+    assert json.loads(capsys.readouterr().out) == STATUS
+
+
+def test_status_without_an_api(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(url: str, token: str) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(status, "ask", refuse)
+    assert status.main() == 1
+    assert "does not answer" in capsys.readouterr().err
+
+
+def test_report_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"metric": {"__name__": "x", "kind": "collatz"}, "value": [0, "0.25"]}
+    alert = {
+        "state": "firing",
+        "activeAt": "now",
+        "labels": {"alertname": "NoWorkers"},
+        "annotations": {"summary": "s"},
+    }
+
+    def ask(url: str, token: str = "") -> Any:
+        if "/nodes" in url:
+            return {"nodes": [{"id": "a", "device": "cpu", "state": "idle", "busy_lanes": 0, "lanes": 2}]}
+        alerts = {"alerts": [alert, {**alert, "state": "pending"}]}
+        return STATUS if "/status" in url else {"data": {"result": [row], **alerts}}
+
+    monkeypatch.setattr(report, "ask", ask)
+    report.main()
+    said = capsys.readouterr().out
+    for words in ("API p95", "queue wait p99 collatz", "250 ms", "lanes busy collatz", "25.0%", "0 of 2 lanes busy"):
+        assert words in said
+    assert said.count("NoWorkers") == 1
+
+
+def test_report_says_what_does_not_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(url: str, token: str = "") -> Any:
+        raise ConnectionRefusedError(f"no way to {url}")
+
+    monkeypatch.setattr(report, "ask", refuse)
+    report.main()
+    said = capsys.readouterr().out
+    assert "The API does not answer" in said and "Prometheus does not answer" in said
+
+
+def test_report_asks_for_rules_that_are_recorded() -> None:
+    rules = ROOT / "prometheus" / "rules" / "recording.yml"
+    if not rules.is_file():
+        pytest.skip("prometheus/rules/recording.yml is not there")
+    recorded = set(re.findall(r"record: (\S+)", rules.read_text()))
+    asked = {
+        name
+        for _, figures in report.SECTIONS
+        for figure in figures
+        for name in re.findall(r"\b[a-z_]+:[a-z_]+:\w+", figure.expression)
+    }
+    assert asked and asked <= recorded, asked - recorded
