@@ -144,7 +144,7 @@ class ClusterCollector(Collector):
     def _nodes(self, nodes: list[dict[str, Any]]) -> Iterator[Metric]:
         info = _family(metrics.WORKER_INFO)
         for node in nodes:
-            info.add_metric([node["id"], node["device"], node["host"]], 1)
+            info.add_metric([node["id"], node["device"] or "", node["host"] or ""], 1)
         yield info
         for name, metric in NODE_FIGURES.items():
             yield _filled(metric, {(node["id"],): float(node[name]) for node in nodes if name in node})
