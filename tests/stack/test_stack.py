@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import httpx
@@ -42,6 +43,18 @@ def test_both_ports_serve_the_api_and_only_port_80_the_pages(stack: Stack) -> No
     answer = httpx.get(f"{stack.api_url}/")
     assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
     assert httpx.get(f"{stack.url}/metrics").status_code == 404
+
+
+def test_the_example_of_settings_is_what_runs_without_any(stack: Stack) -> None:
+    example = stack.folder / "example.env"
+    lines = (stack.folder / ".env.example").read_text().splitlines()
+    example.write_text("\n".join(line.removeprefix("#") for line in lines if re.match(r"#[A-Z][A-Z0-9_]*=", line)))
+
+    def understood(file: str) -> object:
+        files = ("-f", "docker-compose.yml", "-f", "deploy/tls.yml")
+        return json.loads(stack.compose("--env-file", file, *files, "--profile", "*", "config", "--format", "json"))
+
+    assert understood(str(example)) == understood("/dev/null")
 
 
 def test_every_container_is_hardened(stack: Stack) -> None:
