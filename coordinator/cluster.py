@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -56,6 +56,22 @@ class Cluster:
             )
         state = "queued" if how == "new" else self.views.states([job_id])[0] or "queued"
         return one.answer(job_id, state)
+
+    def ask(self, job_id: str, name: str, choice: Mapping[str, str]) -> str:
+        """Submits a question about a job and gives the id of the job that answers it.
+
+        NotFound naming the questions that its kind answers; Unavailable when no live worker could.
+        """
+        job = self.views.job(job_id)
+        asking = registry.asking(job["type"])
+        if asking is None or name not in asking.QUESTIONS:
+            have = ", ".join(asking.QUESTIONS if asking else ()) or "none"
+            raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {have}", field="question")
+        asked = submissions.question(job["type"], asking.question(name, job["parameters"], choice), self.views.fleet())
+        if asked.estimated_wait_seconds is None:
+            raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/nodes")
+        [(_, answering)] = self.book.submit([asked.job])
+        return answering
 
     def steer(self, job_id: str, verb: str) -> None:
         """cancel, pause, resume, retry or delete; NotFound, or Conflict naming the state."""

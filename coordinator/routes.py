@@ -27,6 +27,8 @@ _SHORT = 1 << 16
 #: A body over the limit is read on and thrown away up to here, so that its sender hears the answer.
 _SWALLOW = 256 << 20
 MAX_WAIT_SECONDS = 30.0
+#: A question that takes longer is answered with 202.
+QUESTION_WAIT_SECONDS = 2.0
 
 JobId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")]
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job's end.")]
@@ -244,6 +246,26 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
         return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
     detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
     raise errors.Conflict(detail, field="state")
+
+
+@routes.get("/jobs/{job_id}/{question}.json", tags=["jobs"])
+async def ask(
+    request: Request,
+    job_id: JobId,
+    question: Annotated[str, Path(max_length=64, description="Such as trace, for a job of kind thread.")],
+    cluster: The,
+) -> Response:
+    """What a worker computes about a job when it is asked. 202 with Location while it still does."""
+    answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params))
+    await _waited(cluster, answering, QUESTION_WAIT_SECONDS)
+    _, state, stored = await run_in_threadpool(cluster.views.result, answering)
+    if stored is not None:
+        return Response(stored, media_type="application/json")
+    if state in TERMINAL:
+        job = await run_in_threadpool(cluster.views.job, answering)
+        raise errors.ClusterError(f"job {answering} was to answer and is {state}: {job['error']}")
+    where = {"Location": f"/api/jobs/{answering}/result", "Retry-After": "1"}
+    return Response(json.dumps({"job_id": answering, "status": state}), 202, where, "application/json")
 
 
 @routes.post("/jobs/{job_id}/{verb}", tags=["jobs"])

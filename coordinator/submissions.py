@@ -19,6 +19,8 @@ from jobs.settings import Settings
 
 #: Jobs in one batch.
 MAX_BATCH = 1000
+#: An answer to a question is kept this long.
+QUESTION_SECONDS = 600
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
 
@@ -83,6 +85,21 @@ def read(body: Any) -> Submission:
         return Submission.model_validate(body)
     except ValidationError as error:
         raise problems(error, Submission) from None
+
+
+def question(kind: str, parameters: dict[str, Any], fleet: scheduler.Fleet) -> Accepted:
+    """A small job of our own that answers a question: before all others, forgotten soon, one for equal questions."""
+    asked = Submission(type=kind, parameters=parameters, priority=Priority.INTERACTIVE)
+    version, plan = _planned(asked)
+    route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
+    digest = _digest(asked)
+    job = leases.NewJob(
+        job_id=secrets.token_hex(8), kind=kind, version=version, plan=plan, priority=Priority.INTERACTIVE, device="any",
+        queue=route.queue, prefer=False, small=scheduler.is_small(plan),
+        estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000), ttl_seconds=QUESTION_SECONDS,
+        idempotency=f"question:{version}:{digest}", digest=digest,
+    )  # fmt: skip
+    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet))
 
 
 def _choice(value: str, allowed: list[str], field: str) -> str:

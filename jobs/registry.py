@@ -56,6 +56,21 @@ class Marking(Definition, Protocol):
     def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]: ...
 
 
+class Asking(Definition, Protocol):
+    """A definition that answers questions about a job by computing: each is a small job of the same kind."""
+
+    #: One sentence for people, by name.
+    QUESTIONS: Mapping[str, str]
+
+    @staticmethod
+    def question(name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
+        """Parameters of the job that answers. `parameters` are the job's own, `choice` the query of the request.
+
+        Raises InvalidRequest naming what is wrong in `choice`.
+        """
+        ...
+
+
 class Reference(Protocol):
     """`reference.py`: the slow obvious version, the truth."""
 
@@ -92,6 +107,12 @@ def marking(kind: str) -> Marking | None:
     """The kind's definition when its jobs leave marks."""
     found = definition(kind)
     return cast(Marking, found) if hasattr(found, "MARKS") else None
+
+
+def asking(kind: str) -> Asking | None:
+    """The kind's definition when it answers questions."""
+    found = definition(kind)
+    return cast(Asking, found) if hasattr(found, "QUESTIONS") else None
 
 
 @lru_cache

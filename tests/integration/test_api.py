@@ -294,6 +294,33 @@ def test_without_redis_it_is_a_503_and_health_still_answers(tmp_path: Path) -> N
         until(lambda: httpx.get(cluster.url() + "/ready").status_code == 200)
 
 
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_question_about_a_job_is_computed_once_and_answered(cluster: Live) -> None:
+    job = cluster.submit("faulty", {"units": 3})
+    answers = [httpx.get(f"{cluster.url(n)}/api/jobs/{job}/first.json?units=101") for n in (0, 1, 0)]
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(200, {"sum": 5050, "count": 101})] * 3
+    asked = [one for one in cluster.get("/api/jobs?limit=100")["jobs"] if one["priority"] == "interactive"]
+    assert len([one for one in asked if one["parameters"]["units"] == 101]) == 1
+
+
+def test_a_long_question_is_answered_later(cluster: Live) -> None:
+    job = cluster.submit("faulty", {"units": 3})
+    answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/first.json?units=4&seconds=1", timeout=10)
+    assert (answer.status_code, answer.headers["retry-after"]) == (202, "1")
+    later = httpx.get(cluster.url() + answer.headers["location"], params={"wait_seconds": 20}, timeout=30)
+    assert later.json()["result"] == {"sum": 6, "count": 4}
+
+
+def test_a_question_that_nobody_answers_names_those_there_are(cluster: Live) -> None:
+    job = cluster.submit("faulty", {"units": 3})
+    problem(httpx.get(f"{cluster.url()}/api/jobs/{job}/last.json"), 404, "question", "first")
+    problem(httpx.get(f"{cluster.url()}/api/jobs/nothing/first.json"), 404, "job_id", "nothing")
+    answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/first.json?fault=result")
+    assert answer.status_code == 500 and "could not be derived" in answer.json()["detail"]
+
+
 # -- marks -------------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from jobs.numbers import ExactInt, exact
 MODEL_VERSION = 1
 SUMMARY = "Sums unit numbers, slowly; misbehaves on request."
 EXAMPLE: dict[str, Any] = {"units": 5}
+QUESTIONS = {"first": "The sum of the first units."}
 MARKS = {"summed": MarkKind(summary="Units that somebody summed.", origin=1, join=lambda lower, upper: lower + upper)}
 
 
@@ -28,6 +29,14 @@ class Parameters(BaseModel):
     cpu_seconds: float | None = None
     #: Leaves a mark that begins here.
     mark_from: ExactInt(1, 2**96) | None = None  # type: ignore[valid-type]
+
+
+def question(name: str, parameters: dict[str, Any], choice: dict[str, str]) -> dict[str, Any]:
+    return {
+        "units": int(choice.get("units", "1")),
+        "seconds_per_unit": float(choice.get("seconds", "0")),
+        "fault": choice.get("fault", "none"),
+    }
 
 
 def plan(parameters: Parameters) -> Plan:
