@@ -194,6 +194,15 @@ class Cluster:
         """A drained worker finishes what it holds and takes nothing new."""
         return self._post(f"nodes/{quote(node)}/drain", {"on": on})
 
+    def ask(self, job_id: str, question: str, **choice: Any) -> Json:
+        """What a worker computes about a job, such as `trace` of a thread job; waits for it."""
+        answer = self._get(f"jobs/{quote(job_id)}/{quote(question)}.json", **choice)
+        if answer.keys() != {"job_id", "status"}:
+            return answer
+        self.wait(answer["job_id"])
+        later: Json = self.result(answer["job_id"])["result"]
+        return later
+
     def mark(self, kind: str, name: str) -> Json:
         """`{up_to, ranges, ...}`: what finished jobs of a kind proved together, such as collatz verified."""
         return self._get(f"{quote(kind)}/{quote(name)}")

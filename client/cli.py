@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -139,9 +140,17 @@ def result(
     as_csv: Annotated[bool, typer.Option("--csv", help="A table of the result as CSV; the first one.")] = False,
     table: Annotated[str | None, typer.Option(metavar="NAME", help="Which table --csv prints.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="What is there so far.")] = False,
+    trace: Annotated[
+        typer.FileTextWrite | None, typer.Option(help="Write one replica of a thread job here, for Perfetto.")
+    ] = None,
+    replica: Annotated[int, typer.Option(min=0, help="Which replica --trace writes.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """The result of a finished job."""
+    if trace is not None:
+        json.dump(ctx.obj.cluster.ask(job_id, "trace", replica=replica), trace)
+        show.say(f"replica {replica}: {trace.name}; open it in https://ui.perfetto.dev")
+        return
     answer = ctx.obj.cluster.result(job_id, partial=partial)
     if as_json:
         show.json_line(answer)

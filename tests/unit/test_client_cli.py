@@ -384,6 +384,17 @@ def with_result(fake: Fake) -> None:
     fake.on("GET", "/api/jobs/j1/result", answer)
 
 
+def test_a_trace_is_written_to_a_file_also_when_it_takes_long(run: Run, fake: Fake, tmp_path: Path) -> None:
+    trace = {"traceEvents": [], "otherData": {"replica": 3}}
+    fake.on("GET", "/api/jobs/j1/trace.json", {"job_id": "q1", "status": "running"})
+    fake.on("GET", "/api/jobs/q1", job("done"))
+    fake.on("GET", "/api/jobs/q1/result", {"job_id": "q1", "type": "thread", "partial": False, "result": trace})
+    ran = run("result", "j1", "--trace", str(tmp_path / "t.json"), "--replica", "3")
+    assert fake.asked[0].url.params["replica"] == "3"
+    assert json.loads((tmp_path / "t.json").read_text()) == trace
+    assert ran.out == "" and "perfetto" in ran.err
+
+
 @pytest.mark.usefixtures("with_result")
 def test_a_result_for_people_is_short_and_says_how_to_get_all(run: Run) -> None:
     ran = run("result", "j1", "--partial")
