@@ -89,7 +89,7 @@ def read(body: Any) -> Submission:
 
 def question(kind: str, parameters: dict[str, Any], fleet: scheduler.Fleet) -> Accepted:
     """A small job of our own that answers a question: before all others, forgotten soon, one for equal questions."""
-    asked = Submission(type=kind, parameters=parameters, priority=Priority.INTERACTIVE)
+    asked = Submission.model_validate({"type": kind, "parameters": parameters, "priority": Priority.INTERACTIVE.value})
     version, plan = _planned(asked)
     route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
     digest = _digest(asked)
