@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs import registry
-from jobs.kinds.collatz import blocks, partials, tables, wide
+from jobs.kinds.collatz import blocks, partials, statistics, tables, tails_portable, trajectory, vectors, wide
 from jobs.kinds.collatz.curve import FRACTION_BITS, leading, log2
 from jobs.models import MAX_UNITS, Device
 
@@ -31,11 +31,12 @@ kernel: Any = registry.kernel("collatz", Device.CPU)
 GOLDEN = json.loads(Path(definition.__file__).with_name("golden.json").read_text())
 END = definition.END
 #: Numbers where formats, tables and blocks end.
-EDGES = (2**16, 2**18, 2**22, 2**31, 2**32, 2**40, 10**12, 8528817511, 12327829503, 2**52, END - 400)
+EDGES = (2**16, 2**17, 2**22, 2**31, 2**32, 2**40, 10**12, 8528817511, 12327829503, 2**44, 10**15, 2**53, 2**63, 2**64)
+EDGES += (2**70, 2**86, 2**92, END - 400)
 NUMBERS = st.one_of(
     st.integers(1, END - 1),
     st.tuples(st.sampled_from(EDGES), st.integers(-400, 200)).map(sum),
-    st.tuples(st.integers(1, 52), st.integers(-2, 2)).map(lambda pair: max(1, 2 ** pair[0] + pair[1])),
+    st.tuples(st.integers(1, 95), st.integers(-2, 2)).map(lambda pair: max(1, 2 ** pair[0] + pair[1])),
 )
 
 
@@ -57,6 +58,13 @@ def walk_spec(n: int, max_points: int = 4000, step_limit: int = definition.STEP_
     return {"mode": "trajectory", "n": str(n), "max_points": max_points, "step_limit": step_limit}
 
 
+@pytest.fixture(params=["portable"] + ["vector"] * vectors.available())
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sets of tails, where this CPU has both."""
+    if request.param == "portable":
+        monkeypatch.setattr(statistics, "tails", lambda: tails_portable)
+
+
 # Known answers
 
 
@@ -68,6 +76,7 @@ def test_reference_and_kernel_know_delays_and_peaks_of_famous_numbers(known: dic
     assert computed(n, 1) == expected
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("known", GOLDEN["ranges"], ids=lambda known: known["why"])
 def test_kernel_gives_the_whole_partial_of_known_ranges(known: dict[str, Any]) -> None:
     partial = computed(known["start"], known["count"])
@@ -96,6 +105,7 @@ def test_records_from_one_on_are_the_published_ones_whatever_the_order_of_mergin
 # Kernel and reference
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("edge", [1, 2, 2**16, 2**18, 3 * 2**20, *EDGES[3:]])
 def test_kernel_is_the_reference_around_edges(edge: int) -> None:
     start = max(1, edge - 350)
@@ -117,18 +127,48 @@ def test_first_blocks_where_no_peak_bounds_the_rest_are_exact() -> None:
 
 
 @settings(max_examples=25)
-@given(
-    st.one_of(st.integers(1, 2**37 - 1), st.integers(0, 36).map(lambda bits: 2**bits), st.integers(2**36, 2**37 - 1))
-)
+@given(st.one_of(st.integers(1, 2**37), st.integers(0, 79).map(lambda bits: 2**bits), st.integers(2**36, 2**80 - 1)))
 def test_a_block_is_its_numbers_one_by_one(h: int) -> None:
     """Sizes below a block are walked step by step, so two unlike algorithms meet here."""
-    assert computed(h << 16, 2**16) == computed(h << 16, 2**16, batch_size=2**16 - 1)
+    assert computed(h << 16, 2**16) == computed(h << 16, 2**16, batch_size=2**10 - 1)
 
 
 @pytest.mark.parametrize("h", [*range(1, 48), 63, 100, 255])
 def test_small_blocks_alone_are_their_numbers_one_by_one(h: int) -> None:
     """With little behind it a lease's greatest peak is small, and what ends in the table of delays may exceed it."""
-    assert computed(h << 16, 2**16) == computed(h << 16, 2**16, batch_size=2**16 - 1)
+    assert computed(h << 16, 2**16) == computed(h << 16, 2**16, batch_size=2**10 - 1)
+
+
+@pytest.mark.parametrize(
+    "start", [8, 100, 2**18, 2**22 - 1, 2**22, 2**31, 2**32, 2**42, 2**48, 2**64, 2**73], ids=lambda h: f"h={h}"
+)
+def test_all_tails_agree_on_greater_blocks(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    start <<= 22
+    usual = computed(start, 2**22)
+    assert sum(count for _, count in usual["histogram"]) == 2**22
+    monkeypatch.setattr(statistics, "NARROW_END", 0)
+    assert computed(start, 2**22) == usual
+    monkeypatch.setattr(statistics, "tails", lambda: tails_portable)
+    assert computed(start, 2**22) == usual
+    monkeypatch.setattr(statistics, "NARROW_END", 2**48)
+    assert computed(start, 2**22) == usual
+
+
+def test_odd_steps_are_told_from_logarithms_with_room_to_spare() -> None:
+    """The README's bound: the fraction lies between 0.3 and 0.7 wherever a lane may end."""
+    third = 2**tables.LOG_BITS
+    for h in (8, 9, 15, 100, 2**20 + 1):
+        for n in random.Random(h).sample(range(h << 16, (h + 1) << 16), 400):
+            x, steps, odd = n, 16, 0
+            for _ in range(16):
+                odd, x = odd + x % 2, reference.step(x)
+            while x >= 2**tables.LOW_BITS:
+                for _ in range(16):
+                    odd, x = odd + x % 2, reference.step(x)
+                steps += 16
+            offset = blocks.odd_steps_offset(steps, np.log(h << 16) / np.log(3))
+            entry = int(tables.lookup().ends[x]) % 2**tables.DELAY_SHIFT
+            assert odd * third + 0.29 * third < entry + offset < odd * third + 0.7 * third
 
 
 def test_batch_size_never_changes_a_partial() -> None:
@@ -187,7 +227,7 @@ def test_the_reach_of_a_peak_is_exact_in_two_limbs(peak: int) -> None:
     assert (int(high) << 64) + int(low) == (peak >> blocks.GROWTH_BITS) - 1
 
 
-@pytest.mark.parametrize("code", [blocks.TOO_WIDE, blocks.TOO_LONG, blocks.TOO_MANY_RECORDS])
+@pytest.mark.parametrize("code", [blocks.TOO_LONG, blocks.TOO_MANY_RECORDS, blocks.TOO_MANY_WIDE])
 def test_a_failing_launch_raises_and_names_its_numbers(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "singles", lambda *_: code)
     with pytest.raises(OverflowError, match=r"among the numbers 5\.\.14"):
@@ -200,7 +240,7 @@ def test_bounds_of_the_tables_are_true() -> None:
     assert tables.LOW_BITS >= tables.STEP_BITS
     assert 2 ** (16 + blocks.GROWTH_BITS) >= 2 * 3**16
     assert 2**38 * 3**16 + 3**16 < 2**64 and int(wide.SAFE) == 2**54
-    assert 3 ** max(kernel.LEVELS) < 2 ** (tables.WEIGHT_SHIFT - tables.D_SHIFT)
+    assert 3 ** max(statistics.LEVELS) < 2 ** (tables.WEIGHT_SHIFT - tables.D_SHIFT)
     assert tables.LOW_PEAK >> blocks.GROWTH_BITS > 2**tables.LOW_BITS
 
 
@@ -226,7 +266,7 @@ def test_greater_classes_cover_every_residue_in_order() -> None:
 
 def test_warm_compiles_all_that_runs() -> None:
     kernel.warm()
-    functions = [blocks.block, blocks.climb, blocks.singles]
+    functions = [statistics.tails().narrow, statistics.tails().wide, blocks.climb, blocks.singles]
     before = [len(function.signatures) for function in functions]
     assert all(before)
     computed(2**22 - 5, 2**22 + 70_000)
@@ -296,7 +336,7 @@ def test_a_trajectory_has_no_second_part() -> None:
 
 @pytest.mark.parametrize("calls", [1, 2, 4])
 def test_told_to_stop_a_kernel_keeps_what_it_has(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "TICK_SECONDS", 0)
+    monkeypatch.setattr(statistics, "TICK_SECONDS", 0)
     start, lo, hi = 2**22 - 70_000, 500, 2**23 + 200_000
     told: list[int] = []
 
@@ -313,18 +353,18 @@ def test_told_to_stop_a_kernel_keeps_what_it_has(calls: int, monkeypatch: pytest
 
 def test_blocks_end_where_leases_are_cut() -> None:
     """Between its unaligned ends a lease is made of whole blocks, so units are told at multiples of the grain."""
-    start, count = 5_000_000, 30_000_000
-    cut = [end for _, end, bits in kernel.pieces(start, start + count, count) if bits == max(kernel.LEVELS)]
-    assert len(cut) == 6
-    assert all(end % definition.GRAIN == 0 for end in cut)
+    start, count = 50_000_000, 30_000_000
+    cut = [end for _, end, bits in statistics.pieces(start, start + count, count) if bits == max(statistics.LEVELS)]
+    assert len(cut) == 7
+    assert all(end % definition.GRAINS["statistics"] == 0 for end in cut)
 
 
 @given(st.integers(1, 2**23), st.integers(1, 2**23), st.sampled_from([2**17, 2**22, 2**30]))
 def test_pieces_cover_the_range_once(start: int, count: int, most: int) -> None:
     at = start
-    for low, high, bits in kernel.pieces(start, start + count, most):
+    for low, high, bits in statistics.pieces(start, start + count, most):
         assert low == at < high and high - low <= most
-        assert not bits or (high - low == 2**bits and low % 2**bits == 0 and low >= 2**bits)
+        assert not bits or (high - low == 2**bits and low % 2**bits == 0 and low >= 8 * 2**bits)
         at = high
     assert at == start + count
 
@@ -374,7 +414,7 @@ def test_a_trajectory_that_is_given_up_says_so() -> None:
 
 
 def test_a_trajectory_told_to_stop_has_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel.trajectory, "TICK_SECONDS", 0)
+    monkeypatch.setattr(trajectory, "TICK_SECONDS", 0)
     told: list[int] = []
     assert kernel.run(walk_spec(2**600 - 1), 0, 1, lambda unit: told.append(unit) or len(told) < 3) == (0, {})
     assert told == [0, 0, 0]
@@ -422,12 +462,14 @@ def test_a_result_is_exact_and_complete() -> None:
 def test_integers_beyond_what_json_keeps_are_strings() -> None:
     result = definition.result(spec(12327829503, 1), computed(12327829503, 1))
     assert result["peak"]["max"] == {"n": 12327829503, "value": "20722398914405051728"}
-    assert definition.result(spec(END - 2, 1), computed(END - 2, 1))["records"]["path"][0]["n"] == END - 2
+    assert definition.result(spec(END - 2, 1), computed(END - 2, 1))["records"]["path"][0]["n"] == str(END - 2)
 
 
 # Parameters and plans
 
-REFUSED = [({"start_number": bad, "number_count": 5}, "start_number", f"1..{END - 1}") for bad in (0, -1, 10**400)] + [
+REFUSED = [
+    ({"start_number": bad, "number_count": 5}, "start_number", f"1..{definition.END - 1}") for bad in (0, -1, 10**400)
+] + [
     ({"start_number": 1, "number_count": bad}, "number_count", f"1..{definition.MAX_COUNT}") for bad in (0, -1, 10**400)
 ]
 REFUSED += [
@@ -435,7 +477,7 @@ REFUSED += [
     for bad in (1.5, "abc", float("nan"), True, [])
 ]
 REFUSED += [
-    ({"start_number": 1, "number_count": 5, "batch_size": 0}, "batch_size", f"1..{END}"),
+    ({"start_number": 1, "number_count": 5, "batch_size": 0}, "batch_size", f"1..{MAX_UNITS}"),
     ({"start_number": 1, "number_count": 5, "batch_size": 2.5}, "batch_size", "integer"),
     ({"start_number": 1, "number_count": definition.MAX_COUNT + 1}, "number_count", f"1..{definition.MAX_COUNT}"),
     ({"start_number": END - 4, "number_count": 5}, "number_count", f"at most {END}"),
@@ -443,16 +485,22 @@ REFUSED += [
     ({"number_count": 1}, "start_number", "required"),
     ({"mode": "trajectory"}, "n", "required"),
     ({"start_number": 1, "number_count": 5, "colour": 1}, "colour", "not permitted"),
-    ({"start_number": 1, "number_count": 5, "mode": "sideways"}, "mode", "statistics or trajectory"),
-    ({"start_number": 1, "number_count": 5, "mode": None}, "mode", "statistics or trajectory"),
-    ({"start_number": 1, "number_count": 5, "mode": ["verify"]}, "mode", "statistics or trajectory"),
-    ({"start_number": 1, "number_count": 5, "mode": "verify"}, "mode", "verify is not available"),
-    ({"start_number": 1, "number_count": 5, "mode": "records"}, "mode", "records is not available"),
+    ({"start_number": 1, "number_count": 5, "mode": "sideways"}, "mode", "statistics, verify, records or trajectory"),
+    ({"start_number": 1, "number_count": 5, "mode": None}, "mode", "statistics, verify, records or trajectory"),
+    ({"start_number": 1, "number_count": 5, "mode": ["verify"]}, "mode", "statistics, verify, records or trajectory"),
     ({"start_number": 1, "number_count": 5, "n": 3}, "n", "belongs to mode trajectory"),
     ({"start_number": 1, "number_count": 5, "max_points": 30}, "max_points", "belongs to mode trajectory"),
-    ({"mode": "trajectory", "n": 3, "start_number": 1}, "start_number", "belongs to mode statistics"),
-    ({"mode": "trajectory", "n": 3, "number_count": 1}, "number_count", "belongs to mode statistics"),
-    ({"mode": "trajectory", "n": 3, "batch_size": 1}, "batch_size", "belongs to mode statistics"),
+    (
+        {"mode": "trajectory", "n": 3, "start_number": 1},
+        "start_number",
+        "belongs to mode statistics, verify or records",
+    ),
+    (
+        {"mode": "trajectory", "n": 3, "number_count": 1},
+        "number_count",
+        "belongs to mode statistics, verify or records",
+    ),
+    ({"mode": "trajectory", "n": 3, "batch_size": 1}, "batch_size", "belongs to mode statistics, verify or records"),
     ({"mode": "trajectory", "n": 3, "max_points": 1}, "max_points", "2..100000"),
     ({"mode": "trajectory", "n": 3, "max_points": 100_001}, "max_points", "2..100000"),
 ]
@@ -509,7 +557,7 @@ def test_limits_themselves_are_allowed_and_planned(given: dict[str, Any]) -> Non
 
 def test_leases_are_cut_at_multiples_of_the_grain_in_absolute_numbers() -> None:
     job = definition.plan(definition.Parameters(start_number=10_000_001, number_count=10**9))
-    assert 2 ** max(kernel.LEVELS) == definition.GRAIN
+    assert 2 ** max(statistics.LEVELS) == definition.GRAINS["statistics"]
     for multiple in (3, 200):
         unit = multiple * job.grain - 10_000_001
         assert (unit + job.offset) % job.grain == 0

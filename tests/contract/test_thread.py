@@ -10,7 +10,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -19,52 +19,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from jobs import errors, registry
-from jobs.kinds.thread import cpu_reduction, estimates, merging, rows, tables, theory
+from jobs import errors
+from jobs.kinds.thread import cpu_reduction, estimates, merging, rows, sizes, tables
 from jobs.kinds.thread import parameters as asked
-from jobs.kinds.thread.cpu_draws import bin_of
+from jobs.kinds.thread.cpu_draws import bin_of, options
 from jobs.models import Device, Plan
+from tests.contract.thread_bench import (
+    FREE,
+    POLICIES,
+    cell,
+    computed,
+    definition,
+    kernel,
+    law,
+    planned,
+    poisson,
+    reference,
+    replicas,
+    result,
+    total,
+    z_of,
+)
 
-definition: Any = registry.definition("thread")
-reference: Any = registry.reference("thread")
-kernel: Any = registry.kernel("thread", Device.CPU)
 GOLDEN = json.loads(Path(definition.__file__).with_name("golden.json").read_text())["entries"]
-FREE = {"dispatch_cost_us": 0, "spawn_cost_us": 0}
-#: Deviations beyond this many standard errors do not happen by chance in the few hundred looks below.
-FAR = 4.5
-
-
-def planned(**parameters: Any) -> Plan:
-    plan: Plan = definition.plan(definition.Parameters.model_validate({"seed": 1, **parameters}))
-    return plan
-
-
-def computed(plan: Plan, lo: int = 0, hi: int | None = None) -> Any:
-    hi = plan.total if hi is None else hi
-    upto, partial = kernel.run(plan.spec, lo, hi, lambda _: True)
-    assert upto == hi
-    return partial
-
-
-def cell(plan: Plan, number: int = 0) -> Any:
-    return computed(plan)["cells"][str(number)]
-
-
-def total(part: Any, column: str, what: str = "sum") -> int:
-    return int(part[what][rows.COLUMNS.index(column)])
-
-
-def replicas(plan: Plan) -> list[dict[str, int]]:
-    """The row of every unit, out of its own partial."""
-    parts = (computed(plan, unit, unit + 1)["cells"] for unit in range(plan.total))
-    return [dict(zip(rows.COLUMNS, part["sum"], strict=True)) for cells in parts for part in cells.values()]
-
-
-def z_of(plan: Plan, column: str, expected: Fraction) -> float:
-    """Distance of the mean over replicas from what is expected, in standard errors."""
-    part = cell(plan)
-    count, sums, squares = part["replicas"], total(part, column), total(part, column, "sumsq")
-    return float(Fraction(sums, count) - expected) / math.sqrt(estimates.variance(count, sums, squares) / count)
 
 
 # The kernel and the reference
@@ -92,7 +69,12 @@ WORKS = st.sampled_from(
         {"distribution": "exponential", "mean_us": 4},
         {"distribution": "hyperexponential", "mean_us": 3, "scv": 20},
         {"distribution": "empirical", "quantiles_us": [1, 1, 2, 9]},
+        {"distribution": "pareto", "mean_us": 3, "alpha": 1.2, "max_ratio": 1000},
     ]
+)
+ARRIVALS = st.one_of(
+    st.just({"process": "batch"}),
+    st.builds(poisson, st.sampled_from([20, 300, 5e5]), st.integers(0, 11)),
 )
 MODELS = st.fixed_dictionaries(
     {
@@ -100,8 +82,11 @@ MODELS = st.fixed_dictionaries(
         "thread_count": st.integers(1, 12),
         "max_depth": st.integers(0, 4),
         "cores": st.one_of(st.sampled_from([1, 2, 8, 63, 64]), st.integers(1, 64)),
-        "scheduler": st.sampled_from(["fifo", "work_stealing"]),
-        "join": st.sampled_from(["none", "suspend"]),
+        "policy": st.sampled_from(
+            [(policy, join) for policy in POLICIES for join in ("none", "suspend")]
+            + [("fifo", "block"), ("lifo", "block")]
+        ),
+        "arrival": ARRIVALS,
         "spawn": SPAWNS,
         "work": WORKS,
         "dispatch_cost_us": st.sampled_from([0, 0.001, 1]),
@@ -112,13 +97,22 @@ MODELS = st.fixed_dictionaries(
 )
 
 
-@given(MODELS, st.sampled_from([0, 0.001, 0.6]), st.booleans())
-@settings(max_examples=120)
-def test_kernel_equals_reference(model: dict[str, Any], join_cost: float, tight: bool) -> None:
-    """kernel(spec) == reference(spec), to the last key, for every small model; `tight`: spawns are refused."""
-    model = {**model, "join_cost_us": join_cost if model["join"] == "suspend" else 0}
+@given(MODELS, st.sampled_from([0, 0.001, 0.6]), st.booleans(), st.sampled_from([1, 1.001, 2.5]))
+@settings(max_examples=200)
+def test_kernel_equals_reference(model: dict[str, Any], join_cost: float, tight: bool, quantum: float) -> None:
+    """kernel(spec) == reference(spec), to the last key, for every small model; `tight`: spawns are refused.
+
+    Check 19: the reference steps through every attempt to steal, the kernel passes over those that must fail.
+    """
+    scheduler, join = model.pop("policy")
+    model |= {"scheduler": scheduler, "join": join, "join_cost_us": 0 if join == "none" else join_cost}
+    if scheduler == "round_robin":
+        model["quantum_us"] = quantum
+    if model["arrival"]["process"] == "poisson":
+        model["arrival"]["warmup_roots"] %= model["thread_count"]
     if model["work"].get("max_us") == 1e6:
-        model["steal_cost_us"] = 1000.0  # the reference steps through every attempt
+        # The reference steps through every attempt and every slice.
+        model |= {"steal_cost_us": 1000.0} | ({"quantum_us": 1000.0} if scheduler == "round_robin" else {})
     plan = planned(**model)
     if tight:
         plan = planned(**model, max_threads=max(model["thread_count"], plan.spec["expected_threads"]))
@@ -136,12 +130,14 @@ def test_kernel_gives_the_golden_sums(entry: dict[str, Any]) -> None:
         assert f"{part['digest']:016x}" == expected["digest"]
 
 
-@pytest.mark.parametrize("entry", GOLDEN[:3], ids=lambda entry: f"seed{entry['parameters']['seed']}")
+@pytest.mark.parametrize("entry", GOLDEN[:3] + GOLDEN[9:13], ids=lambda entry: f"seed{entry['parameters']['seed']}")
 def test_reference_gives_the_golden_sums(entry: dict[str, Any]) -> None:
     plan = planned(**entry["parameters"])
-    part = reference.run(plan.spec, 0, plan.total)["cells"]["0"]
-    assert {name: total(part, name) for name in entry["cells"][0]["sum"]} == entry["cells"][0]["sum"]
-    assert f"{part['digest']:016x}" == entry["cells"][0]["digest"]
+    found = reference.run(plan.spec, 0, plan.total)["cells"]
+    for number, expected in enumerate(entry["cells"]):
+        part = found[str(number)]
+        assert {name: total(part, name) for name in expected["sum"]} == expected["sum"]
+        assert f"{part['digest']:016x}" == expected["digest"]
 
 
 def test_sums_beyond_63_bits_are_exact() -> None:
@@ -191,7 +187,7 @@ def sweep(**parameters: Any) -> Plan:
         "max_depth": 4,
         "replicas": 25,
         "cores": [1, 4],
-        "scheduler": ["fifo", "work_stealing"],
+        "scheduler": list(POLICIES),
     }
     return planned(**{**shape, **parameters})
 
@@ -215,7 +211,7 @@ def test_any_cut_merged_in_any_order_gives_the_whole(cuts: list[int], dice: rand
 
 
 def test_merge_is_associative_commutative_and_has_a_neutral() -> None:
-    first, second, third = (computed(SWEEP, lo, hi) for lo, hi in ((0, 9), (9, 55), (55, 100)))
+    first, second, third = (computed(SWEEP, lo, hi) for lo, hi in ((0, 9), (9, 55), (55, 200)))
     merge = definition.merge
     assert merge(merge(first, second), third) == merge(first, merge(second, third)) == WHOLE
     assert merge(first, second) == merge(second, first) != first
@@ -248,52 +244,13 @@ def test_a_lease_of_nothing_is_empty() -> None:
     assert reference.run(SWEEP.spec, 5, 5) == {}
 
 
-# What must be true of every replica; the numbers are those of the README
-
-
-@pytest.mark.parametrize("scheduler", ["fifo", "work_stealing"])
-@pytest.mark.parametrize(("join", "join_cost"), [("none", 0), ("suspend", 0), ("suspend", 0.7)])
-def test_one_core_takes_all_work_and_all_costs(scheduler: str, join: str, join_cost: float) -> None:
-    """Check 1."""
-    plan = planned(cores=1, scheduler=scheduler, join=join, join_cost_us=join_cost, thread_count=20, replicas=40)
-    for row in replicas(plan):
-        joins = row["switches"] - row["threads"]
-        assert (joins > 0) == (join == "suspend")
-        costs = row["threads"] * 1000 + (row["threads"] - 20) * 100 + joins * round(join_cost * 1000)
-        assert row["makespan_ns"] == row["work_ns"] + costs
-        assert row["attempts"] == 0
-
-
-@pytest.mark.parametrize("join", ["none", "suspend"])
-def test_enough_cores_take_the_span(join: str) -> None:
-    """Check 2: 64 cores, 62 threads, no dispatch waits."""
-    spawn = {"distribution": "fixed", "children": 2}
-    plan = planned(cores=64, scheduler="fifo", join=join, spawn=spawn, thread_count=2, max_depth=4, replicas=100)
-    for row in replicas(plan):
-        assert row["threads"] == 62
-        assert row["makespan_ns"] == row["span_ns"]
-        assert row["n_waited"] == 0
-
-
-@pytest.mark.parametrize("cores", [2, 8, 64])
-@pytest.mark.parametrize("join", ["none", "suspend"])
-def test_a_global_queue_is_greedy(cores: int, join: str) -> None:
-    """Check 3: Graham's and Brent's bounds in integers."""
-    for row in replicas(planned(cores=cores, scheduler="fifo", join=join, thread_count=30, replicas=60)):
-        alone, span = row["work_ns"] + row["overhead_ns"], row["span_ns"]
-        assert max(-(-alone // cores), span) <= row["makespan_ns"] <= (alone + (cores - 1) * span) // cores
-
-
-def test_the_greedy_bound_is_attained() -> None:
-    """Check 3: nine equal tasks on eight cores take two rounds, which is the bound."""
-    work = law("fixed", mean_us=5)
-    plan = planned(cores=8, scheduler="fifo", thread_count=9, max_depth=0, replicas=1, work=work, **FREE)
-    assert total(cell(plan), "greedy_ratio") == 2**20
-
-
 def test_violations_are_counted() -> None:
     good = dict.fromkeys(rows.ROW, 0) | {"work_ns": 80, "busy_ns": 80, "span_ns": 30, "makespan_ns": 40}
-    assert rows.violations(good, 2, True) == [0, 0, 0]
+
+    def found(row: dict[str, int], again: int = 0, greedy: bool = True) -> list[int]:
+        return rows.violations(rows.Measured(row=row, by_depth=[], ready_ns=0, again_ns=again, greedy=greedy), 2)
+
+    assert found(good) == found(good | {"busy_ns": 85}, again=5) == [0, 0, 0]
     for change, expected in (
         ({"busy_ns": 79}, [1, 0, 0]),
         ({"makespan_ns": 39}, [0, 1, 0]),
@@ -301,130 +258,29 @@ def test_violations_are_counted() -> None:
         ({"makespan_ns": 56}, [0, 0, 1]),
     ):
         row, counts = good | change, [0, 0, 0]
-        cpu_reduction.violations.py_func([row[name] for name in rows.ROW], 2, True, counts)
-        assert rows.violations(row, 2, True) == counts == expected
-    assert rows.violations(good | {"makespan_ns": 56}, 2, False) == [0, 0, 0]
+        cpu_reduction.violations.py_func([row[name] for name in rows.ROW], 0, 2, True, counts)
+        assert found(row) == counts == expected
+    assert found(good | {"makespan_ns": 56}, greedy=False) == [0, 0, 0]
 
 
-@pytest.mark.parametrize("scheduler", ["fifo", "work_stealing"])
-def test_time_is_conserved(scheduler: str) -> None:
-    """Check 10: what stealing leaves over is at most one unfinished attempt a core."""
-    for cores in (2, 8, 64):
-        for row in replicas(planned(cores=cores, scheduler=scheduler, thread_count=30, replicas=30)):
-            assert row["busy_ns"] == row["work_ns"] + row["overhead_ns"]
-            assert row["busy_ns"] + row["steal_ns"] + row["idle_ns"] == cores * row["makespan_ns"]
-            assert row["steal_ns"] == row["attempts"] * 1000
-            assert 0 <= row["idle_ns"] < (cores * 1000 if scheduler == "work_stealing" else cores * row["makespan_ns"])
-            assert (row["attempts"] > 0) == (scheduler == "work_stealing")
-
-
-@pytest.mark.parametrize("join", ["none", "suspend"])
-def test_the_tree_does_not_depend_on_the_schedule(join: str) -> None:
-    """Check 11: same seed, same trees, for every policy and every number of cores."""
-    plan = planned(cores=[1, 2, 8, 64], scheduler=["fifo", "work_stealing"], join=join, thread_count=40, replicas=50)
-    cells = computed(plan)["cells"]
-    assert len(cells) == 8
-    for name in ("work_ns", "overhead_ns", "span_ns", "span_work_ns", "threads", "max_depth_reached"):
-        assert len({(total(part, name), total(part, name, "sumsq")) for part in cells.values()}) == 1
-    assert len({str(part["depth_sumsq"]) for part in cells.values()}) == 1
-    assert len({total(part, "makespan_ns") for part in cells.values()}) == 7, "one core takes T1 under any policy"
-
-
-def test_waits_are_the_integral_of_the_ready_queue() -> None:
-    """Check 14, on the reference, which integrates both apart."""
-    plan = planned(cores=[2, 8], scheduler=["fifo", "work_stealing"], thread_count=30, replicas=5)
-    for unit in range(plan.total):
-        replica = reference.Replica(plan.spec, *divmod(unit, 5))
-        assert replica.ready_integral == sum(replica.waits) > 0
-
-
-# What theory says about many replicas
-
-
-@pytest.mark.parametrize(
-    "spawn",
-    [
-        {"distribution": "binomial", "children": 2, "probability": 0.4},
-        {"distribution": "binomial", "children": 4, "probability": 0.25},
-        {"distribution": "geometric", "mean": 0.9},
-        {"distribution": "poisson", "mean": 1.2},
-        {"distribution": "pmf", "probabilities": [0.5, 0.2, 0.2, 0, 0.1]},
-    ],
-    ids=lambda spawn: spawn["distribution"],
-)
-def test_populations_are_galton_watson(spawn: dict[str, Any]) -> None:
-    """Check 4: means and variances of the threads of each depth."""
-    roots, count = 50, 3000
-    plan = planned(thread_count=roots, max_depth=6, replicas=count, cores=2, spawn=spawn)
-    part, table = cell(plan), plan.spec["offspring"]
-    weights = tables.offspring_weights(table, 0)
-    mean = float(tables.mean_offspring(table, 0))
-    spread = float(sum(value**2 * weight for value, weight in weights)) - mean**2
-    for depth in range(1, 7):
-        sums, squares = part["depth_sum"][depth], part["depth_sumsq"][depth]
-        growth = depth if abs(mean - 1) < 1e-6 else (mean**depth - 1) / (mean - 1)
-        expected = roots * spread * mean ** (depth - 1) * growth
-        assert abs(sums / count - roots * mean**depth) < FAR * math.sqrt(expected / count)
-        assert 0.85 < float(estimates.variance(count, sums, squares)) / expected < 1.15
-    population = sum(theory.threads_by_depth(table, roots, 6))
-    assert abs(z_of(plan, "threads", Fraction(population))) < FAR
-
-
-def test_populations_die_out_as_often_as_they_must() -> None:
-    """Check 5: P(deepest < d) is the d-th iterate of the generating function at 0, to the number of roots."""
-    count = 20_000
-    plan = planned(thread_count=2, max_depth=8, replicas=count, cores=1)
-    part = cell(plan)
-    reached = dict(merging.pairs(part["spread"][rows.SPREAD.index("max_depth_reached")]))
-    extinct = 0.0
-    for depth in range(1, 9):
-        extinct = 0.6 + 0.4 * extinct**2
-        expected = extinct**2
-        observed = sum(reached.get(each, 0) for each in range(depth)) / count
-        assert abs(observed - expected) < FAR * math.sqrt(expected * (1 - expected) / count)
-
-
-@pytest.mark.parametrize("scheduler", ["fifo", "work_stealing"])
-def test_full_trees_are_exact(scheduler: str) -> None:
-    """Check 6."""
-    spawn = {"distribution": "fixed", "children": 3}
-    shape = {"thread_count": 5, "max_depth": 4, "replicas": 2, "spawn": spawn, "work": law("fixed", mean_us=2)}
-    part = cell(planned(cores=1, scheduler=scheduler, **shape, **FREE))
-    threads = 5 * (3**5 - 1) // 2
-    assert total(part, "threads") == 2 * threads
-    assert total(part, "span_ns") == 2 * 5 * 2000
-    assert total(part, "makespan_ns") == total(part, "work_ns") == 2 * threads * 2000
-    assert part["depth_sum"] == [2 * 5 * 3**depth for depth in range(5)]
-
-
-@pytest.mark.parametrize("scheduler", ["fifo", "work_stealing"])
-@pytest.mark.parametrize(("roots", "cores"), [(100, 8), (64, 64), (10, 1)])
-def test_exponential_bags_take_the_harmonic_makespan(roots: int, cores: int, scheduler: str) -> None:
-    """Check 9: mean S ((R-p)/p + H_p) and its variance."""
-    count = 4000
-    plan = planned(
-        thread_count=roots, max_depth=0, cores=cores, replicas=count, scheduler=scheduler, dispatch_cost_us=0
-    )
-    mean = 100_000
-    expected = theory.bag_makespan(Fraction(mean), roots, cores)
-    assert abs(z_of(plan, "makespan_ns", expected)) < FAR
-    variance = mean**2 * ((roots - cores) / cores**2 + sum(1 / i**2 for i in range(1, cores + 1)))
-    part = cell(plan)
-    observed = estimates.variance(count, total(part, "makespan_ns"), total(part, "makespan_ns", "sumsq"))
-    assert 0.85 < float(observed) / variance < 1.15
-    claimed = definition.result(plan.spec, computed(plan))["cells"][0]["theory"][1]
-    assert claimed["applies"]
-    assert claimed["expected"] == pytest.approx(float(expected) / 1000)
-
-
-def law(distribution: str, **numbers: Any) -> dict[str, Any]:
-    return {"distribution": distribution, **numbers}
+# Laws and tables
 
 
 def mixture(t: float) -> float:
     """Balanced two-branch law of mean 100 us and squared coefficient of variation 4."""
     often = (1 + math.sqrt(3 / 5)) / 2
     return 1 - often * math.exp(-2 * often * t / 1e5) - (1 - often) * math.exp(-2 * (1 - often) * t / 1e5)
+
+
+def heavy(t: float, alpha: float, most: float) -> float:
+    """Pareto's law cut at `most`, of mean 100 us."""
+    low, high = 0.0, 1e5
+    for _ in range(100):
+        least = (low + high) / 2
+        mean = least**alpha / (1 - (least / most) ** alpha) * alpha / (alpha - 1)
+        mean *= least ** (1 - alpha) - most ** (1 - alpha)
+        low, high = (least, high) if mean < 1e5 else (low, least)
+    return 0.0 if t < least else min(1.0, (1 - (least / t) ** alpha) / (1 - (least / most) ** alpha))
 
 
 LAWS = [
@@ -435,6 +291,7 @@ LAWS = [
         law("empirical", quantiles_us=[10, 20, 90]),
         lambda t: min(1.0, max(0, t - 1e4) / 2e4, 0.5 + max(0, t - 2e4) / 1.4e5),
     ),
+    (law("pareto", mean_us=100, alpha=1.5, max_ratio=1000), lambda t: heavy(t, 1.5, 1e8)),
 ]
 
 
@@ -449,7 +306,7 @@ def test_work_follows_its_law(work: dict[str, Any], distribution: Any) -> None:
     for index, times in merging.pairs(part["sojourn"]):
         seen += times
         assert abs(seen / count - distribution(rows.bin_edges(index)[1] + 0.5)) < 2.2 / math.sqrt(count)
-    assert abs(z_of(plan, "work_ns", tables.mean_work(plan.spec["work"]))) < FAR
+    assert abs(z_of(part, "work_ns", tables.mean_work(plan.spec["work"]))) < 4.5
 
 
 def test_the_logarithm_is_right_to_four_units() -> None:
@@ -488,16 +345,70 @@ def test_microseconds_round_half_to_even_as_written() -> None:
 
 def test_the_result_is_made_of_the_partial_alone() -> None:
     text = json.dumps(WHOLE)
-    result = definition.result(SWEEP.spec, json.loads(text))
-    assert json.dumps(result, allow_nan=False) == json.dumps(definition.result(SWEEP.spec, WHOLE))
-    assert (result["type"], result["model_version"], result["replicas"]) == ("thread", 1, 25)
-    assert result["parameters"] == SWEEP.parameters
-    assert [(each["cores"], each["scheduler"]) for each in result["cells"]] == [
-        (1, "fifo"), (1, "work_stealing"), (4, "fifo"), (4, "work_stealing"),
-    ]  # fmt: skip
-    assert int(result["digest"], 16) == sum(part["digest"] for part in WHOLE["cells"].values()) % 2**64
-    assert result["threads_simulated"] == sum(total(part, "threads") for part in WHOLE["cells"].values())
-    assert set(result["cells"][0]["invariants"].values()) == {0}
+    found = definition.result(SWEEP.spec, json.loads(text))
+    assert json.dumps(found, allow_nan=False) == json.dumps(definition.result(SWEEP.spec, WHOLE))
+    assert (found["type"], found["model_version"], found["replicas"]) == ("thread", 2, 25)
+    assert found["parameters"] == SWEEP.parameters
+    assert [(each["cell"], each["cores"], each["scheduler"]) for each in found["cells"]] == [
+        (number, *cell) for number, cell in enumerate(product((1, 4), POLICIES))
+    ]
+    assert int(found["digest"], 16) == sum(part["digest"] for part in WHOLE["cells"].values()) % 2**64
+    assert found["threads_simulated"] == sum(total(part, "threads") for part in WHOLE["cells"].values())
+    assert all(set(each["invariants"].values()) == {0} for each in found["cells"])
+
+
+def test_examples_name_the_shortest_and_the_longest_replica() -> None:
+    found = definition.result(SWEEP.spec, WHOLE)["cells"][5]
+    spans = [row["makespan_ns"] for row in replicas(SWEEP)[125:150]]
+    assert found["examples"] == {
+        "fastest": {"replica": spans.index(min(spans)), "makespan_us": min(spans) / 1000},
+        "slowest": {"replica": spans.index(max(spans)), "makespan_us": max(spans) / 1000},
+    }
+
+
+def test_deadlocks_are_counted_apart() -> None:
+    """What deadlocked is in no metric; its share has Wilson's interval, its time a mean."""
+    shape = {"join": "block", "scheduler": "fifo", "cores": 4, "thread_count": 3, "max_depth": 3, "replicas": 200}
+    plan = planned(**shape, spawn=law("binomial", children=2, probability=0.3))
+    found, part = result(plan)["cells"][0], cell(plan)
+    stuck = found["outcomes"]["deadlocked"]
+    assert 20 < stuck < 180
+    assert found["outcomes"]["completed"] == 200 - stuck
+    rest = [row for row in replicas(plan) if row["makespan_ns"]]
+    assert len(rest) == 200 - stuck
+    assert found["metrics"]["makespan_us"]["mean"] == pytest.approx(
+        sum(row["makespan_ns"] for row in rest) / len(rest) / 1000
+    )
+    assert sum(each[1] for each in found["histograms"]["makespan_ns"]["bins"]) == len(rest)
+    assert found["latency"]["thread_wait_us"]["count"] == sum(row["n_measured"] for row in rest)
+    chance = found["deadlock"]["probability"]
+    assert chance["mean"] == stuck / 200
+    middle, z = (stuck + 1.92072941) / 203.84145882, 1.95996398
+    half = z / 203.84145882 * math.sqrt(stuck * (200 - stuck) / 200 + z * z / 4)
+    assert chance["ci"] == pytest.approx((middle - half, middle + half))
+    assert found["deadlock"]["time_us"]["mean"] == pytest.approx(part["stuck"][0] / stuck / 1000)
+    assert "deadlocked" in found["examples"]
+    assert not found["theory"][0]["applies"]
+    assert result(plan)["warnings"] == [
+        f"{stuck} of 200 replicas on 4 cores with fifo deadlocked: they are in no figure but outcomes and deadlock"
+    ]
+
+
+def test_when_every_replica_deadlocks_there_is_nothing_else() -> None:
+    plan = planned(join="block", scheduler="lifo", cores=2, thread_count=2, max_depth=1, replicas=7,
+                   spawn=law("fixed", children=1))  # fmt: skip
+    found = json.loads(json.dumps(result(plan), allow_nan=False))["cells"][0]
+    assert found["outcomes"] == {"completed": 0, "deadlocked": 7, "capped": 0}
+    assert (found["metrics"], found["latency"], found["theory"], found["threads_by_depth"]) == ({}, {}, [], [])
+    assert found["deadlock"]["probability"]["mean"] == 1
+    assert found["examples"]["deadlocked"]["replica"] == 0
+
+
+def test_overload_is_told_when_submitted_and_in_the_result() -> None:
+    plan = planned(arrival=poisson(100), thread_count=20, max_depth=0, cores=[4, 64], replicas=2)
+    told = "offered load 2.52 of 4 cores is 1 or more: waits grow with thread_count"
+    assert plan.notes == (told,)
+    assert result(plan)["warnings"] == [told]
 
 
 def test_metrics_are_those_of_the_replicas() -> None:
@@ -519,23 +430,23 @@ def test_metrics_are_those_of_the_replicas() -> None:
 
 
 def test_one_replica_has_no_interval_and_missing_cells_are_left_out() -> None:
-    result = definition.result(SWEEP.spec, computed(SWEEP, 30, 31))
-    assert [(each["cores"], each["replicas"]) for each in result["cells"]] == [(1, 1)]
-    metric = result["cells"][0]["metrics"]["makespan_us"]
+    found = definition.result(SWEEP.spec, computed(SWEEP, 30, 31))
+    assert [(each["cores"], each["replicas"]) for each in found["cells"]] == [(1, 1)]
+    metric = found["cells"][0]["metrics"]["makespan_us"]
     assert (metric["ci"], metric["stdev"]) == (None, None)
     assert definition.result(SWEEP.spec, {})["cells"] == []
 
 
 def test_large_sums_travel_as_decimal_strings_and_refusals_are_told() -> None:
     plan = planned(thread_count=500, max_depth=3, replicas=50, max_threads=1480, work=law("fixed", mean_us=1e5))
-    result = definition.result(plan.spec, computed(plan))
-    found = result["cells"][0]
+    answer = result(plan)
+    found = answer["cells"][0]
     assert int(found["exact"]["sum"]["makespan_ns"]) == total(cell(plan), "makespan_ns") > 0
     assert isinstance(found["exact"]["sumsq"]["makespan_ns"], str)
     capped = found["outcomes"]["capped"]
     assert 0 < capped < 50
     assert found["outcomes"]["completed"] == 50 - capped
-    assert result["warnings"][0].startswith(
+    assert answer["warnings"][0].startswith(
         f"{capped} of 50 replicas on 8 cores with work_stealing reached max_threads"
     )
     assert not found["theory"][0]["applies"]
@@ -620,9 +531,9 @@ BAD_OBJECTS: list[tuple[dict[str, Any], tuple[str, ...], str]] = [
     ({"cores": list(range(1, 10)), "scheduler": list(asked.SCHEDULERS)}, ("scheduler",), "36 cells"),
     ({"thread_count": 5, "arrival": {"process": "poisson", "rate_per_ms": 1, "warmup_roots": 5}}, ("arrival",), "0..4"),
     ({"arrival": {"process": "batch", "rate_per_ms": 1}}, ("arrival", "batch", "rate_per_ms"), "Extra inputs"),
-    ({"arrival": {"process": "poisson", "rate_per_ms": 0}}, ("arrival", "poisson", "rate_per_ms"), "1e-06..1000000"),
+    ({"arrival": {"process": "poisson", "rate_per_ms": 0}}, ("arrival", "poisson", "rate_per_ms"), "0.0001..1000000"),
     ({"trace": {"replica": 4}, "replicas": 4}, ("trace",), "below 4"),
-    ({"trace": {"replica": 0, "max_events": 1_000_001}}, ("trace", "max_events"), "1..1000000"),
+    ({"trace": {"replica": 0, "max_events": 250_001}}, ("trace", "max_events"), "1..250000"),
 ]  # fmt: skip
 
 
@@ -656,13 +567,14 @@ def test_bad_objects_and_rules_between_fields_are_refused(parameters: Any, loc: 
 @pytest.mark.parametrize(
     ("parameters", "field", "words"),
     [
-        ({"scheduler": "lifo"}, "scheduler", "lifo is not simulated yet; use fifo or work_stealing"),
-        ({"scheduler": ["fifo", "round_robin"]}, "scheduler", "round_robin is not simulated yet"),
-        ({"scheduler": "fifo", "join": "block"}, "join", "block is not simulated yet; use none or suspend"),
-        ({"work": law("pareto", mean_us=1, alpha=2, max_ratio=9)}, "work", "pareto is not simulated yet"),
-        ({"arrival": {"process": "poisson", "rate_per_ms": 1}}, "arrival", "poisson is not simulated yet; use batch"),
-        ({"trace": {"replica": 3}}, "trace", "not recorded yet"),
-        ({"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=1e5)}, "quantum_us", "at most"),
+        ({"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=1e5)}, "quantum_us",
+         "mean work 100000 us is 1e+05 slices of 1 us; at most 10000"),
+        ({"scheduler": "round_robin", "quantum_us": 1, "work": law("fixed", mean_us=9e3), "thread_count": 100_000},
+         "quantum_us", "expected 4.11e+09 slices per replica (457051 threads of 9e+03 slices of 1 us); at most 1e+09"),
+        ({"scheduler": ["fifo", "round_robin"], "max_threads": 4_194_304, "max_depth": 14,
+          "work": law("fixed", mean_us=1)},
+         "max_threads", "a replica may need 805210560 bytes (4194304 threads); at most 536870912"),
+        ({"arrival": poisson(1e-4), "thread_count": 1_000_000, "max_depth": 0}, "work", "2^56 ns"),
         ({"spawn": law("fixed", children=2), "max_depth": 17}, "max_threads",
          "expected 2.62e+08 threads per replica (1000 roots, mean 2 children, depth 17) exceeds max_threads 1000000"),
         ({"spawn": law("fixed", children=64), "max_depth": 64}, "max_threads", "limit 4194304"),
@@ -693,6 +605,9 @@ def test_expected_cost_follows_the_threads() -> None:
     small, large = planned(replicas=10), planned(replicas=1000, cores=[8, 8 + 56])
     assert 150 < large.cpu_seconds / small.cpu_seconds < 400
     assert (small.mode, sweep().mode) == ("work_stealing", "sweep")
+    turns = {"scheduler": "round_robin", "work": law("fixed", mean_us=1000), "replicas": 10}
+    assert planned(**turns, quantum_us=1).cpu_seconds > 50 * planned(**turns).cpu_seconds
+    assert sizes.replica_bytes(sweep().spec) < 100_000 * 96
     assert small.devices == (Device.CPU,)
     assert (
         planned(max_threads=4_194_304, work=law("fixed", mean_us=1)).max_lease_seconds > small.max_lease_seconds >= 30
@@ -704,6 +619,11 @@ def test_the_definition_loads_no_numpy() -> None:
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
     )
+
+
+def test_where_numba_must_count_references_it_does() -> None:
+    assert options(lambda _: False) == {"nogil": True, "error_model": "numpy"}
+    assert options() == options(lambda _: True) == {**options(lambda _: False), "_nrt": False}
 
 
 def test_everything_is_described() -> None:

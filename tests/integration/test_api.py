@@ -305,6 +305,16 @@ def test_a_question_about_a_job_is_computed_once_and_answered(cluster: Live) -> 
     assert len([one for one in asked if one["parameters"]["units"] == 101]) == 1
 
 
+def test_a_replica_of_a_finished_simulation_is_traced_without_running_it_again(cluster: Live) -> None:
+    job = cluster.submit("thread", {"thread_count": 5, "max_depth": 2, "replicas": 8, "cores": 2, "seed": 1})
+    cluster.result(job)
+    trace = httpx.get(f"{cluster.url()}/api/jobs/{job}/trace.json?replica=3", timeout=10).json()
+    assert trace["otherData"]["replica"] == 3
+    assert {"M", "X"} <= {event["ph"] for event in trace["traceEvents"]}
+    refused = httpx.get(f"{cluster.url()}/api/jobs/{job}/trace.json?replica=8")
+    problem(refused, 422, "parameters.trace", "below 8")
+
+
 def test_a_long_question_is_answered_later(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 3})
     answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/first.json?units=4&seconds=1", timeout=10)

@@ -15,123 +15,156 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
-from jobs.kinds.collatz.wide import SAFE, descend, exceeds, walk
+from jobs.kinds.collatz.tables import DELAY_SHIFT, LOG_BITS, WEIGHT_SHIFT, Lookup
+from jobs.kinds.collatz.wide import descend, exceeds, walk
 
 #: What a call answers when something does not fit; 0 is well.
-TOO_WIDE, TOO_LONG, TOO_MANY_RECORDS = 1, 2, 3
-#: Length of the histogram and of the lists of records. No delay or list below 2^53 comes near.
-DELAYS = 4096
+TOO_LONG, TOO_MANY_RECORDS, TOO_MANY_WIDE = 1, 2, 3
+#: Length of the histogram and of the lists. No delay or list below 2^96 is known to come near.
+DELAYS = 8192
+#: Shortcut steps after which a class is walked apart. So many come with fewer than 0.64 as many odd ones.
+LONG = 4000
 #: Classes whose state is in the first-level cache at a time.
 TILE = 2048
 #: From a boundary value x no value of the next 16 steps exceeds 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
 GROWTH_BITS = 11
+#: Delay of a class of a tile whose tail must be walked: it grew too large, or may hold a path record.
+ODD_ONE = np.uint16(2**16 - 1)
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
-_STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
-_C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
-_CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
-_D_SHIFT, _WEIGHT_SHIFT = np.uint64(D_SHIFT), np.uint64(WEIGHT_SHIFT)
-_LOW = np.uint64(2**LOW_BITS)
+_WEIGHT_SHIFT, _DELAY_SHIFT = np.uint64(WEIGHT_SHIFT), np.uint32(DELAY_SHIFT)
 _GROWTH, _GROWTH_UP = np.uint64(GROWTH_BITS), np.uint64(64 - GROWTH_BITS)
+_LOG_MASK, _LOG_BITS, _LOG_UNIT = np.uint32(2**DELAY_SHIFT - 1), np.int64(LOG_BITS), float(2**LOG_BITS)
+_LOG_3_OF_2 = float(np.log(2.0) / np.log(3.0))
 
 
 # Functions take the arrays out of these tuples before a loop: inside one, numba would count references each time.
 
 
 class Found(NamedTuple):
-    """What is found in a lease whose numbers are taken in ascending order."""
+    """What is found in a lease whose numbers are taken in ascending order. A place is n less the lease's origin."""
 
     #: Numbers by delay.
     histogram: Any
-    #: Rows (n, delay) and (n, high limb of the peak, low limb) of the records so far.
+    #: Rows (place, delay) and (place, high limb of the peak, low limb) of the records so far.
     by_delay: Any
     by_path: Any
-    #: Lengths of the two.
+    #: Rows (place, how many numbers have its delay) of what does not fit two limbs.
+    wide: Any
+    #: Lengths of the three.
     sizes: Any
+    #: High and low limb of the lease's origin.
+    origin: Any
 
 
-class Lanes(NamedTuple):
+class Tile(NamedTuple):
     """The classes of a tile on their way down."""
 
-    x: Any
-    #: Steps taken so far.
-    steps: Any
-    #: Indices of the lanes that go on.
+    #: Limbs and indices of the lanes that go on.
+    low: Any
+    high: Any
     live: Any
+    #: Values and indices of the lanes that have just ended.
+    end: Any
+    ended: Any
+    #: Delays by index.
+    delays: Any
 
 
-def nothing_found() -> Found:
+def nothing_found(origin: int = 0) -> Found:
     return Found(
         histogram=np.zeros(DELAYS, np.uint64),
         by_delay=np.zeros((DELAYS, 2), np.uint64),
         by_path=np.zeros((DELAYS, 3), np.uint64),
-        sizes=np.zeros(2, np.int64),
+        wide=np.zeros((DELAYS, 2), np.uint64),
+        sizes=np.zeros(3, np.int64),
+        origin=np.array(divmod(origin, 2**64), np.uint64),
     )
 
 
+def tile() -> Tile:
+    """Room for the vectors that reach beyond a tile's end as well."""
+    lanes = [np.zeros(TILE + 8, np.uint64) for _ in range(5)]
+    return Tile(*lanes, delays=np.zeros(TILE, np.uint16))
+
+
 @njit(nogil=True, cache=True)
-def _note_delay(n: np.uint64, delay: int, found: Found) -> int:
+def _number(place: np.uint64, found: Found) -> tuple[np.uint64, np.uint64]:
+    """(high, low) of a number."""
+    low = found.origin[1] + place
+    return found.origin[0] + np.uint64(low < place), low
+
+
+@njit(nogil=True, cache=True)
+def _note_delay(place: np.uint64, delay: int, found: Found) -> int:
     """Appends a delay record if this is one; numbers come ascending."""
     size = found.sizes[0]
     if size == 0 or delay > found.by_delay[size - 1, 1]:
         if size == DELAYS:
             return TOO_MANY_RECORDS
-        found.by_delay[size, 0], found.by_delay[size, 1] = n, delay
+        found.by_delay[size, 0], found.by_delay[size, 1] = place, delay
         found.sizes[0] = size + 1
     return 0
 
 
 @njit(nogil=True, cache=True)
-def _note_path(n: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> int:
+def _note_path(place: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> int:
     """Appends a path record if this is one; numbers come ascending, except those that cannot be records."""
     size, rows = found.sizes[1], found.by_path
     if size == 0 or exceeds(high, low, rows[size - 1, 1], rows[size - 1, 2]):
         if size == DELAYS:
             return TOO_MANY_RECORDS
-        rows[size, 0], rows[size, 1], rows[size, 2] = n, high, low
+        rows[size, 0], rows[size, 1], rows[size, 2] = place, high, low
         found.sizes[1] = size + 1
     return 0
 
 
 @njit(nogil=True, cache=True)
-def singles(start: np.uint64, end: np.uint64, found: Found) -> int:
-    """Numbers start..end-1 one after the other, every step of each."""
-    n = start
-    while n < end:
-        delay, high, low = walk(_ZERO, n)
-        if delay < 0:
-            return TOO_WIDE
-        if delay >= DELAYS:
-            return TOO_LONG
-        found.histogram[delay] += _ONE
-        failure = max(_note_delay(n, delay, found), _note_path(n, high, low, found))
-        if failure:
-            return failure
-        n += _ONE
+def _note_wide(place: np.uint64, weight: np.uint64, found: Found) -> int:
+    """Leaves a number to integers of any size."""
+    size = found.sizes[2]
+    if size == DELAYS:
+        return TOO_MANY_WIDE
+    found.wide[size, 0], found.wide[size, 1] = place, weight
+    found.sizes[2] = size + 1
     return 0
 
 
 @njit(nogil=True, cache=True)
-def _walk_for_peak(n: np.uint64, found: Found) -> int:
-    """Notes the exact peak of n if it is a record."""
-    delay, high, low = walk(_ZERO, n)
-    return TOO_WIDE if delay < 0 else _note_path(n, high, low, found)
+def _count(place: np.uint64, delay: int, weight: np.uint64, found: Found) -> int:
+    """Counts numbers by their delay, and notes the first."""
+    if delay >= DELAYS:
+        return TOO_LONG
+    found.histogram[delay] += weight
+    return _note_delay(place, delay, found)
+
+
+@njit(nogil=True, cache=True)
+def singles(start: np.uint64, end: np.uint64, found: Found) -> int:
+    """Numbers at places start..end-1 one after the other, every step of each."""
+    for place in range(start, end):
+        delay, high, low = walk(*_number(np.uint64(place), found))
+        if delay < 0:
+            failure = _note_wide(np.uint64(place), _ONE, found)
+        else:
+            failure = max(_count(place, delay, _ONE, found), _note_path(place, high, low, found))
+        if failure:
+            return failure
+    return 0
 
 
 @njit(nogil=True, cache=True)
 def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> tuple[int, np.uint64]:
-    """Notes path records from start on until one reaches (high, low): (failure, first number not looked at)."""
-    n = start
-    while n < end:
+    """Notes path records from start on until one reaches (high, low): (failure, first place not looked at)."""
+    for place in range(start, end):
         size = found.sizes[1]
         if size and not exceeds(high, low, found.by_path[size - 1, 1], found.by_path[size - 1, 2]):
-            break
-        failure = _walk_for_peak(n, found)
-        if failure:
-            return failure, n
-        n += _ONE
-    return 0, n
+            return 0, np.uint64(place)
+        delay, most_high, most_low = walk(*_number(np.uint64(place), found))
+        note = _note_wide(place, _ZERO, found) if delay < 0 else _note_path(place, most_high, most_low, found)
+        if note:
+            return note, np.uint64(place)
+    return 0, end
 
 
 @njit(nogil=True, cache=True)
@@ -147,96 +180,88 @@ def reach(found: Found, walked: bool) -> tuple[np.uint64, np.uint64]:
 
 
 @njit(nogil=True, cache=True)
-def block(h: np.uint64, bits: int, groups: Groups, lookup: Lookup, walked: bool, found: Found) -> int:
-    """The 2^bits numbers of block h >= 1.
+def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
+    """What added to the logarithm of where so many steps lead to, in its units, gives the odd ones and a fraction.
 
-    Unless `walked` says that the path records of the block are already noted, the greatest peak noted must be at
-    least LOW_PEAK and 2 * 3^bits * (h + 1), which bounds what the first `bits` steps reach.
+    The README proves that the fraction lies between 0.3 - 0.001 and 0.7.
     """
-    lanes = Lanes(np.empty(TILE, np.uint64), np.empty(TILE, np.uint32), np.empty(TILE, np.uint16))
-    for start in range(0, len(groups.packed), TILE):
-        tile = Groups(groups.packed[start : start + TILE], groups.first[start : start + TILE])
-        high, low = reach(found, walked)
-        limit = min(SAFE, SAFE if high else low)
-        alive = _enter(h, bits, tile, lookup, limit, lanes)
-        _go_down(alive, limit, lookup, lanes)
-        failure = _settle(h << np.uint64(bits), tile, lookup, walked, lanes, found)
-        if failure:
-            return failure
-    return 0
+    return np.int64(np.floor((steps * _LOG_3_OF_2 - log_of_start + 0.3) * _LOG_UNIT))
 
 
 @njit(nogil=True, cache=True)
-def _enter(h: np.uint64, bits: int, tile: Groups, lookup: Lookup, limit: np.uint64, lanes: Lanes) -> int:
-    """Fills the lanes with 3^c h + d, or all ones where that would not fit; how many go on."""
-    lane_x, lane_steps, live = lanes
-    packed, powers, span = tile.packed, lookup.powers, limit - _LOW
-    fits = np.empty(bits + 1, np.uint64)
-    for c in range(bits + 1):
-        fits[c] = _ALL // powers[c] - _ONE
-    alive = 0
-    for i in range(len(packed)):
-        entry = packed[i]
-        c = entry & _CLASS_C
-        x = powers[c] * h + ((entry >> _D_SHIFT) & _CLASS_D)
-        x = x if h <= fits[c] else _ALL
-        lane_x[i] = x
-        lane_steps[i] = np.uint32(bits) + np.uint32(c)
-        live[alive] = i
-        alive += x - _LOW <= span
-    return alive
-
-
-@njit(nogil=True, cache=True)
-def _go_down(alive: int, limit: np.uint64, lookup: Lookup, lanes: Lanes) -> None:
-    """Takes lanes 16 steps at a time until each is below the table's end or above the limit.
-
-    No branch depends on a lane: the list of those that go on is written always and lengthened only if so.
-    """
-    lane_x, lane_steps, live = lanes
-    steps, powers, span = lookup.steps, lookup.powers, limit - _LOW
-    while alive:
-        left = 0
-        for j in range(alive):
-            i = live[j]
-            x = lane_x[i]
-            entry = np.uint64(steps[x & _STEP_MASK])
-            c = entry >> _C_SHIFT
-            x = (x >> _STEP) * powers[c] + (entry & _D_MASK)
-            lane_x[i] = x
-            lane_steps[i] += np.uint32(_STEP + c)
-            live[left] = i
-            left += x - _LOW <= span
-        alive = left
-
-
-@njit(nogil=True, cache=True)
-def _settle(base: np.uint64, tile: Groups, lookup: Lookup, walked: bool, lanes: Lanes, found: Found) -> int:
-    """Counts every lane in the order of its least residue and notes the records."""
-    lane_x, lane_steps, _ = lanes
-    packed, first, delays = tile.packed, tile.first, lookup.delays
-    histogram, by_delay, sizes = found.histogram, found.by_delay, found.sizes
-    reach_high, reach_low = reach(found, walked)
-    for i in range(len(packed)):
-        x, n = lane_x[i], base + np.uint64(first[i])
-        delay = np.int64(lane_steps[i])
-        if x < _LOW:
-            delay += delays[x]
-        else:
-            # the lane left the fast loop at x, or never entered it
-            rest, high, low = descend(_ZERO, n if x == _ALL else x, lookup)
-            if rest < 0:
-                return TOO_WIDE
-            delay = rest if x == _ALL else delay + rest
-            if exceeds(high, low, reach_high, reach_low):
-                failure = _walk_for_peak(n, found)
-                if failure:
-                    return failure
-                reach_high, reach_low = reach(found, walked)
-        if delay >= DELAYS:
-            return TOO_LONG
+def count_ended(count: int, steps: int, offset: np.int64, packed, ends, histogram, tile_end, tile_ended, delays) -> int:
+    """Counts the lanes that have just ended below the table's end after so many steps; the greatest delay."""
+    most, last = np.int64(0), np.uint64(len(ends))
+    for j in range(count):
+        x, i = tile_end[j], tile_ended[j]
+        if x >= last or steps > LONG:
+            delays[i] = ODD_ONE
+            continue
+        entry = ends[x]
+        odd = (np.int64(entry & _LOG_MASK) + offset) >> _LOG_BITS
+        delay = steps + odd + np.int64(entry >> _DELAY_SHIFT)
+        delays[i] = delay
         histogram[delay] += packed[i] >> _WEIGHT_SHIFT
-        # asked here as well, since a call that takes arrays costs more than all of the above
-        if (sizes[0] == 0 or delay > by_delay[sizes[0] - 1, 1]) and _note_delay(n, delay, found):
-            return TOO_MANY_RECORDS
+        most = max(most, delay)
+    return most
+
+
+@njit(nogil=True, cache=True)
+def mark(size: int, alive: int, over: int, tile: Tile) -> None:
+    """Makes odd ones of the lanes that are left and of those that have ended."""
+    delays, live, ended = tile.delays, tile.live, tile.ended
+    delays[:size] = 0
+    for j in range(alive):
+        delays[live[j]] = ODD_ONE
+    for j in range(over):
+        delays[ended[j]] = ODD_ONE
+
+
+@njit(nogil=True, cache=True)
+def settle(start: np.uint64, packed, first, most: int, lookup: Lookup, walked: bool, tile: Tile, found: Found) -> int:
+    """Walks the odd ones of a tile and notes the delay records, in the order of the least residues."""
+    delays, odd_ones, record = tile.delays, False, _record(found)
+    for i in range(len(packed)):
+        odd_ones |= delays[i] == ODD_ONE
+    if not odd_ones and most <= record:
+        return 0
+    for i in range(len(packed)):
+        # asked here as well, since a call that takes tuples of arrays costs more than all else
+        if np.int64(delays[i]) > record:
+            failure = _settle_one(start + np.uint64(first[i]), delays[i], packed[i], lookup, walked, found)
+            record = _record(found)
+            if failure:
+                return failure
     return 0
+
+
+@njit(nogil=True, cache=True)
+def _record(found: Found) -> np.int64:
+    """The greatest delay so far."""
+    size = found.sizes[0]
+    return np.int64(found.by_delay[size - 1, 1]) if size else np.int64(-1)
+
+
+@njit(nogil=True, cache=True)
+def _settle_one(
+    place: np.uint64, delay: np.uint16, entry: np.uint64, lookup: Lookup, walked: bool, found: Found
+) -> int:
+    if delay == ODD_ONE:
+        return _settle_odd(place, entry >> _WEIGHT_SHIFT, lookup, walked, found)
+    return _note_delay(place, np.int64(delay), found)
+
+
+@njit(nogil=True, cache=True)
+def _settle_odd(place: np.uint64, weight: np.uint64, lookup: Lookup, walked: bool, found: Found) -> int:
+    """A class by its first number, in two limbs."""
+    n = _number(place, found)
+    delay, high, low = descend(n[0], n[1], lookup)
+    if delay < 0:
+        return _note_wide(place, weight, found)
+    failure, limit = 0, reach(found, walked)
+    if exceeds(high, low, limit[0], limit[1]):
+        walked_delay, high, low = walk(n[0], n[1])
+        if walked_delay < 0:
+            return _note_wide(place, weight, found)
+        failure = _note_path(place, high, low, found)
+    return max(failure, _count(place, delay, weight, found))

@@ -1,27 +1,40 @@
-"""The Collatz kind: statistics of a range of numbers, or the trajectory of one. The README of this folder says more."""
+"""The Collatz kind: statistics, verification or records of a range, or one trajectory. The README says more."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError
 
-from jobs.kinds.collatz import partials
+from jobs.kinds.collatz import partials, published
+from jobs.kinds.collatz.columns import layout
 from jobs.kinds.collatz.curve import FRACTION_BITS
-from jobs.models import Partial, Plan, Spec
+from jobs.models import MAX_UNITS, Mark, MarkKind, Partial, Plan, Spec
 from jobs.numbers import ExactInt, exact, short
 
 MODEL_VERSION = 1
-SUMMARY = "Exact statistics of the 3n+1 map over a range of numbers, or the trajectory of one number of any size."
+SUMMARY = "The 3n+1 map, exactly: statistics or verification of a range, or the trajectory of a number of any size."
 EXAMPLE: dict[str, Any] = {"mode": "statistics", "start_number": 1, "number_count": 1000}
 
-#: Statistics end here at the latest: start_number + number_count <= END.
-END = 2**53
-#: Units plus offset plus a grain stay below 2^53.
-MAX_COUNT = END - 2**25
+#: Where a range ends at the latest: start_number + number_count is at most this.
+END = 2**96
 #: Leases are cut at multiples of this many numbers, so that only a job's two ends are unaligned.
-GRAIN = 2**22
+GRAINS = {"statistics": 2**22, "verify": 2**32, "records": 2**28}
+#: Units plus offset plus a grain stay below 2^53.
+MAX_COUNT = MAX_UNITS - 2 * max(GRAINS.values())
+#: Columns for drawing at most, and with a histogram each.
+MAX_COLUMNS, MAX_DENSE_COLUMNS = 4096, 1024
 #: Decimal digits of the largest n of a trajectory.
 MAX_DIGITS = 20_000
 #: Shortcut steps, n/2 or (3n+1)/2, after which a trajectory is given up.
@@ -29,16 +42,27 @@ STEP_LIMIT = 20_000_000
 #: Longest that a trajectory, which is one unit, may take.
 TRAJECTORY_SECONDS = 900.0
 
-MODES = ("statistics", "trajectory")
-LATER = ("verify", "records")
-#: Which mode a field belongs to, and whether that mode needs it.
+MODES = ("statistics", "verify", "records", "trajectory")
+RANGES = ("statistics", "verify", "records")
+#: Which modes a field belongs to, and whether they need it.
 FIELDS = {
-    "start_number": ("statistics", True),
-    "number_count": ("statistics", True),
-    "batch_size": ("statistics", False),
-    "n": ("trajectory", True),
-    "max_points": ("trajectory", False),
+    "start_number": (RANGES, True),
+    "number_count": (RANGES, True),
+    "batch_size": (RANGES, False),
+    "columns": (("statistics",), False),
+    "density": (("statistics",), False),
+    "known": (("records",), False),
+    "n": (("trajectory",), True),
+    "max_points": (("trajectory",), False),
 }
+
+MARKS = {"verified": MarkKind(summary="Numbers that reach 1 if all below their range do.", origin=1)}
+
+
+def _listed(words: Sequence[str]) -> str:
+    """a, b or c."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _huge(value: Any) -> int:
@@ -55,12 +79,18 @@ if TYPE_CHECKING:
     Start: TypeAlias = int
     Count: TypeAlias = int
     Batch: TypeAlias = int
+    Columns: TypeAlias = int
+    Delay: TypeAlias = int
+    Path: TypeAlias = int
     Huge: TypeAlias = int
     Points: TypeAlias = int
 else:
     Start = ExactInt(1, END - 1)
     Count = ExactInt(1, MAX_COUNT)
-    Batch = ExactInt(1, END)
+    Batch = ExactInt(1, MAX_UNITS)
+    Columns = ExactInt(0, MAX_COLUMNS)
+    Delay = ExactInt(0, 8000)
+    Path = ExactInt(0, 2**400)
     Huge = Annotated[
         int,
         BeforeValidator(_huge),
@@ -71,15 +101,29 @@ else:
     Points = ExactInt(2, 100_000)
 
 
+class Known(BaseModel):
+    """What is known of all numbers below the start of a job."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    delay: Delay = Field(description="Their greatest delay.")
+    path: Path = Field(description="The greatest value that any of them reaches.")
+
+
 class Parameters(BaseModel):
     """What a user submits. A null is as good as leaving the field out."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True)
 
-    mode: Literal["statistics", "trajectory"] = Field("statistics", description="What to compute.")
-    start_number: Start | None = Field(None, description="statistics: the first number.")
-    number_count: Count | None = Field(None, description="statistics: how many numbers; the range ends by 2^53.")
-    batch_size: Batch | None = Field(None, description="statistics: most numbers a kernel launch takes; null: as fits.")
+    mode: Literal["statistics", "verify", "records", "trajectory"] = Field("statistics", description="What to compute.")
+    start_number: Start | None = Field(None, description="All but trajectory: the first number.")
+    number_count: Count | None = Field(None, description="All but trajectory: how many numbers.")
+    batch_size: Batch | None = Field(None, description="Most numbers a kernel launch takes; null: as fits.")
+    columns: Columns | None = Field(None, description="statistics: most columns for drawing; null: none.")
+    density: StrictBool | None = Field(None, description="statistics: a histogram of delays in every column.")
+    known: Known | None = Field(
+        None, description="records: the greatest delay and path of all numbers below start_number; null: as published."
+    )
     n: Huge | None = Field(None, description="trajectory: the number, of up to 20,000 digits.")
     max_points: Points | None = Field(None, description="trajectory: most points of the curve; null: 4000.")
 
@@ -88,22 +132,19 @@ class Parameters(BaseModel):
     def _known_mode(cls, value: Any) -> Any:
         if value in MODES:
             return value
-        ready = " or ".join(MODES)
-        if value in LATER:
-            words = {"got": value, "ready": ready}
-            raise PydanticCustomError("mode", "mode {got} is not available yet; use {ready}", words)
+        ready = _listed(MODES)
         raise PydanticCustomError("mode", "must be {ready}; got {got}", {"ready": ready, "got": short(value)})
 
     @field_validator(*FIELDS)
     @classmethod
-    def _belongs_to_the_mode(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _belongs_to_the_mode(cls, value: Any, info: ValidationInfo) -> Any:
         mode, field = info.data.get("mode"), info.field_name or ""
-        owner, needed = FIELDS[field]
-        if mode == owner and needed and value is None:
-            raise PydanticCustomError("missing", "{field} is required in mode {mode}", {"field": field, "mode": owner})
-        if mode is not None and mode != owner and value is not None:
-            words = {"field": field, "owner": owner, "mode": mode}
-            raise PydanticCustomError("mode", "{field} belongs to mode {owner}, not to {mode}", words)
+        owners, needed = FIELDS[field]
+        if mode in owners and needed and value is None:
+            raise PydanticCustomError("missing", "{field} is required in mode {mode}", {"field": field, "mode": mode})
+        if mode is not None and mode not in owners and value is not None:
+            words = {"field": field, "owners": _listed(owners), "mode": mode}
+            raise PydanticCustomError("mode", "{field} belongs to mode {owners}, not to {mode}", words)
         return value
 
     @field_validator("number_count")
@@ -117,32 +158,86 @@ class Parameters(BaseModel):
             )
         return count
 
+    @field_validator("known")
+    @classmethod
+    def _at_least_what_is_published(cls, known: Known | None, info: ValidationInfo) -> Known | None:
+        start = info.data.get("start_number") or 1
+        delay, path = published.below(published.DELAYS, start), published.below(published.PATHS, start)
+        if known and (known.delay < delay or known.path < path):
+            words = {"start": str(start), "delay": delay, "path": str(path)}
+            raise PydanticCustomError(
+                "bounds", "numbers below {start} are known to have delay {delay} and path {path}; give no less", words
+            )
+        return known
+
+    @field_validator("density")
+    @classmethod
+    def _has_columns(cls, density: bool | None, info: ValidationInfo) -> bool | None:
+        columns = info.data.get("columns") or 0
+        if density and not 1 <= columns <= MAX_DENSE_COLUMNS:
+            raise PydanticCustomError("bounds", "density needs columns in 1..{most}", {"most": MAX_DENSE_COLUMNS})
+        return density
+
 
 def plan(parameters: Parameters) -> Plan:
     """One unit per number, or one unit for a trajectory."""
-    return _plan_trajectory(parameters) if parameters.mode == "trajectory" else _plan_statistics(parameters)
+    return _plan_trajectory(parameters) if parameters.mode == "trajectory" else _plan_range(parameters)
 
 
-def _plan_statistics(parameters: Parameters) -> Plan:
+def _plan_range(parameters: Parameters) -> Plan:
+    mode, batch = parameters.mode, parameters.batch_size
     start, count = parameters.start_number, parameters.number_count
     assert start is not None and count is not None  # the model has seen to it
-    shown = {"mode": "statistics", "start_number": start, "number_count": count, "batch_size": parameters.batch_size}
+    more: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
+    if parameters.columns:
+        more = shown = {"columns": parameters.columns, "density": bool(parameters.density)}
+    elif mode == "records":
+        more, shown = _known(start, parameters.known)
     return Plan(
         total=count,
-        grain=GRAIN,
-        offset=start % GRAIN,
-        spec={"mode": "statistics", "start": str(start), "count": count, "batch_size": parameters.batch_size},
-        parameters=shown,
-        cpu_seconds=_statistics_seconds(start, count, parameters.batch_size),
-        mode="statistics",
+        grain=GRAINS[mode],
+        offset=start % GRAINS[mode],
+        spec={"mode": mode, "start": str(start), "count": count, "batch_size": batch} | more,
+        parameters={"mode": mode, "start_number": exact(start), "number_count": count, "batch_size": batch} | shown,
+        cpu_seconds=SECONDS[mode](start, count, batch),
+        mode=mode,
     )
 
 
+def _known(start: int, known: Known | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is known below the start, for the kernel and as the job shows it."""
+    if known:
+        told = {"delay": known.delay, "path": exact(known.path)}
+        return {"known": told | {"path": str(known.path), "source": "given", "complete": None}}, {"known": told}
+    delay, path = published.below(published.DELAYS, start), published.below(published.PATHS, start)
+    reach = min(published.DELAYS[-1][0], published.PATHS[-1][0])
+    complete, source = None, "published" if start > 1 else "nothing: no number is smaller"
+    if start > reach + 1:
+        complete, source = reach, f"published, complete up to {reach} only"
+    return {"known": {"delay": delay, "path": str(path), "source": source, "complete": complete}}, {"known": None}
+
+
 def _statistics_seconds(start: int, count: int, batch_size: int | None) -> float:
-    """Rough: single numbers at 4 million a second, blocks by the size of the numbers."""
-    single = count if batch_size and batch_size < 2**16 else min(count, 2**16)
-    rate = 4e8 if start + count < 2**32 else 2.5e8 if start + count < 2**43 else 1.5e8
-    return single / 4e6 + (count - single) / rate
+    """Rough: single numbers at 4 million a second, small blocks at the two ends, and blocks by the size of numbers."""
+    bits = (start + count).bit_length()
+    single = count if batch_size and batch_size < 2**10 else min(count, 2**11)
+    rate = 5e8 if bits <= 44 else 2.5e8 * 50 / max(bits, 50)
+    return single * bits / 1.6e8 + min(count, 2**23) / 1e8 + count / rate
+
+
+def _verify_seconds(start: int, count: int, batch_size: int | None) -> float:
+    """Rough: whole blocks by the size of the numbers, the cells at both ends at a tenth of that, and every launch."""
+    rate = 6e10 if start + count < 2**42 else 4e10 if start + count < 2**90 else 1e10
+    return count / rate + min(count, 2**25) / 4e9 + 4e-5 * (2 + count / (batch_size or 2**32))
+
+
+def _records_seconds(start: int, count: int, batch_size: int | None) -> float:
+    """Rough: several times as fast as statistics."""
+    return _statistics_seconds(start, count, batch_size) / (4 if count > 2**28 and start + count > 2**32 else 1)
+
+
+SECONDS = {"statistics": _statistics_seconds, "verify": _verify_seconds, "records": _records_seconds}
 
 
 def _plan_trajectory(parameters: Parameters) -> Plan:
@@ -166,12 +261,68 @@ def merge(left: Partial, right: Partial) -> Partial:
         return left or right
     if "parity" in left or "parity" in right:
         raise ValueError("a trajectory is one unit: it has no second part")
-    return partials.merge(left, right)
+    if "histogram" in left:
+        return partials.merge(left, right)
+    return partials.merge_verified(left, right) if "checksum" in left else partials.merge_records(left, right)
 
 
 def result(spec: Spec, partial: Partial) -> dict[str, Any]:
     """What the user reads; the README of this folder names every key."""
-    return _trajectory_result(spec, partial) if spec["mode"] == "trajectory" else partials.result(partial)
+    if spec["mode"] == "trajectory":
+        return _trajectory_result(spec, partial)
+    if spec["mode"] == "records":
+        return partials.records_result(spec, partial)
+    return _verify_result(spec, partial) if spec["mode"] == "verify" else _statistics_result(spec, partial)
+
+
+def _statistics_result(spec: Spec, partial: Partial) -> dict[str, Any]:
+    found = partials.result(partial)
+    if "columns" in partial:
+        start = int(spec["start"])
+        found["columns"] = partials.columns_result(
+            layout(start, spec["count"], spec["columns"]), start, partial["columns"]
+        )
+    if "density" in partial:
+        found["columns"]["density"] = [histogram for _, histogram in partial["density"]]
+    return found
+
+
+def _verify_result(spec: Spec, partial: Partial) -> dict[str, Any]:
+    unresolved, whole = partial["unresolved"], partial["count"] == spec["count"]
+    return {
+        "count": exact(partial["count"]),
+        "verified": whole and not unresolved,
+        "statement": _statement(int(spec["start"]), partial["count"], whole, unresolved),
+        "checksum": str(partial["checksum"]),
+        "candidates": exact(partial["candidates"]),
+        "block_steps": exact(partial["blocks"]),
+        "largest_bits": partial["bits"],
+        "unresolved": [exact(n) for n in unresolved],
+    }
+
+
+def _statement(start: int, count: int, whole: bool, unresolved: list[int]) -> str:
+    if unresolved:
+        named = ", ".join(map(str, unresolved[:3]))
+        return (
+            f"Nothing is claimed: not below themselves after 1.6 million steps: {named}{' …' * (len(unresolved) > 3)}"
+        )
+    if not whole:
+        return f"Not finished: {count} numbers are checked so far."
+    if start == 1:
+        return f"Every number from 1 to {count} reaches 1."
+    return (
+        f"Every number from {start} to {start + count - 1} reaches a smaller number, or one that a smaller number "
+        f"reaches. So if all numbers below {start} reach 1, all below {start + count} do."
+    )
+
+
+def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]:
+    """What statistics and verification prove of their range."""
+    if spec["mode"] not in ("statistics", "verify") or not result.get("verified", True):
+        return []
+    start = int(spec["start"])
+    return [Mark(name="verified", lo=start, hi=start + spec["count"])]
 
 
 def _trajectory_result(spec: Spec, partial: Partial) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from jobs.kinds.collatz.columns import layout
 from jobs.kinds.collatz.curve import leading, log2
 from jobs.models import Partial, Spec
 
@@ -19,7 +20,14 @@ def values(n: int) -> Iterator[int]:
 
 def run(spec: Spec, lo: int, hi: int) -> Partial:
     """The partial of units lo..hi-1."""
-    return trajectory(spec) if spec["mode"] == "trajectory" else statistics(int(spec["start"]) + lo, hi - lo)
+    if spec["mode"] == "trajectory":
+        return trajectory(spec)
+    start, count = int(spec["start"]) + lo, hi - lo
+    if spec["mode"] == "records":
+        return records(spec, start, count)
+    if spec["mode"] == "verify":
+        return verified(start, count)
+    return statistics(start, count) | (drawn(spec, start, count) if spec.get("columns") else {})
 
 
 def statistics(start: int, count: int) -> Partial:
@@ -35,6 +43,83 @@ def statistics(start: int, count: int) -> Partial:
         if not paths or peak > paths[-1][1]:
             paths.append([n, peak])
     return {"histogram": [list(pair) for pair in sorted(histogram.items())], "delay": delays, "path": paths}
+
+
+def records(spec: Spec, start: int, count: int) -> Partial:
+    """What exceeds what is known and every smaller number of the range."""
+    found = statistics(start, count)
+    known = {name: int(spec["known"][name]) for name in ("delay", "path")}
+    kept = {name: [row for row in found[name] if row[1] > known[name]] for name in ("delay", "path")}
+    return {"count": count} | kept
+
+
+def drawn(spec: Spec, start: int, count: int) -> Partial:
+    """The columns of a range, and their histograms."""
+    cut = layout(int(spec["start"]), spec["count"], spec["columns"])
+    rows, density = [], []
+    for column in sorted({(n - cut.base) // cut.width for n in range(start, start + count)}):
+        low = max(start, cut.base + column * cut.width)
+        high = min(start + count, cut.base + (column + 1) * cut.width)
+        delays = [len(list(values(n))) - 1 for n in range(low, high)]
+        most = max(delays)
+        rows.append([column, len(delays), sum(delays), min(delays), most, low + delays.index(most)])
+        density.append([column, [[delay, delays.count(delay)] for delay in sorted(set(delays))]])
+    return {"columns": rows} | ({"density": density} if spec.get("density") else {})
+
+
+def step(x: int) -> int:
+    """A shortcut step."""
+    return (3 * x + 1) // 2 if x % 2 else x // 2
+
+
+def falls(n: int, bits: range) -> bool:
+    """Whether T^j(r) <= r and 3^c < 2^j for some j of bits: r is n modulo 2^bits[-1], c counts the odd steps."""
+    r = x = n % 2 ** bits[-1]
+    odd = 0
+    for j in range(1, bits[-1] + 1):
+        odd += x % 2
+        x = step(x)
+        if j in bits and 3**odd < 2**j and x <= r:
+            return True
+    return False
+
+
+def joins(r: int, steps: int) -> bool:
+    """Whether a smaller residue is at the same value as r after so many steps, of which as many are odd."""
+    odd, x = 0, r
+    for _ in range(steps):
+        odd += x % 2
+        x = step(x)
+    before = {(x, odd)}
+    for _ in range(steps):
+        doubled = {(2 * x, odd) for x, odd in before}
+        before = doubled | {((2 * x - 1) // 3, odd - 1) for x, odd in before if x % 3 == 2 and odd}
+    return any(x < r and not odd for x, odd in before)
+
+
+def candidate(n: int) -> bool:
+    """Whether n is in the canonical sieve."""
+    if n % 3 == 2 or n % 9 == 4 or n % 81 == 10:
+        return False
+    return not falls(n, range(1, 25)) and not falls(n, range(25, 33)) and not joins(n % 2**24, 24)
+
+
+def verified(start: int, count: int) -> Partial:
+    """Every candidate, 16 steps at a time from its 24th step on, until it is below the floor of its block."""
+    seen: Partial = {"count": count, "candidates": 0, "blocks": 0, "checksum": 0, "bits": 0, "unresolved": []}
+    for n in filter(candidate, range(start, start + count)):
+        floor = n - n % 2**32 or 2 ** (n.bit_length() - 1)
+        x, steps = n, 0
+        while steps <= 24 or x >= floor:
+            for _ in range(16 if steps else 24):
+                x = step(x)
+            if steps:
+                seen["bits"] = max(seen["bits"], x.bit_length())
+                seen["blocks"] += 1
+            steps += 16 if steps else 24
+        seen["candidates"] += 1
+        seen["checksum"] += x
+    return seen
 
 
 def trajectory(spec: Spec) -> Partial:

@@ -14,10 +14,12 @@ from numba import njit
 #: Steps taken by one lookup.
 STEP_BITS = 16
 #: A walk by lookups ends below 2^LOW_BITS, with the delay from a table. Must not be under STEP_BITS: a block step
-#: must never run through 1, and from 2^16 on none does. Measured: 18 is the fastest, as the table fits the cache.
-LOW_BITS = 18
-#: Greatest peak of all numbers below 2^LOW_BITS, that of 159487.
-LOW_PEAK = 17_202_377_752
+#: must never run through 1, and from 2^16 on none does.
+LOW_BITS = 17
+#: Greatest peak of all numbers below 2^LOW_BITS, that of 113383.
+LOW_PEAK = 2_482_111_348
+#: Where the delay lies in an end; below it is the logarithm to base 3, in units of 2^-LOG_BITS, rounded down.
+DELAY_SHIFT, LOG_BITS = 16, 12
 #: Where d and the weight lie in a packed class, c being in the lowest bits; and where c lies in a packed step.
 D_SHIFT, WEIGHT_SHIFT, C_SHIFT = 5, 41, 26
 
@@ -29,10 +31,12 @@ class Lookup(NamedTuple):
 
     #: d + (c << 26) of each residue modulo 2^16 after 16 shortcut steps.
     steps: Any
-    #: Delay of each number below 2^18; that of 0 means nothing.
-    delays: Any
+    #: Logarithm + (delay << 16) of each number below 2^17; that of 0 means nothing.
+    ends: Any
     #: 3^0 .. 3^31.
     powers: Any
+    #: 3^c of the residues modulo 16 after four shortcut steps, then d of each.
+    four: Any
 
 
 class Groups(NamedTuple):
@@ -69,7 +73,7 @@ def _steps(bits: int) -> np.ndarray:
 @njit(nogil=True, cache=True)
 def _delays(bits: int) -> np.ndarray:
     """table[n] = delay of n, for 1 <= n < 2^bits."""
-    table = np.zeros(1 << bits, np.uint16)
+    table = np.zeros(1 << bits, np.uint32)
     for n in range(2, 1 << bits):
         x = np.uint64(n)
         delay = 0
@@ -109,6 +113,8 @@ def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 @njit(nogil=True, cache=True)
 def _advance_by_table(r: np.uint64, bits: int, steps: np.ndarray) -> tuple[np.uint64, np.uint64]:
     """`advance`, its first 16 steps by one lookup."""
+    if bits < STEP_BITS:
+        return advance(r, bits)
     entry = np.uint64(steps[r & np.uint64((1 << STEP_BITS) - 1)])
     c = entry >> np.uint64(C_SHIFT)
     d = entry & np.uint64((1 << C_SHIFT) - 1)
@@ -122,11 +128,26 @@ def _advance_by_table(r: np.uint64, bits: int, steps: np.ndarray) -> tuple[np.ui
 @lru_cache
 def lookup() -> Lookup:
     powers = np.array([3**c for c in range(32)], np.uint64)
-    return Lookup(steps=_steps(STEP_BITS), delays=_delays(LOW_BITS), powers=powers)
+    logs = np.log(np.maximum(1, np.arange(1 << LOW_BITS))) / np.log(3.0) * 2**LOG_BITS
+    ends = _delays(LOW_BITS) << np.uint32(DELAY_SHIFT) | logs.astype(np.uint32)
+    four = np.array([advance(np.uint64(r), 4) for r in range(16)], np.uint64)
+    four = np.concatenate([powers[four[:, 0]], four[:, 1]])
+    return Lookup(steps=_steps(STEP_BITS), ends=ends, powers=powers, four=four)
 
 
 @lru_cache
 def groups(bits: int) -> Groups:
-    """Classes modulo 2^bits; 16 <= bits <= 22."""
+    """Classes modulo 2^bits; bits <= 22."""
     packed, first = _groups(bits, lookup().steps)
-    return Groups(packed=packed, first=first)
+    # vectors read beyond the end
+    padded = np.concatenate([packed, np.zeros(8, np.uint64)])
+    return Groups(packed=padded[: len(packed)], first=first)
+
+
+@lru_cache(maxsize=4)
+def groups_from(bits: int, least: int) -> Groups:
+    """The classes with at least so many odd steps among their first `bits`."""
+    every = groups(bits)
+    chosen = (every.packed & np.uint64(2**D_SHIFT - 1)) >= np.uint64(least)
+    padded = np.concatenate([every.packed[chosen], np.zeros(8, np.uint64)])
+    return Groups(packed=padded[:-8], first=every.first[chosen])

@@ -8,13 +8,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.tables import C_SHIFT, LOW_BITS, STEP_BITS, Lookup
+from jobs.kinds.collatz.tables import C_SHIFT, DELAY_SHIFT, LOW_BITS, STEP_BITS, Lookup
 
+_ZERO = np.uint64(0)
 _ONE, _THREE, _SIXTY_THREE = np.uint64(1), np.uint64(3), np.uint64(63)
 _HALF, _LOW32 = np.uint64(32), np.uint64(2**32 - 1)
-_STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
+_STEP, _STEP_MASK, _STEP_UP = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1), np.uint64(64 - STEP_BITS)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
-_LOW = np.uint64(2**LOW_BITS)
+_LOW, _DELAY_SHIFT = np.uint64(2**LOW_BITS), np.uint32(DELAY_SHIFT)
 #: 3x+1 of a smaller x fits one limb.
 _ONE_LIMB = np.uint64(2**62)
 #: 3x+1 of an x with a smaller high limb fits two limbs.
@@ -42,7 +43,7 @@ def exceeds(high: np.uint64, low: np.uint64, other_high: np.uint64, other_low: n
 @njit(nogil=True, cache=True)
 def walk(high: np.uint64, low: np.uint64) -> tuple[int, np.uint64, np.uint64]:
     """(delay, peak high, peak low), step by step; delay -1 when a value would pass two limbs."""
-    delay = 0
+    delay = np.int64(0)
     peak_high, peak_low = high, low
     while high or low != _ONE:
         if not high and low < _ONE_LIMB:
@@ -83,8 +84,8 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
 
     Delay -1 when a value would pass two limbs.
     """
-    steps, delays, powers = lookup
-    delay = 0
+    steps, ends, powers = lookup.steps, lookup.ends, lookup.powers
+    delay = np.int64(0)
     most_high, most_low = high, low
     while high or low >= _LOW:
         if high >= _TWO_LIMBS:
@@ -99,7 +100,7 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
         elif high or low > SAFE:
             entry = np.uint64(steps[low & _STEP_MASK])
             c = entry >> _C_SHIFT
-            low = (low >> _STEP) | (high << np.uint64(64 - STEP_BITS))
+            low = (low >> _STEP) | (high << _STEP_UP)
             high >>= _STEP
             high, low = multiply_add(high, low, powers[c], entry & _D_MASK)
             delay += STEP_BITS + np.int64(c)
@@ -109,7 +110,7 @@ def descend(high: np.uint64, low: np.uint64, lookup: Lookup) -> tuple[int, np.ui
                 most_low = most
         if exceeds(high, low, most_high, most_low):
             most_high, most_low = high, low
-    return delay + delays[low], most_high, most_low
+    return delay + np.int64(ends[low] >> _DELAY_SHIFT), most_high, most_low
 
 
 @njit(nogil=True, cache=True)
@@ -125,3 +126,15 @@ def _descend_one_limb(
         most = max(most, x)
         delay += STEP_BITS + np.int64(c)
     return delay, x, most
+
+
+@njit(nogil=True, cache=True)
+def sixteen_steps(
+    top: np.uint64, high: np.uint64, low: np.uint64, steps: np.ndarray, powers: np.ndarray
+) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """Three limbs after 16 shortcut steps, which may run through 1; top < 2^54."""
+    entry = np.uint64(steps[low & _STEP_MASK])
+    power = powers[entry >> _C_SHIFT]
+    rest, low = multiply_add(_ZERO, (low >> _STEP) | (high << _STEP_UP), power, entry & _D_MASK)
+    over, high = multiply_add(_ZERO, (high >> _STEP) | (top << _STEP_UP), power, rest)
+    return (top >> _STEP) * power + over, high, low

@@ -5,19 +5,43 @@ uint64 and int64 must never meet in one expression: numba would make it a float.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 from jobs.kinds.thread import streams
 
-#: Nothing here allocates, so references need no counting; counting them took three quarters of the time.
-JIT = {"nogil": True, "error_model": "numpy", "_nrt": False}
+_PLAIN = {"nogil": True, "error_model": "numpy"}
+
+
+def _accepted(options: dict[str, Any]) -> bool:
+    """Whether this numba compiles with these options."""
+    try:
+        njit("int64()", **options)(lambda: 0)
+    except (KeyError, TypeError, NumbaError):
+        return False
+    return True
+
+
+def options(accepted: Callable[[dict[str, Any]], bool] = _accepted) -> dict[str, Any]:
+    """What everything here is compiled with. Nothing here allocates, so references to arrays need no counting; counting
+    them takes a quarter of the time of the global queues. numba has no documented option for it: where it does not know
+    `_nrt`, references are counted, and only time is lost.
+    """
+    uncounted = {**_PLAIN, "_nrt": False}
+    return uncounted if accepted(uncounted) else _PLAIN
+
+
+JIT = options()
 INLINE = {**JIT, "forceinline": True}
 
-LAWS = ("fixed", "uniform", "exponential", "hyperexponential", "empirical")
-FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL, EMPIRICAL = range(5)
+LAWS = ("fixed", "uniform", "exponential", "hyperexponential", "empirical", "pareto")
+FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL, EMPIRICAL, PARETO = range(6)
 
 _GOLDEN = np.uint64(streams.GOLDEN)
 _FIRST = np.uint64(streams.FIRST_FACTOR)
@@ -25,6 +49,7 @@ _SECOND = np.uint64(streams.SECOND_FACTOR)
 _OFFSPRING = np.uint64(streams.GOLDEN * (streams.OFFSPRING + 1) & streams.MASK)
 _WORK = np.uint64(streams.GOLDEN * (streams.WORK + 1) & streams.MASK)
 _BRANCH = np.uint64(streams.GOLDEN * (streams.BRANCH + 1) & streams.MASK)
+_ARRIVALS = np.uint64(streams.GOLDEN * (streams.ARRIVALS + 1) & streams.MASK)
 _VICTIMS = np.uint64(streams.GOLDEN * (streams.VICTIMS + 1) & streams.MASK)
 _0, _1, _10, _20, _27, _30, _31, _32, _33, _53 = (np.uint64(n) for n in (0, 1, 10, 20, 27, 30, 31, 32, 33, 53))
 _LOW_20, _LOW_32, _LOW_10 = np.uint64(2**20 - 1), np.uint64(2**32 - 1), np.uint64(1023)
@@ -94,6 +119,10 @@ def draw_work(key, law, laws, logs):
         slow = np.int64(mix(key + _BRANCH) >> _32) >= laws[0]
         mean = laws[2] if slow else laws[1]
         return max(1, (mean * negative_log(word, logs) + 8388608) >> 24)
+    if law == PARETO:
+        place = negative_log(word, logs)
+        index = place >> 20
+        return max(1, laws[index] + (((laws[index + 1] - laws[index]) * (place & 1048575)) >> 20))
     high = word >> _32
     if law == UNIFORM:
         return max(1, laws[0] + ((np.int64(high) * laws[1]) >> 32))
@@ -111,10 +140,19 @@ def draw_children(key, depth, max_depth, values, thresholds):
         return values[0]
     draw = np.int64(mix(key + _OFFSPRING) >> _32)
     row = depth if thresholds.shape[0] > 1 else 0
+    if values.shape[0] == 2:
+        return values[np.int64(draw >= thresholds[row, 0])]
     index = 0
     while draw >= thresholds[row, index]:
         index += 1
     return values[index]
+
+
+@njit(**INLINE)
+def interarrival(key, number, mean, logs):
+    """Time before the number-th root, in units of the mean's."""
+    word = sub(mix(key + _ARRIVALS), number)
+    return (mean * negative_log(word, logs) + 8388608) >> 24
 
 
 @njit(**INLINE)

@@ -13,7 +13,7 @@ from numba import njit
 
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
-from jobs.kinds.thread import rows, streams, tables
+from jobs.kinds.thread import rows, sizes, streams, tables, tracing
 from jobs.kinds.thread.cpu_draws import JIT, LAWS, mix, sub
 from jobs.kinds.thread.merging import merge
 from jobs.models import Partial, Spec
@@ -23,7 +23,7 @@ from jobs.registry import Tick
 _CHUNK_SECONDS = 0.1
 #: Rough nanoseconds of a thread, for the first chunk only.
 _GUESS_NS = 100
-#: Steal attempts stepped through in a replica: far more than 64 cores can need for each thread.
+#: Steal attempts stepped through in a replica: far more than 64 cores can need for each thread; slices come on top.
 _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 
 
@@ -34,31 +34,51 @@ def _sources() -> int:
     return zlib.crc32(b"".join((here / name).read_bytes() for name in names))
 
 
-def _compiled(sources: int) -> Any:
-    """The compiled function. numba looks only at this file to tell whether its cache is stale, and at what a
-    closure holds; so the other files' checksum is in the closure, and only this function is cached.
+def _compiled(sources: int, stealing: bool) -> Any:
+    """The compiled function, around one of two simulators. numba looks only at this file to tell whether its cache is
+    stale, and at what a closure holds; so the other files' checksum is in the closure, and only this function is
+    cached.
     """
 
     @njit(cache=True, **JIT)
-    def chunk(first, count, cell, seed, model, machine, measured, columns, limbs, totals):
+    def chunk(first, count, cell, seed, greedy, model, machine, measured, scratch, columns, limbs, totals):
         """Replicas first..first+count-1 of a cell. Returns (replicas done, sum of digests); fewer done: a bug."""
-        numbers = model[0]
-        row, high, by_depth, _, _ = measured
-        cores = numbers[sim.CORES]
-        greedy = numbers[sim.STEALS_WORK] == 0
+        numbers, laws, logs, values, thresholds = model
+        families, cores, events, deques, steals = machine
+        row, aside, by_depth, waits, sojourns = measured
+        some_waits, some_sojourns = scratch
+        blocks = numbers[sim.JOINS] == sim.BLOCK
         master = mix(np.uint64(seed))
         hashes = np.uint64(0 * sources)
         for replica in range(first, first + count):
-            if not sim.simulate(sub(master, replica), model, machine, measured):
+            key = sub(master, replica)
+            if stealing:
+                fine = sim.simulate_stealing(
+                    key, numbers, laws, logs, values, thresholds, families, cores, events, deques, steals,
+                    row, aside, by_depth, waits, sojourns,
+                )  # fmt: skip
+            else:
+                # A replica that deadlocks leaves nothing in the histograms.
+                fine = sim.simulate_queue(
+                    key, numbers, laws, logs, values, thresholds, families, cores, events, deques, steals,
+                    row, aside, by_depth, some_waits if blocks else waits, some_sojourns if blocks else sojourns,
+                )  # fmt: skip
+                if blocks:
+                    if row[sim.OUTCOME] != sim.DEADLOCKED:
+                        waits += some_waits
+                        sojourns += some_sojourns
+                    some_waits[:] = 0
+                    some_sojourns[:] = 0
+            if not fine:
                 return replica - first, hashes
-            hashes += reduction.digest(cell, replica, row, high, by_depth)
-            reduction.accumulate(row, high, by_depth, cores, greedy, columns, limbs, totals)
+            hashes += reduction.digest(cell, replica, row, aside, by_depth)
+            reduction.accumulate(replica, row, aside, by_depth, numbers[sim.CORES], greedy, columns, limbs, totals)
         return count, hashes
 
     return chunk
 
 
-_chunk = _compiled(_sources())
+_chunk_queue, _chunk_stealing = (_compiled(_sources(), stealing) for stealing in (False, True))
 
 
 @dataclass
@@ -75,57 +95,69 @@ class _Cell:
         tabled = (self._numbers(), self.spec["work"]["numbers"], tables.logarithms(), offspring["values"])
         self.model = (*(np.array(each, np.int64) for each in tabled), np.array(offspring["thresholds"], np.int64))
         self.machine = self._machine()
+        self.scratch = (np.zeros(rows.BINS, np.int64), np.zeros(rows.BINS, np.int64))
         self.columns, self.limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)
 
     def _numbers(self) -> list[int]:
-        spec = self.spec
+        spec, arrival = self.spec, self.spec["arrival"] or {"mean": 0, "bits": 0, "warmup": 0}
         return [
             spec["thread_count"],
             spec["max_depth"],
             spec["max_threads"],
-            int(spec["join"] == "suspend"),
+            sim.JOINING.index(spec["join"]),
             spec["dispatch_ns"],
             spec["spawn_ns"],
             spec["join_ns"],
             spec["steal_ns"],
             LAWS.index(spec["work"]["law"]),
             self.cores,
-            int(self.scheduler == "work_stealing"),
-            _ATTEMPTS_PER_THREAD * spec["most_threads"] + _ATTEMPTS,
+            sim.POLICIES.index(self.scheduler),
+            (_ATTEMPTS_PER_THREAD + spec["most_slices"]) * spec["most_threads"] + _ATTEMPTS,
+            spec["quantum_ns"] if self.scheduler == "round_robin" else 0,
+            arrival["mean"],
+            arrival["bits"],
+            arrival["warmup"],
         ]
 
     def _machine(self) -> tuple[np.ndarray, ...]:
-        # A family has a member, so there are at most most_threads - thread_count of them besides the roots.
-        # Pages of the array that no family reaches are never touched.
-        most = self.spec["most_threads"] - self.spec["thread_count"] + 2
+        # Pages of `families` that no replica reaches are never touched.
         return (
-            np.empty((most, sim.FAMILY), np.int64),
-            np.empty((self.cores, sim.CORE), np.int64),
-            np.empty(self.cores, np.int64),
-            np.empty((self.cores, self.depths, 3), np.int64),
-            np.empty((self.cores, 4), np.int64),
+            np.empty(sizes.families(self.spec, self.scheduler), sim.FAMILY),
+            np.zeros(self.cores, sim.CORE),
+            np.empty(2 << (self.cores - 1).bit_length(), np.int64),
+            np.empty((self.cores, self.depths), np.int64),
+            np.zeros(self.cores, sim.STEAL),
         )
 
     def _measured(self) -> tuple[np.ndarray, ...]:
-        return tuple(np.zeros(size, np.int64) for size in (len(rows.ROW), 2, self.depths, rows.BINS, rows.BINS))
+        sizes = (len(rows.ROW), sim.ASIDE, self.depths, rows.BINS, rows.BINS)
+        return tuple(np.zeros(size, np.int64) for size in sizes)
+
+    @property
+    def greedy(self) -> bool:
+        plain = self.scheduler in ("fifo", "lifo") and self.spec["join"] != "block"
+        return plain and self.spec["arrival"] is None
 
     def compute(self, first: int, count: int) -> dict[str, Any]:
         """The cell's partial of replicas first..first+count-1."""
         totals, measured = reduction.empty(self.depths), self._measured()
-        done, hashes = _chunk(
+        chunk = _chunk_stealing if self.scheduler == "work_stealing" else _chunk_queue
+        done, hashes = chunk(
             first,
             count,
             self.cell,
             self.spec["seed"],
+            self.greedy,
             self.model,
             self.machine,
             measured,
+            self.scratch,
             self.columns,
             self.limbs,
             totals,
         )
         if done < count:
-            raise RuntimeError(f"replica {first + done} of cell {self.cell}: more steal attempts than can be needed")
+            raise RuntimeError(f"replica {first + done} of cell {self.cell}: more steps than can be needed")
         _, _, _, waits, sojourns = measured
         return reduction.taken(totals, count, int(hashes) & streams.MASK, waits, sojourns)
 
@@ -137,6 +169,8 @@ def _first_chunk(spec: Spec) -> int:
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """Units lo..upto-1, where upto is hi unless tick said stop; ticks between chunks of about 0.1 s."""
+    if spec["trace"] is not None:
+        return hi, {"trace": _traced(spec)} if lo < hi else {}
     most = min(spec["batch_size"] or reduction.MOST_ROWS, reduction.MOST_ROWS)
     size = _first_chunk(spec)
     partial: Partial = {}
@@ -155,6 +189,12 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
         if unit < hi and not tick(unit):
             break
     return unit, partial
+
+
+def _traced(spec: Spec) -> dict[str, Any]:
+    """The replica that is asked for, written down; it must be the one that the kernel counts."""
+    cell, replica = spec["trace"]["cell"], spec["trace"]["replica"]
+    return tracing.trace(spec, _Cell(spec, cell).compute(replica, 1)["digest"])
 
 
 def warm() -> None:

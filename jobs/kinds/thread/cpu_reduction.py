@@ -19,6 +19,9 @@ _LIMB = 2**LIMB_BITS - 1
 #: (i, j) with i <= j, in the order of `squares`.
 PAIRS = tuple((i, j) for i in range(LIMBS) for j in range(i, LIMBS))
 
+#: Of `examples`, in their order.
+EXAMPLES = ("fastest", "slowest", "deadlocked")
+
 _ROW = len(rows.ROW)
 _COLUMNS = len(rows.COLUMNS)
 _SPREAD = np.array([rows.COLUMNS.index(name) for name in rows.SPREAD])
@@ -62,7 +65,7 @@ def wide_ratio(high, low, under):
 
 
 @njit(**JIT)
-def derive(row, high, cores, values):
+def derive(row, aside, cores, values):
     """Copies the row into `values` and appends rows.RATIOS."""
     for column in range(_ROW):
         values[column] = row[column]
@@ -73,20 +76,20 @@ def derive(row, high, cores, values):
     values[_ROW + 2] = ratio(row[sim.BUSY], cores * makespan)
     values[_ROW + 3] = ratio(row[sim.OVERHEAD], alone)
     values[_ROW + 4] = ratio(cores * makespan, alone + (cores - 1) * span)
-    values[_ROW + 5] = wide_ratio(high[0], row[sim.WAITED], makespan)
+    values[_ROW + 5] = wide_ratio(aside[sim.READY_HIGH], aside[sim.READY_LOW], makespan)
     values[_ROW + 6] = ratio(row[sim.THREADS] * 1_000_000_000, makespan)
 
 
 @njit(**JIT)
-def digest(cell, replica, row, high, by_depth):
+def digest(cell, replica, row, aside, by_depth):
     """The hash of rows.digest; wide sums enter by their low 64 bits."""
     word = sub(mix(np.uint64(cell)), replica)
     for column in range(_ROW):
         value = np.uint64(row[column])
         if column == sim.WAITED:
-            value += np.uint64(high[0]) << np.uint64(62)
+            value += np.uint64(aside[sim.HIGH_WAITED]) << np.uint64(62)
         if column == sim.SOJOURN:
-            value += np.uint64(high[1]) << np.uint64(62)
+            value += np.uint64(aside[sim.HIGH_SOJOURN]) << np.uint64(62)
         word = sub(word, value)
     for depth in range(by_depth.shape[0]):
         word = sub(word, by_depth[depth])
@@ -94,10 +97,10 @@ def digest(cell, replica, row, high, by_depth):
 
 
 @njit(**JIT)
-def violations(row, cores, greedy, counts):
+def violations(row, again, cores, greedy, counts):
     alone = row[sim.WORK] + row[sim.OVERHEAD]
     makespan, span = row[sim.MAKESPAN], row[sim.LONGEST]
-    if row[sim.BUSY] != alone:
+    if row[sim.BUSY] != alone + again:
         counts[0] += 1
     if makespan < max((alone + cores - 1) // cores, span):
         counts[1] += 1
@@ -106,34 +109,59 @@ def violations(row, cores, greedy, counts):
 
 
 @njit(**JIT)
-def accumulate(row, high, by_depth, cores, greedy, values, limbs, totals):  # noqa: C901 - nothing here is worth a call
+def add_wide(low, high, limbs, sums, squares):
+    """Adds high * 2^62 + low to a row of sums and its square to a row of squares."""
+    limbs[0] = low & _LIMB
+    limbs[1] = (low >> LIMB_BITS) & _LIMB
+    limbs[2] = (low >> (2 * LIMB_BITS)) + ((high & 1) << 20)
+    limbs[3] = high >> 1
+    place = 0
+    for i in range(LIMBS):
+        sums[i] += limbs[i]
+        for j in range(i, LIMBS):
+            squares[place] += limbs[i] * limbs[j]
+            place += 1
+
+
+@njit(**JIT)
+def remember(replica, makespan, outcome, examples):
+    """Keeps the first replica of the least and of the greatest makespan, and the first that deadlocked: pairs of
+    makespan and replica, the replica -1 where there is none yet. Replicas come in ascending order.
+    """
+    if outcome == sim.DEADLOCKED:
+        if examples[5] < 0:
+            examples[4], examples[5] = makespan, replica
+        return
+    if examples[1] < 0 or makespan < examples[0]:
+        examples[0], examples[1] = makespan, replica
+    if examples[3] < 0 or makespan > examples[2]:
+        examples[2], examples[3] = makespan, replica
+
+
+@njit(**JIT)
+def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, totals):
     """Adds one replica to `totals`: see `empty`."""
-    sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken = totals
-    derive(row, high, cores, values)
-    violations(row, cores, greedy, broken)
+    sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
+        totals
+    )
     outcomes[row[sim.OUTCOME]] += 1
+    remember(replica, row[sim.MAKESPAN], row[sim.OUTCOME], examples)
+    if row[sim.OUTCOME] == sim.DEADLOCKED:
+        stuck_at[bin_of(row[sim.MAKESPAN])] += 1
+        add_wide(row[sim.MAKESPAN], 0, limbs, sums[_COLUMNS], squares[_COLUMNS])
+        return
+    derive(row, aside, cores, values)
+    violations(row, aside[sim.AGAIN], cores, greedy, broken)
     for column in range(_COLUMNS):
         value = values[column]
         least[column] = min(least[column], value)
         most[column] = max(most[column], value)
-        limbs[0] = value & _LIMB
-        limbs[1] = (value >> LIMB_BITS) & _LIMB
-        limbs[2] = value >> (2 * LIMB_BITS)
-        limbs[3] = 0
-        wide = 0
+        high = 0
         if column == sim.WAITED:
-            wide = high[0]
+            high = aside[sim.HIGH_WAITED]
         elif column == sim.SOJOURN:
-            wide = high[1]
-        if wide > 0:
-            limbs[2] += (wide & 1) << 20
-            limbs[3] = wide >> 1
-        place = 0
-        for i in range(LIMBS):
-            sums[column, i] += limbs[i]
-            for j in range(i, LIMBS):
-                squares[column, place] += limbs[i] * limbs[j]
-                place += 1
+            high = aside[sim.HIGH_SOJOURN]
+        add_wide(value, high, limbs, sums[column], squares[column])
         for product in range(_FACTORS.shape[0] // 2):
             if column == _FACTORS[2 * product]:
                 for i in range(LIMBS):
@@ -146,11 +174,11 @@ def accumulate(row, high, by_depth, cores, greedy, values, limbs, totals):  # no
 
 
 def empty(depths):
-    """Arrays that `accumulate` adds to; all but `spread` are small."""
+    """Arrays that `accumulate` adds to; all but `spread` are small. The last row of sums is deadlocks' times."""
     return (
-        np.zeros((_COLUMNS, LIMBS), np.int64),
-        np.zeros((_COLUMNS, len(PAIRS)), np.int64),
-        np.full(_COLUMNS, sim.NEVER, np.int64),
+        np.zeros((_COLUMNS + 1, LIMBS), np.int64),
+        np.zeros((_COLUMNS + 1, len(PAIRS)), np.int64),
+        np.full(_COLUMNS, rows.NONE, np.int64),
         np.zeros(_COLUMNS, np.int64),
         np.zeros((len(rows.PRODUCTS), LIMBS), np.int64),
         np.zeros((len(rows.SPREAD), rows.BINS), np.int64),
@@ -158,18 +186,25 @@ def empty(depths):
         np.zeros(depths, np.int64),
         np.zeros(len(rows.OUTCOMES), np.int64),
         np.zeros(len(rows.INVARIANTS), np.int64),
+        np.zeros(rows.BINS, np.int64),
+        np.full(2 * len(EXAMPLES), -1, np.int64),
     )
 
 
 def taken(totals, replicas, digest_sum, waits, sojourns):
     """What the arrays hold as one cell's partial (Python integers)."""
-    sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken = totals
+    sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
+        totals
+    )
     kept = [rows.COLUMNS.index(name) for name in rows.EXTREMES]
+    *numbers, stuck = [_number(row) for row in sums.tolist()]
+    *powers, stuck_squared = [_square(row) for row in squares.tolist()]
+    pairs = zip(EXAMPLES, examples.reshape(-1, 2).tolist(), strict=True)
     return {
         "replicas": replicas,
         "outcomes": outcomes.tolist(),
-        "sum": [_number(row) for row in sums.tolist()],
-        "sumsq": [_square(row) for row in squares.tolist()],
+        "sum": numbers,
+        "sumsq": powers,
         "min": least[kept].tolist(),
         "max": most[kept].tolist(),
         "products": [_number(row) for row in products.tolist()],
@@ -179,6 +214,9 @@ def taken(totals, replicas, digest_sum, waits, sojourns):
         "depth_sum": depth_sum.tolist(),
         "depth_sumsq": depth_squares.tolist(),
         "violations": broken.tolist(),
+        "stuck": [stuck, stuck_squared],
+        "stuck_at": _sparse(stuck_at),
+        "examples": {name: found for name, found in pairs if found[1] >= 0},
         "digest": digest_sum,
     }
 

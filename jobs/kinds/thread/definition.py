@@ -4,72 +4,91 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from jobs import errors
-from jobs.kinds.thread import report, tables, theory
+from jobs.kinds.thread import report, sizes, tables, theory
 from jobs.kinds.thread.merging import merge
 from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parameters
 from jobs.models import Device, Partial, Plan, Spec
 
-__all__ = ["EXAMPLE", "MODEL_VERSION", "SUMMARY", "Parameters", "merge", "plan", "result"]
+__all__ = ["EXAMPLE", "MODEL_VERSION", "QUESTIONS", "SUMMARY", "Parameters", "merge", "plan", "question", "result"]
 
-MODEL_VERSION = 1
+MODEL_VERSION = 2
 SUMMARY = "Monte-Carlo simulation of recursively spawned threads on a finite machine"
 EXAMPLE: dict[str, Any] = {"thread_count": 50, "max_depth": 5, "replicas": 64, "cores": 4, "seed": 1}
 
-#: What kernels simulate of what `Parameters` describes.
-SIMULATED: dict[str, tuple[str, ...]] = {
-    "scheduler": ("fifo", "work_stealing"),
-    "join": ("none", "suspend"),
-    "work": ("fixed", "uniform", "exponential", "hyperexponential", "empirical"),
-    "arrival": ("batch",),
-}
+#: Choices: replica, cell and max_events.
+QUESTIONS = {"trace": "One replica as Chrome Trace Event JSON, which Perfetto opens."}
+
 #: Times stay below 2^56 ns, so that a time and a core's number fit one word and cores x time another.
 _LONGEST_BITS = 56
 _MOST_THREADS = 10**12
-#: Nanoseconds of one CPU core per simulated thread: a constant and a share per simulated core; and per replica.
-_THREAD_NS = {"fifo": (38.0, 0.25), "work_stealing": (42.0, 1.0)}
-_REPLICA_NS = 600.0
+#: A replica cannot be cut, so its steps are bounded: about 20 seconds.
+_MOST_STEPS = 10**9
+#: Memory of a replica: what a worker's lane may take.
+_MOST_BYTES = 512 * 2**20
+#: Mean work over quantum.
+_MOST_SLICES = 10_000
 
 
 def plan(parameters: Parameters) -> Plan:
-    """Compiles the distributions, checks that the job is finite and simulated, and lays the cells out."""
-    _check_quantum(parameters)
-    _check_simulated(parameters)
+    """Compiles the distributions, checks that the job is finite, and lays the cells out."""
     seed = secrets.randbelow(2**53) if parameters.seed is None else parameters.seed
     resolved = parameters.model_copy(update={"seed": seed})
     spec = _spec(resolved)
     expected = sum(theory.threads_by_depth(spec["offspring"], parameters.thread_count, parameters.max_depth))
     _check_size(parameters, spec, Fraction(expected))
-    modes = {scheduler for _, scheduler in parameters.cells}
-    longest = max(_seconds(spec["most_threads"], *cell) for cell in parameters.cells)
+    if parameters.trace is not None:
+        return _plan_trace(spec)
+    seconds = [sizes.seconds(spec, float(expected), *cell) for cell in parameters.cells]
+    longest = max(sizes.seconds(spec, spec["most_threads"], *cell) for cell in parameters.cells)
+    schedulers = {scheduler for _, scheduler in parameters.cells}
     return Plan(
         total=len(parameters.cells) * parameters.replicas,
         spec=spec,
         parameters=spec["parameters"],
         devices=(Device.CPU,),
-        cpu_seconds=parameters.replicas * sum(_seconds(float(expected), *cell) for cell in parameters.cells),
-        mode=modes.pop() if len(modes) == 1 else "sweep",
+        cpu_seconds=parameters.replicas * sum(seconds),
+        mode=schedulers.pop() if len(schedulers) == 1 else "sweep",
         max_lease_seconds=30 + 50 * longest,
+        notes=tuple(theory.overloads(spec)),
     )
 
 
 def result(spec: Spec, partial: Partial) -> dict[str, Any]:
     """The job's `result`: a function of the spec and of the merged partial, nothing else."""
+    if spec["trace"] is not None:
+        found: dict[str, Any] = partial["trace"]
+        return found
     return {"type": "thread", "model_version": MODEL_VERSION, **report.report(spec, partial)}
 
 
-def _seconds(threads: float, cores: int, scheduler: str) -> float:
-    """Rough seconds of one replica on one CPU core."""
-    fixed, per_core = _THREAD_NS[scheduler]
-    return (threads * (fixed + per_core * cores) + _REPLICA_NS) / 1e9
+def question(name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
+    """Parameters of the job that answers a question about a job: `trace` records one replica of it."""
+    return {**parameters, name: dict(choice)}
+
+
+def _plan_trace(spec: dict[str, Any]) -> Plan:
+    """One replica, simulated once by the kernel and once, step by step, to write it down."""
+    cell = spec["cells"][spec["trace"]["cell"]]
+    return Plan(
+        total=1,
+        spec=spec,
+        parameters=spec["parameters"],
+        devices=(Device.CPU,),
+        cpu_seconds=sizes.trace_seconds(spec) + sizes.seconds(spec, spec["expected_threads"], *cell),
+        mode="trace",
+        max_lease_seconds=120 + 50 * sizes.seconds(spec, spec["most_threads"], *cell),
+    )
 
 
 def _spec(parameters: Parameters) -> dict[str, Any]:
     offspring = tables.offspring(parameters.spawn, parameters.max_depth)
     roots, depth = parameters.thread_count, parameters.max_depth
+    work, quantum = tables.work(parameters.work), _quantum(parameters)
     return {
         "parameters": parameters.model_dump(mode="json"),
         "seed": parameters.seed,
@@ -81,41 +100,25 @@ def _spec(parameters: Parameters) -> dict[str, Any]:
         "most_threads": theory.most_threads(offspring, roots, depth, parameters.max_threads),
         "join": parameters.join,
         "offspring": offspring,
-        "work": tables.work(parameters.work),
+        "work": work,
         "dispatch_ns": tables.nanoseconds(parameters.dispatch_cost_us),
         "spawn_ns": tables.nanoseconds(parameters.spawn_cost_us),
         "join_ns": tables.nanoseconds(parameters.join_cost_us),
         "steal_ns": tables.nanoseconds(parameters.steal_cost_us),
+        "quantum_ns": quantum,
+        "most_slices": tables.longest_work(work) // quantum + 1 if quantum else 0,
+        "arrival": tables.arrival(parameters.arrival),
         "batch_size": parameters.batch_size,
         "expected_threads": math.ceil(sum(theory.threads_by_depth(offspring, roots, depth))),
+        "trace": None if parameters.trace is None else parameters.trace.model_dump(),
     }
 
 
-def _check_quantum(parameters: Parameters) -> None:
-    schedulers = [scheduler for _, scheduler in parameters.cells]
-    if "round_robin" not in schedulers or parameters.work.distribution == "pareto":
-        return
-    quantum = parameters.quantum_us or DEFAULT_QUANTUM_US
-    mean = float(tables.mean_work(tables.work(parameters.work)) / 1000)
-    if mean / quantum > 1e4:
-        detail = f"mean work {mean:.6g} us is {mean / quantum:.3g} slices of {quantum:.6g} us; at most 10000"
-        raise errors.InvalidRequest(f"parameters.quantum_us: {detail}", field="parameters.quantum_us")
-
-
-def _check_simulated(parameters: Parameters) -> None:
-    schedulers = dict.fromkeys(scheduler for _, scheduler in parameters.cells)
-    asked = {
-        "scheduler": tuple(schedulers),
-        "join": (parameters.join,),
-        "work": (parameters.work.distribution,),
-        "arrival": (parameters.arrival.process,),
-    }
-    for field, values in asked.items():
-        for value in values:
-            if value not in SIMULATED[field]:
-                _refuse(field, f"{value} is not simulated yet; use {' or '.join(SIMULATED[field])}")
-    if parameters.trace is not None:
-        _refuse("trace", "a trace is not recorded yet; use null")
+def _quantum(parameters: Parameters) -> int:
+    """In ns; 0 where no cell takes turns."""
+    if not any(scheduler == "round_robin" for _, scheduler in parameters.cells):
+        return 0
+    return tables.nanoseconds(parameters.quantum_us or DEFAULT_QUANTUM_US)
 
 
 def _check_size(parameters: Parameters, spec: Spec, expected: Fraction) -> None:
@@ -129,23 +132,56 @@ def _check_size(parameters: Parameters, spec: Spec, expected: Fraction) -> None:
         )
     threads = float(expected) * parameters.replicas * len(parameters.cells)
     if threads > _MOST_THREADS:
-        hours = parameters.replicas * sum(_seconds(float(expected), *cell) for cell in parameters.cells) / 3600
+        seconds = sum(sizes.seconds(spec, float(expected), *cell) for cell in parameters.cells)
         _refuse(
             "replicas",
-            f"{threads:.3g} threads (replicas x expected threads x cells) exceed {_MOST_THREADS:.0e}, "
-            f"about {hours:.3g} core-hours; lower replicas, cells, thread_count, max_depth or the spawn mean",
+            f"{threads:.3g} threads (replicas x expected threads x cells) exceed {_MOST_THREADS:.0e}, about "
+            f"{parameters.replicas * seconds / 3600:.3g} core-hours; lower replicas, cells, thread_count, max_depth "
+            "or the spawn mean",
         )
+    _check_slices(spec)
+    _check_memory(spec)
     _check_time(spec)
 
 
+def _check_slices(spec: Spec) -> None:
+    if not spec["quantum_ns"]:
+        return
+    slices, quantum = sizes.slices(spec), spec["quantum_ns"] / 1000
+    mean = float(tables.mean_work(spec["work"])) / 1000
+    if mean / quantum > _MOST_SLICES:
+        _refuse(
+            "quantum_us",
+            f"mean work {mean:.6g} us is {mean / quantum:.3g} slices of {quantum:.6g} us; at most {_MOST_SLICES}",
+        )
+    if spec["expected_threads"] * slices > _MOST_STEPS:
+        _refuse(
+            "quantum_us",
+            f"expected {spec['expected_threads'] * slices:.3g} slices per replica ({spec['expected_threads']} threads "
+            f"of {slices:.3g} slices of {quantum:.6g} us); at most {_MOST_STEPS:.0e}: raise it or lower thread_count",
+        )
+
+
+def _check_memory(spec: Spec) -> None:
+    needed = sizes.replica_bytes(spec)
+    if needed > _MOST_BYTES:
+        _refuse(
+            "max_threads",
+            f"a replica may need {needed} bytes ({spec['most_threads']} threads); at most {_MOST_BYTES}: "
+            "lower max_threads",
+        )
+
+
 def _check_time(spec: Spec) -> None:
-    costs = spec["dispatch_ns"] + spec["join_ns"] + max(spec["offspring"]["values"]) * spec["spawn_ns"]
-    longest = tables.longest_work(spec["work"]) + costs
-    if (spec["most_threads"] * longest).bit_length() > _LONGEST_BITS:
+    costs = spec["dispatch_ns"] * max(1, spec["most_slices"]) + spec["join_ns"]
+    longest = tables.longest_work(spec["work"]) + costs + max(spec["offspring"]["values"]) * spec["spawn_ns"]
+    arrival = spec["arrival"]
+    waiting = tables.last_arrival(arrival, spec["thread_count"]) if arrival else 0
+    if (waiting + spec["most_threads"] * longest).bit_length() > _LONGEST_BITS:
         _refuse(
             "work",
-            f"{spec['most_threads']} threads of up to {longest} ns each can pass 2^{_LONGEST_BITS} ns of simulated "
-            "time; lower the work, the costs or max_threads",
+            f"{spec['most_threads']} threads of up to {longest} ns each, the last root at {waiting} ns, can pass "
+            f"2^{_LONGEST_BITS} ns of simulated time; lower the work, the costs or max_threads",
         )
 
 

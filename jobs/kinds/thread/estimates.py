@@ -40,10 +40,15 @@ def variance(count: int, total: int, squares: int) -> Fraction:
 @lru_cache
 def student(level: float, freedom: int) -> float:
     """t with P(-t < T < t) = level for T of `freedom` degrees of freedom."""
-    normal = _bisected(_normal_within, level, 8.0)
     if freedom >= _MANY:
-        return _cornish_fisher(normal, freedom)
+        return _cornish_fisher(normal(level), freedom)
     return _bisected(lambda t: _student_within(t, freedom), level, 1e5)
+
+
+@lru_cache
+def normal(level: float) -> float:
+    """z with P(-z < Z < z) = level for a standard normal Z."""
+    return _bisected(_normal_within, level, 8.0)
 
 
 def _bisected(within: Callable[[float], float], level: float, high: float) -> float:
@@ -132,10 +137,26 @@ def quotient_interval(
     if count < 2 or under[0] == 0:
         return None
     quotient = Fraction(over[0], under[0])
-    residues = over[1] - 2 * quotient * product + quotient**2 * under[1]
-    error = root(max(Fraction(0), residues) * count / (count - 1)) / under[0]
+    error = quotient_error(count, over, under, product)
     half = student(level, count - 1) * error * float(scale)
     return figure(float(quotient * scale) - half), figure(float(quotient * scale) + half)
+
+
+def quotient_error(count: int, over: tuple[int, int], under: tuple[int, int], product: int) -> float:
+    """Standard error of sum(a)/sum(b) over replicas; the arguments are those of `quotient_interval`."""
+    if count < 2 or under[0] == 0:
+        return 0.0
+    quotient = Fraction(over[0], under[0])
+    residues = over[1] - 2 * quotient * product + quotient**2 * under[1]
+    return root(max(Fraction(0), residues) * count / (count - 1)) / under[0]
+
+
+def share_interval(hits: int, count: int, level: float) -> Interval:
+    """Wilson's interval of a probability."""
+    z, share = normal(level), hits / count
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count)
+    return figure(max(0.0, middle - half)), figure(min(1.0, middle + half))
 
 
 def percentile(histogram: Histogram, share: Fraction, least: int, most: int) -> Fraction:

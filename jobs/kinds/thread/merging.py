@@ -10,10 +10,14 @@ from jobs.models import Partial
 
 #: A histogram on the wire: [bin, count, bin, count, ...], bins ascending, counts above 0.
 Histogram = list[int]
+#: Name -> [makespan, replica].
+Examples = dict[str, list[int]]
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Both together: exact, associative, commutative; {} is neutral."""
+    """Both together: exact, associative, commutative; {} is neutral. A trace is one unit and never meets another."""
+    if "trace" in left or "trace" in right:
+        return dict(left or right)
     cells = dict(left.get("cells", {}))
     for cell, part in right.get("cells", {}).items():
         cells[cell] = merge_cells(cells[cell], part) if cell in cells else part
@@ -23,16 +27,28 @@ def merge(left: Partial, right: Partial) -> Partial:
 def merge_cells(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {
         name: _added(left[name], right[name])
-        for name in ("outcomes", "sum", "sumsq", "products", "depth_sum", "depth_sumsq", "violations")
+        for name in ("outcomes", "sum", "sumsq", "products", "depth_sum", "depth_sumsq", "violations", "stuck")
     }
     merged["replicas"] = left["replicas"] + right["replicas"]
     merged["digest"] = left["digest"] + right["digest"] & streams.MASK
     merged["min"] = list(map(min, left["min"], right["min"]))
     merged["max"] = list(map(max, left["max"], right["max"]))
     merged["spread"] = [add_histograms(*pair) for pair in zip(left["spread"], right["spread"], strict=True)]
-    for name in ("wait", "sojourn"):
+    for name in ("wait", "sojourn", "stuck_at"):
         merged[name] = add_histograms(left[name], right[name])
+    merged["examples"] = _examples(left["examples"], right["examples"])
     return merged
+
+
+def _examples(left: Examples, right: Examples) -> Examples:
+    """The first replica of the shortest and of the longest makespan, and the first that deadlocked."""
+    both = {name: [side[name] for side in (left, right) if name in side] for name in (*left, *right)}
+    order = {
+        "fastest": lambda found: (found[0], found[1]),
+        "slowest": lambda found: (-found[0], found[1]),
+        "deadlocked": lambda found: (found[1], found[0]),
+    }
+    return {name: min(both[name], key=order[name]) for name in sorted(both)}
 
 
 def _added(left: Sequence[int], right: Sequence[int]) -> list[int]:

@@ -178,13 +178,13 @@ class BatchArrival(Strict):
 
 class PoissonArrival(Strict):
     process: Literal["poisson"]
-    rate_per_ms: Annotated[float, Number(1e-6, 1e6)] = Field(description="roots per millisecond")
+    rate_per_ms: Annotated[float, Number(1e-4, 1e6)] = Field(description="roots per millisecond")
     warmup_roots: Annotated[int, Whole(0, 999_999)] = Field(default=0, description="first roots left out of latency")
 
 
 class Trace(Strict):
     replica: Annotated[int, Whole(0, 16_777_215)] = Field(default=0, description="replica to trace")
-    max_events: Annotated[int, Whole(1, 1_000_000)] = Field(default=100_000, description="most events in the trace")
+    max_events: Annotated[int, Whole(1, 250_000)] = Field(default=100_000, description="most events in the trace")
     cell: Annotated[int, Whole(0, MAX_CELLS - 1)] = Field(default=0, description="cell to trace")
 
 
@@ -277,7 +277,9 @@ class Parameters(Strict):
     confidence: Annotated[float, Number(0.5, 0.9999)] = Field(
         default=0.95, description="confidence level of the reported intervals"
     )
-    trace: Trace | None = Field(default=None, description="one replica to record as a Chrome trace, or null")
+    trace: Trace | None = Field(
+        default=None, description="null, or one replica of this job to record: the result is then a Chrome trace of it"
+    )
 
     @property
     def cells(self) -> list[tuple[int, str]]:

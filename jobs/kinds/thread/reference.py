@@ -1,6 +1,6 @@
 """The model of README.md as plain as it can be: one object per thread, one heap entry per event, every steal stepped.
 
-Slow and the truth. `python -m jobs.kinds.thread.reference SPAN PARAMETERS...` prints golden entries.
+Slow and the truth. `python -m jobs.kinds.thread.reference PARAMETERS...` prints golden entries.
 """
 
 from __future__ import annotations
@@ -25,19 +25,33 @@ class Thread:
     key: int
     depth: int
     parent: Thread | None
+    #: When it last became ready.
     ready: int
     work: int
     #: Children it tries to spawn.
     wanted: int
+    #: Whether its waits and its root's sojourn count: its root is no warm-up root.
+    measured: bool
+    #: When its root arrived.
+    arrived: int
     children: list[Thread] = field(default_factory=list)
     unfinished: int = 0
+    #: What is left of its segment, without the cost of a dispatch.
+    left: int = 0
+    waited: int = 0
+    started: bool = False
+    #: The core that it holds while it waits for its children, with join block.
+    core: Core | None = None
 
 
 @dataclass(slots=True)
 class Core:
     number: int
     thread: Thread | None = None
+    #: Work of the thread that the next event ends.
+    slice: int = 0
     continues: bool = False
+    blocked: bool = False
     since: int = 0
     stealing: bool = False
     attempts: int = 0
@@ -50,6 +64,10 @@ class Core:
 
 def run(spec: Spec, lo: int, hi: int) -> Partial:
     """The partial of units lo..hi-1."""
+    if spec["trace"] is not None:
+        from jobs.kinds.thread import tracing
+
+        return {"trace": tracing.trace(spec)} if lo < hi else {}
     partial: Partial = {}
     for unit in range(lo, hi):
         cell, replica = divmod(unit, spec["replicas"])
@@ -81,6 +99,9 @@ def draw_work(table: dict[str, Any], key: int) -> int:
         case "hyperexponential":
             slow = sub(key, streams.BRANCH) >> 32 >= numbers[0]
             work = (numbers[1 + slow] * negative_log(word) + 2**23) >> 24
+        case "pareto":
+            index, fraction = divmod(negative_log(word), 2**20)
+            work = numbers[index] + ((numbers[index + 1] - numbers[index]) * fraction >> 20)
         case "empirical":
             index, fraction = divmod((word >> 32) * (len(numbers) - 1), 2**32)
             work = numbers[index] + ((numbers[index + 1] - numbers[index]) * (fraction >> 10) >> 22)
@@ -92,40 +113,84 @@ def draw_work(table: dict[str, Any], key: int) -> int:
 class Replica:
     """One run of the program; constructing it runs it."""
 
+    #: Stands for the arrival of a root among the numbers of cores: before all of them.
+    ARRIVAL = -1
+
     def __init__(self, spec: Spec, cell: int, replica: int) -> None:
         self.spec, self.cell, self.replica = spec, cell, replica
         cores, self.scheduler = spec["cells"][cell]
+        self.quantum = spec["quantum_ns"] if self.scheduler == "round_robin" else None
         self.key = sub(mix(spec["seed"]), replica)
         self.cores = [Core(number) for number in range(cores)]
         self.queue: deque[Thread] = deque()
         self.events: list[tuple[int, int]] = []
         self.now = self.live = self.ready = 0
         self.threads: list[Thread] = []
+        self.created = spec["thread_count"]
         self.waits: list[int] = []
         self.sojourns: list[int] = []
         self.count: Counter[str] = Counter()
-        self.ready_integral = 0
+        self.ready_integral = self.all_waits = 0
+        self.deadlocked = False
         self._run()
 
     def _run(self) -> None:
-        for number in range(self.spec["thread_count"]):
-            self.queue.append(self._born(sub(self.key, number), None))
+        self.arrivals = self._arrivals()
+        if self.spec["arrival"] is None:
+            for number in range(self.spec["thread_count"]):
+                self._arrive(number)
+        else:
+            heapq.heappush(self.events, (next(self.arrivals), self.ARRIVAL))
         self._dispatch()
-        while self.live:
+        while self.events and not self.deadlocked:
             time, number = heapq.heappop(self.events)
-            self.ready_integral += self.ready * (time - self.now)
-            self.now = time
-            self._event(self.cores[number])
+            self._pass(time)
+            if number == self.ARRIVAL:
+                self._arrival()
+            else:
+                self._event(self.cores[number])
             self._dispatch()
-        for core in self.cores:
-            self.count["idle"] += self.now - core.since
+            if not self.live and not self.coming:
+                break
+        self.count["idle"] += sum(self.now - core.since for core in self.cores)
 
-    def _born(self, key: int, parent: Thread | None) -> Thread:
-        depth = parent.depth + 1 if parent else 0
-        wanted = 0
+    def _pass(self, time: int) -> None:
+        self.ready_integral += self.ready * (time - self.now)
+        self.now = time
+
+    @property
+    def coming(self) -> bool:
+        """Whether a root has yet to arrive."""
+        return self.spec["arrival"] is not None and self.arrived < self.spec["thread_count"]
+
+    @property
+    def arrived(self) -> int:
+        return self.count["roots"]
+
+    def _arrivals(self) -> Iterator[int]:
+        law, clock = self.spec["arrival"], 0
+        for number in range(self.spec["thread_count"] if law else 0):
+            clock += (law["mean"] * negative_log(sub(sub(self.key, streams.ARRIVALS), number)) + 2**23) >> 24
+            yield clock >> law["bits"]
+
+    def _arrival(self) -> None:
+        self._arrive(self.arrived)
+        if self.coming:
+            heapq.heappush(self.events, (next(self.arrivals), self.ARRIVAL))
+
+    def _arrive(self, number: int) -> None:
+        self.count["roots"] += 1
+        self.queue.append(self._born(sub(self.key, number), None, number))
+
+    def _born(self, key: int, parent: Thread | None, number: int) -> Thread:
+        depth, wanted = parent.depth + 1 if parent else 0, 0
         if depth < self.spec["max_depth"]:
             wanted = self._offspring(depth, sub(key, streams.OFFSPRING) >> 32)
-        thread = Thread(key, depth, parent, self.now, draw_work(self.spec["work"], key), wanted)
+        warmup = self.spec["arrival"]["warmup"] if self.spec["arrival"] else 0
+        measured = parent.measured if parent else number >= warmup
+        arrived = parent.arrived if parent else self.now
+        work = draw_work(self.spec["work"], key)
+        thread = Thread(key, depth, parent, self.now, work, wanted, measured, arrived)
         self.threads.append(thread)
         self.live += 1
         self.ready += 1
@@ -147,25 +212,42 @@ class Replica:
             elif self.scheduler == "work_stealing" and len(self.cores) > 1:
                 self._attempt(core)
         self.count["peak_ready"] = max(self.count["peak_ready"], self.ready)
+        self.deadlocked = all(core.blocked for core in self.cores)
 
     def _next(self, core: Core) -> Thread | None:
         if core.ready:
             return core.ready.pop()
-        return self.queue.popleft() if self.queue else None
+        if not self.queue:
+            return None
+        return self.queue.pop() if self.scheduler == "lifo" else self.queue.popleft()
+
+    def _rest(self, core: Core) -> None:
+        """The core's idle time ends, if it idled."""
+        if core.blocked or core.idle:
+            self.count["idle"] += self.now - core.since
+        core.since = self.now
 
     def _start(self, core: Core, thread: Thread) -> None:
-        self.count["idle"] += self.now - core.since
-        core.thread, core.since = thread, self.now
+        self._rest(core)
+        if not thread.started:
+            thread.started, thread.left = True, thread.work + thread.wanted * self.spec["spawn_ns"]
+        core.thread = thread
         self.ready -= 1
-        self.waits.append(self.now - thread.ready)
-        heapq.heappush(self.events, (self.now + self._segment(thread), core.number))
+        self.count["dispatches"] += 1
+        thread.waited += self.now - thread.ready
+        self.all_waits += self.now - thread.ready
+        self._slice(core, thread, self.spec["dispatch_ns"])
+
+    def _slice(self, core: Core, thread: Thread, cost: int) -> None:
+        core.slice = min(self.quantum or thread.left, thread.left)
+        heapq.heappush(self.events, (self.now + cost + core.slice, core.number))
 
     def _segment(self, thread: Thread) -> int:
         return int(self.spec["dispatch_ns"] + thread.work + thread.wanted * self.spec["spawn_ns"])
 
     def _attempt(self, core: Core) -> None:
-        self.count["idle"] += self.now - core.since
-        core.stealing, core.since = True, self.now
+        self._rest(core)
+        core.stealing = True
         heapq.heappush(self.events, (self.now + self.spec["steal_ns"], core.number))
 
     def _event(self, core: Core) -> None:
@@ -175,32 +257,58 @@ class Replica:
         thread = core.thread
         assert thread is not None
         self.count["busy"] += self.now - core.since
-        core.thread, core.since = None, self.now
+        core.since = self.now
         if core.continues:
-            core.continues = False
+            core.thread, core.continues = None, False
             self._end(core, thread)
             return
+        thread.left -= core.slice
+        if thread.left:
+            self._preempt(core, thread)
+            return
+        core.thread = None
+        self._segment_ends(core, thread)
+
+    def _preempt(self, core: Core, thread: Thread) -> None:
+        """A slice ends: the thread goes behind those that are ready, or goes on free when there are none."""
+        if not self.queue:
+            self._slice(core, thread, 0)
+            return
+        core.thread, thread.ready = None, self.now
+        self.ready += 1
+        self.queue.append(thread)
+
+    def _segment_ends(self, core: Core, thread: Thread) -> None:
+        if thread.measured:
+            self.waits.append(thread.waited)
         self._spawn(core, thread)
         if not thread.children or self.spec["join"] == "none":
             self._end(core, thread)
+        elif self.spec["join"] == "block":
+            core.thread, core.blocked, thread.core = thread, True, core
 
     def _steal(self, core: Core) -> None:
         self.count["steal"] += self.now - core.since
-        self.count["attempts"] += 1
         core.stealing, core.since = False, self.now
-        stream = (sub(self.key, streams.VICTIMS) + mix(core.number)) & streams.MASK
-        others = [other for other in self.cores if other is not core]
-        victim = others[(sub(stream, core.attempts) >> 32) * len(others) >> 32]
-        core.attempts += 1
+        victim = self._victim(core)
         if victim.ready:
             self.count["steals"] += 1
             self._start(core, victim.ready.popleft())
 
+    def _victim(self, core: Core) -> Core:
+        """Whom the core's next attempt tries."""
+        stream = (sub(self.key, streams.VICTIMS) + mix(core.number)) & streams.MASK
+        others = [other for other in self.cores if other is not core]
+        chosen = others[(sub(stream, core.attempts) >> 32) * len(others) >> 32]
+        core.attempts += 1
+        self.count["attempts"] += 1
+        return chosen
+
     def _spawn(self, core: Core, thread: Thread) -> None:
-        room = self.spec["max_threads"] - len(self.threads)
-        allowed = min(thread.wanted, room)
+        allowed = min(thread.wanted, self.spec["max_threads"] - self.created)
+        self.created += allowed
         self.count["refused"] += thread.wanted - allowed
-        thread.children = [self._born(sub(thread.key, index), thread) for index in range(allowed)]
+        thread.children = [self._born(sub(thread.key, index), thread, index) for index in range(allowed)]
         thread.unfinished = allowed
         (core.ready if self.scheduler == "work_stealing" else self.queue).extend(thread.children)
 
@@ -208,26 +316,33 @@ class Replica:
         self.live -= 1
         parent = thread.parent
         if parent is None:
-            self.sojourns.append(self.now)
+            if thread.measured:
+                self.sojourns.append(self.now - thread.arrived)
             return
         parent.unfinished -= 1
         if parent.unfinished or self.spec["join"] == "none":
             return
+        self._continue(parent.core or core, parent)
+
+    def _continue(self, core: Core, thread: Thread) -> None:
+        """The last child has ended: the core goes on with the parent."""
         self.count["joins"] += 1
+        self._rest(core)
+        core.thread, core.blocked = None, False
         if self.spec["join_ns"] == 0:
-            self._end(core, parent)
+            self._end(core, thread)
             return
-        core.thread, core.continues = parent, True
+        core.thread, core.continues = thread, True
         heapq.heappush(self.events, (self.now + self.spec["join_ns"], core.number))
 
     def spans(self) -> tuple[int, int]:
         """(burdened span, span of the work alone): the makespan on endless cores, from the tree alone."""
         ends: dict[int, tuple[int, int]] = {}
         for thread in self.threads:
-            before = ends[id(thread.parent)] if thread.parent else (0, 0)
+            before = ends[id(thread.parent)] if thread.parent else (thread.arrived, 0)
             ends[id(thread)] = (before[0] + self._segment(thread), before[1] + thread.work)
         finished = {key: end for key, (end, _) in ends.items()}
-        if self.spec["join"] == "suspend":
+        if self.spec["join"] != "none":
             for thread in reversed(self.threads):
                 if thread.children:
                     latest = max(finished[id(child)] for child in thread.children)
@@ -241,13 +356,12 @@ class Replica:
     def row(self) -> dict[str, int]:
         """The replica's measurements; the names are rows.ROW."""
         spec, count = self.spec, self.count
-        spawns = sum(thread.wanted for thread in self.threads)
-        span, span_work = self.spans()
+        started = [thread for thread in self.threads if thread.started]
+        span, span_work = (0, 0) if self.deadlocked else self.spans()
         row = {
             "makespan_ns": self.now,
-            "work_ns": sum(thread.work for thread in self.threads),
-            "overhead_ns": len(self.threads) * spec["dispatch_ns"]
-            + spawns * spec["spawn_ns"]
+            "work_ns": sum(thread.work for thread in started),
+            "overhead_ns": sum(self._segment(thread) - thread.work for thread in started)
             + count["joins"] * spec["join_ns"],
             "span_ns": span,
             "span_work_ns": span_work,
@@ -260,25 +374,41 @@ class Replica:
             "idle_ns": count["idle"],
             "steals": count["steals"],
             "attempts": count["attempts"],
-            "switches": len(self.threads) + count["joins"],
+            "switches": count["dispatches"] + count["joins"],
             "sum_wait_ns": sum(self.waits),
             "n_measured": len(self.waits),
             "n_waited": sum(wait > 0 for wait in self.waits),
             "spawns_refused": count["refused"],
-            "outcome": 2 if count["refused"] else 0,
+            "outcome": self._outcome(),
             "sum_sojourn_ns": sum(self.sojourns),
             "n_sojourns": len(self.sojourns),
-            "max_wait_ns": max(self.waits),
-            "max_sojourn_ns": max(self.sojourns),
+            "max_wait_ns": max(self.waits, default=0),
+            "max_sojourn_ns": max(self.sojourns, default=0),
         }
         return {name: row[name] for name in rows.ROW}
 
+    def _outcome(self) -> int:
+        if self.deadlocked:
+            return rows.OUTCOMES.index("deadlocked")
+        return rows.OUTCOMES.index("capped" if self.count["refused"] else "completed")
+
+    def measured(self) -> rows.Measured:
+        again = self.count["dispatches"] - sum(thread.started for thread in self.threads)
+        plain = self.scheduler in ("fifo", "lifo") and self.spec["join"] != "block"
+        return rows.Measured(
+            row=self.row(),
+            by_depth=self.by_depth(),
+            ready_ns=self.ready_integral,
+            again_ns=again * self.spec["dispatch_ns"],
+            greedy=plain and self.spec["arrival"] is None,
+        )
+
     def partial(self) -> dict[str, Any]:
         """The replica as a cell's partial."""
-        greedy = self.scheduler != "work_stealing"
-        cell = rows.cell_partial(self.spec, self.cell, self.replica, self.row(), self.by_depth(), greedy)
-        cell["wait"] = flat(Counter(map(rows.bin_of, self.waits)))
-        cell["sojourn"] = flat(Counter(map(rows.bin_of, self.sojourns)))
+        cell = rows.cell_partial(len(self.cores), self.cell, self.replica, self.measured())
+        if not self.deadlocked:
+            cell["wait"] = flat(Counter(map(rows.bin_of, self.waits)))
+            cell["sojourn"] = flat(Counter(map(rows.bin_of, self.sojourns)))
         return cell
 
 

@@ -49,9 +49,8 @@ def report(spec: Spec, partial: Partial) -> dict[str, Any]:
         "replicas": spec["replicas"],
         "digest": f"{sum(cell.part['digest'] for cell in cells) & streams.MASK:016x}",
         "cells": [cell.report() for cell in cells],
-        "warnings": [warning for cell in cells for warning in cell.warnings()],
+        "warnings": theory.overloads(spec) + [warning for cell in cells for warning in cell.warnings()],
         "threads_simulated": exact(sum(cell.sum("threads") for cell in cells)),
-        "trace": None,
     }
 
 
@@ -64,7 +63,13 @@ class _Cell:
     def __post_init__(self) -> None:
         self.cores, self.scheduler = self.spec["cells"][self.number]
         self.replicas: int = self.part["replicas"]
+        self.deadlocked = self.outcome("deadlocked")
+        #: Replicas behind everything but the outcomes.
+        self.ended = self.replicas - self.deadlocked
         self.level: float = self.spec["parameters"]["confidence"]
+
+    def outcome(self, name: str) -> int:
+        return int(self.part["outcomes"][rows.OUTCOMES.index(name)])
 
     def sum(self, column: str) -> int:
         return int(self.part["sum"][rows.COLUMNS.index(column)])
@@ -72,24 +77,38 @@ class _Cell:
     def sumsq(self, column: str) -> int:
         return int(self.part["sumsq"][rows.COLUMNS.index(column)])
 
+    def sums(self, column: str) -> tuple[int, int]:
+        return self.sum(column), self.sumsq(column)
+
     def least(self, column: str) -> int:
         return int(self.part["min"][rows.EXTREMES.index(column)])
 
     def most(self, column: str) -> int:
         return int(self.part["max"][rows.EXTREMES.index(column)])
 
+    def spread(self, column: str) -> Histogram:
+        found: Histogram = self.part["spread"][rows.SPREAD.index(column)]
+        return found
+
     def report(self) -> dict[str, Any]:
+        ended = self.ended > 0
         return {
+            "cell": self.number,
             "cores": self.cores,
             "scheduler": self.scheduler,
             "replicas": self.replicas,
             "digest": f"{self.part['digest']:016x}",
             "outcomes": dict(zip(rows.OUTCOMES, self.part["outcomes"], strict=True)),
-            "metrics": {name: self.metric(name) for name in _METRICS},
-            "latency": self.latency(),
+            "metrics": {name: self.metric(name) for name in _METRICS} if ended else {},
+            "latency": self.latency() if ended else {},
             "histograms": self.histograms(),
-            "threads_by_depth": self.depths(),
-            "theory": self.theory(),
+            "threads_by_depth": self.depths() if ended else [],
+            "theory": self.theory() if ended else [],
+            "deadlock": self.deadlock() if self.spec["join"] == "block" else None,
+            "examples": {
+                name: {"replica": replica, "makespan_us": figure(time * _MICRO)}
+                for name, (time, replica) in self.part["examples"].items()
+            },
             "invariants": dict(zip(rows.INVARIANTS, self.part["violations"], strict=True)),
             "exact": {
                 "sum": {name: exact(self.sum(name)) for name in rows.ROW},
@@ -103,19 +122,17 @@ class _Cell:
             scale = scale / self.cores
         if name == "peak_stack_mib":
             scale = Fraction(repr(self.spec["parameters"]["stack_kib"])) / 1024
-        total, squares = self.sum(column), self.sumsq(column)
-        spread = self.part["spread"][rows.SPREAD.index(column)]
+        total, squares = self.sums(column)
         least, most = self.least(column), self.most(column)
-        few = self.replicas < 2
-        stdev = (
-            None if few else figure(estimates.root(estimates.variance(self.replicas, total, squares)) * float(scale))
-        )
+        stdev = None
+        if self.ended > 1:
+            stdev = figure(estimates.root(estimates.variance(self.ended, total, squares)) * float(scale))
         return {
-            "mean": figure(Fraction(total, self.replicas) * scale),
-            "ci": estimates.mean_interval(self.replicas, total, squares, self.level, scale),
+            "mean": figure(Fraction(total, self.ended) * scale),
+            "ci": estimates.mean_interval(self.ended, total, squares, self.level, scale),
             "stdev": stdev,
             "min": figure(least * scale),
-            **_percentiles(spread, _METRIC_SHARES, least, most, scale),
+            **_percentiles(self.spread(column), _METRIC_SHARES, least, most, scale),
             "max": figure(most * scale),
         }
 
@@ -137,14 +154,14 @@ class _Cell:
 
     def _quotient(self, product: int, scale: Fraction) -> dict[str, Any]:
         over, under = rows.PRODUCTS[product]
-        sums = (self.sum(over), self.sumsq(over)), (self.sum(under), self.sumsq(under))
-        interval = estimates.quotient_interval(self.replicas, *sums, self.part["products"][product], self.level, scale)
+        sums = self.sums(over), self.sums(under)
+        interval = estimates.quotient_interval(self.ended, *sums, self.part["products"][product], self.level, scale)
         mean = figure(Fraction(self.sum(over), self.sum(under)) * scale)
         return {"mean": mean, "ci": interval}
 
     def histograms(self) -> dict[str, Any]:
         found = {
-            "makespan_ns": self.part["spread"][rows.SPREAD.index("makespan_ns")],
+            "makespan_ns": self.spread("makespan_ns"),
             "thread_wait_ns": self.part["wait"],
             "root_sojourn_ns": self.part["sojourn"],
         }
@@ -156,46 +173,106 @@ class _Cell:
         return [
             {
                 "depth": depth,
-                "mean": figure(Fraction(total, self.replicas)),
-                "ci": estimates.mean_interval(self.replicas, total, squares, self.level, Fraction(1)),
+                "mean": figure(Fraction(total, self.ended)),
+                "ci": estimates.mean_interval(self.ended, total, squares, self.level, Fraction(1)),
                 "expected": figure(each),
             }
             for depth, (total, squares, each) in enumerate(sums)
         ]
 
-    def theory(self) -> list[dict[str, Any]]:
-        whole = self.part["outcomes"][rows.OUTCOMES.index("capped")] == 0
-        population = sum(
-            theory.threads_by_depth(self.spec["offspring"], self.spec["thread_count"], self.spec["max_depth"])
-        )
-        bag = theory.is_bag(self.spec, self.cores)
-        makespan = theory.bag_makespan(Fraction(self.spec["work"]["numbers"][0]), self.spec["thread_count"], self.cores)
-        return [
-            self._law("gw_mean_population", Fraction(population), "threads", Fraction(1), whole),
-            self._law("exponential_bag_makespan_us", makespan * _MICRO if bag else None, "makespan_ns", _MICRO, bag),
-        ]
+    def deadlock(self) -> dict[str, Any]:
+        """How often the replicas stopped for ever, and when."""
+        total, squares = self.part["stuck"]
+        interval = estimates.share_interval(self.deadlocked, self.replicas, self.level)
+        found: dict[str, Any] = {"probability": {"mean": figure(self.deadlocked / self.replicas), "ci": interval}}
+        if self.deadlocked:
+            histogram = self.part["stuck_at"]
+            most = rows.bin_edges(histogram[-2])[1]
+            found["time_us"] = {
+                "mean": figure(Fraction(total, self.deadlocked) * _MICRO),
+                "ci": estimates.mean_interval(self.deadlocked, total, squares, self.level, _MICRO),
+                **_percentiles(histogram, _METRIC_SHARES, 0, most, _MICRO),
+            }
+        return found
 
-    def _law(self, name: str, expected: Fraction | None, column: str, scale: Fraction, applies: bool) -> dict[str, Any]:
-        total, squares = self.sum(column), self.sumsq(column)
-        observed = Fraction(total, self.replicas) * scale
+    def theory(self) -> list[dict[str, Any]]:
+        """The laws that this model obeys; a law does not apply to what was capped, deadlocked or overloaded."""
+        spec, whole = self.spec, self.outcome("completed") == self.replicas
+        roots, depth = spec["thread_count"], spec["max_depth"]
+        population = sum(theory.threads_by_depth(spec["offspring"], roots, depth), Fraction(0))
+        found = [self._law("gw_mean_population", population, *self._mean("threads"), whole)]
+        if depth and not theory.is_childless(spec):
+            found.append(self._extinction(theory.extinction(spec["offspring"], roots, depth), whole))
+        if theory.is_bag(spec, self.cores):
+            makespan = theory.bag_makespan(Fraction(spec["work"]["numbers"][0]), roots, self.cores)
+            mean = self._mean("makespan_ns", _MICRO)
+            found.append(self._law("exponential_bag_makespan_us", makespan * _MICRO, *mean, whole))
+        return found + self._queues(whole)
+
+    def _queues(self, whole: bool) -> list[dict[str, Any]]:
+        """Laws of roots that arrive for ever; a run starts on an empty machine, so allow for warm-up roots."""
+        load, found = theory.offered_load(self.spec, self.cores), []
+        if load is None:
+            return []
+        steady = whole and load < 1
+        found.append(self._law("offered_load_utilization", load, *self._mean("utilization", _RATIO), steady))
+        if theory.is_queue(self.spec, self.scheduler) and load < 1:
+            waits, wait = theory.queue_waits(self.spec, self.cores)
+            found.append(self._law("queue_p_wait", waits, *self._ratio(1, Fraction(1)), steady))
+            found.append(self._law("queue_mean_wait_us", _in_us(wait), *self._ratio(0, _MICRO), steady))
+        sojourn = theory.shared_sojourn(self.spec, self.cores, self.scheduler)
+        found.append(self._law("processor_sharing_sojourn_us", _in_us(sojourn), *self._ratio(2, _MICRO), steady))
+        return [law for law in found if law["expected"] is not None]
+
+    def _mean(self, column: str, scale: Fraction = Fraction(1)) -> tuple[Fraction, float]:
+        """Mean over replicas and its standard error."""
+        total, squares = self.sums(column)
         error = 0.0
-        if self.replicas > 1:
-            error = estimates.root(estimates.variance(self.replicas, total, squares) / self.replicas) * float(scale)
+        if self.ended > 1:
+            error = estimates.root(estimates.variance(self.ended, total, squares) / self.ended) * float(scale)
+        return Fraction(total, self.ended) * scale, error
+
+    def _ratio(self, product: int, scale: Fraction) -> tuple[Fraction, float]:
+        """Quotient of sums over replicas and its standard error."""
+        over, under = rows.PRODUCTS[product]
+        sums = self.sums(over), self.sums(under)
+        error = estimates.quotient_error(self.ended, *sums, self.part["products"][product]) * float(scale)
+        return Fraction(sums[0][0], sums[1][0]) * scale, error
+
+    def _extinction(self, expected: float, whole: bool) -> dict[str, Any]:
+        """How often no thread reached max_depth; depths below 64 have a bin each."""
+        reached = dict(pairs(self.spread("max_depth_reached")))
+        missed = self.ended - reached.get(self.spec["max_depth"], 0)
+        error = estimates.root(Fraction(repr(expected * (1 - expected))) / self.ended)
+        return self._law("gw_extinction", expected, Fraction(missed, self.ended), error, whole)
+
+    def _law(
+        self, name: str, expected: Fraction | float | None, observed: Fraction, error: float, applies: bool
+    ) -> dict[str, Any]:
         return {
             "name": name,
             "expected": None if expected is None else figure(expected),
             "observed": figure(observed),
-            "z": figure(float(observed - expected) / error) if expected is not None and error else None,
+            "z": figure((float(observed) - float(expected)) / error) if expected is not None and error else None,
             "applies": applies,
         }
 
     def warnings(self) -> list[str]:
         """Sentences about this cell for people."""
-        capped = self.part["outcomes"][rows.OUTCOMES.index("capped")]
-        if not capped:
-            return []
-        told = f"{capped} of {self.replicas} replicas on {self.cores} cores with {self.scheduler} reached max_threads"
-        return [f"{told}: {self.sum('spawns_refused')} spawns were refused, and theory does not apply"]
+        told, where = [], f"of {self.replicas} replicas on {self.cores} cores with {self.scheduler}"
+        capped = self.outcome("capped")
+        if capped:
+            refused = self.sum("spawns_refused")
+            told.append(
+                f"{capped} {where} reached max_threads: {refused} spawns were refused, and theory does not apply"
+            )
+        if self.deadlocked:
+            told.append(f"{self.deadlocked} {where} deadlocked: they are in no figure but outcomes and deadlock")
+        return told
+
+
+def _in_us(time: Fraction | None) -> Fraction | None:
+    return None if time is None else time * _MICRO
 
 
 def _percentiles(

@@ -9,5 +9,5 @@ SECOND_FACTOR = 0x94D049BB133111EB
 
 #: Numbers of a thread's draws below its key; children have 0..2^20-1.
 OFFSPRING, WORK, BRANCH = 2**40, 2**40 + 1, 2**40 + 2
-#: Number of the steal victims' stream below a replica's key; roots have 0..2^20-1.
-VICTIMS = 2**40 + 3
+#: Numbers of the streams of interarrival times and of steal victims below a replica's key; roots have 0..2^20-1.
+ARRIVALS, VICTIMS = 2**40 + 2, 2**40 + 3

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from jobs.kinds.thread import parameters as given
@@ -20,6 +20,10 @@ MAX_CHILDREN = 64
 ONE = 2**32
 #: A random word of zeros is the longest work: 64 ln 2 times the mean.
 _WORD_BITS = 64
+#: 64 ln 2 in sixteenths, and one point beyond.
+PARETO_POINTS = 711
+#: Times 64 ln 2 in units of 2^-24 it stays below 2^63.
+_MOST_MEAN = 12 * 10**9
 
 
 @lru_cache
@@ -47,11 +51,56 @@ def work(law: given.Work) -> dict[str, Any]:
             numbers = [nanoseconds(law.mean_us)]
         case given.HyperexponentialWork():
             numbers = _branches(law.mean_us, law.scv)
+        case given.ParetoWork():
+            numbers = list(_pareto(law.mean_us, law.alpha, law.max_ratio))
         case given.EmpiricalWork():
             numbers = [nanoseconds(quantile) for quantile in law.quantiles_us]
-        case _:
-            raise TypeError(f"no table for {law.distribution}")
     return {"law": law.distribution, "numbers": numbers}
+
+
+@lru_cache(64)
+def _pareto(mean_us: float, alpha: float, max_ratio: float) -> tuple[int, ...]:
+    """Work where the logarithm of the tail's probability is -i/16, i = 0..710, of the law between a least work and
+    max_ratio times the mean; the least is the one that gives the mean.
+    """
+    with localcontext(prec=30):
+        mean, exponent = Decimal(repr(mean_us)) * 1000, Decimal(repr(alpha))
+        most = mean * Decimal(repr(max_ratio))
+        least = _least_pareto(mean, exponent, most)
+        floor = (least / most) ** exponent
+        tails = ((Decimal(-i) / 16).exp() for i in range(PARETO_POINTS))
+        times = (least * (floor + (1 - floor) * tail) ** (-1 / exponent) for tail in tails)
+        return tuple(round(Fraction(time)) for time in times)
+
+
+def _least_pareto(mean: Decimal, alpha: Decimal, most: Decimal) -> Decimal:
+    """Where a Pareto law cut at `most` must begin to have this mean."""
+    low, high = mean * (alpha - 1) / alpha / 2, mean
+    for _ in range(80):
+        least = (low + high) / 2
+        ratio = least / most
+        found = least * alpha / (alpha - 1) * (1 - ratio ** (alpha - 1)) / (1 - ratio**alpha) if ratio < 1 else least
+        low, high = (low, least) if found > mean else (least, high)
+    return high
+
+
+def arrival(law: given.Arrival) -> dict[str, Any] | None:
+    """{"mean", "bits", "warmup"}: the mean time between roots in units of 2^-bits ns; None for a batch."""
+    if isinstance(law, given.BatchArrival):
+        return None
+    mean = 10**6 / Fraction(repr(law.rate_per_ms))
+    bits = max(bits for bits in range(21) if bits == 0 or round(mean * 2**bits) <= _MOST_MEAN)
+    return {"mean": round(mean * 2**bits), "bits": bits, "warmup": law.warmup_roots}
+
+
+def mean_arrival(table: dict[str, Any]) -> Fraction:
+    """Expected time between roots in ns."""
+    return Fraction(table["mean"], 2 ** table["bits"])
+
+
+def last_arrival(table: dict[str, Any], roots: int) -> int:
+    """No root comes later, in ns."""
+    return int(roots * (table["mean"] * _WORD_BITS * logarithms()[0] >> 24) >> table["bits"]) + 1
 
 
 def _branches(mean_us: float, scv: float) -> list[int]:
@@ -75,8 +124,45 @@ def mean_work(table: dict[str, Any]) -> Fraction:
             return frequent * numbers[1] + (1 - frequent) * numbers[2]
         case "empirical":
             return Fraction(sum(numbers) * 2 - numbers[0] - numbers[-1], 2 * (len(numbers) - 1))
+        case "pareto":
+            return sum((share * point for share, point in zip(_pareto_shares(), numbers, strict=True)), Fraction(0))
         case _:
             return Fraction(numbers[0])
+
+
+@lru_cache
+def _pareto_shares() -> tuple[Fraction, ...]:
+    """What each point of a pareto table contributes to the mean: between points work is linear in -ln(U)."""
+    with localcontext(prec=40):
+        step = Decimal(1) / 16
+        tails = [(-step * i).exp() for i in range(PARETO_POINTS)]
+        after = [(low - high) / step for low, high in pairwise(tails)]
+        shares = [Decimal(0)] * PARETO_POINTS
+        for i, flow in enumerate(after):
+            shares[i] += tails[i] - flow
+            shares[i + 1] += flow - tails[i + 1]
+        return tuple(Fraction(share) for share in shares)
+
+
+def square_work(table: dict[str, Any]) -> Fraction | None:
+    """Expected square of the work of a thread in ns^2 where a closed form is at hand."""
+    numbers = table["numbers"]
+    match table["law"]:
+        case "fixed":
+            return Fraction(numbers[0] ** 2)
+        case "uniform":
+            low, high = numbers[0], numbers[0] + numbers[1] - 1
+            return Fraction(low * low + low * high + high * high, 3)
+        case "exponential":
+            return Fraction(2 * numbers[0] ** 2)
+        case "hyperexponential":
+            frequent = Fraction(numbers[0], ONE)
+            return 2 * (frequent * numbers[1] ** 2 + (1 - frequent) * numbers[2] ** 2)
+        case "empirical":
+            steps = [Fraction(low * low + low * high + high * high, 3) for low, high in pairwise(numbers)]
+            return sum(steps, Fraction(0)) / len(steps)
+        case _:
+            return None
 
 
 def longest_work(table: dict[str, Any]) -> int:

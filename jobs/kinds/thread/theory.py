@@ -33,8 +33,87 @@ def bag_makespan(mean: Fraction, roots: int, cores: int) -> Fraction:
     return mean * (Fraction(roots - cores, cores) + sum(Fraction(1, i) for i in range(1, cores + 1)))
 
 
+def is_childless(spec: Spec) -> bool:
+    return spec["max_depth"] == 0 or max(spec["offspring"]["values"]) == 0
+
+
 def is_bag(spec: Spec, cores: int) -> bool:
     """Whether the model is a batch of independent exponential tasks without costs."""
-    childless = spec["max_depth"] == 0 or max(spec["offspring"]["values"]) == 0
-    plain = spec["work"]["law"] == "exponential" and spec["dispatch_ns"] == 0
-    return childless and plain and spec["thread_count"] >= cores
+    plain = spec["work"]["law"] == "exponential" and spec["dispatch_ns"] == 0 and spec["arrival"] is None
+    return is_childless(spec) and plain and spec["thread_count"] >= cores
+
+
+def extinction(offspring: dict[str, Any], roots: int, depth: int) -> float:
+    """Probability that no thread reaches this depth: the generating functions of depths above, one in the other."""
+    extinct = 0.0
+    for above in reversed(range(depth)):
+        weights = tables.offspring_weights(offspring, above)
+        extinct = sum(float(weight) * extinct**children for children, weight in weights)
+    return extinct**roots
+
+
+def work_of_a_root(spec: Spec) -> Fraction:
+    """Expected time on a core of a root and its whole tree, with all costs, in ns."""
+    levels = threads_by_depth(spec["offspring"], 1, spec["max_depth"])
+    threads = sum(levels, Fraction(0))
+    work = threads * (tables.mean_work(spec["work"]) + spec["dispatch_ns"]) + (threads - 1) * spec["spawn_ns"]
+    if spec["join"] == "none":
+        return work
+    childless = [dict(tables.offspring_weights(spec["offspring"], depth)).get(0, 0) for depth in range(len(levels) - 1)]
+    parents = sum((level * (1 - none) for level, none in zip(levels, childless, strict=False)), Fraction(0))
+    return work + parents * spec["join_ns"]
+
+
+def offered_load(spec: Spec, cores: int) -> Fraction | None:
+    """Share of the machine that roots which arrive for ever would need; None for a batch."""
+    if spec["arrival"] is None:
+        return None
+    return work_of_a_root(spec) / tables.mean_arrival(spec["arrival"]) / cores
+
+
+def overloads(spec: Spec) -> list[str]:
+    """A sentence for each number of cores that cannot keep up."""
+    loads = {cores: offered_load(spec, cores) for cores, _ in spec["cells"]}
+    return [
+        f"offered load {float(load):.3g} of {cores} cores is 1 or more: waits grow with thread_count"
+        for cores, load in loads.items()
+        if load is not None and load >= 1
+    ]
+
+
+def erlang_c(cores: int, offered: Fraction) -> Fraction:
+    """Probability that an arrival waits, M/M/c; `offered` is the load times the cores, below cores."""
+    blocked = Fraction(1)
+    for servers in range(1, cores + 1):
+        blocked = offered * blocked / (servers + offered * blocked)
+    return blocked / (1 - offered / cores * (1 - blocked))
+
+
+def is_queue(spec: Spec, scheduler: str) -> bool:
+    """Whether roots arrive for ever, without children, and are served in the order of arrival."""
+    return spec["arrival"] is not None and is_childless(spec) and scheduler == "fifo"
+
+
+def queue_waits(spec: Spec, cores: int) -> tuple[Fraction | None, Fraction | None]:
+    """(probability, mean in ns) of a root's wait: M/M/c, else M/G/1; None where no formula is at hand."""
+    load = offered_load(spec, cores)
+    assert load is not None
+    mean, cost = tables.mean_work(spec["work"]), spec["dispatch_ns"]
+    if spec["work"]["law"] == "exponential" and cost == 0:
+        waits = erlang_c(cores, load * cores)
+        return waits, waits * mean / (cores * (1 - load))
+    square = tables.square_work(spec["work"])
+    if cores > 1 or square is None:
+        return None, None
+    square += 2 * cost * mean + cost * cost
+    return load, square / tables.mean_arrival(spec["arrival"]) / (2 * (1 - load))
+
+
+def shared_sojourn(spec: Spec, cores: int, scheduler: str) -> Fraction | None:
+    """Mean sojourn in ns of a root where turns are so short that all ready threads share the core: M/G/1-PS."""
+    load = offered_load(spec, cores)
+    mean = tables.mean_work(spec["work"])
+    short = scheduler == "round_robin" and 20 * spec["quantum_ns"] <= mean
+    if load is None or load >= 1 or not (short and cores == 1 and is_childless(spec) and spec["dispatch_ns"] == 0):
+        return None
+    return mean / (1 - load)

@@ -1,0 +1,1 @@
+"""What benchmarks measure themselves against."""

@@ -1,0 +1,134 @@
+"""Records of a range: like statistics, but a class is dropped as soon as no record can come of it.
+
+Why that is exact is told in the README of this folder.
+"""
+
+from __future__ import annotations
+
+from math import log
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from jobs.kinds.collatz import published, tables
+from jobs.kinds.collatz.partials import running
+from jobs.kinds.collatz.statistics import LEVELS, NARROW_END, TICK_SECONDS, Tally, block_limits, digits, pieces, tails
+from jobs.kinds.collatz.sweep import LIMB
+from jobs.models import Partial, Spec
+from jobs.registry import Tick
+
+#: Floors are computed anew after so many blocks: what was found meanwhile raises them.
+BLOCKS_A_FLOOR = 64
+#: Passes of 16 steps at most before what is left of a block is walked.
+PASSES = 40
+#: A path that is known to be greater is left to integers of any size.
+MOST_PATH = 2**126 - 1
+
+
+def delay_floor(n: int, steps: int, record: int) -> int:
+    """No number from n on has a delay above `record` if so many shortcut steps lead it to this or below.
+
+    They take n to x with 2^steps x >= 3^c n, c being the odd ones, and the published records bound the delay of x.
+    """
+    best = 0
+    ends = [following for following, _ in published.DELAYS[1:]] + [published.DELAYS[-1][0] + 1]
+    for (first, delay), end in zip(published.DELAYS, ends, strict=True):
+        room = record - steps - delay - steps * log(2, 3) + log(n, 3)
+        # a little less, for what floats round
+        most = min(end - 1, int(3.0 ** min(room, 40) * (1 - 1e-9)) - 1)
+        best = max(best, most if most >= first else 0)
+    return best
+
+
+def floors(n: int, bits: int, record: int, path_floor: int) -> list[int]:
+    """What `narrow_rare` drops at, of blocks of 2^bits numbers from n on."""
+    found = [min(path_floor, delay_floor(n, bits + 16 * step, record)) for step in range(PASSES)]
+    return [floor for step, floor in enumerate(found) if step == 0 or floor > 2**12]
+
+
+class Records(Tally):
+    """Candidates of a lease: whatever exceeds what is known of smaller numbers. The first rows are what is known."""
+
+    def __init__(self, origin: int, delay: int, path: int, complete: int | None) -> None:
+        super().__init__(origin)
+        #: Up to where what is known is complete; None: as far as the job's start, so the greatest value of any
+        #: number that is smaller than the one looked at is known, or found elsewhere in the job.
+        self.complete = complete
+        self.known = [delay, path]
+        #: Rows of what is known: none below the first number of all.
+        self.rows = int(delay >= 0)
+        if self.rows:
+            path = min(path, MOST_PATH)
+            self.found.by_delay[0] = 0, delay
+            self.found.by_path[0] = 0, path >> 64, path % 2**64
+            self.found.sizes[:2] = 1
+        self.left = 0
+
+    def take(self, start: int, end: int, bits: int) -> None:
+        if bits < max(LEVELS):
+            super().take(start, end, bits)
+            return
+        if not self.left:
+            self._look_ahead(start, bits)
+        self.left -= 1
+        low, high = np.uint64(start - self.origin), np.uint64(end - self.origin)
+        failure, walked = block_limits(start, low, high, bits, self.found)
+        narrow = start < NARROW_END
+        block = tails().narrow_rare if narrow else tails().wide_rare
+        number, lookup = digits(start >> bits, narrow), tables.lookup()
+        failure = failure or block(number, bits, self.groups, lookup, low, self.floors, walked, self.found, self.tile)
+        self.check(failure, start, end)
+
+    def _look_ahead(self, start: int, bits: int) -> None:
+        size = self.found.sizes[0]
+        record = int(self.found.by_delay[size - 1, 1]) if size else -1
+        found = floors(start, bits, record, start - 1 if self.complete is None else self.complete)
+        self.floors = np.array([[floor >> LIMB for floor in found], [floor % 2**LIMB for floor in found]], np.uint64)
+        if start < NARROW_END:
+            self.floors = np.array([[0] * len(found), found], np.uint64)
+        h = (start >> bits) + BLOCKS_A_FLOOR
+        least = next(c for c in range(bits + 1) if c == bits or 3**c * (h + 1) > found[0])
+        self.groups = tables.groups_from(bits, least)
+        self.left = BLOCKS_A_FLOOR
+
+    def candidates(self, count: int) -> Partial:
+        sizes = self.found.sizes.tolist()
+        by_delay = self.found.by_delay[self.rows : sizes[0]].tolist()
+        by_path = self.found.by_path[self.rows : sizes[1]].tolist()
+        delays = [[self.origin + place, value] for place, value in by_delay]
+        paths = [[self.origin + place, (high << 64) + low] for place, high, low in by_path]
+        return {
+            "count": count,
+            "delay": [row for row in running(delays + self.wide_delays) if row[1] > self.known[0]],
+            "path": [row for row in running(paths + self.wide_peaks) if row[1] > self.known[1]],
+        }
+
+
+def known_before(spec: Spec, n: int) -> tuple[int, int]:
+    """The greatest delay and path known of numbers below n: what the job was told, and the published in between."""
+    start, known = int(spec["start"]), spec["known"]
+    delay = published.below(published.DELAYS, n, start)
+    return max(known["delay"], delay), max(int(known["path"]), published.below(published.PATHS, n, start))
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    """(upto, candidates among units lo..upto-1); stops soon after tick said so."""
+    start, told = int(spec["start"]), monotonic()
+    seen = Records(start + lo, *known_before(spec, start + lo), spec["known"]["complete"])
+    for low, high, bits in pieces(start + lo, start + hi, spec["batch_size"] or hi - lo):
+        seen.take(low, high, bits)
+        if monotonic() - told >= TICK_SECONDS and high < start + hi:
+            told = monotonic()
+            if not tick(high - start):
+                return high - start, seen.candidates(high - start - lo)
+    return hi, seen.candidates(hi - lo) if lo < hi else {}
+
+
+def warm() -> None:
+    """Compiles what statistics do not need."""
+    for start in (2**40, 2 * NARROW_END):
+        bits = max(LEVELS)
+        spec: dict[str, Any] = {"start": str(start), "batch_size": None}
+        spec["known"] = {"delay": 1500, "path": str(2**90), "complete": None}
+        run(spec, 0, 1 << bits, lambda upto: True)

@@ -1,0 +1,193 @@
+"""Statistics of a range: cuts it into blocks and single numbers, and gathers what the compiled functions find."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from math import log
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from jobs.kinds.collatz import blocks, tables, tails_portable, vectors
+from jobs.kinds.collatz.columns import layout
+from jobs.kinds.collatz.partials import Record, column_row, running, sorted_pairs
+from jobs.models import Partial, Spec
+from jobs.registry import Tick
+
+#: Sizes of blocks, as powers of two, the greatest first.
+LEVELS = (22, 16, 10)
+#: A block's number is at least this: what is proved of the logarithms needs it.
+LEAST_BLOCK = 8
+#: Most single numbers between looks at the clock.
+SINGLES = 2**14
+#: Numbers below this take one limb in blocks; later ones outgrow it too often.
+NARROW_END = 2**44
+#: Seconds between calls of tick.
+TICK_SECONDS = 0.08
+
+_DIGITS = 4
+_FAILURES = {
+    blocks.TOO_LONG: f"a delay reaches {blocks.DELAYS}",
+    blocks.TOO_MANY_RECORDS: f"more than {blocks.DELAYS} records",
+    blocks.TOO_MANY_WIDE: f"more than {blocks.DELAYS} numbers that pass 2^126",
+}
+
+
+class Tally:
+    """What is found in a lease, its numbers taken in ascending order, column after column."""
+
+    def __init__(self, origin: int, density: bool = False) -> None:
+        self.origin, self.with_density = origin, density
+        self.found, self.tile = blocks.nothing_found(origin), blocks.tile()
+        self.histogram: Counter[int] = Counter()
+        self.delays: list[Record] = []
+        self.columns: list[list[int]] = []
+        self.density: list[list[Any]] = []
+        # of what does not fit two limbs: delays in the present column, their records, and all peaks
+        self.wide_histogram: Counter[int] = Counter()
+        self.wide_delays: list[Record] = []
+        self.wide_peaks: list[Record] = []
+
+    def take(self, start: int, end: int, bits: int) -> None:
+        """Numbers start..end-1: one block of 2^bits, or singles when bits is 0."""
+        low, high = np.uint64(start - self.origin), np.uint64(end - self.origin)
+        failure = self._block(start, low, high, bits) if bits else blocks.singles(low, high, self.found)
+        self.check(failure, start, end)
+
+    def check(self, failure: int, start: int, end: int) -> None:
+        """After a launch: raises if it failed, and does what it left to integers of any size."""
+        if failure:
+            raise OverflowError(f"{_FAILURES[failure]} among the numbers {start}..{end - 1}")
+        if self.found.sizes[2]:
+            self._take_wide()
+
+    def _block(self, start: int, low: np.uint64, high: np.uint64, bits: int) -> int:
+        failure, walked = block_limits(start, low, high, bits, self.found)
+        narrow, groups, lookup = start < NARROW_END, tables.groups(bits), tables.lookup()
+        block, number = tails().narrow if narrow else tails().wide, digits(start >> bits, narrow)
+        return failure or block(number, bits, groups, lookup, low, log(start, 3), walked, self.found, self.tile)
+
+    def _take_wide(self) -> None:
+        """What does not fit two limbs, in integers of any size."""
+        for place, weight in self.found.wide[: self.found.sizes[2]].tolist():
+            n = self.origin + place
+            delay, peak = walk(n)
+            self.wide_peaks.append([n, peak])
+            if weight:
+                self.wide_histogram[delay] += weight
+                self.wide_delays.append([n, delay])
+        self.found.sizes[2] = 0
+
+    def close(self, column: int | None) -> None:
+        """Ends a column. Its greatest peak stays: it makes the next one quicker."""
+        counts = enumerate(self.found.histogram.tolist())
+        histogram = Counter({delay: count for delay, count in counts if count}) + self.wide_histogram
+        found = self.found.by_delay[: self.found.sizes[0]].tolist()
+        delays = running([[self.origin + place, delay] for place, delay in found] + self.wide_delays)
+        self.histogram += histogram
+        self.delays = running(self.delays + delays)
+        if column is not None:
+            self.columns.append(column_row(column, histogram, delays[-1]))
+        if self.with_density:
+            self.density.append([column, sorted_pairs(histogram)])
+        self.found.histogram[:], self.found.sizes[0] = 0, 0
+        self.wide_histogram, self.wide_delays = Counter(), []
+
+    def partial(self) -> Partial:
+        rows = self.found.by_path[: self.found.sizes[1]].tolist()
+        peaks = [[self.origin + place, (high << 64) + low] for place, high, low in rows]
+        partial: Partial = {
+            "histogram": sorted_pairs(self.histogram),
+            "delay": self.delays,
+            "path": running(peaks + self.wide_peaks),
+        }
+        if self.columns:
+            partial["columns"] = self.columns
+        if self.with_density:
+            partial["density"] = self.density
+        return partial
+
+
+def digits(h: int, narrow: bool) -> np.ndarray:
+    """A block's number, for blocks of one limb or of two."""
+    return np.array([h] if narrow else [h >> 27 * place & 2**27 - 1 for place in range(_DIGITS)], np.uint64)
+
+
+def block_limits(start: int, low: np.uint64, high: np.uint64, bits: int, found: blocks.Found) -> tuple[int, bool]:
+    """Walks numbers until a block's peaks can be told from its tails alone: (failure, whether all were walked)."""
+    # no first `bits` steps of this block reach more, nor does what ends in the table of delays
+    bound = divmod(max(tables.LOW_PEAK, 2 * 3**bits * ((start >> bits) + 1)), 2**64)
+    failure, reached = blocks.climb(low, high, np.uint64(bound[0]), np.uint64(bound[1]), found)
+    return failure, bool(reached == high)
+
+
+def walk(n: int) -> tuple[int, int]:
+    """(delay, peak) in integers of any size."""
+    delay, peak = 0, n
+    while n != 1:
+        n = 3 * n + 1 if n & 1 else n >> 1
+        peak = max(peak, n)
+        delay += 1
+    return delay, peak
+
+
+@lru_cache
+def tails() -> Any:
+    """The module with the blocks for this CPU."""
+    if not vectors.available():
+        return tails_portable
+    from jobs.kinds.collatz import tails_vector
+
+    return tails_vector
+
+
+def pieces(start: int, end: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """(start, end, bits) of launches of at most `most` numbers: the greatest aligned blocks that fit, else singles."""
+    while start < end:
+        for bits in LEVELS:
+            size = 1 << bits
+            if start % size == 0 and start >= LEAST_BLOCK * size and size <= min(most, end - start):
+                yield start, start + size, bits
+                break
+        else:
+            least = 1 << min(LEVELS)
+            to_a_block = SINGLES if most < least or start < LEAST_BLOCK * least else least - start % least
+            size = min(to_a_block, most, end - start)
+            yield start, start + size, 0
+        start += size
+
+
+def _slices(spec: Spec, start: int, end: int) -> Iterator[tuple[int | None, int, int]]:
+    if spec.get("columns"):
+        yield from layout(int(spec["start"]), spec["count"], spec["columns"]).slices(start, end)
+    else:
+        yield None, start, end
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    """(upto, partial of units lo..upto-1); stops soon after tick said so."""
+    start, told = int(spec["start"]), monotonic()
+    tally = Tally(start + lo, bool(spec.get("density")))
+    for column, begin, end in _slices(spec, start + lo, start + hi):
+        for low, high, bits in pieces(begin, end, spec["batch_size"] or end - begin):
+            tally.take(low, high, bits)
+            if monotonic() - told >= TICK_SECONDS and high < start + hi:
+                told = monotonic()
+                if not tick(high - start):
+                    tally.close(column)
+                    return high - start, tally.partial()
+        tally.close(column)
+    return hi, tally.partial() if lo < hi else {}
+
+
+def warm() -> None:
+    """Compiles every function and builds every table."""
+    for bits in LEVELS:
+        tally = Tally(LEAST_BLOCK << bits)
+        tally.take(LEAST_BLOCK << bits, (LEAST_BLOCK + 1) << bits, bits)
+    Tally(1).take(1, 100, 0)
+    tally = Tally(2 * NARROW_END)
+    tally.take(2 * NARROW_END, 2 * NARROW_END + 2**10, 10)

@@ -1,0 +1,172 @@
+"""What every sweep of verification works with: its task, its tally, and the way of numbers too large for it.
+
+A sweep takes the candidates of a slice of residues in some cells of one block and sees each below a floor. Numbers go
+down 16 shortcut steps at a time from their 24th step on. What is not yet below the floor waits in a pool together with
+what has come further: all that counts is that the steps made are 24 plus a multiple of 16.
+
+Limbs: a number in a pool is 2^54 high + low, elsewhere 2^64 high + low.
+"""
+
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.collatz.bits import lowest, ones
+from jobs.kinds.collatz.sieve import C_SHIFT, RHO_SHIFT, Sieve
+from jobs.kinds.collatz.wide import sixteen_steps
+
+#: Numbers that wait in a pool at most, and room for what one residue adds. Fewer than 2^10 in all, so that their sum
+#: and a carry fit where a limb has 54 bits.
+POOL, ROOM = 704, 264
+#: Bits of the low limb of a number in a pool. 16 steps from less than this fit one limb: 2^38 3^16 + 3^16 < 2^64.
+LIMB = 54
+#: Passes after which a number is given up; the greatest known needs some 150.
+PASSES = 4000
+#: Words of a tally. The first four groups are vectors of eight lanes: sums of the limbs at which numbers stop, and
+#: all bits of all values. The others are a sum in two limbs of 64 bits, bits in three, and two counts.
+SUM_LOW, SUM_HIGH, BITS_LOW, BITS_HIGH, SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 8, 16, 24, 32, 34, 37, 38, 40
+
+_ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
+_DIGIT, _DIGIT_MASK = np.uint64(24), np.uint64(2**24 - 1)
+_EIGHT, _SIXTEEN, _FORTY, _FORTY_EIGHT = np.uint64(8), np.uint64(16), np.uint64(40), np.uint64(48)
+_D_MASK, _C_SHIFT, _C_MASK = np.uint64(2**C_SHIFT - 1), np.uint64(C_SHIFT), np.uint64(31)
+_RHO_SHIFT = np.uint64(RHO_SHIFT)
+_LIMB, _LIMB_MASK, _LIMB_UP = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(64 - LIMB)
+#: 16 steps from a number with a smaller top limb fit three limbs: 2^38 3^16 + 3^16 < 2^64.
+_TOP_BITS = np.uint64(54)
+
+
+class Task(NamedTuple):
+    """The numbers of residues first..end-1 in the cells whose bits are set, of block h."""
+
+    h: Any
+    #: A number stops as soon as it is below 2^64 floor_high + floor_low.
+    floor_high: Any
+    floor_low: Any
+    first: Any
+    end: Any
+    #: Four words.
+    cells: Any
+    #: h 2^32 mod 81.
+    rho: Any
+
+
+class Room(NamedTuple):
+    """Memory of a sweep, and its tables of 16 steps."""
+
+    low: Any
+    high: Any
+    #: Places of bits, as bytes.
+    places: Any
+    steps: Any
+    powers: Any
+    #: Of four steps, for vectors: 3^c of the 16 residues, then d.
+    four: Any
+
+
+@njit(nogil=True, cache=True)
+def unpack(entry: np.uint64, powers: np.ndarray) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """(3^c, d, r mod 81) of a packed residue."""
+    return powers[(entry >> _C_SHIFT) & _C_MASK], entry & _D_MASK, entry >> _RHO_SHIFT
+
+
+@njit(nogil=True, cache=True)
+def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """(high, low) of 3^c 2^8 h + d, where 24 steps lead to in cell 0 of block h."""
+    # 2^8 h in digits of 24 bits and 3^c < 2^39, so no product passes 2^63
+    low = power * ((h << _EIGHT) & _DIGIT_MASK) + d
+    middle = power * ((h >> _SIXTEEN) & _DIGIT_MASK) + (low >> _DIGIT)
+    high = power * (h >> _FORTY) + (middle >> _DIGIT)
+    return high >> _SIXTEEN, (high << _FORTY_EIGHT) | ((middle & _DIGIT_MASK) << _DIGIT) | (low & _DIGIT_MASK)
+
+
+@njit(nogil=True, cache=True)
+def in_limbs(high: np.uint64, low: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """From limbs of 64 bits to those of a pool; high < 2^54."""
+    return (high << _LIMB_UP) | (low >> _LIMB), low & _LIMB_MASK
+
+
+@njit(nogil=True, cache=True)
+def finish(high: np.uint64, low: np.uint64, task: Task, room: Room, tally: np.ndarray) -> bool:
+    """Takes one number below the floor in three limbs; False when it does not fit or takes too long."""
+    steps, powers, top = room.steps, room.powers, _ZERO
+    for _ in range(PASSES):
+        if not top and (high < task.floor_high or (high == task.floor_high and low < task.floor_low)):
+            tally[SUM] += low
+            tally[SUM + 1] += high + np.uint64(tally[SUM] < low)
+            return True
+        if top >> _TOP_BITS:
+            return False
+        top, high, low = sixteen_steps(top, high, low, steps, powers)
+        tally[BLOCKS] += _ONE
+        tally[BITS] |= low
+        tally[BITS + 1] |= high
+        tally[BITS + 2] |= top
+    return False
+
+
+@njit(nogil=True, cache=True)
+def finish_cells(
+    bits: np.uint64,
+    word: int,
+    x: tuple[np.uint64, np.uint64],
+    power: np.uint64,
+    task: Task,
+    room: Room,
+    tally: np.ndarray,
+) -> bool:
+    """`finish` for a residue in the cells of one word of bits; x is where it stands in cell 0."""
+    while bits:
+        more = power * (np.uint64(word) * _WORD + lowest(bits))
+        low = x[1] + more
+        if not finish(x[0] + np.uint64(low < more), low, task, room, tally):
+            return False
+        bits &= bits - _ONE
+    return True
+
+
+@njit(nogil=True, cache=True)
+def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+    """Candidates of a residue that stands too high for a pool."""
+    power, d, rho = unpack(sieve.packed[row], sieve.powers)
+    for word in range(4):
+        bits = sieve.masks[row, word] & sieve.threes[rho + task.rho, word] & task.cells[word]
+        tally[CANDIDATES] += ones(bits)
+        if not finish_cells(bits, word, entrance(power, d, task.h), power, task, room, tally):
+            return False
+    return True
+
+
+@njit(nogil=True, cache=True)
+def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Finishes what is too large for a pool: limbs of more than `limit` and 54 bits; how many wait then, or -1."""
+    pool_low, pool_high, left = room.low, room.high, 0
+    for j in range(waiting):
+        low, high = pool_low[j], pool_high[j]
+        pool_low[left], pool_high[left] = low, high
+        if not (high >> limit or low >> _LIMB):
+            left += 1
+        elif not finish(high >> _LIMB_UP, low + (high << _LIMB), task, room, tally):
+            return -1
+    return left
+
+
+@njit(nogil=True, cache=True)
+def settle(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Evicts if something may have grown too large since the last time; what waits then, or -1."""
+    low, high = _ZERO, _ZERO
+    for lane in range(8):
+        low |= tally[BITS_LOW + lane]
+        high |= tally[BITS_HIGH + lane]
+    if not (high >> limit or low >> _LIMB):
+        return waiting
+    tally[BITS] |= low | high << _LIMB
+    tally[BITS + 1] |= high >> _LIMB_UP
+    tally[BITS_LOW : BITS_HIGH + 8] = _ZERO
+    return evict(waiting, limit, task, room, tally)

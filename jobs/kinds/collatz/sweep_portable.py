@@ -1,0 +1,204 @@
+"""The sweeps of verification for any CPU: 16 steps by a lookup, and no branch that depends on a number."""
+
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.collatz.bits import lowest, ones
+from jobs.kinds.collatz.sieve import Sieve
+from jobs.kinds.collatz.sweep import (
+    BITS_HIGH,
+    BITS_LOW,
+    BLOCKS,
+    CANDIDATES,
+    LIMB,
+    PASSES,
+    POOL,
+    SUM_HIGH,
+    SUM_LOW,
+    Room,
+    Task,
+    entrance,
+    finish_residue,
+    in_limbs,
+    settle,
+    unpack,
+)
+from jobs.kinds.collatz.tables import C_SHIFT, STEP_BITS
+
+_ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
+_STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
+_C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
+_LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - STEP_BITS)
+#: A high limb of so many bits grows to at most 2^38 3^16 < 2^64 in 16 steps.
+HIGH_BITS = np.uint64(38)
+#: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
+_NARROW, _WIDE = np.uint64(2**53), np.uint64(2**37)
+
+
+@njit(nogil=True, cache=True)
+def _note(sum_low: np.uint64, sum_high: np.uint64, all_low: np.uint64, all_high: np.uint64, tally: np.ndarray) -> None:
+    """Adds what a pass found. A sum of fewer than 2^10 limbs and what was there before fit 64 bits."""
+    total = tally[SUM_LOW] + sum_low
+    tally[SUM_LOW] = total & _LIMB_MASK
+    tally[SUM_HIGH] += sum_high + (total >> _LIMB)
+    tally[BITS_LOW] |= all_low
+    tally[BITS_HIGH] |= all_high
+
+
+@njit(nogil=True, cache=True)
+def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+    """A sweep for blocks below 2^48, one limb a number; False when it failed, and then the tally means nothing."""
+    waiting, i = np.int64(0), task.first
+    while i < task.end:
+        i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
+        if waiting > POOL:
+            waiting = _down_narrow(waiting, np.int64(POOL), task, room, tally)
+        elif i < task.end:
+            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            i += 1
+        if waiting < 0:
+            return False
+    return _down_narrow(waiting, np.int64(0), task, room, tally) == 0
+
+
+@njit(nogil=True, cache=True)
+def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    packed, masks, threes, cells, odds = sieve.packed, sieve.masks, sieve.threes, task.cells, sieve.powers
+    pool, steps, powers, floor, h, end = room.low, room.steps, room.powers, task.floor_low, task.h, task.end
+    every, around, entered = _ZERO, task.rho, _ZERO
+    while i < end and waiting <= POOL:
+        power, d, rho = unpack(packed[i], odds)
+        high, low = entrance(power, d, h)
+        if high or low >= _NARROW:
+            break
+        stopped = _ZERO
+        for word in range(4):
+            bits = masks[i, word] & threes[rho + around, word] & cells[word]
+            entered += ones(bits)
+            while bits:
+                x = low + power * lowest(bits)
+                bits &= bits - _ONE
+                entry = np.uint64(steps[x & _STEP_MASK])
+                x = (x >> _STEP) * powers[entry >> _C_SHIFT] + (entry & _D_MASK)
+                waits = x >= floor
+                pool[waiting] = x
+                waiting += waits
+                every |= x
+                stopped += _ZERO if waits else x
+            low += power * _WORD
+        _note(stopped, _ZERO, every, _ZERO, tally)
+        i += 1
+    tally[CANDIDATES] += entered
+    tally[BLOCKS] += entered
+    return i, waiting
+
+
+@njit(nogil=True, cache=True)
+def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Passes over the pool until at most so many wait; how many do, or -1."""
+    pool, steps, powers, floor = room.low, room.steps, room.powers, task.floor_low
+    for _ in range(PASSES):
+        waiting = settle(waiting, _ZERO, task, room, tally)
+        if waiting <= most:
+            return waiting
+        tally[BLOCKS] += np.uint64(waiting)
+        stopped, every, left = _ZERO, _ZERO, 0
+        for j in range(waiting):
+            x = pool[j]
+            entry = np.uint64(steps[x & _STEP_MASK])
+            x = (x >> _STEP) * powers[entry >> _C_SHIFT] + (entry & _D_MASK)
+            waits = x >= floor
+            pool[left] = x
+            left += waits
+            every |= x
+            stopped += _ZERO if waits else x
+        _note(stopped, _ZERO, every, _ZERO, tally)
+        waiting = left
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+    """A sweep for any block, two limbs a number; False when it failed, and then the tally means nothing."""
+    waiting, i = np.int64(0), task.first
+    while i < task.end:
+        i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
+        if waiting > POOL:
+            waiting = _down_wide(waiting, np.int64(POOL), task, room, tally)
+        elif i < task.end:
+            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            i += 1
+        if waiting < 0:
+            return False
+    return _down_wide(waiting, np.int64(0), task, room, tally) == 0
+
+
+@njit(nogil=True, cache=True)
+def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+    """Takes residues in until the pool is full or one stands too high: (that one, how many wait).
+
+    They make their first steps with the pool, which sees to it that none of them leaves it earlier.
+    """
+    packed, masks, threes, cells, odds = sieve.packed, sieve.masks, sieve.threes, task.cells, sieve.powers
+    pool_low, pool_high, h, end, around, before = room.low, room.high, task.h, task.end, task.rho, waiting
+    while i < end and waiting <= POOL:
+        power, d, rho = unpack(packed[i], odds)
+        high, low = in_limbs(*entrance(power, d, h))
+        if high >= _WIDE:
+            break
+        for word in range(4):
+            bits = masks[i, word] & threes[rho + around, word] & cells[word]
+            while bits:
+                x = low + power * lowest(bits)
+                bits &= bits - _ONE
+                pool_low[waiting] = x & _LIMB_MASK
+                pool_high[waiting] = high + (x >> _LIMB)
+                waiting += 1
+            low += power * _WORD
+        i += 1
+    tally[CANDIDATES] += np.uint64(waiting - before)
+    return i, waiting
+
+
+@njit(nogil=True, cache=True)
+def _pass_wide(start: int, waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """16 steps of the pool's numbers from start on; how many wait then."""
+    pool_low, pool_high, steps, powers = room.low, room.high, room.steps, room.powers
+    floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
+    sum_low, sum_high, all_low, all_high = _ZERO, _ZERO, _ZERO, _ZERO
+    left = start
+    for j in range(start, waiting):
+        low, high = pool_low[j], pool_high[j]
+        entry = np.uint64(steps[low & _STEP_MASK])
+        power = powers[entry >> _C_SHIFT]
+        high *= power
+        low = (low >> _STEP) * power + (entry & _D_MASK) + ((high << _PART) & _LIMB_MASK)
+        high = (high >> _STEP) + (low >> _LIMB)
+        low &= _LIMB_MASK
+        waits = (high > floor_high) | ((high == floor_high) & (low >= floor_low))
+        pool_low[left], pool_high[left] = low, high
+        left += waits
+        all_low |= low
+        all_high |= high
+        sum_low += _ZERO if waits else low
+        sum_high += _ZERO if waits else high
+    _note(sum_low, sum_high, all_low, all_high, tally)
+    return left
+
+
+@njit(nogil=True, cache=True)
+def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Passes over the pool until at most so many wait; how many do, or -1."""
+    for _ in range(PASSES):
+        waiting = settle(waiting, HIGH_BITS, task, room, tally)
+        if waiting <= most:
+            return waiting
+        tally[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_wide(0, waiting, task, room, tally)
+    return -1

@@ -1,0 +1,260 @@
+"""The sweeps of verification for CPUs with AVX-512: eight numbers at once, four steps by a lookup in registers."""
+
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.collatz.bits import ones
+from jobs.kinds.collatz.sieve import Sieve
+from jobs.kinds.collatz.sweep import (
+    BITS_HIGH,
+    BITS_LOW,
+    BLOCKS,
+    CANDIDATES,
+    LIMB,
+    PASSES,
+    POOL,
+    SUM_HIGH,
+    SUM_LOW,
+    Room,
+    Task,
+    entrance,
+    finish_residue,
+    in_limbs,
+    settle,
+    unpack,
+)
+from jobs.kinds.collatz.vector_steps import eight_wide, sixteen_narrow, tables
+from jobs.kinds.collatz.vectors import (
+    add,
+    below,
+    both,
+    down,
+    either,
+    keep,
+    load,
+    load_bytes,
+    mul,
+    same,
+    splat,
+    squeeze,
+    squeeze_bytes,
+    store,
+    store_bytes,
+    widen,
+)
+
+#: Where the cells of a residue are listed among the places.
+LISTED = 256
+
+_ZERO, _EIGHT = np.uint64(0), np.uint64(8)
+_LIMB, _LIMB_MASK = np.uint64(LIMB), np.uint64(2**LIMB - 1)
+#: A high limb of so many bits grows to at most 2^51 in 8 steps, and 2^51 3^8 < 2^64.
+HIGH_BITS = np.uint64(46)
+#: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
+_NARROW, _WIDE = np.uint64(2**53), np.uint64(2**45)
+
+
+@njit(nogil=True, cache=True)
+def _list_cells(row: int, entry: int, masks, threes, cells, places) -> int:
+    """Writes the cells of a residue's candidates as bytes; how many."""
+    found = np.int64(0)
+    for word in range(4):
+        bits = masks[row, word] & threes[entry, word] & cells[word]
+        store_bytes(places, LISTED + found, squeeze_bytes(bits, load_bytes(places, 64 * word)))
+        found += np.int64(ones(bits))
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _carry(low, high, tally: np.ndarray) -> None:
+    """Keeps sums of limbs."""
+    store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
+    store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
+
+
+@njit(nogil=True, cache=True)
+def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+    """A sweep for blocks below 2^48, one limb a number; False when it failed, and then the tally means nothing."""
+    waiting, i = np.int64(0), task.first
+    while i < task.end:
+        i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
+        if waiting > POOL:
+            waiting = _down_narrow(waiting, np.int64(POOL), task, room, tally)
+        elif i < task.end:
+            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            i += 1
+        if waiting < 0:
+            return False
+    return _down_narrow(waiting, np.int64(0), task, room, tally) == 0
+
+
+@njit(nogil=True, cache=True)
+def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
+    places, pool, four, floor, h, end = (
+        room.places,
+        room.low,
+        tables(room.four),
+        splat(task.floor_low),
+        task.h,
+        task.end,
+    )
+    stopped, high_sum, every = load(tally, SUM_LOW), load(tally, SUM_HIGH), load(tally, BITS_LOW)
+    lane, step, entered, around = widen(places, 0), splat(_EIGHT), 0, task.rho
+    while i < end and waiting <= POOL:
+        power, d, rho = unpack(packed[i], powers)
+        high, low = entrance(power, d, h)
+        if high or low >= _NARROW:
+            break
+        found = _list_cells(i, rho + around, masks, threes, cells, places)
+        entered += found
+        first, factor, at, count = splat(low), splat(power), lane, splat(np.uint64(found))
+        for j in range(LISTED, LISTED + found, 8):
+            x = sixteen_narrow(add(first, mul(widen(places, j), factor)), four)
+            valid, stops = below(at, count), below(x, floor)
+            every = either(every, keep(valid, x))
+            stopped = add(stopped, keep(valid & stops, x))
+            store(pool, waiting, squeeze(valid & ~stops, x))
+            waiting += np.int64(ones(valid & ~stops))
+            at = add(at, step)
+        high_sum = add(high_sum, down(stopped, splat(_LIMB)))
+        stopped = both(stopped, splat(_LIMB_MASK))
+        i += 1
+    store(tally, BITS_LOW, every)
+    _carry(stopped, high_sum, tally)
+    tally[CANDIDATES] += np.uint64(entered)
+    tally[BLOCKS] += np.uint64(entered)
+    return i, waiting
+
+
+@njit(nogil=True, cache=True)
+def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Passes over the pool until at most so many wait; how many do, or -1."""
+    for _ in range(PASSES):
+        waiting = settle(waiting, _ZERO, task, room, tally)
+        if waiting <= most:
+            return waiting
+        tally[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_narrow(waiting, task, room, tally)
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """16 steps of the pool's numbers; how many wait then."""
+    pool, four, floor, left = room.low, tables(room.four), splat(task.floor_low), 0
+    stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
+    at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
+    for j in range(0, waiting, 8):
+        x = sixteen_narrow(load(pool, j), four)
+        valid, stops = below(at, end), below(x, floor)
+        every = either(every, keep(valid, x))
+        stopped = add(stopped, keep(valid & stops, x))
+        store(pool, left, squeeze(valid & ~stops, x))
+        left += np.int64(ones(valid & ~stops))
+        at = add(at, step)
+    store(tally, BITS_LOW, every)
+    _carry(stopped, load(tally, SUM_HIGH), tally)
+    return left
+
+
+@njit(nogil=True, cache=True)
+def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+    """A sweep for any block, two limbs a number; False when it failed, and then the tally means nothing."""
+    waiting, i = np.int64(0), task.first
+    while i < task.end:
+        i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
+        if waiting > POOL:
+            waiting = _down_wide(waiting, np.int64(POOL), task, room, tally)
+        elif i < task.end:
+            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            i += 1
+        if waiting < 0:
+            return False
+    return _down_wide(waiting, np.int64(0), task, room, tally) == 0
+
+
+@njit(nogil=True, cache=True)
+def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
+    places, pool_low, pool_high, four, h, end = room.places, room.low, room.high, tables(room.four), task.h, task.end
+    floor_limbs = in_limbs(task.floor_high, task.floor_low)
+    floor_high, floor_low, mask, limb = splat(floor_limbs[0]), splat(floor_limbs[1]), splat(_LIMB_MASK), splat(_LIMB)
+    sum_low, sum_high = load(tally, SUM_LOW), load(tally, SUM_HIGH)
+    all_low, all_high = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    lane, step, entered, around = widen(places, 0), splat(_EIGHT), 0, task.rho
+    while i < end and waiting <= POOL:
+        power, d, rho = unpack(packed[i], powers)
+        high, low = in_limbs(*entrance(power, d, h))
+        if high >= _WIDE:
+            break
+        found = _list_cells(i, rho + around, masks, threes, cells, places)
+        entered += found
+        first_low, first_high, factor, at, count = splat(low), splat(high), splat(power), lane, splat(np.uint64(found))
+        for j in range(LISTED, LISTED + found, 8):
+            low = add(first_low, mul(widen(places, j), factor))
+            high = add(first_high, down(low, limb))
+            low, high = eight_wide(both(low, mask), high, four)
+            low, high = eight_wide(low, high, four)
+            valid = below(at, count)
+            stops = below(high, floor_high) | (same(high, floor_high) & below(low, floor_low))
+            all_low, all_high = either(all_low, keep(valid, low)), either(all_high, keep(valid, high))
+            sum_low, sum_high = add(sum_low, keep(valid & stops, low)), add(sum_high, keep(valid & stops, high))
+            store(pool_low, waiting, squeeze(valid & ~stops, low))
+            store(pool_high, waiting, squeeze(valid & ~stops, high))
+            waiting += np.int64(ones(valid & ~stops))
+            at = add(at, step)
+        sum_high = add(sum_high, down(sum_low, limb))
+        sum_low = both(sum_low, mask)
+        i += 1
+    store(tally, BITS_LOW, all_low)
+    store(tally, BITS_HIGH, all_high)
+    _carry(sum_low, sum_high, tally)
+    tally[CANDIDATES] += np.uint64(entered)
+    tally[BLOCKS] += np.uint64(entered)
+    return i, waiting
+
+
+@njit(nogil=True, cache=True)
+def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Passes over the pool until at most so many wait; how many do, or -1."""
+    for _ in range(PASSES):
+        waiting = settle(waiting, HIGH_BITS, task, room, tally)
+        if waiting <= most:
+            return waiting
+        tally[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_wide(waiting, task, room, tally)
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """16 steps of the pool's numbers; how many wait then."""
+    pool_low, pool_high, four, left = room.low, room.high, tables(room.four), 0
+    floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
+    floor = splat(floor_low), splat(floor_high)
+    at, end, step = widen(room.places, 0), splat(np.uint64(waiting)), splat(_EIGHT)
+    sums = load(tally, SUM_LOW), load(tally, SUM_HIGH)
+    every = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    for j in range(0, waiting, 8):
+        xl, xh = eight_wide(load(pool_low, j), load(pool_high, j), four)
+        xl, xh = eight_wide(xl, xh, four)
+        valid = below(at, end)
+        stops = below(xh, floor[1]) | (same(xh, floor[1]) & below(xl, floor[0]))
+        every = either(every[0], keep(valid, xl)), either(every[1], keep(valid, xh))
+        sums = add(sums[0], keep(valid & stops, xl)), add(sums[1], keep(valid & stops, xh))
+        store(pool_low, left, squeeze(valid & ~stops, xl))
+        store(pool_high, left, squeeze(valid & ~stops, xh))
+        left += np.int64(ones(valid & ~stops))
+        at = add(at, step)
+    store(tally, BITS_LOW, every[0])
+    store(tally, BITS_HIGH, every[1])
+    _carry(sums[0], sums[1], tally)
+    return left

@@ -1,0 +1,223 @@
+"""The tails of a block's classes on any CPU: 16 steps by a lookup, and no branch that depends on a lane."""
+
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.collatz.blocks import LONG, TILE, Found, Tile, count_ended, mark, odd_steps_offset, reach, settle
+from jobs.kinds.collatz.sweep import LIMB, in_limbs
+from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
+from jobs.kinds.collatz.wide import SAFE
+
+_ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
+_STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
+_C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
+_CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
+_D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
+_LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - STEP_BITS)
+_DIGIT, _DIGIT_MASK = np.uint64(27), np.uint64(2**27 - 1)
+#: A smaller high limb grows to less than 2^64 in 16 steps.
+_HIGH = np.uint64(2**38)
+
+
+@njit(nogil=True, cache=True)
+def narrow(
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
+) -> int:
+    """The 2^bits numbers of block h >= 8, below 2^44, from place `start` on; `log` is that of the first, to base 3.
+
+    Unless `walked` says that the path records of the block are already noted, the greatest peak noted must be at
+    least LOW_PEAK and 2 * 3^bits * (h + 1), which bounds what the first `bits` steps reach.
+    """
+    for at in range(0, len(groups.packed), TILE):
+        packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
+        high, low = reach(found, walked)
+        most = _narrow_tails(h[0], bits, packed, lookup, min(SAFE, SAFE if high else low), log, found.histogram, tile)
+        failure = settle(start, packed, first, most, lookup, walked, tile, found)
+        if failure:
+            return failure
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def _narrow_tails(
+    h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, tile: Tile
+) -> int:
+    """Takes every class of a tile to its end; the greatest delay."""
+    steps, powers, ends = lookup.steps, lookup.powers, lookup.ends
+    low, live, end, ended, delays = tile.low, tile.live, tile.end, tile.ended, tile.delays
+    alive, over, span = np.int64(0), np.int64(0), limit - _LOW
+    for i in range(len(packed)):
+        entry = packed[i]
+        x = powers[entry & _CLASS_C] * h + ((entry >> _D_SHIFT) & _CLASS_D)
+        low[alive], live[alive], end[over], ended[over] = x, i, x, i
+        goes_on = x - _LOW <= span
+        alive += goes_on
+        over += not goes_on
+    taken = bits
+    most = count_ended(over, taken, odd_steps_offset(taken, log), packed, ends, histogram, end, ended, delays)
+    while alive:
+        left, over, taken = np.int64(0), np.int64(0), taken + STEP_BITS
+        for j in range(alive):
+            x, i = low[j], live[j]
+            entry = np.uint64(steps[x & _STEP_MASK])
+            x = (x >> _STEP) * powers[entry >> _C_SHIFT] + (entry & _D_MASK)
+            low[left], live[left], end[over], ended[over] = x, i, x, i
+            goes_on = (x - _LOW <= span) & (taken <= LONG)
+            left += goes_on
+            over += not goes_on
+        offset, alive = odd_steps_offset(taken, log), left
+        most = max(most, count_ended(over, taken, offset, packed, ends, histogram, end, ended, delays))
+    return most
+
+
+@njit(nogil=True, cache=True)
+def wide(
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
+) -> int:
+    """`narrow` for any block, with a limb more. h comes in digits of 27 bits, the lowest first."""
+    for at in range(0, len(groups.packed), TILE):
+        packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
+        limit = wide_limit(found, walked, _HIGH)
+        most = _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, tile)
+        failure = settle(start, packed, first, most, lookup, walked, tile, found)
+        if failure:
+            return failure
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def wide_limit(found: Found, walked: bool, most: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """The greatest value, in limbs of a pool, that cannot lead to a path record and has a high limb below `most`."""
+    high, low = reach(found, walked)
+    if high >> _LIMB:
+        return most - _ONE, _LIMB_MASK
+    high, low = in_limbs(high, low)
+    return (high, low) if high < most else (most - _ONE, _LIMB_MASK)
+
+
+@njit(nogil=True, cache=True)
+def times(power: np.uint64, d: np.uint64, h) -> tuple[np.uint64, np.uint64]:
+    """3^c h + d in limbs of a pool; h < 2^108 in digits of 27 bits and 3^c < 2^36, so no product passes 2^64."""
+    first = power * h[0] + d
+    second = power * h[1] + (first >> _DIGIT)
+    third = power * h[2] + (second >> _DIGIT)
+    fourth = power * h[3] + (third >> _DIGIT)
+    low = (first & _DIGIT_MASK) | ((second & _DIGIT_MASK) << _DIGIT)
+    return (third & _DIGIT_MASK) | (fourth << _DIGIT), low
+
+
+@njit(nogil=True, cache=True)
+def _wide_tails(h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, tile: Tile) -> int:
+    steps, powers, ends = lookup.steps, lookup.powers, lookup.ends
+    lows, highs, live, end, ended, delays = tile.low, tile.high, tile.live, tile.end, tile.ended, tile.delays
+    for i in range(len(packed)):
+        entry = packed[i]
+        highs[i], lows[i] = times(powers[entry & _CLASS_C], (entry >> _D_SHIFT) & _CLASS_D, h)
+        live[i] = i
+    most, alive, taken = np.int64(0), len(packed), bits
+    while alive:
+        left, over = np.int64(0), np.int64(0)
+        for j in range(alive):
+            low, high, i = lows[j], highs[j], live[j]
+            x = low if not high else _ALL
+            lows[left], highs[left], live[left], end[over], ended[over] = low, high, i, x, i
+            fits = (high < limit[0]) | ((high == limit[0]) & (low <= limit[1]))
+            goes_on = (x >= _LOW) & fits & (taken <= LONG)
+            left += goes_on
+            over += not goes_on
+        offset, alive = odd_steps_offset(taken, log), left
+        most = max(most, count_ended(over, taken, offset, packed, ends, histogram, end, ended, delays))
+        taken += STEP_BITS
+        for j in range(alive):
+            low, high = lows[j], highs[j]
+            entry = np.uint64(steps[low & _STEP_MASK])
+            power = powers[entry >> _C_SHIFT]
+            high *= power
+            low = (low >> _STEP) * power + (entry & _D_MASK) + ((high << _PART) & _LIMB_MASK)
+            lows[j], highs[j] = low & _LIMB_MASK, (high >> _STEP) + (low >> _LIMB)
+    return most
+
+
+@njit(nogil=True, cache=True)
+def narrow_rare(
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
+) -> int:
+    """The records of a block whose classes are those of `groups`, below 2^44.
+
+    `floors` has limbs (high, low) in two rows: a class is dropped once it is not above floor j after bits + 16 j
+    steps, since no record can come of it then. What is left after the last is walked. Nothing is counted.
+    """
+    for at in range(0, len(groups.packed), TILE):
+        packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
+        high, low = reach(found, walked)
+        _narrow_rare_tails(h[0], packed, lookup, min(SAFE, SAFE if high else low), floors[1], tile)
+        failure = settle(start, packed, first, np.int64(0), lookup, walked, tile, found)
+        if failure:
+            return failure
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def _narrow_rare_tails(h: np.uint64, packed, lookup: Lookup, limit: np.uint64, floors, tile: Tile) -> None:
+    steps, powers, low, live, ended = lookup.steps, lookup.powers, tile.low, tile.live, tile.ended
+    for i in range(len(packed)):
+        entry = packed[i]
+        low[i], live[i] = powers[entry & _CLASS_C] * h + ((entry >> _D_SHIFT) & _CLASS_D), i
+    alive, over = len(packed), np.int64(0)
+    for taken in range(len(floors)):
+        left, floor = np.int64(0), floors[taken]
+        for j in range(alive):
+            x, i = low[j], live[j]
+            if taken:
+                entry = np.uint64(steps[x & _STEP_MASK])
+                x = (x >> _STEP) * powers[entry >> _C_SHIFT] + (entry & _D_MASK)
+            low[left], live[left], ended[over] = x, i, i
+            left += (x > floor) & (x <= limit)
+            over += x > limit
+        alive = left
+    mark(len(packed), alive, over, tile)
+
+
+@njit(nogil=True, cache=True)
+def wide_rare(
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
+) -> int:
+    """`narrow_rare` for any block, with a limb more."""
+    for at in range(0, len(groups.packed), TILE):
+        packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
+        _wide_rare_tails(h, packed, lookup, wide_limit(found, walked, _HIGH), floors, tile)
+        failure = settle(start, packed, first, np.int64(0), lookup, walked, tile, found)
+        if failure:
+            return failure
+    return 0
+
+
+@njit(nogil=True, cache=True)
+def _wide_rare_tails(h, packed, lookup: Lookup, limit, floors, tile: Tile) -> None:
+    steps, powers, lows, highs, live, ended = lookup.steps, lookup.powers, tile.low, tile.high, tile.live, tile.ended
+    for i in range(len(packed)):
+        entry = packed[i]
+        highs[i], lows[i] = times(powers[entry & _CLASS_C], (entry >> _D_SHIFT) & _CLASS_D, h)
+        live[i] = i
+    alive, over = len(packed), np.int64(0)
+    for taken in range(floors.shape[1]):
+        left, floor_high, floor_low = np.int64(0), floors[0, taken], floors[1, taken]
+        for j in range(alive):
+            low, high, i = lows[j], highs[j], live[j]
+            if taken:
+                entry = np.uint64(steps[low & _STEP_MASK])
+                power = powers[entry >> _C_SHIFT]
+                high *= power
+                low = (low >> _STEP) * power + (entry & _D_MASK) + ((high << _PART) & _LIMB_MASK)
+                low, high = low & _LIMB_MASK, (high >> _STEP) + (low >> _LIMB)
+            great = (high > limit[0]) | ((high == limit[0]) & (low > limit[1]))
+            lows[left], highs[left], live[left], ended[over] = low, high, i, i
+            left += ((high > floor_high) | ((high == floor_high) & (low > floor_low))) & (not great)
+            over += great
+        alive = left
+    mark(len(packed), alive, over, tile)

@@ -1,0 +1,46 @@
+"""Shortcut steps of eight numbers at once, by tables of four steps that lie in registers."""
+
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.collatz.sweep import LIMB
+from jobs.kinds.collatz.vectors import add, both, down, load, mul, pick, splat, up
+
+_FOUR, _EIGHT = np.uint64(4), np.uint64(8)
+_LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - 8)
+
+
+@njit(nogil=True, cache=True)
+def tables(four):
+    """The registers: 3^c of the residues modulo 16 in two, d in two."""
+    return load(four, 0), load(four, 8), load(four, 16), load(four, 24)
+
+
+@njit(nogil=True, cache=True)
+def four_steps(x, four):
+    """x < 2^61."""
+    power, d = pick(four[0], x, four[1]), pick(four[2], x, four[3])
+    return add(mul(down(x, splat(_FOUR)), power), d)
+
+
+@njit(nogil=True, cache=True)
+def sixteen_narrow(x, four):
+    """x <= 2^54."""
+    for _ in range(4):
+        x = four_steps(x, four)
+    return x
+
+
+@njit(nogil=True, cache=True)
+def eight_wide(low, high, four):
+    """Limbs (low, high) after eight steps, which the low one decides; high < 2^51."""
+    power = pick(four[0], low, four[1])
+    low = four_steps(low, four)
+    high = mul(high, mul(power, pick(four[0], low, four[1])))
+    low = add(four_steps(low, four), both(up(high, splat(_PART)), splat(_LIMB_MASK)))
+    return both(low, splat(_LIMB_MASK)), add(down(high, splat(_EIGHT)), down(low, splat(_LIMB)))

@@ -1,0 +1,244 @@
+"""Eight 64-bit lanes as a numba type, for CPUs with AVX-512 VBMI2, and the few operations that the kernels need.
+
+numba's own vectoriser neither compresses lanes nor looks tables up in registers, which is what makes these kernels
+fast. Each operation below is one or two instructions. Whoever calls them asks `available()` first: on another CPU
+LLVM would end the process.
+"""
+
+# mypy: ignore-errors
+# these are numba's type rules and LLVM's instructions
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from llvmlite import ir
+from numba import types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, models, register_model
+
+#: Lanes of a vector.
+WIDTH = 8
+NEEDED = ("avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vbmi2")
+
+_I1, _I8, _I32, _I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_LANES, _MASK = ir.VectorType(_I64, WIDTH), ir.VectorType(_I1, WIDTH)
+_BYTES, _BYTE_MASK = ir.VectorType(_I8, 64), ir.VectorType(_I1, 64)
+
+
+@lru_cache
+def available() -> bool:
+    """Whether numba compiles for a CPU that has these instructions."""
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return {f"+{feature}" for feature in NEEDED} <= set(features.split(","))
+
+
+class Lanes(types.Type):
+    """Eight unsigned 64-bit integers in a register."""
+
+    def __init__(self) -> None:
+        super().__init__(name="CollatzLanes")
+
+
+class Bytes(types.Type):
+    """64 bytes in a register."""
+
+    def __init__(self) -> None:
+        super().__init__(name="CollatzBytes")
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager, kind) -> None:
+        super().__init__(manager, kind, _LANES)
+
+
+@register_model(Bytes)
+class _BytesModel(models.PrimitiveModel):
+    def __init__(self, manager, kind) -> None:
+        super().__init__(manager, kind, _BYTES)
+
+
+LANES, BYTES = Lanes(), Bytes()
+
+
+def _address(context, builder, array_type, array, index, pointee):
+    """Of element `index` of a contiguous array, as a pointer to `pointee`."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), pointee.as_pointer())
+
+
+def _call(builder, name, result, arguments):
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [given.type for given in arguments]), name)
+    return builder.call(function, arguments)
+
+
+def _mask(builder, bits):
+    return builder.bitcast(builder.trunc(bits, _I8), _MASK)
+
+
+@intrinsic
+def load(typing, array, index):
+    """Eight elements of a uint64 array from index on."""
+
+    def emit(context, builder, signature, given):
+        return builder.load(_address(context, builder, signature.args[0], *given, _LANES), align=8)
+
+    return LANES(array, types.intp), emit
+
+
+@intrinsic
+def store(typing, array, index, lanes):
+    """Writes eight elements of a uint64 array from index on."""
+
+    def emit(context, builder, signature, given):
+        builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _LANES), align=8)
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, lanes), emit
+
+
+@intrinsic
+def load_bytes(typing, array, index):
+    """64 elements of a uint8 array from index on."""
+
+    def emit(context, builder, signature, given):
+        return builder.load(_address(context, builder, signature.args[0], *given, _BYTES), align=1)
+
+    return BYTES(array, types.intp), emit
+
+
+@intrinsic
+def store_bytes(typing, array, index, content):
+    """Writes 64 elements of a uint8 array from index on."""
+
+    def emit(context, builder, signature, given):
+        builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _BYTES), align=1)
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, content), emit
+
+
+@intrinsic
+def widen(typing, array, index):
+    """Eight elements of a uint8 array from index on, each in a lane."""
+    eight = ir.VectorType(_I8, WIDTH)
+
+    def emit(context, builder, signature, given):
+        address = _address(context, builder, signature.args[0], *given, eight)
+        return builder.zext(builder.load(address, align=1), _LANES)
+
+    return LANES(array, types.intp), emit
+
+
+@intrinsic
+def splat(typing, value):
+    """The same in every lane."""
+
+    def emit(context, builder, signature, given):
+        nothing = ir.Constant(_LANES, ir.Undefined)
+        first = builder.insert_element(nothing, given[0], ir.Constant(_I32, 0))
+        return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH))
+
+    return LANES(types.uint64), emit
+
+
+def _binary(operation):
+    @intrinsic
+    def lanewise(typing, left, right):
+        def emit(context, builder, signature, given):
+            return getattr(builder, operation)(*given)
+
+        return LANES(LANES, LANES), emit
+
+    return lanewise
+
+
+add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
+both, either = _binary("and_"), _binary("or_")
+#: Shift counts are lanes too and must be below 64.
+down, up = _binary("lshr"), _binary("shl")
+
+
+@intrinsic
+def below(typing, left, right):
+    """Bits of the lanes where left < right."""
+
+    def emit(context, builder, signature, given):
+        return builder.zext(builder.bitcast(builder.icmp_unsigned("<", *given), _I8), _I64)
+
+    return types.uint64(LANES, LANES), emit
+
+
+@intrinsic
+def same(typing, left, right):
+    """Bits of the lanes where left == right."""
+
+    def emit(context, builder, signature, given):
+        return builder.zext(builder.bitcast(builder.icmp_unsigned("==", *given), _I8), _I64)
+
+    return types.uint64(LANES, LANES), emit
+
+
+@intrinsic
+def keep(typing, bits, lanes):
+    """The lanes whose bit is set, and 0 in the others."""
+
+    def emit(context, builder, signature, given):
+        return builder.select(_mask(builder, given[0]), given[1], ir.Constant(_LANES, [0] * WIDTH))
+
+    return LANES(types.uint64, LANES), emit
+
+
+@intrinsic
+def choose(typing, bits, lanes, others):
+    """The lanes whose bit is set, and elsewhere the others."""
+
+    def emit(context, builder, signature, given):
+        return builder.select(_mask(builder, given[0]), given[1], given[2])
+
+    return LANES(types.uint64, LANES, LANES), emit
+
+
+@intrinsic
+def squeeze(typing, bits, lanes):
+    """The lanes whose bit is set, moved to the front; the rest is anything."""
+
+    def emit(context, builder, signature, given):
+        arguments = [given[1], ir.Constant(_LANES, ir.Undefined), _mask(builder, given[0])]
+        return _call(builder, "llvm.x86.avx512.mask.compress.v8i64", _LANES, arguments)
+
+    return LANES(types.uint64, LANES), emit
+
+
+@intrinsic
+def squeeze_bytes(typing, bits, content):
+    """The bytes whose bit is set, moved to the front; the rest is anything."""
+
+    def emit(context, builder, signature, given):
+        arguments = [given[1], ir.Constant(_BYTES, ir.Undefined), builder.bitcast(given[0], _BYTE_MASK)]
+        return _call(builder, "llvm.x86.avx512.mask.compress.v64i8", _BYTES, arguments)
+
+    return BYTES(types.uint64, BYTES), emit
+
+
+@intrinsic
+def pick(typing, first, index, second):
+    """Element index mod 16 of the table of 16 that lies in two registers."""
+
+    def emit(context, builder, signature, given):
+        return _call(builder, "llvm.x86.avx512.vpermi2var.q.512", _LANES, list(given))
+
+    return LANES(LANES, LANES, LANES), emit
+
+
+@intrinsic
+def iota(typing):
+    """0, 1, ..., 7."""
+
+    def emit(context, builder, signature, given):
+        return ir.Constant(_LANES, list(range(WIDTH)))
+
+    return LANES(), emit

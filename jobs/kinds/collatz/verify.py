@@ -1,0 +1,207 @@
+"""Verification of a range: cuts it at blocks and cells, has the pieces swept, and sums up what the sweeps saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import chain
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jobs.kinds.collatz import partials, sweep, sweep_portable, vectors
+from jobs.kinds.collatz.sieve import BLOCK_BITS, CELLS, RESIDUE_BITS, THREES, sieve
+from jobs.kinds.collatz.tables import lookup
+from jobs.models import Partial, Spec
+from jobs.registry import Tick
+
+#: From this block on numbers take two limbs: below, few outgrow one.
+NARROW_BLOCKS = 2**10
+#: Blocks that the one-limb sweep may be given at most; its sums fit below 2^48.
+MOST_NARROW_BLOCKS = 2**16
+#: Passes of 16 steps after which a number is given up for good, and reported.
+GIVE_UP = 100_000
+#: Seconds between calls of tick.
+TICK_SECONDS = 0.08
+
+_CELL = 2**RESIDUE_BITS
+_WORD = 2**64
+
+
+class Piece(NamedTuple):
+    """Cells s..t-1 of block h; of each the residues of indices first..end-1."""
+
+    h: int
+    s: int
+    t: int
+    first: int
+    end: int
+    #: Numbers of the piece stop below this.
+    floor: int
+
+    def halves(self) -> tuple[Piece, Piece]:
+        """The same numbers in two pieces; not for a single one."""
+        if self.t - self.s > 1:
+            middle = (self.s + self.t) // 2
+            return self._replace(t=middle), self._replace(s=middle)
+        middle = (self.first + self.end) // 2
+        return self._replace(end=middle), self._replace(first=middle)
+
+    def single(self) -> bool:
+        return self.t - self.s == 1 and self.end - self.first <= 1
+
+    def number(self) -> int:
+        return (self.h << BLOCK_BITS) + (self.s << RESIDUE_BITS) + int(sieve().residues[self.first])
+
+    def task(self) -> sweep.Task:
+        cells = (1 << self.t) - (1 << self.s)
+        return sweep.Task(
+            h=np.uint64(self.h),
+            floor_high=np.uint64(self.floor // _WORD),
+            floor_low=np.uint64(self.floor % _WORD),
+            first=self.first,
+            end=self.end,
+            cells=np.frombuffer(cells.to_bytes(CELLS // 8, "little"), np.uint64),
+            rho=np.uint64(self.h * 2**BLOCK_BITS % THREES),
+        )
+
+
+def floor_of(n: int) -> int:
+    """What n must come below: the start of its block; in block 0 the greatest power of two up to n."""
+    return n >> BLOCK_BITS << BLOCK_BITS or 1 << (n.bit_length() - 1)
+
+
+def ranges(start: int, end: int, most: int) -> Iterator[tuple[int, int]]:
+    """Cuts start..end-1 so that each part lies in one cell, or is made of whole cells of one floor."""
+    while start < end:
+        floor = floor_of(start)
+        stop = min(end, floor + min(max(floor, 1), 2**BLOCK_BITS), start + most)
+        cell = start // _CELL * _CELL
+        whole = stop // _CELL * _CELL
+        stop = min(stop, cell + _CELL) if cell < start or whole <= start else whole
+        yield start, stop
+        start = stop
+
+
+def piece(low: int, high: int) -> Piece:
+    """The piece of one of `ranges`."""
+    h, rest = divmod(low, 2**BLOCK_BITS)
+    s, r = divmod(rest, _CELL)
+    first, end, cells = 0, len(sieve().residues), (high - low) // _CELL
+    if not cells:
+        first, end = np.searchsorted(sieve().residues, [r, r + high - low]).tolist()
+    return Piece(h, s, s + max(1, cells), first, end, floor_of(low))
+
+
+class Seen:
+    """What the sweeps of a lease saw."""
+
+    def __init__(self) -> None:
+        self.candidates = self.blocks = self.checksum = self.bits = 0
+        self.unresolved: list[int] = []
+
+    def add(self, tally: list[int]) -> None:
+        def lanes(at: int) -> list[int]:
+            return tally[at : at + vectors.WIDTH]
+
+        self.checksum += sum(lanes(sweep.SUM_LOW)) + (sum(lanes(sweep.SUM_HIGH)) << sweep.LIMB)
+        self.checksum += tally[sweep.SUM] + (tally[sweep.SUM + 1] << 64)
+        high = [word << sweep.LIMB for word in lanes(sweep.BITS_HIGH)]
+        single = [tally[sweep.BITS + limb] << (64 * limb) for limb in range(3)]
+        self.bits = max(self.bits, *(word.bit_length() for word in chain(lanes(sweep.BITS_LOW), high, single)))
+        self.candidates += tally[sweep.CANDIDATES]
+        self.blocks += tally[sweep.BLOCKS]
+
+    def take(self, task: Piece) -> None:
+        """Sweeps a piece; what a sweep cannot do is cut in two, down to single numbers, which have no limit."""
+        tally = np.zeros(sweep.WORDS, np.uint64)
+        if _sweep(task, tally):
+            self.add(tally.tolist())
+        elif task.single():
+            self.candidates += 1
+            self._alone(task)
+        else:
+            for half in task.halves():
+                self.take(half)
+
+    def _alone(self, task: Piece) -> None:
+        """One candidate in integers of any size."""
+        n = task.number()
+        x = steps(n, 24)
+        for count in range(1, GIVE_UP + 1):
+            x = steps(x, 16)
+            self.bits = max(self.bits, x.bit_length())
+            if x < task.floor:
+                self.checksum += x
+                self.blocks += count
+                return
+        self.blocks += GIVE_UP
+        self.unresolved.append(n)
+
+    def partial(self, count: int) -> Partial:
+        return {
+            "count": count,
+            "candidates": self.candidates,
+            "blocks": self.blocks,
+            "checksum": self.checksum,
+            "bits": self.bits,
+            "unresolved": partials.first_few(self.unresolved),
+        }
+
+
+def steps(x: int, count: int) -> int:
+    """So many shortcut steps."""
+    for _ in range(count):
+        x = (3 * x + 1) // 2 if x % 2 else x // 2
+    return x
+
+
+@lru_cache
+def _rooms() -> tuple[sweep.Room, sweep.Room]:
+    """For the narrow sweep, whose high limbs stay 0, and for the wide one."""
+    table = lookup()
+
+    def room() -> sweep.Room:
+        size = sweep.POOL + sweep.ROOM
+        places = np.concatenate([np.arange(256, dtype=np.uint8), np.zeros(320, np.uint8)])
+        low, high = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
+        return sweep.Room(low=low, high=high, places=places, steps=table.steps, powers=table.powers, four=table.four)
+
+    return room(), room()
+
+
+@lru_cache
+def sweeps() -> Any:
+    """The module with the sweeps for this CPU."""
+    if not vectors.available():
+        return sweep_portable
+    from jobs.kinds.collatz import sweep_vector
+
+    return sweep_vector
+
+
+def _sweep(task: Piece, tally: np.ndarray) -> bool:
+    narrow, wide = _rooms()
+    if task.h < NARROW_BLOCKS:
+        return bool(sweeps().narrow(task.task(), sieve(), narrow, tally))
+    return bool(sweeps().wide(task.task(), sieve(), wide, tally))
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    """(upto, partial of units lo..upto-1); stops between two pieces after tick said so."""
+    start, seen, told = int(spec["start"]), Seen(), monotonic()
+    most = spec["batch_size"] or 2**BLOCK_BITS
+    for low, high in ranges(start + lo, start + hi, most):
+        seen.take(piece(low, high))
+        if monotonic() - told >= TICK_SECONDS and high < start + hi:
+            told = monotonic()
+            if not tick(high - start):
+                return high - start, seen.partial(high - start - lo)
+    return hi, seen.partial(hi - lo) if lo < hi else {}
+
+
+def warm() -> None:
+    """Compiles both sweeps and builds the tables."""
+    for h in (1, NARROW_BLOCKS):
+        Seen().take(piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000))

@@ -1,0 +1,125 @@
+"""Breaks the model in many ways and shows which checks notice: `python -m tests.contract.thread_mutations [NAME ...]`.
+
+Each flaw is a change of the kernel's text in a copy of the kind; the analytic checks of test_thread_theory.py and
+the replay of test_thread_replay.py then run on the copy. A flaw that no check notices is an error. Takes some minutes:
+every copy is compiled anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+KIND = "jobs/kinds/thread"
+TESTS = ("thread_bench.py", "thread_replay.py", "test_thread_theory.py", "test_thread_replay.py")
+ANALYTIC, REPLAY = (f"tests/contract/test_thread_{name}.py" for name in ("theory", "replay"))
+
+
+@dataclass(frozen=True)
+class Flaw:
+    name: str
+    file: str
+    old: str
+    new: str
+
+
+FLAWS = (
+    Flaw("children one depth too deep", "cpu_draws.py", "if depth >= max_depth:", "if depth > max_depth:"),
+    Flaw("offspring law upside down", "cpu_draws.py", "np.int64(draw >= thresholds[row, 0])",
+         "np.int64(draw < thresholds[row, 0])"),
+    Flaw("logarithm without its leading zeros", "cpu_draws.py", "return zeros * logs[0] + logs[index]",
+         "return logs[index]"),
+    Flaw("work and children from one random word", "cpu_draws.py", "word = mix(key + _WORK)",
+         "word = mix(key + _OFFSPRING)"),
+    Flaw("spawn paid once, not for each child", "cpu_simulation.py", "left = work + children * spawn_ns",
+         "left = work + min(children, 1) * spawn_ns"),
+    Flaw("dispatch of a preempted thread is free", "cpu_simulation.py",
+         "busy += dispatch_ns + left\n                put(events, leaves, free, (now + dispatch_ns + left)",
+         "busy += left\n                put(events, leaves, free, (now + left)"),
+    Flaw("join cost left out of the span", "cpu_simulation.py", "span = families[family].latest + join_ns",
+         "span = families[family].latest"),
+    Flaw("one idle core served an event", "cpu_simulation.py", "                if free == last:\n"
+         "                    last = np.int64(-1)\n            if last >= 0:",
+         "                if free == last:\n                    last = np.int64(-1)\n                if now > 0:\n"
+         "                    break\n            if last >= 0:"),
+    Flaw("fifo takes the newest family", "cpu_simulation.py", "lifo, quantum, mean = numbers[CORES], "
+         "numbers[POLICY] == LIFO,", "lifo, quantum, mean = numbers[CORES], numbers[POLICY] <= LIFO,"),
+    Flaw("waits counted from time 0", "cpu_simulation.py", "wait = now - families[family].ready\n",
+         "wait = now if mean > 0 else now - families[family].ready\n"),
+    Flaw("warm-up ignored", "cpu_simulation.py", "WARM if arrived < numbers[WARMUP] else 0", "0"),
+    Flaw("arrivals twice as often", "cpu_simulation.py", "clock += interarrival(key, arrived, mean, logs)",
+         "clock += interarrival(key, arrived, mean, logs) // 2"),
+    Flaw("quantum never ends", "cpu_simulation.py", "part = min(left, quantum)\n                    cores[free].left",
+         "part = left\n                    cores[free].left"),
+    Flaw("slices one nanosecond long at the end", "cpu_simulation.py", "cores[core].left > 0:",
+         "cores[core].left >= 0:"),
+    Flaw("a blocked thread lets go of its core", "cpu_simulation.py", "if joins == SUSPEND:\n"
+         "                        idle |= bit", "if joins != NONE:\n                        idle |= bit"),
+    Flaw("a deadlock one core too early", "cpu_simulation.py", "or blocked == p:\n                break",
+         "or blocked == max(1, p - 1):\n                break"),
+    Flaw("thieves rob the newest", "cpu_simulation.py", "stolen = deques[other, top]\n"
+         "                    taken = families[stolen].first",
+         "stolen = deques[other, steals[other].bottom - 1]\n                    taken = families[stolen].first"),
+    Flaw("one victim for all", "cpu_draws.py", "return chosen + 1 if chosen >= core else chosen",
+         "return np.int64(0) if core > 0 else np.int64(1)"),
+    Flaw("attempts passed over are not counted", "cpu_simulation.py", "steals[thief].tries += missed", "pass"),
+    Flaw("thieves never wake", "cpu_simulation.py", "put(events, leaves, thief, steals[thief].ends << 6 | thief)",
+         "put(events, leaves, thief, (steals[thief].ends + 50 * cost) << 6 | thief)"),
+    Flaw("refused children are born", "cpu_simulation.py", "children = allowed\n            if children > 0:",
+         "pass\n            if children > 0:"),
+)  # fmt: skip
+
+
+def broken(flaw: Flaw, folder: Path) -> None:
+    """A copy of the kind and of its checks, with the flaw."""
+    shutil.copytree(TOP / "jobs", folder / "jobs", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "tests/contract").mkdir(parents=True)
+    for name in TESTS:
+        shutil.copy(TOP / "tests/contract" / name, folder / "tests/contract")
+    shutil.copy(TOP / "pyproject.toml", folder)
+    file = folder / KIND / flaw.file
+    text = file.read_text()
+    if text.count(flaw.old) != 1:
+        raise SystemExit(f"{flaw.name}: its text is {text.count(flaw.old)} times in {flaw.file}, not once")
+    file.write_text(text.replace(flaw.old, flaw.new))
+
+
+def noticed(folder: Path, tests: str) -> list[str]:
+    """Names of the checks that fail."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--timeout=60", tests]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if found.returncode not in (0, 1):
+        return ["crashed"]
+    return sorted(set(re.findall(r"^(?:FAILED|ERROR) \S+::test_(\d+)_", found.stdout, re.MULTILINE)))
+
+
+def main(names: list[str]) -> int:
+    missed = []
+    for flaw in FLAWS:
+        if names and not any(name in flaw.name for name in names):
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            broken(flaw, Path(place))
+            analytic, replay = noticed(Path(place), ANALYTIC), noticed(Path(place), REPLAY)
+        if not analytic and not replay:
+            missed.append(flaw.name)
+        checks = ", ".join(str(int(each)) if each.isdigit() else each for each in analytic) or "none"
+        print(f"{flaw.name:<44} analytic checks: {checks:<40} replay: {'yes' if replay else 'no'}", flush=True)
+    for name in missed:
+        print(f"no check notices: {name}", file=sys.stderr)
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.contract.thread_mutations", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only flaws whose names contain one of these")
+    sys.exit(main(parser.parse_args().names))
