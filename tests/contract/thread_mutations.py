@@ -20,6 +20,8 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 KIND = "jobs/kinds/thread"
 TESTS = ("thread_bench.py", "thread_replay.py", "test_thread_theory.py", "test_thread_replay.py")
+#: Seconds, compiling included; compiled code that runs for ever heeds no other limit.
+PATIENCE = 400
 ANALYTIC, REPLAY = (f"tests/contract/test_thread_{name}.py" for name in ("theory", "replay"))
 
 
@@ -65,13 +67,15 @@ FLAWS = (
          "                        idle |= bit", "if joins != NONE:\n                        idle |= bit"),
     Flaw("a deadlock one core too early", "cpu_simulation.py", "or blocked == p:\n                break",
          "or blocked == max(1, p - 1):\n                break"),
-    Flaw("thieves rob the newest", "cpu_simulation.py", "stolen = deques[other, top]\n"
-         "                    taken = families[stolen].first",
-         "stolen = deques[other, steals[other].bottom - 1]\n                    taken = families[stolen].first"),
+    Flaw("thieves take the youngest of a family", "cpu_simulation.py", """taken = families[stolen].first
+                    families[stolen].first = taken + 1
+                    if taken + 1 == families[stolen].end:""", """taken = families[stolen].end - 1
+                    families[stolen].end = taken
+                    if taken == families[stolen].first:"""),
     Flaw("one victim for all", "cpu_draws.py", "return chosen + 1 if chosen >= core else chosen",
          "return np.int64(0) if core > 0 else np.int64(1)"),
     Flaw("attempts passed over are not counted", "cpu_simulation.py", "steals[thief].tries += missed", "pass"),
-    Flaw("thieves never wake", "cpu_simulation.py", "put(events, leaves, thief, steals[thief].ends << 6 | thief)",
+    Flaw("thieves wake too late", "cpu_simulation.py", "put(events, leaves, thief, steals[thief].ends << 6 | thief)",
          "put(events, leaves, thief, (steals[thief].ends + 50 * cost) << 6 | thief)"),
     Flaw("refused children are born", "cpu_simulation.py", "children = allowed\n            if children > 0:",
          "pass\n            if children > 0:"),
@@ -94,9 +98,14 @@ def broken(flaw: Flaw, folder: Path) -> None:
 
 def noticed(folder: Path, tests: str) -> list[str]:
     """Names of the checks that fail."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "--timeout=60", tests]
+    # Check 14 compares the kernel with the reference, which has no flaw; as an analytic check it would notice too much.
+    chosen = ["-k", "not test_14", "--tb=no", "--timeout=60"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen, tests]
     environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
-    found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    try:
+        found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return ["hangs"]
     if found.returncode not in (0, 1):
         return ["crashed"]
     return sorted(set(re.findall(r"^(?:FAILED|ERROR) \S+::test_(\d+)_", found.stdout, re.MULTILINE)))
