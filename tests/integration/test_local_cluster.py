@@ -272,13 +272,15 @@ def test_a_terminal_that_was_closed_does_not_keep_it_from_being_stopped(checkout
     assert not (checkout.folder / "url").exists()
 
 
-def test_what_two_kills_left_is_ended_by_the_next_command(checkout: Checkout) -> None:
+def test_what_a_killed_guard_left_is_ended_by_the_next_command(checkout: Checkout) -> None:
     with checkout.up() as (starter, _):
         guard = until(lambda: checkout.process("deploy.processes"))
         supervisor = guard.parent()
         assert supervisor
-        guard.suspend()
+        # The starter must not see its supervisor end. Stopping the guard would not do: the kernel wakes it again.
+        starter.send_signal(signal.SIGSTOP)
         supervisor.kill()
+        guard.kill()
         starter.kill()
         starter.wait(10)
         assert checkout.processes()
