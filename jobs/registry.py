@@ -6,10 +6,13 @@ protocols below; `docs/adding-a-kind.md` walks through one.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -132,6 +135,25 @@ def keep_compiled_code_apart() -> None:
     sources = sorted(path for folder in kinds.__path__ for path in Path(folder).glob("*/*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     config.CACHE_DIR = str(Path(config.CACHE_DIR or CACHE_FOLDER) / digest)
+
+
+@contextmanager
+def one_compiles() -> Iterator[None]:
+    """Waits while another process fills numba's cache. Once one has left this without an error, nobody waits."""
+    keep_compiled_code_apart()
+    numba = importlib.import_module("numba")
+    target = importlib.import_module("numba.core.registry").cpu_target.target_context.codegen().magic_tuple()
+    known = hashlib.sha256(repr((numba.__version__, platform.python_version(), target)).encode()).hexdigest()[:16]
+    folder = Path(numba.config.CACHE_DIR)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / f"compiled-{known}"
+    with (folder / "lock").open("a") as lock:
+        if not mark.exists():
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if mark.exists():
+            fcntl.flock(lock, fcntl.LOCK_UN)
+        yield
+        mark.touch()
 
 
 @lru_cache

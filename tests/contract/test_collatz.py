@@ -154,6 +154,14 @@ def test_all_tails_agree_on_greater_blocks(start: int, monkeypatch: pytest.Monke
     assert computed(start, 2**22) == usual
 
 
+@pytest.mark.parametrize("h", [8, 60, 2**16, 2**20 - 1])
+def test_the_greatest_blocks_are_four_smaller_ones(h: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = computed(h << 24, 2**24)
+    assert computed(h << 24, 2**24, 2**22) == usual
+    monkeypatch.setattr(statistics, "tails", lambda: tails_portable)
+    assert computed(h << 24, 2**24) == usual
+
+
 def test_odd_steps_are_told_from_logarithms_with_room_to_spare() -> None:
     """The README's bound: the fraction lies between 0.3 and 0.7 wherever a lane may end."""
     third = 2**tables.LOG_BITS
@@ -172,10 +180,11 @@ def test_odd_steps_are_told_from_logarithms_with_room_to_spare() -> None:
 
 
 def test_batch_size_never_changes_a_partial() -> None:
-    start = (8528817511 >> 22 << 22) - 1000
-    count = 2**22 + 2000
+    start = (8528817511 >> 24 << 24) - 1000
+    count = 2**24 + 2000
     whole = computed(start, count)
     assert max(value for _, value in whole["path"]) == 18144594937356598024
+    assert computed(start, count, 2**22) == whole
     assert computed(start, count, 2**16) == whole
     assert computed(start, count, 10_000) == whole
 
@@ -353,7 +362,7 @@ def test_told_to_stop_a_kernel_keeps_what_it_has(calls: int, monkeypatch: pytest
 
 def test_blocks_end_where_leases_are_cut() -> None:
     """Between its unaligned ends a lease is made of whole blocks, so units are told at multiples of the grain."""
-    start, count = 50_000_000, 30_000_000
+    start, count = 150_000_000, 120_000_000
     cut = [end for _, end, bits in statistics.pieces(start, start + count, count) if bits == max(statistics.LEVELS)]
     assert len(cut) == 7
     assert all(end % definition.GRAINS["statistics"] == 0 for end in cut)

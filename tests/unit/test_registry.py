@@ -39,3 +39,36 @@ def test_a_changed_source_of_any_kind_gets_a_cache_of_its_own(tmp_path: Path) ->
 def test_a_device_without_a_kernel_is_an_error_of_its_own() -> None:
     with pytest.raises(errors.NoKernel, match="kind collatz has no kernel for gpu"):
         registry.kernel("collatz", Device.GPU)
+
+
+COMPILE = """
+import sys, time
+from jobs import registry
+with registry.one_compiles():
+    print("in", time.monotonic(), flush=True)
+    if sys.argv[1] == "dies":
+        raise SystemExit(1)
+    time.sleep(float(sys.argv[1]))
+    print("out", time.monotonic(), flush=True)
+"""
+
+
+def compiling(cache: Path, what: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", COMPILE, what]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def spent(process: subprocess.Popen[str]) -> tuple[float, float]:
+    """When it went in and out."""
+    words = process.communicate(timeout=60)[0].split()
+    return float(words[1]), float(words[3])
+
+
+def test_one_process_compiles_and_the_others_then_load_at_once(tmp_path: Path) -> None:
+    died = compiling(tmp_path, "dies")
+    assert "out" not in died.communicate(timeout=60)[0]
+    first, second = sorted(spent(process) for process in [compiling(tmp_path, "0.7") for _ in range(2)])
+    assert first[1] <= second[0]
+    third, fourth = sorted(spent(process) for process in [compiling(tmp_path, "1.5") for _ in range(2)])
+    assert fourth[0] < third[1]

@@ -26,6 +26,8 @@ DELAYS = 8192
 LONG = 4000
 #: Classes whose state is in the first-level cache at a time.
 TILE = 2048
+#: Where the number of residues lies in a lane's tag; below it is an index.
+TAG_WEIGHT = 16
 #: From a boundary value x no value of the next 16 steps exceeds 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
 GROWTH_BITS = 11
 #: Delay of a class of a tile whose tail must be walked: it grew too large, or may hold a path record.
@@ -34,6 +36,7 @@ ODD_ONE = np.uint16(2**16 - 1)
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _WEIGHT_SHIFT, _DELAY_SHIFT = np.uint64(WEIGHT_SHIFT), np.uint32(DELAY_SHIFT)
 _GROWTH, _GROWTH_UP = np.uint64(GROWTH_BITS), np.uint64(64 - GROWTH_BITS)
+_INDEX, _TAG_WEIGHT = np.uint64(2**TAG_WEIGHT - 1), np.uint64(TAG_WEIGHT)
 _LOG_MASK, _LOG_BITS, _LOG_UNIT = np.uint32(2**DELAY_SHIFT - 1), np.int64(LOG_BITS), float(2**LOG_BITS)
 _LOG_3_OF_2 = float(np.log(2.0) / np.log(3.0))
 
@@ -60,14 +63,14 @@ class Found(NamedTuple):
 class Tile(NamedTuple):
     """The classes of a tile on their way down."""
 
-    #: Limbs and indices of the lanes that go on.
+    #: Limbs and tags of the lanes that go on. A tag is the class's index in the tile + (number of residues << 16).
     low: Any
     high: Any
     live: Any
-    #: Values and indices of the lanes that have just ended.
+    #: Values and tags of the lanes that have just ended.
     end: Any
     ended: Any
-    #: Delays by index.
+    #: Delays by index, of the odd ones at least; 0 elsewhere.
     delays: Any
 
 
@@ -189,28 +192,40 @@ def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
 
 
 @njit(nogil=True, cache=True)
-def count_ended(count: int, steps: int, offset: np.int64, packed, ends, histogram, tile_end, tile_ended, delays) -> int:
-    """Counts the lanes that have just ended below the table's end after so many steps; the greatest delay."""
-    most, last = np.int64(0), np.uint64(len(ends))
+def end_lanes(
+    count: int, steps: int, offset: np.int64, ends, histogram, placed: bool, tile: Tile
+) -> tuple[np.int64, bool]:
+    """(greatest delay, any odd ones) of the lanes that have just ended after so many steps.
+
+    They are counted or, if `placed`, their delays are kept; odd ones are only marked.
+    """
+    most, odd, last = np.int64(0), False, np.uint64(len(ends))
+    tile_end, tags, delays = tile.end, tile.ended, tile.delays
     for j in range(count):
-        x, i = tile_end[j], tile_ended[j]
+        x, tag = tile_end[j], tags[j]
         if x >= last or steps > LONG:
-            delays[i] = ODD_ONE
+            delays[tag & _INDEX] = ODD_ONE
+            odd = True
             continue
-        entry = ends[x]
-        odd = (np.int64(entry & _LOG_MASK) + offset) >> _LOG_BITS
-        delay = steps + odd + np.int64(entry >> _DELAY_SHIFT)
-        delays[i] = delay
-        histogram[delay] += packed[i] >> _WEIGHT_SHIFT
+        delay = _delay(ends[x], steps, offset)
+        if placed:
+            delays[tag & _INDEX] = delay
+        else:
+            histogram[delay] += tag >> _TAG_WEIGHT
         most = max(most, delay)
-    return most
+    return most, odd
 
 
 @njit(nogil=True, cache=True)
-def mark(size: int, alive: int, over: int, tile: Tile) -> None:
-    """Makes odd ones of the lanes that are left and of those that have ended."""
+def _delay(entry: np.uint32, steps: int, offset: np.int64) -> np.int64:
+    """Of what has come to an end of the table after so many steps."""
+    return steps + ((np.int64(entry & _LOG_MASK) + offset) >> _LOG_BITS) + np.int64(entry >> _DELAY_SHIFT)
+
+
+@njit(nogil=True, cache=True)
+def mark(alive: int, over: int, tile: Tile) -> None:
+    """Makes odd ones of the lanes that are left and of those that have ended, whose tags are indices."""
     delays, live, ended = tile.delays, tile.live, tile.ended
-    delays[:size] = 0
     for j in range(alive):
         delays[live[j]] = ODD_ONE
     for j in range(over):
@@ -218,25 +233,22 @@ def mark(size: int, alive: int, over: int, tile: Tile) -> None:
 
 
 @njit(nogil=True, cache=True)
-def settle(start: np.uint64, packed, first, most: int, lookup: Lookup, walked: bool, tile: Tile, found: Found) -> int:
+def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: Tile, found: Found) -> int:
     """Walks the odd ones of a tile and notes the delay records, in the order of the least residues."""
-    delays, odd_ones, record = tile.delays, False, _record(found)
-    for i in range(len(packed)):
-        odd_ones |= delays[i] == ODD_ONE
-    if not odd_ones and most <= record:
-        return 0
+    delays, record = tile.delays, record_of(found)
     for i in range(len(packed)):
         # asked here as well, since a call that takes tuples of arrays costs more than all else
         if np.int64(delays[i]) > record:
             failure = _settle_one(start + np.uint64(first[i]), delays[i], packed[i], lookup, walked, found)
-            record = _record(found)
+            record = record_of(found)
             if failure:
                 return failure
+    delays[: len(packed)] = 0
     return 0
 
 
 @njit(nogil=True, cache=True)
-def _record(found: Found) -> np.int64:
+def record_of(found: Found) -> np.int64:
     """The greatest delay so far."""
     size = found.sizes[0]
     return np.int64(found.by_delay[size - 1, 1]) if size else np.int64(-1)

@@ -30,7 +30,7 @@ EXAMPLE: dict[str, Any] = {"mode": "statistics", "start_number": 1, "number_coun
 #: Where a range ends at the latest: start_number + number_count is at most this.
 END = 2**96
 #: Leases are cut at multiples of this many numbers, so that only a job's two ends are unaligned.
-GRAINS = {"statistics": 2**22, "verify": 2**32, "records": 2**28}
+GRAINS = {"statistics": 2**24, "verify": 2**32, "records": 2**28}
 #: Units plus offset plus a grain stay below 2^53.
 MAX_COUNT = MAX_UNITS - 2 * max(GRAINS.values())
 #: Columns for drawing at most, and with a histogram each.
@@ -223,7 +223,7 @@ def _statistics_seconds(start: int, count: int, batch_size: int | None) -> float
     bits = (start + count).bit_length()
     single = count if batch_size and batch_size < 2**10 else min(count, 2**11)
     rate = 5e8 if bits <= 44 else 2.5e8 * 50 / max(bits, 50)
-    return single * bits / 1.6e8 + min(count, 2**23) / 1e8 + count / rate
+    return single * bits / 1.6e8 + min(count, 2**25) / 4e8 + count / rate
 
 
 def _verify_seconds(start: int, count: int, batch_size: int | None) -> float:

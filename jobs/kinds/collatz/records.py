@@ -13,7 +13,16 @@ import numpy as np
 
 from jobs.kinds.collatz import published, tables
 from jobs.kinds.collatz.partials import running
-from jobs.kinds.collatz.statistics import LEVELS, NARROW_END, TICK_SECONDS, Tally, block_limits, digits, pieces, tails
+from jobs.kinds.collatz.statistics import (
+    NARROW_END,
+    TICK_SECONDS,
+    WIDE_LEVELS,
+    Tally,
+    block_limits,
+    digits,
+    pieces,
+    tails,
+)
 from jobs.kinds.collatz.sweep import LIMB
 from jobs.models import Partial, Spec
 from jobs.registry import Tick
@@ -66,7 +75,7 @@ class Records(Tally):
         self.left = 0
 
     def take(self, start: int, end: int, bits: int) -> None:
-        if bits < max(LEVELS):
+        if bits < max(WIDE_LEVELS):
             super().take(start, end, bits)
             return
         if not self.left:
@@ -116,7 +125,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """(upto, candidates among units lo..upto-1); stops soon after tick said so."""
     start, told = int(spec["start"]), monotonic()
     seen = Records(start + lo, *known_before(spec, start + lo), spec["known"]["complete"])
-    for low, high, bits in pieces(start + lo, start + hi, spec["batch_size"] or hi - lo):
+    for low, high, bits in pieces(start + lo, start + hi, spec["batch_size"] or hi - lo, WIDE_LEVELS):
         seen.take(low, high, bits)
         if monotonic() - told >= TICK_SECONDS and high < start + hi:
             told = monotonic()
@@ -128,7 +137,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 def warm() -> None:
     """Compiles what statistics do not need."""
     for start in (2**40, 2 * NARROW_END):
-        bits = max(LEVELS)
+        bits = max(WIDE_LEVELS)
         spec: dict[str, Any] = {"start": str(start), "batch_size": None}
         spec["known"] = {"delay": 1500, "path": str(2**90), "complete": None}
         run(spec, 0, 1 << bits, lambda upto: True)

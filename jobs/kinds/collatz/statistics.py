@@ -18,7 +18,9 @@ from jobs.models import Partial, Spec
 from jobs.registry import Tick
 
 #: Sizes of blocks, as powers of two, the greatest first.
-LEVELS = (22, 16, 10)
+LEVELS = (24, 22, 16, 10)
+#: Those whose digits of 27 bits times 3^c fit a word, which blocks of two limbs need.
+WIDE_LEVELS = LEVELS[1:]
 #: A block's number is at least this: what is proved of the logarithms needs it.
 LEAST_BLOCK = 8
 #: Most single numbers between looks at the clock.
@@ -144,10 +146,10 @@ def tails() -> Any:
     return tails_vector
 
 
-def pieces(start: int, end: int, most: int) -> Iterator[tuple[int, int, int]]:
+def pieces(start: int, end: int, most: int, levels: tuple[int, ...] = LEVELS) -> Iterator[tuple[int, int, int]]:
     """(start, end, bits) of launches of at most `most` numbers: the greatest aligned blocks that fit, else singles."""
     while start < end:
-        for bits in LEVELS:
+        for bits in levels if start < NARROW_END else WIDE_LEVELS:
             size = 1 << bits
             if start % size == 0 and start >= LEAST_BLOCK * size and size <= min(most, end - start):
                 yield start, start + size, bits

@@ -8,7 +8,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.blocks import LONG, TILE, Found, Tile, count_ended, mark, odd_steps_offset, reach, settle
+from jobs.kinds.collatz.blocks import (
+    LONG,
+    TAG_WEIGHT,
+    TILE,
+    Found,
+    Tile,
+    end_lanes,
+    mark,
+    odd_steps_offset,
+    reach,
+    record_of,
+    settle,
+)
 from jobs.kinds.collatz.sweep import LIMB, in_limbs
 from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
 from jobs.kinds.collatz.wide import SAFE
@@ -18,6 +30,7 @@ _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
 _CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
 _D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
+_TO_TAG, _TAG_MASK = np.uint64(WEIGHT_SHIFT - TAG_WEIGHT), np.uint64(2**64 - 2**TAG_WEIGHT)
 _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - STEP_BITS)
 _DIGIT, _DIGIT_MASK = np.uint64(27), np.uint64(2**27 - 1)
 #: A smaller high limb grows to less than 2^64 in 16 steps.
@@ -36,8 +49,13 @@ def narrow(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(found, walked)
-        most = _narrow_tails(h[0], bits, packed, lookup, min(SAFE, SAFE if high else low), log, found.histogram, tile)
-        failure = settle(start, packed, first, most, lookup, walked, tile, found)
+        limit = min(SAFE, SAFE if high else low)
+        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, False, tile)
+        if most > record_of(found):
+            _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, True, tile)
+        elif not odd:
+            continue
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -45,34 +63,36 @@ def narrow(
 
 @njit(nogil=True, cache=True)
 def _narrow_tails(
-    h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, tile: Tile
-) -> int:
-    """Takes every class of a tile to its end; the greatest delay."""
+    h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
+) -> tuple[np.int64, bool]:
+    """Takes every class of a tile to its end; as `end_lanes`."""
     steps, powers, ends = lookup.steps, lookup.powers, lookup.ends
-    low, live, end, ended, delays = tile.low, tile.live, tile.end, tile.ended, tile.delays
+    low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
     alive, over, span = np.int64(0), np.int64(0), limit - _LOW
     for i in range(len(packed)):
         entry = packed[i]
         x = powers[entry & _CLASS_C] * h + ((entry >> _D_SHIFT) & _CLASS_D)
-        low[alive], live[alive], end[over], ended[over] = x, i, x, i
+        tag = (entry >> _TO_TAG) & _TAG_MASK | np.uint64(i)
+        low[alive], live[alive], end[over], ended[over] = x, tag, x, tag
         goes_on = x - _LOW <= span
         alive += goes_on
         over += not goes_on
     taken = bits
-    most = count_ended(over, taken, odd_steps_offset(taken, log), packed, ends, histogram, end, ended, delays)
+    most, odd = end_lanes(over, taken, odd_steps_offset(taken, log), ends, histogram, placed, tile)
     while alive:
         left, over, taken = np.int64(0), np.int64(0), taken + STEP_BITS
         for j in range(alive):
-            x, i = low[j], live[j]
+            x, tag = low[j], live[j]
             entry = np.uint64(steps[x & _STEP_MASK])
             x = (x >> _STEP) * powers[entry >> _C_SHIFT] + (entry & _D_MASK)
-            low[left], live[left], end[over], ended[over] = x, i, x, i
+            low[left], live[left], end[over], ended[over] = x, tag, x, tag
             goes_on = (x - _LOW <= span) & (taken <= LONG)
             left += goes_on
             over += not goes_on
         offset, alive = odd_steps_offset(taken, log), left
-        most = max(most, count_ended(over, taken, offset, packed, ends, histogram, end, ended, delays))
-    return most
+        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        most, odd = max(most, greatest), odd | odd_ones
+    return most, odd
 
 
 @njit(nogil=True, cache=True)
@@ -83,8 +103,12 @@ def wide(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(found, walked, _HIGH)
-        most = _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, tile)
-        failure = settle(start, packed, first, most, lookup, walked, tile, found)
+        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, False, tile)
+        if most > record_of(found):
+            _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, True, tile)
+        elif not odd:
+            continue
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -112,26 +136,29 @@ def times(power: np.uint64, d: np.uint64, h) -> tuple[np.uint64, np.uint64]:
 
 
 @njit(nogil=True, cache=True)
-def _wide_tails(h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, tile: Tile) -> int:
+def _wide_tails(
+    h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
+) -> tuple[np.int64, bool]:
     steps, powers, ends = lookup.steps, lookup.powers, lookup.ends
-    lows, highs, live, end, ended, delays = tile.low, tile.high, tile.live, tile.end, tile.ended, tile.delays
+    lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     for i in range(len(packed)):
         entry = packed[i]
         highs[i], lows[i] = times(powers[entry & _CLASS_C], (entry >> _D_SHIFT) & _CLASS_D, h)
-        live[i] = i
-    most, alive, taken = np.int64(0), len(packed), bits
+        live[i] = (entry >> _TO_TAG) & _TAG_MASK | np.uint64(i)
+    most, odd, alive, taken = np.int64(0), False, len(packed), bits
     while alive:
         left, over = np.int64(0), np.int64(0)
         for j in range(alive):
-            low, high, i = lows[j], highs[j], live[j]
+            low, high, tag = lows[j], highs[j], live[j]
             x = low if not high else _ALL
-            lows[left], highs[left], live[left], end[over], ended[over] = low, high, i, x, i
+            lows[left], highs[left], live[left], end[over], ended[over] = low, high, tag, x, tag
             fits = (high < limit[0]) | ((high == limit[0]) & (low <= limit[1]))
             goes_on = (x >= _LOW) & fits & (taken <= LONG)
             left += goes_on
             over += not goes_on
         offset, alive = odd_steps_offset(taken, log), left
-        most = max(most, count_ended(over, taken, offset, packed, ends, histogram, end, ended, delays))
+        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        most, odd = max(most, greatest), odd | odd_ones
         taken += STEP_BITS
         for j in range(alive):
             low, high = lows[j], highs[j]
@@ -140,7 +167,7 @@ def _wide_tails(h, bits: int, packed, lookup: Lookup, limit, log: float, histogr
             high *= power
             low = (low >> _STEP) * power + (entry & _D_MASK) + ((high << _PART) & _LIMB_MASK)
             lows[j], highs[j] = low & _LIMB_MASK, (high >> _STEP) + (low >> _LIMB)
-    return most
+    return most, odd
 
 
 @njit(nogil=True, cache=True)
@@ -156,7 +183,7 @@ def narrow_rare(
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(found, walked)
         _narrow_rare_tails(h[0], packed, lookup, min(SAFE, SAFE if high else low), floors[1], tile)
-        failure = settle(start, packed, first, np.int64(0), lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -180,7 +207,7 @@ def _narrow_rare_tails(h: np.uint64, packed, lookup: Lookup, limit: np.uint64, f
             left += (x > floor) & (x <= limit)
             over += x > limit
         alive = left
-    mark(len(packed), alive, over, tile)
+    mark(alive, over, tile)
 
 
 @njit(nogil=True, cache=True)
@@ -191,7 +218,7 @@ def wide_rare(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         _wide_rare_tails(h, packed, lookup, wide_limit(found, walked, _HIGH), floors, tile)
-        failure = settle(start, packed, first, np.int64(0), lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -220,4 +247,4 @@ def _wide_rare_tails(h, packed, lookup: Lookup, limit, floors, tile: Tile) -> No
             left += ((high > floor_high) | ((high == floor_high) & (low > floor_low))) & (not great)
             over += great
         alive = left
-    mark(len(packed), alive, over, tile)
+    mark(alive, over, tile)

@@ -9,7 +9,19 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import ones
-from jobs.kinds.collatz.blocks import LONG, TILE, Found, Tile, count_ended, mark, odd_steps_offset, reach, settle
+from jobs.kinds.collatz.blocks import (
+    LONG,
+    TAG_WEIGHT,
+    TILE,
+    Found,
+    Tile,
+    end_lanes,
+    mark,
+    odd_steps_offset,
+    reach,
+    record_of,
+    settle,
+)
 from jobs.kinds.collatz.sweep import LIMB
 from jobs.kinds.collatz.tables import D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
 from jobs.kinds.collatz.tails_portable import wide_limit
@@ -37,6 +49,7 @@ from jobs.kinds.collatz.wide import SAFE
 _ZERO, _ALL, _EIGHT, _FIFTEEN = np.uint64(0), np.uint64(2**64 - 1), np.uint64(8), np.uint64(15)
 _CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
 _D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
+_TO_TAG, _TAG_MASK = np.uint64(WEIGHT_SHIFT - TAG_WEIGHT), np.uint64(2**64 - 2**TAG_WEIGHT)
 _LIMB_MASK = np.uint64(2**LIMB - 1)
 _DIGIT, _DIGIT_MASK = np.uint64(27), np.uint64(2**27 - 1)
 #: A smaller high limb grows to less than 2^64 in 16 steps, eight at a time.
@@ -53,6 +66,11 @@ def _power_and_d(entry, powers):
 
 
 @njit(nogil=True, cache=True)
+def _tag(entry, index):
+    return either(both(down(entry, splat(_TO_TAG)), splat(_TAG_MASK)), index)
+
+
+@njit(nogil=True, cache=True)
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
 ) -> int:
@@ -60,8 +78,13 @@ def narrow(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(found, walked)
-        most = _narrow_tails(h[0], bits, packed, lookup, min(SAFE, SAFE if high else low), log, found.histogram, tile)
-        failure = settle(start, packed, first, most, lookup, walked, tile, found)
+        limit = min(SAFE, SAFE if high else low)
+        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, False, tile)
+        if most > record_of(found):
+            _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, True, tile)
+        elif not odd:
+            continue
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -69,35 +92,37 @@ def narrow(
 
 @njit(nogil=True, cache=True)
 def _narrow_tails(
-    h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, tile: Tile
-) -> int:
-    """Takes every class of a tile to its end; the greatest delay."""
+    h: np.uint64, bits: int, packed, lookup: Lookup, limit: np.uint64, log: float, histogram, placed: bool, tile: Tile
+) -> tuple[np.int64, bool]:
+    """Takes every class of a tile to its end; as `end_lanes`."""
     four, powers, ends = tables(lookup.four), tables(lookup.powers), lookup.ends
-    low, live, end, ended, delays = tile.low, tile.live, tile.end, tile.ended, tile.delays
+    low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
     lowest, span, factor, count = splat(_LOW), splat(limit - _LOW), splat(h), len(packed)
-    most, alive, taken, lanes, step = np.int64(0), count, bits, iota(), splat(_EIGHT)
+    most, odd, alive, taken, lanes, step = np.int64(0), False, count, bits, iota(), splat(_EIGHT)
     while alive:
         left, over, at, all_lanes = np.int64(0), np.int64(0), lanes, splat(np.uint64(alive))
         for j in range(0, alive, 8):
             if taken == bits:
-                power, d = _power_and_d(load(packed, j), powers)
-                x, index = add(mul(power, factor), d), at
+                entry = load(packed, j)
+                power, d = _power_and_d(entry, powers)
+                x, tag = add(mul(power, factor), d), _tag(entry, at)
             else:
-                x, index = sixteen_narrow(load(low, j), four), load(live, j)
+                x, tag = sixteen_narrow(load(low, j), four), load(live, j)
             valid = below(at, all_lanes)
             leaves = below(span, sub(x, lowest)) & valid if taken <= LONG else valid
             stays = valid ^ leaves
             store(low, left, squeeze(stays, x))
-            store(live, left, squeeze(stays, index))
+            store(live, left, squeeze(stays, tag))
             store(end, over, squeeze(leaves, x))
-            store(ended, over, squeeze(leaves, index))
+            store(ended, over, squeeze(leaves, tag))
             left += np.int64(ones(stays))
             over += np.int64(ones(leaves))
             at = add(at, step)
         offset, alive = odd_steps_offset(taken, log), left
-        most = max(most, count_ended(over, taken, offset, packed, ends, histogram, end, ended, delays))
+        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        most, odd = max(most, greatest), odd | odd_ones
         taken += STEP_BITS
-    return most
+    return most, odd
 
 
 @njit(nogil=True, cache=True)
@@ -108,8 +133,12 @@ def wide(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(found, walked, _HIGH)
-        most = _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, tile)
-        failure = settle(start, packed, first, most, lookup, walked, tile, found)
+        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, False, tile)
+        if most > record_of(found):
+            _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, True, tile)
+        elif not odd:
+            continue
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -128,41 +157,45 @@ def _times(power, d, h):
 
 
 @njit(nogil=True, cache=True)
-def _wide_tails(h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, tile: Tile) -> int:
-    """Takes every class of a tile to its end; the greatest delay."""
+def _wide_tails(
+    h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
+) -> tuple[np.int64, bool]:
+    """As `_narrow_tails`."""
     four, powers, ends = tables(lookup.four), tables(lookup.powers), lookup.ends
-    lows, highs, live, end, ended, delays = tile.low, tile.high, tile.live, tile.end, tile.ended, tile.delays
+    lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     lowest, nothing, everything = splat(_LOW), splat(_ZERO), splat(_ALL)
     digits = splat(h[0]), splat(h[1]), splat(h[2]), splat(h[3])
     limit_high, limit_low = splat(limit[0]), splat(limit[1])
-    most, alive, taken, lanes, step = np.int64(0), len(packed), bits, iota(), splat(_EIGHT)
+    most, odd, alive, taken, lanes, step = np.int64(0), False, len(packed), bits, iota(), splat(_EIGHT)
     while alive:
         left, over, at, all_lanes = np.int64(0), np.int64(0), lanes, splat(np.uint64(alive))
         for j in range(0, alive, 8):
             if taken == bits:
-                power, d = _power_and_d(load(packed, j), powers)
+                entry = load(packed, j)
+                power, d = _power_and_d(entry, powers)
                 low, high = _times(power, d, digits)
-                index = at
+                tag = _tag(entry, at)
             else:
                 low, high = eight_wide(load(lows, j), load(highs, j), four)
                 low, high = eight_wide(low, high, four)
-                index = load(live, j)
+                tag = load(live, j)
             valid, one_limb = below(at, all_lanes), same(high, nothing)
             leaves = (one_limb & below(low, lowest)) | below(limit_high, high)
             leaves = (leaves | (same(high, limit_high) & below(limit_low, low))) & valid if taken <= LONG else valid
             stays = valid ^ leaves
             store(lows, left, squeeze(stays, low))
             store(highs, left, squeeze(stays, high))
-            store(live, left, squeeze(stays, index))
+            store(live, left, squeeze(stays, tag))
             store(end, over, squeeze(leaves, choose(one_limb, low, everything)))
-            store(ended, over, squeeze(leaves, index))
+            store(ended, over, squeeze(leaves, tag))
             left += np.int64(ones(stays))
             over += np.int64(ones(leaves))
             at = add(at, step)
         offset, alive = odd_steps_offset(taken, log), left
-        most = max(most, count_ended(over, taken, offset, packed, ends, histogram, end, ended, delays))
+        greatest, odd_ones = end_lanes(over, taken, offset, ends, histogram, placed, tile)
+        most, odd = max(most, greatest), odd | odd_ones
         taken += STEP_BITS
-    return most
+    return most, odd
 
 
 @njit(nogil=True, cache=True)
@@ -174,7 +207,7 @@ def narrow_rare(
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(found, walked)
         _narrow_rare_tails(h[0], bits, packed, lookup, min(SAFE, SAFE if high else low), floors[1], tile)
-        failure = settle(start, packed, first, np.int64(0), lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -203,7 +236,7 @@ def _narrow_rare_tails(h: np.uint64, bits: int, packed, lookup: Lookup, limit: n
                 over += np.int64(ones(great & valid))
             at = add(at, step)
         alive = left
-    mark(len(packed), alive, over, tile)
+    mark(alive, over, tile)
 
 
 @njit(nogil=True, cache=True)
@@ -214,7 +247,7 @@ def wide_rare(
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         _wide_rare_tails(h, bits, packed, lookup, wide_limit(found, walked, _HIGH), floors, tile)
-        failure = settle(start, packed, first, np.int64(0), lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, found)
         if failure:
             return failure
     return 0
@@ -252,4 +285,4 @@ def _wide_rare_tails(h, bits: int, packed, lookup: Lookup, limit, floors, tile: 
                 over += np.int64(ones(great))
             at = add(at, step)
         alive = left
-    mark(len(packed), alive, over, tile)
+    mark(alive, over, tile)
