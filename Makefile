@@ -3,13 +3,16 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-PACKAGES := jobs coordinator cpu_worker client deploy
-PINNED := coordinator cpu-worker client local
+PACKAGES := jobs coordinator cpu_worker gpu_worker client deploy
+PINNED := coordinator cpu-worker gpu-worker client local web
 PYTEST := $(BIN)/python -m pytest
+# The Python that the GPU's tests use: one that has CuPy.
+GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration stack-test bench requirements clean
+.PHONY: help setup check format test unit contract integration browser-test stack-test web web-test openapi bench \
+  gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -32,8 +35,8 @@ format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
-test: setup ## all tests: unit, contract, integration, stack
-	$(PYTEST) tests/unit tests/contract tests/integration tests/stack
+test: setup web web-test ## all tests: unit, contract, integration, browser, stack, and those of the pages' code
+	$(PYTEST) tests/unit tests/contract tests/integration $(wildcard tests/browser) tests/stack
 
 unit: setup ## unit tests
 	$(PYTEST) tests/unit
@@ -44,8 +47,32 @@ contract: setup ## every kind and device against the reference and the published
 integration: setup ## real Redis, real processes
 	$(PYTEST) tests/integration
 
+browser-test: setup web ## the pages in a real browser over a real cluster; without chromium they are skipped
+	$(PYTEST) tests/browser
+
 stack-test: setup ## the whole stack on a real Docker engine; without one it is skipped
 	$(PYTEST) tests/stack
+
+web: setup ## build the pages into web/dist, if they are not as their sources are
+	@deploy/pages.sh
+
+web-test: setup ## the pages' own tests, types and sizes
+	@deploy/pages.sh test
+
+openapi: setup ## write web/openapi.json, from which the pages' types are made
+	$(BIN)/python -m coordinator.openapi > web/openapi.json.new
+	mv web/openapi.json.new web/openapi.json
+
+gpu-host-test: setup ## the GPU kernels without a GPU: NVRTC compiles them, the host runs them against the reference
+	$(PYTEST) $(wildcard tests/contract/test_gpu_*.py tests/unit/test_gpu*.py) tests/integration/test_gpu_worker.py \
+	  tests/integration/test_balance.py
+
+gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## the same and more on a GPU; GPU_PYTHON is a Python that has CuPy
+	@$(GPU_PYTHON) -c 'import cupy' || $(GPU_PYTHON) -m pip install --require-hashes -r requirements/gpu-worker.txt
+	$(GPU_PYTHON) -m tests.gpu
+
+gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
+	$(GPU_PYTHON) -m benchmarks.p4_gpu
 
 bench: setup ## measure against peers; ONLY=P2 runs one
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
@@ -58,5 +85,6 @@ requirements: ## pin and hash requirements/*.txt anew (needs uv and a way to a p
 	for group in $(PINNED); do echo "$$group"; compile "$$group" -c requirements/dev.txt; done
 
 clean: ## remove what was made here; a local cluster's data in .cluster stays
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis benchmarks/results.json
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis benchmarks/results.json \
+	  web/node_modules web/dist tests/browser/screenshots
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -69,6 +69,7 @@ check_local_options() {
 cmd_local() {
   check_local_options "$@"
   run deploy/environment.sh local
+  [[ " $* " == *" --once "* ]] || run deploy/pages.sh || say "The pages were not built; the cluster starts all the same."
   # Compiled kernels are kept between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local run "$@"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -65,6 +66,7 @@ def _beside_simpy(cores: int, write: Any, replicas: int, name: str) -> Row:
 def _beside_ciw() -> list[Row]:
     """M/M/4 at load 0.8, where Ciw is installed."""
     if importlib.util.find_spec("ciw") is None:
+        print("P3 mmc-4/ciw skipped: Ciw is not installed (.venv/bin/pip install ciw)", file=sys.stderr)
         return []
     from benchmarks.peers import thread_ciw
 

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -16,11 +17,15 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import docs, routes, views
+from coordinator import docs, edge, event_routes, fleet_routes, routes, views
 from coordinator.cluster import Cluster
 from coordinator.events import Hub
 from coordinator.exporter import Exporter
 from coordinator.janitor import Janitor
+from coordinator.pages import Pages
+from coordinator.pulse import Pulse
+from coordinator.recorder import Recorder
+from coordinator.views import Views
 from jobs import broker, errors, leases
 from jobs.numbers import short
 from jobs.settings import Settings
@@ -32,16 +37,20 @@ def create(chosen: Settings) -> FastAPI:
     """One replica's application."""
     book = leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=3))
     hub = Hub(leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=10)))
-    janitor = Janitor(leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=3)))
+    own = leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=3))
+    janitor = Janitor(own, Recorder(Views(own, chosen)).round)
     cluster = Cluster(book, hub, chosen)
+    pulse = Pulse(cluster.views, hub)
     exporter = Exporter(cluster.views, lambda: janitor.leading)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         hub.start(asyncio.get_running_loop())
         janitor.start()
+        beating = asyncio.create_task(pulse.run())
         stop_metrics = exporter.serve(chosen.bind, chosen.metrics_port)
         yield
+        beating.cancel()
         janitor.stop()
         hub.stop()
         stop_metrics()
@@ -53,14 +62,23 @@ def create(chosen: Settings) -> FastAPI:
     app.state.cluster = cluster
     app.include_router(routes.open_routes)
     app.include_router(docs.routes)
-    app.include_router(routes.routes)
+    for part in (fleet_routes.routes, event_routes.routes, routes.routes):
+        app.include_router(part)
+    if chosen.pages_dir:
+        _serve_pages(app, Path(chosen.pages_dir))
     app.add_middleware(Figures, exporter=exporter)
     _answer_errors(app)
     return app
 
 
+def _serve_pages(app: FastAPI, folder: Path) -> None:
+    if not (folder / "index.html").is_file():
+        log.warning("PAGES_DIR holds no index.html; build the pages there: cd web && npm run build", folder=str(folder))
+    app.router.routes.append(Pages(folder))
+
+
 def _problem(error: errors.ClusterError) -> Response:
-    body = json.dumps(routes.problem(error))
+    body = json.dumps(edge.problem(error))
     extra = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
     return Response(body, error.status, extra, "application/problem+json")
 
@@ -121,7 +139,7 @@ class Figures:
             self._count(scope, status, time.perf_counter() - started)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unknown")
+        route = getattr(scope.get("route"), "path", "unknown") or "pages"
         method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
         if not route.endswith("/events"):

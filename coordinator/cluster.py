@@ -5,16 +5,26 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from coordinator import submissions
+from coordinator import scheduler, submissions
 from coordinator.events import Hub
 from coordinator.views import Views
 from jobs import errors, execution, registry
 from jobs.leases import Leases
+from jobs.models import Binary
 from jobs.settings import Settings
+
+#: Estimates and routes of submissions may be so old: reading the fleet takes longer than all else in a submission.
+FLEET_SECONDS = 0.25
+#: Prepared traces and the like that are kept, up to some tens of MB each.
+_PACKERS = 4
+#: Takes a request's choice.
+Packer = Callable[[Mapping[str, str]], bytes]
 
 
 class Cluster:
@@ -23,6 +33,10 @@ class Cluster:
         self.hub = hub
         self.settings = chosen
         self.views = Views(book, chosen)
+        self._seen: tuple[float, scheduler.Fleet | None] = (0.0, None)
+        #: What gives the bytes of a job, by job and name: windows of one trace are asked for in a row.
+        self._packers: dict[tuple[str, str], Packer] = {}
+        self._packing = threading.Lock()
 
     def owner(self, given: str) -> str:
         """A short name for who asks with this token. Unauthorized when another one is set."""
@@ -35,11 +49,19 @@ class Cluster:
 
     def submit(self, bodies: Sequence[Any], owner: str) -> list[dict[str, Any] | errors.ClusterError]:
         """Validates each body alone and writes the good ones; one answer or error each, in order."""
-        fleet = self.views.fleet()
+        fleet = self._fleet()
         accepted = [self._accept(body, owner, fleet) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
         written = iter(zip(good, self.book.submit([one.job for one in good]), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
+
+    def _fleet(self) -> scheduler.Fleet:
+        """As it was at most FLEET_SECONDS ago."""
+        read, fleet = self._seen
+        if fleet is None or time.monotonic() - read > FLEET_SECONDS:
+            fleet = self.views.fleet()
+            self._seen = (time.monotonic(), fleet)
+        return fleet
 
     def _accept(self, body: Any, owner: str, fleet: Any) -> submissions.Accepted | errors.ClusterError:
         try:
@@ -57,6 +79,30 @@ class Cluster:
         state = "queued" if how == "new" else self.views.states([job_id])[0] or "queued"
         return one.answer(job_id, state)
 
+    def binary(self, job_id: str, name: str) -> tuple[str, Binary]:
+        """The kind of a job and what it has under this name. NotFound naming those there are."""
+        kind = self.views.result(job_id)[0]["type"]
+        packing = registry.packing(kind)
+        if packing is None or name not in packing.BINARIES:
+            have = ", ".join(packing.BINARIES if packing else ()) or "none"
+            raise errors.NotFound(f"{kind} has no binary {name}; it has {have}", field="binary")
+        return kind, packing.BINARIES[name]
+
+    def packer(self, source: str, name: str) -> Packer | None:
+        """What gives the bytes of a binary made of the result of the job `source`, if it was prepared here."""
+        return self._packers.get((source, name))
+
+    def prepare(self, kind: str, name: str, source: str, stored: bytes) -> Packer:
+        """The same, of the stored result; kept for later requests."""
+        packing = registry.packing(kind)
+        assert packing
+        made = packing.binary(name, json.loads(stored))
+        with self._packing:
+            while len(self._packers) >= _PACKERS:
+                del self._packers[next(iter(self._packers))]
+            self._packers[(source, name)] = made
+        return made
+
     def ask(self, job_id: str, name: str, choice: Mapping[str, str]) -> str:
         """Submits a question about a job and gives the id of the job that answers it.
 
@@ -67,7 +113,7 @@ class Cluster:
         if asking is None or name not in asking.QUESTIONS:
             have = ", ".join(asking.QUESTIONS if asking else ()) or "none"
             raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {have}", field="question")
-        asked = submissions.question(job["type"], asking.question(name, job["parameters"], choice), self.views.fleet())
+        asked = submissions.question(job["type"], asking.question(name, job["parameters"], choice), self._fleet())
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/nodes")
         [(_, answering)] = self.book.submit([asked.job])
@@ -103,11 +149,13 @@ class Cluster:
 
 
 def _kind(name: str) -> dict[str, Any]:
-    definition = registry.definition(name)
+    definition, asking, packing = registry.definition(name), registry.asking(name), registry.packing(name)
     return {
         "type": name,
         "summary": definition.SUMMARY,
         "model_version": definition.MODEL_VERSION,
         "schema": definition.Parameters.model_json_schema(),
         "example": definition.EXAMPLE,
+        "questions": dict(asking.QUESTIONS) if asking else {},
+        "binaries": {each: found.summary for each, found in packing.BINARIES.items()} if packing else {},
     }

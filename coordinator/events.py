@@ -26,9 +26,13 @@ MERGE_SECONDS = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    #: Position in the stream; resumes on any replica.
+    #: Position in the stream; resumes on any replica. Empty: a row, which has no place there.
     id: str
     fields: dict[str, str]
+    #: Of a row: what it is about, and as clients see it.
+    topic: str = ""
+    entity: str = ""
+    row: dict[str, Any] | None = None
 
     @property
     def job(self) -> str:
@@ -38,8 +42,17 @@ class Event:
     def ends(self) -> bool:
         return self.fields.get("state") in TERMINAL and self.fields.get("type") == self.fields.get("state")
 
+    @property
+    def merges(self) -> str:
+        """Events with the same name here replace each other: the last one holds all that the others said."""
+        if self.row is not None:
+            return self.entity
+        return f"job:{self.job}" if self.fields.get("type") == "progress" else ""
+
     def data(self) -> dict[str, Any]:
         """As clients see it: counts are numbers."""
+        if self.row is not None:
+            return self.row
         numbers: dict[str, Any] = {name: int(self.fields[name]) for name in ("done", "total") if name in self.fields}
         return {**self.fields, **numbers}
 
@@ -62,8 +75,10 @@ def _event(entry: tuple[bytes, dict[bytes, bytes]]) -> Event:
 class Subscription:
     """Events for one listener, in order. Use inside the hub's loop."""
 
-    def __init__(self, wanted: Callable[[Event], bool]) -> None:
+    def __init__(self, wanted: Callable[[Event], bool], topics: frozenset[str] = frozenset()) -> None:
         self.wanted = wanted
+        #: Topics of rows that it wants.
+        self.topics = topics
         self.queue: asyncio.Queue[Event] = asyncio.Queue()
         #: Events were thrown away: what the listener knows is no longer the whole story.
         self.lost = False
@@ -73,7 +88,7 @@ class Subscription:
             return
         waiting = self.queue.qsize()
         self.lost = waiting >= 2 * _BACKLOG
-        if not self.lost and (waiting < _BACKLOG or event.fields.get("type") != "progress"):
+        if not self.lost and (waiting < _BACKLOG or not event.merges):
             self.queue.put_nowait(event)
 
     async def next(self, timeout: float) -> Event | None:
@@ -130,17 +145,27 @@ class Hub:
     def _tell(self, events: list[Event]) -> None:
         if self._loop:
             with contextlib.suppress(RuntimeError):  # the loop closed while we read
-                self._loop.call_soon_threadsafe(self._offer, events)
+                self._loop.call_soon_threadsafe(self._take, events)
 
-    def _offer(self, events: list[Event]) -> None:
+    def _take(self, events: list[Event]) -> None:
         self.last = events[-1].id
+        self.offer(events)
+
+    def topics(self) -> frozenset[str]:
+        """Of rows, that somebody listens to."""
+        return frozenset().union(*(subscription.topics for subscription in self._subscriptions))
+
+    def offer(self, events: list[Event]) -> None:
+        """To every subscription. Call it in the hub's loop."""
         for subscription in list(self._subscriptions):
             for event in events:
                 subscription.offer(event)
 
     @contextlib.contextmanager
-    def subscribe(self, wanted: Callable[[Event], bool]) -> Iterator[Subscription]:
-        subscription = Subscription(wanted)
+    def subscribe(
+        self, wanted: Callable[[Event], bool], topics: frozenset[str] = frozenset()
+    ) -> Iterator[Subscription]:
+        subscription = Subscription(wanted, topics)
         self._subscriptions.add(subscription)
         try:
             yield subscription
@@ -182,25 +207,25 @@ def _entries(reply: Any) -> list[Any]:
 
 
 async def merged(subscription: Subscription, since: str) -> AsyncIterator[Event | None]:
-    """Events after `since`; progress of one job at most every MERGE_SECONDS. None when it is time for a ping.
+    """Events after `since`; progress of a job, and a row, at most every MERGE_SECONDS. None when it is time for a ping.
 
     Ends when the listener was too slow and events were lost.
     """
-    progress: dict[str, Event] = {}
+    latest: dict[str, Event] = {}
     loop = asyncio.get_running_loop()
     flush, ping = 0.0, loop.time() + PING_SECONDS
     while not subscription.lost:
-        event = await subscription.next(max(0.01, (flush if progress else ping) - loop.time()))
-        if event and after(event.id, since):
-            if event.fields.get("type") == "progress":
-                flush = flush if progress else loop.time() + MERGE_SECONDS
-                progress[event.job] = event
+        event = await subscription.next(max(0.01, (flush if latest else ping) - loop.time()))
+        if event and (event.row is not None or after(event.id, since)):
+            if event.merges:
+                flush = flush if latest else loop.time() + MERGE_SECONDS
+                latest[event.merges] = event
             else:
-                progress.pop(event.job, None)
+                latest.pop(f"job:{event.job}", None)
                 ping = loop.time() + PING_SECONDS
                 yield event
-        if progress and loop.time() >= flush:
-            ready, progress = list(progress.values()), {}
+        if latest and loop.time() >= flush:
+            ready, latest = list(latest.values()), {}
             ping = loop.time() + PING_SECONDS
             for waiting in ready:
                 yield waiting

@@ -46,6 +46,9 @@ GPU_FIGURES = {
     "power_watts": metrics.GPU_POWER,
     "energy_joules_total": metrics.GPU_ENERGY,
     "clock_sm_hertz": metrics.GPU_CLOCK,
+    "clock_memory_hertz": metrics.GPU_MEMORY_CLOCK,
+    "pcie_receive_bytes_per_second": metrics.GPU_PCIE_RECEIVED,
+    "pcie_transmit_bytes_per_second": metrics.GPU_PCIE_SENT,
 }
 
 

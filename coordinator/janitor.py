@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
+from collections.abc import Callable
 
 from jobs import broker, leases, marks, queues, registry
 from jobs.leases import Leases
@@ -21,8 +23,9 @@ _BELLS_EVERY = 60
 
 
 class Janitor(threading.Thread):
-    def __init__(self, book: Leases) -> None:
+    def __init__(self, book: Leases, record: Callable[[], None] = lambda: None) -> None:
         super().__init__(name="janitor", daemon=True)
+        self._record = record
         self._book = book
         self._me = uuid.uuid4().hex
         self._ended = threading.Event()
@@ -30,7 +33,9 @@ class Janitor(threading.Thread):
         self.leading = False
 
     def run(self) -> None:
-        while not self._ended.wait(ROUND_SECONDS):
+        due = time.monotonic() + ROUND_SECONDS
+        while not self._ended.wait(max(0.0, due - time.monotonic())):
+            due = max(due + ROUND_SECONDS, time.monotonic())
             try:
                 self.round()
             except leases.Unreachable as error:
@@ -38,6 +43,15 @@ class Janitor(threading.Thread):
                 log.warning("no audit: redis cannot be reached: %s", error)
             except Exception:
                 log.exception("the audit failed")
+
+    def _write_down(self) -> None:
+        """For people only: that it fails must not hold up what moves work."""
+        try:
+            self._record()
+        except leases.Unreachable as error:
+            log.warning("figures were not written down: %s", error)
+        except Exception:
+            log.exception("writing down the figures failed")
 
     def round(self) -> None:
         """One look: take or keep the lead, and audit when leading."""
@@ -53,6 +67,7 @@ class Janitor(threading.Thread):
                 self._join_marks()
             if reaped or returned or purged:
                 log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
+            self._write_down()
 
     def _join_marks(self) -> None:
         for kind in registry.names():

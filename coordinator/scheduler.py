@@ -20,6 +20,8 @@ class Fleet:
     lanes: Mapping[Device, int] = field(default_factory=dict)
     #: Estimated seconds of one lane's work that wait or run, by queue.
     load_seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Estimated seconds of work that a lane of each device does in one; 1 where nothing is measured yet.
+    speeds: Mapping[Device, float] = field(default_factory=dict)
 
     def alive(self, device: Device) -> bool:
         return self.lanes.get(device, 0) > 0
@@ -65,13 +67,13 @@ def _devices_of(queue: str) -> set[Device]:
 
 
 def estimated_wait(queue: str, fleet: Fleet) -> float | None:
-    """Seconds until a new job of this queue starts: work of its priority and above over the lanes that serve it.
+    """Seconds until a new job of this queue starts: work of its priority and above over what serves it, as measured.
 
     None when no live worker serves the queue.
     """
     mine = _devices_of(queue)
-    lanes = sum(fleet.lanes.get(device, 0) for device in mine)
-    if not lanes:
+    speed = sum(fleet.lanes.get(device, 0) * fleet.speeds.get(device, 1.0) for device in mine)
+    if not speed:
         return None
     order = list(Priority)
     rank = order.index(queues.priority_of(queue))
@@ -80,7 +82,7 @@ def estimated_wait(queue: str, fleet: Fleet) -> float | None:
         for other, seconds in fleet.load_seconds.items()
         if order.index(queues.priority_of(other)) <= rank and _devices_of(other) & mine
     )
-    return round(ahead / lanes, 3)
+    return round(ahead / speed, 3)
 
 
 def is_small(plan: Plan) -> bool:

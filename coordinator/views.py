@@ -6,9 +6,10 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from statistics import median
 from typing import Any
 
-from coordinator import scheduler
+from coordinator import alerts, scheduler
 from jobs import broker, errors, leases, marks, queues, registry
 from jobs.models import Device, JobState
 from jobs.numbers import exact
@@ -32,11 +33,13 @@ def _not_found(job_id: str) -> errors.NotFound:
     return errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
 
 
+def moment(seconds: float) -> str:
+    """Seconds since 1970 as the API writes them."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def _when(ms: str | None) -> str | None:
-    if not ms:
-        return None
-    moment = datetime.fromtimestamp(int(ms) / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment(int(ms) / 1000) if ms else None
 
 
 def _text(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
@@ -165,6 +168,10 @@ class Views:
         nodes = [_node(name, _text(row), live, now) for name, row, live in rows if row]
         return [node for node in nodes if node["seen_seconds_ago"] < LOST_SECONDS]
 
+    def alerts(self) -> list[dict[str, Any]]:
+        """What fires and, for an hour, what did."""
+        return alerts.shown([json.loads(text) for text in self.book.client.hvals(f"{P}alerts")])
+
     def fleet(self) -> scheduler.Fleet:
         """As decisions see it, at most FLEET_SECONDS old."""
         if time.monotonic() - self._fleet_at > FLEET_SECONDS:
@@ -178,7 +185,8 @@ class Views:
         pipe.hgetall(f"{P}load")
         for device in (Device.CPU, Device.GPU):
             pipe.zrangebyscore(f"{P}workers:{device}", (seconds - 1) * 1000, "+inf")
-        load, *alive = pipe.execute()
+        pipe.hgetall(f"{P}pace")
+        load, *alive, paces = pipe.execute()
         names = [
             (device, name) for device, found in zip((Device.CPU, Device.GPU), alive, strict=True) for name in found
         ]
@@ -189,7 +197,8 @@ class Views:
         for (device, _), (count, drain) in zip(names, pipe.execute() if names else [], strict=True):
             if drain != b"1":
                 lanes[device] = lanes.get(device, 0) + int(count or 0)
-        return scheduler.Fleet(lanes=lanes, load_seconds={queue: int(ms) / 1000 for queue, ms in _text(load).items()})
+        waiting = {queue: int(ms) / 1000 for queue, ms in _text(load).items()}
+        return scheduler.Fleet(lanes=lanes, load_seconds=waiting, speeds=_speeds(_text(paces)))
 
     def queues(self) -> list[dict[str, Any]]:
         """Depth and oldest wait of every queue."""
@@ -224,10 +233,15 @@ class Views:
             pipe.zcard(f"{P}in:{state}")
         return {state.value: count for state, count in zip(JobState, pipe.execute(), strict=True)}
 
-    def status(self) -> dict[str, Any]:
-        nodes = self.nodes()
+    def snapshot(self) -> dict[str, Any]:
+        """The fleet and the newest jobs, each read once."""
+        nodes, rows = self.nodes(), self.queues()
+        return {"status": self.status(nodes, rows), "queues": rows, "nodes": nodes, "gpus": gpus(nodes),
+                "alerts": self.alerts(), **self.jobs(None, None, None, 100)}  # fmt: skip
+
+    def status(self, nodes: list[dict[str, Any]] | None = None, by_queue: list[Any] | None = None) -> dict[str, Any]:
+        nodes, by_queue = nodes or self.nodes(), by_queue or self.queues()
         live = [node for node in nodes if node["live"]]
-        by_queue = self.queues()
         workers: dict[str, Any] = {"live": len(live), "ready": sum(node["state"] != "starting" for node in live)}
         for device in (Device.CPU, Device.GPU):
             states: dict[str, int] = {}
@@ -254,6 +268,23 @@ class Views:
             if job["rate"]:
                 speeds[job["type"]] = speeds.get(job["type"], 0.0) + job["rate"]
         return speeds
+
+
+def gpus(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every GPU that a worker tells of, with whose it is."""
+    return [
+        {**gpu, "node": node["id"], "live": node["live"], "job": node["job"] if node["live"] else None}
+        for node in nodes
+        for gpu in node.get("gpus", ())
+    ]
+
+
+def _speeds(paces: Mapping[str, str]) -> dict[Device, float]:
+    """Of a lane of each device, over the kinds' own estimates: the median of the kinds and modes that were measured."""
+    measured: dict[Device, list[float]] = {}
+    for field, pace in paces.items():
+        measured.setdefault(Device(field.rpartition("|")[2]), []).append(float(pace))
+    return {device: median(values) for device, values in measured.items()}
 
 
 def _job(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.Fleet) -> dict[str, Any]:
@@ -298,6 +329,10 @@ def _rate(row: dict[str, str]) -> float | None:
     return int(row["done"]) * 1000 / max(now - int(row["started"]), 1)
 
 
+#: Names and units of what a job's hash counts for a worker.
+_USED = {"ms": ("seconds", 1000), "device_ms": ("device_seconds", 1000), "mj": ("joules", 1000)}
+
+
 def _usage(row: dict[str, str]) -> dict[str, Any]:
     """Who computed: units, seconds of lanes and leases, by device and worker."""
     workers: dict[str, dict[str, Any]] = {}
@@ -305,10 +340,16 @@ def _usage(row: dict[str, str]) -> dict[str, Any]:
         if name.startswith("use|"):
             _, device, worker, what = name.split("|")
             entry = workers.setdefault(worker, {"device": device})
-            entry["seconds" if what == "ms" else what] = int(value) / 1000 if what == "ms" else int(value)
+            shown, unit = _USED.get(what, (what, 1))
+            entry[shown] = int(value) / unit if unit > 1 else int(value)
     seconds = sum(entry["seconds"] for entry in workers.values())
     return {
         "lane_seconds": round(seconds, 3),
+        **{
+            name: round(sum(entry.get(name, 0) for entry in workers.values()), 3)
+            for name in ("device_seconds", "joules")
+            if any(name in entry for entry in workers.values())
+        },
         "leases": sum(entry["leases"] for entry in workers.values()),
         "expired_leases": int(row.get("expired", 0)),
         "workers": workers,
@@ -350,4 +391,6 @@ def _node(name: str, row: dict[str, str], live: float | None, now: float) -> dic
         "rates": json.loads(row.get("rates", "{}")),
         **{name: int(row[name]) for name in numbers if name in row},
         **({"gpus": json.loads(row["gpus"])} if "gpus" in row else {}),
+        **({"retired": row["retired"]} if "retired" in row else {}),
+        **({"cpu_energy_joules_total": float(joules)} if (joules := row.get("cpu_energy_joules_total")) else {}),
     }

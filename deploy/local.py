@@ -128,7 +128,15 @@ def shape(chosen: settings.Settings, port: int | None, workers: int) -> Shape:
     api = api_port(chosen, port)
     metrics = chosen.metrics_port and next_free(chosen.bind, chosen.metrics_port, "the metrics", taken=(api,))
     lanes = (chosen.worker_threads,) * workers if chosen.worker_threads else split(cores(), workers)
-    return Shape(redis_server=server, redis_port=any_port(), port=api, metrics_port=metrics, lanes=lanes)
+    return Shape(
+        redis_server=server, redis_port=any_port(), port=api, metrics_port=metrics, lanes=lanes, pages=pages(chosen)
+    )  # fmt: skip
+
+
+def pages(chosen: settings.Settings) -> str:
+    """Where the coordinator finds the pages, from the checkout; empty when they are not built."""
+    where = chosen.pages_dir or "web/dist"
+    return where if (CHECKOUT / where / "index.html").is_file() else ""
 
 
 # -- a run ------------------------------------------------------------------------------------------------------------
@@ -264,10 +272,16 @@ class Local:
         print(json.dumps(job, separators=(",", ":"), ensure_ascii=False), flush=True)
         return bool(asked.returncode == 0 and job.get("state") == "done")
 
+    def _pages(self) -> str:
+        if not self.shape.pages:
+            return "There are no pages: they could not be built (deploy/pages.sh says why)."
+        return f"Pages: {self.url}/  {self.url}/collatz.html  {self.url}/cluster.html"
+
     def stay(self) -> NoReturn:
         """Until a signal, or until supervisord is gone."""
         say(f"""
 The cluster is up: {self.url}   (API description: {self.url}/api/docs)
+{self._pages()}
   .venv/bin/cluster status
   .venv/bin/cluster submit collatz --start-number 1 --number-count 1000000000 --wait
   .venv/bin/cluster submit thread --seed 1 --wait

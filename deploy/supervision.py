@@ -78,6 +78,8 @@ class Shape:
     metrics_port: int
     #: Lanes of each worker.
     lanes: tuple[int, ...]
+    #: A folder with the pages that the coordinator serves, from the checkout; empty: none.
+    pages: str = ""
 
 
 class NoRedis(Exception):
@@ -114,6 +116,7 @@ def programs(shape: Shape, run: Run, password: str) -> list[Program]:
     shared = {"REDIS_URL": f"redis://:{password}@127.0.0.1:{shape.redis_port}/0", "CLUSTER_SIZE": str(len(shape.lanes))}
     coordinator = {
         "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
+        **({"PAGES_DIR": shape.pages} if shape.pages else {}),
     }  # fmt: skip
     workers = [
         Program(

@@ -35,6 +35,7 @@ LEASE_TTL_MS = 3000
 SLOT_TTL_MS = 3000
 WORKER_TTL_MS = 5000
 LEADER_TTL_MS = 5000
+GPU_TTL_MS = 5000
 BEAT_SECONDS = 1.0
 #: Small jobs claimed in one script at most, a lane.
 TAKE = 32
@@ -297,9 +298,13 @@ class Leases:
         return int(self._run("beat", job, token, upto, LEASE_TTL_MS))
 
     def commit(
-        self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0
-    ) -> Committed:
-        code, parts = self._run("commit", job, token, upto, partial, ms, worker, device, f"{pace:.6g}")
+        self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0,
+        device_ms: int = 0, joules: float | None = None,
+    ) -> Committed:  # fmt: skip
+        """`ms` of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share."""
+        energy = "" if joules is None else str(round(joules * 1000))
+        more = (f"{pace:.6g}", device_ms, energy)
+        code, parts = self._run("commit", job, token, upto, partial, ms, worker, device, *more)
         return Committed(merged=code > 0, finishing=code == 2, parts=parts)
 
     def done1(self, job: str, token: str, result: bytes, *, ms: int, worker: str, device: str) -> bool:
@@ -372,6 +377,18 @@ class Leases:
         """The leader's round: slots reaped, jobs put back, finished jobs purged."""
         reaped, returned, purged = self._run("audit", json.dumps(list(queues)))
         return reaped, returned, purged
+
+    def put_spans_away(self) -> int:
+        """The leader's: spans of lanes that went on to nothing join the others; returns how many."""
+        return int(self._run("spans"))
+
+    def claim(self, gpu: str, worker: str) -> bool:
+        """Takes or renews a GPU, by UUID, for five seconds; False: another worker has it."""
+        return bool(self._run("claim", gpu, worker, GPU_TTL_MS))
+
+    def give_up(self, gpu: str, worker: str) -> None:
+        """Ends a claim, if it is still this worker's."""
+        self._run("claim", gpu, worker, 0)
 
     def lead(self, candidate: str) -> bool:
         """Takes or renews the leadership for five seconds."""

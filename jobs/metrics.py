@@ -76,6 +76,9 @@ GPU_ENERGY = Metric(
     "cluster_gpu_energy_joules_total", "Energy that a GPU used since its driver was loaded.", _GPU, "counter"
 )
 GPU_CLOCK = Metric("cluster_gpu_sm_clock_hertz", "Clock of a GPU's SMs.", _GPU)
+GPU_MEMORY_CLOCK = Metric("cluster_gpu_memory_clock_hertz", "Clock of a GPU's memory.", _GPU)
+GPU_PCIE_RECEIVED = Metric("cluster_gpu_pcie_receive_bytes_per_second", "What a GPU now receives over PCIe.", _GPU)
+GPU_PCIE_SENT = Metric("cluster_gpu_pcie_transmit_bytes_per_second", "What a GPU now sends over PCIe.", _GPU)
 GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU runs slower for this reason.", (*_GPU, "reason"))
 
 BUILD = Metric("cluster_build_info", "Version of this coordinator, always 1.", ("version",), per_replica=True)

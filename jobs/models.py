@@ -79,6 +79,18 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Binary:
+    """Numbers about a job as packed columns; see `jobs.packed`."""
+
+    #: For people and the API's description: what it is, its facts and its columns.
+    summary: str
+    #: Made of the answer to this question; None: of the job's own result.
+    question: str | None = None
+    #: Names in the query that are its own; the others go to the question.
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Mark:
     """What a finished job proved of the integers lo..hi-1, of any size; outlives the job."""
 

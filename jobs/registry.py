@@ -20,7 +20,7 @@ from typing import Any, Protocol, cast
 from pydantic import BaseModel
 
 from jobs import errors, kinds
-from jobs.models import Device, Mark, MarkKind, Partial, Plan, Spec
+from jobs.models import Binary, Device, Mark, MarkKind, Partial, Plan, Spec
 
 #: Where compiled kernels are kept when NUMBA_CACHE_DIR does not say.
 CACHE_FOLDER = Path(__file__).resolve().parent.parent / ".cluster" / "cache" / "numba"
@@ -74,6 +74,22 @@ class Asking(Definition, Protocol):
         ...
 
 
+class Packing(Definition, Protocol):
+    """A definition that gives numbers about a job as bytes, for drawing."""
+
+    #: By name: GET /api/jobs/{id}/NAME.bin.
+    BINARIES: Mapping[str, Binary]
+
+    @staticmethod
+    def binary(name: str, found: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
+        """What gives the bytes, made once of the stored result or answer and kept for later requests.
+
+        It takes the query's `choices`, and raises InvalidRequest naming what is wrong in them. `binary` itself raises
+        NotFound when the job has nothing of the kind.
+        """
+        ...
+
+
 class Reference(Protocol):
     """`reference.py`: the slow obvious version, the truth."""
 
@@ -118,6 +134,12 @@ def asking(kind: str) -> Asking | None:
     return cast(Asking, found) if hasattr(found, "QUESTIONS") else None
 
 
+def packing(kind: str) -> Packing | None:
+    """The kind's definition when it gives numbers as bytes."""
+    found = definition(kind)
+    return cast(Packing, found) if hasattr(found, "BINARIES") else None
+
+
 @lru_cache
 def reference(kind: str) -> Reference:
     definition(kind)
@@ -160,8 +182,7 @@ def one_compiles() -> Iterator[None]:
 def kernel(kind: str, device: Device) -> Kernel:
     """The kernel of a kind for a device. Importing it may import numba or cupy: workers' lanes only."""
     definition(kind)
-    if device is Device.CPU:
-        keep_compiled_code_apart()
+    keep_compiled_code_apart()
     name = f"jobs.kinds.{kind}.{device}_kernel"
     try:
         return cast(Kernel, importlib.import_module(name))

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 from jobs import errors, execution, leases, pace, queues
 from jobs.execution import Computed, Whole
 from jobs.leases import Facts, Finished, Grant, Held, Leases, Taken
+from jobs.meter import Meter, Share
 from jobs.models import Device
 
 log = logging.getLogger(__name__)
@@ -89,8 +90,11 @@ class Slot:
 class Server:
     """Serves bells with a set of lanes. Thread-safe where the beats and a signal handler touch it."""
 
-    def __init__(self, book: Leases, worker: str, device: Device, lanes: Sequence[Lane]) -> None:
+    def __init__(
+        self, book: Leases, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None
+    ) -> None:
         self.book = book
+        self.meter = meter or Meter()
         self.worker = worker
         self.device = device
         self.lanes = list(lanes)
@@ -249,7 +253,8 @@ class Server:
         if self.stopping:
             task.ask_to_stop(1)
         try:
-            computed, encoded = lane.compute(task)
+            with self.meter.lease() as share:
+                computed, encoded = lane.compute(task)
         except LaneDied:
             log.warning("a lane died", extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
             self._persist(lambda: self.book.crash(job, token))
@@ -258,12 +263,12 @@ class Server:
             reason = str(failure)
             self._persist(lambda: self.book.fail(job, token, reason))
         else:
-            self._commit(slot, grant, computed, encoded, task, mine)
+            self._commit(slot, grant, computed, encoded, task, mine, share)
         finally:
             self.tasks.pop(token, None)
 
     def _commit(
-        self, slot: Slot, grant: Grant, computed: Computed, encoded: bytes, task: Task, mine: pace.Pace
+        self, slot: Slot, grant: Grant, computed: Computed, encoded: bytes, task: Task, mine: pace.Pace, share: Share
     ) -> None:
         facts, job = slot.facts, slot.facts.job_id
         units = computed.upto - grant.lo
@@ -276,9 +281,10 @@ class Server:
         ms = round(computed.seconds * 1000)
         done = self._persist(
             lambda: self.book.commit(
-                job, grant.token, computed.upto, encoded, ms=ms, worker=self.worker, device=self.device, pace=speed
+                job, grant.token, computed.upto, encoded, ms=ms, worker=self.worker, device=self.device, pace=speed,
+                device_ms=round(share.seconds * 1000) if self.device is Device.GPU else 0, joules=share.joules,
             ),
-        )
+        )  # fmt: skip
         if done is None or not done.merged:
             log.info("a stale lease was dropped", extra={"job_id": job})
         elif done.finishing:

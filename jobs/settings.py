@@ -48,10 +48,16 @@ class Settings(BaseSettings):
     worker_threads: int = Field(default=0, ge=0, le=1024)
     #: Most units a GPU launch takes. 0: the device decides.
     gpu_batch_size: int = Field(default=0, ge=0)
+    #: Most memory of its GPU that a worker takes, in MiB. 0: what is free.
+    gpu_memory_limit: int = Field(default=0, ge=0)
+    #: GPUs that a worker may claim, by number or UUID, with commas between; empty: all of its host.
+    cuda_visible_devices: str = ""
     #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: Seconds that finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
+    #: A folder whose files the coordinator serves at /. Empty: another server has the pages.
+    pages_dir: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""
@@ -89,6 +95,11 @@ def _cpu_limit(cgroup: Path) -> int | None:
         except (OSError, ValueError):
             continue
     return None
+
+
+def show_one_gpu(uuid: str) -> None:
+    """Hides the others from CUDA. Before anything imports it."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = uuid
 
 
 class Sentinel:

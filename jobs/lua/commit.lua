@@ -1,7 +1,9 @@
--- COMMIT id token upto partial ms worker device pace -> {1 merged | 2 merged and finishing | 0 stale, parts}
+-- COMMIT id token upto partial ms worker device pace device_ms mj -> {1 merged | 2 merged and finishing | 0 stale, parts}
+-- device_ms, mj: this lease's share of a shared device's time, 0 if it has its own, and of its energy, '' if not known.
 -- pace: the lane's speed on this job over the kind's own estimate; remembered by kind, mode and device.
 local id, token, upto, partial, ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local worker, device, pace = ARGV[6], ARGV[7], tonumber(ARGV[8])
+local device_ms, mj = tonumber(ARGV[9]), tonumber(ARGV[10])
 local t = now()
 local j = job(id)
 local l = j and lease_of(id, token)
@@ -17,7 +19,10 @@ if upto < l.hi then call('LPUSH', key(id, 'free'), range(upto, l.hi, 0, 0)) end
 local parts = call('RPUSH', key(id, 'parts'), partial)
 j.done = j.done + (upto - l.lo) -- in this order: done + upto may pass 2^53
 call('HSET', key(id), 'done', num(j.done))
-used(j, worker, device, upto - l.lo, ms)
+used(j, l, worker, device, upto - l.lo, ms, t)
+local share = 'use|' .. device .. '|' .. worker .. '|'
+if device_ms > 0 then call('HINCRBY', key(id), share .. 'device_ms', num(device_ms)) end
+if mj then call('HINCRBY', key(id), share .. 'mj', num(mj)) end
 if pace > 0 then
   local field = j.kind .. '|' .. (call('HGET', key(id), 'mode') or '') .. '|' .. device
   local old = tonumber(call('HGET', P .. 'pace', field) or pace)

@@ -18,7 +18,7 @@ j.done = j.total
 call('HSET', key(id), 'done', num(j.done))
 call('SET', key(id, 'result'), result)
 keep_marks(marks)
-used(j, worker, device, j.total, ms)
+used(j, l, worker, device, j.total, ms, t)
 if j.state ~= 'running' then set_state(j, 'finishing', t) end
 set_state(j, 'done', t)
 return 1

@@ -62,7 +62,8 @@ if j.state == 'queued' then
   start(j, t)
   if fresh then
     local device = string.match(j.queue, '^(%a+)')
-    local idle = call('ZCARD', P .. (device == 'any' and 'workers' or 'workers:' .. device)) - call('ZCARD', P .. 'slots')
+    local eligible = P .. (device == 'any' and 'workers' or 'workers:' .. device)
+    local idle = call('ZCARD', eligible) - #call('ZINTER', 2, eligible, P .. 'slots')
     local pieces = math.floor((j.total - cut) / math.max(least, 1))
     for _ = 1, math.min(idle, pieces, 1000) do ring(j.queue) end
   end

@@ -247,7 +247,34 @@ local function start(j, t)
   set_state(j, 'running', t)
 end
 
-local function used(j, worker, device, units, ms)
+-- Spans: what a lane computed, for people to look at. Leases that follow each other on one job, or on small jobs of one
+-- kind, are one span: ct:span holds the latest of each lane, ct:spans those before.
+local SPAN_GAP_MS, SPAN_MS, SPANS, SPANS_KEPT_MS = 1500, 30000, 20000, 3660000
+
+local function put_span_away(lane, text)
+  call('XADD', P .. 'spans', 'MAXLEN', '~', SPANS, '*', 'lane', lane, 'span', text)
+end
+
+-- A span: job (empty: several small ones):kind:device:from:to:busy ms:units:leases:jobs:small.
+local function span(j, l, device, units, ms, t)
+  local id, from, leases, jobs, latest = j.id, l.granted, 1, 1, call('HGET', P .. 'span', l.lane)
+  if latest then
+    local known, kind, where, a, b, busy, u, n, m, small =
+      string.match(latest, '^(.-):(.-):(.-):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d)$')
+    local same = known == id or (j.small == 1 and small == '1')
+    if same and kind == j.kind and where == device and l.granted - b <= SPAN_GAP_MS and t - a <= SPAN_MS then
+      if known ~= id then id, jobs = '', m + 1 else jobs = tonumber(m) end
+      from, ms, units, leases = math.min(a, from), ms + busy, units + u, n + 1
+    else
+      put_span_away(l.lane, latest)
+    end
+  end
+  call('HSET', P .. 'span', l.lane, table.concat({ id, j.kind, device, num(from), num(t), num(ms), num(units), num(leases),
+    num(jobs), num(j.small) }, ':'))
+end
+
+local function used(j, l, worker, device, units, ms, t)
+  span(j, l, device, units, ms, t)
   local prefix = 'use|' .. device .. '|' .. worker .. '|'
   call('HINCRBY', key(j.id), prefix .. 'units', num(units))
   call('HINCRBY', key(j.id), prefix .. 'ms', num(ms))

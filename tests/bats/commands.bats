@@ -44,7 +44,7 @@ load bench
 @test "local prints what it would run" {
   cluster local --workers 2 --dry-run
   exits 0
-  shows "deploy/environment.sh local" ".venv/bin/python -m deploy.local run --workers 2"
+  shows "deploy/environment.sh local" "deploy/pages.sh" ".venv/bin/python -m deploy.local run --workers 2"
   [[ ! -e .venv ]]
 }
 

@@ -174,7 +174,7 @@ class Image:
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nginx-test-"))
-        shutil.copytree(ROOT / name, self.folder / name)
+        shutil.copytree(ROOT / name, self.folder / name, ignore=shutil.ignore_patterns("node_modules"))
         self.log, self.errors = self.folder / "log", self.folder / "errors"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -234,17 +234,19 @@ def front(names: Names, port: int, more: str = "", **variables: str) -> Iterator
 
 @contextmanager
 def web() -> Iterator[tuple[str, str]]:
-    """The URLs of the pages and of the figures."""
+    """The URLs of the pages, built ones or their sources, and of the figures."""
     image, pages, figures = Image("web"), free_port(), free_port()
+    built = image.folder / "web/dist"
+    site = built if built.is_dir() else image.folder / "web"
     try:
         path = image.folder / "web/nginx.conf"
-        text = path.read_text().replace("/tmp/", f"{image.folder}/").replace("/srv/web", f"{image.folder}/web/public")
+        text = path.read_text().replace("/tmp/", f"{image.folder}/").replace("/srv/web", str(site))
         text = text.replace("listen 8080", f"listen 127.0.0.1:{pages}").replace(
             "listen 9113", f"listen 127.0.0.1:{figures}"
         )
         path.write_text(text)
-        (image.folder / "web/public/assets").mkdir()
-        (image.folder / "web/public/assets/a-1b2c.mjs").write_text("export {}\n")
+        (site / "assets").mkdir(exist_ok=True)
+        (site / "assets/a-1b2c.mjs").write_text("export {}\n")
         image.start(["nginx", "-c", str(path), "-e", "stderr", "-g", "daemon off;"], pages)
         yield f"http://127.0.0.1:{pages}", f"http://127.0.0.1:{figures}"
     finally:

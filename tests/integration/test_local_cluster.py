@@ -118,6 +118,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
         (environment / name).symlink_to(Path(sys.prefix) / name)
     shutil.copy(Path(sys.prefix) / "local.stamp", environment)
     (environment / "place").write_text(f"{path}\n")
+    (path / "web/dist").mkdir(parents=True)
+    (path / "web/dist/index.html").write_text("<!doctype html><title>Pages</title>")
     yield Checkout(path)
     processes.sweep(f"@{path / '.cluster'}")
 
@@ -198,6 +200,13 @@ def cluster(checkout: Checkout) -> Iterator[tuple[Checkout, str]]:
 
 
 class TestOneThatStaysUp:
+    def test_it_serves_the_pages_that_are_built(self, cluster: tuple[Checkout, str]) -> None:
+        checkout, url = cluster
+        assert f"Pages: {url}/  {url}/collatz.html" in checkout.said()
+        with urllib.request.urlopen(url, timeout=5) as page:
+            assert b"<title>Pages</title>" in page.read()
+            assert page.headers["X-Frame-Options"] == "DENY"
+
     def test_a_second_start_takes_seconds(self, cluster: tuple[Checkout, str]) -> None:
         checkout, _ = cluster
         line = next(line for line in checkout.said().splitlines() if line.startswith("Ready after"))

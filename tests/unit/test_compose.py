@@ -96,3 +96,14 @@ def test_the_base_images_script_makes_every_image_that_debian_has() -> None:
     }
     missing = {name for name in wanted if not re.search(rf"\b{re.escape(name)}\b", script)}
     assert missing == {"grafana/grafana", "nvcr.io/nvidia/k8s/dcgm-exporter"}
+
+
+def test_the_pages_are_built_in_their_image_from_wherever_packages_come() -> None:
+    text = (ROOT / "web/Dockerfile").read_text()
+    assert "npm ci" in text and "npm run build" in text and "--require-hashes" in text
+    arguments = SERVICES["web"]["build"]["args"]
+    for name in ("NPM_CONFIG_REGISTRY", "PIP_INDEX_URL"):
+        assert arguments[name] is None, "taken from the environment, where it is set"
+        assert re.search(rf"^ARG {name}$", text, re.MULTILINE)
+    assert "web/dist" in (ROOT / ".dockerignore").read_text().splitlines()
+    assert not re.search(r"https?://", text + (ROOT / "requirements/web.txt").read_text())

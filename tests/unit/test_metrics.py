@@ -15,15 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.exporter import GPU_FIGURES, Exporter
 from coordinator.views import VERSION, Views
-from cpu_worker import exporter as worker_exporter
-from jobs import broker, leases, metrics, queues, registry
+from jobs import broker, leases, metrics, queues, registry, worker_metrics
 from jobs.settings import Settings
 from tests.unit.monitoring import ROOT, promtool
 
 GPU = {
     "uuid": "GPU-1", "name": "A GPU", "index": 0, "utilization_ratio": 0.5, "sm_active_ratio": 0.4,
     "power_watts": 300.5, "memory_used_bytes": 10, "memory_total_bytes": 20, "temperature_celsius": 60,
-    "energy_joules_total": 1000, "clock_sm_hertz": 1.5e9, "throttle_reasons": ["sw_power_cap", "a_new_one"],
+    "energy_joules_total": 1000, "clock_sm_hertz": 1.5e9, "clock_memory_hertz": 2.6e9,
+    "pcie_receive_bytes_per_second": 1e6, "pcie_transmit_bytes_per_second": 2e6,
+    "throttle_reasons": ["sw_power_cap", "a_new_one"],
 }  # fmt: skip
 NODE = {
     "device": "gpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "host": "h", "pid": 1, "cpu_ratio": 0.25,
@@ -71,7 +72,7 @@ def test_promtool_finds_nothing_wrong_with_a_coordinators_metrics(shown: Shown) 
 
 
 def test_promtool_finds_nothing_wrong_with_a_workers_metrics() -> None:
-    text = generate_latest(worker_exporter.registry()).decode()
+    text = generate_latest(worker_metrics.registry()).decode()
     assert metrics.WORKER_MEMORY.name in text
     done = promtool("check", "metrics", text=text)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")

@@ -52,6 +52,7 @@ DEFINITIONS = "from jobs import registry\nfor kind in registry.names(): registry
             f"import coordinator.app, coordinator.__main__\n{DEFINITIONS}", {"numpy", "numba", "cupy"}, id="coordinator"
         ),
         pytest.param("import cpu_worker.__main__", {"numba", "cupy"}, id="parent of a CPU worker"),
+        pytest.param("import gpu_worker.__main__", {"numba", "cupy", "pynvml"}, id="GPU worker before it chose a GPU"),
         pytest.param("import client.cli", {"redis", "rq", "fastapi", "numpy", "numba", "cupy"}, id="client"),
     ],
 )
@@ -197,6 +198,7 @@ VIOLATIONS = {
     "The shared package never imports a service": ("jobs/probe_service.py", "coordinator.app"),
     "A service never imports another": ("client/probe_service.py", "cpu_worker"),
     "The coordinator never imports numpy": ("coordinator/probe_numpy.py", "jobs.probe_numpy"),
+    "CuPy is the GPU worker's alone": ("jobs/probe_cupy.py", "cupy"),
     "The client never imports a server's library": ("client/probe_library.py", "redis"),
     "A kernel never imports redis": ("jobs/kinds/probe_one/cpu_kernel.py", "jobs.logs"),
     "One kind never imports another": ("jobs/kinds/probe_one/definition.py", "jobs.kinds.probe_two"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import errors, registry
+from jobs import errors, kinds, registry
 from jobs.models import Device
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,9 +36,12 @@ def test_a_changed_source_of_any_kind_gets_a_cache_of_its_own(tmp_path: Path) ->
     assert first.startswith(str(tmp_path / "cache"))
 
 
-def test_a_device_without_a_kernel_is_an_error_of_its_own() -> None:
-    with pytest.raises(errors.NoKernel, match="kind collatz has no kernel for gpu"):
-        registry.kernel("collatz", Device.GPU)
+def test_a_device_without_a_kernel_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(ROOT / "tests" / "kinds" / "jobs" / "kinds")])
+    registry.names.cache_clear()
+    with pytest.raises(errors.NoKernel, match="kind faulty has no kernel for gpu"):
+        registry.kernel("faulty", Device.GPU)
+    registry.names.cache_clear()
 
 
 COMPILE = """

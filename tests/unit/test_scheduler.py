@@ -99,3 +99,12 @@ def test_a_job_says_why_it_waits(state: str, before: int | None, holders: int, w
 @pytest.mark.parametrize(("seconds", "small"), [(0.001, True), (0.05, True), (0.051, False), (1e12, False)])
 def test_a_job_of_50_ms_is_small(seconds: float, small: bool) -> None:
     assert scheduler.is_small(plan(CPU, cpu_seconds=seconds)) is small
+
+
+def test_a_device_that_was_measured_to_be_fast_has_the_shorter_wait() -> None:
+    """10 s of work wait in each queue; a GPU lane does 50 times the work of a CPU lane."""
+    load = {"gpu.normal": 10.0, "any.normal": 10.0, "cpu.normal": 10.0}
+    fleet = Fleet(lanes={CPU: 4, GPU: 2}, load_seconds=load, speeds={GPU: 50.0})
+    waits = {queue: scheduler.estimated_wait(queue, fleet) for queue in load}
+    assert waits == {"gpu.normal": 0.2, "any.normal": 0.288, "cpu.normal": 5.0}
+    assert scheduler.route(plan(CPU, GPU), ANY, True, Priority.NORMAL, fleet).queue == "gpu.normal"

@@ -18,9 +18,11 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from jobs.kinds.collatz import partials, published
+from jobs.kinds.collatz.binaries import BINARIES as BINARIES
+from jobs.kinds.collatz.binaries import binary as binary
 from jobs.kinds.collatz.columns import layout
 from jobs.kinds.collatz.curve import FRACTION_BITS
-from jobs.models import MAX_UNITS, Mark, MarkKind, Partial, Plan, Spec
+from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
 from jobs.numbers import ExactInt, exact, short
 
 MODEL_VERSION = 1
@@ -200,6 +202,7 @@ def _plan_range(parameters: Parameters) -> Plan:
         offset=start % GRAINS[mode],
         spec={"mode": mode, "start": str(start), "count": count, "batch_size": batch} | more,
         parameters={"mode": mode, "start_number": exact(start), "number_count": count, "batch_size": batch} | shown,
+        devices=(Device.CPU,) if mode == "records" or parameters.columns else (Device.GPU, Device.CPU),
         cpu_seconds=SECONDS[mode](start, count, batch),
         mode=mode,
     )

@@ -85,8 +85,9 @@ class Tally:
 
     def close(self, column: int | None) -> None:
         """Ends a column. Its greatest peak stays: it makes the next one quicker."""
-        counts = enumerate(self.found.histogram.tolist())
-        histogram = Counter({delay: count for delay, count in counts if count}) + self.wide_histogram
+        delays_found = np.flatnonzero(self.found.histogram)
+        counts = zip(delays_found.tolist(), self.found.histogram[delays_found].tolist(), strict=True)
+        histogram = Counter(dict(counts)) + self.wide_histogram
         found = self.found.by_delay[: self.found.sizes[0]].tolist()
         delays = running([[self.origin + place, delay] for place, delay in found] + self.wide_delays)
         self.histogram += histogram

@@ -12,9 +12,13 @@ from jobs import errors
 from jobs.kinds.thread import report, sizes, tables, theory
 from jobs.kinds.thread.merging import merge
 from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parameters
+from jobs.kinds.thread.timeline import BINARIES, binary
 from jobs.models import Device, Partial, Plan, Spec
 
-__all__ = ["EXAMPLE", "MODEL_VERSION", "QUESTIONS", "SUMMARY", "Parameters", "merge", "plan", "question", "result"]
+__all__ = [
+    "BINARIES", "EXAMPLE", "MODEL_VERSION", "QUESTIONS", "SUMMARY", "Parameters", "binary", "merge", "plan", "question",
+    "result",
+]  # fmt: skip
 
 MODEL_VERSION = 2
 SUMMARY = "Monte-Carlo simulation of recursively spawned threads on a finite machine"
@@ -30,6 +34,8 @@ _MOST_THREADS = 10**12
 _MOST_STEPS = 10**9
 #: Memory of a replica: what a worker's lane may take.
 _MOST_BYTES = 512 * 2**20
+#: Expected threads of a replica that a GPU is given: one of its threads simulates all of them.
+_MOST_GPU_THREADS = 50_000
 #: Mean work over quantum.
 _MOST_SLICES = 10_000
 
@@ -50,12 +56,18 @@ def plan(parameters: Parameters) -> Plan:
         total=len(parameters.cells) * parameters.replicas,
         spec=spec,
         parameters=spec["parameters"],
-        devices=(Device.CPU,),
+        devices=(Device.GPU, Device.CPU) if _fits_gpus(spec) else (Device.CPU,),
         cpu_seconds=parameters.replicas * sum(seconds),
         mode=schedulers.pop() if len(schedulers) == 1 else "sweep",
         max_lease_seconds=30 + 50 * longest,
         notes=tuple(theory.overloads(spec)),
     )
+
+
+def _fits_gpus(spec: Spec) -> bool:
+    """Global queues without blocking, and replicas that take no longer than a launch may."""
+    queued = all(scheduler in ("fifo", "lifo") for _, scheduler in spec["cells"])
+    return queued and spec["join"] != "block" and spec["expected_threads"] <= _MOST_GPU_THREADS
 
 
 def result(spec: Spec, partial: Partial) -> dict[str, Any]:

@@ -1,0 +1,161 @@
+"""The alerts of a cluster without Prometheus, pure: facts in, alerts out. The leading janitor asks once a second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from coordinator import scheduler
+from jobs import queues
+from jobs.models import Device, Priority
+
+#: A resolved alert is shown for this long; at most so many are kept.
+KEPT_SECONDS, MOST_KEPT = 3600.0, 200
+#: A worker that was lost this long ago is no news.
+LOST_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    severity: str
+    #: Fires above it.
+    threshold: float
+    unit: str
+    #: Rounds, about seconds, that it must hold before it fires.
+    rounds: int = 1
+
+
+RULES: dict[str, Rule] = {
+    "no-worker": Rule(severity="critical", threshold=0, unit="jobs", rounds=3),
+    "queue-wait": Rule(severity="warning", threshold=600, unit="seconds"),
+    "interactive-wait": Rule(severity="warning", threshold=10, unit="seconds"),
+    "jobs-failed": Rule(severity="warning", threshold=0, unit="jobs"),
+    "worker-lost": Rule(severity="warning", threshold=0, unit="workers"),
+    "heartbeat-late": Rule(severity="warning", threshold=3, unit="seconds"),
+    "redis-memory": Rule(severity="critical", threshold=0.85, unit="ratio", rounds=5),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What the rules look at: nodes and queues as the API shows them."""
+
+    nodes: Sequence[Mapping[str, Any]] = ()
+    queues: Sequence[Mapping[str, Any]] = ()
+    fleet: scheduler.Fleet = field(default_factory=scheduler.Fleet)
+    #: Jobs that failed within the hour, by kind.
+    failed: Mapping[str, int] = field(default_factory=dict)
+    #: Redis' memory over the limit that it or its machine has; None where there is none.
+    memory: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A figure of a rule, above its threshold or not."""
+
+    rule: str
+    subject: str
+    value: float
+    text: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.rule}/{self.subject}" if self.subject else self.rule
+
+    @property
+    def beyond(self) -> bool:
+        return self.value > RULES[self.rule].threshold
+
+
+def figures(facts: Facts) -> list[Finding]:
+    """The figure of every rule and subject."""
+    found = [*_of_queues(facts), *_of_nodes(facts.nodes)]
+    for kind, count in facts.failed.items():
+        jobs = "job" if count == 1 else "jobs"
+        text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
+        found.append(Finding(rule="jobs-failed", subject=kind, value=count, text=text))
+    if facts.memory is not None:
+        text = f"Redis uses {facts.memory:.0%} of its memory; at 100 % it refuses new jobs. Delete finished ones"
+        found.append(Finding(rule="redis-memory", subject="", value=round(facts.memory, 3), text=text))
+    return found
+
+
+def _of_queues(facts: Facts) -> Iterable[Finding]:
+    for row in facts.queues:
+        queue, jobs, oldest = row["queue"], row["jobs"], row["oldest_wait_seconds"]
+        if scheduler.estimated_wait(queue, facts.fleet) is None:
+            device = Device(queue.partition(".")[0])
+            which = "worker" if device is Device.ANY else f"{device} worker"
+            text = f"{jobs} jobs wait in {queue} and no {which} lives; start one, or cancel them"
+            yield Finding(rule="no-worker", subject=queue, value=jobs, text=text)
+        if queues.priority_of(queue) is not Priority.LOW:  # what is low may wait
+            rule = "interactive-wait" if queues.priority_of(queue) is Priority.INTERACTIVE else "queue-wait"
+            text = f"the oldest job in {queue} has waited {oldest:.0f} s; add workers, or submit what can wait as low"
+            yield Finding(rule=rule, subject=queue, value=oldest if jobs else 0.0, text=text)
+
+
+def _of_nodes(nodes: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
+    for node in nodes:
+        name, seen = node["id"], node["seen_seconds_ago"]
+        lost = node["state"] == "lost" and seen < LOST_SECONDS
+        text = f"the worker {name} died or cannot reach Redis; its leases went to others. Look at its log"
+        yield Finding(rule="worker-lost", subject=name, value=float(lost), text=text)
+        late = seen if node["live"] else 0.0
+        text = f"the worker {name} was last heard of {late:.1f} s ago; a heartbeat comes each second"
+        yield Finding(rule="heartbeat-late", subject=name, value=late, text=text)
+
+
+Alert = dict[str, Any]
+
+
+class Watch:
+    """Turns figures into alerts that fire and are resolved. What it knows may have come from another leader."""
+
+    def __init__(self) -> None:
+        #: Rounds in a row that a figure was beyond its threshold.
+        self._streaks: dict[str, int] = {}
+
+    def round(self, known: Mapping[str, Alert], found: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:
+        """Alerts that are new or changed, and ids of those to forget. `now` as the API writes moments."""
+        beyond = {finding.id: finding for finding in found if finding.beyond}
+        self._streaks = {name: self._streaks.get(name, 0) + 1 for name in beyond}
+        changed = [alert for finding in beyond.values() if (alert := self._firing(known.get(finding.id), finding, now))]
+        over = [alert for name, alert in known.items() if alert["state"] == "firing" and name not in beyond]
+        changed += [{**alert, "state": "resolved", "until": now} for alert in over]
+        return changed, _old({**known, **{alert["id"]: alert for alert in changed}}, now)
+
+    def _firing(self, known: Alert | None, finding: Finding, now: str) -> Alert | None:
+        """The alert as it is now; None when it is as known, or not yet to fire."""
+        fires = known is not None and known["state"] == "firing"
+        rule = RULES[finding.rule]
+        if not fires and self._streaks[finding.id] < rule.rounds:
+            return None
+        alert = {
+            "id": finding.id, "rule": finding.rule, "subject": finding.subject, "severity": rule.severity,
+            "state": "firing", "since": known["since"] if known is not None and fires else now, "until": None,
+            "value": finding.value, "threshold": rule.threshold, "unit": rule.unit, "text": finding.text,
+        }  # fmt: skip
+        return None if alert == known else alert
+
+
+def _old(alerts: Mapping[str, Alert], now: str) -> list[str]:
+    """Ids of resolved alerts that are over for long, or too many. Moments compare as text within one length."""
+    resolved = sorted((alert["until"], name) for name, alert in alerts.items() if alert["state"] == "resolved")
+    limit = _earlier(now, KEPT_SECONDS)
+    surplus = len(resolved) - MOST_KEPT
+    return [name for place, (until, name) in enumerate(resolved) if until < limit or place < surplus]
+
+
+def _earlier(moment: str, seconds: float) -> str:
+    found = datetime.fromisoformat(moment) - timedelta(seconds=seconds)
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown(alerts: Sequence[Alert]) -> list[Alert]:
+    """Firing ones first, each newest first."""
+    firing = [alert for alert in alerts if alert["state"] == "firing"]
+    resolved = [alert for alert in alerts if alert["state"] != "firing"]
+    newest = sorted(firing, key=lambda alert: alert["since"], reverse=True)
+    return newest + sorted(resolved, key=lambda alert: alert["until"], reverse=True)

@@ -1,0 +1,88 @@
+"""The fleet at one moment and over the last hour."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import answers, edge, history, stream
+from coordinator.edge import shown
+from jobs import errors
+
+routes = edge.router()
+
+
+class Drain(BaseModel):
+    """Whether a worker finishes what it has and takes nothing new."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    on: bool = True
+
+
+@routes.get("/status", tags=["cluster"], **edge.answers(answers.Status))
+def status(cluster: edge.The) -> Response:
+    """Workers, queues and jobs in numbers."""
+    return shown(cluster.views.status())
+
+
+@routes.get("/nodes", tags=["cluster"], **edge.answers(answers.Nodes))
+def nodes(cluster: edge.The) -> Response:
+    """Workers that live, and those lost within the hour."""
+    return shown({"nodes": cluster.views.nodes()})
+
+
+@routes.post(
+    "/nodes/{node_id}/drain", tags=["cluster"], openapi_extra=edge.describes(Drain), **edge.answers(answers.Drained)
+)
+async def drain(
+    request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: edge.The
+) -> Response:
+    """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
+    asked = edge.parsed(Drain, await edge.body(request, edge.MAX_BODY, empty={}))
+    if not await run_in_threadpool(cluster.book.drain, node_id, asked.on):
+        raise errors.NotFound(f"no worker {node_id}; list them with GET /api/nodes", field="node_id")
+    return shown({"id": node_id, "draining": asked.on})
+
+
+@routes.get("/job-types", tags=["cluster"], **edge.answers(answers.Kinds))
+def job_types(cluster: edge.The) -> Response:
+    """Every kind: summary, JSON Schema of its parameters, an example."""
+    return shown({"kinds": cluster.kinds()})
+
+
+@routes.get("/snapshot", tags=["cluster"], **edge.answers(answers.Snapshot))
+def snapshot(cluster: edge.The) -> Response:
+    """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
+    return shown({"stream": cluster.hub.last, **cluster.views.snapshot()})
+
+
+@routes.get("/history", tags=["cluster"], **edge.answers(answers.History))
+def read_history(
+    cluster: edge.The,
+    names: Annotated[str, Query(max_length=2000, description="Comma-separated; * stands for anything.")] = "*",
+    seconds: Annotated[int, Query(ge=1, le=history.MAX_SECONDS)] = 600,
+    points: Annotated[int, Query(ge=1, le=history.MAX_POINTS)] = 300,
+) -> Response:
+    """Figures of the last hour, sampled each second, in at most so many bins (one more at the edge), the same on any
+    replica.
+
+    Names: units.KIND (committed units/s), jobs.STATE, queue.QUEUE, wait.oldest (s), workers.live, lanes.total,
+    lanes.busy, redis.memory (bytes), node.ID.cpu (0..1), .memory, .memory_total (bytes), .receive, .send (bytes/s),
+    .busy_lanes, gpu.UUID.utilization, .sm_active (0..1), .memory, .memory_total (bytes), .temperature (Celsius),
+    .power (W), .clock (Hz).
+    """
+    now, blocks = history.read(cluster.book.client, seconds)
+    return shown(history.binned(now, blocks, names, seconds, points))
+
+
+@routes.get("/stream", tags=["cluster"], **edge.answers(answers.Stream))
+def read_stream(
+    cluster: edge.The,
+    seconds: Annotated[int, Query(ge=1, le=stream.MAX_SECONDS)] = 600,
+    spans: Annotated[int, Query(ge=100, le=stream.MAX_SPANS, description="More than these are joined.")] = 5000,
+) -> Response:
+    """Which lane computed which job from when to when, in the last hour and up to now."""
+    return shown(stream.read(cluster.views, seconds, spans))

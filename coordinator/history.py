@@ -1,0 +1,162 @@
+"""The last hour's figures in Redis, one sample a second: any coordinator answers alike, and none needs to last.
+
+The leader appends samples to `ct:history:now` and folds each minute of them into one compressed block of `ct:history`.
+A sample is figures by name; a figure that is not known is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jobs import leases
+
+P = leases.PREFIX
+NOW, BLOCKS = f"{P}history:now", f"{P}history"
+#: Samples of a block, and blocks that are kept: an hour and what is not full.
+BLOCK, MOST_BLOCKS = 60, 61
+MAX_SECONDS, MAX_POINTS = 3600, 1000
+
+Sample = Mapping[str, float]
+
+
+def append(client: leases.Client, moment: int, sample: Sample) -> None:
+    """Adds the sample of a second since 1970, and folds when a block is full."""
+    row = json.dumps([moment, sample], separators=(",", ":"))
+    if client.rpush(NOW, row) >= BLOCK:
+        fold(client)
+
+
+def fold(client: leases.Client) -> bool:
+    """The oldest samples as a block; False when somebody else did it meanwhile, or there are too few."""
+    pipe = client.pipeline(transaction=True)
+    try:
+        pipe.watch(NOW)
+        rows = pipe.lrange(NOW, 0, BLOCK - 1)
+        if len(rows) < BLOCK:
+            return False
+        pipe.multi()
+        pipe.rpush(BLOCKS, pack([json.loads(row) for row in rows]))
+        pipe.ltrim(BLOCKS, -MOST_BLOCKS, -1)
+        pipe.ltrim(NOW, BLOCK, -1)
+        pipe.execute()
+    except leases.RedisError as error:
+        if isinstance(error, leases.Unreachable):
+            raise
+        return False  # the list changed while it was read: another leader folds
+    finally:
+        pipe.reset()
+    return True
+
+
+def pack(samples: Sequence[tuple[int, Sample]]) -> bytes:
+    """Samples as columns, compressed."""
+    names = dict.fromkeys(name for _, sample in samples for name in sample)
+    columns = {name: [sample.get(name) for _, sample in samples] for name in names}
+    text = json.dumps({"t": [moment for moment, _ in samples], "s": columns}, separators=(",", ":"))
+    return zlib.compress(text.encode(), 6)
+
+
+@dataclass(frozen=True)
+class Block:
+    times: list[int]
+    columns: dict[str, list[float | None]]
+
+
+def unpack(stored: bytes) -> Block:
+    found = json.loads(zlib.decompress(stored))
+    return Block(times=found["t"], columns=found["s"])
+
+
+def _loose(rows: Iterable[bytes]) -> Block:
+    """The samples that are not folded yet."""
+    samples = [json.loads(row) for row in rows]
+    names = dict.fromkeys(name for _, sample in samples for name in sample)
+    columns = {name: [sample.get(name) for _, sample in samples] for name in names}
+    return Block(times=[moment for moment, _ in samples], columns=columns)
+
+
+def read(client: leases.Client, seconds: int) -> tuple[int, list[Block]]:
+    """Redis' time in seconds, and the blocks that reach back so far."""
+    pipe = client.pipeline(transaction=True)  # a fold must not fall in between
+    pipe.time().lrange(NOW, 0, -1).lrange(BLOCKS, -(-(-seconds // BLOCK) + 1), -1)
+    (now, _), rows, stored = pipe.execute()
+    return now, [*map(unpack, stored), _loose(rows)]
+
+
+@lru_cache(maxsize=64)
+def _pattern(names: str) -> re.Pattern[str]:
+    """Of comma-separated names, in which * stands for any run of characters."""
+    parts = (".*".join(map(re.escape, name.split("*"))) for name in names.split(",") if name)
+    return re.compile("|".join(f"(?:{part})" for part in parts) or "(?!)")
+
+
+class _Bins:
+    """Minimum, sum, maximum and count of a figure, by bin."""
+
+    def __init__(self, count: int) -> None:
+        self.low: list[float | None] = [None] * count
+        self.high: list[float | None] = [None] * count
+        self.sum = [0.0] * count
+        self.count = [0] * count
+
+    def add(self, place: int, values: list[float | None]) -> None:
+        found = [value for value in values if value is not None]
+        if not found:
+            return
+        low, high, known_low, known_high = min(found), max(found), self.low[place], self.high[place]
+        self.low[place] = low if known_low is None else min(low, known_low)
+        self.high[place] = high if known_high is None else max(high, known_high)
+        self.sum[place] += sum(found)
+        self.count[place] += len(found)
+
+    def shown(self) -> dict[str, list[float | None]]:
+        means = [rounded(total / count) if count else None for total, count in zip(self.sum, self.count, strict=True)]
+        return {"min": self.low, "mean": means, "max": self.high}
+
+
+def rounded(value: float) -> float:
+    """Six digits, and no point where none is needed."""
+    short = float(f"{value:.6g}")
+    return int(short) if short.is_integer() else short
+
+
+def binned(now: int, blocks: Sequence[Block], names: str, seconds: int, points: int) -> dict[str, Any]:
+    """As the API shows it. Bins begin at multiples of their length, so that they stay where they are."""
+    step = max(1, -(-seconds // points))
+    first = (now - seconds) // step + 1
+    count = now // step - first + 1
+    wanted = _pattern(names)
+    bins: dict[str, _Bins] = {}
+    known: set[str] = set()
+    for block in blocks:
+        known.update(block.columns)
+        runs = _runs(block.times, first, count, step)
+        for name, column in block.columns.items() if runs else ():
+            if wanted.fullmatch(name):
+                mine = bins.get(name) or bins.setdefault(name, _Bins(count))
+                for place, low, high in runs:
+                    mine.add(place, column[low:high])
+    return {
+        "from": first * step, "to": now, "step_seconds": step, "times": [(first + n) * step for n in range(count)],
+        "series": {name: bins[name].shown() for name in sorted(bins)}, "names": sorted(known),
+    }  # fmt: skip
+
+
+def _runs(times: Sequence[int], first: int, count: int, step: int) -> list[tuple[int, int, int]]:
+    """(bin, low, high): the samples low..high-1 of a block fall into the bin."""
+    runs: list[tuple[int, int, int]] = []
+    for number, moment in enumerate(times):
+        place = moment // step - first
+        if not 0 <= place < count:
+            continue
+        if runs and runs[-1][0] == place and runs[-1][2] == number:
+            runs[-1] = (place, runs[-1][1], number + 1)
+        else:
+            runs.append((place, number, number + 1))
+    return runs

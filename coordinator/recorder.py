@@ -1,0 +1,135 @@
+"""What the leading coordinator writes down each second for people: a sample of every figure, alerts, spans of work."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from coordinator import alerts, history
+from coordinator.views import P, Views, moment
+from jobs import leases, registry
+
+#: Figures of a node and of a GPU by their names in the heartbeat, and how they are called here.
+NODE_NAMES = {"cpu_ratio": "cpu", "memory_used_bytes": "memory", "memory_total_bytes": "memory_total"}
+RATE_NAMES = {"network_receive_bytes_total": "receive", "network_transmit_bytes_total": "send"}
+GPU_NAMES = {
+    "utilization_ratio": "utilization", "sm_active_ratio": "sm_active", "memory_used_bytes": "memory",
+    "memory_total_bytes": "memory_total", "temperature_celsius": "temperature", "power_watts": "power",
+    "clock_sm_hertz": "clock",
+}  # fmt: skip
+#: Bytes are written down in steps of this many: what changes below compresses badly and nobody sees it.
+_STEP_BYTES = 1 << 20
+#: A counter's speed is taken over no longer gap than this.
+_GAP_SECONDS = 5.0
+#: Spans are put away, and failed jobs counted, this often.
+_SLOW_EVERY = 5
+#: Failed jobs looked at, newest first.
+_FAILED_LOOK = 500
+_HOUR = 3600.0
+
+
+class Speeds:
+    """Differences of counters over time."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, tuple[float, float]] = {}
+
+    def of(self, name: str, count: float, now: float) -> float | None:
+        """Units/s since the last call; None at first, after a gap, and for a counter that began anew."""
+        before, since = self._last.get(name, (count, -_GAP_SECONDS))
+        self._last[name] = (count, now)
+        gap = now - since
+        return (count - before) / gap if 0 < gap < _GAP_SECONDS and count >= before else None
+
+
+class Recorder:
+    """One replica's pen; only the leader's writes."""
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+        self._client = views.book.client
+        self._speeds = Speeds()
+        self._watch = alerts.Watch()
+        self._rounds = 0
+        self._failed: dict[str, int] = {}
+
+    def round(self) -> None:
+        nodes, queues = self._views.nodes(), self._views.queues()
+        memory = self._client.info("memory")
+        if self._rounds % _SLOW_EVERY == 0:
+            self._views.book.put_spans_away()
+            self._failed = self._failures()
+        self._rounds += 1
+        (seconds, micros), units = self._client.pipeline(transaction=False).time().hgetall(f"{P}units").execute()
+        now = seconds + micros / 1e6
+        sample = {**dict(self._fleet(nodes, queues, units, now)), "redis.memory": _stepped(memory["used_memory"])}
+        for node in nodes:
+            if node["live"]:
+                sample.update(self._node(node, now))
+        history.append(self._client, seconds, {name: history.rounded(value) for name, value in sample.items()})
+        limit = memory.get("maxmemory") or memory.get("total_system_memory")
+        ratio = memory["used_memory"] / limit if limit else None
+        self._alarm(
+            alerts.Facts(nodes=nodes, queues=queues, fleet=self._views.fleet(), failed=self._failed, memory=ratio), now
+        )
+
+    def _fleet(
+        self, nodes: list[dict[str, Any]], queues: list[dict[str, Any]], units: Mapping[bytes, bytes], now: float
+    ) -> Iterator[tuple[str, float]]:
+        live = [node for node in nodes if node["live"]]
+        yield "workers.live", len(live)
+        yield "lanes.total", sum(node["lanes"] for node in live)
+        yield "lanes.busy", sum(node["busy_lanes"] for node in live)
+        yield "wait.oldest", max(row["oldest_wait_seconds"] for row in queues)
+        for row in queues:
+            yield f"queue.{row['queue']}", row["jobs"]
+        for state, count in self._views.counts().items():
+            yield f"jobs.{state}", count
+        done = Counter(dict.fromkeys(registry.names(), 0))  # from zero on: a kind's first units count too
+        for field, text in units.items():
+            done[field.decode().partition("|")[0]] += int(text)
+        for kind, total in done.items():
+            speed = self._speeds.of(f"units.{kind}", total, now)
+            if speed is not None:
+                yield f"units.{kind}", speed
+
+    def _node(self, node: dict[str, Any], now: float) -> Iterator[tuple[str, float]]:
+        name = f"node.{node['id']}"
+        yield f"{name}.busy_lanes", node["busy_lanes"]
+        for known, short in NODE_NAMES.items():
+            if known in node:
+                yield f"{name}.{short}", _stepped(node[known]) if "bytes" in known else node[known]
+        for known, short in RATE_NAMES.items():
+            speed = self._speeds.of(f"{name}.{short}", node[known], now) if known in node else None
+            if speed is not None:
+                yield f"{name}.{short}", float(f"{speed:.3g}")
+        for gpu in node.get("gpus", ()):
+            for known, short in GPU_NAMES.items():
+                if gpu.get(known) is not None:
+                    yield f"gpu.{gpu['uuid']}.{short}", _stepped(gpu[known]) if "bytes" in known else gpu[known]
+
+    def _failures(self) -> dict[str, int]:
+        """Jobs that failed within the hour, by kind."""
+        ids = self._client.zrevrange(f"{P}in:failed", 0, _FAILED_LOOK - 1)
+        pipe = self._client.pipeline(transaction=False)
+        for job_id in ids:
+            pipe.hmget(leases.key(job_id.decode()), "ended", "kind")
+        since = (time.time() - _HOUR) * 1000
+        found = pipe.execute() if ids else []
+        return dict(Counter(kind.decode() for ended, kind in found if ended and kind and int(ended) > since))
+
+    def _alarm(self, facts: alerts.Facts, now: float) -> None:
+        known = {alert["id"]: alert for alert in self._views.alerts()}
+        when = moment(now)
+        changed, gone = self._watch.round(known, alerts.figures(facts), when)
+        if changed:
+            self._client.hset(f"{P}alerts", mapping={alert["id"]: json.dumps(alert) for alert in changed})
+        if gone:
+            self._client.hdel(f"{P}alerts", *gone)
+
+
+def _stepped(count: float) -> int:
+    return round(count / _STEP_BYTES) * _STEP_BYTES

@@ -1,0 +1,136 @@
+"""Which lane computed what, from the spans that the scripts keep and the leases of this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from coordinator.views import P, Views
+from jobs import leases
+from jobs.numbers import exact
+
+MAX_SECONDS, MAX_SPANS = 3600, 20_000
+#: As many as the scripts keep: with fewer, none was dropped but for its age.
+_KEPT = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Times in ms of Redis' clock."""
+
+    lane: str
+    device: str | None
+    job: str | None
+    kind: str | None
+    start: int
+    end: int
+    busy: int = 0
+    units: int = 0
+    leases: int = 1
+    jobs: int = 1
+    open: bool = False
+
+
+def _span(lane: str, text: str) -> Span:
+    job, kind, device, *numbers, _small = text.split(":")
+    start, end, busy, units, count, jobs = map(int, numbers)
+    return Span(
+        lane=lane, device=device, job=job or None, kind=kind, start=start, end=end, busy=busy, units=units,
+        leases=count, jobs=jobs,
+    )  # fmt: skip
+
+
+def read(views: Views, seconds: int, most: int) -> dict[str, Any]:
+    """Every span that reaches into the last `seconds`, as the API shows it; joined where there are over `most`."""
+    client = views.book.client
+    pipe = client.pipeline(transaction=True)
+    pipe.time().hgetall(f"{P}span").xlen(f"{P}spans").xrange(f"{P}spans", count=1).smembers(f"{P}running")
+    (whole, micros), latest, kept, first, running = pipe.execute()
+    now = whole * 1000 + micros // 1000
+    since = now - seconds * 1000
+    past = [
+        _span(row[b"lane"].decode(), row[b"span"].decode()) for _, row in client.xrange(f"{P}spans", str(since), "+")
+    ]
+    recent = [_span(lane.decode(), text.decode()) for lane, text in latest.items()]
+    found = [span for span in (*past, *recent) if span.end >= since]
+    found += _open(views, [job.decode() for job in running], now)
+    complete = now - MAX_SECONDS * 1000
+    if kept >= _KEPT:
+        complete = max(complete, int(first[0][0].partition(b"-")[0]))
+    joined, resolution = _joined(found, seconds, most)
+    lanes = {span.lane: span.device for span in sorted(found, key=lambda span: span.lane)}
+    places = {lane: number for number, lane in enumerate(lanes)}
+    return {
+        "from": since / 1000, "to": now / 1000, "complete_since": complete / 1000,
+        "resolution_seconds": resolution / 1000,
+        "lanes": [
+            {"lane": lane, "worker": lane.partition("/")[0], "device": device} for lane, device in lanes.items()
+        ],
+        "spans": [_shown(span, places[span.lane]) for span in joined],
+    }  # fmt: skip
+
+
+def _shown(span: Span, lane: int) -> dict[str, Any]:
+    return {
+        "lane": lane, "job_id": span.job, "type": span.kind, "jobs": span.jobs, "start": span.start / 1000,
+        "end": span.end / 1000, "busy_seconds": span.busy / 1000, "units": exact(span.units), "leases": span.leases,
+        "open": span.open,
+    }  # fmt: skip
+
+
+def _open(views: Views, running: Sequence[str], now: int) -> Iterator[Span]:
+    """What is leased now. Small jobs that a worker took at once are one span."""
+    pipe = views.book.client.pipeline(transaction=False)
+    for job in running:
+        pipe.hmget(leases.key(job), "kind", "small", "queue").hvals(leases.key(job, "lease"))
+    replies = pipe.execute() if running else []
+    small: dict[tuple[str, str], Span] = {}
+    for job, (kind, is_small, queue), held in zip(running, replies[::2], replies[1::2], strict=True):
+        for text in held if kind else ():
+            *_, granted, lane = text.decode().split(":", 6)[-2:]
+            device = queue.decode().partition(".")[0]
+            span = Span(
+                lane=lane, device=None if device == "any" else device, job=job, kind=kind.decode(), start=int(granted),
+                end=now, open=True,
+            )  # fmt: skip
+            if is_small == b"1":
+                known = small.get((lane, span.kind or ""))
+                small[(lane, span.kind or "")] = _both(known, span) if known else span
+            else:
+                yield span
+    yield from small.values()
+
+
+def _both(left: Span, right: Span) -> Span:
+    """Two spans of one lane as one, over the time between them too."""
+    return replace(
+        left,
+        device=left.device or right.device,
+        job=left.job if left.job == right.job else None,
+        kind=left.kind if left.kind == right.kind else None,
+        start=min(left.start, right.start), end=max(left.end, right.end),
+        busy=left.busy + right.busy, units=left.units + right.units, leases=left.leases + right.leases,
+        jobs=left.jobs + right.jobs if left.job is None or left.job != right.job else left.jobs,
+        open=left.open or right.open,
+    )  # fmt: skip
+
+
+def _joined(spans: Sequence[Span], seconds: int, most: int) -> tuple[list[Span], int]:
+    """At most `most` spans unless there are more lanes, in order; and the time in ms within which they were joined."""
+    ordered = sorted(spans, key=lambda span: (span.lane, span.start))
+    resolution = 0
+    while len(ordered) > most and resolution < seconds * 1000:
+        resolution = resolution * 2 or max(100, seconds)
+        ordered = list(_coarser(ordered, resolution))
+    return ordered, resolution
+
+
+def _coarser(spans: Iterable[Span], resolution: int) -> Iterator[Span]:
+    """Spans of a lane that begin within one step of time become one."""
+    for _, run in groupby(spans, key=lambda span: (span.lane, span.start // resolution)):
+        first, *rest = run
+        for span in rest:
+            first = _both(first, span)
+        yield first

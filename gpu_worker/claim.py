@@ -1,0 +1,51 @@
+"""Which GPU this worker uses: a free one of its host, claimed in Redis by UUID, so that several take different ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from gpu_worker.telemetry import Found
+from jobs import leases
+
+log = logging.getLogger(__name__)
+
+
+class NoGpu(Exception):
+    """There is none to use; the message says why and what to do."""
+
+
+def allowed(gpus: Sequence[Found], visible: str) -> list[Found]:
+    """Those that CUDA_VISIBLE_DEVICES names, by number or UUID (its beginning is enough); all when it is empty."""
+    if not visible:
+        return list(gpus)
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    return [gpu for name in names for gpu in gpus if name == str(gpu.index) or gpu.uuid.startswith(name)]
+
+
+class Claim:
+    """A GPU that is this worker's while it renews the claim."""
+
+    def __init__(self, book: leases.Leases, worker: str, gpus: Sequence[Found]) -> None:
+        for gpu in gpus:
+            if book.claim(gpu.uuid, worker):
+                self.gpu = gpu
+                break
+        else:
+            taken = ", ".join(gpu.uuid for gpu in gpus)
+            raise NoGpu(f"every GPU of this host is another worker's ({taken}); start no more workers than GPUs")
+        self._book, self._worker = book, worker
+
+    def renew(self) -> bool:
+        """False: another worker has it, and this one must end. While Redis is away nobody can take it."""
+        try:
+            return self._book.claim(self.gpu.uuid, self._worker)
+        except leases.RedisError:
+            return True
+
+    def end(self) -> None:
+        try:
+            self._book.give_up(self.gpu.uuid, self._worker)
+        except leases.RedisError as error:
+            log.warning("could not give %s back: %s; it is free in %d s", self.gpu.uuid, error,
+                        leases.GPU_TTL_MS // 1000)  # fmt: skip

@@ -1,0 +1,87 @@
+"""A GPU through CuPy: one context, a stream a thread. The only module that imports cupy, and only when made.
+
+CUDA_VISIBLE_DEVICES must be set before. Works with cupy-cuda12x and cupy-cuda13x alike.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from jobs import gpu
+
+#: cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY.
+_OUT_OF_MEMORY = 2
+OPTIONS = ("--std=c++17",)
+
+
+class CupyDevice:
+    """`jobs.gpu.Device`. `memory` is the most bytes that it takes; 0: what is free. Raises DeviceLost."""
+
+    def __init__(self, uuid: str, memory: int = 0) -> None:
+        self.uuid = uuid
+        self._own = threading.local()
+        try:
+            self._cupy: Any = importlib.import_module("cupy")
+        except ImportError as error:
+            raise gpu.DeviceLost(f"{error}: pip install -r requirements/gpu-worker.txt") from error
+        runtime = self._cupy.cuda.runtime
+        self._failures = (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError)
+        with self._told():
+            facts = runtime.getDeviceProperties(0)
+            self.name, self.processors = facts["name"].decode(), int(facts["multiProcessorCount"])
+            self._cupy.get_default_memory_pool().set_limit(size=memory)
+
+    def compiled(self, source: str) -> Callable[..., None]:
+        with self._told():
+            module = self._cupy.RawModule(code=source, options=OPTIONS, backend="nvrtc")
+            module.compile()
+
+        def launch(name: str, blocks: int, threads: int, *arguments: Any) -> None:
+            passed = tuple(
+                each if isinstance(each, self._cupy.ndarray) else np.uint64(int(each) % 2**64) for each in arguments
+            )
+            with self._told(), self._stream():
+                module.get_function(name)((blocks,), (threads,), passed)
+
+        return launch
+
+    def put(self, values: Any) -> gpu.Array:
+        with self._told(), self._stream() as stream:
+            array = self._cupy.asarray(np.ascontiguousarray(values))
+            stream.synchronize()  # other threads may read it next
+            return array
+
+    def zeros(self, length: int, kind: Any) -> gpu.Array:
+        with self._told(), self._stream():
+            return self._cupy.zeros(length, kind)
+
+    def get(self, array: gpu.Array) -> Any:
+        with self._told(), self._stream() as stream:
+            return array.get(stream=stream, blocking=True)
+
+    @contextmanager
+    def _stream(self) -> Iterator[Any]:
+        """This thread's own: launches of two lanes are in flight at once."""
+        if not hasattr(self._own, "stream"):
+            self._own.stream = self._cupy.cuda.Stream(non_blocking=True)
+        with self._own.stream as stream:
+            yield stream
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """CUDA's errors as ours."""
+        try:
+            yield
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            self._cupy.get_default_memory_pool().free_all_blocks()
+            raise gpu.OutOfMemory(str(error)) from error
+        except self._failures as error:
+            if error.status == _OUT_OF_MEMORY:
+                raise gpu.OutOfMemory(str(error)) from error
+            raise gpu.DeviceLost(str(error)) from error

@@ -1,0 +1,79 @@
+"""A lane of a GPU worker: a thread with launches of its own. Two of them keep the device busy."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from jobs import errors, execution, gpu, serving
+from jobs.execution import Computed, Whole
+from jobs.leases import Facts
+from jobs.models import Device, Spec
+from jobs.serving import LaneDied, Server, Task
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which a launch that should have ended is given up, and with it the process.
+HANG_SECONDS = 15.0
+
+Answer = TypeVar("Answer")
+
+
+class StreamLane:
+    """A `jobs.serving.Lane`. `retire` is called, once or more, when the device fails."""
+
+    def __init__(self, name: str, most_units: int, retire: Callable[[str], None]) -> None:
+        self.name = name
+        self._most = most_units
+        self._retire = retire
+
+    def compute(self, task: Task) -> tuple[Computed, bytes]:
+        facts, grant = task.facts, task.grant
+        deadline = time.monotonic() + serving.LONG_SECONDS
+
+        def tick(upto: int) -> bool:
+            task.upto = max(task.upto, upto)
+            return not task.stop and (upto == grant.lo or time.monotonic() < deadline)
+
+        done = self._told(
+            lambda: execution.compute(facts.kind, Device.GPU, self._bounded(facts.spec), grant.lo, grant.hi, tick)
+        )
+        return Computed(upto=done.upto, partial={}, seconds=done.seconds), execution.encode(done.partial)
+
+    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
+        return [self._whole(fact) for fact in facts]
+
+    def _whole(self, fact: Facts) -> Whole | errors.KernelFailed:
+        try:
+            return self._told(lambda: execution.whole(fact.kind, Device.GPU, self._bounded(fact.spec), fact.total))
+        except errors.KernelFailed as failure:
+            return failure
+
+    def _bounded(self, spec: Spec) -> Spec:
+        """With the smaller of the job's and this worker's limits of a launch; it never changes a result."""
+        if not self._most:
+            return spec
+        asked: Any = spec.get("batch_size")
+        bounded: Mapping[str, Any] = {**spec, "batch_size": min(asked or self._most, self._most)}
+        return bounded
+
+    def _told(self, call: Callable[[], Answer]) -> Answer:
+        """LaneDied when the device failed: the range goes back at once, and the worker ends."""
+        try:
+            return call()
+        except errors.KernelFailed as failure:
+            if not isinstance(failure.__cause__, gpu.DeviceLost):
+                raise
+            self._retire(f"the GPU failed: {failure.__cause__}")
+            raise LaneDied(f"lane {self.name}: {failure}") from failure
+
+
+def watch(server: Server, end: Callable[[str], None], ended: threading.Event) -> None:
+    """Ends the process when a launch outlives a stop by far: nothing else takes a hung kernel off a device."""
+    while not ended.wait(1.0):
+        for task in list(server.tasks.values()):
+            if task.stop and time.monotonic() - task.stop_since > HANG_SECONDS:
+                end(f"a launch of job {task.facts.job_id} did not end within {HANG_SECONDS:.0f} s")

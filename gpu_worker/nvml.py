@@ -1,0 +1,146 @@
+"""Telemetry from NVIDIA's driver, by nvidia-ml-py. Imports it when made: a host without GPUs need not have it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gpu_worker.telemetry import Found, NoTelemetry, Sample
+
+T = TypeVar("T")
+
+#: Bits of the clock event reasons by the names of jobs.metrics.THROTTLE_REASONS; idling slows nothing down.
+REASONS = {
+    0x2: "applications_clocks_setting", 0x4: "sw_power_cap", 0x8: "hw_slowdown", 0x10: "sync_boost",
+    0x20: "sw_thermal_slowdown", 0x40: "hw_thermal_slowdown", 0x80: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}  # fmt: skip
+_IDLE = 0x1
+
+
+class Nvml:
+    """`gpu_worker.telemetry.Provider`. Raises NoTelemetry."""
+
+    def __init__(self) -> None:
+        try:
+            self._nvml: Any = importlib.import_module("pynvml")
+            self._nvml.nvmlInit()
+        except ImportError as error:
+            raise NoTelemetry(f"{error}: pip install -r requirements/gpu-worker.txt") from error
+        except self._nvml.NVMLError as error:
+            raise NoTelemetry(f"NVML: {error}; see what nvidia-smi says on this host") from error
+        self._handles: dict[str, Any] = {}
+        self._activity: dict[str, Any] = {}
+
+    def found(self) -> list[Found]:
+        nvml = self._nvml
+        gpus = []
+        for index in range(nvml.nvmlDeviceGetCount()):
+            handle = nvml.nvmlDeviceGetHandleByIndex(index)
+            uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+            self._handles[uuid] = handle
+            gpus.append(Found(index=index, uuid=uuid, name=_text(nvml.nvmlDeviceGetName(handle))))
+        return gpus
+
+    def sample(self, uuid: str) -> Sample:
+        nvml, handle = self._nvml, self._handle(uuid)
+        if handle is None:
+            return Sample()
+        memory = self._known(nvml.nvmlDeviceGetMemoryInfo, handle)
+        busy = self._known(nvml.nvmlDeviceGetUtilizationRates, handle)
+        return Sample(
+            utilization_ratio=None if busy is None else busy.gpu / 100,
+            sm_active_ratio=self._sm_active(uuid, handle),
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            temperature_celsius=self._scaled(1, nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU),
+            power_watts=self._scaled(1e-3, nvml.nvmlDeviceGetPowerUsage, handle),
+            energy_joules_total=self.joules(uuid),
+            clock_sm_hertz=self._scaled(1e6, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM),
+            clock_memory_hertz=self._scaled(1e6, nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM),
+            pcie_receive_bytes_per_second=self._pcie(handle, nvml.NVML_PCIE_UTIL_RX_BYTES),
+            pcie_transmit_bytes_per_second=self._pcie(handle, nvml.NVML_PCIE_UTIL_TX_BYTES),
+            throttle_reasons=self._reasons(handle),
+        )
+
+    def joules(self, uuid: str) -> float | None:
+        handle = self._handle(uuid)
+        return None if handle is None else self._scaled(1e-3, self._nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+
+    def close(self) -> None:
+        self._known(self._nvml.nvmlShutdown)
+
+    def _handle(self, uuid: str) -> Any:
+        if uuid not in self._handles:
+            handle = self._known(self._nvml.nvmlDeviceGetHandleByUUID, uuid)
+            if handle is None:
+                return None
+            self._handles[uuid] = handle
+        return self._handles[uuid]
+
+    def _known(self, call: Callable[..., T], *arguments: Any) -> T | None:
+        """None for what this chip or driver cannot tell; a function may be missing from an old driver's library."""
+        try:
+            return call(*arguments)
+        except self._nvml.NVMLError:
+            return None
+
+    def _scaled(self, factor: float, call: Callable[..., Any], *arguments: Any) -> float | None:
+        value = self._known(call, *arguments)
+        return None if value is None else float(value) * factor
+
+    def _pcie(self, handle: Any, which: int) -> float | None:
+        """NVML says kB of the last 20 ms, as kB/s."""
+        return self._scaled(1000, self._nvml.nvmlDeviceGetPcieThroughput, handle, which)
+
+    def _reasons(self, handle: Any) -> tuple[str, ...] | None:
+        bits = self._known(self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
+        if bits is None:
+            return None
+        named = tuple(name for bit, name in REASONS.items() if bits & bit)
+        return named + (("other",) if bits & ~(_IDLE | sum(REASONS)) else ())
+
+    def _sm_active(self, uuid: str, handle: Any) -> float | None:
+        """From Hopper on: the mean since the last call. None at the first, and on older chips."""
+        taken = self._known(self._metrics_sample, handle)
+        before, self._activity[uuid] = self._activity.get(uuid), taken
+        if taken is None or before is None:
+            self._free(before if taken is None else None)
+            return None
+        try:
+            return self._known(self._activity_between, before, taken)
+        finally:
+            self._free(before)
+
+    def _metrics_sample(self, handle: Any) -> Any:
+        nvml = self._nvml
+        support = nvml.nvmlGpmQueryDeviceSupport(handle)
+        if not support.isSupportedDevice:
+            return None
+        taken = nvml.nvmlGpmSampleAlloc()
+        try:
+            nvml.nvmlGpmSampleGet(handle, taken)
+        except nvml.NVMLError:
+            nvml.nvmlGpmSampleFree(taken)
+            raise
+        return taken
+
+    def _activity_between(self, before: Any, after: Any) -> float:
+        nvml = self._nvml
+        asked = nvml.c_nvmlGpmMetricsGet_t()
+        asked.version, asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, 1
+        asked.sample1, asked.sample2 = before, after
+        asked.metrics[0].metricId = nvml.NVML_GPM_METRIC_SM_UTIL
+        nvml.nvmlGpmMetricsGet(asked)
+        if asked.metrics[0].nvmlReturn:
+            raise nvml.NVMLError(asked.metrics[0].nvmlReturn)
+        return round(float(asked.metrics[0].value) / 100, 4)
+
+    def _free(self, taken: Any) -> None:
+        if taken is not None:
+            self._known(self._nvml.nvmlGpmSampleFree, taken)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

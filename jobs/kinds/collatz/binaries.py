@@ -1,0 +1,65 @@
+"""Columns and densities of a finished job as packed numbers, for drawing."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jobs import errors, packed
+from jobs.models import Binary
+
+_OFFSET = "offset f64 (the first number of the column, less facts.start)"
+BINARIES = {
+    "columns": Binary(
+        summary=(
+            "The columns of a statistics job. facts: start (the first number, a decimal string), columns. Columns: "
+            f"{_OFFSET}, count f64, min u16, mean f64, max u16 (of the delays), argmax f64 (the least number with "
+            "the greatest delay, less facts.start)."
+        )
+    ),
+    "density": Binary(
+        summary=(
+            "The histogram of delays of every column, of a statistics job with density. facts: start, columns. "
+            f"Columns: {_OFFSET}, first u32 (one more than columns: column j has the entries from first[j] up to "
+            "first[j + 1]), delay u16, count f64."
+        )
+    ),
+}
+
+
+def binary(name: str, result: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
+    """Of a result as it is stored. NotFound when the job had no columns or no density."""
+    columns = result.get("columns")
+    if columns is None or (name == "density" and "density" not in columns):
+        needs = "columns" if name == "columns" else "columns and density"
+        raise errors.NotFound(f"this job has no {name}; submit statistics with {needs}", field="binary")
+    data = _columns(columns) if name == "columns" else _density(columns)
+    return lambda _choice: data
+
+
+def _start(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, array[Any]]]:
+    starts = [int(start) for start in columns["start"]]
+    facts = {"start": str(starts[0]), "columns": len(starts)}
+    return facts, {"offset": array("d", [start - starts[0] for start in starts])}
+
+
+def _columns(columns: Mapping[str, Any]) -> bytes:
+    facts, found = _start(columns)
+    start = int(facts["start"])
+    found["count"] = array("d", [int(count) for count in columns["count"]])
+    found["min"] = array("H", columns["min"])
+    found["mean"] = array("d", columns["mean"])
+    found["max"] = array("H", columns["max"])
+    found["argmax"] = array("d", [int(n) - start for n in columns["argmax"]])
+    return packed.pack(facts, found)
+
+
+def _density(columns: Mapping[str, Any]) -> bytes:
+    facts, found = _start(columns)
+    first, delays, counts = array("I", [0]), array("H"), array("d")
+    for histogram in columns["density"]:
+        delays.extend(delay for delay, _ in histogram)
+        counts.extend(int(count) for _, count in histogram)
+        first.append(len(delays))
+    return packed.pack(facts, {**found, "first": first, "delay": delays, "count": counts})

@@ -1,0 +1,200 @@
+"""Statistics on a GPU: whole blocks of 2^22 numbers by launches over many; what is less, as on a CPU.
+
+A launch counts delays and lists the classes that may hold a record: those whose delay exceeds the greatest so far, and
+those from whose values the greatest peak so far may be exceeded. Their least numbers are then walked one by one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from jobs import gpu
+from jobs.kinds.collatz import blocks, statistics, tables
+from jobs.kinds.collatz.gpu_tables import descent_on
+from jobs.kinds.collatz.statistics import LEAST_BLOCK, TICK_SECONDS, Tally
+from jobs.models import Partial, Spec
+from jobs.registry import Tick
+
+SOURCE = gpu.Source(
+    Path(__file__).with_name("gpu_statistics.cu"),
+    (
+        ("LOW_BITS", tables.LOW_BITS), ("D_SHIFT", tables.D_SHIFT), ("WEIGHT_SHIFT", tables.WEIGHT_SHIFT),
+        ("DELAYS", blocks.DELAYS),
+    ),
+)  # fmt: skip
+#: Sizes of blocks that go to the device, as powers of two.
+LEVELS = (22,)
+#: Classes that a launch may list; one block has fewer.
+ROOM = 2**20
+#: From a boundary value x no value of the next 8 steps exceeds 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
+GROWTH_BITS = 6
+#: Numbers that are walked at a time until a block's peaks can be told from its tails.
+WALKED = 2**15
+#: A launch takes so many times the numbers before it at most: what it lists is then short.
+GROWTH = 16
+#: Numbers of a launch stay below this.
+MOST_NUMBERS = 2**32
+THREADS, BLOCKS_A_PROCESSOR = 512, 4
+
+_UNCOUNTED, _NO_DELAY, _WORD = 1 << 31, 2**64 - 1, 2**64
+_batch = gpu.Batch(first=4, most=(MOST_NUMBERS >> max(LEVELS)) - 1)
+
+
+def rising(high: np.ndarray, low: np.ndarray) -> list[int]:
+    """Where (high, low) exceeds all before it."""
+    order = np.lexsort((low, high))
+    sorted_high, sorted_low = high[order], low[order]
+    rank = np.empty(len(order), np.int64)
+    changes = (sorted_high[1:] != sorted_high[:-1]) | (sorted_low[1:] != sorted_low[:-1])
+    rank[order] = np.concatenate([np.ones(1, np.int64), 1 + np.cumsum(changes)])
+    before = np.concatenate([np.zeros(1, np.int64), np.maximum.accumulate(rank)[:-1]])
+    return np.flatnonzero(rank > before).tolist()
+
+
+class LaunchedTally(Tally):
+    """What is found in a lease; its numbers are taken in ascending order."""
+
+    def take_blocks(self, start: int, bits: int, count: int) -> int:
+        """Some of so many blocks of 2^bits numbers from `start` on; how many."""
+        walked = self._climb(start, start + (1 << bits), (start >> bits) + count, bits)
+        while not self._launch(start, bits, 1 if walked else count, walked):
+            count //= 2
+        return 1 if walked else count
+
+    def _climb(self, start: int, end: int, last: int, bits: int) -> bool:
+        """Walks numbers until peaks of blocks before `last` can be told from tails; whether all up to `end` were."""
+        bound = max(tables.LOW_PEAK, 2 * 3**bits * last)
+        while self._greatest()[1] < bound:
+            if start >= end:
+                return True
+            chunk = range(start, min(end, start + WALKED))
+            self._note(np.arange(len(chunk), dtype=np.uint64) + np.uint64(start - self.origin), [0] * len(chunk))
+            start = chunk.stop
+        return False
+
+    def _greatest(self) -> tuple[int, int]:
+        """The greatest delay and peak so far; -1 when there is none."""
+        delays, paths = self.found.sizes[:2].tolist()
+        delay = int(self.found.by_delay[delays - 1, 1]) if delays else -1
+        if not paths:
+            return delay, -1
+        high, low = self.found.by_path[paths - 1, 1:].tolist()
+        return delay, (high << 64) + low
+
+    def _launch(self, start: int, bits: int, count: int, walked: bool) -> bool:
+        """False when more classes were listed than there is room for: fewer blocks must do."""
+        device, classes = gpu.current(), tables.groups(bits)
+        room = min(ROOM, count * len(classes.packed))
+        descent = descent_on(device, bits)
+        if not self.found.sizes[0]:
+            self._note(np.array([start - self.origin], np.uint64), [0])
+        record, peak = self._greatest()
+        reach = _WORD**2 - 1 if walked else (peak >> GROWTH_BITS) - 1
+        histogram, listed = device.zeros(blocks.DELAYS, np.uint64), device.zeros(1 + room, np.uint64)
+        gpu.kernels(SOURCE)(
+            "statistics_tails", BLOCKS_A_PROCESSOR * device.processors, THREADS, *divmod(start >> bits, _WORD), count,
+            bits, len(classes.packed), descent.packed, descent.powers, descent.delays, record, *divmod(reach, _WORD),
+            histogram, listed, room,
+        )  # fmt: skip
+        length = int(device.get(listed[:1])[0])
+        if length > room:
+            return False
+        self.found.histogram[:] += device.get(histogram)
+        self._take_listed(device.get(listed[1 : 1 + length]), start, bits, classes)
+        return True
+
+    def _take_listed(self, rows: np.ndarray, start: int, bits: int, classes: tables.Groups) -> None:
+        """Takes what a launch listed, in no order."""
+        number = (rows & np.uint64(_UNCOUNTED - 1)).astype(np.int64)
+        places = np.uint64(start - self.origin) + (rows >> np.uint64(32) << np.uint64(bits)) + classes.first[number]
+        counted = rows & np.uint64(_UNCOUNTED) == 0
+        weights = np.where(counted, 0, classes.packed[number] >> np.uint64(tables.WEIGHT_SHIFT))
+        ascending = np.argsort(places)
+        self._note(places[ascending], weights[ascending].tolist())
+
+    def _note(self, places: np.ndarray, weights: list[int]) -> None:
+        """Walks the numbers at ascending places, notes the records, and counts what is not counted yet."""
+        if not len(places):
+            return
+        delays, high, low = self._walked(places)
+        for at in np.flatnonzero(np.array(weights)).tolist():
+            if delays[at] < blocks.DELAYS:
+                self.found.histogram[delays[at]] += np.uint64(weights[at])
+            elif delays[at] != _NO_DELAY:
+                self.check(blocks.TOO_LONG, self.origin + int(places[at]), self.origin + int(places[at]) + 1)
+        for at in np.flatnonzero(delays == np.uint64(_NO_DELAY)).tolist():
+            self._note_wide(int(places[at]), weights[at])
+            delays[at] = high[at] = low[at] = 0
+        for at in rising(np.zeros_like(delays), delays):
+            if int(delays[at]) > self._greatest()[0]:
+                self._append(self.found.by_delay, 0, (places[at], delays[at]))
+        for at in rising(high, low):
+            if (int(high[at]) << 64) + int(low[at]) > self._greatest()[1]:
+                self._append(self.found.by_path, 1, (places[at], high[at], low[at]))
+
+    def _append(self, rows: Any, which: int, row: tuple[Any, ...]) -> None:
+        size = self.found.sizes[which]
+        if size == blocks.DELAYS:
+            self.check(blocks.TOO_MANY_RECORDS, self.origin, self.origin + int(row[0]) + 1)
+        rows[size] = row
+        self.found.sizes[which] = size + 1
+
+    def _note_wide(self, place: int, weight: int) -> None:
+        """A number that passes two limbs, in integers of any size."""
+        n = self.origin + place
+        delay, peak = statistics.walk(n)
+        self.wide_peaks.append([n, peak])
+        self.wide_delays.append([n, delay])
+        if weight:
+            self.wide_histogram[delay] += weight
+
+    def _walked(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Delays, and peaks in two limbs."""
+        device, (high, low) = gpu.current(), divmod(self.origin, _WORD)
+        lows = places + np.uint64(low)
+        numbers = np.stack((np.uint64(high) + (lows < places), lows), axis=1).ravel()
+        found = device.zeros(3 * len(places), np.uint64)
+        gpu.kernels(SOURCE)(
+            "statistics_walk", -(-len(places) // 128), 128, device.put(numbers), len(places), found
+        )  # fmt: skip
+        delays, peaks_high, peaks_low = device.get(found).reshape(-1, 3).T
+        return delays.copy(), peaks_high.copy(), peaks_low.copy()
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    """(upto, partial of units lo..upto-1); stops between two launches after tick said so."""
+    start, told = int(spec["start"]), monotonic()
+    tally, at, end = LaunchedTally(start + lo), start + lo, start + hi
+    most = spec["batch_size"] or hi - lo
+    while at < end:
+        at = _step(tally, at, end, most)
+        if monotonic() - told >= TICK_SECONDS and at < end:
+            told = monotonic()
+            if not tick(at - start):
+                break
+    tally.close(None)
+    return at - start, tally.partial() if lo < hi else {}
+
+
+def _step(tally: LaunchedTally, at: int, end: int, most: int) -> int:
+    """Takes what comes next; the first number not taken."""
+    for bits in LEVELS:
+        whole = min(end - at, most) >> bits
+        if at % (1 << bits) == 0 and at >= LEAST_BLOCK << bits and whole:
+            most_now = min(whole, max(1, GROWTH * (at - tally.origin) >> bits))
+            return at + (_batch.take(most_now, partial(tally.take_blocks, at, bits)) << bits)
+    low, high, bits = next(statistics.pieces(at, end, most))
+    tally.take(low, high, bits)
+    return high
+
+
+def warm() -> None:
+    """Compiles every function and brings the tables to the device."""
+    statistics.warm()
+    for bits in LEVELS:
+        LaunchedTally(LEAST_BLOCK << bits).take_blocks(LEAST_BLOCK << bits, bits, 1)

@@ -1,0 +1,44 @@
+"""The tables of the Collatz kernels in a device's memory."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jobs import gpu
+from jobs.kinds.collatz import tables
+from jobs.kinds.collatz.sieve import Sieve, sieve
+
+
+class Descent(NamedTuple):
+    """Of statistics: classes of blocks of 2^bits numbers, and delays below 2^LOW_BITS."""
+
+    packed: gpu.Array
+    first: Any
+    delays: gpu.Array
+    powers: gpu.Array
+
+
+@lru_cache(maxsize=4)
+def sieve_on(device: Any) -> Sieve:
+    found = sieve()
+    return Sieve(
+        residues=found.residues,
+        packed=device.put(found.packed),
+        masks=device.put(found.masks),
+        threes=device.put(found.threes),
+        powers=device.put(found.powers),
+    )
+
+
+@lru_cache(maxsize=4)
+def descent_on(device: Any, bits: int) -> Descent:
+    groups, lookup = tables.groups(bits), tables.lookup()
+    return Descent(
+        packed=device.put(groups.packed),
+        first=groups.first,
+        delays=device.put((lookup.ends >> np.uint32(tables.DELAY_SHIFT)).astype(np.uint16)),
+        powers=device.put(lookup.powers),
+    )

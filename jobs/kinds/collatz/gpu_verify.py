@@ -1,0 +1,117 @@
+"""Verification on a GPU: what `verify` does with sweeps, by launches over many blocks of 2^32 numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import monotonic
+
+import numpy as np
+
+from jobs import gpu
+from jobs.kinds.collatz import verify
+from jobs.kinds.collatz.gpu_tables import sieve_on
+from jobs.kinds.collatz.sieve import BLOCK_BITS, C_SHIFT, CELLS, RHO_SHIFT, THREES, sieve
+from jobs.kinds.collatz.sweep import PASSES
+from jobs.kinds.collatz.verify import Piece, Seen
+from jobs.models import Partial, Spec
+from jobs.registry import Tick
+
+SOURCE = gpu.Source(
+    Path(__file__).with_name("gpu_verify.cu"),
+    (("C_SHIFT", C_SHIFT), ("RHO_SHIFT", RHO_SHIFT), ("BLOCK_RHO", 2**BLOCK_BITS % THREES), ("PASSES", PASSES)),
+)
+#: Words of the kernels' tally; see the source.
+SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 4, 7, 8, 9
+#: Numbers that a launch may leave to the host.
+ROOM = 2**16
+#: From this block on numbers take two limbs.
+NARROW_BLOCKS = 2**10
+#: Launches have so many threads a block, and as many blocks as fit at once.
+THREADS, BLOCKS_A_PROCESSOR = 256, 3
+
+_BLOCK = 2**BLOCK_BITS
+_batch = gpu.Batch(first=1, most=2**16)
+
+
+class LaunchedSeen(Seen):
+    """What the launches of a lease saw."""
+
+    def take_blocks(self, task: Piece, count: int) -> int:
+        """Sweeps a piece of the block that it names and of so many blocks in all; that many."""
+        device, (tally, left) = gpu.current(), _launch(task, count)
+        waiting = int(device.get(left[:1])[0])
+        if waiting > ROOM:
+            self._halve(task, count)
+            return count
+        parts = device.get(tally).tolist()
+        self.checksum += sum(chunk << 32 * place for place, chunk in enumerate(parts[SUM:BITS]))
+        every = sum(word << 64 * limb for limb, word in enumerate(parts[BITS:CANDIDATES]))
+        self.bits = max(self.bits, every.bit_length())
+        self.candidates += parts[CANDIDATES]
+        self.blocks += parts[BLOCKS]
+        for entry in device.get(left[1 : 1 + waiting]).tolist():
+            self._alone(_named(task, entry))
+        return count
+
+    def _halve(self, task: Piece, count: int) -> None:
+        if count > 1:
+            half, rest = count // 2, task.h + count // 2
+            self.take_blocks(task, half)
+            self.take_blocks(task._replace(h=rest, floor=rest << BLOCK_BITS), count - half)
+        else:
+            for part in task.halves():
+                self.take_blocks(part, 1)
+
+
+def _named(task: Piece, entry: int) -> Piece:
+    """The single candidate that a launch left."""
+    item, cell = divmod(entry, CELLS)
+    block, at = divmod(item, task.end - task.first)
+    h, first = task.h + block, task.first + at
+    return Piece(h, cell, cell + 1, first, first + 1, (h << BLOCK_BITS) or task.floor)
+
+
+def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
+    """The tally and what is left to the host: how many, and which."""
+    device, tables = gpu.current(), sieve_on(gpu.current())
+    tally, left = device.zeros(WORDS, np.uint64), device.zeros(1 + ROOM, np.uint64)
+    cells = device.put(task.task().cells)
+    own = 0 if task.h else task.floor
+    name = "verify_narrow" if task.h + count <= NARROW_BLOCKS else "verify_wide"
+    launch = gpu.kernels(SOURCE)
+    launch(
+        name, BLOCKS_A_PROCESSOR * device.processors, THREADS, task.h, count, task.first, task.end,
+        task.h * _BLOCK % THREES, own, cells, tables.packed, tables.masks, tables.threes, tables.powers,
+        tally, left, ROOM,
+    )  # fmt: skip
+    return tally, left
+
+
+def _step(seen: LaunchedSeen, start: int, end: int, most: int) -> int:
+    """Takes whole blocks together, and what is less as `verify.ranges` cuts it; the first number not taken."""
+    whole = min(end - start, most) // _BLOCK
+    if not start or start % _BLOCK or not whole:
+        low, high = next(verify.ranges(start, end, most))
+        seen.take_blocks(verify.piece(low, high), 1)
+        return high
+    task = Piece(start >> BLOCK_BITS, 0, CELLS, 0, len(sieve().residues), start)
+    return start + _batch.take(whole, lambda count: seen.take_blocks(task, count)) * _BLOCK
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    """(upto, partial of units lo..upto-1); stops between two launches after tick said so."""
+    start, seen, told = int(spec["start"]), LaunchedSeen(), monotonic()
+    at, end, most = start + lo, start + hi, spec["batch_size"] or 2**63
+    while at < end:
+        at = _step(seen, at, end, most)
+        if monotonic() - told >= verify.TICK_SECONDS and at < end:
+            told = monotonic()
+            if not tick(at - start):
+                break
+    return at - start, seen.partial(at - start - lo) if lo < hi else {}
+
+
+def warm() -> None:
+    """Compiles the kernels and brings the tables to the device."""
+    for h in (1, NARROW_BLOCKS):
+        LaunchedSeen().take_blocks(verify.piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000), 1)

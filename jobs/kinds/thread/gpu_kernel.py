@@ -1,0 +1,62 @@
+"""The simulation on a GPU: fifo and lifo without blocking. `plan` sends the rest to CPUs.
+
+A replica that needs more room than most is simulated by the CPU kernel, on this worker's core, with the same result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs import gpu, registry
+from jobs.kinds.thread.cpu_reduction import MOST_ROWS
+from jobs.kinds.thread.gpu_simulation import MOST_THREADS, SOURCE, LaunchedCell
+from jobs.kinds.thread.merging import merge
+from jobs.models import Device, Partial, Spec
+from jobs.registry import Tick
+
+SOURCES = (SOURCE,)
+#: Replicas of the first launch.
+_FIRST = 1024
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    """Units lo..upto-1, where upto is hi unless tick said stop; ticks between launches."""
+    bound = max(1, MOST_THREADS // max(1, 2 * spec["expected_threads"]))
+    batch = gpu.Batch(first=_FIRST, most=min(spec["batch_size"] or MOST_ROWS, MOST_ROWS, bound))
+    partial: Partial = {}
+    unit, cell = lo, None
+    while unit < hi:
+        number, first = divmod(unit, spec["replicas"])
+        if cell is None or cell.cell != number:
+            cell = LaunchedCell(spec, number)
+        part: list[Partial] = []
+        unit += batch.take(min(hi - unit, spec["replicas"] - first), _launch(spec, cell, first, part))
+        partial = merge(partial, part[0])
+        if unit < hi and not tick(unit):
+            break
+    return unit, partial
+
+
+def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> Any:
+    """What `Batch.take` calls; it leaves the partial in `part`."""
+
+    def launch(count: int) -> int:
+        computed, small = cell.compute(first, count)
+        found: Partial = {"cells": {str(cell.cell): computed}} if computed["replicas"] else {}
+        for replica in small:
+            unit = cell.cell * spec["replicas"] + replica
+            found = merge(found, registry.kernel("thread", Device.CPU).run(spec, unit, unit + 1, lambda _: True)[1])
+        part.append(found)
+        return count
+
+    return launch
+
+
+def warm() -> None:
+    """Compiles everything."""
+    from jobs.kinds.thread import definition
+
+    parameters = definition.Parameters(thread_count=2, max_depth=2, replicas=1, scheduler="fifo", seed=1)
+    spec = definition.plan(parameters).spec
+    run(spec, 0, 1, lambda _: True)
+    registry.kernel("thread", Device.CPU).warm()

@@ -1,0 +1,143 @@
+"""Replicas of one cell on a GPU: a launch simulates them, the host hashes and sums what each yields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from jobs import gpu
+from jobs.kinds.thread import cpu_reduction as reduction
+from jobs.kinds.thread import cpu_simulation as sim
+from jobs.kinds.thread import rows, sizes, streams, tables
+from jobs.kinds.thread.cpu_draws import JIT, LAWS
+from jobs.models import Spec
+
+_PLACES = (
+    "MAKESPAN", "WORK", "OVERHEAD", "LONGEST", "LONGEST_WORK", "THREADS", "REACHED", "PEAK_LIVE", "PEAK_READY", "BUSY",
+    "IDLE", "SWITCHES", "WAITED", "N_MEASURED", "N_WAITED", "REFUSED", "OUTCOME", "SOJOURN", "N_SOJOURNS", "MAX_WAIT",
+    "MAX_SOJOURN", "HIGH_WAITED", "HIGH_SOJOURN", "READY_LOW", "READY_HIGH", "ASIDE", "ROOTS", "MAX_DEPTH",
+    "MAX_THREADS", "JOINS", "DISPATCH_NS", "SPAWN_NS", "JOIN_NS", "LAW", "CORES", "POLICY", "ARRIVAL", "ARRIVAL_BITS",
+    "WARMUP", "LIFO", "SUSPEND", "WARM", "COMPLETED", "CAPPED",
+)  # fmt: skip
+SOURCE = gpu.Source(
+    Path(__file__).with_name("gpu_simulation.cu"),
+    (
+        *((name, getattr(sim, name)) for name in _PLACES),
+        *((f"LAW_{law.upper()}", place) for place, law in enumerate(LAWS)),
+        *((f"STREAM_{name}", getattr(streams, name)) for name in ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS")),
+        *((name, getattr(streams, name)) for name in ("GOLDEN", "FIRST_FACTOR", "SECOND_FACTOR")),
+        ("ROW", len(rows.ROW)),
+        ("BINS", rows.BINS),
+    ),
+)
+#: Bytes of a family in the source.
+FAMILY_BYTES = 64
+#: Families that a replica may have, over those that are expected; one that needs more is simulated on a CPU core.
+ROOM, LEAST_ROOM = 1.5, 256
+#: Threads of a launch are so many a processor at most: each has families of its own, and takes replicas in turn.
+THREADS, THREADS_A_PROCESSOR = 64, 1024
+#: Bytes that all families of a launch take at most.
+MOST_BYTES = 2**34
+#: Numbers of the histograms in shared memory stay below 2^32.
+MOST_THREADS = 2**31
+
+
+@njit(cache=True, **JIT)
+def _reduced(first, count, cell, greedy, cores, found, small, columns, limbs, totals):
+    """Sum of digests of the replicas that had room enough; how many had not: they are left in `small`."""
+    hashes, many = np.uint64(0), 0
+    for each in range(count):
+        row = found[each, : sim.MAX_SOJOURN + 1]
+        aside = found[each, sim.MAX_SOJOURN + 1 : sim.MAX_SOJOURN + 1 + sim.ASIDE]
+        by_depth = found[each, sim.MAX_SOJOURN + 1 + sim.ASIDE :]
+        if row[sim.OUTCOME] < 0:
+            small[many] = first + each
+            many += 1
+            continue
+        hashes += reduction.digest(cell, first + each, row, aside, by_depth)
+        reduction.accumulate(first + each, row, aside, by_depth, cores, greedy, columns, limbs, totals)
+    return hashes, many
+
+
+class LaunchedCell:
+    """One cell of a spec on the device of this process."""
+
+    def __init__(self, spec: Spec, cell: int) -> None:
+        self.spec, self.cell = spec, cell
+        self.cores, self.scheduler = spec["cells"][cell]
+        self.depths = spec["max_depth"] + 1
+        self.greedy = spec["arrival"] is None
+        self.room = families(spec, self.scheduler)
+        device = gpu.current()
+        offspring, work = spec["offspring"], spec["work"]["numbers"]
+        tabled = (self._numbers(), work, tables.logarithms(), offspring["values"])
+        self._tables = [device.put(np.array(each, np.int64)) for each in tabled]
+        self._thresholds = device.put(np.array(offspring["thresholds"], np.int64).ravel())
+        thresholds = offspring["thresholds"]
+        width = len(thresholds[0]) if len(thresholds) > 1 else 0
+        self._lengths = len(work), len(offspring["values"]), width
+        self._families: Any = None
+        self._slots = 0
+
+    def _numbers(self) -> list[int]:
+        spec, arrival = self.spec, self.spec["arrival"] or {"mean": 0, "bits": 0, "warmup": 0}
+        numbers = [0] * (sim.WARMUP + 1)
+        known = {
+            sim.ROOTS: spec["thread_count"],
+            sim.MAX_DEPTH: spec["max_depth"],
+            sim.MAX_THREADS: spec["max_threads"],
+            sim.JOINS: sim.JOINING.index(spec["join"]),
+            sim.DISPATCH_NS: spec["dispatch_ns"],
+            sim.SPAWN_NS: spec["spawn_ns"],
+            sim.JOIN_NS: spec["join_ns"],
+            sim.LAW: LAWS.index(spec["work"]["law"]),
+            sim.CORES: self.cores,
+            sim.POLICY: sim.POLICIES.index(self.scheduler),
+            sim.ARRIVAL: arrival["mean"],
+            sim.ARRIVAL_BITS: arrival["bits"],
+            sim.WARMUP: arrival["warmup"],
+        }
+        for place, number in known.items():
+            numbers[place] = number
+        return numbers
+
+    def compute(self, first: int, count: int) -> tuple[dict[str, Any], list[int]]:
+        """The cell's partial of replicas first..first+count-1, without those that it names: they had no room."""
+        device = gpu.current()
+        blocks = self._place(count)
+        words = len(rows.ROW) + sim.ASIDE + self.depths
+        found, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
+        numbers, laws, logs, values = self._tables
+        gpu.kernels(SOURCE)(
+            "simulate_queue", blocks, THREADS, rows.mix(self.spec["seed"]), first, count, numbers, laws,
+            self._lengths[0], logs, values, self._lengths[1], self._thresholds, self._lengths[2], self._families,
+            self.room, found, waits, sojourns,
+        )  # fmt: skip
+        table = device.get(found).reshape(count, words)
+        totals, small = reduction.empty(self.depths), np.zeros(count, np.int64)
+        columns, limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)
+        hashes, many = _reduced(
+            first, count, self.cell, self.greedy, self.cores, table, small, columns, limbs, totals
+        )  # fmt: skip
+        counts = device.get(waits), device.get(sojourns)
+        return reduction.taken(totals, count - many, int(hashes) & streams.MASK, *counts), small[:many].tolist()
+
+    def _place(self, count: int) -> int:
+        """Room for the families of a launch; its blocks of threads."""
+        each = self.room * FAMILY_BYTES
+        most = max(THREADS, min(THREADS_A_PROCESSOR * gpu.current().processors, MOST_BYTES // each))
+        slots = -(-min(count, most) // THREADS) * THREADS
+        if slots > self._slots:
+            self._families = None  # before the new ones are asked for
+            self._families = gpu.current().zeros(slots * each // 8, np.int64)
+            self._slots = slots
+        return slots // THREADS
+
+
+def families(spec: Spec, scheduler: str) -> int:
+    """Rows for a replica: what most need."""
+    expected = int(ROOM * spec["expected_threads"]) + LEAST_ROOM
+    return min(sizes.families(spec, scheduler), expected)

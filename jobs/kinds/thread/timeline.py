@@ -1,0 +1,202 @@
+"""Windows of a replica's trace as packed numbers: every slice, or shares of time where there are too many to draw."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from jobs import errors, packed
+from jobs.models import Binary
+
+#: Slices a pixel and core beyond which a window is answered with bins.
+DENSE = 4
+MAX_PIXELS = 16_384
+RUN, BLOCKED, JOIN, STEAL = range(4)
+_KINDS = {"blocked": BLOCKED, "join": JOIN, "steal": STEAL}
+FIRST, STOLEN = 1, 2
+NOBODY = 2**32 - 1
+#: What bins say of a core's time.
+SHARES = {"busy": (RUN, JOIN), "steal": (STEAL,), "blocked": (BLOCKED,)}
+
+BINARIES = {
+    "trace": Binary(
+        question="trace",
+        choices=("t0", "t1", "px"),
+        summary=(
+            "A window of one replica's trace: t0 and t1 in us (all of it by default), px pixels wide (1000); replica, "
+            "cell and max_events as for the question trace. facts: level, t0, t1, cores, scheduler, cell, replica, "
+            "slices (in the window), until_us, truncated, deadlocked. Level slices: start f64 us, duration f64 us, "
+            "core u16, kind u8 (0 runs, 1 blocked, 2 joins, 3 steals), depth u16, flags u8 (1 the first slice of its "
+            "thread, 2 after or of a steal that succeeded), thread u32, parent u32 (4294967295: none); the steals that "
+            "succeeded: steal_time f64 us, steal_from u16, steal_to u16, steal_thread u32; path_of u32, paths u8 "
+            "(their names as UTF-8 lines). Level bins, where a pixel and core has over 4 slices on average: busy u8, "
+            "steal u8, blocked u8 (255: the whole bin) and depth u8 (mean of the busy time), px bins a core, core "
+            "after core."
+        ),
+    )
+}
+
+
+def binary(name: str, found: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
+    """Of the answer to the question `trace`: what gives windows of it. InvalidRequest names what is wrong in them."""
+    assert name in BINARIES
+    return Timeline(found).window
+
+
+class _Lane:
+    """The slices of one core in order of time; they do not overlap."""
+
+    def __init__(self) -> None:
+        self.start, self.end = array("d"), array("d")
+        self.kind, self.depth, self.flags = array("B"), array("H"), array("B")
+        self.thread, self.parent = array("I"), array("I")
+        #: Before each slice, and at the end: time so far of each share, and of depth times busy time.
+        self.sums: dict[str, array[float]] = {}
+
+    def add(self, start: float, end: float, kind: int, depth: int, flags: int, thread: int, parent: int) -> None:
+        self.start.append(start)
+        self.end.append(end)
+        self.kind.append(kind)
+        self.depth.append(depth)
+        self.flags.append(flags)
+        self.thread.append(thread)
+        self.parent.append(parent)
+
+    def finish(self) -> None:
+        for share, kinds in SHARES.items():
+            self.sums[share] = self._summed([float(kind in kinds) for kind in self.kind])
+        busy = SHARES["busy"]
+        weights = [float(depth) if kind in busy else 0.0 for kind, depth in zip(self.kind, self.depth, strict=True)]
+        self.sums["depth"] = self._summed(weights)
+
+    def _summed(self, weights: Sequence[float]) -> array[float]:
+        total, sums = 0.0, array("d", [0.0])
+        for start, end, weight in zip(self.start, self.end, weights, strict=True):
+            total += (end - start) * weight
+            sums.append(total)
+        return sums
+
+    def until(self, share: str, moment: float) -> float:
+        """Weighted time of a share before a moment."""
+        sums = self.sums[share]
+        number = bisect_right(self.start, moment) - 1
+        if number < 0:
+            return 0.0
+        length = self.end[number] - self.start[number]
+        part = min(moment - self.start[number], length)
+        return sums[number] + ((sums[number + 1] - sums[number]) * part / length if length else 0.0)
+
+    def within(self, t0: float, t1: float) -> tuple[int, int]:
+        """Numbers of the slices that touch the window, those without length too."""
+        return bisect_left(self.end, t0), bisect_right(self.start, t1)
+
+
+class Timeline:
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        about = found["otherData"]
+        self.about = {name: about[name] for name in ("cores", "scheduler", "cell", "replica", "until_us", "truncated")}
+        self.about["deadlocked"] = about["deadlocked"]
+        self.until = max(float(about["until_us"]), 1e-3)
+        self.lanes = [_Lane() for _ in range(about["cores"])]
+        self.paths: dict[str, int] = {}
+        self.steals: list[tuple[float, int, int, int]] = []
+        self._read(sorted((event for event in found["traceEvents"] if event["ph"] == "X"), key=lambda e: e["ts"]))
+
+    def _read(self, slices: Sequence[Mapping[str, Any]]) -> None:
+        begun: set[int] = set()
+        #: By core: when a steal succeeded, and of whom.
+        stolen: dict[int, tuple[float, int]] = {}
+        for event in slices:
+            core, start, end, facts = event["tid"], event["ts"], event["ts"] + event["dur"], event["args"]
+            kind, flags, thread, parent = _KINDS.get(event["cat"], RUN), 0, NOBODY, NOBODY
+            if kind == STEAL:
+                flags = STOLEN if facts["ok"] else 0
+                if flags:
+                    stolen[core] = (end, facts["victim"])
+            else:
+                thread = self._number(facts["path"])
+            if kind == RUN:
+                parent = NOBODY if facts["parent"] is None else self._number(facts["parent"])
+                flags = 0 if thread in begun else FIRST
+                begun.add(thread)
+                if core in stolen:
+                    when, victim = stolen.pop(core)
+                    flags |= STOLEN
+                    self.steals.append((when, victim, core, thread))
+            self.lanes[core].add(start, end, kind, facts.get("depth", 0), flags, thread, parent)
+        for lane in self.lanes:
+            lane.finish()
+        self.names = list(self.paths)
+
+    def _number(self, path: str) -> int:
+        return self.paths.setdefault(path, len(self.paths))
+
+    def window(self, choice: Mapping[str, str]) -> bytes:
+        t0 = _number(choice, "t0", 0.0, 0.0, self.until)
+        t1 = _number(choice, "t1", self.until, 0.0, math.inf)
+        px = int(_number(choice, "px", 1000, 1, MAX_PIXELS))
+        if t1 <= t0:
+            raise errors.InvalidRequest(f"t1: must come after t0, which is {t0:.6g} us; got {t1:.6g}", field="t1")
+        inside = [lane.within(t0, t1) for lane in self.lanes]
+        slices = sum(max(0, high - low) for low, high in inside)
+        dense = slices > DENSE * px * len(self.lanes)
+        facts = {"level": "bins" if dense else "slices", "t0": t0, "t1": t1, "slices": slices, **self.about}
+        return packed.pack(facts, self._bins(t0, t1, px) if dense else self._slices(inside, t0, t1))
+
+    def _slices(self, inside: Sequence[tuple[int, int]], t0: float, t1: float) -> dict[str, array[Any]]:
+        found: dict[str, array[Any]] = {
+            "start": array("d"), "duration": array("d"), "core": array("H"), "kind": array("B"), "depth": array("H"),
+            "flags": array("B"), "thread": array("I"), "parent": array("I"),
+        }  # fmt: skip
+        for core, (lane, (low, high)) in enumerate(zip(self.lanes, inside, strict=True)):
+            found["core"].extend([core] * max(0, high - low))
+            for name in ("start", "kind", "depth", "flags", "thread", "parent"):
+                found[name].extend(getattr(lane, name)[low:high])
+            found["duration"].extend(
+                end - start for start, end in zip(lane.start[low:high], lane.end[low:high], strict=True)
+            )
+        return found | self._steals(t0, t1) | self._paths(found)
+
+    def _steals(self, t0: float, t1: float) -> dict[str, array[Any]]:
+        rows = [steal for steal in self.steals if t0 <= steal[0] <= t1]
+        codes = {"steal_time": "d", "steal_from": "H", "steal_to": "H", "steal_thread": "I"}
+        return {name: array(code, [row[at] for row in rows]) for at, (name, code) in enumerate(codes.items())}
+
+    def _paths(self, found: Mapping[str, array[Any]]) -> dict[str, array[Any]]:
+        threads = sorted({*found["thread"], *found["parent"]} - {NOBODY})
+        text = "\n".join(self.names[thread] for thread in threads)
+        return {"path_of": array("I", threads), "paths": array("B", text.encode())}
+
+    def _bins(self, t0: float, t1: float, px: int) -> dict[str, array[Any]]:
+        edges = [t0 + (t1 - t0) * number / px for number in range(px + 1)]
+        found: dict[str, array[Any]] = {name: array("B") for name in (*SHARES, "depth")}
+        whole = (t1 - t0) / px
+        for lane in self.lanes:
+            times = {name: _differences([lane.until(name, edge) for edge in edges]) for name in found}
+            for share in SHARES:
+                found[share].extend(min(255, round(255 * time / whole)) for time in times[share])
+            found["depth"].extend(
+                min(255, round(weighted / busy)) if busy > 0 else 0
+                for weighted, busy in zip(times["depth"], times["busy"], strict=True)
+            )
+        return found
+
+
+def _differences(sums: Sequence[float]) -> list[float]:
+    return [max(0.0, after - before) for before, after in pairwise(sums)]
+
+
+def _number(choice: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
+    """Of the query; InvalidRequest with its bounds."""
+    try:
+        value = float(choice.get(name, default))
+    except ValueError:
+        value = math.nan
+    if low <= value <= high and math.isfinite(value):
+        return value
+    reach = f"{low:.12g}..{high:.12g}" if math.isfinite(high) else f"{low:.12g} or more"
+    raise errors.InvalidRequest(f"{name}: must be a number, {reach}; got {choice[name]!r}", field=name)

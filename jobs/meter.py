@@ -1,0 +1,59 @@
+"""Shares a device's time and energy out over the leases that ran on it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Share:
+    """What a lease got of the device."""
+
+    #: Seconds of the device: those in which n leases ran count 1/n for each.
+    seconds: float = 0.0
+    #: Of the device, shared in the same way; None: the device does not tell.
+    joules: float | None = None
+
+
+@dataclass
+class Meter:
+    """All that is read between two changes is split evenly over the leases that ran meanwhile. Thread-safe.
+
+    The shares of all leases add up to what the device spent while any ran; what it spends idle belongs to none.
+    """
+
+    #: Joules since some moment, or None.
+    energy: Callable[[], float | None] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    _running: list[Share] = field(default_factory=list)
+    _at: float = 0.0
+    _energy: float | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @contextmanager
+    def lease(self) -> Iterator[Share]:
+        share = Share()
+        with self._lock:
+            self._settle()
+            self._running.append(share)
+        try:
+            yield share
+        finally:
+            with self._lock:
+                self._settle()
+                self._running = [one for one in self._running if one is not share]
+
+    def _settle(self) -> None:
+        now, energy = self.clock(), self.energy()
+        if self._running:
+            seconds = (now - self._at) / len(self._running)
+            spent = None if energy is None or self._energy is None else max(energy - self._energy, 0.0)
+            for share in self._running:
+                share.seconds += seconds
+                if spent is not None:
+                    share.joules = (share.joules or 0.0) + spent / len(self._running)
+        self._at, self._energy = now, energy

@@ -1,0 +1,68 @@
+"""Columns of numbers as bytes that a page reads without copying: docs/adding-a-kind.md has the layout.
+
+`TCB1`, the length of the header as u32, the header (JSON, filled up with spaces), then the columns, each at a multiple
+of 8 bytes from the start. Everything little-endian.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from array import array
+from collections.abc import Mapping
+from typing import Any
+
+MAGIC = b"TCB1"
+#: By the array's own code, whose sizes are those of every machine that Python runs on today.
+TYPES = {"B": "u8", "H": "u16", "I": "u32", "i": "i32", "f": "f32", "d": "f64", "Q": "u64"}
+_CODES = {name: code for code, name in TYPES.items()}
+
+
+def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
+    """Facts and columns as bytes."""
+    rows = [
+        {"name": name, "type": TYPES[column.typecode], "offset": 0, "length": len(column)}
+        for name, column in columns.items()
+    ]
+    start = _aligned(8 + len(_header(facts, rows)) + 16 * len(rows))  # room for the offsets' digits
+    place = start
+    for row, column in zip(rows, columns.values(), strict=True):
+        row["offset"] = place
+        place = _aligned(place + len(column) * column.itemsize)
+    header = _header(facts, rows).ljust(start - 8)
+    parts = [MAGIC, struct.pack("<I", len(header)), header]
+    for column in columns.values():
+        data = _little(column).tobytes()
+        parts += [data, bytes(_aligned(len(data)) - len(data))]
+    return b"".join(parts)
+
+
+def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, array[Any]]]:
+    """What `pack` was given. ValueError when it is something else."""
+    if data[:4] != MAGIC:
+        raise ValueError("these are not packed columns")
+    (length,) = struct.unpack_from("<I", data, 4)
+    header = json.loads(data[8 : 8 + length])
+    columns = {}
+    for row in header["columns"]:
+        column = array(_CODES[row["type"]])
+        column.frombytes(data[row["offset"] : row["offset"] + row["length"] * column.itemsize])
+        columns[row["name"]] = _little(column)
+    return header["facts"], columns
+
+
+def _header(facts: Mapping[str, Any], rows: list[dict[str, Any]]) -> bytes:
+    return json.dumps({"facts": facts, "columns": rows}, separators=(",", ":")).encode()
+
+
+def _aligned(place: int) -> int:
+    return -(-place // 8) * 8
+
+
+def _little(column: array[Any]) -> array[Any]:
+    if sys.byteorder == "little":
+        return column
+    turned = array(column.typecode, column)
+    turned.byteswap()
+    return turned

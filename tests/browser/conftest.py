@@ -1,0 +1,135 @@
+"""Pages in a real browser against a real cluster: one a session, whose coordinator serves what `npm run build` made."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.live import TOP, Live, until
+
+pytest.importorskip("playwright", reason="the browser's tests need playwright: pip install playwright")
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
+
+DIST = TOP / "web" / "dist"
+SCREENSHOTS = Path(__file__).parent / "screenshots"
+AXE = TOP / "web" / "node_modules" / "axe-core" / "axe.min.js"
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+PHONE = {"width": 390, "height": 844}
+DESKTOP = {"width": 1280, "height": 800}
+#: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
+NETWORK = re.compile(r"Failed to load resource|net::ERR_")
+FLAGS = [
+    "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+]  # fmt: skip
+
+
+def _needed(found: bool, reason: str) -> None:
+    """A skip on a laptop, a failure where it is promised."""
+    if found:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def _chromium() -> str | None:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    binary = _chromium()
+    _needed(binary is not None, "there is no chromium on the PATH: apt-get install chromium")
+    with playwright.chromium.launch(executable_path=binary, args=FLAGS) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A cluster with one worker of two lanes, and the pages at its coordinator's address."""
+    _needed((DIST / "cluster.html").exists(), "there is no web/dist: cd web && npm ci && npm run build")
+    cluster = Live(tmp_path_factory.mktemp("pages"), PAGES_DIR=str(DIST))
+    try:
+        cluster.start_redis()
+        cluster.start_coordinator()
+        cluster.start_worker()
+        until(
+            lambda: cluster.get("/api/status")["workers"]["ready"] == 1, 280, every=0.5
+        )  # kernels may be compiled first
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture
+def open_page(browser: Browser, pages: Live) -> Iterator[Open]:
+    """Opens a page of the cluster; the test fails on anything in the console that no test expects."""
+    contexts: list[BrowserContext] = []
+    complaints: list[str] = []
+
+    def heard(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not NETWORK.search(message.text):
+            complaints.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
+
+    def opened(path: str = "/cluster.html", *, url: str | None = None, theme: str = "light", **options: Any) -> Page:
+        context = browser.new_context(color_scheme=theme, **{"viewport": DESKTOP, **options})  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", heard)
+        page.on("pageerror", lambda error: complaints.append(f"uncaught: {error}"))
+        page.goto((url or pages.url()) + path)
+        page.locator(".connection:not([data-state=connecting])").wait_for()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not complaints, complaints
+
+
+@pytest.fixture
+def page(open_page: Open) -> Page:
+    """The cluster page on a desktop, in light."""
+    return open_page()
+
+
+def shot(page: Page, name: str) -> Path:
+    """A picture of the page for people to look at, in tests/browser/screenshots."""
+    SCREENSHOTS.mkdir(exist_ok=True)
+    path = SCREENSHOTS / f"{name}.png"
+    page.screenshot(path=path)
+    return path
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds against WCAG 2.2 AA, one line each: rule, how many, the first place."""
+    _needed(AXE.exists(), "there is no axe-core: cd web && npm ci")
+    page.evaluate(AXE.read_text() + "; undefined")
+    found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", WCAG)
+    return [
+        f"{one['id']} x{len(one['nodes'])}: {one['nodes'][0]['target']} {one['nodes'][0]['failureSummary']}"
+        for one in found["violations"]
+    ]
+
+
+def overflow(page: Page) -> int:
+    """Pixels by which the page is wider than its window."""
+    wide: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return wide

@@ -1,0 +1,346 @@
+"""The cluster page as people use it: submit to result, live, through a dead coordinator, by keys, on a phone."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PHONE, Open, overflow, shot, violations
+from tests.integration.live import Live, until
+
+TABS = ("overview", "gpus", "workers", "jobs", "monitoring")
+#: Of the tests' own kind: units that take as long as they are told.
+LONG = {"start_number": 10**15, "number_count": 10**13}
+SHORT = {"start_number": 1, "number_count": 1000}
+
+
+def go(page: Page, tab: str) -> None:
+    page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE)).click()
+    expect(page.locator(f"#panel-{tab}")).to_be_visible()
+
+
+def row(page: Page, job: str) -> object:
+    return page.locator(f'tr[data-row="{job}"]')
+
+
+@pytest.fixture
+def long_job(pages: Live) -> Iterator[str]:
+    """A job that runs for hours if it is let."""
+    job = pages.submit("collatz", LONG)
+    yield job
+    pages.post(f"/api/jobs/{job}/cancel")
+    until(lambda: pages.job(job)["state"] in ("cancelled", "done"))
+
+
+def test_a_job_from_the_form_to_its_result(page: Page, pages: Live) -> None:
+    page.get_by_role("button", name="New job").first.click()
+    form = page.get_by_role("dialog", name="New job")
+    form.get_by_label("kind", exact=True).select_option("collatz")
+    form.get_by_label("start number").fill("2^61 - 1")
+    expect(form.get_by_label("start number")).to_have_attribute("aria-invalid", "true")
+    form.get_by_label("start number").fill("1")
+    form.get_by_label("number count").fill("1e3")
+    shot(page, "new-job-light")
+    form.get_by_role("button", name="Submit").click()
+    drawer = page.get_by_role("complementary")
+    expect(drawer.get_by_text("done", exact=True).first).to_be_visible()
+    # n = 871 has the longest way of all numbers up to 1000: 178 steps.
+    expect(drawer.locator(".tree").first).to_contain_text("871")
+    expect(drawer.locator(".tree").first).to_contain_text("178")
+    job = drawer.get_by_role("heading").first.inner_text()
+    assert pages.job(job)["parameters"]["number_count"] == 1000
+    expect(drawer.get_by_role("link", name="Open in Collatz")).to_have_attribute("href", f"/collatz.html#job={job}")
+    shot(page, "drawer-done-light")
+
+
+def test_what_the_api_refuses_stands_at_its_field(page: Page) -> None:
+    page.keyboard.press("n")
+    form = page.get_by_role("dialog", name="New job")
+    form.get_by_label("kind", exact=True).select_option("thread")
+    form.get_by_label("cores").fill("8, 99")
+    form.get_by_role("button", name="Submit").click()
+    expect(form.get_by_role("alert")).to_contain_text("parameters.cores")
+    expect(form.get_by_label("cores")).to_have_attribute("aria-invalid", "true")
+    shot(page, "new-job-refused-light")
+    form.get_by_label("cores").fill("8")
+    # The form is kept while it is closed.
+    page.keyboard.press("Escape")
+    expect(form).to_be_hidden()
+    page.keyboard.press("n")
+    expect(form.get_by_label("kind", exact=True)).to_have_value("thread")
+
+
+def test_a_submission_is_copied_as_curl_and_python(open_page: Open, pages: Live) -> None:
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    page.keyboard.press("n")
+    form = page.get_by_role("dialog", name="New job")
+    form.get_by_role("button", name="Fill in an example").click()
+    form.get_by_role("button", name="Copy as curl").click()
+    expect(page.get_by_text("Copied as curl")).to_be_visible()
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert f"{pages.url()}/api/submit" in command
+    sent = json.loads(command.split("-d '", 1)[1].removesuffix("'"))
+    assert pages.submit(sent["type"], sent["parameters"])
+    form.get_by_role("button", name="Copy as Python").click()
+    expect(page.get_by_text("Copied as Python")).to_be_visible()
+    compile(page.evaluate("navigator.clipboard.readText()"), "copied", "exec")
+
+
+def test_progress_is_live_and_cancel_is_honest(page: Page, pages: Live, long_job: str) -> None:
+    go(page, "jobs")
+    bar = page.locator(f'tr[data-row="{long_job}"] [role=progressbar]')
+    expect(row(page, long_job)).to_contain_text("running")
+    first = _width(page, long_job)
+    until(lambda: _width(page, long_job) > first, 20)
+    expect(bar).to_have_attribute("aria-valuenow", re.compile(r"\d+"))
+    expect(row(page, long_job).locator(".col-rate")).to_contain_text(re.compile(r"\d"))
+    row(page, long_job).locator(".opens").click()
+    drawer = page.get_by_role("complementary")
+    drawer.get_by_role("button", name="Cancel").first.click()
+    page.get_by_role("dialog", name=re.compile("Cancel job")).get_by_role("button", name="Cancel").click()
+    expect(row(page, long_job)).to_contain_text("cancelled", timeout=30_000)
+    seen = drawer.get_by_role("list", name="Events of this job").inner_text()
+    assert "cancelling" in seen and "cancelled" in seen, seen
+    assert pages.job(long_job)["state"] == "cancelled"
+
+
+def _width(page: Page, job: str) -> float:
+    bar = page.locator(f'tr[data-row="{job}"] [role=progressbar] i')
+    wide: float = bar.evaluate("each => parseFloat(each.style.width)")
+    return wide
+
+
+def test_the_page_lives_on_when_its_coordinator_dies_and_comes_back(page: Page, pages: Live, long_job: str) -> None:
+    go(page, "jobs")
+    expect(row(page, long_job)).to_contain_text("running")
+    pages.kill("coordinator-0")
+    state = page.locator(".connection")
+    expect(state).to_have_attribute("data-state", "reconnecting", timeout=15_000)
+    expect(page.locator(".banner")).to_contain_text("What is shown is")
+    expect(row(page, long_job)).to_be_visible()
+    shot(page, "reconnecting-light")
+    before = _width(page, long_job)
+    pages.start_coordinator()
+    expect(state).to_have_attribute("data-state", "live", timeout=40_000)
+    expect(page.locator(".banner")).to_be_hidden()
+    until(lambda: _width(page, long_job) > before, 20)
+    newer = pages.submit("collatz", SHORT)
+    # A worker looks for other jobs every five seconds.
+    expect(row(page, newer)).to_contain_text("done", timeout=30_000)
+
+
+def test_the_page_comes_back_through_502(page: Page, pages: Live) -> None:
+    """nginx answers 502 while no coordinator lives: an EventSource would give up for good."""
+    asked: list[str] = []
+
+    def bad_gateway(route: object) -> None:
+        asked.append(route.request.url)  # type: ignore[attr-defined]
+        route.fulfill(status=502, content_type="application/problem+json", body='{"detail": "no coordinator answers"}')  # type: ignore[attr-defined]
+
+    page.route("**/api/**", bad_gateway)
+    pages.kill("coordinator-0")
+    expect(page.locator(".banner")).to_contain_text("502: no coordinator answers", timeout=15_000)
+    time.sleep(6)
+    assert 1 <= len(asked) <= 12, f"a dead server is hammered: {len(asked)} calls in some seconds"
+    pages.start_coordinator()
+    page.unroute("**/api/**")
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live", timeout=40_000)
+
+
+def test_an_empty_and_an_unknown_job_say_so(page: Page) -> None:
+    page.goto(page.url.split("#")[0] + "#tab=jobs&job=ffffffffffffffff&filter=id:zzzz")
+    page.reload()
+    expect(page.get_by_role("complementary")).to_contain_text("no job ffffffffffffffff")
+    expect(page.get_by_role("heading", name="No job matches the filter")).to_be_visible()
+    shot(page, "unknown-job-light")
+
+
+def test_everything_by_keys_alone(page: Page, pages: Live) -> None:
+    done = pages.submit("collatz", SHORT)
+    pages.result(done)
+    page.keyboard.press("g")
+    page.keyboard.press("j")
+    expect(page.locator("#panel-jobs")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type(f"id:{done}")
+    page.keyboard.press("Enter")
+    shot(page, "filtered-light")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert page.evaluate("document.activeElement.closest('tr').dataset.row") == done
+    page.keyboard.press("x")
+    expect(page.get_by_text("1 selected")).to_be_visible()
+    page.keyboard.press("x")
+    expect(page.get_by_text("1 selected")).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary", name=f"Job {done}")).to_be_visible()
+    assert f"job={done}" in page.url
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("complementary")).to_be_hidden()
+    assert page.evaluate("document.activeElement.closest('tr')?.dataset.row") == done
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("next job")
+    shot(page, "keys-light")
+    page.keyboard.press("Escape")
+    for key, tab in (("o", "overview"), ("g", "gpus"), ("w", "workers"), ("m", "monitoring")):
+        page.keyboard.press("g")
+        page.keyboard.press(key)
+        expect(page.locator(f"#panel-{tab}")).to_be_visible()
+
+
+def test_rows_are_moved_through_and_stay_while_the_stream_is_paused(page: Page, pages: Live) -> None:
+    first, second = pages.submit("collatz", SHORT), pages.submit("collatz", SHORT)
+    pages.result(second)
+    go(page, "jobs")
+    expect(row(page, second)).to_contain_text("done")
+    page.keyboard.press("j")
+    focused = "document.activeElement.closest('tr').dataset.row"
+    assert page.evaluate(focused) == second
+    page.keyboard.press("j")
+    assert page.evaluate(focused) == first
+    page.keyboard.press("k")
+    assert page.evaluate(focused) == second
+    page.keyboard.press("p")
+    expect(page.get_by_role("button", name="Paused: go on")).to_be_visible()
+    newer = pages.submit("collatz", SHORT)
+    pages.result(newer)
+    page.wait_for_timeout(1500)
+    expect(row(page, newer)).to_have_count(0)
+    page.keyboard.press("p")
+    expect(row(page, newer)).to_be_visible()
+
+
+def test_many_jobs_are_cancelled_and_retried_at_once(page: Page, pages: Live) -> None:
+    jobs = [pages.submit("collatz", LONG, priority="low") for _ in range(3)]
+    go(page, "jobs")
+    page.get_by_label("Filter jobs").fill("queue:any.low -state:cancelled -state:done")
+    for job in jobs:
+        expect(row(page, job)).to_be_visible()
+    page.get_by_label("Select all shown jobs").check()
+    bulk = page.get_by_role("group", name="Selected jobs")
+    expect(bulk).to_contain_text("3 selected")
+    shot(page, "selected-light")
+    bulk.get_by_role("button", name="Pause 3").click()
+    page.get_by_label("Filter jobs").fill("queue:any.low state:paused")
+    for job in jobs:
+        expect(row(page, job)).to_contain_text("paused")
+    page.get_by_label("Select all shown jobs").check()
+    bulk.get_by_role("button", name="Cancel 3").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    page.get_by_label("Filter jobs").fill("queue:any.low state:cancelled")
+    for job in jobs:
+        expect(row(page, job)).to_contain_text("cancelled")
+        assert until(lambda: pages.job(job)["state"] == "cancelled")  # noqa: B023
+    row(page, jobs[0]).locator(".opens").focus()
+    page.keyboard.press("r")
+    until(lambda: pages.job(jobs[0])["state"] in ("queued", "running"))
+    pages.post(f"/api/jobs/{jobs[0]}/cancel")
+
+
+def test_a_failed_job_says_why_and_raises_an_alert(page: Page, pages: Live) -> None:
+    job = pages.submit("faulty", {"units": 5, "fault": "raise", "at": 3})
+    pages.wait_for(job, "failed", 60)
+    go(page, "jobs")
+    page.get_by_label("Filter jobs").fill("state:failed")
+    why = pages.job(job)["error"]
+    assert why
+    expect(row(page, job)).to_contain_text(why)
+    row(page, job).locator(".opens").click()
+    expect(page.get_by_role("complementary").get_by_role("alert")).to_contain_text(why)
+    shot(page, "drawer-failed-light")
+    go(page, "monitoring")
+    expect(row(page, "jobs-failed/faulty")).to_contain_text("firing", timeout=15_000)
+    expect(page.get_by_role("tab", name="Monitoring")).to_contain_text("1 firing")
+    shot(page, "alert-light")
+    row(page, "jobs-failed/faulty").get_by_role("button").click()
+    expect(page.get_by_role("tab", name="Monitoring")).not_to_contain_text("firing")
+
+
+def test_a_worker_is_drained_and_let_work_again(page: Page, pages: Live) -> None:
+    go(page, "workers")
+    page.get_by_role("button", name="Drain: worker-0").click()
+    page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+    worker = row(page, "worker-0")
+    expect(worker).to_contain_text(re.compile("drain(ing|ed)"))
+    shot(page, "drained-light")
+    page.get_by_role("button", name="Let it work: worker-0").click()
+    expect(worker).to_contain_text(re.compile("idle|busy"))
+
+
+def test_the_stream_shows_who_computed_what(page: Page, pages: Live, long_job: str) -> None:
+    until(lambda: any(span["job_id"] == long_job for span in pages.get("/api/stream?seconds=60")["spans"]))
+    figure = page.locator("figure", has_text="Worker stream")
+    expect(figure.get_by_role("img")).to_have_attribute("aria-label", re.compile("[12] compute now"), timeout=15_000)
+    figure.scroll_into_view_if_needed()
+    canvas = figure.locator("canvas")
+    box = canvas.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 30)
+    expect(figure.locator(".told")).to_contain_text(long_job)
+    page.keyboard.press("Shift+T")
+    expect(figure.get_by_role("table")).to_contain_text(long_job)
+
+
+def test_the_history_has_one_clock_and_a_table(page: Page) -> None:
+    go(page, "monitoring")
+    figure = page.locator("figure", has_text="Busy lanes")
+    expect(figure.get_by_role("img")).to_have_attribute("aria-label", re.compile(r"busy \d"))
+    box = figure.locator("canvas").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] - 60, box["y"] + 40)
+    times = page.locator(".charts .legend li:first-child").all_inner_texts()
+    assert len(set(times)) == 1 and re.fullmatch(r"\d\d:\d\d:\d\d", times[0]), times
+
+
+def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> None:
+    from tests.browser.conftest import DIST
+
+    locked = Live(tmp_path, PAGES_DIR=str(DIST), CLUSTER_TOKEN="a-long-secret")
+    try:
+        locked.start_redis()
+        locked.start_coordinator()
+        page = open_page(url=locked.url())
+        dialog = page.get_by_role("dialog", name="This cluster needs its token")
+        dialog.get_by_label("Token").fill("wrong")
+        dialog.get_by_role("button", name="Sign in").click()
+        expect(dialog).to_contain_text("refused")
+        shot(page, "sign-in-light")
+        dialog.get_by_label("Token").fill("a-long-secret")
+        dialog.get_by_role("button", name="Sign in").click()
+        expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+        go(page, "workers")
+        expect(page.get_by_role("heading", name="No worker lives")).to_be_visible()
+        shot(page, "no-workers-light")
+        go(page, "jobs")
+        expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()
+        shot(page, "no-jobs-light")
+    finally:
+        locked.stop()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", ["desktop", "phone"])
+def test_every_tab_is_whole_and_accessible(open_page: Open, pages: Live, long_job: str, width: str, theme: str) -> None:
+    options = {"viewport": PHONE, "has_touch": True} if width == "phone" else {}
+    page = open_page(theme=theme, **options)
+    for tab in TABS:
+        go(page, tab)
+        page.wait_for_timeout(1200)
+        shot(page, f"{tab}-{theme}-{width}")
+        assert overflow(page) == 0, tab
+        assert violations(page) == [], tab
+    go(page, "jobs")
+    row(page, long_job).locator(".opens").click()
+    expect(page.get_by_role("complementary").get_by_text("running").first).to_be_visible()
+    page.wait_for_timeout(800)
+    shot(page, f"drawer-{theme}-{width}")
+    assert violations(page) == [] and overflow(page) == 0
+    page.get_by_role("complementary").get_by_role("button", name="Submit again").click()
+    expect(page.get_by_role("dialog", name="New job")).to_be_visible()
+    shot(page, f"form-{theme}-{width}")
+    assert violations(page) == [] and overflow(page) == 0

@@ -1,0 +1,95 @@
+"""The kernels' sources compile for the architectures that are promised; no GPU is needed for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+import pytest
+
+from gpu_worker import selftest
+from jobs import gpu, registry
+from jobs.models import Device
+from tests.gpu import devices, nvrtc
+from tests.gpu.host_device import MISSING, HostDevice
+
+ARCHITECTURES = ("sm_80", "sm_90")
+IN_CI = os.environ.get("CI") == "true"
+#: Shared memory that a block may have without asking for more.
+MOST_SHARED = 48 * 1024
+
+
+SOURCES = [
+    (kind, source)
+    for kind in selftest.kinds()
+    for source in registry.kernel(kind, Device.GPU).SOURCES  # type: ignore[attr-defined]
+]
+
+
+@pytest.fixture
+def compiler() -> None:
+    if nvrtc.library() is None:
+        assert not IN_CI, "NVRTC is not installed"
+        pytest.skip("NVRTC is not installed: make setup")
+
+
+def test_there_are_sources() -> None:
+    assert {kind for kind, _ in SOURCES} >= {"collatz", "thread"}
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("source", [source for _, source in SOURCES], ids=lambda source: source.path.name)
+def test_every_source_compiles_without_a_warning(source: gpu.Source, architecture: str) -> None:
+    cubin, said = nvrtc.compiled(source.text(), architecture)
+    assert cubin.startswith(b"\x7fELF") and not said
+    names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)', source.text())
+    assert names and all(name.encode() in cubin for name in names)
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("source", [source for _, source in SOURCES], ids=lambda source: source.path.name)
+def test_no_kernel_spills_or_takes_more_shared_memory_than_a_block_has(source: gpu.Source) -> None:
+    _, said = nvrtc.compiled(source.text(), "sm_90", "--ptxas-options=-v")
+    spilled = [int(count) for count in re.findall(r"(\d+) bytes spill", said)]
+    shared = [int(count) for count in re.findall(r"(\d+) bytes smem", said)]
+    assert spilled and not any(spilled), said
+    assert max(shared, default=0) <= MOST_SHARED, said
+
+
+@pytest.mark.usefixtures("compiler")
+def test_a_broken_source_is_refused_in_the_compilers_words() -> None:
+    with pytest.raises(nvrtc.NotCompiled, match="undefined"):
+        nvrtc.compiled('extern "C" __global__ void broken(int* x) { *x = nothing; }', "sm_90")
+
+
+@pytest.mark.skipif(bool(MISSING), reason=MISSING)
+def test_a_source_that_the_host_cannot_compile_is_refused_too() -> None:
+    with pytest.raises(RuntimeError, match="nothing"):
+        HostDevice().compiled('extern "C" __global__ void broken(int* x) { *x = nothing; }')
+
+
+@pytest.mark.parametrize("kind", selftest.kinds())
+def test_what_a_gpu_must_know_is_true(kind: str) -> None:
+    """Each known answer, by the CPU kernel, and by the reference where that takes no minutes."""
+    definition = registry.definition(kind)
+    for asked in selftest.questions(kind):
+        plan = definition.plan(definition.Parameters.model_validate(asked["parameters"]))
+        assert Device.GPU in plan.devices
+        found = registry.kernel(kind, Device.CPU).run(plan.spec, asked["lo"], asked["hi"], lambda _: True)[1]
+        assert json.loads(json.dumps(found)) == asked["partial"]
+        if asked["hi"] - asked["lo"] < 10_000:
+            expected = registry.reference(kind).run(plan.spec, asked["lo"], asked["hi"])
+            assert json.loads(json.dumps(expected)) == asked["partial"]
+
+
+def test_a_gpu_that_knows_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu.use(devices.device(most_blocks=8, most_threads=64))
+    assert set(selftest.run()) >= {"collatz", "thread"}
+    (first, *_), told = selftest.questions("thread"), selftest.questions
+    first["partial"]["cells"]["0"]["digest"] ^= 1
+    monkeypatch.setattr(selftest, "questions", lambda kind: [first] if kind == "thread" else told(kind))
+    with pytest.raises(selftest.Failed, match="wrong cells"):
+        selftest.run()
+    gpu.use(None)

@@ -1,0 +1,182 @@
+"""The thread simulation on a GPU: its source, run on the host, answers what the reference and the CPU kernel answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs import gpu, registry
+from jobs.kinds.thread import gpu_simulation
+from jobs.models import Device, Plan
+from tests.gpu import devices
+
+definition: Any = registry.definition("thread")
+reference: Any = registry.reference("thread")
+on_cpu: Any = registry.kernel("thread", Device.CPU)
+on_gpu: Any = registry.kernel("thread", Device.GPU)
+
+WORKS: list[dict[str, Any]] = [
+    {"distribution": "fixed", "mean_us": 10},
+    {"distribution": "uniform", "min_us": 1, "max_us": 30},
+    {"distribution": "exponential", "mean_us": 100},
+    {"distribution": "hyperexponential", "mean_us": 20, "scv": 5},
+    {"distribution": "pareto", "mean_us": 50, "alpha": 1.5, "max_ratio": 100},
+    {"distribution": "empirical", "quantiles_us": [0.5, 1, 1, 7.5, 100]},
+]
+SPAWNS: list[dict[str, Any]] = [
+    {"distribution": "fixed", "children": 2},
+    {"distribution": "binomial", "children": 3, "probability": 0.4},
+    {"distribution": "geometric", "mean": 0.9, "shape": "linear"},
+    {"distribution": "poisson", "mean": 1.1},
+    {"distribution": "pmf", "probabilities": [0.3, 0.5, 0.2]},
+]
+MODELS = st.fixed_dictionaries(
+    {
+        "thread_count": st.integers(1, 40),
+        "max_depth": st.integers(0, 5),
+        "cores": st.lists(st.sampled_from([1, 2, 3, 8, 17, 63, 64]), min_size=1, max_size=3, unique=True),
+        "scheduler": st.sampled_from(["fifo", "lifo", ["lifo", "fifo"]]),
+        "join": st.sampled_from(["none", "suspend"]),
+        "spawn": st.sampled_from(SPAWNS),
+        "work": st.sampled_from(WORKS),
+        "dispatch_cost_us": st.sampled_from([0, 0.5]),
+        "spawn_cost_us": st.sampled_from([0, 0.2]),
+        "join_cost_us": st.sampled_from([0, 0.3]),
+        "seed": st.integers(0, 2**53 - 1),
+        "replicas": st.integers(1, 9),
+    }
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def device() -> Iterator[None]:
+    gpu.use(devices.device(most_blocks=2, most_threads=3))
+    yield
+    gpu.use(None)
+
+
+def go_on(_: int) -> bool:
+    return True
+
+
+def plan(**given: Any) -> Plan:
+    found: Plan = definition.plan(definition.Parameters.model_validate({"seed": 5, "replicas": 20, **given}))
+    return found
+
+
+def computed(kernel: Any, job: Plan) -> Any:
+    upto, partial = kernel.run(job.spec, 0, job.total, go_on)
+    assert upto == job.total
+    return partial
+
+
+@settings(max_examples=50, deadline=None)
+@given(MODELS)
+def test_every_model_is_the_reference(model: dict[str, Any]) -> None:
+    if model["join"] == "none":
+        del model["join_cost_us"]
+    job = plan(**model)
+    assert Device.GPU in job.devices
+    assert computed(on_gpu, job) == reference.run(job.spec, 0, job.total)
+
+
+@pytest.mark.parametrize("warmup", [0, 15])
+@pytest.mark.parametrize("scheduler", ["fifo", "lifo"])
+@pytest.mark.parametrize("depth", [0, 3])
+def test_roots_that_arrive_are_the_reference(scheduler: str, depth: int, warmup: int) -> None:
+    arrival = {"process": "poisson", "rate_per_ms": 30, "warmup_roots": warmup}
+    job = plan(thread_count=60, max_depth=depth, scheduler=scheduler, cores=[1, 4], arrival=arrival)
+    assert computed(on_gpu, job) == reference.run(job.spec, 0, job.total)
+
+
+@pytest.mark.parametrize("join", ["none", "suspend"])
+def test_a_cap_that_is_reached_refuses_the_same_threads(join: str) -> None:
+    spawn = {"distribution": "binomial", "children": 3, "probability": 0.33}
+    job = plan(thread_count=30, max_depth=9, max_threads=330, scheduler="fifo", join=join, spawn=spawn, replicas=40)
+    found = computed(on_gpu, job)
+    assert found == computed(on_cpu, job) and found["cells"]["0"]["outcomes"][2] > 0
+
+
+def test_thousands_of_threads_agree_with_cpus() -> None:
+    job = plan(scheduler=["fifo", "lifo"], cores=[8, 32], replicas=60)
+    assert computed(on_gpu, job) == computed(on_cpu, job)
+
+
+@pytest.mark.parametrize("arrival", [None, {"process": "poisson", "rate_per_ms": 5}])
+def test_a_replica_without_room_is_simulated_on_a_cpu_and_counted_once(
+    arrival: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room for the usual replica only some fail, and what they counted is taken back."""
+    more = {"arrival": arrival} if arrival else {}
+    job = plan(thread_count=30, max_depth=4, scheduler="fifo", cores=3, replicas=50, **more)
+    usual, tried = computed(on_cpu, job), []
+    rows = 30 if arrival is None else 55
+    real = gpu_simulation.LaunchedCell.compute
+
+    def compute(cell: Any, first: int, count: int) -> Any:
+        found = real(cell, first, count)
+        tried.append((len(found[1]), count))
+        return found
+
+    monkeypatch.setattr(gpu_simulation, "families", lambda spec, scheduler: rows)
+    monkeypatch.setattr(gpu_simulation.LaunchedCell, "compute", compute)
+    assert computed(on_gpu, job) == usual
+    assert 0 < sum(small for small, _ in tried) < sum(count for _, count in tried)
+
+
+def test_any_partition_on_any_device_merges_to_the_same_partial() -> None:
+    job, dice = plan(thread_count=40, scheduler=["fifo", "lifo"], cores=[2, 5], replicas=30), random.Random(2)
+    cuts = [0, *sorted(dice.sample(range(1, job.total), 7)), job.total]
+    parts = [dice.choice((on_gpu, on_cpu)).run(job.spec, lo, hi, go_on)[1] for lo, hi in pairwise(cuts)]
+    dice.shuffle(parts)
+    assert reduce(definition.merge, parts) == computed(on_gpu, job)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7])
+def test_batch_size_never_changes_a_partial(batch_size: int) -> None:
+    model: dict[str, Any] = {"thread_count": 20, "scheduler": "lifo", "replicas": 22}
+    assert computed(on_gpu, plan(**model, batch_size=batch_size)) == computed(on_gpu, plan(**model))
+
+
+def test_told_to_stop_it_keeps_what_it_has() -> None:
+    job = plan(thread_count=10, scheduler="fifo", replicas=100, batch_size=8)
+    upto, partial = on_gpu.run(job.spec, 3, job.total, lambda unit: unit < 20)
+    assert 20 <= upto < job.total and partial == on_cpu.run(job.spec, 3, upto, go_on)[1]
+
+
+def test_when_memory_runs_out_fewer_replicas_are_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = plan(thread_count=20, scheduler="fifo", replicas=50)
+    usual, real, asked = computed(on_cpu, job), gpu_simulation.LaunchedCell.compute, []
+
+    def full(cell: Any, first: int, count: int) -> Any:
+        asked.append(count)
+        if count > 10:
+            raise gpu.OutOfMemory("no room")
+        return real(cell, first, count)
+
+    monkeypatch.setattr(gpu_simulation.LaunchedCell, "compute", full)
+    assert computed(on_gpu, job) == usual and max(asked) > 10
+
+
+@pytest.mark.parametrize(
+    ("model", "fits"),
+    [
+        ({"scheduler": "fifo"}, True),
+        ({"scheduler": ["fifo", "lifo"], "join": "none"}, True),
+        ({"scheduler": "work_stealing"}, False),
+        ({"scheduler": ["fifo", "work_stealing"]}, False),
+        ({"scheduler": "round_robin"}, False),
+        ({"scheduler": "fifo", "join": "block"}, False),
+        ({"scheduler": "fifo", "thread_count": 100_000}, False),
+        ({"scheduler": "fifo", "trace": {"replica": 0}}, False),
+    ],
+)
+def test_what_does_not_pay_on_a_gpu_is_planned_to_cpus(model: dict[str, Any], fits: bool) -> None:
+    assert (Device.GPU in plan(**model).devices) is fits

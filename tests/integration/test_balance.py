@@ -1,0 +1,72 @@
+"""One job over lanes of very different speed: each gets what it can do, and all end together."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu.host_device import MISSING
+from tests.integration.live import Live, until
+
+pytestmark = pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true", reason=MISSING)
+
+#: Seconds that the work takes all lanes together.
+IDEAL = 10.0
+CPU_SECONDS = 0.001
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Iterator[Live]:
+    """A CPU worker of one lane and a GPU worker of two, whose kind tells how long its units take."""
+    (tmp_path / "faults").mkdir()
+    live = Live(tmp_path, workers=1, lanes=1)
+    try:
+        live.start()
+        own = {"NODE_ID": "gpu-0", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(tmp_path / "faults")}
+        live._run("gpu-0", [sys.executable, "-m", "tests.gpu.pretended"], **own)
+        until(lambda: live.get("/api/status")["workers"]["ready"] == 2, 120)
+        yield live
+    finally:
+        live.stop()
+
+
+def ends(live: Live) -> dict[str, float]:
+    """When each lane's last lease of the only job was committed, in seconds from when the first was granted."""
+    spans = {lane.decode(): text.decode().split(":") for lane, text in live.redis().hgetall("ct:span").items()}
+    first = min(int(span[3]) for span in spans.values())
+    return {lane: (int(span[4]) - first) / 1000 for lane, span in spans.items()}
+
+
+@pytest.mark.parametrize("faster", [10, 0.1, 1], ids=lambda ratio: f"a GPU lane {ratio} times as fast")
+def test_lanes_of_different_speed_end_together(mixed: Live, faster: float) -> None:
+    gpu_seconds = CPU_SECONDS / faster
+    speed = 1 / CPU_SECONDS + 2 / gpu_seconds
+    units = int(IDEAL * speed)
+    parameters = {"units": units, "cpu_seconds_per_unit": CPU_SECONDS, "gpu_seconds_per_unit": gpu_seconds}
+    job = mixed.submit("paced", parameters)
+    assert mixed.result(job, 60) == {"sum": units * (units - 1) // 2}
+    shown: dict[str, Any] = mixed.job(job)
+    used = {name: share["units"] / units for name, share in shown["usage"]["workers"].items()}
+    last = ends(mixed)
+    print(f"{shown['seconds']} s of {IDEAL} s, {used}, ends {last}")
+    fair = (1 / CPU_SECONDS) / speed
+    assert used["worker-0"] == pytest.approx(fair, rel=0.15)
+    assert shown["seconds"] <= 1.05 * IDEAL + 0.1 * bool(os.environ.get("CI"))
+    assert len(last) == 3
+    assert max(last.values()) - min(last.values()) <= 0.05 * IDEAL
+
+
+def test_nodes_show_the_rate_device_and_job_of_each(mixed: Live) -> None:
+    job = mixed.submit("paced", {"units": 10**6})
+    until(lambda: all(node["job"] == job and node["rates"].get("paced") for node in mixed.get("/api/nodes")["nodes"]))
+    shown = {node["device"]: node for node in mixed.get("/api/nodes")["nodes"]}
+    until(lambda: mixed.job(job)["progress"] > 0.05)
+    shown = {node["device"]: node for node in mixed.get("/api/nodes")["nodes"]}
+    assert shown["cpu"]["rates"]["paced"] == pytest.approx(1000, rel=0.15)
+    assert shown["gpu"]["rates"]["paced"] == pytest.approx(10_000, rel=0.15)
+    mixed.post(f"/api/jobs/{job}/cancel")

@@ -1,0 +1,40 @@
+"""Units that take a stated time each, which differs between devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from jobs.models import Device, Partial, Plan, Spec
+from jobs.numbers import ExactInt
+
+MODEL_VERSION = 1
+SUMMARY = "Takes its time, which differs between devices."
+EXAMPLE: dict[str, Any] = {"units": 5}
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    units: ExactInt(1, 2**53) = 100  # type: ignore[valid-type]
+    cpu_seconds_per_unit: float = Field(0.001, gt=0, le=10)
+    gpu_seconds_per_unit: float = Field(0.0001, gt=0, le=10)
+
+
+def plan(parameters: Parameters) -> Plan:
+    return Plan(
+        total=parameters.units,
+        spec=parameters.model_dump(),
+        parameters=parameters.model_dump(),
+        devices=(Device.GPU, Device.CPU),
+        cpu_seconds=parameters.units * parameters.cpu_seconds_per_unit,
+    )
+
+
+def merge(left: Partial, right: Partial) -> Partial:
+    return {"sum": left["sum"] + right["sum"]}
+
+
+def result(spec: Spec, partial: Partial) -> dict[str, Any]:
+    return {"sum": partial["sum"]}

@@ -1,0 +1,12 @@
+from __future__ import annotations
+
+from jobs.kinds.paced import pacing
+from jobs.models import Partial, Spec
+from jobs.registry import Tick
+
+
+def warm() -> None: ...
+
+
+def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
+    return pacing.run(spec["gpu_seconds_per_unit"], lo, hi, tick)

@@ -1,0 +1,127 @@
+"""When alerts fire, when they are over, and what is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from coordinator import alerts, scheduler
+from coordinator.alerts import Facts, Watch
+from jobs.models import Device
+
+NOW = "2030-01-01T12:00:00.000Z"
+LATER = "2030-01-01T12:00:09.000Z"
+CPU = scheduler.Fleet(lanes={Device.CPU: 2})
+
+
+def queue(name: str, jobs: int = 1, oldest: float = 0.0) -> dict[str, Any]:
+    return {"queue": name, "jobs": jobs, "bells": jobs, "oldest_wait_seconds": oldest}
+
+
+def node(state: str = "idle", live: bool = True, seen: float = 0.5) -> dict[str, Any]:
+    return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen}
+
+
+#: What is far beyond and what is just within, by the alert's id.
+CASES: dict[str, tuple[Facts, Facts]] = {
+    "no-worker/gpu.normal": (
+        Facts(queues=[queue("gpu.normal")], fleet=CPU),
+        Facts(queues=[queue("any.normal"), queue("gpu.normal", 0)], fleet=CPU),
+    ),
+    "queue-wait/any.high": (
+        Facts(queues=[queue("any.high", 3, 601)], fleet=CPU),
+        Facts(queues=[queue("any.high", 3, 600), queue("any.low", 3, 9999)], fleet=CPU),
+    ),
+    "interactive-wait/any.interactive": (
+        Facts(queues=[queue("any.interactive", 1, 11)], fleet=CPU),
+        Facts(queues=[queue("any.interactive", 1, 9)], fleet=CPU),
+    ),
+    "jobs-failed/collatz": (Facts(failed={"collatz": 2}), Facts()),
+    "worker-lost/w": (
+        Facts(nodes=[node("lost", False, 20)]),
+        Facts(nodes=[node("stopped", False, 20), node("lost", False, 601)]),
+    ),
+    "heartbeat-late/w": (Facts(nodes=[node(seen=3.4)]), Facts(nodes=[node(seen=2.9)])),
+    "redis-memory": (Facts(memory=0.9), Facts(memory=0.85)),
+}
+
+
+def rounds(watch: Watch, facts: Facts, known: dict[str, Any], count: int, now: str = NOW) -> dict[str, Any]:
+    for _ in range(count):
+        changed, gone = watch.round(known, alerts.figures(facts), now)
+        known = {**known, **{alert["id"]: alert for alert in changed}}
+        known = {name: alert for name, alert in known.items() if name not in gone}
+    return known
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {name.partition("/")[0] for name in CASES} == set(alerts.RULES)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_alert_fires_beyond_its_threshold_and_is_over_within(name: str) -> None:
+    beyond, within = CASES[name]
+    rule = alerts.RULES[name.partition("/")[0]]
+    watch = Watch()
+    assert rounds(watch, within, {}, 9) == {}
+    assert rounds(watch, beyond, {}, rule.rounds - 1) == {}
+    fired = rounds(watch, beyond, {}, 1)
+    assert list(fired) == [name]
+    alert = fired[name]
+    assert (alert["state"], alert["since"], alert["until"]) == ("firing", NOW, None)
+    assert alert["value"] > alert["threshold"] and alert["text"] and alert["unit"] == rule.unit
+    again = rounds(watch, beyond, fired, 5, LATER)
+    assert again[name]["since"] == NOW
+    over = rounds(watch, within, again, 1, LATER)[name]
+    assert (over["state"], over["since"], over["until"]) == ("resolved", NOW, LATER)
+    assert over["value"] == alert["value"]
+
+
+def test_what_flickers_does_not_fire() -> None:
+    beyond, within = CASES["no-worker/gpu.normal"]
+    watch, known = Watch(), {}
+    for _ in range(5):
+        known = rounds(watch, within, rounds(watch, beyond, known, 2), 1)
+    assert known == {}
+
+
+def test_another_leader_goes_on_with_what_fires() -> None:
+    beyond, within = CASES["redis-memory"]
+    known = rounds(Watch(), beyond, {}, 5)
+    assert rounds(Watch(), beyond, known, 1, LATER)["redis-memory"]["since"] == NOW
+    assert rounds(Watch(), within, known, 1, LATER)["redis-memory"]["state"] == "resolved"
+
+
+def test_an_unchanged_alert_is_not_written_again() -> None:
+    beyond, _ = CASES["jobs-failed/collatz"]
+    watch = Watch()
+    known = rounds(watch, beyond, {}, 1)
+    assert watch.round(known, alerts.figures(beyond), LATER) == ([], [])
+
+
+def test_it_fires_anew_with_a_new_beginning() -> None:
+    beyond, within = CASES["worker-lost/w"]
+    watch = Watch()
+    known = rounds(watch, within, rounds(watch, beyond, {}, 1), 1)
+    assert rounds(watch, beyond, known, 1, LATER)["worker-lost/w"]["since"] == LATER
+
+
+def test_what_is_over_for_an_hour_or_too_many_is_forgotten() -> None:
+    beyond, within = CASES["worker-lost/w"]
+    watch = Watch()
+    known = rounds(watch, within, rounds(watch, beyond, {}, 1), 1)
+    assert list(rounds(watch, within, known, 1, "2030-01-01T12:59:59.000Z")) == ["worker-lost/w"]
+    assert rounds(watch, within, known, 1, "2030-01-01T13:00:01.000Z") == {}
+    many = {f"x/{n}": {**known["worker-lost/w"], "id": f"x/{n}"} for n in range(alerts.MOST_KEPT + 7)}
+    assert len(rounds(watch, within, many, 1)) == alerts.MOST_KEPT
+
+
+def test_firing_ones_are_shown_first() -> None:
+    rows = [
+        {"id": "a", "state": "resolved", "since": "1", "until": "5"},
+        {"id": "b", "state": "firing", "since": "2", "until": None},
+        {"id": "c", "state": "resolved", "since": "3", "until": "6"},
+        {"id": "d", "state": "firing", "since": "4", "until": None},
+    ]
+    assert [alert["id"] for alert in alerts.shown(rows)] == ["d", "b", "c", "a"]

@@ -1,0 +1,112 @@
+"""An hour of samples in Redis: bounded, binned as asked for, and whole when two leaders write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from coordinator import history
+from coordinator.recorder import Speeds
+from jobs import broker, leases
+
+#: Of 8 nodes with a GPU each.
+GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", "clock")
+
+
+@pytest.fixture
+def client(any_redis_url: str) -> leases.Client:
+    return broker.connect(any_redis_url)
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch, client: leases.Client) -> Callable[[int, int, str, int], dict[str, Any]]:
+    """What the history shows at a moment: (now, seconds, names, points)."""
+
+    def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> dict[str, Any]:
+        _, blocks = history.read(client, seconds)
+        return history.binned(now, blocks, names, seconds, points)
+
+    return show
+
+
+def test_samples_come_back_second_by_second(client: leases.Client, at: Any) -> None:
+    for second in range(150):
+        history.append(client, 1000 + second, {"a": second, **({"b": 1} if second % 2 else {})})
+    assert client.llen(history.NOW) == 30 and client.llen(history.BLOCKS) == 2
+    shown = at(1149, 120)
+    assert shown["times"] == list(range(1030, 1150)) and shown["step_seconds"] == 1
+    assert shown["series"]["a"]["mean"] == list(range(30, 150))
+    assert shown["series"]["b"]["max"] == [1 if second % 2 else None for second in range(30, 150)]
+    assert shown["names"] == ["a", "b"]
+
+
+def test_bins_hold_least_mean_and_greatest_and_stay_in_place(client: leases.Client, at: Any) -> None:
+    rng = random.Random(3)
+    values = {second: rng.randrange(1000) for second in range(5000, 5300) if not 5100 <= second < 5130}
+    for second, value in values.items():
+        history.append(client, second, {"x": value})
+    for now in (5299, 5295):
+        shown = at(now, 240, "x", 30)
+        assert shown["step_seconds"] == 8 and all(moment % 8 == 0 for moment in shown["times"])
+        for place, moment in enumerate(shown["times"]):
+            within = [values[second] for second in range(moment, moment + 8) if second in values]
+            low, mean, high = (shown["series"]["x"][what][place] for what in ("min", "mean", "max"))
+            if within:
+                assert (low, high) == (min(within), max(within))
+                assert mean == pytest.approx(sum(within) / len(within), rel=1e-5)
+            else:
+                assert (low, mean, high) == (None, None, None)
+
+
+def test_names_are_chosen_with_stars(client: leases.Client, at: Any) -> None:
+    history.append(client, 100, {"node.a.b.cpu": 1, "node.c.cpu": 2, "nodeXc.cpu": 3, "jobs.done": 4})
+    assert list(at(100, 10, "node.*.cpu")["series"]) == ["node.a.b.cpu", "node.c.cpu"]
+    assert list(at(100, 10, "jobs.done,node.c.*")["series"]) == ["jobs.done", "node.c.cpu"]
+    assert at(100, 10, "")["series"] == {}
+
+
+def test_an_hour_of_a_big_cluster_takes_little(client: leases.Client, at: Any) -> None:
+    """8 nodes with a GPU each, everything changing all the time."""
+    rng = random.Random(1)
+    for second in range(3 * 3600 // 2):
+        sample: dict[str, float] = {f"queue.{n}": rng.randrange(100) for n in range(12)}
+        sample |= {f"jobs.{n}": rng.randrange(10) for n in range(8)} | {"units.collatz": rng.randrange(10**9)}
+        for node in range(8):
+            sample |= {f"node.n{node}.{name}": round(rng.random(), 4) for name in ("cpu", "memory", "receive", "send")}
+            sample |= {f"gpu.GPU-{node}.{name}": round(rng.random(), 3) for name in GPU_FIGURES}
+        client.rpush(history.NOW, f"[{second},{str(sample).replace(chr(39), chr(34))}]")
+        if second % 60 == 59:
+            assert history.fold(client)
+    used = client.memory_usage(history.BLOCKS, samples=0) + (client.memory_usage(history.NOW, samples=0) or 0)
+    assert client.llen(history.BLOCKS) == history.MOST_BLOCKS
+    assert used < 2.5e6, used
+    shown = at(5399, 3600, "queue.1", 1000)
+    assert None not in shown["series"]["queue.1"]["mean"]
+
+
+def test_two_leaders_fold_once(client: leases.Client, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for second in range(60):
+        client.rpush(history.NOW, f'[{second},{{"x":{second}}}]')
+    packing = history.pack
+
+    def meanwhile(samples: Any) -> bytes:
+        monkeypatch.setattr(history, "pack", packing)
+        assert history.fold(client), "the other leader"
+        return packing(samples)
+
+    monkeypatch.setattr(history, "pack", meanwhile)
+    assert not history.fold(client)
+    assert client.llen(history.BLOCKS) == 1 and client.llen(history.NOW) == 0
+    assert at(59, 60, "x")["series"]["x"]["mean"] == list(range(60))
+
+
+def test_a_speed_is_not_made_up() -> None:
+    speeds = Speeds()
+    assert speeds.of("x", 100, 10.0) is None
+    assert speeds.of("x", 150, 12.0) == 25
+    assert speeds.of("x", 20, 13.0) is None, "the counter began anew"
+    assert speeds.of("x", 40, 14.0) == 20
+    assert speeds.of("x", 90, 30.0) is None, "nobody looked for long"

@@ -1,0 +1,43 @@
+"""The description of the API that the pages are built with is that of this code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator import openapi
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def description() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(openapi.text())
+    return found
+
+
+def test_the_pages_description_is_that_of_the_code() -> None:
+    kept = (ROOT / "web/openapi.json").read_text()
+    assert kept == openapi.text(), "web/openapi.json is of another version of the API; run: make openapi"
+
+
+def test_every_answer_is_typed(description: dict[str, Any]) -> None:
+    """A route whose answer is any object gives the pages nothing to build on."""
+    loose = []
+    for path, verbs in description["paths"].items():
+        for verb, route in verbs.items():
+            for code, answer in route["responses"].items():
+                schema = answer.get("content", {}).get("application/json", {}).get("schema")
+                if code.startswith("2") and schema is not None and "$ref" not in schema:
+                    loose.append(f"{verb} {path}")
+    assert loose == ["get /api/jobs/{job_id}/{question}.json"], "what a question answers is its kind's business"
+
+
+def test_refusals_are_problems_everywhere(description: dict[str, Any]) -> None:
+    for verbs in description["paths"].values():
+        for route in verbs.values():
+            assert {"4XX", "5XX"} <= route["responses"].keys()
+            assert "application/problem+json" in route["responses"]["4XX"]["content"]

@@ -1,0 +1,139 @@
+"""The pages that a coordinator serves by itself: types, headers, caching, and nothing outside their folder."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from coordinator import app, pages
+from jobs.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Client:
+    """Asks an application without a server; paths arrive as they are written, which httpx would tidy up."""
+
+    def __init__(self, served: FastAPI) -> None:
+        self.served = served
+
+    def request(self, method: str, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        return asyncio.run(self._ask(method, path, headers or {}))
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        return self.request("GET", path, headers)
+
+    async def _ask(self, method: str, path: str, headers: dict[str, str]) -> httpx.Response:
+        async def app_with_the_path(scope: Any, receive: Any, send: Any) -> None:
+            await self.served({**scope, "path": unquote(path), "raw_path": path.encode()}, receive, send)
+
+        transport = httpx.ASGITransport(app=app_with_the_path)
+        async with httpx.AsyncClient(transport=transport, base_url="http://pages") as client:
+            return await client.request(method, "/", headers=headers)
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """Of a coordinator whose Redis does not answer: pages need none."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "secret.txt").write_text("not a page")
+    dist = folder / "dist"
+    (dist / "assets").mkdir(parents=True)
+    (dist / "index.html").write_text("<!doctype html><title>Threads</title>")
+    (dist / "cluster.html").write_text("<!doctype html><title>Cluster</title>")
+    (dist / "favicon.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+    (dist / "assets" / "index-abc123.js").write_text("export {};")
+    (dist / "assets" / "index-abc123.css").write_text("body {}")
+    (dist / "apiary.html").write_text("bees")
+    (dist / "leak.txt").symlink_to(folder / "secret.txt")
+    chosen = Settings(pages_dir=str(dist), redis_url="redis://127.0.0.1:1/0", metrics_port=0)
+    return Client(app.create(chosen))
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "text/html; charset=utf-8"), ("/cluster.html", "text/html; charset=utf-8"),
+        ("/favicon.svg", "image/svg+xml; charset=utf-8"), ("/assets/index-abc123.js", "text/javascript; charset=utf-8"),
+        ("/assets/index-abc123.css", "text/css; charset=utf-8"), ("/apiary.html", "text/html; charset=utf-8"),
+    ],
+)  # fmt: skip
+def test_a_page_has_its_type_and_the_fronts_headers(client: Client, path: str, kind: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == kind
+    for name, value in pages.HEADERS.items():
+        assert answer.headers[name] == value
+    lasting = path.startswith("/assets/")
+    assert answer.headers["cache-control"] == ("public, max-age=31536000, immutable" if lasting else "no-cache")
+
+
+def test_the_headers_are_those_of_the_front() -> None:
+    text = (ROOT / "nginx/conf/headers.conf").read_text()
+    sent = {
+        name: value.strip('"')
+        for name, value in re.findall(r'^add_header (\S+) (".*"|\S+) always;$', text, re.MULTILINE)
+    }
+    own = {name: value for name, value in sent.items() if not value.startswith("$")}
+    assert own == pages.HEADERS
+
+
+def test_the_types_are_those_of_the_web_image() -> None:
+    text = (ROOT / "web/nginx.conf").read_text()
+    [block] = re.findall(r"types \{\n(.*?)\}", text, re.DOTALL)
+    types = {
+        f".{end}": kind for kind, *ends in (line.rstrip(";").split() for line in block.split("\n")[:-1]) for end in ends
+    }
+    assert {end: types[end] for end in pages.TYPES} == pages.TYPES
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret.txt", "/%2e%2e/secret.txt", "/assets/../../secret.txt", "/assets/..%2f..%2fsecret.txt", "/leak.txt",
+        "//etc/passwd", "/%2fetc%2fpasswd", "/assets/%00", "/nothing.html", "/assets/nothing.js",
+    ],
+)  # fmt: skip
+def test_nothing_outside_the_folder_is_read(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 404, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "not a page" not in answer.text and "root:" not in answer.text
+
+
+def test_a_file_is_not_sent_twice(client: Client) -> None:
+    etag = client.get("/cluster.html").headers["etag"]
+    again = client.get("/cluster.html", headers={"If-None-Match": etag})
+    assert again.status_code == 304 and not again.content
+    assert again.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_api_stays_the_apis(client: Client) -> None:
+    assert client.get("/health").json()["status"] == "ok"
+    assert client.get("/api/openapi.json").json()["info"]["title"] == "Threads Cluster"
+    assert client.request("POST", "/api/status").status_code == 405
+    unknown = client.get("/api/no/such/path")
+    assert unknown.status_code == 404 and "see /api/docs" in unknown.json()["detail"]
+    assert client.get("/api").status_code == 404
+    assert client.request("POST", "/").status_code == 405
+
+
+def test_without_the_setting_there_are_no_pages() -> None:
+    bare = Client(app.create(Settings(redis_url="redis://127.0.0.1:1/0", metrics_port=0)))
+    assert bare.get("/").status_code == 404
+
+
+def test_a_folder_may_come_later(tmp_path: Path) -> None:
+    chosen = Settings(pages_dir=str(tmp_path / "dist"), redis_url="redis://127.0.0.1:1/0", metrics_port=0)
+    late = Client(app.create(chosen))
+    assert late.get("/").status_code == 404
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "index.html").write_text("here")
+    assert late.get("/").text == "here"

@@ -1,0 +1,80 @@
+"""The stream of work as the API shows it: all of it, joined where there is too much, and honest about what is gone."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from coordinator import stream
+from coordinator.stream import Span
+from coordinator.views import P, Views
+from jobs import broker, leases
+from jobs.settings import Settings
+
+
+@pytest.fixture
+def views(any_redis_url: str) -> Views:
+    return Views(leases.Leases(broker.connect(any_redis_url)), Settings())
+
+
+def put(views: Views, count: int, lanes: int = 4, age_ms: int = 0) -> None:
+    """Spans of a second each, put away when they ended, the newest so old."""
+    now = round(time.time() * 1000) - age_ms
+    pipe = views.book.client.pipeline(transaction=False)
+    for number in range(count):
+        end = now - (count - 1 - number) * 10
+        text = f"job{number}:sum:cpu:{end - 1000}:{end}:900:7:2:1:0"
+        pipe.xadd(f"{P}spans", {"lane": f"w{number % lanes}/0", "span": text}, id=f"{end}-{number}")
+    pipe.execute()
+
+
+def test_every_span_of_the_time_asked_for_is_there(views: Views) -> None:
+    put(views, 500)
+    found = stream.read(views, 600, 5000)
+    assert len(found["spans"]) == 500 and found["resolution_seconds"] == 0
+    assert [lane["worker"] for lane in found["lanes"]] == ["w0", "w1", "w2", "w3"]
+    assert found["complete_since"] == pytest.approx(time.time() - 3600, abs=5)
+    few = stream.read(views, 2, 5000)
+    assert 90 < len(few["spans"]) < 320, "those that reach into the last two seconds"
+
+
+def test_too_many_are_joined_and_nothing_is_lost(views: Views) -> None:
+    put(views, 3000)
+    found = stream.read(views, 600, 100)
+    assert len(found["spans"]) <= 100 and found["resolution_seconds"] > 0
+    assert sum(span["units"] for span in found["spans"]) == 3000 * 7
+    assert sum(span["leases"] for span in found["spans"]) == 3000 * 2
+    assert sum(span["jobs"] for span in found["spans"]) == 3000
+    assert {span["job_id"] for span in found["spans"]} == {None}
+
+
+def test_what_was_dropped_for_room_is_said(views: Views) -> None:
+    put(views, 20_000, age_ms=1000)
+    found = stream.read(views, 3600, 20_000)
+    assert found["complete_since"] == pytest.approx(time.time() - 1 - 200, abs=5)
+
+
+def test_a_lease_of_now_is_open_and_small_ones_are_together(views: Views) -> None:
+    client, now = views.book.client, round(time.time() * 1000)
+    for job, small in (("big", 0), ("s1", 1), ("s2", 1)):
+        client.sadd(f"{P}running", job)
+        client.hset(leases.key(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
+        lane = "w" if small else "w/0"
+        client.hset(leases.key(job, "lease"), f"token-{job}", f"0:9:0:0:0:{now - 500}:{lane}")
+    found = stream.read(views, 60, 1000)
+    by_lane = {found["lanes"][span["lane"]]["lane"]: span for span in found["spans"]}
+    assert by_lane.keys() == {"w", "w/0"} and all(span["open"] for span in found["spans"])
+    assert by_lane["w/0"]["job_id"] == "big" and by_lane["w"]["job_id"] is None and by_lane["w"]["jobs"] == 2
+    assert by_lane["w"]["end"] == found["to"] and found["lanes"][0]["device"] == "cpu"
+
+
+def test_joining_keeps_lanes_apart_and_names_what_is_one_job() -> None:
+    spans = [
+        Span(lane=lane, device="cpu", job=job, kind="sum", start=start, end=start + 50, units=1)
+        for lane in ("a", "b") for start in range(0, 1000, 100) for job in ("x",)
+    ]  # fmt: skip
+    joined, resolution = stream._joined(spans, 10, 4)
+    assert resolution and len(joined) <= 4
+    assert {(span.lane, span.job, span.jobs) for span in joined} == {("a", "x", 1), ("b", "x", 1)}
+    assert sum(span.units for span in joined) == 20

@@ -1,0 +1,81 @@
+/** Trajectories drawn back from 1: each step turns by one of two angles. Pure. */
+
+export interface Segment {
+  x0: number;
+  y0: number;
+  x1: number;
+  y1: number;
+  /** Steps from 1. */
+  depth: number;
+}
+
+export interface Shape {
+  /** The trajectories of 2 … numbers; at most a million, so that doubles are exact. */
+  numbers: number;
+  /** Degrees, to the left, where the number is even. */
+  even: number;
+  /** Degrees, to the right, where it is odd. */
+  odd: number;
+}
+
+interface Joint {
+  x: number;
+  y: number;
+  heading: number;
+  depth: number;
+}
+
+/** Every branch once, the ones near 1 first. The first segment points up. */
+export function coral({ numbers, even, odd }: Shape): Segment[] {
+  const joints = new Map<number, Joint>([[1, { x: 0, y: 0, heading: Math.PI / 2, depth: 0 }]]);
+  const segments: Segment[] = [];
+  const turns = [(even * Math.PI) / 180, (-odd * Math.PI) / 180] as const;
+  for (let n = 2; n <= numbers; n += 1) {
+    const path: number[] = [];
+    let at = n;
+    for (; !joints.has(at); at = at % 2 ? 3 * at + 1 : at / 2) path.push(at);
+    for (const value of path.reverse()) {
+      const from = joints.get(at) as Joint;
+      const heading = from.heading + turns[value % 2 ? 1 : 0];
+      const length = 1 / Math.log2(2 + from.depth / 8);
+      const to = { x: from.x + Math.cos(heading) * length, y: from.y + Math.sin(heading) * length, heading, depth: from.depth + 1 };
+      joints.set(value, to);
+      segments.push({ x0: from.x, y0: from.y, x1: to.x, y1: to.y, depth: to.depth });
+      at = value;
+    }
+  }
+  return segments.sort((left, right) => left.depth - right.depth);
+}
+
+export interface Box {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
+
+export function bounds(segments: readonly Segment[]): Box {
+  let [left, right, low, high] = [0, 0, 0, 1];
+  for (const { x1, y1 } of segments) {
+    [left, right] = [Math.min(left, x1), Math.max(right, x1)];
+    [low, high] = [Math.min(low, y1), Math.max(high, y1)];
+  }
+  return { left, top: high, width: right - left || 1, height: high - low || 1 };
+}
+
+/** As a file of its own. */
+export function svg(segments: readonly Segment[], colour: (share: number) => string, note: string): string {
+  const { left, top, width, height } = bounds(segments);
+  const deepest = segments.at(-1)?.depth || 1;
+  const groups = new Map<number, string[]>();
+  for (const each of segments) {
+    const path = `M${(each.x0 - left).toFixed(3)} ${(top - each.y0).toFixed(3)}L${(each.x1 - left).toFixed(3)} ${(top - each.y1).toFixed(3)}`;
+    const group = groups.get(each.depth);
+    if (group) group.push(path);
+    else groups.set(each.depth, [path]);
+  }
+  const paths = [...groups].map(([depth, parts]) => `<path stroke="${colour(depth / deepest)}" d="${parts.join("")}"/>`);
+  const box = `${-0.02 * width} ${-0.02 * height} ${1.04 * width} ${1.04 * height}`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}"><title>${note}</title>` +
+    `<g fill="none" stroke-width="${Math.max(width, height) / 900}" stroke-linecap="round">${paths.join("")}</g></svg>\n`;
+}

@@ -1,0 +1,82 @@
+/** What a histogram of delays comes to, and what theory expects. Pure. */
+
+import { log2 } from "./number";
+
+export interface Summary {
+  count: number;
+  mean: number;
+  deviation: number;
+  least: number;
+  most: number;
+  median: number;
+}
+
+type Pairs = Iterable<readonly [number, number]>;
+
+function ascending(pairs: Pairs): (readonly [number, number])[] {
+  return [...pairs].filter(([, times]) => times > 0).sort((left, right) => left[0] - right[0]);
+}
+
+/** Undefined for no values. */
+export function summary(pairs: Pairs): Summary | undefined {
+  const sorted = ascending(pairs);
+  const count = sorted.reduce((sum, [, times]) => sum + times, 0);
+  if (!count) return undefined;
+  const mean = sorted.reduce((sum, [value, times]) => sum + value * (times / count), 0);
+  const variance = sorted.reduce((sum, [value, times]) => sum + (value - mean) ** 2 * (times / count), 0);
+  return {
+    count, mean, deviation: Math.sqrt(variance), median: quantile(sorted, count / 2),
+    least: sorted[0]?.[0] ?? 0, most: sorted.at(-1)?.[0] ?? 0,
+  };
+}
+
+function quantile(sorted: readonly (readonly [number, number])[], rank: number): number {
+  let below = 0;
+  for (const [value, times] of sorted) {
+    below += times;
+    if (below >= rank) return value;
+  }
+  return 0;
+}
+
+/** Density of the log-normal distribution that has this mean and deviation. */
+export function logNormal({ mean, deviation }: Pick<Summary, "mean" | "deviation">): (value: number) => number {
+  const shape = Math.log1p((deviation / mean) ** 2);
+  const place = Math.log(mean) - shape / 2;
+  const scale = 1 / Math.sqrt(2 * Math.PI * shape);
+  return (value) => (value <= 0 ? 0 : (scale / value) * Math.exp(-((Math.log(value) - place) ** 2) / (2 * shape)));
+}
+
+/** Steps a factor e of n: half of all numbers on the way are odd, so a shortcut step is a factor of sqrt(3)/2. */
+export const SLOPE = 3 / Math.log(4 / 3);
+
+/** Mean delay that the random model expects of n. */
+export function expected(n: bigint): number {
+  return SLOPE * Math.LN2 * log2(n);
+}
+
+/** The same, over all numbers of [first, end): the mean of ln n over them. */
+export function expectedMean(first: bigint, end: bigint): number {
+  const [low, high] = [log2(first) * Math.LN2, log2(end) * Math.LN2];
+  // mean of ln x between a and b: (b ln b - a ln a) / (b - a) - 1, with a / b beside 1
+  const ratio = Math.exp(low - high);
+  if (1 - ratio < 1e-6) return (SLOPE * (low + high)) / 2;
+  return SLOPE * Math.max(low, (high - ratio * low) / (1 - ratio) - 1);
+}
+
+/** The classes of lengths that the log and the histogram share. */
+export const CLASSES = [
+  { name: "at most 10", from: 0, to: 10 }, { name: "11-50", from: 11, to: 50 }, { name: "51-100", from: 51, to: 100 },
+  { name: "over 100", from: 101, to: Infinity },
+] as const;
+
+export function classOf(steps: number): number {
+  return CLASSES.findIndex(({ to }) => steps <= to);
+}
+
+/** How many values fall into each class. */
+export function classCounts(pairs: Pairs): number[] {
+  const found = CLASSES.map(() => 0);
+  for (const [value, times] of pairs) found[classOf(value)] = (found[classOf(value)] as number) + times;
+  return found;
+}

@@ -1,0 +1,259 @@
+/** Delays as counts on a grid of pixels, from exact values or from a job's columns. Pure. */
+
+import { unpack } from "./packed";
+import { distance, type View } from "./view";
+
+export interface Grid {
+  width: number;
+  height: number;
+  /** Row after row, the lowest delays first; 0: no number. */
+  cells: Float32Array;
+}
+
+export function grid(width: number, height: number): Grid {
+  return { width, height, cells: new Float32Array(width * height) };
+}
+
+export interface Frame {
+  view: View;
+  /** Delays from the lower to the upper edge. */
+  low: number;
+  high: number;
+  /** The x axis shows log2 n. */
+  log: boolean;
+}
+
+/** Pixel columns from the left edge to a number so many numbers from it. */
+export function across({ view, log }: Frame, width: number): (far: number) => number {
+  if (!log) {
+    const scale = width / view.span;
+    return (far) => far * scale;
+  }
+  // log2(left + far) - log2(left) without losing the far to a great left
+  const left = Math.max(1, Number(view.base) + view.frac);
+  const scale = width / Math.log1p(view.span / left);
+  return (far) => Math.log1p(Math.max(far, 1 - left) / left) * scale;
+}
+
+/** The inverse: numbers from the left edge to a pixel column. */
+export function back({ view, log }: Frame, width: number): (x: number) => number {
+  if (!log) return (x) => (x * view.span) / width;
+  const left = Math.max(1, Number(view.base) + view.frac);
+  const scale = Math.log1p(view.span / left) / width;
+  return (x) => Math.expm1(x * scale) * left;
+}
+
+export type Metric = "count" | "peak" | "residue";
+
+/** Residues of one cell differ. */
+export const MIXED = 9;
+
+export interface Exact {
+  start: bigint;
+  delays: Uint16Array;
+  bits: Uint16Array;
+}
+
+/** What a number does to its cell: one more, the greatest bits of a peak, or the residue plus one. */
+function painter(metric: Metric, exact: Exact, modulus: number): (old: number, place: number) => number {
+  if (metric === "count") return (old) => old + 1;
+  if (metric === "peak") return (old, place) => Math.max(old, exact.bits[place] as number);
+  const first = Number(exact.start % BigInt(modulus));
+  return (old, place) => {
+    const own = ((first + place) % modulus) + 1;
+    return old === 0 || old === own ? own : MIXED;
+  };
+}
+
+/** Adds exact values to a grid; gives how many were in the frame. */
+export function paintExact(into: Grid, frame: Frame, exact: Exact, metric: Metric = "count", modulus = 2): number {
+  const { width, height, cells } = into;
+  const far = distance(frame.view, exact.start);
+  const first = Math.max(0, Math.ceil(-far));
+  const end = Math.min(exact.delays.length, Math.ceil(frame.view.span - far));
+  const [x, rows] = [across(frame, width), height / (frame.high - frame.low)];
+  const paint = painter(metric, exact, modulus);
+  let count = 0;
+  for (let place = first; place < end; place += 1) {
+    const column = Math.floor(x(far + place));
+    const row = Math.floor(((exact.delays[place] as number) - frame.low) * rows);
+    if (column < 0 || column >= width || row < 0 || row >= height) continue;
+    const cell = row * width + column;
+    cells[cell] = paint(cells[cell] as number, place);
+    count += 1;
+  }
+  return count;
+}
+
+/** What a job told about its columns, and how often each delay is in each. */
+export interface Density {
+  job: string;
+  start: bigint;
+  end: bigint;
+  /** First number of every column, less start. */
+  offset: Float64Array;
+  count: Float64Array;
+  /** Entries first[j] to first[j + 1] - 1 belong to column j. */
+  first: Uint32Array;
+  delay: Uint16Array;
+  times: Float64Array;
+  least: number;
+  greatest: number;
+}
+
+interface ColumnsResult {
+  start: (number | string)[];
+  count: (number | string)[];
+  density: [number, number | string][][];
+}
+
+interface Packed {
+  offset: Float64Array;
+  first: Uint32Array;
+  delay: Uint16Array;
+  count: Float64Array;
+}
+
+/** Of GET /api/jobs/{id}/density.bin. */
+export function fromBinary(job: string, data: ArrayBuffer): Density {
+  const { facts, columns } = unpack(data);
+  const { offset, first, delay, count } = columns as unknown as Packed;
+  return described(job, BigInt(facts.start as string), offset, first, delay, count);
+}
+
+/** Of a result that is still growing. */
+export function fromResult(job: string, columns: ColumnsResult): Density | undefined {
+  if (!columns.start.length || !columns.density) return undefined;
+  const start = BigInt(columns.start[0] as string);
+  const offset = Float64Array.from(columns.start, (each) => Number(BigInt(each) - start));
+  const first = new Uint32Array(offset.length + 1);
+  for (const [place, histogram] of columns.density.entries()) first[place + 1] = (first[place] as number) + histogram.length;
+  const entries = columns.density.flat();
+  const delay = Uint16Array.from(entries, ([each]) => each);
+  return described(job, start, offset, first, delay, Float64Array.from(entries, ([, times]) => Number(times)));
+}
+
+function described(job: string, start: bigint, offset: Float64Array, first: Uint32Array, delay: Uint16Array, times: Float64Array): Density {
+  const count = new Float64Array(offset.length);
+  let [least, greatest] = [Infinity, 0];
+  for (let column = 0; column < offset.length; column += 1) {
+    for (let entry = first[column] as number; entry < (first[column + 1] as number); entry += 1) {
+      count[column] = (count[column] as number) + (times[entry] as number);
+      least = Math.min(least, delay[entry] as number);
+      greatest = Math.max(greatest, delay[entry] as number);
+    }
+  }
+  const last = offset.length - 1;
+  const end = start + BigInt((offset[last] as number) + (count[last] as number));
+  return { job, start, end, offset, count, first, delay, times, least, greatest };
+}
+
+/** Numbers of a column of a density, on average. */
+export function coarseness({ start, end, offset }: Density): number {
+  return Number(end - start) / Math.max(1, offset.length);
+}
+
+/** Where column j begins and ends, less the left edge. */
+function edges(density: Density, far: number, column: number): [number, number] {
+  const from = density.offset[column] as number;
+  return [far + from, far + from + (density.count[column] as number)];
+}
+
+/**
+ * Adds a density to a grid, over whatever coarser one is there: pixel columns that it covers are its own. A column wider
+ * than a pixel is spread evenly, so cells may hold fractions.
+ */
+export function paintDensity(into: Grid, frame: Frame, density: Density): void {
+  const { width, height, cells } = into;
+  const far = distance(frame.view, density.start);
+  const x = across(frame, width);
+  const rows = height / (frame.high - frame.low);
+  const cleared = new Uint8Array(width);
+  for (let column = 0; column < density.offset.length; column += 1) {
+    const [from, to] = edges(density, far, column);
+    if (to <= 0 || from >= frame.view.span) continue;
+    const left = Math.floor(x(from));
+    const right = Math.max(left + 1, Math.floor(x(to)));
+    const share = 1 / (right - left);
+    for (let pixel = Math.max(0, left); pixel < Math.min(width, right); pixel += 1) {
+      if (!cleared[pixel]) for (let row = 0; row < height; row += 1) cells[row * width + pixel] = 0;
+      cleared[pixel] = 1;
+    }
+    for (let entry = density.first[column] as number; entry < (density.first[column + 1] as number); entry += 1) {
+      const row = Math.floor(((density.delay[entry] as number) - frame.low) * rows);
+      if (row < 0 || row >= height) continue;
+      const add = (density.times[entry] as number) * share;
+      for (let pixel = Math.max(0, left); pixel < Math.min(width, right); pixel += 1) {
+        const cell = row * width + pixel;
+        cells[cell] = (cells[cell] as number) + add;
+      }
+    }
+  }
+}
+
+/** The greatest cell. */
+export function greatest({ cells }: Grid): number {
+  let most = 0;
+  for (const value of cells) if (value > most) most = value;
+  return most;
+}
+
+/** How many cells hold something. */
+export function lit({ cells }: Grid): number {
+  let count = 0;
+  for (const value of cells) if (value > 0) count += 1;
+  return count;
+}
+
+/** Marks of `by` x `by` pixels, up and to the right, where there is nothing else: single pixels are hard to see. */
+export function thickened({ width, height, cells }: Grid, by: number): Grid {
+  const wide = grid(width, height);
+  wide.cells.set(cells);
+  for (let row = 0; row < height; row += 1) {
+    for (let column = 0; column < width; column += 1) {
+      const value = cells[row * width + column] as number;
+      if (value > 0) smear(wide, cells, row, column, value, by);
+    }
+  }
+  return wide;
+}
+
+function smear({ width, height, cells: into }: Grid, from: Float32Array, row: number, column: number, value: number, by: number): void {
+  for (let up = row; up < Math.min(height, row + by); up += 1) {
+    for (let right = column; right < Math.min(width, column + by); right += 1) {
+      const cell = up * width + right;
+      if (from[cell] === 0 && value > (into[cell] as number)) into[cell] = value;
+    }
+  }
+}
+
+export type Histogram = Map<number, number>;
+
+/** Delays of the exact values in [first, end). */
+export function countExact(into: Histogram, exact: Exact, first: bigint, end: bigint): Histogram {
+  const from = Math.max(0, Number(first - exact.start));
+  const to = Math.min(exact.delays.length, Number(end - exact.start));
+  for (let place = from; place < to; place += 1) {
+    const delay = exact.delays[place] as number;
+    into.set(delay, (into.get(delay) ?? 0) + 1);
+  }
+  return into;
+}
+
+/** Delays of the whole columns that begin in [first, end), and which numbers these are. */
+export function countColumns(density: Density, first: bigint, end: bigint): { histogram: Histogram; first: bigint; end: bigint } {
+  const histogram: Histogram = new Map();
+  let [from, to] = [end, first];
+  for (let column = 0; column < density.offset.length; column += 1) {
+    const begin = density.start + BigInt(density.offset[column] as number);
+    if (begin < first || begin >= end) continue;
+    const over = begin + BigInt(density.count[column] as number);
+    if (begin < from) from = begin;
+    if (over > to) to = over;
+    for (let entry = density.first[column] as number; entry < (density.first[column + 1] as number); entry += 1) {
+      const delay = density.delay[entry] as number;
+      histogram.set(delay, (histogram.get(delay) ?? 0) + (density.times[entry] as number));
+    }
+  }
+  return { histogram, first: from, end: to };
+}

@@ -1,0 +1,110 @@
+/** Numbers as people type them: digits, 10^6, 1e6, 2^89-1, 3^5*2^7+1, (2^4+1)*7. Pure. */
+
+/** Decimal digits that the page, and the kind, take at most. */
+export const MAX_DIGITS = 20_000;
+/** Bits of the greatest number of so many digits. */
+const MAX_BITS = Math.ceil(MAX_DIGITS * Math.log2(10));
+
+export type Parsed = { value: bigint; why?: undefined } | { value?: undefined; why: string };
+
+/** Bits of a number, 0 for 0. */
+export function bitLength(value: bigint): number {
+  if (value < 0n) return bitLength(-value);
+  if (value === 0n) return 0;
+  const hex = value.toString(16);
+  return 4 * hex.length - (Math.clz32(parseInt(hex[0] as string, 16)) - 28);
+}
+
+/** log2 of a positive number of any size, to about 12 digits. */
+export function log2(value: bigint): number {
+  const excess = Math.max(0, bitLength(value) - 64);
+  return Math.log2(Number(value >> BigInt(excess))) + excess;
+}
+
+class Complaint extends Error {}
+
+const TOO_LONG = `more than ${MAX_DIGITS.toLocaleString("en").replace(",", "\u202f")} digits`;
+
+function bounded(value: bigint): bigint {
+  // a product of two bounded numbers is the most that may come here
+  if (value > 2n ** BigInt(MAX_BITS)) throw new Complaint(TOO_LONG);
+  return value;
+}
+
+/** Reads sums of products of powers, each part once from left to right; powers bind from the right. */
+class Reader {
+  private at = 0;
+
+  constructor(private readonly text: string) {}
+
+  all(): bigint {
+    const found = this.sum();
+    if (this.at < this.text.length) throw new Complaint(`"${this.text[this.at]}" at place ${this.at + 1} is not understood`);
+    return found;
+  }
+
+  private took(sign: string): boolean {
+    const there = this.text.startsWith(sign, this.at);
+    if (there) this.at += sign.length;
+    return there;
+  }
+
+  private sum(): bigint {
+    let found = this.product();
+    for (;;) {
+      if (this.took("+")) found = bounded(found + this.product());
+      else if (this.took("-")) found -= this.product();
+      else return found;
+    }
+  }
+
+  private product(): bigint {
+    let found = this.power();
+    while (this.took("*") && !this.text.startsWith("*", this.at)) found = bounded(found * this.power());
+    return found;
+  }
+
+  private power(): bigint {
+    const base = this.atom();
+    if (!this.took("^") && !this.took("**")) return base;
+    const exponent = this.power();
+    if (exponent < 0n) throw new Complaint("a power below 0 is no whole number");
+    const bits = bitLength(base < 0n ? -base : base) - 1;
+    if (bits > 0 && exponent * BigInt(bits) > BigInt(MAX_BITS)) throw new Complaint(TOO_LONG);
+    return bounded(base ** (bits > 0 ? exponent : exponent % 2n ? 1n : exponent ? 2n : 0n));
+  }
+
+  private atom(): bigint {
+    if (this.took("(")) {
+      const inner = this.sum();
+      if (!this.took(")")) throw new Complaint("a bracket is not closed");
+      return inner;
+    }
+    const [digits = ""] = /^\d+(?:e\d+)?/i.exec(this.text.slice(this.at)) ?? [];
+    if (!digits) throw new Complaint(this.at < this.text.length ? `a number is missing before "${this.text[this.at]}"` : "a number is missing at the end");
+    this.at += digits.length;
+    const [mantissa = "", zeros] = digits.toLowerCase().split("e");
+    if (mantissa.length + Number(zeros ?? 0) > MAX_DIGITS + 1) throw new Complaint(TOO_LONG);
+    return BigInt(mantissa) * 10n ** BigInt(zeros ?? 0);
+  }
+}
+
+/** A whole number, or why it is none. Spaces, thin spaces and _ between digits are left out. */
+export function parse(text: string): Parsed {
+  const plain = text.replace(/[\s_\u202f]/g, "").replaceAll("×", "*").replaceAll("−", "-");
+  if (!plain) return { why: "a number is missing" };
+  try {
+    return { value: new Reader(plain).all() };
+  } catch (error) {
+    if (error instanceof Complaint) return { why: error.message };
+    throw error;
+  }
+}
+
+/** A number >= 1 of at most MAX_DIGITS digits, or why it is none. */
+export function positive(text: string): Parsed {
+  const found = parse(text);
+  if (found.value === undefined) return found;
+  if (found.value < 1n) return { why: "must be at least 1" };
+  return found.value >= 10n ** BigInt(MAX_DIGITS) ? { why: TOO_LONG } : found;
+}

@@ -1,0 +1,109 @@
+/** Which windows of numbers to look at next. Pure: the same seed gives the same windows. */
+
+import type { Range } from "./view";
+
+export const STRATEGIES = ["sequential", "targeted", "random", "adaptive"] as const;
+export type Strategy = (typeof STRATEGIES)[number];
+
+/** What each does, for the form. */
+export const MEANING: Record<Strategy, string> = {
+  sequential: "the whole range from its beginning, as one job",
+  targeted: "windows around relatives of the records so far: n + 1, 2n, 4n and (2n - 1) / 3 or near it",
+  random: "windows drawn evenly from the range",
+  adaptive: "half of the windows where the last ones had the longest delays, half drawn evenly",
+};
+
+export interface Setting {
+  range: Range;
+  /** Numbers of a window. */
+  size: number;
+  seed: number;
+}
+
+/** What is known when the next window is chosen. */
+export interface Knowledge {
+  /** Windows that were taken before. */
+  taken: readonly Range[];
+  /** Numbers with long delays, the best first. */
+  best: readonly bigint[];
+}
+
+/** A generator of 32 bits, mulberry32. */
+export function random(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A number of [0, below), from 96 random bits. */
+function drawn(below: bigint, next: () => number): bigint {
+  let bits = 0n;
+  for (let word = 0; word < 3; word += 1) bits = (bits << 32n) | BigInt(Math.floor(next() * 2 ** 32));
+  return (bits * below) >> 96n;
+}
+
+/** A window of the range that begins at a multiple of its size where it can. */
+function windowAt(n: bigint, { range, size }: Setting): Range {
+  const wide = BigInt(size);
+  const start = (n / wide) * wide;
+  const first = start > range.first ? start : range.first;
+  const end = start + wide < range.end ? start + wide : range.end;
+  return { first, end };
+}
+
+/** Numbers whose delays are tied to that of n. */
+export function relatives(n: bigint): bigint[] {
+  return [n, n + 1n, 2n * n, 4n * n, (2n * n - 1n) / 3n, (4n * n - 1n) / 3n, n - 1n];
+}
+
+function fresh(found: Range, { taken }: Knowledge): boolean {
+  return found.first < found.end && !taken.some(({ first, end }) => found.first < end && first < found.end);
+}
+
+function evenly(setting: Setting, known: Knowledge, next: () => number): Range | undefined {
+  const { first, end } = setting.range;
+  for (let tries = 0; tries < 100; tries += 1) {
+    const found = windowAt(first + drawn(end - first, next), setting);
+    if (fresh(found, known)) return found;
+  }
+  return undefined;
+}
+
+/** Windows around numbers, nearest relatives first. */
+function near(setting: Setting, known: Knowledge): Range | undefined {
+  const { first, end } = setting.range;
+  for (const n of known.best) {
+    for (const relative of relatives(n)) {
+      if (relative < first || relative >= end) continue;
+      const found = windowAt(relative, setting);
+      if (fresh(found, known)) return found;
+    }
+  }
+  return undefined;
+}
+
+/** Windows beside those with the longest delays. */
+function beside(setting: Setting, known: Knowledge): Range | undefined {
+  const wide = BigInt(setting.size);
+  for (const n of known.best) {
+    for (const side of [n + wide, n - wide]) {
+      if (side < setting.range.first || side >= setting.range.end) continue;
+      const found = windowAt(side, setting);
+      if (fresh(found, known)) return found;
+    }
+  }
+  return undefined;
+}
+
+/** The next window, or undefined when the range has no more for this strategy. */
+export function nextWindow(strategy: Strategy, setting: Setting, known: Knowledge): Range | undefined {
+  const next = random(setting.seed + 7919 * known.taken.length);
+  if (strategy === "sequential") return known.taken.length ? undefined : setting.range;
+  if (strategy === "targeted") return near(setting, known) ?? evenly(setting, known, next);
+  const follows = strategy === "adaptive" && known.taken.length % 2 === 1;
+  return (follows ? beside(setting, known) : undefined) ?? evenly(setting, known, next);
+}

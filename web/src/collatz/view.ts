@@ -1,0 +1,119 @@
+/** What part of the numbers is seen: exact at the left edge, whatever its size. Pure. */
+
+export interface View {
+  /** The number at the left edge. */
+  base: bigint;
+  /** How far into it the edge lies, in [0, 1). */
+  frac: number;
+  /** Numbers from edge to edge. */
+  span: number;
+}
+
+/** Numbers seen at least: some pixels a number. */
+export const LEAST_SPAN = 8;
+
+export interface Range {
+  first: bigint;
+  /** One past the last. */
+  end: bigint;
+}
+
+/** The view moved to where `shift` numbers are left of its edge. */
+export function moved({ base, frac, span }: View, shift: number): View {
+  const whole = Math.floor(frac + shift);
+  return { base: base + BigInt(whole), frac: Math.min(1 - 1e-9, Math.max(0, frac + shift - whole)), span };
+}
+
+/** Numbers from the left edge to n. */
+export function distance(view: View, n: bigint): number {
+  return Number(n - view.base) - view.frac;
+}
+
+/** The number under a place in [0, 1] of the width. */
+export function under(view: View, place: number): bigint {
+  return moved(view, place * view.span).base;
+}
+
+/** Keeps a view within limits: no wider, and its edges inside. */
+export function clamped(view: View, limits: Range): View {
+  const most = Number(limits.end - limits.first);
+  const span = Math.min(most, Math.max(Math.min(LEAST_SPAN, most), view.span));
+  if (view.base < limits.first) return { base: limits.first, frac: 0, span };
+  const over = distance({ ...view, span }, limits.end) - span;
+  if (over >= 0) return { ...view, span };
+  const back = { base: limits.end, frac: 0, span };
+  const result = moved(back, -span);
+  return result.base < limits.first ? { base: limits.first, frac: 0, span } : result;
+}
+
+/** Zoomed so that what is under `place` stays there; factor > 1 shows more numbers. */
+export function zoomed(view: View, factor: number, place: number, limits: Range): View {
+  const most = Number(limits.end - limits.first);
+  const span = Math.min(most, Math.max(Math.min(LEAST_SPAN, most), view.span * factor));
+  return clamped({ ...moved(view, (view.span - span) * place), span }, limits);
+}
+
+export function panned(view: View, share: number, limits: Range): View {
+  return clamped(moved(view, share * view.span), limits);
+}
+
+export function whole(range: Range): View {
+  return { base: range.first, frac: 0, span: Number(range.end - range.first) };
+}
+
+/** The numbers that are seen, in part at least, within limits. */
+export function seen(view: View, limits: Range): Range {
+  const last = under(view, 1);
+  const edge = moved(view, view.span).frac > 1e-9 ? last + 1n : last;
+  const end = edge < limits.end ? edge : limits.end;
+  return { first: view.base > limits.first ? view.base : limits.first, end };
+}
+
+/** A view of a range with a number in the middle. */
+export function around(n: bigint, span: number, limits: Range): View {
+  return clamped(moved({ base: n, frac: 0, span }, 0.5 - span / 2), limits);
+}
+
+/** Chunks of exact values are so wide, and begin at multiples of it. */
+export const CHUNK_BITS = 16;
+export const CHUNK = 2 ** CHUNK_BITS;
+
+/** Which chunks a range touches. */
+export function chunks({ first, end }: Range): bigint[] {
+  const shift = BigInt(CHUNK_BITS);
+  const found: bigint[] = [];
+  for (let index = first >> shift; index << shift < end; index += 1n) found.push(index);
+  return found;
+}
+
+/** A window for a job: columns of 2^k numbers that cover a range, k the least that needs no more columns than `most`. */
+export function aligned({ first, end }: Range, most: number, limits: Range): Range & { k: number } {
+  let k = 0;
+  for (;;) {
+    const shift = BigInt(k);
+    const low = (first >> shift) << shift;
+    const high = -(-end >> shift) << shift;
+    if ((high - low) >> shift <= BigInt(most)) {
+      return { first: low > limits.first ? low : limits.first, end: high < limits.end ? high : limits.end, k };
+    }
+    k += 1;
+  }
+}
+
+/** Round numbers of [first, first + span] for an axis: bigint places, about so many. */
+export function ticks(view: View, about: number): bigint[] {
+  const step = roundStep(view.span / Math.max(1, about));
+  const found: bigint[] = [];
+  const end = under(view, 1);
+  for (let at = ((view.base + step - 1n) / step) * step; at <= end; at += step) found.push(at);
+  return found;
+}
+
+/** 1, 2 or 5 times a power of ten, at least `least`. */
+export function roundStep(least: number): bigint {
+  if (least <= 1) return 1n;
+  const tens = Math.floor(Math.log10(least));
+  const rest = least / 10 ** tens;
+  const head = rest <= 1 ? 1n : rest <= 2 ? 2n : rest <= 5 ? 5n : 10n;
+  return head * 10n ** BigInt(tens);
+}

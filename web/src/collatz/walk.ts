@@ -1,0 +1,222 @@
+/**
+ * The trajectory of one number of any size, exactly. A step is n/2 or 3n+1; a shortcut step is n/2 or (3n+1)/2, and its
+ * parity bit is 1 where its number was odd. Pure.
+ */
+
+import { log2 } from "./number";
+
+const LOG3 = Math.log2(3);
+/** Shortcut steps taken at once: what they do depends on as many low bits, and 3^32 is exact in a double. */
+const BLOCK = 32;
+/** Above so many bits the +1 of 3n+1 changes no logarithm that is drawn. */
+const WIDE_BITS = 64;
+const POWERS = Array.from({ length: BLOCK + 1 }, (_, power) => 3n ** BigInt(power));
+/** Blocks between two numbers that are kept, to find any other again. */
+const KEEP_EVERY = 32;
+/** As the kind: shortcut steps after which a trajectory is given up. */
+export const STEP_LIMIT = 20_000_000;
+
+export interface Kept {
+  step: number;
+  shortcut: number;
+  value: bigint;
+}
+
+export interface Trajectory {
+  n: bigint;
+  /** False when it was given up. All else is then of what was walked. */
+  complete: boolean;
+  /** Steps to 1. */
+  delay: number;
+  odd: number;
+  /** Shortcut steps. */
+  shortcut: number;
+  /** A bit a shortcut step, the lowest of each byte first. */
+  parity: Uint8Array;
+  /** log2 of the value at every step, the first being n's. */
+  logs: Float32Array;
+  peak: bigint;
+  peakStep: number;
+  /** Values along the way, ascending in step; the first is n. */
+  kept: Kept[];
+}
+
+/** What a walk writes as it goes. */
+class Trace {
+  logs = new Float32Array(1024);
+  parity = new Uint8Array(128);
+  step = 0;
+  shortcut = 0;
+  odd = 0;
+  peak = 0n;
+  peakLog = -1;
+  peakStep = 0;
+
+  /** One value's logarithm, at the step that is now. */
+  log(value: number): void {
+    if (this.step >= this.logs.length) this.logs = grown(this.logs, new Float32Array(2 * this.logs.length));
+    this.logs[this.step] = value;
+  }
+
+  bit(odd: boolean): void {
+    if (this.shortcut >= 8 * this.parity.length) this.parity = grown(this.parity, new Uint8Array(2 * this.parity.length));
+    if (odd) {
+      this.parity[this.shortcut >> 3] = (this.parity[this.shortcut >> 3] as number) | (1 << (this.shortcut & 7));
+      this.odd += 1;
+    }
+    this.shortcut += 1;
+  }
+
+  met(value: bigint, step: number): void {
+    if (value <= this.peak) return;
+    this.peak = value;
+    this.peakStep = step;
+    this.peakLog = log2(value);
+  }
+}
+
+function grown<T extends Float32Array | Uint8Array>(from: T, into: T): T {
+  into.set(from);
+  return into;
+}
+
+/** The next value. */
+export function next(value: bigint): bigint {
+  return value & 1n ? 3n * value + 1n : value >> 1n;
+}
+
+/** 32 shortcut steps from a wide number whose logarithm is known; gives where they lead and its logarithm. */
+function block(trace: Trace, value: bigint, logarithm: number): [bigint, number] {
+  const began = trace.step;
+  let rest = Number(value & 0xffffffffn);
+  let [log, most, odd] = [logarithm, logarithm, 0];
+  for (let taken = 0; taken < BLOCK; taken += 1) {
+    const isOdd = rest % 2 === 1;
+    trace.log(log);
+    trace.bit(isOdd);
+    trace.step += 1;
+    if (isOdd) {
+      trace.log((log += LOG3));
+      if (log > most) most = log;
+      trace.step += 1;
+      odd += 1;
+    }
+    log -= 1;
+    rest = (isOdd ? 3 * rest + 1 : rest) / 2;
+  }
+  if (most > trace.peakLog - 1e-6) climb(trace, value, began, trace.step);
+  const end = (value >> BigInt(BLOCK)) * (POWERS[odd] as bigint) + BigInt(rest);
+  return [end, precise(end, log)];
+}
+
+/** log2 again from the leading bits, so that errors do not add up. */
+function precise(value: bigint, near: number): number {
+  const excess = Math.max(0, Math.floor(near) - 60);
+  return Math.log2(Number(value >> BigInt(excess))) + excess;
+}
+
+/** Looks at every value between two steps for the greatest. */
+function climb(trace: Trace, from: bigint, step: number, end: number): void {
+  let value = from;
+  for (let at = step; at < end; at += 1) {
+    trace.met(value, at);
+    value = next(value);
+  }
+}
+
+/** Step by step to 1. */
+function descend(trace: Trace, from: bigint, limit: number): bigint {
+  let value = from;
+  while (value !== 1n && trace.shortcut < limit) {
+    const odd = (value & 1n) === 1n;
+    for (let steps = odd ? 2 : 1; steps > 0; steps -= 1) {
+      trace.log(Math.log2(Number(value)));
+      trace.met(value, trace.step);
+      value = next(value);
+      trace.step += 1;
+    }
+    trace.bit(odd);
+  }
+  trace.log(Math.log2(Number(value)));
+  trace.met(value, trace.step);
+  return value;
+}
+
+/** Walks from n >= 1 to 1. RangeError for less. */
+export function walk(n: bigint, limit = STEP_LIMIT): Trajectory {
+  if (n < 1n) throw new RangeError(`a trajectory begins at 1 or above; got ${n}`);
+  const trace = new Trace();
+  const kept: Kept[] = [];
+  let [value, logarithm] = [n, log2(n)];
+  for (let blocks = 0; logarithm > WIDE_BITS && trace.shortcut < limit; blocks += 1) {
+    if (blocks % KEEP_EVERY === 0) kept.push({ step: trace.step, shortcut: trace.shortcut, value });
+    [value, logarithm] = block(trace, value, logarithm);
+  }
+  kept.push({ step: trace.step, shortcut: trace.shortcut, value });
+  const last = logarithm > WIDE_BITS ? value : descend(trace, value, limit);
+  if (last !== 1n) trace.log(logarithm);
+  return {
+    n, complete: last === 1n, delay: trace.step, odd: trace.odd, shortcut: trace.shortcut,
+    parity: trace.parity.slice(0, (trace.shortcut + 7) >> 3), logs: trace.logs.slice(0, trace.step + 1),
+    peak: trace.peak, peakStep: trace.peakStep, kept,
+  };
+}
+
+/** `count` values from a step on; fewer at the end. */
+export function values(trajectory: Trajectory, step: number, count = 1): bigint[] {
+  const from = trajectory.kept.findLast((each) => each.step <= step) as Kept;
+  let value = from.value;
+  for (let at = from.step; at < step; at += 1) value = next(value);
+  const found: bigint[] = [];
+  for (let at = step; at <= Math.min(trajectory.delay, step + count - 1); at += 1) {
+    found.push(value);
+    value = next(value);
+  }
+  return found;
+}
+
+/** Whether a shortcut step began at an odd number. */
+export function bitAt(parity: Uint8Array, place: number): number {
+  return ((parity[place >> 3] ?? 0) >> (place & 7)) & 1;
+}
+
+export interface Meeting {
+  /** Steps from the common value to 1. */
+  remaining: number;
+  /** At which step each arrives there. */
+  steps: [number, number];
+}
+
+type Path = Pick<Trajectory, "delay" | "shortcut" | "parity">;
+
+/**
+ * The first value that two complete trajectories share. Both end at 1, and the bits lead back from there without a
+ * choice, so they share exactly what the common end of their bits leads back to.
+ */
+export function meeting(left: Path, right: Path): Meeting {
+  const most = Math.min(left.shortcut, right.shortcut);
+  let [same, remaining] = [0, 0];
+  while (same < most) {
+    const bit = bitAt(left.parity, left.shortcut - 1 - same);
+    if (bit !== bitAt(right.parity, right.shortcut - 1 - same)) break;
+    same += 1;
+    remaining += 1 + bit;
+  }
+  // w is common; one came from 2w, the other from (2w-1)/3 over 2w
+  if (same < most) remaining += 1;
+  return { remaining, steps: [left.delay - remaining, right.delay - remaining] };
+}
+
+/** Least and greatest of every run of a curve, as many runs as pixels: what is drawn of it. */
+export function decimated(curve: Float32Array, from: number, to: number, runs: number): { low: Float32Array; high: Float32Array } {
+  const low = new Float32Array(runs).fill(Infinity);
+  const high = new Float32Array(runs).fill(-Infinity);
+  const scale = runs / Math.max(1, to - from);
+  for (let at = Math.max(0, Math.floor(from)); at <= Math.min(curve.length - 1, Math.ceil(to)); at += 1) {
+    const run = Math.min(runs - 1, Math.max(0, Math.floor((at - from) * scale)));
+    const value = curve[at] as number;
+    if (value < (low[run] as number)) low[run] = value;
+    if (value > (high[run] as number)) high[run] = value;
+  }
+  return { low, high };
+}

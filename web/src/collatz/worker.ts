@@ -1,0 +1,37 @@
+/** Computes what would hold up the page: windows of delays, and trajectories of huge numbers. */
+
+import { table, window as delaysOf } from "./delays";
+import type { Answer, Answers, Ask } from "./messages";
+import { values, walk, type Trajectory } from "./walk";
+
+/** Trajectories that are kept for their terms. */
+const KEEP = 10;
+const kept = new Map<bigint, Trajectory>();
+
+function walked(n: bigint): Trajectory {
+  const found = kept.get(n) ?? walk(n);
+  kept.delete(n);
+  kept.set(n, found);
+  for (const old of [...kept.keys()].slice(0, -KEEP)) kept.delete(old);
+  return found;
+}
+
+function answer(ask: Ask): [Answers[keyof Answers], Transferable[]] {
+  if (ask.kind === "window") {
+    const found = delaysOf(ask.body.start, ask.body.count);
+    return [found, [found.delays.buffer, found.bits.buffer]];
+  }
+  if (ask.kind === "table") return [{ text: table(ask.body.start, ask.body.count) }, []];
+  if (ask.kind === "terms") return [{ values: values(walked(ask.body.n), ask.body.step, ask.body.count) }, []];
+  const { kept: _, ...path } = walked(ask.body.n);
+  return [path, []];
+}
+
+self.onmessage = ({ data }: MessageEvent<Ask>) => {
+  try {
+    const [body, moved] = answer(data);
+    self.postMessage({ id: data.id, body } satisfies Answer, { transfer: moved });
+  } catch (error) {
+    self.postMessage({ id: data.id, error: error instanceof Error ? error.message : String(error) } satisfies Answer);
+  }
+};

@@ -1,0 +1,134 @@
+/** The HTTP API: JSON in and out, problems as errors, one token a tab. */
+
+import { signal } from "@preact/signals";
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+export type Job = Schemas["Job"];
+export type JobState = Schemas["JobState"];
+export type Jobs = Schemas["Jobs"];
+export type Node = Schemas["Node"];
+export type Gpu = Schemas["FleetGpu"];
+export type Queue = Schemas["Queue"];
+export type Alert = Schemas["Alert"];
+export type Status = Schemas["Status"];
+export type Snapshot = Schemas["Snapshot"];
+export type Submitted = Schemas["Submitted"];
+export type History = Schemas["History"];
+export type Bins = Schemas["Bins"];
+export type Stream = Schemas["Stream"];
+export type Span = Schemas["Span"];
+export type Result = Schemas["Result"];
+
+/** A kind of job, as GET /api/job-types shows it. */
+export type Kind = Schemas["Kind"];
+
+/** Unless the cluster answers within so many ms, a call fails. */
+const PATIENCE_MS = 40_000;
+
+export type Query = Record<string, string | number | boolean | null | undefined>;
+
+/** What the API refuses, in its words: RFC 9457. Status 0: no answer at all. */
+export class Problem extends Error {
+  constructor(
+    readonly status: number,
+    readonly title: string,
+    readonly detail: string,
+    readonly field?: string,
+    /** Says which request of the logs it was. */
+    readonly request?: string,
+  ) {
+    super(detail);
+    this.name = "Problem";
+  }
+}
+
+/** True once a call was refused for want of a token; the page then asks for one. */
+export const needsToken = signal(false);
+
+const NO_TOKEN = "";
+
+export function token(): string {
+  return sessionStorage.getItem("token") ?? NO_TOKEN;
+}
+
+/** Keeps the token for this tab. */
+export function signIn(given: string): void {
+  sessionStorage.setItem("token", given);
+  needsToken.value = false;
+}
+
+export function authorization(): Record<string, string> {
+  const known = token();
+  return known ? { Authorization: `Bearer ${known}` } : {};
+}
+
+export function address(path: string, query: Query = {}): string {
+  const entries = Object.entries(query).filter(([, value]) => value !== undefined && value !== null);
+  const text = new URLSearchParams(entries.map(([name, value]) => [name, String(value)])).toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** What an answer that is not 2xx says. */
+export async function problemOf(answer: Response): Promise<Problem> {
+  const told = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string; field?: string };
+  const title = told.title ?? (answer.statusText || `Status ${answer.status}`);
+  const detail = told.detail ?? `${new URL(answer.url).pathname} answered ${answer.status}`;
+  if (answer.status === 401) needsToken.value = true;
+  return new Problem(answer.status, title, detail, told.field, answer.headers.get("X-Request-ID") ?? undefined);
+}
+
+async function call(path: string, options: RequestInit): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await fetch(path, {
+      ...options,
+      cache: options.method ? "no-store" : "default",
+      headers: { ...authorization(), ...options.headers },
+      signal: options.signal ?? AbortSignal.timeout(PATIENCE_MS),
+    });
+  } catch (error) {
+    if ((error as Error).name === "AbortError") throw error;
+    const late = (error as Error).name === "TimeoutError";
+    const why = late ? `no answer within ${PATIENCE_MS / 1000} s` : "the cluster does not answer";
+    throw new Problem(0, "No answer", `${why}; see ./deploy-cluster.sh status`);
+  }
+  if (!answer.ok) throw await problemOf(answer);
+  return answer;
+}
+
+/** JSON of a GET. A 202 (still being computed) is asked for again until `signal` aborts or two minutes have passed. */
+export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
+  return (await settled(address(path, query), signal)).json() as Promise<T>;
+}
+
+/** Bytes of a GET; waits through 202 like `get`. */
+export async function bytes(path: string, query?: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
+  return (await settled(address(path, query), signal)).arrayBuffer();
+}
+
+const PENDING_MS = 120_000;
+
+async function settled(path: string, signal?: AbortSignal): Promise<Response> {
+  const until = Date.now() + PENDING_MS;
+  for (;;) {
+    const answer = await call(path, signal ? { signal } : {});
+    if (answer.status !== 202) return answer;
+    if (Date.now() > until) {
+      throw new Problem(202, "Not ready", "the answer is still being computed; try again, or see the job list");
+    }
+    await new Promise((done) => setTimeout(done, 1000 * Number(answer.headers.get("Retry-After") ?? 1)));
+  }
+}
+
+export async function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const answer = await call(path, {
+    method: "POST", headers: { "Content-Type": "application/json", ...headers }, ...sent,
+  });
+  return answer.json() as Promise<T>;
+}
+
+export async function del(path: string): Promise<void> {
+  await call(path, { method: "DELETE" });
+}

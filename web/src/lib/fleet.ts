@@ -1,0 +1,173 @@
+/** What events do to what the page knows of the cluster. Pure: the model goes in, what changed comes out. */
+
+import type { Alert, Gpu, Job, JobState, Node, Queue, Snapshot, Status } from "./api";
+import { paced, type Pace } from "./pace";
+import { after, type Frame } from "./sse";
+
+export const ENDED: readonly JobState[] = ["done", "failed", "cancelled"];
+
+export function ended(job: Pick<Job, "state">): boolean {
+  return ENDED.includes(job.state);
+}
+
+/** An event as the stream tells it. */
+export interface LiveEvent {
+  id: string;
+  /** ms since 1970, of the cluster's clock. */
+  time: number;
+  type: string;
+  job?: string;
+  kind?: string;
+  state?: string;
+  worker?: string;
+  error?: string;
+  done?: number | string;
+  total?: number | string;
+}
+
+/** A row that is no longer listed. */
+interface Gone {
+  gone?: boolean;
+}
+
+export interface Model {
+  /** Position of the last event known. */
+  at: string;
+  /** Events up to here are in the snapshot already. */
+  covered: string;
+  jobs: Map<string, Job>;
+  /** What committed units/s are worked out from, by job. */
+  paces: Map<string, Pace>;
+  status?: Status | undefined;
+  queues: Queue[];
+  nodes: Node[];
+  gpus: Gpu[];
+  alerts: Alert[];
+}
+
+/** What an event asks the page to do. */
+export interface Change {
+  event?: LiveEvent;
+  /** A job that changed in the model. */
+  job?: string;
+  /** A job whose whole view must be asked for: unknown, or changed in what events do not tell. */
+  ask?: string;
+  /** Rows of nodes, queues or alerts changed. */
+  rows?: boolean;
+  /** More or fewer jobs wait than before. */
+  waits?: boolean;
+  resync?: boolean;
+}
+
+/** Jobs kept, unless watched or not ended. */
+export const MOST_JOBS = 1000;
+
+export function empty(): Model {
+  return { at: "", covered: "", jobs: new Map(), paces: new Map(), queues: [], nodes: [], gpus: [], alerts: [] };
+}
+
+/** Takes a snapshot into the model; jobs that it does not name stay. */
+export function take(model: Model, snapshot: Snapshot): void {
+  const { status, queues, nodes, gpus, alerts, stream } = snapshot;
+  Object.assign(model, { status, queues: queues ?? [], nodes, gpus: gpus ?? [], alerts: alerts ?? [], covered: stream });
+  if (!model.at || after(stream, model.at)) model.at ||= stream;
+  for (const job of snapshot.jobs) model.jobs.set(job.job_id, job);
+}
+
+/** What a job's own times tell of the past, before there was a stream to tell it. */
+export function past(job: Job): LiveEvent[] {
+  const { job_id, type: kind, done, total, error } = job;
+  const common = { id: "", job: job_id, kind, total };
+  const found: LiveEvent[] = [{ ...common, type: "queued", state: "queued", done: 0, time: Date.parse(job.created) }];
+  if (job.started) found.push({ ...common, type: "running", state: "running", done: 0, time: Date.parse(job.started) });
+  if (job.ended) found.push({ ...common, type: job.state, state: job.state, done, time: Date.parse(job.ended), ...(error ? { error } : {}) });
+  return found;
+}
+
+function share(done: number | string, total: number | string): number {
+  return Number(total) > 0 ? Number(done) / Number(total) : 0;
+}
+
+function eta(done: number | string, total: number | string, rate: number | null): number | null {
+  return rate ? Math.max(0, Number(total) - Number(done)) / rate : null;
+}
+
+/** A job after an event of it; `rate` in units/s as the events tell it, null when they do not yet. */
+export function moved(job: Job, event: LiveEvent, rate: number | null = null): Job {
+  const state = (event.state ?? job.state) as JobState;
+  const works = state === "running" || state === "cancelling";
+  const now = works ? (rate ?? job.rate) : null;
+  const done = event.done ?? job.done;
+  const total = event.total ?? job.total;
+  return {
+    ...job, state, done, total, rate: now, progress: share(done, total), eta_seconds: eta(done, total, now),
+    waiting_because: event.type === "progress" || ENDED.includes(state) ? null : job.waiting_because,
+    error: event.error ?? (state === "failed" ? job.error : null),
+  };
+}
+
+function event(frame: Frame): LiveEvent {
+  const data = JSON.parse(frame.data) as Record<string, unknown>;
+  return { ...data, id: frame.id, type: String(data.type ?? frame.event), time: Number(frame.id.split("-")[0]) || Date.now() };
+}
+
+/** Applies a frame of /api/events to the model. */
+export function apply(model: Model, frame: Frame): Change {
+  if (frame.event === "resync") return { resync: true };
+  if (frame.event === "node" || frame.event === "queue" || frame.event === "alert") return row(model, frame);
+  const found = event(frame);
+  if (frame.id) model.at = frame.id;
+  if (!found.job) return { event: found };
+  if (frame.id && model.covered && !after(frame.id, model.covered)) return { event: found };
+  return happened(model, found, found.job);
+}
+
+function happened(model: Model, found: LiveEvent, id: string): Change {
+  const known = model.jobs.get(id);
+  if (!known) return { event: found, ask: id };
+  const progress = found.type === "progress";
+  if (progress && Number(found.done) < Number(known.done)) return { event: found };
+  const pace = paced(progress ? model.paces.get(id) : undefined, Number(found.done), found.time);
+  model.paces.set(id, pace);
+  const next = moved(known, found, pace.rate);
+  model.jobs.set(id, next);
+  if (ended(next)) model.paces.delete(id);
+  return progress ? { event: found, job: id } : { event: found, job: id, ask: id };
+}
+
+function row(model: Model, frame: Frame): Change {
+  const data = JSON.parse(frame.data) as (Node | Alert | Queue) & Gone;
+  if (frame.event === "node") {
+    model.nodes = placed(model.nodes, data as Node, (node) => node.id);
+    model.gpus = gpus(model.nodes);
+  } else if (frame.event === "alert") {
+    model.alerts = placed(model.alerts, data as Alert, (alert) => alert.id);
+  } else {
+    const before = model.queues.find((queue) => queue.queue === (data as Queue).queue)?.jobs;
+    model.queues = placed(model.queues, data as Queue, (queue) => queue.queue);
+    return { rows: true, waits: before !== (data as Queue).jobs };
+  }
+  return { rows: true };
+}
+
+/** The rows with one replaced where it stands, added at the end, or gone: what is listed never changes its place. */
+export function placed<T>(rows: readonly T[], row: T & Gone, name: (row: T) => string): T[] {
+  const others = (each: T) => name(each) !== name(row);
+  if (row.gone) return rows.filter(others);
+  return rows.some((each) => !others(each)) ? rows.map((each) => (others(each) ? each : row)) : [...rows, row];
+}
+
+/** Every GPU that a worker tells of, with whose it is; as the snapshot has them. */
+export function gpus(nodes: readonly Node[]): Gpu[] {
+  return nodes.flatMap((node) =>
+    (node.gpus ?? []).map((gpu) => ({ ...gpu, node: node.id, live: node.live, job: node.live ? node.job : null }) as Gpu),
+  );
+}
+
+/** Ids of ended jobs beyond the limit, oldest first; `kept` says which must stay. */
+export function surplus(model: Model, kept: (id: string) => boolean, most = MOST_JOBS): string[] {
+  if (model.jobs.size <= most) return [];
+  const old = [...model.jobs.values()].filter((job) => ended(job) && !kept(job.job_id));
+  old.sort((left, right) => (left.created < right.created ? -1 : 1));
+  return old.slice(0, model.jobs.size - most).map((job) => job.job_id);
+}

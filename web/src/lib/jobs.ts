@@ -1,0 +1,107 @@
+/** Jobs from the pages: submitted, followed, steered, read. */
+
+import { computed, signal, type ReadonlySignal } from "@preact/signals";
+import { del, get, post, Problem, type Job, type Kind, type Result, type Submitted } from "./api";
+import { adopt, forget, keep, snapshot } from "./live";
+
+export interface SubmitOptions {
+  priority?: "high" | "normal" | "low";
+  device?: "gpu" | "cpu" | "any";
+  gpu_preferred?: boolean;
+}
+
+function key(): string {
+  // randomUUID needs https; a cluster on a desk has none.
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Statuses after which it is not known whether the job was written; the key makes asking again harmless. */
+const UNSURE = [0, 502, 503, 504];
+
+/** Submits a job and gives its id. Throws Problem, whose field names the parameter. */
+export async function submit(type: string, parameters: object, options: SubmitOptions = {}): Promise<string> {
+  return (await submitted(type, parameters, options)).job_id;
+}
+
+export async function submitted(type: string, parameters: object, options: SubmitOptions = {}): Promise<Submitted> {
+  const body = { type, parameters, ...options, idempotency_key: key() };
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const answer = await post<Submitted>("/api/submit", body);
+      keep(answer.job_id).catch(() => undefined);
+      return answer;
+    } catch (error) {
+      if (!(error instanceof Problem) || !UNSURE.includes(error.status) || tries === 3) throw error;
+      await new Promise((done) => setTimeout(done, 1000 * tries));
+    }
+  }
+}
+
+const failures = signal<ReadonlyMap<string, Problem>>(new Map());
+
+function lookUp(id: string): void {
+  keep(id).catch((error: unknown) => {
+    if (error instanceof Problem) failures.value = new Map(failures.value).set(id, error);
+  });
+}
+
+/** The job as it is now, over the one stream of the tab; undefined until it is known. */
+export function watch(id: string): ReadonlySignal<Job | undefined> {
+  lookUp(id);
+  return computed(() => snapshot.value.jobs.get(id)?.value);
+}
+
+/** Why `watch` knows no such job. */
+export function trouble(id: string): ReadonlySignal<Problem | undefined> {
+  return computed(() => failures.value.get(id));
+}
+
+/** The result with what stands around it; `partial` gives what is committed so far. Throws Problem 409 before the end. */
+export async function result<T = unknown>(id: string, partial = false): Promise<Omit<Result, "result"> & { result: T }> {
+  return get(`/api/jobs/${id}/result`, partial ? { partial: true } : {});
+}
+
+export type Verb = "cancel" | "pause" | "resume" | "retry";
+
+/** Steers a job; Problem 409 names the state that does not allow it. */
+export async function steer(id: string, verb: Verb): Promise<Job> {
+  const job = await post<Job>(`/api/jobs/${id}/${verb}`);
+  adopt(job);
+  return job;
+}
+
+export const cancel = (id: string): Promise<Job> => steer(id, "cancel");
+export const pause = (id: string): Promise<Job> => steer(id, "pause");
+export const resume = (id: string): Promise<Job> => steer(id, "resume");
+export const retry = (id: string): Promise<Job> => steer(id, "retry");
+
+/** Removes a finished job and its result. */
+export async function remove(id: string): Promise<void> {
+  await del(`/api/jobs/${id}`);
+  forget(id);
+}
+
+/** Which verbs a job's state allows. */
+export function verbs(job: Pick<Job, "state">): Verb[] {
+  switch (job.state) {
+    case "queued":
+    case "running":
+      return ["pause", "cancel"];
+    case "paused":
+      return ["resume", "cancel"];
+    case "failed":
+    case "cancelled":
+      return ["retry"];
+    default:
+      return [];
+  }
+}
+
+let asked: Promise<Kind[]> | undefined;
+
+/** Every kind with its schema; asked for once. */
+export function kinds(): Promise<Kind[]> {
+  asked ??= get<{ kinds: Kind[] }>("/api/job-types").then((answer) => answer.kinds);
+  asked.catch(() => (asked = undefined));
+  return asked;
+}

@@ -1,0 +1,78 @@
+/** Keys of a page: `keys({ "g o": {run, text}, Space: {…} })`. A sequence is written with spaces. */
+
+import { signal } from "@preact/signals";
+
+export interface Key {
+  run: (event: KeyboardEvent) => void;
+  /** What it does, for the list under `?`. */
+  text: string;
+}
+
+export type Keys = Record<string, Key>;
+
+/** All keys that are bound now, the newest set last: what `?` lists. */
+export const bound = signal<readonly Keys[]>([]);
+
+/** The second key of a sequence must come within so many ms. */
+const SEQUENCE_MS = 1200;
+
+const ALIASES: Record<string, string> = { " ": "Space", ArrowLeft: "Left", ArrowRight: "Right", ArrowUp: "Up", ArrowDown: "Down" };
+
+/** As the tables of keys spell it: "Shift+Left", "j", "?". */
+export function nameOf(event: Pick<KeyboardEvent, "key" | "shiftKey" | "ctrlKey" | "metaKey" | "altKey">): string {
+  const key = ALIASES[event.key] ?? event.key;
+  const marks = [event.ctrlKey || event.metaKey ? "Ctrl" : "", event.altKey ? "Alt" : ""];
+  // Shift is part of the character where there is one: "?" and "A".
+  if (event.shiftKey && key.length > 1) marks.push("Shift");
+  return [...marks.filter(Boolean), key].join("+");
+}
+
+function types(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && (target.isContentEditable || target.matches("input, textarea, select"));
+}
+
+/** A button or link keeps Enter and Space for itself. */
+function acts(target: EventTarget | null, name: string): boolean {
+  return (name === "Enter" || name === "Space") && target instanceof HTMLElement && target.matches("button, a, summary, [role=tab]");
+}
+
+let pending = "";
+let pendingSince = 0;
+
+function find(name: string): Key | undefined {
+  for (const set of bound.peek().toReversed()) {
+    const found = set[name] ?? (name.length === 1 ? set[name.toLowerCase()] ?? set[name.toUpperCase()] : undefined);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+function begins(name: string): boolean {
+  return bound.peek().some((set) => Object.keys(set).some((each) => each.startsWith(`${name} `)));
+}
+
+function onKey(event: KeyboardEvent): void {
+  if (event.defaultPrevented || event.isComposing || types(event.target)) return;
+  if (document.querySelector("dialog[open]")) return;
+  const name = nameOf(event);
+  const sequence = pending && event.timeStamp - pendingSince < SEQUENCE_MS ? `${pending} ${name}` : "";
+  pending = "";
+  const key = (sequence ? find(sequence) : undefined) ?? (acts(event.target, name) ? undefined : find(name));
+  if (key) {
+    event.preventDefault();
+    key.run(event);
+  } else if (begins(name)) {
+    pending = name;
+    pendingSince = event.timeStamp;
+  }
+}
+
+/** Binds keys until the returned function is called. Keys typed into fields, and while a dialog is open, are left alone. */
+export function keys(set: Keys): () => void {
+  if (!bound.peek().length) document.addEventListener("keydown", onKey);
+  bound.value = [...bound.peek(), set];
+  return () => {
+    bound.value = bound.peek().filter((each) => each !== set);
+    if (!bound.peek().length) document.removeEventListener("keydown", onKey);
+  };
+}

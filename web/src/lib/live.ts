@@ -1,0 +1,349 @@
+/** The state of the cluster as signals, fed by one stream of events a tab. `start()` once; everything else is read. */
+
+import { batch, signal, type Signal } from "@preact/signals";
+import { authorization, get, needsToken, Problem, problemOf, type Alert, type Gpu, type Job, type Jobs, type Node, type Queue, type Snapshot, type Status } from "./api";
+import { apply, empty, MOST_JOBS, past, surplus, take, type Change, type LiveEvent } from "./fleet";
+import { Ring } from "./ring";
+import { Parser, type Frame } from "./sse";
+
+export type Connection = "connecting" | "live" | "stale" | "reconnecting" | "offline" | "denied";
+
+export interface Fleet {
+  status: Status | undefined;
+  queues: readonly Queue[];
+  nodes: readonly Node[];
+  gpus: readonly Gpu[];
+  alerts: readonly Alert[];
+  /** By id, each with a signal of its own: a job that moves redraws itself alone. */
+  jobs: ReadonlyMap<string, Signal<Job>>;
+}
+
+export const connection = signal<Connection>("connecting");
+/** Why it is not live, in words. */
+export const reason = signal("");
+/** ms since 1970 of the next attempt while reconnecting. */
+export const retryAt = signal(0);
+/** ms since 1970 when the cluster was last heard. */
+export const heard = signal(0);
+export const snapshot = signal<Fleet>({ status: undefined, queues: [], nodes: [], gpus: [], alerts: [], jobs: new Map() });
+/** False until the first snapshot. */
+export const known = signal(false);
+/** The newest events, oldest first. */
+export const events = signal<readonly LiveEvent[]>([]);
+
+const TOPICS = "jobs,workers,nodes,queues,alerts";
+const STALE_MS = 30_000;
+const DEAD_MS = 40_000;
+/** Signals change at most this often. */
+const FLUSH_MS = 250;
+/** Counts by state and reasons to wait are in no event: they are asked for soon after an event that changes them, but not more often. */
+const COUNT_SOON_MS = 400;
+const COUNT_MS = 2000;
+/** A hidden page gives its connection back after so long: browsers allow six a host. */
+const HIDDEN_MS = 60_000;
+/** More jobs than these are asked for as a list. */
+const ASK_EACH = 4;
+
+const model = empty();
+const log = new Ring<LiveEvent>(500);
+const jobs = new Map<string, Signal<Job>>();
+const watched = new Set<string>();
+const touched = new Set<string>();
+const asked = new Set<string>();
+let room = MOST_JOBS;
+let fleetTouched = false;
+let logTouched = false;
+let flushTimer = 0;
+let askTimer = 0;
+let current: AbortController | undefined;
+let attempt = 0;
+let wake: (() => void) | undefined;
+let started = false;
+
+// -- from the model to the signals ----------------------------------------------------------------------------------
+
+function flushSoon(): void {
+  flushTimer ||= window.setTimeout(flush, FLUSH_MS);
+}
+
+function flush(): void {
+  flushTimer = 0;
+  batch(() => {
+    let changed = fleetTouched;
+    for (const id of touched) changed = publish(id) || changed;
+    for (const id of surplus(model, (each) => watched.has(each), room)) {
+      model.jobs.delete(id);
+      changed = jobs.delete(id) || changed;
+    }
+    if (changed) {
+      const { status, queues, nodes, gpus, alerts } = model;
+      snapshot.value = { status, queues, nodes, gpus, alerts, jobs: new Map(jobs) };
+    }
+    if (logTouched) events.value = log.toArray();
+  });
+  touched.clear();
+  fleetTouched = logTouched = false;
+}
+
+/** Moves a job into its signal; true when the signal is new. */
+function publish(id: string): boolean {
+  const job = model.jobs.get(id);
+  if (!job) return jobs.delete(id);
+  const there = jobs.get(id);
+  if (there) there.value = job;
+  else jobs.set(id, signal(job));
+  return !there;
+}
+
+// -- asking for what events do not tell -----------------------------------------------------------------------------
+
+function ask(id: string): void {
+  asked.add(id);
+  askTimer ||= window.setTimeout(() => void askNow(), 300);
+}
+
+async function askNow(): Promise<void> {
+  const wanted = [...asked];
+  asked.clear();
+  try {
+    const found = wanted.length <= ASK_EACH ? await each(wanted) : (await get<Jobs>("/api/jobs", { limit: 200 })).jobs;
+    for (const job of found) adopt(job);
+  } catch {
+    // The stream notices the same and says so; its next snapshot has what is missing.
+  }
+  askTimer = asked.size ? window.setTimeout(() => void askNow(), 1000) : 0;
+}
+
+async function each(ids: string[]): Promise<Job[]> {
+  const found = await Promise.allSettled(ids.map((id) => get<Job>(`/api/jobs/${id}`)));
+  return found.filter((one) => one.status === "fulfilled").map((one) => one.value);
+}
+
+let countTimer = 0;
+let countedAt = 0;
+
+function countSoon(): void {
+  const wait = Math.max(COUNT_SOON_MS, countedAt + COUNT_MS - Date.now());
+  countTimer ||= window.setTimeout(() => void countNow(), wait);
+}
+
+async function countNow(): Promise<void> {
+  countedAt = Date.now();
+  try {
+    model.status = await get<Status>("/api/status");
+    fleetTouched = true;
+    const waiting = [...model.jobs.values()].filter((job) => job.state === "queued" || job.waiting_because);
+    for (const job of waiting.slice(0, 100)) asked.add(job.job_id);
+    if (asked.size) await askNow();
+    flushSoon();
+  } catch {
+    // As above.
+  }
+  countTimer = 0;
+}
+
+/** Takes a job's view as the API told it. */
+export function adopt(job: Job): void {
+  const before = model.jobs.get(job.job_id);
+  const rate = job.rate ?? (job.state === before?.state ? before.rate : null);
+  model.jobs.set(job.job_id, { ...job, rate });
+  touched.add(job.job_id);
+  flushSoon();
+}
+
+/** Keeps so many jobs more than before: somebody asked for older ones. */
+export function makeRoom(count: number): void {
+  room = Math.max(room, jobs.size + count);
+}
+
+/** Forgets a job that was deleted. */
+export function forget(id: string): void {
+  model.jobs.delete(id);
+  touched.add(id);
+  flush();
+}
+
+/** Keeps a job in `snapshot.jobs` however old it becomes, and asks for it if it is not known. Rejects with a Problem. */
+export async function keep(id: string): Promise<void> {
+  watched.add(id);
+  if (!model.jobs.has(id)) adopt(await get<Job>(`/api/jobs/${id}`));
+}
+
+/** What happened lately, as far as the newest jobs tell it. */
+function remember(newest: readonly Job[]): void {
+  const found = newest.flatMap(past).sort((left, right) => left.time - right.time);
+  for (const event of found.slice(-100)) log.push(event);
+  logTouched = true;
+}
+
+/** Takes the snapshot again, such as after an act of this page. */
+export async function refresh(): Promise<void> {
+  const fresh = await get<Snapshot>("/api/snapshot");
+  take(model, fresh);
+  for (const job of fresh.jobs) touched.add(job.job_id);
+  fleetTouched = true;
+  if (!known.peek()) remember(fresh.jobs);
+  batch(() => {
+    heard.value = Date.now();
+    known.value = true;
+    flush();
+  });
+}
+
+// -- the stream -----------------------------------------------------------------------------------------------------
+
+function receive(frame: Frame): Change {
+  const change = apply(model, frame);
+  if (change.event) {
+    if (change.event.type !== "progress") log.push(change.event);
+    logTouched = logTouched || change.event.type !== "progress";
+  }
+  if (change.job) touched.add(change.job);
+  if (change.ask) ask(change.ask);
+  if (change.rows) fleetTouched = true;
+  if (change.waits || (change.event && change.event.type !== "progress")) countSoon();
+  flushSoon();
+  return change;
+}
+
+/** Reads one connection to its end. */
+async function follow(control: AbortController): Promise<void> {
+  const since = model.at;
+  const answer = await fetch(`/api/events?topics=${TOPICS}`, {
+    headers: { ...authorization(), Accept: "text/event-stream", ...(since ? { "Last-Event-ID": since } : {}) },
+    cache: "no-store", signal: control.signal,
+  });
+  if (!answer.ok || !answer.body) throw await problemOf(answer);
+  const opened = Date.now();
+  becomeLive();
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const parser = new Parser();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    heard.value = Date.now();
+    if (connection.value !== "live") becomeLive();
+    if (Date.now() - opened > 5000) attempt = 0;
+    for (const frame of parser.push(value)) {
+      if (receive(frame).resync) await refresh();
+    }
+  }
+}
+
+function becomeLive(): void {
+  batch(() => {
+    connection.value = "live";
+    reason.value = "";
+    heard.value = Date.now();
+  });
+}
+
+/** 1, 2, 4 … 30 s, between half and all of it: clients that lost one coordinator must not come back as one. */
+export function backoff(failures: number, random = Math.random()): number {
+  return Math.min(30_000, 1000 * 2 ** Math.min(failures, 5)) * (0.5 + random / 2);
+}
+
+function explain(error: unknown): string {
+  if (error instanceof Problem) return error.status ? `${error.status}: ${error.detail}` : error.detail;
+  return "the connection was lost";
+}
+
+async function pause(): Promise<void> {
+  const wait = backoff(attempt);
+  attempt += 1;
+  retryAt.value = Date.now() + wait;
+  await new Promise<void>((done) => {
+    const timer = setTimeout(done, wait);
+    wake = () => {
+      clearTimeout(timer);
+      done();
+    };
+  });
+  wake = undefined;
+}
+
+/** Until the token is given; the page asks for it. */
+function signedIn(): Promise<void> {
+  return new Promise((done) => {
+    const stop = needsToken.subscribe((needed) => {
+      if (!needed) queueMicrotask(() => (stop(), done()));
+    });
+  });
+}
+
+/** While the page has given its connection back. */
+function seen(): Promise<void> {
+  if (!asleep) return Promise.resolve();
+  return new Promise((done) => {
+    wake = done;
+  });
+}
+
+let asleep = false;
+
+async function run(): Promise<never> {
+  for (;;) {
+    await seen();
+    const control = (current = new AbortController());
+    try {
+      await refresh();
+      await follow(control);
+      throw new Problem(0, "Ended", "the cluster closed the connection");
+    } catch (error) {
+      if (asleep) continue;
+      batch(() => {
+        reason.value = explain(error);
+        connection.value = needsToken.value ? "denied" : navigator.onLine ? "reconnecting" : "offline";
+      });
+    }
+    if (needsToken.value) await signedIn();
+    else await pause();
+  }
+}
+
+/** Looks each second whether the stream still speaks. */
+function watchOver(): void {
+  const silent = Date.now() - heard.value;
+  if (connection.value === "live" && silent > STALE_MS) {
+    connection.value = "stale";
+    reason.value = "nothing was heard for 30 s";
+  }
+  if (connection.value === "stale" && silent > DEAD_MS) current?.abort();
+}
+
+/** Tries again now. */
+export function retryNow(): void {
+  attempt = 0;
+  wake?.();
+}
+
+function sleep(): void {
+  asleep = true;
+  current?.abort();
+}
+
+function rouse(): void {
+  if (asleep) connection.value = "connecting";
+  asleep = false;
+  retryNow();
+}
+
+/** Begins to follow the cluster; a second call does nothing. */
+export function start(): void {
+  if (started) return;
+  started = true;
+  let hiding = 0;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hiding);
+    if (document.hidden) hiding = window.setTimeout(sleep, HIDDEN_MS);
+    else rouse();
+  });
+  addEventListener("online", retryNow);
+  addEventListener("offline", () => {
+    if (connection.value === "reconnecting") connection.value = "offline";
+  });
+  addEventListener("pagehide", sleep);
+  addEventListener("pageshow", (event) => event.persisted && rouse());
+  setInterval(watchOver, 1000);
+  void run();
+}

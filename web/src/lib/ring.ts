@@ -1,0 +1,62 @@
+/** A buffer of the newest values: adding is cheap and never grows it. */
+export class Ring<T> {
+  private readonly items: (T | undefined)[];
+  private first = 0;
+  length = 0;
+
+  constructor(readonly capacity: number) {
+    if (!(capacity >= 1)) throw new RangeError(`a ring holds at least 1; got ${capacity}`);
+    this.items = new Array<T | undefined>(capacity);
+  }
+
+  push(item: T): void {
+    this.items[(this.first + this.length) % this.capacity] = item;
+    if (this.length < this.capacity) this.length += 1;
+    else this.first = (this.first + 1) % this.capacity;
+  }
+
+  /** The item at a place, 0 the oldest, -1 the newest. */
+  at(place: number): T | undefined {
+    const from = place < 0 ? this.length + place : place;
+    return from >= 0 && from < this.length ? this.items[(this.first + from) % this.capacity] : undefined;
+  }
+
+  clear(): void {
+    this.items.fill(undefined);
+    this.first = this.length = 0;
+  }
+
+  *[Symbol.iterator](): Iterator<T> {
+    for (let place = 0; place < this.length; place += 1) yield this.at(place) as T;
+  }
+
+  /** Oldest first. */
+  toArray(): T[] {
+    return [...this];
+  }
+}
+
+/** Numbers in a ring of fixed memory, read as one array, oldest first. */
+export class NumberRing {
+  private readonly items: Float64Array;
+  private first = 0;
+  length = 0;
+
+  constructor(readonly capacity: number) {
+    this.items = new Float64Array(capacity);
+  }
+
+  push(value: number): void {
+    this.items[(this.first + this.length) % this.capacity] = value;
+    if (this.length < this.capacity) this.length += 1;
+    else this.first = (this.first + 1) % this.capacity;
+  }
+
+  values(): Float64Array {
+    const found = new Float64Array(this.length);
+    const head = Math.min(this.length, this.capacity - this.first);
+    found.set(this.items.subarray(this.first, this.first + head));
+    found.set(this.items.subarray(0, this.length - head), head);
+    return found;
+  }
+}

@@ -1,0 +1,78 @@
+/** The cluster page: five tabs, one stream, one set of keys. */
+
+import { effect } from "@preact/signals";
+import { useEffect, useLayoutEffect } from "preact/hooks";
+import { keys, type Keys } from "../../lib/keys";
+import { connection } from "../../lib/live";
+import { Page } from "../../ui/page";
+import { Panel, Tabs } from "../../ui/tabs";
+import { perform } from "./acts";
+import { Gpus } from "./gpus";
+import { focusRow, Jobs, meant, focused, moveRow } from "./jobs";
+import { firing, Monitoring } from "./monitoring";
+import { Overview } from "./overview";
+import { closeForm, compose, draft, fleet, go, open, paused, select, state, tab, togglePause, type TabName } from "./state";
+import { SubmitDialog } from "./submit";
+import { Workers } from "./workers";
+
+const PANELS: Record<TabName, () => preact.JSX.Element> = { overview: Overview, gpus: Gpus, workers: Workers, jobs: Jobs, monitoring: Monitoring };
+
+function toJobs(then: () => void): void {
+  if (tab.peek() === "jobs") return then();
+  go("jobs");
+  requestAnimationFrame(() => requestAnimationFrame(then));
+}
+
+function act(verb: "cancel" | "retry"): void {
+  const id = meant();
+  if (id) void perform(verb, [id]);
+}
+
+const KEYS: Keys = {
+  "g o": { text: "overview", run: () => go("overview") },
+  "g g": { text: "GPUs", run: () => go("gpus") },
+  "g w": { text: "workers", run: () => go("workers") },
+  "g j": { text: "jobs", run: () => go("jobs") },
+  "g m": { text: "monitoring", run: () => go("monitoring") },
+  j: { text: "next job", run: () => toJobs(() => moveRow(1)) },
+  k: { text: "previous job", run: () => toJobs(() => moveRow(-1)) },
+  Enter: { text: "open the job of the row", run: () => focused() && open(focused() ?? "") },
+  x: { text: "select the job of the row, or not", run: () => ((id) => id && select(id))(focused()) },
+  c: { text: "cancel the job, after asking", run: () => act("cancel") },
+  r: { text: "retry the job", run: () => act("retry") },
+  n: { text: "new job", run: () => compose() },
+  "/": { text: "filter the jobs", run: () => toJobs(() => document.getElementById("filter")?.focus()) },
+  p: { text: "pause the stream, so that rows stay as they are; and go on", run: togglePause },
+  Escape: { text: "close what is open", run: () => (draft.peek() ? closeForm() : state.job.peek() ? open("") : focusRow(0)) },
+};
+
+export function ClusterPage() {
+  useLayoutEffect(() => keys(KEYS), []);
+  useEffect(() => effect(() => {
+    const count = firing(fleet.value.alerts);
+    document.title = `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}Cluster - Threads Cluster`;
+  }), []);
+  const { gpus, nodes, alerts, status } = fleet.value;
+  const Shown = PANELS[tab.value];
+  const running = status ? (status.jobs.running ?? 0) + (status.jobs.queued ?? 0) : 0;
+  return (
+    <Page current="cluster">
+      <h1 class="visually-hidden">Cluster</h1>
+      <div class="row tab-row">
+        <div class="grow">
+          <Tabs label="Parts of the cluster" current={tab.value} onChange={(id) => go(id as TabName)} tabs={[
+            { id: "overview", title: "Overview" },
+            { id: "gpus", title: "GPUs", note: gpus.length || "" },
+            { id: "workers", title: "Workers", note: nodes.filter((node) => node.live).length || "" },
+            { id: "jobs", title: "Jobs", note: running || "" },
+            { id: "monitoring", title: "Monitoring", note: firing(alerts) ? <span class="bad">{firing(alerts)} firing</span> : "" },
+          ]} />
+        </div>
+        {paused.value && <button type="button" onClick={togglePause}>Paused: go on</button>}
+        {tab.value !== "jobs" && <button type="button" class="new" onClick={() => compose()}>New job</button>}
+      </div>
+      <Panel id={tab.value}><Shown /></Panel>
+      <SubmitDialog />
+    </Page>
+  );
+}

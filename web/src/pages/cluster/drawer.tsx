@@ -1,0 +1,188 @@
+/** One job beside the list: how it is, what came of it, what happened, what may be done. */
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { Problem, type Job } from "../../lib/api";
+import { copy, download } from "../../lib/export";
+import { clock, compact, integer, percent, seconds } from "../../lib/format";
+import { ended } from "../../lib/fleet";
+import { result, trouble, watch } from "../../lib/jobs";
+import { Progress } from "../../ui/progress";
+import { State } from "../../ui/state";
+import { Skeleton, Table } from "../../ui/table";
+import { toast } from "../../ui/toast";
+import { allowed, perform, type Act } from "./acts";
+import { eventsOf } from "./events";
+import { said } from "./overview";
+import { Tree } from "./result";
+import { compose, open } from "./state";
+import { Trouble } from "./trouble";
+
+const ACTS: Record<Act, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", delete: "Delete" };
+
+/** Where the page of a kind shows one of its jobs. */
+const PAGES: Record<string, { title: string; address: (id: string) => string }> = {
+  collatz: { title: "Open in Collatz", address: (id) => `/collatz.html#job=${id}` },
+  thread: { title: "Open in Threads", address: (id) => `/#job=${id}` },
+};
+
+export function Drawer({ id }: { id: string }) {
+  const job = useMemo(() => watch(id), [id]);
+  const missing = useMemo(() => trouble(id), [id]);
+  const self = useRef<HTMLElement>(null);
+  const opener = useRef(document.activeElement);
+  useEffect(() => () => {
+    const row = document.querySelector<HTMLElement>(`tr[data-row="${CSS.escape(id)}"] .opens`);
+    (row ?? (opener.current as HTMLElement | null))?.focus({ preventScroll: true });
+  }, [id]);
+  return (
+    <aside class="drawer" aria-label={`Job ${id}`} ref={self} tabIndex={-1}>
+      <header class="row">
+        <h2 class="mono grow">{id}</h2>
+        <button type="button" class="plain" onClick={() => void copy(id).then((done) => toast(done ? "Copied the id" : "The browser does not let this page copy"))}>Copy id</button>
+        <button type="button" class="plain" onClick={() => open("")}>Close</button>
+      </header>
+      {job.value ? <Body job={job.value} /> : missing.value ? <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} /> : <Skeleton rows={6} />}
+    </aside>
+  );
+}
+
+function Body({ job }: { job: Job }) {
+  const page = PAGES[job.type];
+  return (
+    <>
+      <div class="row"><State of={job.state} /><span class="soft">{job.type}</span></div>
+      <div class="ages"><Progress job={job} /></div>
+      {job.waiting_because && <p>Waits: {job.waiting_because}.</p>}
+      {job.state === "cancelling" && <p class="soft">Cancelling: lanes still let go; it is cancelled once the last one has.</p>}
+      {job.error && <p class="trouble" role="alert">{job.error}</p>}
+      {job.notes.map((note) => <p class="soft" key={note}>{note}</p>)}
+      <div class="row">
+        {page && <a class="button" href={page.address(job.job_id)}>{page.title}</a>}
+        {allowed(job).map((act) => (
+          <button type="button" key={act} class={act === "cancel" || act === "delete" ? "danger" : ""} onClick={() => void perform(act, [job.job_id])}>{ACTS[act]}</button>
+        ))}
+        <button type="button" onClick={() => compose(draftOf(job))}>Submit again…</button>
+      </div>
+      <ResultPart job={job} />
+      <Facts job={job} />
+      <Part title="Parameters"><Tree value={job.parameters} label="Parameters" /></Part>
+      <Who job={job} />
+      <Happened id={job.job_id} />
+    </>
+  );
+}
+
+function draftOf(job: Job) {
+  const set = Object.entries(job.parameters).filter(([, value]) => value !== null);
+  const device = (["cpu", "gpu", "any"] as const).find((each) => each === job.device) ?? "any";
+  const priority = (["high", "normal", "low"] as const).find((each) => each === job.priority) ?? "normal";
+  return { kind: job.type, parameters: Object.fromEntries(set), device, priority };
+}
+
+function Part({ title, children, note }: { title: string; children: ComponentChildren; note?: ComponentChildren }) {
+  return <section class="part"><div class="row"><h3 class="grow">{title}</h3>{note}</div>{children}</section>;
+}
+
+function Facts({ job }: { job: Job }) {
+  const facts: [string, ComponentChildren][] = [
+    ["units", `${integer(job.done)} of ${integer(job.total)}`],
+    ["submitted", when(job.created)], ["started", when(job.started)], ["ended", when(job.ended)],
+    ["ran", seconds(job.seconds)], ["queue", job.queue], ["device", job.device.replace("_", " ")],
+    ["leases", `${integer(job.usage.leases)}${job.usage.expired_leases ? `, ${integer(job.usage.expired_leases)} expired` : ""}`],
+    ["time of lanes", seconds(job.usage.lane_seconds)],
+  ];
+  return (
+    <Part title="Facts">
+      <dl class="facts">{facts.filter(([, value]) => value).map(([name, value]) => [<dt key={name}>{name}</dt>, <dd class="num" key={`${name}=`}>{value}</dd>])}</dl>
+    </Part>
+  );
+}
+
+function when(moment: string | null): string {
+  if (!moment) return "";
+  const date = new Date(moment);
+  const today = date.toDateString() === new Date().toDateString();
+  return today ? clock(moment) : `${moment.slice(0, 10)} ${clock(moment)}`;
+}
+
+/** Who computed it. */
+function Who({ job }: { job: Job }) {
+  const shares = Object.entries(job.usage.workers);
+  if (!shares.length) return null;
+  const done = shares.reduce((sum, [, share]) => sum + share.units, 0);
+  return (
+    <Part title="Computed by">
+      <Table label="Workers of this job" rows={shares} name={([worker]) => worker} columns={[
+        { id: "worker", title: "worker", cell: ([worker]) => <span class="mono">{worker}</span> },
+        { id: "device", title: "kind", cell: ([, share]) => share.device },
+        { id: "units", title: "units", end: true, cell: ([, share]) => <span class="num">{compact(share.units)}</span> },
+        { id: "share", title: "share", end: true, cell: ([, share]) => <span class="num">{percent(share.units / Math.max(1, done))}</span> },
+        { id: "leases", title: "leases", end: true, cell: ([, share]) => <span class="num">{integer(share.leases)}</span> },
+      ]} />
+    </Part>
+  );
+}
+
+function Happened({ id }: { id: string }) {
+  const found = useMemo(() => eventsOf(id), [id]);
+  useEffect(() => found.stop, [found]);
+  const list = found.list.value;
+  const box = useRef<HTMLOListElement>(null);
+  const stuck = useRef(true);
+  useEffect(() => {
+    if (box.current && stuck.current) box.current.scrollTop = box.current.scrollHeight;
+  });
+  const onScroll = (event: Event) => {
+    const at = event.currentTarget as HTMLElement;
+    stuck.current = at.scrollHeight - at.scrollTop - at.clientHeight < 24;
+  };
+  return (
+    <Part title="Events">
+      {list.length === 0 ? <p class="soft">None heard yet. Small jobs keep none.</p> : (
+        <ol class="events tail" ref={box} onScroll={onScroll} tabIndex={0} aria-label="Events of this job">
+          {list.map((event) => (
+            <li key={`${event.id} ${event.type}`}>
+              <time class="num soft">{clock(event.time)}</time>
+              <State of={event.state ?? ""} text={event.type === "progress" ? `${compact(event.done ?? 0)} of ${compact(event.total ?? 0)} units` : said(event)} />
+              {event.worker && <span class="soft mono">{event.worker}</span>}
+            </li>
+          ))}
+        </ol>
+      )}
+    </Part>
+  );
+}
+
+interface Shown {
+  value: unknown;
+  partial: boolean;
+}
+
+/** The result once there is one; what is committed so far when it is asked for. */
+function ResultPart({ job }: { job: Job }) {
+  const found = useSignal<Shown | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  const ask = async (partial: boolean) => {
+    problem.value = undefined;
+    try {
+      found.value = { value: (await result(job.job_id, partial)).result, partial };
+    } catch (error) {
+      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+    }
+  };
+  useEffect(() => {
+    if (job.state === "done") void ask(false);
+  }, [job.state]);
+  const save = () => download(`${job.type}-${job.job_id}.json`, JSON.stringify({ job, result: found.value?.value }, null, 2), "application/json");
+  const some = Number(job.done) > 0;
+  if (!found.value && !problem.value && job.state !== "done" && !some) return null;
+  return (
+    <Part title={found.value?.partial && !ended(job) ? `Result so far` : "Result"} note={found.value && <button type="button" onClick={save}>Save as JSON</button>}>
+      {problem.value && <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />}
+      {found.value ? <Tree value={found.value.value} label="Result" /> : job.state === "done" && !problem.value && <Skeleton rows={4} />}
+      {job.state !== "done" && some && <button type="button" onClick={() => void ask(true)}>{found.value ? "Ask again" : "Show what is committed so far"}</button>}
+    </Part>
+  );
+}

@@ -1,0 +1,243 @@
+/** All jobs: found, followed, steered one by one or many at once. */
+
+import { useComputed, useSignal, type Signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
+import { get, Problem, type Job, type Jobs as Page } from "../../lib/api";
+import { compact, integer, percent, rate, seconds } from "../../lib/format";
+import { ended } from "../../lib/fleet";
+import { adopt, connection, known, makeRoom } from "../../lib/live";
+import { Bar } from "../../ui/progress";
+import { State } from "../../ui/state";
+import { now } from "../../ui/page";
+import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { offered, perform } from "./acts";
+import { Drawer } from "./drawer";
+import { NAMES, only, summary, toggled } from "./filter";
+import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./state";
+import { Trouble } from "./trouble";
+
+/** Rows drawn at first, and more each time. */
+const STEP = 100;
+/** Jobs asked for at once. */
+const PAGE = 200;
+const STATES = ["queued", "running", "paused", "failed", "done", "cancelled"] as const;
+
+/** How far back the jobs of this filter are here, and asking for more. */
+function useOlder() {
+  const cursor = useSignal<string | null | undefined>(undefined);
+  const busy = useSignal(false);
+  const problem = useSignal<Problem | undefined>(undefined);
+  const query = useComputed(() => {
+    const wanted = { state: only(filter.value, "state"), type: only(filter.value, "kind") };
+    return JSON.stringify(STATES.includes(wanted.state as never) ? wanted : { type: wanted.type });
+  });
+  const more = async () => {
+    if (busy.peek()) return;
+    busy.value = true;
+    try {
+      const page = await get<Page>("/api/jobs", { ...JSON.parse(query.peek()), limit: PAGE, cursor: cursor.peek() });
+      makeRoom(page.jobs.length);
+      page.jobs.forEach(adopt);
+      cursor.value = page.cursor;
+      problem.value = undefined;
+    } catch (error) {
+      problem.value = error instanceof Problem ? error : undefined;
+    }
+    busy.value = false;
+  };
+  const ask = query.value;
+  useEffect(() => {
+    cursor.value = undefined;
+    // What the snapshot has no place for, such as failed jobs of yesterday.
+    const timer = setTimeout(() => connection.peek() === "live" && void more(), 400);
+    return () => clearTimeout(timer);
+  }, [ask, known.value]);
+  return { cursor, busy, problem, more };
+}
+
+export function Jobs() {
+  const shown = useSignal(STEP);
+  const older = useOlder();
+  if (!known.value) return <Skeleton rows={8} />;
+  const all = rows.value;
+  const visible = all.slice(0, shown.value);
+  return (
+    <div class={`jobs ${state.job.value ? "with-drawer" : ""}`}>
+      <div class="list">
+        <FilterBar />
+        <Chosen />
+        {older.problem.value && <Trouble what="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />}
+        <div class="ages" onKeyDown={(event) => onRowKey(event)}>
+          <Table label="Jobs" columns={columns(visible)} rows={visible} name={(id) => id} open={state.job.value} empty={<None />} class="job-table" />
+        </div>
+        <Foot shown={visible.length} found={all.length} older={older} onMore={() => (shown.value += STEP)} />
+      </div>
+      {state.job.value && <Drawer id={state.job.value} key={state.job.value} />}
+    </div>
+  );
+}
+
+// -- above the rows -------------------------------------------------------------------------------------------------
+
+function FilterBar() {
+  const counts = fleet.value.status?.jobs;
+  const unknown = filter.value.unknown;
+  return (
+    <>
+      <div class="row filter-bar">
+        <input id="filter" type="search" class="mono grow" aria-label="Filter jobs" placeholder="Filter: state:running kind:collatz text" spellcheck={false} autocomplete="off"
+          value={state.filter.value} onInput={(event) => (state.filter.value = event.currentTarget.value)}
+          onKeyDown={(event) => (event.key === "Escape" || event.key === "Enter") && (event.currentTarget.blur(), focusRow(0))} />
+        <button type="button" class="primary" onClick={() => compose()}>New job</button>
+      </div>
+      <div class="segments loose" role="group" aria-label="States">
+        {STATES.map((name) => (
+          <button type="button" key={name} aria-pressed={filter.value.tokens.some((each) => each.name === "state" && each.value === name && !each.not)}
+            onClick={() => (state.filter.value = toggled(state.filter.value, `state:${name}`))}>
+            <State of={name} /> <span class="num soft">{integer(counts?.[name] ?? 0)}</span>
+          </button>
+        ))}
+      </div>
+      {unknown.length > 0 && <p class="small warn" role="status">There is no {unknown.join(", no ")}: taken as text. There are {NAMES.join(", ")}.</p>}
+    </>
+  );
+}
+
+const BULK = { pause: "Pause", resume: "Resume", cancel: "Cancel", retry: "Retry", delete: "Delete" };
+
+function Chosen() {
+  const ids = [...selected.value];
+  if (!ids.length) return null;
+  // Read, so that the offers follow the states.
+  for (const id of ids) jobOf(id)?.value;
+  return (
+    <div class="row chosen" role="group" aria-label="Selected jobs">
+      <strong>{ids.length} selected</strong>
+      {offered(ids).map(([act, count]) => (
+        <button type="button" key={act} class={act === "cancel" || act === "delete" ? "danger" : ""} onClick={() => void perform(act, ids)}>{BULK[act]} {count}</button>
+      ))}
+      <button type="button" class="plain" onClick={() => selectAll([])}>Select none</button>
+    </div>
+  );
+}
+
+// -- rows -----------------------------------------------------------------------------------------------------------
+
+function Cell({ id, of }: { id: string; of: (job: Job) => ComponentChildren }) {
+  const job: Signal<Job> | undefined = jobOf(id);
+  return job ? <>{of(job.value)}</> : null;
+}
+
+function Check({ id }: { id: string }) {
+  return <input type="checkbox" aria-label={`Select job ${id}`} checked={selected.value.has(id)} onChange={(event) => select(id, event.currentTarget.checked)} />;
+}
+
+function CheckAll({ ids }: { ids: readonly string[] }) {
+  const count = ids.filter((id) => selected.value.has(id)).length;
+  return (
+    <input type="checkbox" aria-label="Select all shown jobs" checked={count > 0 && count === ids.length} indeterminate={count > 0 && count < ids.length}
+      onChange={(event) => selectAll(event.currentTarget.checked ? ids : [])} />
+  );
+}
+
+function Progress({ job }: { job: Job }) {
+  if (job.state === "done") return <span class="num soft">{compact(job.total)} units</span>;
+  return <span class="progress"><Bar ratio={job.progress} label={`Progress of job ${job.job_id}`} /><span class="num">{percent(job.progress)}</span></span>;
+}
+
+/** How long it has run, or waited. */
+function Time({ job }: { job: Job }) {
+  if (job.seconds === null) return <span class="num soft">{seconds(Math.max(0, (now.value - Date.parse(job.created)) / 1000))} waiting</span>;
+  const since = ended(job) ? job.seconds : Math.max(job.seconds, (now.value - Date.parse(job.started ?? job.created)) / 1000);
+  return <span class="num">{seconds(since)}</span>;
+}
+
+/** What is wrong or awaited, then what was asked for; one line, whole in the drawer. */
+function Details({ job }: { job: Job }) {
+  const why = job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes let go" : job.notes.join("; "));
+  const text = summary(job);
+  return <span class="clip small" title={[why, text].filter(Boolean).join("\n")}>{why && <span class={job.error ? "bad" : "why"}>{why} </span>}<span class="soft">{text}</span></span>;
+}
+
+function columns(ids: readonly string[]): Column<string>[] {
+  return [
+    { id: "select", title: <CheckAll ids={ids} />, cell: (id) => <Check id={id} /> },
+    { id: "id", title: "job", cell: (id) => <button type="button" class="link mono opens" onClick={() => open(id)}>{id}</button> },
+    { id: "kind", title: "kind", cell: (id) => <Cell id={id} of={(job) => job.type} /> },
+    { id: "state", title: "state", cell: (id) => <Cell id={id} of={(job) => <State of={job.state} />} /> },
+    { id: "progress", title: "progress", cell: (id) => <Cell id={id} of={(job) => <Progress job={job} />} /> },
+    { id: "rate", title: "units/s", end: true, cell: (id) => <Cell id={id} of={(job) => <span class="num">{job.rate && !ended(job) ? rate(job.rate).replace("/s", "") : ""}</span>} /> },
+    { id: "eta", title: "left", end: true, cell: (id) => <Cell id={id} of={(job) => <span class="num">{job.eta_seconds !== null && !ended(job) ? seconds(job.eta_seconds) : ""}</span>} /> },
+    { id: "time", title: "ran", end: true, cell: (id) => <Cell id={id} of={(job) => <Time job={job} />} /> },
+    { id: "priority", title: "queue", cell: (id) => <Cell id={id} of={(job) => job.queue} /> },
+    { id: "details", title: "why, and parameters", cell: (id) => <Cell id={id} of={(job) => <Details job={job} />} /> },
+  ];
+}
+
+function None() {
+  if (state.filter.value) {
+    return (
+      <Empty title="No job matches the filter">
+        <p>Older jobs may: see below. <button type="button" class="link" onClick={() => (state.filter.value = "")}>Clear the filter</button></p>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="No jobs yet">
+      <p>Press <kbd>n</kbd>, or <button type="button" class="link" onClick={() => compose()}>fill in a form</button>, or from a shell:</p>
+      <pre>cluster submit collatz --start-number 1 --number-count 1000000 --wait</pre>
+    </Empty>
+  );
+}
+
+function Foot({ shown, found, older, onMore }: { shown: number; found: number; older: ReturnType<typeof useOlder>; onMore: () => void }) {
+  const kept = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
+  return (
+    <p class="row foot soft small">
+      <span>{integer(shown)} of {integer(found)} shown; the cluster keeps {integer(kept)} in all.</span>
+      {shown < found && <button type="button" onClick={onMore}>Show {Math.min(STEP, found - shown)} more</button>}
+      {older.cursor.value !== null && found < kept && (
+        <button type="button" disabled={older.busy.value} onClick={() => void older.more()}>{older.busy.value ? "Asking" : "Ask for older ones"}</button>
+      )}
+    </p>
+  );
+}
+
+// -- keys -----------------------------------------------------------------------------------------------------------
+
+function openers(): HTMLElement[] {
+  return [...document.querySelectorAll<HTMLElement>(".job-table .opens")];
+}
+
+/** The row with the focus: its job's id. */
+export function focused(): string | undefined {
+  return document.activeElement?.closest<HTMLElement>("tr[data-row]")?.dataset.row;
+}
+
+/** The job that a key means: the row with the focus, else the open one. */
+export function meant(): string | undefined {
+  return focused() ?? (state.job.peek() || undefined);
+}
+
+export function focusRow(place: number): void {
+  const all = openers();
+  const wanted = all[Math.max(0, Math.min(place, all.length - 1))];
+  wanted?.focus();
+  wanted?.scrollIntoView({ block: "nearest" });
+}
+
+/** Moves the focus by rows; from nowhere, to the open job's row or the first. */
+export function moveRow(by: number): void {
+  const all = openers();
+  const here = all.findIndex((each) => each.closest("tr")?.dataset.row === focused());
+  const there = all.findIndex((each) => each.closest("tr")?.dataset.row === state.job.peek());
+  focusRow(here >= 0 ? here + by : Math.max(0, there));
+}
+
+function onRowKey(event: KeyboardEvent): void {
+  const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!move || !(event.target as HTMLElement).matches(".opens")) return;
+  event.preventDefault();
+  moveRow(move);
+}

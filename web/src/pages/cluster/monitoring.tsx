@@ -1,0 +1,177 @@
+/** Is the cluster well: alerts, the parts it is made of, and the last hour under one clock. */
+
+import { useComputed } from "@preact/signals";
+import { get, type Alert, type History } from "../../lib/api";
+import { ago, bytes, compact, percent, rate, seconds } from "../../lib/format";
+import { connection, heard, known } from "../../lib/live";
+import { Chart, type Series } from "../../ui/chart";
+import { now } from "../../ui/page";
+import { State } from "../../ui/state";
+import { Skeleton, Table, type Column } from "../../ui/table";
+import { usePolled } from "./polled";
+import { Range, REFRESH_SECONDS } from "./range";
+import { silence, silenced, silencedUntil } from "./silence";
+import { fleet, state } from "./state";
+import { Trouble } from "./trouble";
+
+export function Monitoring() {
+  if (!known.value) return <Skeleton rows={8} />;
+  return (
+    <div class="monitoring">
+      <section aria-labelledby="alerts-title" class="ages"><h2 id="alerts-title">Alerts</h2><Alerts alerts={fleet.value.alerts} /></section>
+      <section aria-labelledby="services-title"><h2 id="services-title">Services</h2><Services /></section>
+      <section aria-labelledby="history-title">
+        <div class="row"><h2 id="history-title" class="grow">History</h2><Range /></div>
+        <Histories />
+      </section>
+    </div>
+  );
+}
+
+// -- alerts ---------------------------------------------------------------------------------------------------------
+
+function figure(value: number, unit: string): string {
+  if (unit === "seconds") return seconds(value);
+  if (unit === "ratio") return percent(value);
+  return `${compact(value)} ${unit}`;
+}
+
+function Silence({ alert }: { alert: Alert }) {
+  if (alert.state !== "firing") return null;
+  const until = silencedUntil(alert.id);
+  if (until) return <span class="row"><span class="soft small">silent here for {seconds((until - now.value) / 1000)}</span><button type="button" onClick={() => silence(alert.id, 0)}>Unsilence</button></span>;
+  return <button type="button" aria-label={`Silence 1 h: ${alert.id}, in this browser`} onClick={() => silence(alert.id, 3600)}>Silence 1 h</button>;
+}
+
+const ALERTS: Column<Alert>[] = [
+  { id: "state", title: "state", cell: (alert) => <State of={alert.state === "firing" ? alert.severity : "resolved"} text={alert.state === "firing" ? `${alert.severity}, firing` : "resolved"} /> },
+  { id: "rule", title: "rule", cell: (alert) => <span class="mono">{alert.rule}</span> },
+  { id: "subject", title: "about", cell: (alert) => <span class="mono">{alert.subject || "the cluster"}</span> },
+  { id: "since", title: "since", end: true, cell: (alert) => <span class="num">{ago(alert.since, now.value)}</span> },
+  { id: "over", title: "over", end: true, cell: (alert) => <span class="num">{ago(alert.until, now.value)}</span> },
+  { id: "value", title: "value, limit", end: true, cell: (alert) => <span class="num">{figure(alert.value, alert.unit)}, {figure(alert.threshold, alert.unit)}</span> },
+  { id: "text", title: "what to do", wrap: true, cell: (alert) => alert.text },
+  { id: "act", title: <span class="visually-hidden">acts</span>, end: true, cell: (alert) => <Silence alert={alert} /> },
+];
+
+/** Firing ones first; within each, as they came. */
+function ordered(alerts: readonly Alert[]): Alert[] {
+  const weight = (alert: Alert) => (alert.state === "firing" ? 0 : 1);
+  return [...alerts].sort((left, right) => weight(left) - weight(right) || (left.since < right.since ? 1 : -1));
+}
+
+function Alerts({ alerts }: { alerts: readonly Alert[] }) {
+  if (!alerts.length) {
+    return <p class="soft">Nothing fires, and nothing fired within the hour. Watched are: queues without a worker, long waits, failed jobs, lost workers, late heartbeats, Redis' memory.</p>;
+  }
+  return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} name={(alert) => alert.id} />;
+}
+
+/** Alerts that fire and are not silenced here. */
+export function firing(alerts: readonly Alert[]): number {
+  return alerts.filter((alert) => alert.state === "firing" && !silenced(alert.id)).length;
+}
+
+// -- services -------------------------------------------------------------------------------------------------------
+
+interface Service {
+  name: string;
+  state: string;
+  word: string;
+  text: string;
+}
+
+function services(): Service[] {
+  const { status, nodes } = fleet.value;
+  const live = connection.value === "live";
+  const lost = nodes.filter((node) => node.state === "lost").length;
+  const workers = nodes.filter((node) => node.live);
+  const gpus = workers.filter((node) => node.device === "gpu").length;
+  const age = `last heard ${ago(new Date(heard.value).toISOString(), now.value)}`;
+  return [
+    { name: "Coordinator", state: live ? "up" : "down", word: live ? "answers" : connection.value, text: `version ${status?.version ?? "not known"}, ${age}` },
+    { name: "Redis", state: live ? "up" : "stale", word: live ? "answers" : "not known", text: "jobs, leases and results are in it" },
+    {
+      name: "CPU workers", state: workers.length > gpus ? (lost ? "warning" : "up") : "down", word: `${workers.length - gpus} live`,
+      text: lost ? `${lost} lost within the hour` : `${workers.filter((node) => node.state === "busy").length} busy`,
+    },
+    { name: "GPU workers", state: gpus ? "up" : "queued", word: gpus ? `${gpus} live` : "none", text: gpus ? "" : "jobs that want a GPU are refused, or run elsewhere if they only prefer one" },
+  ];
+}
+
+const SERVICES: Column<Service>[] = [
+  { id: "name", title: "service", cell: (row) => row.name },
+  { id: "state", title: "state", cell: (row) => <State of={row.state} text={row.word} /> },
+  { id: "text", title: "more", wrap: true, cell: (row) => <span class="soft">{row.text}</span> },
+];
+
+function Services() {
+  const host = location.hostname;
+  return (
+    <>
+      <Table label="Services" columns={SERVICES} rows={services()} name={(row) => row.name} />
+      <p class="soft small links">
+        <a href="/api/docs">API</a> With the stack of containers: <a href={`http://${host}:3001/`}>Grafana</a> <a href={`http://${host}:9091/`}>Prometheus</a>
+      </p>
+    </>
+  );
+}
+
+// -- history --------------------------------------------------------------------------------------------------------
+
+const NAMES = "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory,node.*.cpu,node.*.memory,node.*.receive,node.*.send";
+
+/** More lines than these in one chart cannot be told apart; the rest is added up and called so. */
+const MOST_LINES = 7;
+
+/** Lines of all figures with a prefix and a suffix; those beyond the most become one sum. */
+export function lines(history: History | undefined, prefix: string, suffix = ""): Series[] {
+  const names = Object.keys(history?.series ?? {}).filter((name) => name.startsWith(prefix) && name.endsWith(suffix));
+  const label = (name: string) => name.slice(prefix.length, name.length - suffix.length);
+  const of = (name: string) => history?.series[name]?.mean ?? [];
+  const some = names.slice(0, names.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES);
+  const rest = names.slice(some.length);
+  const found: Series[] = some.map((name) => ({ label: label(name), values: of(name) }));
+  if (rest.length) found.push({ label: `${rest.length} more, summed`, values: summed(rest.map(of)) });
+  return found;
+}
+
+function summed(columns: readonly (readonly (number | null)[])[]): (number | null)[] {
+  const length = Math.max(0, ...columns.map((column) => column.length));
+  return Array.from({ length }, (_, place) => {
+    const there = columns.map((column) => column[place] ?? null).filter((value) => value !== null);
+    return there.length ? there.reduce((sum, value) => sum + value, 0) : null;
+  });
+}
+
+/** Queues that held something in this time. */
+function waiting(history: History | undefined): Series[] {
+  return lines(history, "queue.").filter((line) => line.values.some((value) => value));
+}
+
+function one(history: History | undefined, name: string, label: string): Series[] {
+  const bins = history?.series[name];
+  return bins ? [{ label, values: bins.mean, low: bins.min, high: bins.max }] : [];
+}
+
+function Histories() {
+  const range = state.range.value;
+  const found = usePolled(`history ${range}`, REFRESH_SECONDS, (control) => get<History>("/api/history", { names: NAMES, seconds: range, points: 300 }, control));
+  const history = useComputed(() => found.value.value).value;
+  const times = history?.times ?? [];
+  const whole = (value: number) => compact(Math.round(value * 100) / 100);
+  if (found.value.problem && !history) return <Trouble what="history" problem={found.value.problem} />;
+  return (
+    <div class="charts ages" aria-busy={!history}>
+      <Chart title="Units/s" times={times} series={lines(history, "units.")} format={(value) => rate(value)} sync="cluster" />
+      <Chart title="Busy lanes" times={times} sync="cluster" format={whole}
+        series={[...one(history, "lanes.busy", "busy"), ...(history?.series["lanes.total"] ? [{ label: "all", values: history.series["lanes.total"].mean, color: 5 }] : [])]} />
+      <Chart title="Jobs that wait, by queue" times={times} series={waiting(history)} format={whole} least={4} sync="cluster" />
+      <Chart title="Oldest wait" times={times} series={one(history, "wait.oldest", "oldest wait")} format={seconds} least={1} sync="cluster" />
+      <Chart title="CPU of each host" times={times} series={lines(history, "node.", ".cpu")} format={(value) => percent(value)} least={1} sync="cluster" />
+      <Chart title="Memory of each host" times={times} series={lines(history, "node.", ".memory")} format={bytes} binary sync="cluster" />
+      <Chart title="Network of each host, received" times={times} series={lines(history, "node.", ".receive")} format={(value) => `${bytes(value)}/s`} least={1024} binary sync="cluster" />
+      <Chart title="Redis' memory" times={times} series={one(history, "redis.memory", "used")} format={bytes} binary sync="cluster" />
+    </div>
+  );
+}

@@ -1,0 +1,63 @@
+/** Any JSON as an outline: names, numbers in groups, long lists counted and cut where it is said. */
+
+import { integer } from "../../lib/format";
+
+/** Items of a list shown; the file has all. */
+const MOST_ITEMS = 30;
+/** Objects of more fields than this are closed at first; those that lie deeper, sooner. */
+const MOST_OPEN = 8;
+const MOST_OPEN_DEEPER = 3;
+/** What was asked for, not what came of it: closed, and last. */
+const ASKED = ["type", "model_version", "parameters"];
+
+function leaf(value: unknown): string {
+  if (value === null) return "none";
+  if (typeof value === "number") return Number.isInteger(value) ? integer(value) : String(value);
+  if (typeof value === "string" && /^-?\d{5,}$/.test(value)) return integer(value);
+  return String(value);
+}
+
+function counted(count: number, what: string): string {
+  return `${integer(count)} ${what}${count === 1 ? "" : "s"}`;
+}
+
+function flat(value: unknown): value is unknown[] {
+  return Array.isArray(value) && value.every((each) => typeof each !== "object" || each === null);
+}
+
+function List({ items }: { items: readonly unknown[] }) {
+  const rest = items.length - MOST_ITEMS;
+  return (
+    <span class="num values">
+      {items.slice(0, MOST_ITEMS).map(leaf).join(", ") || "empty"}
+      {rest > 0 && <span class="soft"> and {integer(rest)} more</span>}
+    </span>
+  );
+}
+
+function Branch({ name, value, depth }: { name: string; value: unknown; depth: number }) {
+  if (flat(value)) return <li><span class="name">{name}</span> <List items={value} /></li>;
+  if (typeof value !== "object" || value === null) return <li><span class="name">{name}</span> <span class="num values">{leaf(value)}</span></li>;
+  const entries = Object.entries(value);
+  const list = Array.isArray(value);
+  const rest = list ? entries.length - MOST_ITEMS : 0;
+  return (
+    <li>
+      <details open={!list && entries.length <= (depth ? MOST_OPEN_DEEPER : MOST_OPEN) && !ASKED.includes(name)}>
+        <summary>{name} <span class="soft small">{list ? counted(entries.length, "item") : counted(entries.length, "field")}</span></summary>
+        <ul>
+          {entries.slice(0, list ? MOST_ITEMS : undefined).map(([each, inner]) => <Branch key={each} name={each} value={inner} depth={depth + 1} />)}
+          {rest > 0 && <li class="soft">and {integer(rest)} more: they are in the file</li>}
+        </ul>
+      </details>
+    </li>
+  );
+}
+
+export function Tree({ value, label }: { value: unknown; label: string }) {
+  if (typeof value !== "object" || value === null) return <p class="num">{leaf(value)}</p>;
+  const late = (name: string) => (ASKED.includes(name) ? 1 : 0);
+  const entries = Object.entries(value).filter(([, each]) => each !== null).sort(([left], [right]) => late(left) - late(right));
+  if (!entries.length) return <p class="soft">None: all as the kind has them.</p>;
+  return <ul class="tree" aria-label={label}>{entries.map(([name, each]) => <Branch key={name} name={name} value={each} depth={0} />)}</ul>;
+}

@@ -1,0 +1,33 @@
+/** Alerts that this browser does not count for a while. The cluster goes on watching them, and others see them. */
+
+import { signal } from "@preact/signals";
+
+const KEY = "silenced";
+
+function stored(): Record<string, number> {
+  try {
+    const found = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, number>;
+    return Object.fromEntries(Object.entries(found).filter(([, until]) => until > Date.now()));
+  } catch {
+    return {};
+  }
+}
+
+const kept = signal(stored());
+
+/** Silences an alert for so many seconds; 0 ends it. */
+export function silence(id: string, seconds: number): void {
+  const { [id]: _, ...others } = kept.value;
+  kept.value = seconds ? { ...others, [id]: Date.now() + seconds * 1000 } : others;
+  localStorage.setItem(KEY, JSON.stringify(kept.value));
+}
+
+/** ms since 1970 of the end of the silence; 0 when there is none. */
+export function silencedUntil(id: string): number {
+  const until = kept.value[id] ?? 0;
+  return until > Date.now() ? until : 0;
+}
+
+export function silenced(id: string): boolean {
+  return silencedUntil(id) > 0;
+}

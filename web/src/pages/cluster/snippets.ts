@@ -1,0 +1,47 @@
+/** A submission as people keep it: for a shell, and for Python. Pure. */
+
+export interface Submission {
+  type: string;
+  parameters: Record<string, unknown>;
+  priority?: string;
+  device?: string;
+}
+
+function body({ type, parameters, priority, device }: Submission): Record<string, unknown> {
+  return { type, parameters, ...(priority ? { priority } : {}), ...(device ? { device } : {}) };
+}
+
+/** Between single quotes of a shell. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+export function curl(submission: Submission, origin: string, withToken: boolean): string {
+  const token = withToken ? ` \\\n  -H "Authorization: Bearer $CLUSTER_TOKEN"` : "";
+  return `curl -sS ${origin}/api/submit${token} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body(submission)))}`;
+}
+
+/** A value as Python writes it. */
+export function literal(value: unknown): string {
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value === "object") {
+    return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
+  }
+  return JSON.stringify(value);
+}
+
+export function python(submission: Submission, origin: string): string {
+  const options = [submission.priority && `priority=${literal(submission.priority)}`, submission.device && `device=${literal(submission.device)}`];
+  const more = options.filter(Boolean).map((each) => `, ${each}`).join("");
+  return [
+    "from client.api import Cluster",
+    "",
+    `with Cluster(${literal(origin)}) as cluster:`,
+    `    job = cluster.submit(${literal(submission.type)}, ${literal(submission.parameters)}${more})`,
+    `    cluster.wait(job["job_id"])`,
+    `    print(cluster.result(job["job_id"])["result"])`,
+    "",
+  ].join("\n");
+}

@@ -1,0 +1,141 @@
+/** The row that starts and steers a run, and how far it is. */
+
+import { computed } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { STRATEGIES, MEANING } from "../../collatz/strategies";
+import { compact, rate, seconds } from "../../lib/format";
+import { now } from "../../ui/page";
+import { Progress } from "../../ui/progress";
+import { State } from "../../ui/state";
+import { active, cancel, current, jobViews, pause, phase, resume, runtime, start } from "./run";
+import { reset } from "./acts";
+import { asked, COLOURS, fit, metric, size, state, strategy } from "./state";
+import { snapshot } from "../../lib/live";
+
+function set(name: "from" | "to", value: string): void {
+  state[name].value = value;
+  fit();
+}
+
+function Range() {
+  const { why, unbounded } = asked.value;
+  return (
+    <>
+      <label class="inline">n from
+        <input class="num" size={10} value={state.from.value} aria-invalid={!!why.from} aria-describedby="range-note" spellcheck={false}
+          onChange={(event) => set("from", event.currentTarget.value)} />
+      </label>
+      <label class="inline">to
+        <input class="num" size={12} value={state.to.value} aria-invalid={!!why.to} aria-describedby="range-note" spellcheck={false}
+          onChange={(event) => set("to", event.currentTarget.value)} />
+      </label>
+      <span id="range-note" class={why.from || why.to ? "small bad" : "small soft"} role="status">
+        {why.from ? `from ${why.from}` : why.to ? `to ${why.to}` : unbounded ? `no end: ${compact(size.value)} numbers, until cancelled` : `${compact(size.value)} numbers`}
+      </span>
+    </>
+  );
+}
+
+function Number_({ name, text, least, most }: { name: "size" | "windows" | "parallel" | "seed"; text: string; least: number; most: number }) {
+  return (
+    <label class="inline">{text}
+      <input class="num short" type="number" min={least} max={most} value={state[name].value}
+        onChange={(event) => (state[name].value = Math.max(least, Math.min(most, Math.round(Number(event.currentTarget.value)) || least)))} />
+    </label>
+  );
+}
+
+function Strategy() {
+  return (
+    <>
+      <label class="inline">strategy
+        <select value={strategy.value} onChange={(event) => (state.strategy.value = event.currentTarget.value)} title={MEANING[strategy.value]}>
+          {STRATEGIES.map((each) => <option key={each} value={each}>{each}</option>)}
+        </select>
+      </label>
+      {strategy.value !== "sequential" && (
+        <>
+          <Number_ name="windows" text="windows" least={1} most={1000} />
+          <Number_ name="size" text="of" least={1} most={2 ** 40} />
+          <Number_ name="parallel" text="jobs at once" least={1} most={16} />
+          <Number_ name="seed" text="seed" least={0} most={2 ** 31} />
+        </>
+      )}
+    </>
+  );
+}
+
+/** What computes, in words. */
+export const engine = computed(() => {
+  const live = snapshot.value.nodes.filter((node) => node.live);
+  const gpus = snapshot.value.gpus.filter((gpu) => gpu.live).length;
+  const workers = `${live.length} worker${live.length === 1 ? "" : "s"}`;
+  return live.length === 0 ? "no worker" : gpus ? `${gpus} GPU${gpus > 1 ? "s" : ""}, ${workers}` : `CPU, ${workers}`;
+});
+
+const BASE = "Collatz - Threads Cluster";
+
+/** Progress and engine stand in the title of the tab too. */
+function useTitle(): void {
+  const job = current.value;
+  const share = job && phase.value !== "idle" && phase.value !== "ended" ? `${Math.floor(job.progress * 100)}\u202f% ${engine.value} - ` : "";
+  useEffect(() => {
+    document.title = `${share}${BASE}`;
+    return () => (document.title = BASE);
+  }, [share]);
+}
+
+export function Controls() {
+  useTitle();
+  const running = phase.value === "running" || phase.value === "paused";
+  const wrong = Object.keys(asked.value.why).length > 0;
+  return (
+    <section class="controls" aria-label="Run">
+      <Range />
+      <Strategy />
+      {!running && <button type="button" class="primary" disabled={wrong} onClick={() => void start()}>Start</button>}
+      {phase.value === "running" && <button type="button" onClick={() => void pause()}>Pause</button>}
+      {phase.value === "paused" && <button type="button" class="primary" onClick={() => void resume()}>Resume</button>}
+      {running && <button type="button" onClick={() => void cancel()}>Cancel</button>}
+      <button type="button" class="plain" onClick={() => void reset()}>Reset</button>
+      <span class="grow" />
+      <label class="inline">colour
+        <select value={metric.value} onChange={(event) => (state.colour.value = event.currentTarget.value)}>
+          {COLOURS.map((each) => <option key={each} value={each}>{{ count: "how many", peak: "bits of the peak", residue: "n mod m" }[each]}</option>)}
+        </select>
+      </label>
+      <label class="inline"><input type="checkbox" checked={state.log.value} onChange={(event) => (state.log.value = event.currentTarget.checked)} />log n</label>
+      <label class="inline" title="While you look at a window of up to 1 G numbers for a moment, a job computes it in finer columns">
+        <input type="checkbox" checked={state.auto.value} onChange={(event) => (state.auto.value = event.currentTarget.checked)} />refine
+      </label>
+    </section>
+  );
+}
+
+/** The run's job, or jobs, while there are any. */
+export function JobLine() {
+  const job = current.value;
+  const all = jobViews.value;
+  const done = all.filter((each) => each.state === "done").length;
+  return (
+    <section class="job-line" aria-label="Job">
+      {job ? (
+        <>
+          <State of={job.state} />
+          <a class="num" href={`/cluster.html#tab=jobs&job=${job.job_id}`}>{job.job_id}</a>
+          <Progress job={job} unit="n" />
+          {all.length > 1 && <span class="small num">{done} of {all.length} windows done, {active.value.length} active</span>}
+          {job.waiting_because && <span class="small soft">{job.waiting_because}</span>}
+          {job.error && <span class="small bad">{job.error}</span>}
+          <span class="small num soft">runtime {seconds(Math.floor(runtime(now.value) / 1000))}</span>
+        </>
+      ) : <span class="small soft">No job yet. Start computes the range on the cluster; what you see before is computed in this page.</span>}
+      <span class="grow" />
+      <span class="small soft engine">engine {engine.value}</span>
+    </section>
+  );
+}
+
+export function totalRate(): string {
+  return rate(active.value.reduce((sum, job) => sum + (job.rate ?? 0), 0), "n");
+}

@@ -1,0 +1,429 @@
+/** Steps over n: counts while numbers are closer than pixels, single numbers below. */
+
+import { effect, signal, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { back } from "../../collatz/layers";
+import { bitLength } from "../../collatz/number";
+import { distance, moved, panned, seen, zoomed, type Range } from "../../collatz/view";
+import { walk } from "../../collatz/walk";
+import { painter, type Painter } from "../../gl/density";
+import { compact, integer } from "../../lib/format";
+import { dark } from "../../lib/theme";
+import { Figure, tables } from "../../ui/figure";
+import { drawAxes, drawOver, EDGE, type Ring } from "./axes";
+import { Coverage } from "./coverage";
+import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need } from "./data";
+import { Legend } from "./legend";
+import { AUTO_MOST, phase, records, refine, refining } from "./run";
+import { useSaved } from "./save";
+import { finest, scene, type Scene } from "./scene";
+import { choose, limits, look, metric, pointed, range, select, selection, state, view } from "./state";
+
+/** What is on the screen now; undefined before the first picture. */
+export const drawn = signal<Scene | undefined>(undefined);
+/** How it is drawn, and how long it took. */
+const how = signal<{ kind: string; software: boolean; ms: number }>({ kind: "", software: false, ms: 0 });
+/** While the pointer draws a selection. */
+const brushing = signal<Range | undefined>(undefined);
+
+/** Pause of the user before a window is computed for the picture. */
+const IDLE_MS = 700;
+
+interface Parts {
+  data: HTMLCanvasElement;
+  under: HTMLCanvasElement;
+  over: HTMLCanvasElement;
+}
+
+let parts: Parts | undefined;
+let brush: Painter | undefined;
+
+function ringsOf(): Ring[] {
+  const { delay, path } = records.value;
+  const steps = (n: bigint) => walk(n).delay;
+  const inView = seen(view.value, limits);
+  const near = ({ n }: { n: bigint }) => n >= inView.first && n < inView.end;
+  return [
+    ...path.filter(near).map(({ n }) => ({ n, steps: steps(n), kind: "path" as const })),
+    ...delay.filter(near).map(({ n, value }) => ({ n, steps: Number(value), kind: "delay" as const })),
+  ];
+}
+
+function sized(canvas: HTMLCanvasElement, width: number, height: number, scale: number): CanvasRenderingContext2D | null {
+  const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
+  const context = canvas.getContext("2d");
+  context?.setTransform(scale, 0, 0, scale, 0, 0);
+  context?.clearRect(0, 0, width, height);
+  return context;
+}
+
+/** Draws the data. The WebGL canvas is whole only within the task that calls this. */
+function paint(): void {
+  if (!parts || !brush) return;
+  const box = parts.under.parentElement as HTMLElement;
+  const scale = devicePixelRatio || 1;
+  const [width, height] = [box.clientWidth - EDGE.left - EDGE.right, box.clientHeight - EDGE.top - EDGE.bottom];
+  if (width < 20 || height < 20) return;
+  const began = performance.now();
+  const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
+  if (parts.data.width !== wide || parts.data.height !== high) Object.assign(parts.data, { width: wide, height: high });
+  learnt.value;
+  const now = seen(view.value, limits);
+  const found = scene(
+    {
+      view: view.value, log: state.log.value, metric: metric.value, modulus: Math.max(2, Math.min(8, state.mod.value)), dark: dark.value,
+      width: wide, height: high, scale, mostPoints: brush.mostPoints,
+    },
+    Number(now.end - now.first) <= 2 * EXACT_MOST ? exactOf(now) : [], isExact(now), densitiesOf(now),
+  );
+  if (found.points) brush.points(found.points, found.look);
+  else if (found.grid) brush.grid(found.grid, found.look);
+  drawn.value = found;
+  how.value = { kind: brush.kind, software: brush.software, ms: performance.now() - began };
+}
+
+/** Axes under the data, marks over them: these follow the pointer, the data do not. */
+function overlay(): void {
+  const found = drawn.value;
+  if (!parts || !found) return;
+  const { under, over } = parts;
+  const box = under.parentElement as HTMLElement;
+  const scale = devicePixelRatio || 1;
+  const [width, height] = [box.clientWidth - EDGE.left - EDGE.right, box.clientHeight - EDGE.top - EDGE.bottom];
+  const below = sized(under, box.clientWidth, box.clientHeight, scale);
+  if (below) drawAxes(below, found, width, height);
+  const above = sized(over, box.clientWidth, box.clientHeight, scale);
+  const at = pointed.value;
+  const point = at !== undefined && at > 0n ? { n: at, steps: walk(at).delay } : undefined;
+  if (above) drawOver(above, found, { rings: ringsOf(), pointed: point, brush: brushing.value ?? selection.value }, width, height);
+}
+
+/** The picture with its axes as one canvas; drawn anew, since WebGL keeps nothing. */
+export function composed(): HTMLCanvasElement | undefined {
+  if (!parts) return undefined;
+  paint();
+  overlay();
+  const { under, data, over } = parts;
+  const scale = devicePixelRatio || 1;
+  const canvas = Object.assign(document.createElement("canvas"), { width: under.width, height: under.height });
+  const context = canvas.getContext("2d");
+  if (!context) return undefined;
+  context.drawImage(under, 0, 0);
+  context.drawImage(data, EDGE.left * scale, EDGE.top * scale);
+  context.drawImage(over, 0, 0);
+  return canvas;
+}
+
+/** Has missing numbers computed: in this page, or by a job once the user rests. */
+function gather(): () => void {
+  let timer = 0;
+  const stop = effect(() => {
+    const now = seen(view.value, limits);
+    clearTimeout(timer);
+    need(now);
+    const count = Number(now.end - now.first);
+    if (count <= EXACT_MOST || count > AUTO_MOST || !state.auto.value || !state.span.value || phase.value === "running") return;
+    const width = drawn.peek()?.grid?.width ?? 1000;
+    if (finest(densitiesOf(now)) > (3 * count) / Math.min(width, 1024)) timer = window.setTimeout(() => void refine(now), IDLE_MS);
+  });
+  return () => (stop(), clearTimeout(timer));
+}
+
+// -- acts -----------------------------------------------------------------------------------------------------------
+
+export function zoom(factor: number, place = 0.5): void {
+  look(zoomed(view.peek(), factor, place, limits));
+}
+
+export function pan(share: number): void {
+  look(panned(view.peek(), share, limits));
+}
+
+/** Marks what is seen; a second time takes the mark away. */
+export function markSeen(): void {
+  select(selection.peek() ? undefined : seen(view.peek(), limits));
+}
+
+/** Places of a pointer: 0 to 1 of the width, and the number there. */
+function placeOfPointer(event: MouseEvent): { share: number; n: bigint } {
+  const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+  const width = box.width - EDGE.left - EDGE.right;
+  const share = Math.min(1, Math.max(0, (event.clientX - box.left - EDGE.left) / width));
+  const frame = drawn.peek()?.frame ?? { view: view.peek(), log: false, low: 0, high: 1 };
+  const far = back(frame, 1)(Math.min(share, 1 - 1e-9));
+  return { share, n: moved(frame.view, far).base };
+}
+
+/** The number near the pointer that is drawn: the nearest point, where there are points. */
+function nearest(event: MouseEvent): bigint | undefined {
+  const found = drawn.peek();
+  const { n } = placeOfPointer(event);
+  if (n < 1n) return undefined;
+  if (found?.source !== "exact") return n;
+  const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+  const height = box.height - EDGE.top - EDGE.bottom;
+  const { low, high } = found.frame;
+  const steps = low + (1 - (event.clientY - box.top - EDGE.top) / height) * (high - low);
+  return closest(n, steps, Math.ceil(found.frame.view.span / (box.width - EDGE.left - EDGE.right)) * 3) ?? n;
+}
+
+/** Of the numbers beside n the one whose delay is nearest to some steps. */
+function closest(n: bigint, steps: number, reach: number): bigint | undefined {
+  let best: { n: bigint; off: number } | undefined;
+  const from = n > BigInt(reach) ? n - BigInt(reach) : 1n;
+  for (const exact of exactOf({ first: from, end: n + BigInt(reach) })) {
+    const start = Math.max(0, Number(from - exact.start));
+    const end = Math.min(exact.delays.length, Number(n - exact.start) + reach);
+    for (let place = start; place < end; place += 1) {
+      const off = Math.abs((exact.delays[place] as number) - steps) + Math.abs(Number(exact.start - n) + place) / reach;
+      if (!best || off < best.off) best = { n: exact.start + BigInt(place), off };
+    }
+  }
+  return best?.n;
+}
+
+interface Drag {
+  x: number;
+  share: number;
+  n: bigint;
+  brushing: boolean;
+  moved: boolean;
+  view: ReturnType<typeof view.peek>;
+}
+
+const pointers = new Map<number, number>();
+
+function useHands() {
+  const drag = useRef<Drag | undefined>(undefined);
+  const pinch = useRef(0);
+  const down = (event: PointerEvent) => {
+    if (event.button !== 0) return;
+    const box = event.currentTarget as HTMLElement;
+    box.setPointerCapture(event.pointerId);
+    pointers.set(event.pointerId, event.clientX);
+    const { share, n } = placeOfPointer(event);
+    drag.current = { x: event.clientX, share, n, brushing: event.shiftKey || brushMode.peek(), moved: false, view: view.peek() };
+    pinch.current = spread();
+  };
+  const move = (event: PointerEvent) => {
+    if (pointers.has(event.pointerId)) pointers.set(event.pointerId, event.clientX);
+    const at = drag.current;
+    if (!at) {
+      pointed.value = nearest(event);
+      return;
+    }
+    if (pointers.size > 1) return pinched(event);
+    if (Math.abs(event.clientX - at.x) > 3) at.moved = true;
+    if (!at.moved) return;
+    const { share, n } = placeOfPointer(event);
+    if (at.brushing) brushing.value = n < at.n ? { first: n > 0n ? n : 1n, end: at.n + 1n } : { first: at.n > 0n ? at.n : 1n, end: n + 1n };
+    else look(panned(at.view, at.share - share, limits));
+  };
+  const pinched = (event: PointerEvent) => {
+    const now = spread();
+    if (pinch.current > 0 && now > 0) zoom(pinch.current / now, placeOfPointer(event).share);
+    pinch.current = now;
+    if (drag.current) drag.current.moved = true;
+  };
+  const up = (event: PointerEvent) => {
+    pointers.delete(event.pointerId);
+    const at = drag.current;
+    if (pointers.size) return;
+    drag.current = undefined;
+    if (!at) return;
+    if (at.brushing && brushing.peek()) select(brushing.peek());
+    brushing.value = undefined;
+    if (at.moved) return state.commit();
+    const n = nearest(event);
+    if (n !== undefined) choose(n);
+  };
+  const leave = () => {
+    if (!drag.current) pointed.value = undefined;
+  };
+  return { onPointerDown: down, onPointerMove: move, onPointerUp: up, onPointerCancel: up, onPointerLeave: leave };
+}
+
+function spread(): number {
+  const [one, other] = [...pointers.values()];
+  return one === undefined || other === undefined ? 0 : Math.abs(one - other);
+}
+
+/** A drag selects instead of moving: for those without a Shift key. */
+const brushMode = signal(false);
+
+// -- the component --------------------------------------------------------------------------------------------------
+
+function useScene() {
+  const data = useRef<HTMLCanvasElement>(null);
+  const under = useRef<HTMLCanvasElement>(null);
+  const over = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    if (!data.current || !under.current || !over.current) return undefined;
+    const canvas = data.current;
+    parts = { data: canvas, under: under.current, over: over.current };
+    brush = painter(canvas);
+    let frame = 0;
+    const again = signal(0);
+    const soon = () => {
+      frame ||= requestAnimationFrame(() => {
+        frame = 0;
+        again.value = again.peek() + 1;
+      });
+    };
+    const revive = () => {
+      brush = painter(canvas);
+      soon();
+    };
+    const lost = (event: Event) => event.preventDefault();
+    canvas.addEventListener("webglcontextlost", lost);
+    canvas.addEventListener("webglcontextrestored", revive);
+    const stopPaint = effect(() => {
+      again.value;
+      paint();
+    });
+    const stopOver = effect(overlay);
+    const stopGather = gather();
+    const watcher = new ResizeObserver(soon);
+    watcher.observe(under.current);
+    return () => {
+      canvas.removeEventListener("webglcontextlost", lost);
+      canvas.removeEventListener("webglcontextrestored", revive);
+      cancelAnimationFrame(frame);
+      stopPaint();
+      stopOver();
+      stopGather();
+      watcher.disconnect();
+      brush?.dispose();
+      parts = brush = undefined;
+      drawn.value = undefined;
+    };
+  }, [tables.value]);
+  return { data, under, over };
+}
+
+function summaryText(): string {
+  const now = seen(view.value, limits);
+  const found = drawn.value;
+  const head = `Steps to 1 of ${integer(now.first)} to ${integer(now.end - 1n)}`;
+  if (!found || found.source === "none") return `${head}: nothing is known yet.`;
+  const { low, high } = found.frame;
+  const what = { points: "every number a point", exact: `every number counted, ${integer(found.lit)} pixels lit`, columns: "columns of finished jobs", none: "" };
+  return `${head}, between ${low} and ${high} steps: ${what[found.source]}. ${records.value.delay.length} delay records are ringed.`;
+}
+
+function twin() {
+  const now = seen(view.value, limits);
+  const rows: string[][] = [];
+  if (isExact(now)) {
+    for (const exact of exactOf(now)) {
+      for (let place = Math.max(0, Number(now.first - exact.start)); place < exact.delays.length && rows.length < 1000; place += 1) {
+        const n = exact.start + BigInt(place);
+        if (n >= now.end) break;
+        rows.push([integer(n), String(exact.delays[place]), String(exact.bits[place])]);
+      }
+    }
+    return { head: ["n", "steps", "bits of the peak"], rows };
+  }
+  const finestOne = densitiesOf(now).at(-1);
+  for (let column = 0; finestOne && column < finestOne.offset.length; column += 1) {
+    const first = finestOne.start + BigInt(finestOne.offset[column] as number);
+    if (first < now.first || first >= now.end) continue;
+    const [from, to] = [finestOne.first[column] as number, finestOne.first[column + 1] as number];
+    rows.push([integer(first), integer(finestOne.count[column] ?? 0), String(finestOne.delay[from]), String(finestOne.delay[to - 1])]);
+  }
+  return { head: ["column from n", "numbers", "least steps", "most steps"], rows };
+}
+
+export function Graph() {
+  const at = useScene();
+  const hands = useHands();
+  useSaved("graph", composed);
+  const wheel = useSignal(0);
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const element = place.current;
+    const roll = (event: WheelEvent) => {
+      event.preventDefault();
+      const { share } = placeOfPointer(event);
+      if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) pan(event.deltaX / 1000);
+      else zoom(1.0015 ** event.deltaY, share);
+      clearTimeout(wheel.peek());
+      wheel.value = window.setTimeout(() => state.commit(), 600);
+    };
+    element?.addEventListener("wheel", roll, { passive: false });
+    return () => element?.removeEventListener("wheel", roll);
+  }, [tables.value]);
+  const summary = summaryText();
+  return (
+    <Figure summary={summary} twin={twin} class="graph">
+      <div class="picture" ref={place} data-brush={brushMode.value} {...hands}>
+        <canvas ref={at.under} class="fill" aria-hidden="true" />
+        <canvas ref={at.data} class="data" aria-hidden="true" style={{ left: `${EDGE.left}px`, top: `${EDGE.top}px` }}
+          data-kind={how.value.kind} data-source={drawn.value?.source ?? "none"} data-lit={drawn.value?.lit ?? 0} data-numbers={drawn.value?.numbers ?? 0}
+          data-low={drawn.value?.frame.low} data-high={drawn.value?.frame.high} data-ms={how.value.ms.toFixed(1)} />
+        <canvas ref={at.over} class="fill" role="img" aria-label={summary} />
+        <Missing />
+      </div>
+      <div class="under-picture">
+        <Legend scene={drawn.value} />
+        <Pointed />
+        <span class="grow" />
+        <Zoom />
+      </div>
+      <Coverage />
+    </Figure>
+  );
+}
+
+/** What is not there, and what to do about it. */
+function Missing() {
+  const now = seen(view.value, limits);
+  const found = drawn.value;
+  const count = now.end - now.first;
+  if (broken.value) return <p class="missing trouble">The page cannot compute: {broken.value}. Reload it.</p>;
+  if (refining.value) return <p class="missing note" role="status">A job computes this window</p>;
+  if (!found || found.source !== "none" || phase.value === "running") return null;
+  if (count <= BigInt(EXACT_MOST)) return <p class="missing note" role="status">Computing {compact(count)} numbers in this page</p>;
+  return (
+    <div class="missing empty">
+      <h3>Nothing is known of these {compact(count)} numbers</h3>
+      <p>Start a job over the range, or zoom in: up to {integer(EXACT_MOST)} numbers are computed in this page.</p>
+      {count <= 10n ** 13n && <p><button type="button" onClick={() => void refine(now)}>Compute what is seen</button></p>}
+    </div>
+  );
+}
+
+/** n, steps and peak under the pointer. */
+function Pointed() {
+  const n = pointed.value;
+  if (n === undefined || n < 1n) return <p class="pointed soft small">Point at a number; a click shows its trajectory.</p>;
+  const { delay, peak } = walk(n);
+  return (
+    <p class="pointed num small">
+      n {integer(n)} · {delay} steps · peak {bitLength(peak) < 90 ? integer(peak) : compact(peak)}
+    </p>
+  );
+}
+
+function Zoom() {
+  const full = !state.span.value;
+  return (
+    <span class="row tools">
+      <button type="button" aria-pressed={brushMode.value} onClick={() => (brushMode.value = !brushMode.value)}>Select</button>
+      <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>−</button>
+      <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>+</button>
+      <button type="button" disabled={full} onClick={() => ((state.x.value = ""), (state.span.value = 0), state.commit())}>All of {compact(range.value.end - range.value.first)}</button>
+    </span>
+  );
+}
+
+/** Moves the pointed number by keys. */
+export function step(by: bigint): void {
+  const now = seen(view.peek(), limits);
+  const from = pointed.peek() ?? (now.first + now.end) / 2n;
+  const next = from + by > 0n ? from + by : 1n;
+  pointed.value = next;
+  const far = distance(view.peek(), next);
+  if (far < 0 || far >= view.peek().span) pan(far < 0 ? -0.5 : 0.5);
+}

@@ -1,0 +1,132 @@
+/** How many numbers take how many steps, of the selection or of what is seen. */
+
+import { useEffect } from "preact/hooks";
+import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "../../collatz/fit";
+import { seen, type Range } from "../../collatz/view";
+import { compact, integer, percent } from "../../lib/format";
+import { token } from "../../lib/theme";
+import { Canvas, Figure } from "../../ui/figure";
+import { saveHistogram, saveNumbers } from "./acts";
+import { histogramOf, learnt, need, type Counted } from "./data";
+import { letters, xTicks, yTicks, type Box } from "./plot";
+import { results } from "./run";
+import { limits, select, selection, state, view } from "./state";
+import { usePicture } from "./save";
+
+/** The chosen numbers: the selection, else what is seen. */
+export function chosenRange(): Range {
+  return selection.value ?? seen(view.value, limits);
+}
+
+function counted(): Counted {
+  learnt.value;
+  const wanted = chosenRange();
+  // a finished job over just this range counted every number
+  for (const each of results.value.values()) {
+    if (each.range.first === wanted.first && each.range.end === wanted.end && each.histogram.length) {
+      return { histogram: new Map(each.histogram), range: wanted, source: each.complete ? "exact" : "columns" };
+    }
+  }
+  return histogramOf(wanted);
+}
+
+function draw(context: CanvasRenderingContext2D, width: number, height: number, { histogram, range }: Counted, found: Summary): void {
+  letters(context);
+  const box: Box = { left: 60, top: 10, width: width - 70, height: height - 40 };
+  const [low, high] = [Math.max(0, found.least - 2), found.most + 3];
+  const density = logNormal(found);
+  const most = Math.max(1, ...histogram.values());
+  const top = (state.logcounts.value ? Math.log1p(most) : most) * 1.05;
+  const up = (count: number) => (state.logcounts.value ? Math.log1p(count) : count);
+  const x = (steps: number) => box.left + (box.width * (steps - low)) / (high - low);
+  const y = (count: number) => box.top + box.height * (1 - Math.min(top, up(count)) / top);
+  yTicks(context, box, 0, top, (value) => compact(state.logcounts.value ? Math.round(Math.expm1(value)) : value));
+  xTicks(context, box, low, high, String, "steps to 1");
+  context.fillStyle = token("series-1");
+  const bar = Math.max(1, box.width / (high - low) - (box.width / (high - low) > 4 ? 1 : 0));
+  for (const [steps, count] of histogram) context.fillRect(x(steps), y(count), bar, box.top + box.height - y(count));
+  if (found.deviation > 0) fitted(context, (steps) => y(found.count * density(steps)), low, high, x);
+  vertical(context, box, x(expectedMean(range.first, range.end)), "expected mean", true);
+  vertical(context, box, x(found.mean), "mean", false);
+}
+
+function fitted(context: CanvasRenderingContext2D, y: (steps: number) => number, low: number, high: number, x: (steps: number) => number): void {
+  context.beginPath();
+  for (let place = 0; place <= 200; place += 1) {
+    const steps = low + ((high - low) * place) / 200;
+    context.lineTo(x(steps), y(steps));
+  }
+  context.strokeStyle = token("series-2");
+  context.lineWidth = 2;
+  context.stroke();
+}
+
+function vertical(context: CanvasRenderingContext2D, box: Box, x: number, text: string, dashed: boolean): void {
+  if (x < box.left || x > box.left + box.width) return;
+  context.strokeStyle = context.fillStyle = token("ink");
+  context.lineWidth = 1.5;
+  context.setLineDash(dashed ? [6, 4] : []);
+  context.beginPath();
+  context.moveTo(x, box.top);
+  context.lineTo(x, box.top + box.height);
+  context.stroke();
+  context.setLineDash([]);
+  const left = x > box.left + box.width / 2;
+  context.textAlign = left ? "right" : "left";
+  context.textBaseline = "top";
+  context.fillText(text, x + (left ? -6 : 6), box.top + (dashed ? 2 : 18));
+}
+
+const SOURCES = { exact: "every number counted", columns: "whole columns of a job", none: "nothing is known" };
+
+export function HistogramView() {
+  const wanted = chosenRange();
+  useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
+  const data = counted();
+  const found = summary(data.histogram);
+  const canvas = usePicture("histogram", (context, width, height) => found && draw(context, width, height, data, found));
+  const words = found
+    ? `Steps of ${integer(found.count)} numbers from ${integer(data.range.first)} to ${integer(data.range.end - 1n)}: mean ${found.mean.toFixed(2)}, deviation ${found.deviation.toFixed(2)}, median ${found.median}, ${found.least} to ${found.most}`
+    : "No number of this range is known yet";
+  const twin = () => ({ head: ["steps", "numbers"], rows: [...data.histogram].sort(([left], [right]) => left - right).map(([steps, count]) => [steps, integer(count)]) });
+  return (
+    <div class="stack">
+      <Figure summary={`${words}.`} twin={twin}>
+        <div class="plot-space">{found ? <Canvas at={canvas} summary={`${words}.`} class="fill" /> : <Nothing />}</div>
+      </Figure>
+      <p class="small">{words}; {SOURCES[data.source]}. <span class="soft">The line is the log-normal with this mean and deviation; the random model expects a mean of {expectedMean(data.range.first, data.range.end).toFixed(1)}.</span></p>
+      {found && <Classes histogram={data.histogram} total={found.count} />}
+      <div class="row">
+        <label class="inline"><input type="checkbox" checked={state.logcounts.value} onChange={(event) => (state.logcounts.value = event.currentTarget.checked)} />log counts</label>
+        <button type="button" disabled={!found} onClick={() => saveHistogram(data.range, data.histogram)}>CSV of the histogram</button>
+        <button type="button" onClick={() => void saveNumbers()}>CSV of the numbers</button>
+        {selection.value && <button type="button" onClick={() => select(undefined)}>Take the selection away</button>}
+      </div>
+    </div>
+  );
+}
+
+export function Nothing() {
+  return <div class="empty"><h3>Nothing is known of this range yet</h3><p>Start a job, or select at most a million numbers in the graph: these are computed in this page.</p></div>;
+}
+
+/** How many numbers are short, middling, long. */
+function Classes({ histogram, total }: { histogram: ReadonlyMap<number, number>; total: number }) {
+  const counts = classCounts(histogram);
+  return (
+    <ul class="classes">
+      {CLASSES.map(({ name }, place) => (
+        <li key={name}><ClassMark place={place} /> {name} steps <span class="num">{integer(counts[place] ?? 0)}</span> <span class="soft num">{percent((counts[place] ?? 0) / total)}</span></li>
+      ))}
+    </ul>
+  );
+}
+
+const MARKS = [
+  <circle cx="6" cy="6" r="4.5" />, <rect x="1.5" y="1.5" width="9" height="9" />, <path d="M6 .5l5.5 10.5h-11z" />, <path d="M6 0l6 6-6 6-6-6z" />,
+];
+
+/** A class of lengths by shape and colour. */
+export function ClassMark({ place }: { place: number }) {
+  return <svg viewBox="0 0 12 12" class="class-mark" aria-hidden="true" fill={`var(--series-${place + 1})`}>{MARKS[place]}</svg>;
+}

@@ -1,0 +1,46 @@
+/** What the colours and marks of the picture mean. */
+
+import { integer } from "../../lib/format";
+import { dark } from "../../lib/theme";
+import { CLASSES, css, viridis } from "../../gl/colour";
+import { useCanvas } from "../../ui/canvas";
+import { state } from "./state";
+import type { Scene } from "./scene";
+
+const SHOWN = 96;
+
+/** The colour scale with its ends. */
+function Scale({ low, high, text }: { low: string; high: string; text: string }) {
+  const canvas = useCanvas((context, width, height) => {
+    for (let x = 0; x < width; x += 1) {
+      context.fillStyle = css(viridis(x / (width - 1), dark.value));
+      context.fillRect(x, 0, 1, height);
+    }
+  });
+  return (
+    <li>
+      <span>{text}</span> <span class="num">{low}</span>
+      <canvas ref={canvas} class="scale" style={{ width: `${SHOWN}px` }} aria-hidden="true" />
+      <span class="num">{high}</span>
+    </li>
+  );
+}
+
+export function Legend({ scene }: { scene: Scene | undefined }) {
+  const look = scene?.look;
+  const modulus = Math.max(2, Math.min(8, state.mod.value));
+  return (
+    <ul class="legend">
+      {look?.mode === "count" && scene?.source !== "points" && scene?.source !== "none" && (
+        <Scale text="numbers a pixel, log" low={look.most < 1 ? "0" : "1"} high={integer(Math.max(1, look.most))} />
+      )}
+      {look?.mode === "value" && <Scale text="bits of the peak" low={String(look.least)} high={String(look.most)} />}
+      {look?.mode === "class" && CLASSES.slice(0, modulus).map((each, residue) => (
+        <li key={residue}><svg viewBox="0 0 18 8" aria-hidden="true"><rect x="5" width="8" height="8" fill={css(each)} /></svg>{residue} mod {modulus}</li>
+      ))}
+      <li><svg viewBox="0 0 18 12" aria-hidden="true" class="mark-delay"><circle cx="9" cy="6" r="4.5" fill="none" stroke="currentColor" stroke-width="2" /></svg>delay record</li>
+      <li><svg viewBox="0 0 18 12" aria-hidden="true" class="mark-path"><rect x="4.5" y="1.5" width="9" height="9" fill="none" stroke="currentColor" stroke-width="2" /></svg>path record</li>
+      <li><svg viewBox="0 0 18 12" aria-hidden="true"><path d="M0 6h18" stroke="currentColor" stroke-width="1.5" stroke-dasharray="6 4" /></svg>10.43 ln n, expected mean</li>
+    </ul>
+  );
+}

@@ -1,0 +1,98 @@
+/** Steps by n mod m. */
+
+import { useEffect } from "preact/hooks";
+import { integer } from "../../lib/format";
+import { token } from "../../lib/theme";
+import { Canvas, Figure } from "../../ui/figure";
+import { EXACT_MOST, exactOf, isExact, learnt, need } from "./data";
+import { chosenRange } from "./histogram";
+import { letters, xTicks, yTicks, type Box } from "./plot";
+import { usePicture } from "./save";
+import { choose, state } from "./state";
+
+interface Residue {
+  residue: number;
+  count: number;
+  sum: number;
+  least: number;
+  most: number;
+  where: bigint;
+}
+
+const MOST_MODULUS = 64;
+
+function byResidue(modulus: number): Residue[] {
+  const { first, end } = chosenRange();
+  const rows = Array.from({ length: modulus }, (_, residue): Residue => ({ residue, count: 0, sum: 0, least: Infinity, most: -1, where: 0n }));
+  for (const exact of exactOf({ first, end })) {
+    const shift = Number(exact.start % BigInt(modulus));
+    const from = Math.max(0, Number(first - exact.start));
+    const to = Math.min(exact.delays.length, Number(end - exact.start));
+    for (let place = from; place < to; place += 1) {
+      const row = rows[(shift + place) % modulus] as Residue;
+      const delay = exact.delays[place] as number;
+      row.count += 1;
+      row.sum += delay;
+      if (delay < row.least) row.least = delay;
+      if (delay > row.most) {
+        row.most = delay;
+        row.where = exact.start + BigInt(place);
+      }
+    }
+  }
+  return rows.filter((row) => row.count > 0);
+}
+
+function draw(context: CanvasRenderingContext2D, width: number, height: number, rows: readonly Residue[], modulus: number): void {
+  letters(context);
+  const box: Box = { left: 48, top: 10, width: width - 58, height: height - 40 };
+  const means = rows.map((row) => row.sum / row.count);
+  const high = Math.max(...means) * 1.08;
+  const y = (value: number) => box.top + box.height * (1 - value / high);
+  yTicks(context, box, 0, high, (value) => String(Math.round(value)));
+  xTicks(context, box, 0, modulus, String, `n mod ${modulus}`);
+  const wide = box.width / modulus;
+  for (const [place, { residue }] of rows.entries()) {
+    context.fillStyle = token("series-1");
+    context.fillRect(box.left + residue * wide, y(means[place] as number), Math.max(1, wide - (wide > 4 ? 2 : 0)), y(0) - y(means[place] as number));
+  }
+  const mean = rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0);
+  context.setLineDash([6, 4]);
+  context.strokeStyle = context.fillStyle = token("ink");
+  context.strokeRect(box.left, y(mean), box.width, 0);
+  context.setLineDash([]);
+  context.textAlign = "right";
+  context.textBaseline = "bottom";
+  context.fillText(`mean of all ${mean.toFixed(1)}`, box.left + box.width, y(mean) - 3);
+}
+
+export function ResiduesView() {
+  const wanted = chosenRange();
+  const modulus = Math.max(2, Math.min(MOST_MODULUS, Math.round(state.mod.value)));
+  useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
+  learnt.value;
+  const small = Number(wanted.end - wanted.first) <= EXACT_MOST;
+  const rows = small && isExact(wanted) ? byResidue(modulus) : [];
+  const canvas = usePicture("residues", (context, width, height) => void (rows.length && draw(context, width, height, rows, modulus)));
+  const best = rows.reduce<Residue | undefined>((top, row) => (!top || row.sum / row.count > top.sum / top.count ? row : top), undefined);
+  const words = best
+    ? `Mean steps by n mod ${modulus} of ${integer(wanted.first)} to ${integer(wanted.end - 1n)}: most for ${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}`
+    : small ? "Being computed in this page" : `Residues need every number: select at most ${integer(EXACT_MOST)} in the graph`;
+  return (
+    <div class="stack">
+      <div class="row">
+        <label class="inline">m
+          <input class="num short" type="number" min={2} max={MOST_MODULUS} value={modulus} onChange={(event) => (state.mod.value = Math.max(2, Math.min(MOST_MODULUS, Math.round(Number(event.currentTarget.value)) || 2)))} />
+        </label>
+        <span class="small soft">{words}.</span>
+      </div>
+      <Figure summary={`${words}.`} twin={() => ({
+        head: ["n mod m", "numbers", "mean steps", "least", "most", "at"],
+        rows: rows.map((row) => [row.residue, integer(row.count), (row.sum / row.count).toFixed(3), row.least, row.most, integer(row.where)]),
+      })}>
+        <div class="plot-space">{rows.length ? <Canvas at={canvas} summary={`${words}.`} class="fill" /> : <div class="empty"><h3>{words}</h3></div>}</div>
+      </Figure>
+      {best && <p class="small">Longest of all: <button type="button" class="link num" onClick={() => choose(best.where)}>{integer(best.where)}</button> in the class with the greatest mean, {best.most} steps.</p>}
+    </div>
+  );
+}

@@ -1,0 +1,150 @@
+/** Records and figures of the run, beside the picture. */
+
+import { fastest } from "../../collatz/inverse";
+import { compare, complete, missing, type Compared, type RecordKind } from "../../collatz/records";
+import { computing } from "../../collatz/client";
+import { compact, integer, seconds } from "../../lib/format";
+import { now } from "../../ui/page";
+import { totalRate } from "./controls";
+import { computedHere, exactOf, isExact, learnt } from "./data";
+import { active, contiguous, jobViews, phase, records, results, runtime, about, current } from "./run";
+import { choose, range, state } from "./state";
+
+const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = {
+  published: { mark: "\u2713", text: "in the published list" },
+  range: { mark: "", text: "of this range only: some smaller number does better" },
+  beyond: { mark: "?", text: "beyond the end of the published list" },
+  wrong: { mark: "\u2717", text: "contradicts the published list" },
+};
+
+/** Records that are shown without being asked for. */
+const FEW = 8;
+
+function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
+  const { mark, text } = STANDINGS[record.standing];
+  const value = kind === "delay" ? integer(record.value) : record.value < 10n ** 12n ? integer(record.value) : compact(record.value);
+  return (
+    <tr>
+      <td class="num"><button type="button" class="link num" onClick={() => choose(record.n)}>{integer(record.n)}</button></td>
+      <td class="num end" title={integer(record.value)}>{value}</td>
+      <td class={record.standing === "wrong" ? "bad" : record.standing === "published" ? "good" : ""} title={text}>
+        {mark}<span class="visually-hidden">{text}</span>
+      </td>
+    </tr>
+  );
+}
+
+function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; unit: string }) {
+  const found = compare(kind, records.value[kind]).toReversed();
+  const known = found.filter((each) => each.standing === "published").length;
+  const all = state.terms.value;
+  return (
+    <section>
+      <h3>{title} <span class="soft num">{found.length ? `${found.length}, ${known} published` : ""}</span></h3>
+      {found.length > 0 && (
+        <div class="scroll short-list" role="region" aria-label={title} tabIndex={0}>
+          <table>
+            <thead class="visually-hidden"><tr><th scope="col">n</th><th scope="col">{unit}</th><th scope="col">standing</th></tr></thead>
+            <tbody>{found.slice(0, all ? undefined : FEW * 4).map((record) => <Row key={String(record.n)} kind={kind} record={record} />)}</tbody>
+          </table>
+        </div>
+      )}
+      <Missing kind={kind} />
+    </section>
+  );
+}
+
+/** Published records that finished jobs should have found. */
+function Missing({ kind }: { kind: RecordKind }) {
+  const lacking = [...results.value.values()].filter((each) => each.complete && each.mode === "statistics")
+    .flatMap((each) => missing(kind, each[kind], each.range.first, each.range.end));
+  if (!lacking.length) return null;
+  return <p class="small bad">Published, and not found: {lacking.slice(0, 3).map(({ n }) => integer(n)).join(", ")}</p>;
+}
+
+function fastestOf(): { n: bigint; steps: number } | undefined {
+  const asked = range.value;
+  learnt.value;
+  if (!isExact(asked) || asked.end - asked.first > 2n ** 16n) return fastest(asked.first, asked.end);
+  let best: { n: bigint; steps: number } | undefined;
+  for (const exact of exactOf(asked)) {
+    for (const [place, steps] of exact.delays.entries()) {
+      const n = exact.start + BigInt(place);
+      if (n < asked.first || n >= asked.end || (n & (n - 1n)) === 0n) continue;
+      if (!best || steps < best.steps) best = { n, steps };
+    }
+  }
+  return best;
+}
+
+function Fastest() {
+  const found = fastestOf();
+  return (
+    <p class="small">Fastest to 1, powers of two aside:{" "}
+      {found ? <><button type="button" class="link num" onClick={() => choose(found.n)}>{integer(found.n)}</button>, {found.steps} steps</> : <span class="soft">not known</span>}
+    </p>
+  );
+}
+
+export function Records() {
+  const { delay, path } = records.value;
+  const any = delay.length + path.length > 0;
+  return (
+    <section class="records" aria-label="Records">
+      <h2>Records {any && !contiguous.value && <span class="soft small">of the windows looked at</span>}</h2>
+      {!any && <p class="small soft">Start finds the numbers with more steps, or a greater value, than all smaller ones of the range, and compares them with the published lists (complete to {compact(complete("delay"))}).</p>}
+      {any && (
+        <div class="record-lists">
+          <RecordList kind="delay" title="Most steps" unit="steps" />
+          <RecordList kind="path" title="Highest peak" unit="peak" />
+        </div>
+      )}
+      <Fastest />
+      {any && <p class="small soft"><span class="good">✓</span> as published; unmarked: a record of this range only.</p>}
+      {[...results.value.values()].filter((each) => each.statement).map((each) => <p class="small" key={each.statement}>{each.statement}</p>)}
+    </section>
+  );
+}
+
+/** Where the run is: the last number that is done in order, as far as that is known. */
+function currentNumber(): string {
+  const job = current.value;
+  if (!job) return "";
+  const { range: own, mode } = about(job);
+  if (mode === "trajectory") return integer(own.first);
+  const at = own.first + BigInt(job.done);
+  return integer(at < own.end ? at : own.end - 1n);
+}
+
+export function Stats() {
+  const { delay, path } = records.value;
+  const [longest, highest] = [delay.at(-1), path.at(-1)];
+  const tested = jobViews.value.reduce((sum, job) => sum + BigInt(job.done), 0n);
+  const rows: [string, string, string?][] = [
+    ["Active", `${active.value.length + computing.value}`, `${active.value.length} jobs and ${computing.value} computations in this page`],
+    ["Numbers tested", compact(tested), integer(tested)],
+    ["In this page", compact(computedHere.value), integer(computedHere.value)],
+    ["Longest", longest ? `${integer(longest.value)} steps` : "\u2013", longest ? `at ${integer(longest.n)}` : undefined],
+    ["Highest peak", highest ? compact(highest.value) : "\u2013", highest ? `${integer(highest.value)} at ${integer(highest.n)}` : undefined],
+    ["Current number", currentNumber() || "\u2013"],
+    ["Rate", phase.value === "running" ? totalRate() : "\u2013"],
+    ["Runtime", seconds(Math.floor(runtime(now.value) / 1000))],
+  ];
+  return (
+    <section class="stats" aria-label="Statistics">
+      <h2>Statistics</h2>
+      <dl>{rows.map(([name, value, title]) => <div key={name} title={title}><dt>{name}</dt><dd class="num">{value}</dd></div>)}</dl>
+    </section>
+  );
+}
+
+/** What a step does. */
+export function Rules() {
+  return (
+    <details class="rules">
+      <summary>The rules</summary>
+      <p>From n, an even number goes to n / 2 and an odd one to 3n + 1. Each is one step; steps are counted until the first 1. So far every number that anybody tried gets there.</p>
+      <p>27 takes 111 steps and climbs to 9 232. A record has more steps (delay), or a greater value (path), than every smaller number.</p>
+    </details>
+  );
+}

@@ -1,0 +1,484 @@
+/** The trajectory of a number of any length on a log axis, beside others, step by step. */
+
+import { computed, effect, signal, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { terms, trajectory } from "../../collatz/client";
+import type { Path } from "../../collatz/messages";
+import { positive } from "../../collatz/number";
+import { bitAt, decimated, meeting } from "../../collatz/walk";
+import { copy } from "../../lib/export";
+import { compact, integer, percent } from "../../lib/format";
+import { calm, token } from "../../lib/theme";
+import { Canvas, Figure } from "../../ui/figure";
+import { toast } from "../../ui/toast";
+import { isStar, log } from "./events";
+import { letters, xTicks, yTicks, type Box } from "./plot";
+import { usePicture } from "./save";
+import { chosen, compare, MOST_PATHS, state } from "./state";
+
+const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
+const EDGE = { left: 52, right: 10, top: 10, bottom: 46 };
+/** Of the parity strip, at the bottom. */
+const STRIP = 12;
+
+/** By digits. */
+const paths = signal<ReadonlyMap<string, Path>>(new Map());
+const walking = signal<ReadonlySet<string>>(new Set());
+const lost = signal<ReadonlyMap<string, string>>(new Map());
+
+const names = computed(() => {
+  const first = chosen.value.value;
+  const others = state.with.value.flatMap((text) => positive(text).value ?? []);
+  const all = first === undefined ? others : [first, ...others];
+  return [...new Set(all.map(String))].slice(0, MOST_PATHS);
+});
+/** Those that are there, the main one first. */
+const shown = computed(() => names.value.flatMap((name) => paths.value.get(name) ?? []));
+
+effect(() => {
+  for (const name of names.value) if (!paths.peek().has(name) && !walking.peek().has(name)) void bring(name);
+});
+
+async function bring(name: string): Promise<void> {
+  walking.value = new Set(walking.peek()).add(name);
+  try {
+    const found = await trajectory(BigInt(name));
+    const kept = [...paths.peek()].filter(([each]) => names.peek().includes(each));
+    paths.value = new Map([...kept, [name, found]]);
+    tell(found);
+  } catch (error) {
+    lost.value = new Map(lost.peek()).set(name, error instanceof Error ? error.message : String(error));
+  }
+  const rest = new Set(walking.peek());
+  rest.delete(name);
+  walking.value = rest;
+}
+
+function tell(path: Path): void {
+  log("number", `${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} odd, peak ${short(path.peak)}`, {
+    steps: path.delay, star: isStar(path.n, path.delay, path.peak),
+  });
+}
+
+/** All digits up to 40, else the ends. */
+export function short(value: bigint): string {
+  const text = String(value);
+  return text.length <= 40 ? integer(value) : `${text.slice(0, 12)}\u2026${text.slice(-8)} (${integer(text.length)} digits)`;
+}
+
+// -- which steps are seen -------------------------------------------------------------------------------------------
+
+const longest = computed(() => Math.max(1, ...shown.value.map((path) => path.delay)));
+/** Steps from edge to edge; in the address as first-last. */
+const span = computed<[number, number]>(() => {
+  const [from, to] = state.steps.value.split("-").map(Number);
+  return from !== undefined && to !== undefined && from >= 0 && to > from ? [from, Math.min(to, longest.value)] : [0, longest.value];
+});
+
+function see(from: number, to: number): void {
+  const most = longest.peek();
+  const wide = Math.min(most, Math.max(8, to - from));
+  const left = Math.max(0, Math.min(most - wide, from));
+  state.steps.value = wide >= most ? "" : `${Math.round(left)}-${Math.round(left + wide)}`;
+}
+
+/** Steps by which a path is moved so that all end together. */
+function shift(path: Path): number {
+  return state.tails.value ? longest.value - path.delay : 0;
+}
+
+// -- the picture ----------------------------------------------------------------------------------------------------
+
+interface Meet {
+  step: number;
+  height: number;
+  with: bigint;
+  remaining: number;
+}
+
+/** Where each of the others joins the first. */
+const meetings = computed<Meet[]>(() => {
+  const [first, ...others] = shown.value;
+  if (!first?.complete) return [];
+  return others.filter((path) => path.complete).map((path) => {
+    const { steps: [own], remaining } = meeting(first, path);
+    return { step: own, height: first.logs[own] ?? 0, with: path.n, remaining };
+  });
+});
+
+function draw(context: CanvasRenderingContext2D, width: number, height: number): void {
+  letters(context);
+  const box: Box = { left: EDGE.left, top: EDGE.top, width: width - EDGE.left - EDGE.right, height: height - EDGE.top - EDGE.bottom };
+  const [from, to] = span.value;
+  const high = Math.max(4, ...shown.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) * 1.04;
+  yTicks(context, box, 0, high, (value) => `2^${Math.round(value)}`);
+  xTicks(context, { ...box, height: box.height + STRIP + 4 }, from, to, (value) => integer(value), state.tails.value ? "steps, ends together" : "steps");
+  const y = (log: number) => box.top + box.height * (1 - log / high);
+  const x = (step: number) => box.left + ((step - from) / (to - from)) * box.width;
+  context.save();
+  context.beginPath();
+  context.rect(box.left, box.top - 4, box.width, box.height + 8);
+  context.clip();
+  for (const [place, path] of [...shown.value.entries()].reverse()) curve(context, path, place, box, from, to, y);
+  if (state.tails.value || shown.value.length > 1) crosses(context, x, y);
+  marker(context, box, x, y);
+  context.restore();
+  strip(context, box, from, to);
+}
+
+/** One line: every value while they are wider apart than a pixel, else least and greatest of each pixel. */
+function curve(context: CanvasRenderingContext2D, path: Path, place: number, box: Box, from: number, to: number, y: (log: number) => number): void {
+  const off = shift(path);
+  context.strokeStyle = token(`series-${place + 1}`);
+  context.lineWidth = place ? 1.5 : 2;
+  context.setLineDash(DASHES[place] ?? []);
+  context.beginPath();
+  if (to - from <= 2 * box.width) {
+    for (let step = Math.max(0, Math.floor(from - off)); step <= Math.min(path.delay, Math.ceil(to - off)); step += 1) {
+      context.lineTo(box.left + ((step + off - from) / (to - from)) * box.width, y(path.logs[step] as number));
+    }
+  } else {
+    const { low, high } = decimated(path.logs, from - off, to - off, Math.floor(box.width));
+    for (const [column, value] of high.entries()) {
+      if (value === -Infinity || (column - off < 0 && off > 0 && (from + (column * (to - from)) / box.width) < off)) continue;
+      context.lineTo(box.left + column, y(value));
+      context.lineTo(box.left + column, y(low[column] as number));
+    }
+  }
+  context.stroke();
+  context.setLineDash([]);
+}
+
+function crosses(context: CanvasRenderingContext2D, x: (step: number) => number, y: (log: number) => number): void {
+  const [first] = shown.value;
+  context.lineWidth = 2;
+  for (const [place, meet] of meetings.value.entries()) {
+    const [at, up] = [x(meet.step + (first ? shift(first) : 0)), y(meet.height)];
+    context.strokeStyle = token("ink");
+    context.fillStyle = token("bg");
+    context.beginPath();
+    context.arc(at, up, 5, 0, 2 * Math.PI);
+    context.fill();
+    context.stroke();
+    context.fillStyle = token("ink");
+    context.textAlign = at > 200 ? "right" : "left";
+    context.textBaseline = "bottom";
+    context.fillText(`meets ${place + 2}`, at + (at > 200 ? -8 : 8), up - 4);
+  }
+}
+
+function marker(context: CanvasRenderingContext2D, box: Box, x: (step: number) => number, y: (log: number) => number): void {
+  const [path] = shown.value;
+  if (!path) return;
+  const step = Math.min(path.delay, state.step.value);
+  const at = x(step + shift(path));
+  context.strokeStyle = token("accent");
+  context.lineWidth = 1;
+  context.strokeRect(Math.round(at) + 0.5, box.top, 0, box.height);
+  context.beginPath();
+  context.arc(at, y(path.logs[step] ?? 0), 4.5, 0, 2 * Math.PI);
+  context.fillStyle = token("accent");
+  context.fill();
+}
+
+/** A mark for every odd number of the first path; where they are closer than pixels, the share of them. */
+function strip(context: CanvasRenderingContext2D, box: Box, from: number, to: number): void {
+  const [path] = shown.value;
+  if (!path) return;
+  const odd = parities(path);
+  const off = shift(path);
+  const top = box.top + box.height + 4;
+  const scale = box.width / (to - from);
+  context.fillStyle = token("series-1");
+  for (let column = 0; column < box.width; column += Math.max(1, Math.floor(scale))) {
+    const [first, last] = [from - off + column / scale, from - off + (column + Math.max(1, Math.floor(scale))) / scale];
+    let [count, all] = [0, 0];
+    for (let step = Math.max(0, Math.floor(first + 0.5)); step < Math.max(Math.floor(first + 0.5) + 1, Math.floor(last + 0.5)) && step < path.delay; step += 1) {
+      all += 1;
+      count += odd[step] as number;
+    }
+    if (!count) continue;
+    const tall = (STRIP * count) / all;
+    context.fillRect(box.left + column, top + STRIP - tall, Math.max(1, scale > 3 ? scale - 1 : scale), tall);
+  }
+  context.fillStyle = token("ink-soft");
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  context.fillText("odd", box.left - 6, top + STRIP / 2);
+}
+
+let known: { path: Path; odd: Uint8Array } | undefined;
+
+/** 1 for every step that begins at an odd number. */
+function parities(path: Path): Uint8Array {
+  if (known?.path === path) return known.odd;
+  const odd = new Uint8Array(path.delay + 1);
+  let step = 0;
+  for (let place = 0; place < path.shortcut; place += 1) {
+    const bit = bitAt(path.parity, place);
+    odd[step] = bit;
+    step += 1 + bit;
+  }
+  known = { path, odd };
+  return odd;
+}
+
+// -- step by step ---------------------------------------------------------------------------------------------------
+
+/** The value at the step, and the one after it. */
+const now = signal<{ name: string; step: number; values: bigint[] } | undefined>(undefined);
+/** Terms from the step on, when all are asked for. */
+const LISTED = 200;
+
+effect(() => {
+  const [path] = shown.value;
+  if (!path) return;
+  const [step, count] = [Math.min(path.delay, state.step.value), state.terms.value ? LISTED : 2];
+  void terms(path.n, step, count).then(({ values }) => {
+    if (shown.peek()[0] === path && Math.min(path.delay, state.step.peek()) === step) now.value = { name: String(path.n), step, values };
+  }, () => undefined);
+});
+
+export function stepTo(step: number): void {
+  const most = shown.peek()[0]?.delay ?? 0;
+  state.step.value = Math.max(0, Math.min(most, Math.round(step)));
+}
+
+export const playing = signal(false);
+
+effect(() => {
+  if (!playing.value) return undefined;
+  const timer = setInterval(() => {
+    const path = shown.peek()[0];
+    if (!path || state.step.peek() >= path.delay) playing.value = false;
+    else stepTo(state.step.peek() + 1);
+  }, state.speed.value);
+  return () => clearInterval(timer);
+});
+
+function Rule({ path }: { path: Path }) {
+  const at = now.value;
+  const step = Math.min(path.delay, state.step.value);
+  if (!at || at.name !== String(path.n) || at.step !== step) return <p class="rule num small">step {integer(step)}</p>;
+  const [value, next] = at.values;
+  if (value === undefined) return null;
+  if (value === 1n || next === undefined) return <p class="rule num small">step {integer(step)}: {short(value)}, the end</p>;
+  const odd = (value & 1n) === 1n;
+  return (
+    <p class="rule num small">
+      step {integer(step)}: {short(value)} is {odd ? "odd" : "even"}, {odd ? "3n + 1" : "n / 2"} = {short(next)}
+    </p>
+  );
+}
+
+function Scrub({ path }: { path: Path }) {
+  const step = Math.min(path.delay, state.step.value);
+  return (
+    <div class="scrub">
+      <button type="button" aria-label={playing.value ? "Stop" : "Play"} onClick={() => (playing.value = !playing.value)}>{playing.value ? "❚❚" : "▶"}</button>
+      <button type="button" aria-label="Step back" onClick={() => stepTo(step - 1)}>‹</button>
+      <input type="range" class="grow" min={0} max={path.delay} value={step} aria-label="Step of the trajectory" aria-valuetext={`step ${step} of ${path.delay}`}
+        onInput={(event) => stepTo(Number(event.currentTarget.value))} />
+      <button type="button" aria-label="Step on" onClick={() => stepTo(step + 1)}>›</button>
+      <button type="button" onClick={() => stepTo(path.peakStep)}>To the peak</button>
+      <label class="inline">a step each
+        <input type="range" class="speed" min={100} max={2000} step={100} value={state.speed.value} aria-valuetext={`${state.speed.value} ms`}
+          onInput={(event) => (state.speed.value = Number(event.currentTarget.value))} />
+        <span class="num speed-value">{state.speed.value} ms</span>
+      </label>
+      <label class="inline"><input type="checkbox" checked={state.terms.value} onChange={(event) => (state.terms.value = event.currentTarget.checked)} />all terms</label>
+    </div>
+  );
+}
+
+function Terms() {
+  const at = now.value;
+  if (!state.terms.value || !at) return null;
+  return (
+    <ol class="terms num small" tabIndex={0} aria-label={`Terms from step ${at.step} on`}>
+      {at.values.map((value, place) => <li key={place}><span class="soft">{integer(at.step + place)}</span> {short(value)}</li>)}
+      {at.values.length === LISTED && <li class="soft">the next {LISTED}: move the slider</li>}
+    </ol>
+  );
+}
+
+// -- what is shown --------------------------------------------------------------------------------------------------
+
+function Facts({ path }: { path: Path }) {
+  const rows: [string, string, bigint | undefined][] = [
+    ["n", short(path.n), path.n], ["Steps", integer(path.delay), undefined], ["Odd steps", `${integer(path.odd)}, ${percent(path.odd / Math.max(1, path.delay))}`, undefined],
+    ["Peak", short(path.peak), path.peak], ["Peak is", `${compact(Math.max(1, Math.round(2 ** Math.min(60, (path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0)))))} n, ${integer(Math.floor((path.logs[path.peakStep] ?? 0) + 1e-4) + 1)} bits`, undefined],
+    ["Peak at", `step ${integer(path.peakStep)}`, undefined],
+  ];
+  return (
+    <dl class="facts">
+      {rows.map(([name, text, whole]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd class="num" data-fact={name}>{text}{whole !== undefined && text.includes("\u2026") && <> <Copy value={whole} what={name} /></>}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Copy({ value, what }: { value: bigint; what: string }) {
+  const run = async () => toast((await copy(String(value))) ? `${what} is copied, all digits` : "This browser allows no copying");
+  return <button type="button" class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>copy</button>;
+}
+
+function Compared() {
+  const text = useSignal("");
+  const why = useSignal("");
+  const add = (event: Event) => {
+    event.preventDefault();
+    const found = positive(text.value);
+    why.value = found.why ?? (names.value.length >= MOST_PATHS ? `at most ${MOST_PATHS} at a time` : "");
+    if (why.value) return;
+    compare(text.value.trim());
+    text.value = "";
+  };
+  return (
+    <form class="compare row" onSubmit={add}>
+      <label class="inline">compare with
+        <input class="num" size={12} value={text.value} aria-invalid={!!why.value} spellcheck={false} onInput={(event) => (text.value = event.currentTarget.value)} />
+      </label>
+      <button type="submit" disabled={!text.value.trim()}>Compare</button>
+      {why.value && <span class="small bad" role="status">{why.value}</span>}
+      {state.with.value.length > 0 && (
+        <label class="inline"><input type="checkbox" checked={state.tails.value} onChange={(event) => (state.tails.value = event.currentTarget.checked)} />ends together</label>
+      )}
+    </form>
+  );
+}
+
+function Lines() {
+  if (shown.value.length < 2) return null;
+  return (
+    <ul class="paths small">
+      {shown.value.map((path, place) => (
+        <li key={String(path.n)}>
+          <svg viewBox="0 0 24 8" aria-hidden="true"><path d="M0 4h24" stroke={`var(--series-${place + 1})`} stroke-width="2" stroke-dasharray={DASHES[place]?.join(" ")} /></svg>
+          <span class="num">{place + 1}: {short(path.n)}, {integer(path.delay)} steps</span>
+          {place > 0 && <Met place={place - 1} />}
+          {place > 0 && <button type="button" class="link" onClick={() => compare(named(path.n), false)}>take out</button>}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** As it was typed. */
+function named(n: bigint): string {
+  return state.with.peek().find((each) => positive(each).value === n) ?? String(n);
+}
+
+function Met({ place }: { place: number }) {
+  const meet = meetings.value[place];
+  const value = useSignal<bigint | undefined>(undefined);
+  const first = shown.value[0];
+  const other = meet?.with;
+  useEffect(() => {
+    if (meet && first) void terms(first.n, meet.step, 1).then(({ values }) => (value.value = values[0]), () => undefined);
+  }, [first?.n, other, meet?.step]);
+  if (!meet) return null;
+  return <span class="num soft" data-meets={value.value === undefined ? "" : String(value.value)}>meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {integer(meet.remaining)} steps before 1</span>;
+}
+
+function summaryText(): string {
+  const [path] = shown.value;
+  if (!path) return "No trajectory yet";
+  const met = meetings.value.map((meet) => ` It meets that of ${short(meet.with)} ${integer(meet.remaining)} steps before 1.`).join("");
+  return `Trajectory of ${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} of them odd, peak ${short(path.peak)} at step ${integer(path.peakStep)}.${met}`;
+}
+
+function twin() {
+  const rows = shown.value.flatMap((path) => {
+    const every = Math.max(1, Math.ceil(path.delay / 250));
+    return Array.from({ length: Math.floor(path.delay / every) + 1 }, (_, place) => [short(path.n), integer(place * every), (path.logs[place * every] as number).toFixed(3)]);
+  });
+  return { head: ["n", "step", "log2 of the value"], rows };
+}
+
+export function Trajectory() {
+  const canvas = usePicture("trajectory", draw);
+  const place = useRef<HTMLDivElement>(null);
+  const drag = useRef<{ x: number; from: number; to: number; moved: boolean } | undefined>(undefined);
+  const [path] = shown.value;
+  useEffect(() => {
+    const element = place.current;
+    const roll = (event: WheelEvent) => {
+      if (!event.ctrlKey && !event.shiftKey && document.activeElement !== element && !element?.matches(":hover")) return;
+      event.preventDefault();
+      const [from, to] = span.peek();
+      const at = from + shareOf(event, element as HTMLElement) * (to - from);
+      const factor = 1.0015 ** event.deltaY;
+      see(at - (at - from) * factor, at + (to - at) * factor);
+    };
+    element?.addEventListener("wheel", roll, { passive: false });
+    return () => element?.removeEventListener("wheel", roll);
+  }, [path === undefined]);
+  const wrong = chosen.value.why;
+  const summary = summaryText();
+  const down = (event: PointerEvent) => {
+    (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
+    const [from, to] = span.peek();
+    drag.current = { x: event.clientX, from, to, moved: false };
+  };
+  const move = (event: PointerEvent) => {
+    const at = drag.current;
+    if (!at) return;
+    if (Math.abs(event.clientX - at.x) > 3) at.moved = true;
+    const wide = (event.currentTarget as HTMLElement).clientWidth - EDGE.left - EDGE.right;
+    const by = ((at.x - event.clientX) / wide) * (at.to - at.from);
+    if (at.moved) see(at.from + by, at.to + by);
+  };
+  const up = (event: PointerEvent) => {
+    const at = drag.current;
+    drag.current = undefined;
+    if (!at || at.moved || !path) return;
+    const [from, to] = span.peek();
+    stepTo(from + shareOf(event, event.currentTarget as HTMLElement) * (to - from) - shift(path));
+  };
+  return (
+    <section class="trajectory" aria-label="Trajectory">
+      <div class="row">
+        <h2>Trajectory</h2>
+        <label class="inline grow number">of n =
+          <input class="num" id="number" value={state.n.value} aria-invalid={!!wrong} aria-describedby="number-note" spellcheck={false} autocomplete="off"
+            onChange={(event) => ((state.n.value = event.currentTarget.value.trim()), (state.step.value = 0), (state.steps.value = ""), state.commit())} />
+        </label>
+        <span id="number-note" class={wrong ? "small bad" : "small soft"} role="status">
+          {wrong ?? [...lost.value.values()].at(-1) ?? (walking.value.size ? "computing" : "digits, 2^89-1, 3^5*2^7+1, 10^100+7")}
+        </span>
+        {state.steps.value && <button type="button" onClick={() => (state.steps.value = "")}>All steps</button>}
+      </div>
+      {path && (
+        <div class="trajectory-body">
+          <Figure summary={summary} twin={twin}>
+            <div class="plot-space path" ref={place} onPointerDown={down} onPointerMove={move} onPointerUp={up}>
+              <Canvas at={canvas} summary={summary} class="fill" />
+            </div>
+          </Figure>
+          <Facts path={path} />
+        </div>
+      )}
+      {path && <Rule path={path} />}
+      {path && <Scrub path={path} />}
+      <Terms />
+      <Compared />
+      <Lines />
+    </section>
+  );
+}
+
+function shareOf(event: MouseEvent, element: HTMLElement): number {
+  const box = element.getBoundingClientRect();
+  return Math.min(1, Math.max(0, (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right)));
+}
+
+/** Plays or stops; a reader who wants no motion steps by hand. */
+export function play(): void {
+  if (calm) stepTo(state.step.peek() + 1);
+  else playing.value = !playing.peek();
+}

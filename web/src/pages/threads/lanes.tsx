@@ -1,0 +1,294 @@
+/** The picture: overview and lanes of one replica, and of the one it is compared with. */
+
+import { computed, useSignal, type ReadonlySignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { colour, palette, shadeAt } from "../../canvas/palette";
+import { coreAt, drawLanes, drawOverview, frameOf, heightOf, hit, MOST_ARROWS, OVERVIEW_HEIGHT, overviewTime, timeAt, type Scene } from "../../canvas/timeline";
+import { panned, whole, zoomed } from "../../canvas/view";
+import { integer } from "../../lib/format";
+import { keys, type Keys } from "../../lib/keys";
+import { dark, token } from "../../lib/theme";
+import type { Loaded } from "../../trace/load";
+import { before } from "../../trace/lod";
+import { lineOf, us } from "../../trace/log";
+import { countUpTo, coreOf, lineage, NONE } from "../../trace/model";
+import { statistics } from "../../trace/statistics";
+import { childrenOf } from "../../trace/tree";
+import { useCanvas } from "../../ui/canvas";
+import { Canvas, Figure } from "../../ui/figure";
+import { cursor, loaded, mark, mode, pick, picked, playhead, playing, range, see, slice, state, until, view } from "./state";
+
+const paint = computed(() => palette(mode.value, dark.value));
+const inks = computed(() => {
+  void dark.value;
+  return { ink: token("ink"), soft: token("ink-soft"), line: token("line-strong"), accent: token("accent"), ground: token("bg") };
+});
+
+/** Ancestors and children of the picked thread; only those of one that is not too big. */
+const family = computed(() => {
+  const found = loaded.value;
+  if (!found || picked.value === NONE) return [];
+  return [...lineage(found.trace.threads, picked.value), ...childrenOf(found.tree, picked.value)].filter((each) => each !== picked.value);
+});
+
+function sceneOf(found: Loaded, first: boolean): Scene {
+  return {
+    loaded: found, view: view.value, mode: mode.value, palette: paint.value, inks: inks.value, range: range.value, at: playhead.value, cursor: cursor.value,
+    steals: state.steals.value, critical: state.critical.value ? found.critical.path : [], picked: first ? picked.value : NONE, family: first ? family.value : [],
+  };
+}
+
+// -- overview ---------------------------------------------------------------------------------------------------------
+
+export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> }) {
+  const canvas = useCanvas((context, width) => from.value && drawOverview(context, width, sceneOf(from.value, true)));
+  const held = useRef<number | undefined>(undefined);
+  const found = from.value;
+  if (!found) return null;
+  const { trace, index } = found;
+  const time = (event: PointerEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    return overviewTime(box.width, trace, event.clientX - box.left);
+  };
+  const move = (event: PointerEvent) => {
+    if (held.current === undefined) return;
+    const now = time(event);
+    const [low, high] = [Math.min(held.current, now), Math.max(held.current, now)];
+    if (high - low > trace.until / 200) see({ t0: low, t1: high });
+    else center(now);
+  };
+  const center = (at: number) => {
+    const wide = view.peek().t1 - view.peek().t0;
+    see({ t0: at - wide / 2, t1: at + wide / 2 });
+  };
+  const done = () => {
+    if (held.current !== undefined) state.commit();
+    held.current = undefined;
+  };
+  const mean = statistics(trace, index, 0, trace.until).busyCores;
+  const summary = `Busy cores over the whole trace of ${us(trace.until)}: ${mean.toFixed(2)} of ${trace.cores} on average. The lanes show ${us(Math.max(0, view.value.t0))} to ${us(Math.min(trace.until, view.value.t1))}.`;
+  const twin = () => ({
+    head: ["from", "to", "busy cores"],
+    rows: Array.from({ length: 50 }, (_, place) => {
+      const [t0, t1] = [(place * trace.until) / 50, ((place + 1) * trace.until) / 50];
+      return [us(t0), us(t1), statistics(trace, index, t0, t1).busyCores.toFixed(2)];
+    }),
+  });
+  return (
+    <Figure summary={summary} twin={twin}>
+      <div class="overview" style={{ height: `${OVERVIEW_HEIGHT}px` }} onPointerMove={move} onPointerUp={done} onPointerCancel={done}
+        onPointerDown={(event) => (event.currentTarget.setPointerCapture(event.pointerId), (held.current = time(event)), move(event))}>
+        <Canvas at={canvas} summary={summary} class="fill" />
+      </div>
+    </Figure>
+  );
+}
+
+// -- lanes ------------------------------------------------------------------------------------------------------------
+
+/** Where the picture's own zooming starts from when no pointer says it. */
+function middle(): number {
+  return cursor.peek() ?? (view.peek().t0 + view.peek().t1) / 2;
+}
+
+export function zoom(factor: number): void {
+  see(zoomed(view.peek(), factor, middle(), until.peek()));
+}
+
+export function pan(share: number): void {
+  see(panned(view.peek(), share, until.peek()));
+}
+
+/** The next or former slice of the same core, or what runs on a core beside at the same time. */
+export function step(along: number, across: number): void {
+  const found = loaded.peek();
+  if (!found) return;
+  const { trace, index } = found;
+  const from = slice.peek();
+  const { t0, t1 } = view.peek();
+  if (from === NONE) return choose(found, before(trace, index, 0, (t0 + t1) / 2));
+  const core = coreOf(trace, from) + across;
+  if (core < 0 || core >= trace.cores) return;
+  const time = trace.start[from] as number;
+  const next = across ? Math.max(trace.lanes[core] as number, before(trace, index, core, time)) : from + along;
+  if (next >= (trace.lanes[core] as number) && next < (trace.lanes[core + 1] as number)) choose(found, next);
+}
+
+function choose({ trace }: Loaded, at: number): void {
+  if (!(at >= 0 && at < trace.start.length)) return;
+  slice.value = at;
+  pick(trace.thread[at] as number, at);
+  slice.value = at;
+  const [start, end, { t0, t1 }] = [trace.start[at] as number, trace.end[at] as number, view.peek()];
+  if (start < t0 || end > t1) see({ t0: (start + end) / 2 - (t1 - t0) / 2, t1: (start + end) / 2 + (t1 - t0) / 2 });
+}
+
+const ARROWS: Keys = {
+  Left: { text: "former slice on the core", run: () => step(-1, 0) }, Right: { text: "next slice on the core", run: () => step(1, 0) },
+  Up: { text: "slice on the core above", run: () => step(0, -1) }, Down: { text: "slice on the core below", run: () => step(0, 1) },
+};
+
+type Grip = { kind: "pan" | "range"; x: number; time: number; moved: boolean };
+
+/** Pointer and wheel of one picture. Two pointers pinch. */
+function useHands(found: Loaded | undefined, first: boolean) {
+  const grip = useRef<Grip | undefined>(undefined);
+  const fingers = useRef(new Map<number, number>());
+  const element = useRef<HTMLDivElement>(null);
+  const place = (event: { clientX: number; clientY: number }) => {
+    const box = (element.current as HTMLElement).getBoundingClientRect();
+    const frame = frameOf(box.width, found?.trace.cores ?? 1);
+    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    return { frame, x, y, time: timeAt(frame, view.peek(), x) };
+  };
+  useEffect(() => {
+    // Preact's own wheel listeners may not prevent scrolling everywhere.
+    const wheel = (event: WheelEvent) => {
+      if (!found || (!event.ctrlKey && !event.metaKey && !event.shiftKey && event.deltaY === 0 && event.deltaX === 0)) return;
+      event.preventDefault();
+      const scale = event.deltaMode === 1 ? 30 : 1;
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) return pan(((event.deltaX || event.deltaY) * scale) / 1000);
+      see(zoomed(view.peek(), 1.0015 ** (event.deltaY * scale * (event.ctrlKey ? 4 : 1)), place(event).time, until.peek()));
+    };
+    const at = element.current;
+    at?.addEventListener("wheel", wheel, { passive: false });
+    return () => at?.removeEventListener("wheel", wheel);
+  });
+  const pinch = (event: PointerEvent) => {
+    const [one, two] = [...fingers.current.values()] as [number, number];
+    const before = Math.abs(one - two);
+    const center = place({ clientX: (one + two) / 2, clientY: 0 }).time;
+    fingers.current.set(event.pointerId, event.clientX);
+    const [left, right] = [...fingers.current.values()] as [number, number];
+    if (before > 10) see(zoomed(view.peek(), before / Math.max(10, Math.abs(left - right)), center, until.peek()));
+  };
+  const down = (event: PointerEvent) => {
+    if (!found || event.button > 0) return;
+    (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
+    fingers.current.set(event.pointerId, event.clientX);
+    const { x, time } = place(event);
+    grip.current = { kind: event.shiftKey ? "range" : "pan", x, time, moved: false };
+  };
+  const move = (event: PointerEvent) => {
+    if (!found) return;
+    const { frame, x, time } = place(event);
+    cursor.value = x >= frame.left ? time : undefined;
+    const held = grip.current;
+    if (fingers.current.size === 2 && fingers.current.has(event.pointerId)) {
+      if (held) held.moved = true;
+      return pinch(event);
+    }
+    if (!held) return;
+    if (Math.abs(x - held.x) > 3) held.moved = true;
+    if (!held.moved) return;
+    if (held.kind === "range") mark({ t0: Math.min(held.time, time), t1: Math.max(held.time, time) });
+    else see(panned(view.peek(), (held.time - time) / (view.peek().t1 - view.peek().t0), until.peek()));
+  };
+  const up = (event: PointerEvent) => {
+    fingers.current.delete(event.pointerId);
+    const held = grip.current;
+    grip.current = undefined;
+    if (!held || !found || event.type === "pointercancel") return;
+    if (held.moved) return state.commit();
+    const { frame, x, y } = place(event);
+    const at = hit(found, frame, view.peek(), x, y);
+    if (first) pick(at === NONE ? NONE : (found.trace.thread[at] as number), at);
+    if (at === NONE && !event.shiftKey && first) mark(undefined);
+    state.commit();
+  };
+  const leave = () => {
+    if (!grip.current) cursor.value = undefined;
+  };
+  return { element, on: { onPointerDown: down, onPointerMove: move, onPointerUp: up, onPointerCancel: up, onPointerLeave: leave }, place };
+}
+
+export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined>; first: boolean }) {
+  const canvas = useCanvas((context, width) => from.value && drawLanes(context, width, sceneOf(from.value, first)));
+  const found = from.value;
+  const hands = useHands(found, first);
+  const under = useSignal(NONE);
+  const stop = useRef(() => {});
+  if (!found) return null;
+  const { trace } = found;
+  const { t0, t1 } = view.value;
+  const seen = `${us(Math.max(0, t0))} to ${us(Math.min(trace.until, t1))}`;
+  const summary = `Lanes of ${trace.cores} cores, ${trace.scheduler.replaceAll("_", " ")}, replica ${trace.replica}, ${seen}: ${told(found, t0, t1)}`;
+  const hover = (event: PointerEvent) => {
+    hands.on.onPointerMove(event);
+    const { frame, x, y } = hands.place(event);
+    under.value = coreAt(frame, y) === undefined ? NONE : hit(found, frame, view.peek(), x, y);
+  };
+  const height = heightOf(frameOf(globalThis.innerWidth, trace.cores));
+  return (
+    <Figure summary={summary} twin={() => twinOf(found, t0, t1)}>
+      <div class="lanes" ref={hands.element} tabIndex={0} role="group" aria-label={`Lanes, ${trace.scheduler.replaceAll("_", " ")}: arrows go from slice to slice, W and S zoom, A and D pan`}
+        style={{ height: `${height}px` }} {...hands.on} onPointerMove={hover} onFocus={() => (stop.current = keys(ARROWS))} onBlur={() => stop.current()}>
+        <Canvas at={canvas} summary={summary} class="fill" />
+      </div>
+      <p class="small soft told">{toldSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread."}</p>
+    </Figure>
+  );
+}
+
+function told({ trace, index }: Loaded, t0: number, t1: number): string {
+  const { busyCores, slices, stolen } = statistics(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
+  return `${integer(slices)} slices, ${busyCores.toFixed(2)} cores busy on average, ${integer(stolen)} steals.`;
+}
+
+function toldSlice({ trace }: Loaded, at: number): string | undefined {
+  if (at === NONE || at >= trace.start.length) return undefined;
+  const { name, path, text, time } = lineOf(trace, at);
+  return `${us(time)}: ${name}${path && ` (${path})`} ${text}`;
+}
+
+function twinOf({ trace, index }: Loaded, t0: number, t1: number) {
+  const rows: (string | number)[][] = [];
+  for (const at of index.order) {
+    if (rows.length > 500) break;
+    if ((trace.end[at] as number) < t0 || (trace.start[at] as number) > t1) continue;
+    const { name, path, text, time } = lineOf(trace, at);
+    rows.push([us(time), us((trace.end[at] as number) - time), coreOf(trace, at), `${name} ${path}`, text]);
+  }
+  return { head: ["begins", "lasts", "core", "thread", "what"], rows };
+}
+
+/** What colours and signs mean, and how fine the picture is now. */
+export function Legend() {
+  const found = loaded.value;
+  if (!found) return null;
+  const { trace, index } = found;
+  const { steals } = trace;
+  const { deepest } = index;
+  const depths = deepest <= 3 ? Array.from({ length: deepest + 1 }, (_, depth) => depth) : [0, 1, 2, 3, ...(deepest > 4 ? [Math.ceil((3 + deepest) / 2)] : []), deepest];
+  const scales = {
+    depth: depths.map((depth) => [depth / Math.max(1, deepest), depth === 0 ? "root" : `depth ${depth}`] as const),
+    stolen: [[0, "run where it was spawned"], [1, "stolen"]] as const,
+    wait: [[0, "no wait"], [0.5, "1 ms"], [1, "1 s"]] as const,
+  }[mode.value];
+  const many = countUpTo(steals.time, view.value.t1) - countUpTo(steals.time, view.value.t0);
+  const perPixel = ((view.value.t1 - view.value.t0) / 1000 / trace.until) * (trace.start.length / trace.cores);
+  return (
+    <ul class="legend" aria-label="Legend">
+      {scales.map(([level, text]) => <li key={text}><i class="swatch" style={{ background: colour(shadeAt(paint.value, level)) }} />{text}</li>)}
+      {trace.kind.includes(3) && <li><i class="swatch hatched" style={{ background: colour(paint.value.steal) }} />looks for work</li>}
+      {trace.kind.includes(1) && <li><i class="swatch hatched down" style={{ background: colour(paint.value.blocked) }} />held by a thread that waits</li>}
+      {steals.time.length > 0 && state.steals.value && <li>{many > MOST_ARROWS ? `${integer(many)} steals as ticks; arrows from ${MOST_ARROWS} on down` : "arrow: from whom, to whom stolen"}</li>}
+      {state.critical.value && <li><i class="swatch framed" />critical path</li>}
+      {perPixel > 1 && <li>about {perPixel.toFixed(perPixel < 10 ? 1 : 0)} slices a pixel: colours are shares of time</li>}
+    </ul>
+  );
+}
+
+export function fit(): void {
+  if (range.peek()) see(range.peek() as { t0: number; t1: number });
+  else see(whole(until.peek()));
+  state.commit();
+}
+
+/** Follows the playhead when it leaves what is seen. */
+export function useChase(): void {
+  useEffect(() => playhead.subscribe((at) => {
+    const { t0, t1 } = view.peek();
+    if (at !== undefined && playing.peek() && (at < t0 || at > t1)) see({ t0: at, t1: at + (t1 - t0) });
+  }), []);
+}

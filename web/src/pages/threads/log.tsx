@@ -1,0 +1,83 @@
+/** What happened, line by line: of the marked range, up to the playhead; and what the system said. */
+
+import { signal, useComputed, useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { clock, integer } from "../../lib/format";
+import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "../../trace/log";
+import { NONE } from "../../trace/model";
+import { forgetMessages, loaded, messages, pick, playhead, range, state, until } from "./state";
+
+const ROW = 22;
+/** Lines before this time were cleared. */
+const cleared = signal(-1);
+
+export function clearLog(): void {
+  cleared.value = playhead.peek() ?? until.peek();
+  forgetMessages();
+}
+
+const found = () => {
+  if (!loaded.value) return { slices: [], more: false, wrong: "" };
+  const { trace, index, tree } = loaded.value;
+  const wanted = tests(trace, tree, state.log.value);
+  if (typeof wanted === "string") return { slices: [], more: false, wrong: wanted };
+  const to = Math.min(range.value?.t1 ?? Infinity, playhead.value ?? until.value);
+  const gone = cleared.value >= 0 && to >= cleared.value ? cleared.value + 1e-9 : 0;
+  return { ...lines(trace, index, Math.max(range.value?.t0 ?? 0, gone), to, wanted), wrong: "" };
+};
+
+export function LogView() {
+  const shown = useComputed(found).value;
+  const box = useRef<HTMLDivElement>(null);
+  const top = useSignal(0);
+  const tall = 320;
+  const said = messages.value;
+  const count = said.length + shown.slices.length;
+  useEffect(() => {
+    if (state.follow.value && box.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [count, state.follow.value, shown.slices.at(-1)]);
+  const scroll = () => {
+    const at = box.current as HTMLDivElement;
+    top.value = at.scrollTop;
+    // Who scrolls up wants to read: the log stops following until he is at the end again.
+    const end = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW;
+    if (state.follow.peek() !== end && at.scrollHeight > at.clientHeight) state.follow.value = end;
+  };
+  const first = Math.max(0, Math.floor(top.value / ROW) - 5);
+  const places = Array.from({ length: Math.max(0, Math.min(count - first, Math.ceil(tall / ROW) + 10)) }, (_, place) => first + place);
+  return (
+    <div class="log">
+      <div class="row">
+        <label class="row grow">Filter <input type="text" id="log-filter" class="grow" value={state.log.value} placeholder="core:3 T3.0 stolen" spellcheck={false} autocomplete="off" aria-describedby="log-known"
+          onInput={(event) => (state.log.value = event.currentTarget.value)} /></label>
+        <label class="row"><input type="checkbox" checked={state.follow.value} onChange={(event) => (state.follow.value = event.currentTarget.checked)} />Keep at the end</label>
+        <button type="button" onClick={clearLog}>Clear</button>
+      </div>
+      <p class="small soft" id="log-known" aria-live="polite">{shown.wrong ? <span class="bad">{shown.wrong}</span> : <>{integer(shown.slices.length)} lines{shown.more && `, the last ${integer(MOST_LINES)}: mark a range or filter for others`}. Knows {KNOWN}.</>}</p>
+      <div class="lines" ref={box} onScroll={scroll} tabIndex={0} role="log" aria-label="Log" aria-live="off" style={{ height: `${tall}px` }}>
+        <div style={{ height: `${Math.max(1, count) * ROW}px`, position: "relative" }}>
+          {count === 0 && <p class="soft line">Nothing happened in this range. Start a job, play it, or widen the filter.</p>}
+          {places.map((place) => <Row place={place} slices={shown.slices} key={place} />)}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Row({ place, slices }: { place: number; slices: readonly number[] }) {
+  const style = { top: `${place * ROW}px` };
+  const system = messages.value[place];
+  if (system) return <p class="line" style={style}><span class="num soft">{clock(system.time)}</span> <b>system</b> {system.text}</p>;
+  const slice = slices[place - messages.value.length];
+  const trace = loaded.value?.trace;
+  if (slice === undefined || !trace) return null;
+  const { time, name, path, depth, text } = lineOf(trace, slice);
+  const thread = trace.thread[slice] as number;
+  return (
+    <p class="line" style={style}>
+      <span class="num soft">{us(time)}</span>{" "}
+      {thread === NONE ? <b>{name}</b> : <button type="button" class="link num" onClick={() => pick(thread, slice)} title={path}>{name}</button>}{" "}
+      <span class="num soft">{depth === undefined ? "" : `d${depth} ${path}`}</span> {text}
+    </p>
+  );
+}

@@ -1,0 +1,88 @@
+/** Files from what is on screen, and a trace from a file. */
+
+import { signal, useSignal } from "@preact/signals";
+import { copy, download } from "../../lib/export";
+import { assembled, chromeTrace, csvPieces } from "../../trace/export";
+import { us } from "../../trace/log";
+import { Dialog } from "../../ui/dialog";
+import { failed, toast } from "../../ui/toast";
+import { described } from "./setup";
+import { loaded, main, range, state, until } from "./state";
+
+export const saving = signal(false);
+
+function nameOf(end: string): string {
+  const trace = loaded.peek()?.trace;
+  return `threads-${state.job.peek() || "file"}-replica-${trace?.replica ?? 0}.${end}`;
+}
+
+function note(): Record<string, unknown> {
+  return { job: state.job.peek(), address: location.href, window_us: range.peek() ? [range.peek()?.t0, range.peek()?.t1] : null };
+}
+
+async function saveText(pieces: Iterable<string>, type: string, end: string): Promise<void> {
+  try {
+    download(nameOf(end), await assembled(pieces, type));
+  } catch (error) {
+    failed("The file was not written", error);
+  }
+}
+
+/** Overview and lanes as they are, with what they show in words above. */
+function savePicture(): void {
+  const canvases = [...document.querySelectorAll<HTMLCanvasElement>(".picture canvas")];
+  const scale = devicePixelRatio || 1;
+  const head = 24 * scale;
+  const sheet = document.createElement("canvas");
+  sheet.width = Math.max(...canvases.map((each) => each.width));
+  sheet.height = head + canvases.reduce((sum, each) => sum + each.height, 0);
+  const context = sheet.getContext("2d");
+  const trace = loaded.peek()?.trace;
+  if (!context || !trace) return;
+  const style = getComputedStyle(document.body);
+  context.fillStyle = style.backgroundColor;
+  context.fillRect(0, 0, sheet.width, sheet.height);
+  context.fillStyle = style.color;
+  context.font = `${12 * scale}px ${style.fontFamily}`;
+  context.fillText(`${described(trace.parameters)}; replica ${trace.replica}, cell ${trace.cell}, makespan ${us(trace.until)}`, 4 * scale, 16 * scale);
+  let top = head;
+  for (const each of canvases) {
+    context.drawImage(each, 0, top);
+    top += each.height;
+  }
+  sheet.toBlob((blob) => blob && download(nameOf("png"), blob));
+}
+
+export function SaveDialog() {
+  const busy = useSignal(false);
+  if (!saving.value) return null;
+  const trace = loaded.value?.trace;
+  const [t0, t1] = [range.value?.t0 ?? 0, range.value?.t1 ?? until.value];
+  const act = (work: () => Promise<void> | void) => async () => {
+    busy.value = true;
+    await work();
+    [busy.value, saving.value] = [false, false];
+  };
+  const open = async (file: File | undefined) => {
+    if (!file) return;
+    saving.value = false;
+    await main.show(file);
+  };
+  return (
+    <Dialog title="Save and open" onClose={() => (saving.value = false)}>
+      {trace && <p class="soft">{range.value ? `The marked range, ${us(t0)} to ${us(t1)}` : "The whole replica"}, with its parameters and this address inside.</p>}
+      {trace && <div class="stack">
+        <button type="button" disabled={busy.value} onClick={act(() => saveText(chromeTrace(trace, t0, t1, note()), "application/json", "json"))}>Perfetto JSON: for ui.perfetto.dev</button>
+        <button type="button" disabled={busy.value} onClick={act(() => saveText(csvPieces(trace, t0, t1), "text/csv", "csv"))}>CSV: a row for each slice</button>
+        <button type="button" disabled={busy.value} onClick={act(savePicture)}>PNG: the picture as it is</button>
+        <button type="button" disabled={busy.value} onClick={act(() => download(nameOf("parameters.json"), `${JSON.stringify(trace.parameters, null, 2)}\n`, "application/json"))}>Parameters: JSON for cluster submit</button>
+        <button type="button" onClick={act(async () => toast((await copy(location.origin + state.link())) ? "Address copied" : "The browser does not let this page copy"))}>Copy the address of this view</button>
+      </div>}
+      <div class="field file">
+        <label for="trace-file">Open a trace that was saved</label>
+        <input id="trace-file" type="file" accept=".json,application/json" onChange={(event) => void open(event.currentTarget.files?.[0])} />
+        <p class="hint">It stays in this browser.</p>
+      </div>
+    </Dialog>
+  );
+}

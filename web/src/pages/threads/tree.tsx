@@ -1,0 +1,199 @@
+/** The spawn tree: as an icicle, or as a list that opens; both as wide or heavy as time on cores. */
+
+import { useComputed, useSignal } from "@preact/signals";
+import { colour, palette, shadeAt } from "../../canvas/palette";
+import { compact, integer, percent } from "../../lib/format";
+import { dark, token } from "../../lib/theme";
+import type { Loaded } from "../../trace/load";
+import { waitLevel } from "../../trace/lod";
+import { threadAt, us } from "../../trace/log";
+import { lineage, nameOf, NONE, pathOf, STOLEN } from "../../trace/model";
+import { childrenOf, heaviestPath, icicle, weights, type Piece, type Weights } from "../../trace/tree";
+import { useCanvas } from "../../ui/canvas";
+import { Canvas, Figure } from "../../ui/figure";
+import { loaded, mode, pick, picked, playhead, range, state } from "./state";
+
+const ROW = 20;
+
+function levelOf({ trace, index }: Loaded, thread: number): number {
+  const first = trace.threads.slice[thread] as number;
+  if (mode.value === "stolen") return (trace.flags[first] as number) & STOLEN ? 1 : 0;
+  if (mode.value === "wait") return waitLevel(trace.wait[first] as number);
+  return (trace.threads.depth[thread] as number) / Math.max(1, index.deepest);
+}
+
+export function TreeView() {
+  const found = loaded.value;
+  const held = useComputed(() => (loaded.value ? weights(loaded.value.trace, range.value?.t0 ?? 0, range.value?.t1 ?? Infinity) : undefined)).value;
+  if (!found || !held) return <p class="soft">Load a replica to see its threads.</p>;
+  const root = state.root.value ? threadAt(found.trace, found.tree, state.root.value) : NONE;
+  const heaviest = heaviestPath(found.tree, held);
+  const follow = () => pick(heaviest.at(-1) ?? NONE);
+  return (
+    <div class="tree">
+      <div class="row">
+        <Crumbs found={found} root={root} />
+        <span class="grow" />
+        <span class="small soft">{compact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}</span>
+        <button type="button" onClick={follow} disabled={!heaviest.length}>Heaviest path</button>
+        <button type="button" aria-pressed={state.tree.value === "list"} onClick={() => (state.tree.value = state.tree.value === "list" ? "icicle" : "list")}>
+          {state.tree.value === "list" ? "As icicle" : "As list"}
+        </button>
+      </div>
+      {state.tree.value === "list" ? <List found={found} held={held} root={root} heaviest={heaviest} key={`${state.root.value} ${heaviest[0]}`} /> : <Icicle found={found} held={held} root={root} heaviest={heaviest} />}
+    </div>
+  );
+}
+
+function Crumbs({ found: { trace }, root }: { found: Loaded; root: number }) {
+  const line = root === NONE ? [] : lineage(trace.threads, root);
+  const go = (path: string) => {
+    state.root.value = path;
+    state.commit();
+  };
+  return (
+    <nav class="row crumbs" aria-label="Part of the tree">
+      <button type="button" class="link" onClick={() => go("")} disabled={!line.length}>all roots</button>
+      {line.map((thread) => <button type="button" class="link" key={thread} onClick={() => go(pathOf(trace.threads, thread))}>{pathOf(trace.threads, thread)}</button>)}
+      {picked.value !== NONE && picked.value !== root && <button type="button" onClick={() => go(pathOf(trace.threads, picked.value))}>Only {pathOf(trace.threads, picked.value)} and below</button>}
+    </nav>
+  );
+}
+
+interface PartProps {
+  found: Loaded;
+  held: Weights;
+  root: number;
+  heaviest: readonly number[];
+}
+
+function Icicle({ found, held, root, heaviest }: PartProps) {
+  const { trace, tree, index } = found;
+  const rows = Math.min(24, (root === NONE ? index.deepest : (tree.height[root] as number)) + 1);
+  const pieces = useSignal<Piece[]>([]);
+  const under = useSignal<Piece | undefined>(undefined);
+  const canvas = useCanvas((context, width) => {
+    pieces.value = icicle(tree, held, root, width, rows);
+    draw(context, found, pieces.peek(), heaviest);
+  });
+  const at = (event: MouseEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    const [x, row] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / ROW)];
+    return pieces.peek().find((piece) => piece.row === row && x >= piece.x && x < piece.x + piece.width);
+  };
+  const name = (piece: Piece) => (piece.thread === NONE ? `${integer(piece.count)} threads, each too narrow to draw` : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`);
+  const summary = `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ${integer(held.threads)} threads with ${us(held.total)} on cores, ${rows} depths. The heaviest path ends in ${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
+  const twin = () => ({
+    head: ["thread", "depth", "threads in it", "time on cores"],
+    rows: pieces.peek().map((piece) => [name(piece), piece.row, piece.count, us(piece.thread === NONE ? 0 : (held.time[piece.thread] as number))]),
+  });
+  const enter = (piece: Piece | undefined) => {
+    if (!piece || piece.thread === NONE) return;
+    state.root.value = pathOf(trace.threads, piece.thread);
+    state.commit();
+  };
+  const shown = under.value;
+  return (
+    <Figure summary={summary} twin={twin}>
+      <div class="icicle" style={{ height: `${rows * ROW}px` }} onClick={(event) => ((piece) => piece && pick(piece.thread))(at(event))} onDblClick={(event) => enter(at(event))}
+        onMouseMove={(event) => (under.value = at(event))} onMouseLeave={() => (under.value = undefined)}>
+        <Canvas at={canvas} summary={summary} class="fill" />
+      </div>
+      <p class="small soft told">{shown ? `${name(shown)}: ${integer(shown.count)} threads${shown.thread === NONE ? "" : `, ${us(held.time[shown.thread] as number)} on cores, ${percent((held.time[shown.thread] as number) / held.total, 1)}`}` : "Width is time on cores of a thread and all below it. Click picks a thread, a double click shows its subtree alone."}</p>
+    </Figure>
+  );
+}
+
+function draw(context: CanvasRenderingContext2D, found: Loaded, pieces: readonly Piece[], heaviest: readonly number[]): void {
+  const { trace } = found;
+  const paint = palette(mode.value, dark.value);
+  const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
+  const chosen = picked.value;
+  const line = new Set(chosen === NONE ? [] : lineage(trace.threads, chosen));
+  const way = new Set(state.critical.value ? found.critical.path : []);
+  context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  context.textBaseline = "middle";
+  for (const { thread, row, x, width, count } of pieces) {
+    const y = row * ROW;
+    const wide = Math.max(0.5, width - (width > 3 ? 1 : 0));
+    const unborn = thread !== NONE && (trace.threads.born[thread] as number) > now;
+    // A heap of narrow threads has no colour of its own.
+    context.fillStyle = thread === NONE ? token("line-strong") : colour(shadeAt(paint, levelOf(found, thread)));
+    context.globalAlpha = unborn ? 0.15 : thread === NONE ? 0.6 : 1;
+    context.fillRect(x, y, wide, ROW - 1);
+    context.globalAlpha = 1;
+    if (thread === NONE) {
+      text(context, `${compact(count)} threads`, x, y, wide, token("ink"));
+      continue;
+    }
+    const mark = thread === chosen ? 3 : line.has(thread) ? 2 : 0;
+    if (heavy.has(thread)) (context.fillStyle = token("ink")), context.fillRect(x, y + ROW - 4, wide, 3);
+    if (mark || way.has(thread)) {
+      context.strokeStyle = token(mark ? "accent" : "ink");
+      context.lineWidth = mark || 2;
+      context.strokeRect(x + 1, y + 1, Math.max(1, wide - 2), ROW - 3);
+    }
+    const [red, green, blue] = shadeAt(paint, levelOf(found, thread));
+    const bright = 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2 > 0.22;
+    text(context, pathOf(trace.threads, thread), x, y, wide, unborn ? token("ink") : bright ? "#101418" : "#ffffff");
+  }
+}
+
+function text(context: CanvasRenderingContext2D, words: string, x: number, y: number, room: number, ink: string): void {
+  if (room < 24 || context.measureText(words).width > room - 8) return;
+  context.fillStyle = ink;
+  context.fillText(words, x + 4, y + ROW / 2);
+}
+
+// -- list -------------------------------------------------------------------------------------------------------------
+
+/** Children that a row shows at once; the rest come as one sum. */
+const SHOWN = 25;
+
+function List({ found, held, root, heaviest }: PartProps) {
+  const open = useSignal<ReadonlySet<number>>(new Set([root, ...heaviest]));
+  const toggle = (thread: number) => {
+    const next = new Set(open.peek());
+    if (!next.delete(thread)) next.add(thread);
+    open.value = next;
+  };
+  return <div class="tall list" tabIndex={0} role="region" aria-label="Threads as a list"><Rows found={found} held={held} parent={root} heaviest={heaviest} open={open.value} toggle={toggle} /></div>;
+}
+
+interface RowsProps {
+  found: Loaded;
+  held: Weights;
+  parent: number;
+  heaviest: readonly number[];
+  open: ReadonlySet<number>;
+  toggle: (thread: number) => void;
+}
+
+function Rows(props: RowsProps) {
+  const { found: { trace, tree }, held, parent, heaviest, open, toggle } = props;
+  const all = childrenOf(tree, parent).filter((child) => held.seen[child]).sort((left, right) => (held.time[right] as number) - (held.time[left] as number));
+  const rest = all.subarray(SHOWN).reduce((sum, child) => sum + (held.time[child] as number), 0);
+  const share = (time: number) => `${(100 * time) / (held.total || 1)}%`;
+  return (
+    <ul>
+      {[...all.subarray(0, SHOWN)].map((thread) => {
+        const path = pathOf(trace.threads, thread);
+        const inner = childrenOf(tree, thread).length;
+        return (
+          <li key={thread}>
+            <span class="leaf" data-picked={thread === picked.value ? "true" : undefined}>
+              {inner > 0 ? <button type="button" class="plain" aria-expanded={open.has(thread)} aria-label={`children of ${path}`} onClick={() => toggle(thread)}>{open.has(thread) ? "−" : "+"}</button> : <i />}
+              <button type="button" class="link num" onClick={() => pick(thread)}>{path}</button>
+              <span class="num">{us(held.time[thread] as number)}</span>
+              <span class="num soft">{integer(held.seen[thread] as number)} threads</span>
+              <span class="meter" aria-hidden="true"><i style={{ width: share(held.time[thread] as number) }} /></span>
+              {heaviest.includes(thread) && <span class="small soft">heaviest</span>}
+            </span>
+            {open.has(thread) && inner > 0 && <Rows {...props} parent={thread} />}
+          </li>
+        );
+      })}
+      {all.length > SHOWN && <li class="small soft">{integer(all.length - SHOWN)} more, lighter ones: {us(rest)} on cores</li>}
+    </ul>
+  );
+}

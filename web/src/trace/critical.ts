@@ -1,0 +1,74 @@
+/** Work, span and the bounds that follow from them, out of what a trace says of its threads. */
+
+import { NONE, type Trace } from "./model";
+
+export interface Critical {
+  /** Time of one core: work and all costs. µs. */
+  work: number;
+  /** Time on endless cores: the longest way along spawns and joins. */
+  span: number;
+  /** Threads of that way, its root first. */
+  path: number[];
+  joins: number;
+  /** False where the trace was cut or hangs: the figures are then of what it holds. */
+  whole: boolean;
+}
+
+function cost(trace: Trace, name: string): number {
+  return Number(trace.parameters[name] ?? 0);
+}
+
+export function critical(trace: Trace): Critical {
+  const { parent, work, wanted, born } = trace.threads;
+  const [dispatch, spawn, join] = [cost(trace, "dispatch_cost_us"), cost(trace, "spawn_cost_us"), cost(trace, "join_cost_us")];
+  const joined = trace.parameters.join !== "none";
+  const count = parent.length;
+  // When the thread's own part ends on endless cores; then, upwards, when its whole subtree has.
+  const ends = new Float64Array(count);
+  const via = new Uint32Array(count).fill(NONE);
+  let [total, joins] = [0, 0];
+  for (let thread = 0; thread < count; thread += 1) {
+    const above = parent[thread] as number;
+    const part = dispatch + (work[thread] as number) + spawn * (wanted[thread] as number);
+    total += part;
+    ends[thread] = (above === NONE ? (born[thread] as number) : (ends[above] as number)) + part;
+  }
+  const whole = ends.slice();
+  for (let thread = count - 1; thread >= 0; thread -= 1) {
+    if (via[thread] !== NONE && joined) {
+      joins += 1;
+      whole[thread] = (whole[thread] as number) + join;
+    }
+    const above = parent[thread] as number;
+    if (above === NONE || (via[above] !== NONE && (whole[thread] as number) <= (whole[above] as number))) continue;
+    via[above] = thread;
+    whole[above] = whole[thread] as number;
+  }
+  let last = NONE;
+  for (let thread = 0; thread < count; thread += 1) {
+    if (parent[thread] === NONE && (last === NONE || (whole[thread] as number) > (whole[last] as number))) last = thread;
+  }
+  const path: number[] = [];
+  for (let at = last; at !== NONE; at = via[at] as number) path.push(at);
+  return {
+    work: total + joins * join, span: last === NONE ? 0 : (whole[last] as number), path, joins,
+    whole: !trace.truncated && !trace.deadlocked,
+  };
+}
+
+export interface Bounds {
+  parallelism: number;
+  /** No schedule on p cores is faster. */
+  least: number;
+  /** Graham's and Brent's: no greedy schedule is slower. */
+  greedy: number;
+  /** Speedups that follow: at least Brent's, at most p and the parallelism. */
+  least_speedup: number;
+  most_speedup: number;
+}
+
+export function bounds({ work, span }: Pick<Critical, "work" | "span">, cores: number): Bounds {
+  const greedy = (work + (cores - 1) * span) / cores;
+  const least = Math.max(work / cores, span);
+  return { parallelism: span ? work / span : 0, least, greedy, least_speedup: work / greedy, most_speedup: work / least };
+}

@@ -1,0 +1,131 @@
+/** One replica as typed arrays: what a trace says, without an object per slice. Times are µs. */
+
+export const RUN = 0, BLOCKED = 1, JOIN = 2, STEAL = 3;
+/** Flags of a slice: the first of its thread; after or of a steal that succeeded. */
+export const FIRST = 1, STOLEN = 2;
+/** No thread, no slice. */
+export const NONE = 0xffffffff;
+export const NO_CORE = 0xffff;
+
+export interface Threads {
+  /** Parents come before their children. */
+  parent: Uint32Array;
+  /** Which child of its parent, or which root. */
+  number: Uint32Array;
+  depth: Uint8Array;
+  work: Float64Array;
+  /** Children that it wants; fewer exist where the trace was cut or spawns were refused. */
+  wanted: Uint16Array;
+  /** When it became ready first, was first on a core, and ended; Infinity where the trace does not see that end. */
+  born: Float64Array;
+  begun: Float64Array;
+  ended: Float64Array;
+  /** Its first slice. */
+  slice: Uint32Array;
+}
+
+export interface Trace {
+  cores: number;
+  scheduler: string;
+  cell: number;
+  replica: number;
+  /** Where the trace ends; the makespan unless it was cut. */
+  until: number;
+  truncated: boolean;
+  deadlocked: boolean;
+  digest: string;
+  parameters: Record<string, unknown>;
+  /** Slices of core c: lanes[c] to lanes[c + 1], by time; they do not overlap. */
+  lanes: Uint32Array;
+  start: Float64Array;
+  end: Float64Array;
+  kind: Uint8Array;
+  flags: Uint8Array;
+  /** Of the steals: NONE. */
+  thread: Uint32Array;
+  /** The next slice of the same thread. */
+  next: Uint32Array;
+  /** How long the thread was ready before this slice. */
+  wait: Float32Array;
+  /** Of a steal: how many attempts, and the last one's victim. */
+  attempts: Uint32Array;
+  victim: Uint16Array;
+  threads: Threads;
+  steals: { time: Float64Array; from: Uint16Array; to: Uint16Array; thread: Uint32Array };
+  /** Threads that wait for a core, as they change. */
+  ready: { time: Float64Array; count: Uint32Array };
+}
+
+/** T3.0.1: child 1 of child 0 of root 3. */
+export function pathOf({ parent, number }: Threads, thread: number): string {
+  const parts: number[] = [];
+  for (let at = thread; at !== NONE; at = parent[at] as number) parts.push(number[at] as number);
+  return `T${parts.reverse().join(".")}`;
+}
+
+/** Thread-3**: root 3's line, with a * for every spawn on the way. */
+export function nameOf({ parent, number, depth }: Threads, thread: number): string {
+  let root = thread;
+  while (parent[root] !== NONE) root = parent[root] as number;
+  return `Thread-${number[root]}${"*".repeat(depth[thread] as number)}`;
+}
+
+/** Ancestors of a thread, its root first, itself last. */
+export function lineage({ parent }: Threads, thread: number): number[] {
+  const found: number[] = [];
+  for (let at = thread; at !== NONE; at = parent[at] as number) found.push(at);
+  return found.reverse();
+}
+
+export function within({ parent }: Threads, thread: number, ancestor: number): boolean {
+  // Parents come first, so a smaller number can be no descendant.
+  let at = thread;
+  while (at !== NONE && at > ancestor) at = parent[at] as number;
+  return at === ancestor;
+}
+
+/** The core of a slice. */
+export function coreOf({ lanes }: Trace, slice: number): number {
+  let [low, high] = [0, lanes.length - 1];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if ((lanes[middle] as number) <= slice) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+/** How many numbers of a sorted array are at most `value`. */
+export function countUpTo(sorted: Float64Array, value: number, from = 0, to = sorted.length): number {
+  let [low, high] = [from, to];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((sorted[middle] as number) <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low - from;
+}
+
+/** The last slice of a core that began at or before a moment; one below the core's first when none did. */
+export function lastBefore(trace: Trace, core: number, moment: number): number {
+  const from = trace.lanes[core] as number;
+  return from + countUpTo(trace.start, moment, from, trace.lanes[core + 1]) - 1;
+}
+
+/** The slice of a core at a moment; NONE while it idles. */
+export function sliceAt(trace: Trace, core: number, moment: number): number {
+  const found = lastBefore(trace, core, moment);
+  return found >= (trace.lanes[core] as number) && moment < (trace.end[found] as number) ? found : NONE;
+}
+
+export function slicesOf({ next, threads }: Trace, thread: number): number[] {
+  const found: number[] = [];
+  for (let at = threads.slice[thread] as number; at !== NONE; at = next[at] as number) found.push(at);
+  return found;
+}
+
+/** The buffers of everything inside, so that a worker can hand them over without copying. */
+export function buffersOf(value: unknown): ArrayBuffer[] {
+  if (ArrayBuffer.isView(value)) return [value.buffer as ArrayBuffer];
+  return value && typeof value === "object" ? Object.values(value).flatMap(buffersOf) : [];
+}

@@ -1,0 +1,33 @@
+/** The page's side of the worker that reads traces. */
+
+import type { Loaded } from "./load";
+import type { Answer } from "./worker";
+
+let worker: Worker | undefined;
+let count = 0;
+const waiting = new Map<number, (answer: Answer) => void>();
+
+function started(): Worker {
+  const made = new Worker(new URL("./worker.ts", import.meta.url), { type: "module" });
+  made.onmessage = ({ data }: MessageEvent<Answer>) => {
+    waiting.get(data.id)?.(data);
+    waiting.delete(data.id);
+  };
+  made.onerror = () => {
+    for (const [id, told] of waiting) told({ id, error: "the reader of traces stopped: the file may be too big for this browser" });
+    waiting.clear();
+    worker = undefined;
+  };
+  return made;
+}
+
+/** Reads a Chrome trace of this cluster; its bytes are gone from here then. Throws Error saying what is wrong with it. */
+export function readTrace(source: ArrayBuffer | Blob): Promise<Loaded> {
+  worker ??= started();
+  const id = (count += 1);
+  const answer = new Promise<Loaded>((done, refused) => {
+    waiting.set(id, (told) => ("found" in told ? done(told.found) : refused(new Error(told.error))));
+  });
+  worker.postMessage({ id, source }, source instanceof ArrayBuffer ? [source] : []);
+  return answer;
+}

@@ -1,0 +1,106 @@
+/** Reads the JSON of a Chrome trace piece by piece: the events in batches, never the whole text as objects. */
+
+export interface TraceEvent {
+  ph: string;
+  ts: number;
+  dur?: number;
+  tid?: number;
+  cat?: string;
+  name?: string;
+  args?: Record<string, unknown>;
+}
+
+const QUOTE = 34, BACKSLASH = 92, COMMA = 44, OPEN = 91, CLOSE = 93, BRACE = 123, UNBRACE = 125;
+
+/** A text as it comes, cut after every event. `push` pieces, then `finish`. */
+export class Scanner {
+  private head = "";
+  private rest = "";
+  private place = 0;
+  private depth = 0;
+  private quoted = false;
+  private state: "head" | "events" | "tail" = "head";
+
+  constructor(private readonly onEvents: (events: TraceEvent[]) => void) {}
+
+  push(text: string): void {
+    if (this.state === "tail") this.rest += text;
+    else if (this.state === "events") this.scan(this.rest + text);
+    else this.seek(text);
+  }
+
+  /** What stands beside the events. Throws when the text was no trace. */
+  finish(): Record<string, unknown> {
+    if (this.state !== "tail") throw new Error("this is no Chrome trace: it has no complete list named traceEvents");
+    return JSON.parse(this.head + this.rest) as Record<string, unknown>;
+  }
+
+  private seek(text: string): void {
+    this.head += text;
+    const found = /^\s*\[|"traceEvents"\s*:\s*\[/.exec(this.head);
+    if (!found) return;
+    const begin = found.index + found[0].length;
+    const bare = found[0].trim() === "[";
+    const body = this.head.slice(begin);
+    this.head = bare ? '{"traceEvents":[' : this.head.slice(0, begin);
+    this.bare = bare;
+    this.state = "events";
+    this.scan(body);
+  }
+
+  /** The list alone, without anything around it: a form of the format too. */
+  private bare = false;
+
+  private scan(text: string): void {
+    let cut = 0;
+    for (let at = this.place; at < text.length; at += 1) {
+      const code = text.charCodeAt(at);
+      if (this.quoted) {
+        if (code === BACKSLASH) at += 1;
+        else if (code === QUOTE) this.quoted = false;
+      } else if (code === QUOTE) this.quoted = true;
+      else if (code === BRACE || code === OPEN) this.depth += 1;
+      else if (code === UNBRACE || (code === CLOSE && this.depth > 0)) {
+        this.depth -= 1;
+        if (this.depth === 0) cut = at + 1;
+      } else if (code === CLOSE) return this.close(text, at);
+    }
+    this.give(text.slice(0, cut));
+    this.rest = text.slice(cut);
+    // A backslash at the very end takes the first character of the next piece with it.
+    this.place = this.quoted && trailing(text) ? this.rest.length - 1 : this.rest.length;
+  }
+
+  private close(text: string, at: number): void {
+    this.give(text.slice(0, at));
+    this.state = "tail";
+    this.rest = `]${this.bare ? "}" : text.slice(at + 1)}`;
+  }
+
+  private give(text: string): void {
+    let begin = 0;
+    while (begin < text.length && (text.charCodeAt(begin) === COMMA || text.charCodeAt(begin) <= 32)) begin += 1;
+    if (begin < text.length) this.onEvents(JSON.parse(`[${text.slice(begin)}]`) as TraceEvent[]);
+  }
+}
+
+/** Whether a text ends in the middle of an escape. */
+function trailing(text: string): boolean {
+  let count = 0;
+  while (text.charCodeAt(text.length - 1 - count) === BACKSLASH) count += 1;
+  return count % 2 === 1;
+}
+
+/** All events of a stream of bytes, and what stands beside them. */
+export async function scanned(
+  stream: ReadableStream<Uint8Array>, onEvents: (events: TraceEvent[]) => void,
+): Promise<Record<string, unknown>> {
+  const scanner = new Scanner(onEvents);
+  const reader = stream.getReader();
+  const decoder = new TextDecoder();
+  for (;;) {
+    const { done, value } = await reader.read();
+    scanner.push(decoder.decode(value, { stream: !done }));
+    if (done) return scanner.finish();
+  }
+}

@@ -1,0 +1,143 @@
+/** The spawn tree: what each subtree holds in a window of time, and how it is drawn. */
+
+import { NONE, type Trace } from "./model";
+
+export interface Tree {
+  /** Children of thread i: children[first[i]] to children[first[i + 1]], in the order of their numbers. */
+  first: Uint32Array;
+  children: Uint32Array;
+  roots: Uint32Array;
+  /** Of each subtree, itself included. */
+  count: Uint32Array;
+  height: Uint8Array;
+}
+
+export function treeOf({ threads }: Trace): Tree {
+  const { parent, number } = threads;
+  const size = parent.length;
+  const first = new Uint32Array(size + 1);
+  for (const each of parent) if (each !== NONE) first[each + 1] = (first[each + 1] as number) + 1;
+  for (let thread = 0; thread < size; thread += 1) first[thread + 1] = (first[thread + 1] as number) + (first[thread] as number);
+  const order = Uint32Array.from(parent.keys()).sort((left, right) => (number[left] as number) - (number[right] as number));
+  const children = new Uint32Array(first[size] as number);
+  const free = first.slice();
+  for (const thread of order) {
+    const above = parent[thread] as number;
+    if (above === NONE) continue;
+    children[free[above] as number] = thread;
+    free[above] = (free[above] as number) + 1;
+  }
+  const tree: Tree = { first, children, roots: order.filter((thread) => parent[thread] === NONE), count: new Uint32Array(size).fill(1), height: new Uint8Array(size) };
+  for (let thread = size - 1; thread >= 0; thread -= 1) {
+    const above = parent[thread] as number;
+    if (above === NONE) continue;
+    tree.count[above] = (tree.count[above] as number) + (tree.count[thread] as number);
+    tree.height[above] = Math.max(tree.height[above] as number, (tree.height[thread] as number) + 1);
+  }
+  return tree;
+}
+
+/** Children of a thread; of NONE the roots. */
+export function childrenOf(tree: Tree, thread: number): Uint32Array {
+  return thread === NONE ? tree.roots : tree.children.subarray(tree.first[thread], tree.first[thread + 1]);
+}
+
+export interface Weights {
+  /** Time on a core within the window, of each subtree. */
+  time: Float64Array;
+  /** Threads of each subtree that were on a core within. */
+  seen: Uint32Array;
+  total: number;
+  threads: number;
+}
+
+/** Time on cores between t0 and t1, summed over subtrees. */
+export function weights(trace: Trace, t0: number, t1: number): Weights {
+  const { threads, start, end, thread, kind } = trace;
+  const time = new Float64Array(threads.parent.length);
+  const seen = new Uint32Array(time.length);
+  for (let slice = 0; slice < start.length; slice += 1) {
+    const mine = thread[slice] as number;
+    // A core that is held while its thread waits is no work.
+    if (mine === NONE || kind[slice] === 1) continue;
+    const part = Math.min(t1, end[slice] as number) - Math.max(t0, start[slice] as number);
+    if (part < 0) continue;
+    time[mine] = (time[mine] as number) + part;
+    seen[mine] = 1;
+  }
+  let [total, count] = [0, 0];
+  for (let each = time.length - 1; each >= 0; each -= 1) {
+    const above = threads.parent[each] as number;
+    if (above === NONE) {
+      total += time[each] as number;
+      count += seen[each] as number;
+    } else {
+      time[above] = (time[above] as number) + (time[each] as number);
+      seen[above] = (seen[above] as number) + (seen[each] as number);
+    }
+  }
+  return { time, seen, total, threads: count };
+}
+
+/** From a root downward, each time into the heaviest subtree. */
+export function heaviestPath(tree: Tree, { time }: Weights): number[] {
+  const path: number[] = [];
+  for (let at = NONE; ; ) {
+    let best = NONE;
+    for (const child of childrenOf(tree, at)) if (best === NONE || (time[child] as number) > (time[best] as number)) best = child;
+    if (best === NONE) return path;
+    path.push(best);
+    at = best;
+  }
+}
+
+/** A piece of an icicle; without a thread, several that are too narrow to be drawn alone. */
+export interface Piece {
+  thread: number;
+  row: number;
+  x: number;
+  width: number;
+  /** Threads that it stands for, with their subtrees. */
+  count: number;
+}
+
+const LEAST = 2;
+const MOST_PIECES = 20_000;
+
+/** The subtree below `root` (all roots for NONE), each as wide as its time: rows of pieces, `width` px wide. */
+export function icicle(tree: Tree, found: Weights, root: number, width: number, rows: number): Piece[] {
+  const pieces: Piece[] = [];
+  const total = root === NONE ? found.total : (found.time[root] as number);
+  if (!(total > 0)) return pieces;
+  const scale = width / total;
+  const place = (thread: number, row: number, x: number) => {
+    const wide = (found.time[thread] as number) * scale;
+    pieces.push({ thread, row, x, width: wide, count: found.seen[thread] as number });
+    // What the thread itself computed is at the left, above nothing.
+    const inner = childrenOf(tree, thread).reduce((sum, child) => sum + (found.time[child] as number), 0) * scale;
+    spread(childrenOf(tree, thread), row + 1, x + wide - inner);
+  };
+  const spread = (threads: Uint32Array, row: number, from: number) => {
+    if (row >= rows) return;
+    let x = from;
+    let heap: Piece | undefined;
+    for (const thread of threads) {
+      const wide = (found.time[thread] as number) * scale;
+      if (!wide) continue;
+      if (wide >= LEAST && pieces.length < MOST_PIECES) {
+        heap = undefined;
+        place(thread, row, x);
+      } else if (heap) {
+        heap.width += wide;
+        heap.count += found.seen[thread] as number;
+      } else {
+        heap = { thread: NONE, row, x, width: wide, count: found.seen[thread] as number };
+        pieces.push(heap);
+      }
+      x += wide;
+    }
+  };
+  if (root === NONE) spread(tree.roots, 0, 0);
+  else place(root, 0, 0);
+  return pieces;
+}

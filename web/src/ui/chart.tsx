@@ -1,0 +1,237 @@
+/** Lines over time, drawn on a canvas, with one clock: charts with the same `sync` share their cursor. */
+
+import { signal, type Signal } from "@preact/signals";
+import { clock, compact } from "../lib/format";
+import { token } from "../lib/theme";
+import { useCanvas } from "./canvas";
+import { Canvas, Figure } from "./figure";
+import { indexAt, ticks, top } from "./scale";
+
+export interface Series {
+  label: string;
+  /** null: not known. */
+  values: readonly (number | null)[];
+  /** Of each bin, for the band around the line. */
+  low?: readonly (number | null)[];
+  high?: readonly (number | null)[];
+  /** 1 to 8; else by place. */
+  color?: number;
+}
+
+export interface ChartProps {
+  title: string;
+  /** Seconds since 1970, ascending. */
+  times: readonly number[];
+  series: readonly Series[];
+  format?: (value: number) => string;
+  /** Upper end of the y axis at least, such as 1 for shares. */
+  least?: number;
+  /** Bytes: the axis ends at round binary steps. */
+  binary?: boolean;
+  /** Charts of one name have one cursor. */
+  sync?: string;
+  height?: number;
+  /** After the names in the head of the table. */
+  unit?: string;
+}
+
+const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
+const EDGE = { left: 76, right: 8, top: 6, bottom: 20 };
+const FONT = "12px system-ui, sans-serif";
+
+/** The time under the cursor by group of charts; 0: nowhere. */
+const cursors = new Map<string, Signal<number>>();
+
+function cursorOf(sync: string): Signal<number> {
+  const there = cursors.get(sync) ?? signal(0);
+  cursors.set(sync, there);
+  return there;
+}
+
+function last(values: readonly (number | null)[]): number | null {
+  return values.findLast((value) => value !== null) ?? null;
+}
+
+function shown(value: number | null | undefined, format: (value: number) => string): string {
+  return value === null || value === undefined ? "not known" : format(value);
+}
+
+/** What the chart shows, in words. */
+export function describe({ title, series, times, format = compact }: ChartProps): string {
+  const parts = series.map((each) => {
+    const now = last(each.values);
+    if (now === null) return `${each.label} not known`;
+    const most = each.values.reduce<number>((high, value) => Math.max(high, value ?? -Infinity), -Infinity);
+    return `${each.label} ${format(now)}, at most ${format(most)}`;
+  });
+  const from = times[0];
+  return `${title}${from === undefined ? "" : ` since ${clock(from * 1000)}`}: ${parts.join("; ") || "nothing known"}.`;
+}
+
+export function Chart(props: ChartProps) {
+  const { title, times, series, format = compact, sync = title, height = 120, unit = "" } = props;
+  const summary = describe(props);
+  const cursor = cursorOf(sync);
+  const canvas = useCanvas((context, width, tall) => draw(context, width, tall, props, cursor.value));
+  const move = (event: PointerEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    const share = (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right);
+    const [first = 0, final = 0] = [times[0], times.at(-1)];
+    cursor.value = share >= 0 && share <= 1 ? first + share * (final - first) : 0;
+  };
+  const at = cursor.value ? indexAt(times, cursor.value) : -1;
+  const twin = () => ({
+    head: ["time", ...series.map((each) => each.label + (unit && `, ${unit}`))],
+    rows: times.map((time, row) => [clock(time * 1000), ...series.map((each) => shown(each.values[row], format))]).toReversed(),
+  });
+  return (
+    <Figure title={title} summary={summary} twin={twin} note={<Legend series={series} at={at} time={times[at]} format={format} />}>
+      <div class="plot" style={{ height: `${height}px` }} onPointerMove={move} onPointerDown={move} onPointerLeave={() => (cursor.value = 0)}>
+        <Canvas at={canvas} summary={summary} class="fill" />
+      </div>
+    </Figure>
+  );
+}
+
+interface LegendProps {
+  series: readonly Series[];
+  at: number;
+  time: number | undefined;
+  format: (value: number) => string;
+}
+
+function place(series: Series, index: number): number {
+  return ((series.color ?? index + 1) - 1) % DASHES.length;
+}
+
+/** Each line's dash, name, and value: now, or under the cursor. */
+function Legend({ series, at, time, format }: LegendProps) {
+  return (
+    <ul class="legend">
+      {time !== undefined && <li class="num">{clock(time * 1000)}</li>}
+      {series.map((each, index) => (
+        <li key={each.label}>
+          {series.length > 1 && <Dash of={place(each, index)} />}
+          {series.length > 1 && each.label}
+          <span class="num">{shown(time === undefined ? last(each.values) : each.values[at], format)}</span>
+        </li>
+      ))}
+      {series.length === 0 && <li>nothing known</li>}
+    </ul>
+  );
+}
+
+function Dash({ of }: { of: number }) {
+  return (
+    <svg viewBox="0 0 18 8" aria-hidden="true">
+      <path d="M0 4h18" stroke={`var(--series-${of + 1})`} stroke-width="2" stroke-dasharray={DASHES[of]?.join(" ")} fill="none" />
+    </svg>
+  );
+}
+
+// -- drawing --------------------------------------------------------------------------------------------------------
+
+interface Plane {
+  x: (time: number) => number;
+  y: (value: number) => number;
+  width: number;
+  height: number;
+  most: number;
+}
+
+function planeOf(width: number, height: number, { times, series, least = 0, binary = false }: ChartProps): Plane {
+  const values = series.flatMap((each) => [...each.values, ...(each.high ?? [])]);
+  const most = top(Math.max(least, values.reduce<number>((high, value) => Math.max(high, value ?? 0), 0)), binary);
+  const [first = 0, final = 1] = [times[0], times.at(-1)];
+  const [wide, tall] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
+  return {
+    x: (time) => EDGE.left + ((time - first) / Math.max(1e-9, final - first)) * wide,
+    y: (value) => EDGE.top + tall * (1 - value / most),
+    width, height, most,
+  };
+}
+
+function draw(context: CanvasRenderingContext2D, width: number, height: number, props: ChartProps, cursor: number): void {
+  const plane = planeOf(width, height, props);
+  context.font = FONT;
+  drawAxes(context, plane, props);
+  for (const [index, each] of props.series.entries()) {
+    const of = place(each, index);
+    const colour = token(`series-${of + 1}`);
+    drawBand(context, plane, props.times, each, colour);
+    drawLine(context, plane, props.times, each.values, colour, DASHES[of] ?? []);
+  }
+  if (cursor) drawCursor(context, plane, props, cursor);
+}
+
+function drawAxes(context: CanvasRenderingContext2D, plane: Plane, { times, format = compact }: ChartProps): void {
+  context.strokeStyle = token("line");
+  context.fillStyle = token("ink-soft");
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  for (const value of [0, plane.most / 2, plane.most]) {
+    const y = Math.round(plane.y(value)) + 0.5;
+    context.strokeRect(EDGE.left, y, plane.width - EDGE.left - EDGE.right, 0);
+    if (value !== plane.most / 2 || plane.height > 80) context.fillText(format(value), EDGE.left - 6, y);
+  }
+  context.textBaseline = "alphabetic";
+  context.textAlign = "center";
+  const [first, final] = [times[0], times.at(-1)];
+  if (first === undefined || final === undefined) return;
+  for (const tick of ticks(first, final, (plane.width - EDGE.left) / 70)) {
+    const x = Math.round(plane.x(tick)) + 0.5;
+    context.strokeRect(x, EDGE.top, 0, plane.height - EDGE.top - EDGE.bottom + 3);
+    if (x > EDGE.left + 14 && x < plane.width - 18) context.fillText(clock(tick * 1000).slice(0, 5), x, plane.height - 4);
+  }
+}
+
+function drawLine(context: CanvasRenderingContext2D, { x, y }: Plane, times: readonly number[], values: readonly (number | null)[], colour: string, dash: readonly number[]): void {
+  context.beginPath();
+  let on = false;
+  for (const [index, time] of times.entries()) {
+    const value = values[index];
+    if (value === null || value === undefined) {
+      on = false; // a hole stays a hole
+    } else if (on) {
+      context.lineTo(x(time), y(value));
+    } else {
+      on = true;
+      context.moveTo(x(time), y(value));
+      context.lineTo(x(time) + 1, y(value));
+    }
+  }
+  context.strokeStyle = colour;
+  context.lineWidth = 1.5;
+  context.setLineDash([...dash]);
+  context.stroke();
+  context.setLineDash([]);
+  context.lineWidth = 1;
+}
+
+/** From the least to the most of each bin. */
+function drawBand(context: CanvasRenderingContext2D, { x, y }: Plane, times: readonly number[], { low, high }: Series, colour: string): void {
+  if (!low || !high || times.length < 2) return;
+  const step = x(times[1] as number) - x(times[0] as number);
+  context.globalAlpha = 0.2;
+  context.fillStyle = colour;
+  for (const [index, time] of times.entries()) {
+    const [under, over] = [low[index], high[index]];
+    if (under === null || under === undefined || over === null || over === undefined) continue;
+    context.fillRect(x(time) - step / 2, y(over), step, y(under) - y(over));
+  }
+  context.globalAlpha = 1;
+}
+
+function drawCursor(context: CanvasRenderingContext2D, { x, y, height }: Plane, { times, series }: ChartProps, cursor: number): void {
+  const at = indexAt(times, cursor);
+  const time = times[at];
+  if (time === undefined) return;
+  context.strokeStyle = token("ink-soft");
+  context.strokeRect(Math.round(x(time)) + 0.5, EDGE.top, 0, height - EDGE.top - EDGE.bottom);
+  for (const [index, each] of series.entries()) {
+    const value = each.values[at];
+    if (value === null || value === undefined) continue;
+    context.fillStyle = token(`series-${place(each, index) + 1}`);
+    context.fillRect(x(time) - 2.5, y(value) - 2.5, 5, 5);
+  }
+}

@@ -1,0 +1,229 @@
+/** What a form shows of a JSON Schema, and what is typed into it as values. Pure. */
+
+import { integer } from "../lib/format";
+
+export interface Schema {
+  type?: string;
+  title?: string;
+  description?: string;
+  default?: unknown;
+  const?: unknown;
+  enum?: unknown[];
+  anyOf?: Schema[];
+  oneOf?: Schema[];
+  $ref?: string;
+  $defs?: Record<string, Schema>;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  items?: Schema;
+  minimum?: number;
+  maximum?: number;
+  /** A bound beyond 2^53, as a decimal string. */
+  "x-maximum"?: string;
+  pattern?: string;
+  discriminator?: { propertyName: string };
+}
+
+interface Shape {
+  kind: "integer" | "number" | "boolean" | "choice" | "text" | "list" | "object" | "union" | "json";
+  minimum?: string;
+  maximum?: string;
+  options?: string[];
+  /** Of a list: what its items are, and whether one item may stand without a list. */
+  item?: Shape;
+  single?: boolean;
+  fields?: Field[];
+  /** Of a union: the property that tells the variants apart. */
+  by?: string;
+  variants?: { name: string; fields: Field[] }[];
+}
+
+export interface Field extends Shape {
+  name: string;
+  label: string;
+  description: string;
+  default: unknown;
+  /** May be left out. */
+  optional: boolean;
+}
+
+function resolved(schema: Schema, root: Schema): Schema {
+  if (!schema.$ref) return schema;
+  const found = root.$defs?.[schema.$ref.replace("#/$defs/", "")] ?? {};
+  return { ...found, ...schema, description: schema.description ?? found.description ?? "" };
+}
+
+function bound(schema: Schema, which: "minimum" | "maximum"): string | undefined {
+  const exact = which === "maximum" ? schema["x-maximum"] : undefined;
+  const plain = schema[which];
+  return exact ?? (plain === undefined ? undefined : String(plain));
+}
+
+/** Alternatives with the nested ones among them, without null. */
+function alternatives(schema: Schema, root: Schema): Schema[] {
+  return (schema.anyOf ?? []).flatMap((each) => {
+    const one = resolved(each, root);
+    if (one.type === "null") return [];
+    // Bounds may stand beside an inner anyOf.
+    return one.anyOf ? alternatives({ ...one }, root).map((inner) => ({ ...one, anyOf: undefined, ...inner }) as Schema) : [one];
+  });
+}
+
+function shape(given: Schema, root: Schema): Shape {
+  const schema = resolved(given, root);
+  if (schema.oneOf) return union(schema, root);
+  if (!schema.anyOf) return plain(schema, root);
+  const choices = alternatives(schema, root).map((each) => ({ ...each, ...boundsOf(schema, each) }));
+  const list = choices.find((each) => each.type === "array");
+  if (list && choices.length === 2) return { ...plain(list, root), single: true };
+  const integer = choices.find((each) => each.type === "integer");
+  if (integer && choices.every((each) => each.type === "integer" || each.type === "string")) return plain(integer, root);
+  return choices.length === 1 ? plain(choices[0] as Schema, root) : { kind: "json" };
+}
+
+function boundsOf(outer: Schema, inner: Schema): Partial<Schema> {
+  const found: Partial<Schema> = {};
+  for (const name of ["minimum", "maximum", "x-maximum"] as const) {
+    const value = inner[name] ?? outer[name];
+    if (value !== undefined) Object.assign(found, { [name]: value });
+  }
+  return found;
+}
+
+function plain(schema: Schema, root: Schema): Shape {
+  if (schema.enum) return { kind: "choice", options: schema.enum.map(String) };
+  if (schema.properties) return { kind: "object", fields: fields(schema, root) };
+  if (schema.type === "array") return { kind: "list", item: shape(schema.items ?? {}, root) };
+  if (schema.type === "boolean") return { kind: "boolean" };
+  if (schema.type === "string") return { kind: "text" };
+  if (schema.type !== "integer" && schema.type !== "number") return { kind: "json" };
+  const minimum = bound(schema, "minimum");
+  const maximum = bound(schema, "maximum");
+  return { kind: schema.type, ...(minimum === undefined ? {} : { minimum }), ...(maximum === undefined ? {} : { maximum }) };
+}
+
+function union(schema: Schema, root: Schema): Shape {
+  const by = schema.discriminator?.propertyName ?? "";
+  const variants = (schema.oneOf ?? []).map((each) => {
+    const one = resolved(each, root);
+    return { name: String(one.properties?.[by]?.const ?? ""), fields: fields(one, root).filter((field) => field.name !== by) };
+  });
+  return by ? { kind: "union", by, variants } : { kind: "json" };
+}
+
+/** The fields of an object's schema, in its order. */
+export function fields(schema: Schema, root: Schema = schema): Field[] {
+  return Object.entries(schema.properties ?? {}).map(([name, given]) => {
+    const one = resolved(given, root);
+    return {
+      ...shape(given, root), name, label: label(name), description: one.description ?? "", default: one.default ?? null,
+      optional: !schema.required?.includes(name),
+    };
+  });
+}
+
+const UNITS: Record<string, string> = { us: "µs", ms: "ms", kib: "KiB" };
+
+/** start_number: "start number"; stack_kib: "stack, KiB". */
+export function label(name: string): string {
+  const words = name.split("_");
+  const unit = words.length > 1 ? UNITS[words.at(-1) as string] : undefined;
+  return unit ? `${words.slice(0, -1).join(" ")}, ${unit}` : words.join(" ");
+}
+
+// -- values ---------------------------------------------------------------------------------------------------------
+
+const GROUPS = /(?<=\d)[ _'\u00a0\u2009\u202f](?=\d)/g;
+
+/** A whole number as people write it: 1 000 000, 1e6, 2^40, 10^9+7. Undefined when it is none. */
+export function whole(text: string): bigint | undefined {
+  const plain = text.trim().replace(GROUPS, "");
+  if (/^-?\d+$/.test(plain)) return BigInt(plain);
+  const scientific = /^(\d+)(?:\.(\d+))?[eE]\+?(\d{1,5})$/.exec(plain);
+  if (scientific) {
+    const [, head = "", tail = "", power = ""] = scientific;
+    const zeros = Number(power) - tail.length;
+    return zeros >= 0 ? BigInt(head + tail) * 10n ** BigInt(zeros) : undefined;
+  }
+  const power = /^(\d{1,20})\^(\d{1,5})([+-]\d+)?$/.exec(plain);
+  return power ? BigInt(power[1] as string) ** BigInt(power[2] as string) + BigInt(power[3] ?? "0") : undefined;
+}
+
+/** Exact in JSON: a number up to 2^53, else a decimal string. */
+export function exact(value: bigint): number | string {
+  const size = value < 0n ? -value : value;
+  return size <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value.toString();
+}
+
+/** What was typed, as the API takes it. What cannot be understood goes as it is: the API says what is wrong with it. */
+export function read(field: Shape, text: string): unknown {
+  const trimmed = text.trim();
+  if (trimmed === "") return undefined;
+  if (field.kind === "integer") {
+    const found = whole(trimmed);
+    return found === undefined ? trimmed : exact(found);
+  }
+  if (field.kind === "number") return Number.isNaN(Number(trimmed)) ? trimmed : Number(trimmed);
+  if (field.kind === "list") return list(field, trimmed);
+  if (field.kind === "json") return json(trimmed);
+  return text;
+}
+
+function list(field: Shape, text: string): unknown {
+  const items = text.split(",").filter((each) => each.trim() !== "").map((each) => read(field.item ?? { kind: "text" }, each));
+  return field.single && items.length === 1 ? items[0] : items;
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** A value as a field shows it. */
+export function written(field: Shape, value: unknown): string {
+  if (value === undefined || value === null) return "";
+  if (field.kind === "list") return Array.isArray(value) ? value.join(", ") : String(value);
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+/** What is wrong with a value, before the API is asked; undefined when nothing is seen. */
+export function complaint(field: Shape, value: unknown): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (field.kind === "list" && field.item) {
+    const items = Array.isArray(value) ? value : [value];
+    return items.map((each) => complaint(field.item as Shape, each)).find(Boolean);
+  }
+  if (field.kind !== "integer" && field.kind !== "number") return undefined;
+  const number = field.kind === "integer" ? whole(String(value)) : Number(value);
+  if (number === undefined || Number.isNaN(number)) {
+    return `needs a ${field.kind === "integer" ? "whole number, such as 1000000, 1e6 or 2^20" : "number"}`;
+  }
+  return within(field, number) ? undefined : `must be ${range(field)}`;
+}
+
+function within(field: Shape, value: number | bigint): boolean {
+  const limit = (text: string) => (/^-?\d+$/.test(text) ? BigInt(text) : Number(text));
+  const low = field.minimum === undefined || value >= limit(field.minimum);
+  return low && (field.maximum === undefined || value <= limit(field.maximum));
+}
+
+/** The bounds in words: "1 to 64", "at least 1"; empty when there are none. */
+export function range(field: Shape): string {
+  const inner = field.kind === "list" && field.item ? field.item : field;
+  const [minimum, maximum] = [inner.minimum, inner.maximum].map(grouped);
+  if (minimum !== undefined && maximum !== undefined) return `${minimum} to ${maximum}`;
+  if (minimum !== undefined) return `at least ${minimum}`;
+  return maximum === undefined ? "" : `at most ${maximum}`;
+}
+
+function grouped(bound: string | undefined): string | undefined {
+  return bound !== undefined && /^-?\d+$/.test(bound) ? integer(bound) : bound;
+}
+
+/** A copy without what is not set. */
+export function cleaned(value: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined));
+}

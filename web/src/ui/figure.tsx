@@ -1,0 +1,56 @@
+/** A picture with its words and, under the key T, its table. */
+
+import { signal } from "@preact/signals";
+import type { ComponentChildren, Ref } from "preact";
+
+/** True while pictures are shown as tables. */
+export const tables = signal(false);
+
+/** Rows of a table twin; more are counted, not shown. */
+const MOST_ROWS = 500;
+
+export interface Twin {
+  head: readonly string[];
+  rows: readonly (readonly (string | number)[])[];
+}
+
+interface FigureProps {
+  title?: ComponentChildren;
+  /** What the picture shows, in words; live text. */
+  summary: string;
+  twin: () => Twin;
+  children: ComponentChildren;
+  /** Beside the title. */
+  note?: ComponentChildren;
+  class?: string;
+}
+
+export function Figure({ title, summary, twin, children, note, class: extra }: FigureProps) {
+  return (
+    <figure class={`figure ${extra ?? ""}`}>
+      {title && <div class="caption"><h3>{title}</h3>{note}</div>}
+      {tables.value ? <TwinTable {...twin()} label={summary} /> : children}
+      <figcaption class="visually-hidden">{summary}</figcaption>
+    </figure>
+  );
+}
+
+function TwinTable({ head, rows, label }: Twin & { label: string }) {
+  return (
+    <div class="twin" tabIndex={0} role="region" aria-label={label}>
+      <table>
+        <thead><tr>{head.map((each) => <th scope="col" key={each}>{each}</th>)}</tr></thead>
+        <tbody>
+          {rows.slice(0, MOST_ROWS).map((row, place) => <tr key={place}>{row.map((cell, column) => <td class="num" key={column}>{cell}</td>)}</tr>)}
+        </tbody>
+      </table>
+      {rows.length > MOST_ROWS && <p class="soft small">The first {MOST_ROWS} of {rows.length} rows.</p>}
+      {rows.length === 0 && <p class="soft small">Nothing to show.</p>}
+    </div>
+  );
+}
+
+/** The canvas of a figure, named by its summary. */
+export function Canvas({ summary, at, class: extra }: { summary: string; at: Ref<HTMLCanvasElement>; class?: string }) {
+  return <canvas ref={at} role="img" aria-label={summary} class={extra} />;
+}

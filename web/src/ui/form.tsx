@@ -1,0 +1,214 @@
+/** A form from a kind's JSON Schema: the few that matter first, the rest under "more". */
+
+import type { ComponentChildren } from "preact";
+import { useId, useState } from "preact/hooks";
+import { cleaned, complaint, fields, range, read, written, type Field, type Schema } from "./fields";
+
+export type Values = Readonly<Record<string, unknown>>;
+
+interface FormProps {
+  schema: Schema;
+  value: Values;
+  onChange: (value: Record<string, unknown>) => void;
+  /** Shown first, in this order; without it, all are. */
+  few?: readonly string[];
+  /** What the API said, by path: "cores", "spawn.mean". */
+  errors?: Readonly<Record<string, string>>;
+}
+
+/** A form's body; the form element and its button belong to the caller. */
+export function SchemaForm({ schema, value, onChange, few, errors = {} }: FormProps) {
+  const all = fields(schema);
+  const first = few ? few.map((name) => all.find((field) => field.name === name)).filter((field) => field !== undefined) : all;
+  const rest = all.filter((field) => !first.includes(field));
+  const used = rest.filter((field) => value[field.name] !== undefined || trouble(errors, field.name)).length;
+  const show = (list: readonly Field[]) => <FieldList fields={list} value={value} onChange={onChange} errors={errors} path="" />;
+  return (
+    <div class="stack">
+      {show(first)}
+      {rest.length > 0 && (
+        <details open={used > 0}>
+          <summary>More parameters ({rest.length}{used > 0 && `, ${used} set`})</summary>
+          {show(rest)}
+        </details>
+      )}
+    </div>
+  );
+}
+
+function trouble(errors: Readonly<Record<string, string>>, path: string): string | undefined {
+  const found = Object.entries(errors).find(([name]) => name === path || name.startsWith(`${path}.`));
+  return found?.[1];
+}
+
+interface ListProps {
+  fields: readonly Field[];
+  value: Values;
+  onChange: (value: Record<string, unknown>) => void;
+  errors: Readonly<Record<string, string>>;
+  path: string;
+}
+
+function FieldList({ fields: list, value, onChange, errors, path }: ListProps) {
+  const set = (name: string, each: unknown) => onChange(cleaned({ ...value, [name]: each }));
+  return (
+    <div class="fields">
+      {list.map((field) => (
+        <FieldInput key={field.name} field={field} value={value[field.name]} errors={errors} path={path + field.name}
+          onChange={(each) => set(field.name, each)} />
+      ))}
+    </div>
+  );
+}
+
+interface InputProps {
+  field: Field;
+  value: unknown;
+  onChange: (value: unknown) => void;
+  errors: Readonly<Record<string, string>>;
+  path: string;
+}
+
+function FieldInput(props: InputProps) {
+  switch (props.field.kind) {
+    case "object":
+    case "union":
+      return <Nested {...props} />;
+    case "choice":
+      return <Choice {...props} />;
+    case "boolean":
+      return <Switch {...props} />;
+    default:
+      return props.field.kind === "list" && props.field.item?.kind === "choice" ? <Choices {...props} /> : <Text {...props} />;
+  }
+}
+
+function hint(field: Field): string {
+  return [field.description.replace(/\.$/, ""), range(field)].filter(Boolean).join("; ");
+}
+
+/** Label, input, hint and what is wrong with it, tied together. */
+function Labelled({ field, error, children }: { field: Field; error: string | undefined; children: (ids: { id: string; about: string }) => ComponentChildren }) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{field.label}</label>
+      {children({ id, about: `${id}-hint` })}
+      <p id={`${id}-hint`} class="small">
+        {error && <span class="error">{error} </span>}
+        <span class="hint">{hint(field)}</span>
+      </p>
+    </div>
+  );
+}
+
+function Text({ field, value, onChange, errors, path }: InputProps) {
+  // What is typed stays as typed while it means the same.
+  const [typed, setTyped] = useState(written(field, value));
+  const same = JSON.stringify(read(field, typed)) === JSON.stringify(value);
+  const wrong = trouble(errors, path) ?? complaint(field, value);
+  const wide = field.kind === "json";
+  return (
+    <Labelled field={field} error={wrong}>
+      {({ id, about }) => (
+        <input id={id} aria-describedby={about} aria-invalid={wrong ? "true" : undefined} spellcheck={false} autocomplete="off" name={path}
+          inputMode={field.kind === "number" ? "decimal" : undefined} class={wide ? "mono" : "num"} value={same ? typed : written(field, value)}
+          placeholder={written(field, field.default)}
+          onInput={(event) => (setTyped(event.currentTarget.value), onChange(read(field, event.currentTarget.value)))} />
+      )}
+    </Labelled>
+  );
+}
+
+function Choice({ field, value, onChange, errors, path }: InputProps) {
+  const wrong = trouble(errors, path);
+  const usual = field.default === null ? "" : String(field.default);
+  return (
+    <Labelled field={field} error={wrong}>
+      {({ id, about }) => (
+        <select id={id} name={path} aria-describedby={about} aria-invalid={wrong ? "true" : undefined} value={value === undefined ? usual : String(value)}
+          onChange={(event) => onChange(event.currentTarget.value === usual ? undefined : event.currentTarget.value)}>
+          {usual === "" && <option value="">not set</option>}
+          {field.options?.map((option) => <option value={option} key={option}>{option}</option>)}
+        </select>
+      )}
+    </Labelled>
+  );
+}
+
+function Switch({ field, value, onChange, errors, path }: InputProps) {
+  const id = useId();
+  const wrong = trouble(errors, path);
+  return (
+    <div class="field check">
+      <input type="checkbox" id={id} name={path} checked={Boolean(value ?? field.default)} aria-describedby={`${id}-hint`}
+        onChange={(event) => onChange(event.currentTarget.checked === Boolean(field.default) ? undefined : event.currentTarget.checked)} />
+      <label for={id}>{field.label}</label>
+      {wrong && <span class="error">{wrong}</span>}
+      <span class="hint" id={`${id}-hint`}>{field.description}</span>
+    </div>
+  );
+}
+
+function Choices({ field, value, onChange, errors, path }: InputProps) {
+  const listed = value ?? field.default;
+  const chosen = (Array.isArray(listed) ? listed : [listed]).map(String);
+  const wrong = trouble(errors, path);
+  const toggle = (option: string, on: boolean) => {
+    const next = (field.item?.options ?? []).filter((each) => (each === option ? on : chosen.includes(each)));
+    const usual = next.length === 1 && next[0] === field.default;
+    onChange(usual || !next.length ? undefined : field.single && next.length === 1 ? next[0] : next);
+  };
+  return (
+    <div class="field" role="group" aria-label={field.label}>
+      <span class="label">{field.label}</span>
+      <div class="row">
+        {field.item?.options?.map((option) => (
+          <label class="row" key={option}>
+            <input type="checkbox" checked={chosen.includes(option)} onChange={(event) => toggle(option, event.currentTarget.checked)} />
+            {option}
+          </label>
+        ))}
+      </div>
+      <p class="small">{wrong && <span class="error">{wrong} </span>}<span class="hint">{field.description}</span></p>
+    </div>
+  );
+}
+
+/** A group of fields, and for a union the choice among its variants. */
+function Nested({ field, value, onChange, errors, path }: InputProps) {
+  const id = useId();
+  const by = field.by ?? "";
+  const usual = (field.default ?? {}) as Record<string, unknown>;
+  const present = (value ?? (field.default === null ? undefined : usual)) as Record<string, unknown> | undefined;
+  const variant = field.variants?.find((each) => each.name === present?.[by]);
+  const inner = field.kind === "union" ? variant?.fields ?? [] : field.fields ?? [];
+  const required = field.kind === "union" ? { [by]: variant?.name } : {};
+  const pick = (name: string) => onChange(name === usual[by] ? undefined : name === "" ? undefined : { [by]: name });
+  const offered = field.kind === "union" || present === undefined;
+  return (
+    <fieldset>
+      <legend>{field.label}</legend>
+      <p class="hint small soft">{field.description}</p>
+      {field.kind === "union" && (
+        <div class="field">
+          <label for={id}>{by}</label>
+          <select id={id} name={`${path}.${by}`} value={variant?.name ?? ""} onChange={(event) => pick(event.currentTarget.value)}>
+            {!variant && <option value="">not set</option>}
+            {field.variants?.map((each) => <option value={each.name} key={each.name}>{each.name}</option>)}
+          </select>
+        </div>
+      )}
+      {field.kind === "object" && field.default === null && (
+        <label class="row">
+          <input type="checkbox" checked={value !== undefined} onChange={(event) => onChange(event.currentTarget.checked ? {} : undefined)} />
+          give {field.label}
+        </label>
+      )}
+      {(!offered || variant) && (
+        <FieldList key={variant?.name} fields={inner} value={present ?? {}} errors={errors} path={`${path}.`}
+          onChange={(next) => onChange({ ...required, ...next })} />
+      )}
+    </fieldset>
+  );
+}

@@ -1,0 +1,149 @@
+/** What all pages share: header, connection, keys, notices, dialogs. */
+
+import "../tokens.css";
+import { computed, signal, useComputed, useSignal } from "@preact/signals";
+import { render, type ComponentChild, type ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
+import { needsToken, signIn, token } from "../lib/api";
+import { seconds } from "../lib/format";
+import { bound, keys } from "../lib/keys";
+import { connection, heard, known, reason, retryAt, retryNow, start } from "../lib/live";
+import { choose, theme, type Theme } from "../lib/theme";
+import { Confirmation, Dialog } from "./dialog";
+import { tables } from "./figure";
+import { Shape } from "./state";
+import { toast, Toasts } from "./toast";
+
+export type PageName = "threads" | "collatz" | "cluster";
+
+const PAGES: [PageName, string, string][] = [
+  ["threads", "/", "Threads"], ["collatz", "/collatz.html", "Collatz"], ["cluster", "/cluster.html", "Cluster"],
+];
+
+/** ms since 1970, each second: ages and countdowns read it. */
+export const now = signal(Date.now());
+setInterval(() => {
+  if (!document.hidden) now.value = Date.now();
+}, 1000);
+
+const listing = signal(false);
+
+export function mount(page: ComponentChild): void {
+  render(page, document.getElementById("page") as HTMLElement);
+}
+
+export function Page({ current, children }: { current: PageName; children: ComponentChildren }) {
+  useEffect(() => {
+    start();
+    return keys({
+      "?": { text: "this list", run: () => (listing.value = !listing.value) },
+      T: {
+        text: "pictures as tables, and back",
+        run: () => {
+          tables.value = !tables.value;
+          toast(tables.value ? "Pictures are shown as tables" : "Tables are shown as pictures");
+        },
+      },
+    });
+  }, []);
+  const old = useComputed(() => known.value && connection.value !== "live" && connection.value !== "connecting");
+  return (
+    <div class={old.value ? "old" : ""}>
+      <Header current={current} />
+      <Banner />
+      <main>{children}</main>
+      <Toasts />
+      <Confirmation />
+      {listing.value && <KeyList />}
+      {needsToken.value && <SignIn />}
+    </div>
+  );
+}
+
+function Header({ current }: { current: PageName }) {
+  return (
+    <header class="header">
+      <span class="name">Threads Cluster</span>
+      <nav aria-label="Pages">
+        {PAGES.map(([name, address, title]) => (
+          <a key={name} href={address} aria-current={name === current ? "page" : undefined}>{title}</a>
+        ))}
+      </nav>
+      <span class="grow" />
+      <span class="connection" data-state={connection.value} role="status" title={reason.value || "following the cluster"}>
+        <Shape of={connection.value} />
+        <span>{connection.value === "denied" ? "not allowed" : connection.value}</span>
+      </span>
+      <ThemeSwitch />
+      <button type="button" class="plain" aria-label="Keys" onClick={() => (listing.value = true)}><kbd>?</kbd></button>
+    </header>
+  );
+}
+
+const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };
+
+function ThemeSwitch() {
+  const next = NEXT[theme.value];
+  return (
+    <button type="button" class="plain" aria-label={`Theme: ${theme.value}; change to ${next}`} onClick={() => choose(next)}>
+      <span class="roomy">Theme: </span>{theme.value}
+    </button>
+  );
+}
+
+const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 1000)));
+
+/** What is wrong, how old the page is, and when it is tried again. */
+function Banner() {
+  const state = connection.value;
+  if (state === "live" || state === "connecting") return null;
+  const age = heard.value ? ` What is shown is ${seconds(Math.max(1, Math.round((now.value - heard.value) / 1000)))} old.` : "";
+  const what = {
+    stale: "Nothing was heard from the cluster for 30 s.",
+    reconnecting: `No connection: ${reason.value}.`,
+    offline: "This machine is offline.",
+    denied: "The cluster wants its token.",
+  }[state];
+  const again = state === "reconnecting" || state === "offline" ? (wait.value ? ` Trying again in ${wait.value} s.` : " Trying again.") : "";
+  return (
+    <div class={`banner ${state === "stale" ? "" : "bad-wash"}`}>
+      <span>{what}{again}{age}</span>
+      {again && <button type="button" onClick={retryNow}>Try now</button>}
+    </div>
+  );
+}
+
+function spelled(name: string): ComponentChild[] {
+  return name.split(" ").map((key) => <kbd key={key}>{key}</kbd>);
+}
+
+function KeyList() {
+  const sets = bound.value.flatMap((set) => Object.entries(set)).toReversed();
+  const seen = new Map(sets);
+  return (
+    <Dialog title="Keys" onClose={() => (listing.value = false)}>
+      <dl class="key-list">
+        {[...seen].map(([name, key]) => [<dt key={name}>{spelled(name)}</dt>, <dd key={`${name}-text`}>{key.text}</dd>])}
+      </dl>
+    </Dialog>
+  );
+}
+
+function SignIn() {
+  const given = useSignal("");
+  const refused = token() !== "";
+  return (
+    <Dialog title="This cluster needs its token">
+      <form class="stack" onSubmit={(event) => (event.preventDefault(), signIn(given.value))}>
+        <div class="field">
+          <label for="token">Token</label>
+          <input id="token" type="password" autocomplete="off" required aria-describedby="token-hint" aria-invalid={refused}
+            onInput={(event) => (given.value = event.currentTarget.value)} />
+          {refused && <p class="error">The last one was refused.</p>}
+          <p class="hint" id="token-hint">It is in secrets/cluster_token, or whatever CLUSTER_TOKEN was set to. It is kept in this tab alone.</p>
+        </div>
+        <div class="dialog-foot"><button type="submit" class="primary">Sign in</button></div>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,36 @@
+/** Ends and ticks of axes. Pure. */
+
+const ROUND = [1, 1.5, 2, 3, 4, 5, 6, 8, 10];
+
+/** A round number at or above a value; 1 for nothing. Binary: round in KiB, MiB and so on. */
+export function top(value: number, binary = false): number {
+  if (!(value > 0)) return 1;
+  const unit = binary ? 1024 ** Math.max(0, Math.floor(Math.log2(value) / 10)) : 1;
+  const power = 10 ** Math.floor(Math.log10(value / unit)) * unit;
+  const step = ROUND.find((each) => each * power >= value * (1 - 1e-12));
+  return (step ?? 10) * power;
+}
+
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 86_400];
+
+/** Round times in a range, about as many as asked for at most. */
+export function ticks(from: number, to: number, most: number): number[] {
+  const span = to - from;
+  const step = STEPS.find((each) => span / each <= Math.max(1, most)) ?? 86_400;
+  const found: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  return found;
+}
+
+/** The place of the time nearest to `time`; -1 of none. */
+export function indexAt(times: readonly number[], time: number): number {
+  let [low, high] = [0, times.length - 1];
+  if (high < 0) return -1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((times[middle] as number) < time) low = middle + 1;
+    else high = middle;
+  }
+  const before = times[low - 1];
+  return before !== undefined && time - before < (times[low] as number) - time ? low - 1 : low;
+}

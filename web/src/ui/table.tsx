@@ -1,0 +1,62 @@
+/** A table of rows that keep their places. */
+
+import type { ComponentChildren } from "preact";
+
+export interface Column<T> {
+  id: string;
+  title: ComponentChildren;
+  cell: (row: T) => ComponentChildren;
+  /** Numbers end at one line. */
+  end?: boolean;
+  wrap?: boolean;
+}
+
+interface TableProps<T> {
+  label: string;
+  columns: readonly Column<T>[];
+  rows: readonly T[];
+  name: (row: T) => string;
+  /** Instead of rows that there are not. */
+  empty?: ComponentChildren;
+  open?: string | undefined;
+  class?: string;
+}
+
+function look<T>(column: Column<T>): string {
+  return [column.end ? "end" : "", column.wrap ? "wrap" : "", `col-${column.id}`].filter(Boolean).join(" ");
+}
+
+export function Table<T>({ label, columns, rows, name, empty, open, class: extra }: TableProps<T>) {
+  if (!rows.length && empty) return <>{empty}</>;
+  return (
+    <div class={`scroll ${extra ?? ""}`} role="region" aria-label={label} tabIndex={0}>
+      <table>
+        <thead>
+          <tr>{columns.map((column) => <th key={column.id} scope="col" class={look(column)}>{column.title}</th>)}</tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={name(row)} data-row={name(row)} data-open={name(row) === open ? "true" : undefined}>
+              {columns.map((column) => <td key={column.id} class={look(column)} data-title={typeof column.title === "string" ? column.title : undefined}>{column.cell(row)}</td>)}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** Lines in the places of rows that are still being asked for. */
+export function Skeleton({ rows = 5 }: { rows?: number }) {
+  return (
+    <div aria-busy="true">
+      <span class="visually-hidden">Loading</span>
+      {Array.from({ length: rows }, (_, place) => <span class="skeleton" key={place} style={{ width: `${90 - (place % 4) * 12}%` }} />)}
+    </div>
+  );
+}
+
+/** Nothing is there: what would be, and what to do. */
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return <div class="empty"><h3>{title}</h3>{children}</div>;
+}

@@ -1,0 +1,54 @@
+/** Tabs: arrows move, as readers of screens expect; each panel has an address of its own. */
+
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
+
+export interface Tab {
+  id: string;
+  title: string;
+  /** After the title, such as a count. */
+  note?: ComponentChildren;
+}
+
+interface TabsProps {
+  label: string;
+  tabs: readonly Tab[];
+  current: string;
+  onChange: (id: string) => void;
+}
+
+const MOVES: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1 };
+
+export function Tabs({ label, tabs, current, onChange }: TabsProps) {
+  const bar = useRef<HTMLDivElement>(null);
+  const go = (place: number) => {
+    const next = tabs[(place + tabs.length) % tabs.length];
+    if (!next) return;
+    onChange(next.id);
+    bar.current?.querySelector<HTMLElement>(`#tab-${next.id}`)?.focus();
+  };
+  const onKey = (event: KeyboardEvent) => {
+    const move = MOVES[event.key];
+    const here = tabs.findIndex((tab) => tab.id === current);
+    if (move) go(here + move);
+    else if (event.key === "Home") go(0);
+    else if (event.key === "End") go(tabs.length - 1);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <div class="tabs" role="tablist" aria-label={label} ref={bar} onKeyDown={onKey}>
+      {tabs.map((tab) => (
+        <button type="button" role="tab" id={`tab-${tab.id}`} key={tab.id} aria-selected={tab.id === current}
+          aria-controls={`panel-${tab.id}`} tabIndex={tab.id === current ? 0 : -1} onClick={() => onChange(tab.id)}>
+          {tab.title}{tab.note !== undefined && tab.note !== "" && <> <span class="soft num">{tab.note}</span></>}
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** What belongs to a tab. */
+export function Panel({ id, children, class: name }: { id: string; children: ComponentChildren; class?: string }) {
+  return <section role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} class={name}>{children}</section>;
+}

@@ -1,0 +1,50 @@
+/** Short notices at the edge of the page; what failed stays until it is dismissed. */
+
+import { signal } from "@preact/signals";
+import { Problem } from "../lib/api";
+
+interface Toast {
+  id: number;
+  text: string;
+  action?: { text: string; run: () => void } | undefined;
+  lasting: boolean;
+}
+
+const shown = signal<readonly Toast[]>([]);
+const SECONDS = 6;
+let count = 0;
+
+function dismiss(id: number): void {
+  shown.value = shown.value.filter((each) => each.id !== id);
+}
+
+/** Tells something that happened, with one act at most, such as Undo. */
+export function toast(text: string, action?: Toast["action"], lasting = false): void {
+  const id = (count += 1);
+  const others = shown.value.filter((each) => each.text !== text);
+  shown.value = [...others.slice(-3), { id, text, action, lasting }];
+  if (!lasting) setTimeout(() => dismiss(id), SECONDS * 1000);
+}
+
+/** Tells what failed, in the API's words. */
+export function failed(what: string, error: unknown): void {
+  const said = error instanceof Problem ? error.detail : error instanceof Error ? error.message : String(error);
+  const request = error instanceof Problem && error.request ? ` (request ${error.request})` : "";
+  toast(`${what}: ${said}${request}`, undefined, true);
+}
+
+export function Toasts() {
+  return (
+    <div class="toasts" role="status" aria-live="polite">
+      {shown.value.map((each) => (
+        <div class="toast" key={each.id}>
+          <span class="grow">{each.text}</span>
+          {each.action && (
+            <button type="button" onClick={() => (dismiss(each.id), each.action?.run())}>{each.action.text}</button>
+          )}
+          <button type="button" onClick={() => dismiss(each.id)}>Dismiss</button>
+        </div>
+      ))}
+    </div>
+  );
+}

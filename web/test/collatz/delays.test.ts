@@ -1,0 +1,29 @@
+import { expect, it } from "vitest";
+import { table, window } from "../../src/collatz/delays";
+import { bitLength } from "../../src/collatz/number";
+import { walk } from "../../src/collatz/walk";
+
+it("knows the delays of 1 to 10^6", () => {
+  const { delays } = window(1n, 1_000_000);
+  const most = delays.reduce((best, value) => Math.max(best, value), 0);
+  expect([most, delays.indexOf(most) + 1]).toEqual([524, 837_799]);
+  // the sum of A006577 up to 10^6
+  expect(delays.reduce((sum, value) => sum + value, 0)).toBe(131_434_424);
+});
+
+const STARTS = [1n, 2n ** 20n - 50n, 63_728_100n, 319_804_800n, 2n ** 42n - 50n, 8_528_817_480n, 2n ** 53n - 50n, 2n ** 64n - 50n, 2n ** 90n - 50n, 10n ** 27n];
+it.each(STARTS)("agrees with walks from %s on", (start) => {
+  const found = window(start, 100);
+  for (let place = 0; place < 100; place += 1) {
+    const { delay, peak } = walk(start + BigInt(place));
+    expect([found.delays[place], found.bits[place]]).toEqual([delay, bitLength(peak)]);
+  }
+});
+
+it.each(STARTS)("writes exact lines from %s on", (start) => {
+  const expected = Array.from({ length: 30 }, (_, place) => {
+    const { n, delay, peak } = walk(start + BigInt(place));
+    return `${n},${delay},${peak}\r\n`;
+  });
+  expect(table(start, 30)).toBe(expected.join(""));
+});

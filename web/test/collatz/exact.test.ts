@@ -1,0 +1,153 @@
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { bounds, coral, svg } from "../../src/collatz/coral";
+import { classCounts, expected, expectedMean, logNormal, summary } from "../../src/collatz/fit";
+import { before, fastest, grow, placed } from "../../src/collatz/inverse";
+import { bitLength, log2, MAX_DIGITS, parse, positive } from "../../src/collatz/number";
+import { compare, DELAYS, missing, PATHS, published } from "../../src/collatz/records";
+import { nextWindow, relatives, STRATEGIES, type Setting } from "../../src/collatz/strategies";
+import { walk } from "../../src/collatz/walk";
+
+describe("numbers as typed", () => {
+  const good: [string, bigint][] = [
+    ["27", 27n], ["1 000 000", 10n ** 6n], ["10^6", 10n ** 6n], ["1e6", 10n ** 6n], ["2^89-1", 2n ** 89n - 1n], ["3^5*2^7+1", 3n ** 5n * 128n + 1n],
+    ["(2^4+1)*7", 119n], ["2^3^2", 512n], ["10-4-3", 3n], ["2**10", 1024n], ["1^99999999999", 1n], ["0^0", 1n], ["10^100+7", 10n ** 100n + 7n],
+  ];
+  it.each(good)("%s", (text, value) => expect(parse(text).value).toBe(value));
+  it.each(["", "x", "2^", "2^-1", "(3", "3)", "1..2", "10^20001", "9^9^9^9", "1e99999999"])("refuses %s in words", (text) => {
+    expect(parse(text).why).toMatch(/\w/);
+  });
+  it("bounds what it takes", () => {
+    expect(positive(`10^${MAX_DIGITS}-1`).value).toBe(10n ** BigInt(MAX_DIGITS) - 1n);
+    expect(positive(`10^${MAX_DIGITS}`).why).toMatch(/digits/);
+    expect(positive("3-3").why).toBe("must be at least 1");
+  });
+  it("measures them", () => {
+    for (const value of [1n, 2n, 3n, 255n, 256n, 2n ** 99n - 1n, 2n ** 99n]) expect(bitLength(value)).toBe(value.toString(2).length);
+    expect(log2(2n ** 5000n)).toBe(5000);
+    expect(log2(3n ** 300n)).toBeCloseTo(300 * Math.log2(3), 9);
+  });
+});
+
+describe("the inverse tree", () => {
+  it("leads back one step", () => {
+    expect(before(16n)).toEqual([32n, 5n]);
+    expect(before(4n)).toEqual([8n]);
+    expect(before(5n)).toEqual([10n]);
+  });
+  it("has every number of so many steps", () => {
+    const { root } = grow(1n, { depth: 12, toggled: new Set(), prune: false, most: 10_000 });
+    const all: bigint[] = [];
+    const visit = (branch: typeof root): void => (branch.depth === 12 ? void all.push(branch.value) : branch.children.forEach(visit));
+    visit(root);
+    const brute = Array.from({ length: 4096 }, (_, place) => BigInt(place + 1)).filter((n) => walk(n).delay === 12);
+    expect(all.sort((left, right) => Number(left - right))).toEqual(brute);
+  });
+  it("opens by hand, prunes and stops at its limit", () => {
+    const open = grow(1n, { depth: 2, toggled: new Set(["4"]), prune: false, most: 100 });
+    expect(open.count).toBe(4);
+    expect(grow(3n, { depth: 9, toggled: new Set(), prune: true, most: 100 })).toMatchObject({ count: 1, cut: false });
+    expect(grow(1n, { depth: 60, toggled: new Set(), prune: false, most: 100 }).cut).toBe(true);
+  });
+  it("has rows of its own for leaves, and every branch after the one it grows from", () => {
+    const all = placed(grow(1n, { depth: 9, toggled: new Set(), prune: false, most: 1000 }).root);
+    const leaves = all.filter(({ branch }) => !branch.children.length).map(({ row }) => row);
+    expect(leaves).toEqual(leaves.map((_, place) => place));
+    for (const [place, { from, branch }] of all.entries()) if (from) expect([all.indexOf(from) < place, from.branch.children.includes(branch)]).toEqual([true, true]);
+  });
+  it.each([[1n, 1000n], [2n, 4n], [100n, 130n], [600_000n, 640_000n]])("finds the fastest of %s to %s", (first, end) => {
+    const all = Array.from({ length: Number(end - first) }, (_, place) => first + BigInt(place)).filter((n) => bitLength(n - 1n) === bitLength(n));
+    const least = Math.min(...all.map((n) => walk(n).delay));
+    const n = all.find((each) => walk(each).delay === least);
+    expect(fastest(first, end)).toEqual({ n, steps: least });
+  });
+  it("gives up where there is none, and where it would search too long", () => {
+    expect(fastest(2n, 3n)).toBeUndefined();
+    expect(fastest(700_000n, 700_100n)).toBeUndefined();
+  });
+});
+
+describe("published records", () => {
+  it("are those of the kind", () => {
+    const source = readFileSync(new URL("../../../jobs/kinds/collatz/published.py", import.meta.url), "utf8");
+    const pairs = [...source.matchAll(/^ {4}\((\d+), (\d+)\),$/gm)].map(([, n, value]) => `${n} ${value}`);
+    expect([...DELAYS, ...PATHS].map(([n, value]) => `${n} ${value}`)).toEqual(pairs);
+  });
+  it("are right", () => {
+    for (const { n, value } of published("delay").slice(0, 60)) expect(BigInt(walk(n).delay)).toBe(value);
+    for (const { n, value } of published("path")) expect(walk(n).peak).toBe(value);
+  });
+  it("compare", () => {
+    const found = [{ n: 27n, value: 111n }, { n: 28n, value: 18n }, { n: 871n, value: 179n }, { n: 872n, value: 400n }, { n: 2n ** 60n, value: 2000n }];
+    expect(compare("delay", found).map((each) => each.standing)).toEqual(["published", "range", "wrong", "wrong", "beyond"]);
+    expect(missing("delay", found, 20n, 60n).map(({ n }) => n)).toEqual([25n, 54n]);
+  });
+});
+
+describe("strategies", () => {
+  const setting: Setting = { range: { first: 1n, end: 10n ** 9n }, size: 2 ** 16, seed: 7 };
+  it.each(STRATEGIES)("%s stays in the range and takes nothing twice", (strategy) => {
+    const taken: { first: bigint; end: bigint }[] = [];
+    for (let count = 0; count < 30; count += 1) {
+      const found = nextWindow(strategy, setting, { taken, best: [837_799n, 626_331n] });
+      if (!found) break;
+      expect(found.first >= 1n && found.end <= 10n ** 9n && found.first < found.end).toBe(true);
+      expect(taken.some(({ first, end }) => found.first < end && first < found.end)).toBe(false);
+      taken.push(found);
+    }
+    expect(taken.length).toBe(strategy === "sequential" ? 1 : 30);
+  });
+  it("targeted goes to relatives first, adaptive beside the best", () => {
+    const holds = (found: { first: bigint; end: bigint } | undefined, n: bigint) => found && found.first <= n && n < found.end;
+    const known = { taken: [{ first: 0n, end: 2n ** 16n }], best: [10n ** 8n] };
+    expect(holds(nextWindow("targeted", setting, known), 10n ** 8n)).toBe(true);
+    expect(holds(nextWindow("adaptive", setting, known), 10n ** 8n + 2n ** 16n)).toBe(true);
+    expect(relatives(27n)).toContain(54n);
+  });
+  it("repeats itself by seed", () => {
+    const known = { taken: [], best: [] };
+    expect(nextWindow("random", setting, known)).toEqual(nextWindow("random", setting, known));
+    expect(nextWindow("random", { ...setting, seed: 8 }, known)).not.toEqual(nextWindow("random", setting, known));
+  });
+});
+
+describe("fits", () => {
+  it("summarises", () => {
+    expect(summary([[3, 1], [1, 2], [2, 1]])).toEqual({ count: 4, mean: 1.75, deviation: Math.sqrt(0.6875), median: 1, least: 1, most: 3 });
+    expect(summary([])).toBeUndefined();
+    expect(classCounts([[10, 1], [11, 2], [50, 3], [51, 4], [100, 5], [101, 6]])).toEqual([1, 5, 9, 6]);
+  });
+  it("has a log-normal with that mean and deviation", () => {
+    const density = logNormal({ mean: 130, deviation: 50 });
+    let [mass, mean] = [0, 0];
+    for (let value = 0.05; value < 2000; value += 0.1) {
+      mass += density(value) * 0.1;
+      mean += value * density(value) * 0.1;
+    }
+    expect(mass).toBeCloseTo(1, 4);
+    expect(mean).toBeCloseTo(130, 2);
+  });
+  it("knows what the model expects", () => {
+    expect(expected(10n ** 9n) / Math.log(1e9)).toBeCloseTo(10.4282, 3);
+    let sum = 0;
+    for (let n = 1000; n < 3000; n += 1) sum += expected(BigInt(n));
+    expect(expectedMean(1000n, 3000n)).toBeCloseTo(sum / 2000, 1);
+    expect(expectedMean(10n ** 20n, 10n ** 20n + 9n)).toBeCloseTo(expected(10n ** 20n), 6);
+  });
+});
+
+describe("coral", () => {
+  it("has each number once", () => {
+    const all = new Set<number>();
+    for (let n = 2; n <= 200; n += 1) for (let at = n; at !== 1; at = at % 2 ? 3 * at + 1 : at / 2) all.add(at);
+    const segments = coral({ numbers: 200, even: 8, odd: 16 });
+    expect(segments).toHaveLength(all.size);
+    expect(segments[0]).toMatchObject({ x0: 0, y0: 0, depth: 1 });
+  });
+  it("grows straight without angles, and is an SVG", () => {
+    const segments = coral({ numbers: 9, even: 0, odd: 0 });
+    expect(Math.max(...segments.map(({ x1 }) => Math.abs(x1)))).toBeLessThan(1e-9);
+    expect(bounds(segments).height).toBeGreaterThan(1);
+    expect(svg(segments, () => "#123456", "n").match(/<path /g)).toHaveLength(19);
+  });
+});

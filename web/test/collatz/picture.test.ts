@@ -1,0 +1,146 @@
+import { describe, expect, it } from "vitest";
+import { window } from "../../src/collatz/delays";
+import { across, back, countColumns, countExact, fromBinary, fromResult, grid, greatest, lit, MIXED, paintDensity, paintExact, thickened, type Frame } from "../../src/collatz/layers";
+import { aligned, around, chunks, clamped, distance, moved, panned, roundStep, seen, ticks, under, whole, zoomed, type View } from "../../src/collatz/view";
+
+const limits = { first: 1n, end: 2n ** 96n };
+const far = 2n ** 90n;
+
+describe("view", () => {
+  it("keeps what is under the cursor, at any size", () => {
+    let view: View = whole(limits);
+    const target = 0.3;
+    view = around(far, 2 ** 80, limits);
+    for (let times = 0; times < 400 && view.span > 8; times += 1) {
+      const before = under(view, target);
+      view = zoomed(view, 0.8, target, limits);
+      const off = under(view, target) - before;
+      // a place in a wide view has the precision of a double
+      expect(Math.abs(Number(off))).toBeLessThanOrEqual(1 + view.span * 2 ** -40);
+    }
+    expect(view.span).toBe(8);
+  });
+  it("does not drift while it is zoomed in and out, or panned there and back", () => {
+    const view = around(far, 1000, limits);
+    let moving = view;
+    for (let times = 0; times < 100; times += 1) moving = panned(panned(moving, 0.37, limits), -0.37, limits);
+    expect(Math.abs(distance(moving, view.base) + view.frac)).toBeLessThan(1e-3);
+    expect(moved({ base: 5n, frac: 0.5, span: 8 }, -1)).toEqual({ base: 4n, frac: 0.5, span: 8 });
+  });
+  it("stays within its limits", () => {
+    const small = { first: 10n, end: 13n };
+    expect(clamped({ base: 0n, frac: 0, span: 100 }, small)).toEqual({ base: 10n, frac: 0, span: 3 });
+    expect(panned(whole(limits), 5, limits)).toEqual(whole(limits));
+    const end = panned(around(far, 100, limits), 1e30, limits);
+    expect(under(end, 1)).toBe(limits.end);
+    expect(seen(end, limits)).toEqual({ first: limits.end - 100n, end: limits.end });
+  });
+  it("cuts into chunks and aligned windows", () => {
+    expect(chunks({ first: 65_535n, end: 65_537n })).toEqual([0n, 1n]);
+    expect(chunks({ first: far, end: far + 1n })).toEqual([far >> 16n]);
+    const found = aligned({ first: far + 5n, end: far + 10n ** 9n }, 1024, limits);
+    expect(found.k).toBe(20);
+    expect(found.first).toBe(far);
+    expect(found.end % 2n ** 20n).toBe(0n);
+  });
+  it("has round ticks", () => {
+    expect(ticks({ base: 1n, frac: 0, span: 100 }, 5)).toEqual([20n, 40n, 60n, 80n, 100n]);
+    expect([0.3, 1, 1.5, 30, 5000, 7e20].map(roundStep)).toEqual([1n, 1n, 2n, 50n, 5000n, 10n ** 21n]);
+  });
+});
+
+const frame: Frame = { view: whole({ first: 1n, end: 1001n }), low: 0, high: 200, log: false };
+const exact = window(1n, 1000);
+
+describe("grids", () => {
+  it("hold every number once", () => {
+    const cells = grid(100, 50);
+    expect(paintExact(cells, frame, exact)).toBe(1000);
+    expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBe(1000);
+    // 27 is the 27th number and has 111 steps
+    expect(cells.cells[Math.floor(111 / 4) * 100 + 2]).toBeGreaterThan(0);
+  });
+  it("are the same from chunks as from one piece", () => {
+    const [one, two] = [grid(97, 61), grid(97, 61)];
+    paintExact(one, frame, exact);
+    paintExact(two, frame, window(1n, 400));
+    paintExact(two, frame, window(401n, 600));
+    expect(two).toEqual(one);
+  });
+  it("show peaks and residues", () => {
+    const cells = grid(1, 1);
+    paintExact(cells, frame, exact, "peak");
+    expect(greatest(cells)).toBe(Math.max(...exact.bits));
+    const wide = grid(1000, 200);
+    paintExact(wide, frame, exact, "residue", 3);
+    expect(wide.cells[111 * 1000 + 26]).toBe(1);
+    const narrow = grid(1, 1);
+    paintExact(narrow, frame, exact, "residue", 3);
+    expect(narrow.cells[0]).toBe(MIXED);
+  });
+  it("are thickened without covering anything", () => {
+    const cells = grid(5, 4);
+    [cells.cells[0], cells.cells[1], cells.cells[19]] = [2, 7, 1];
+    const wide = thickened(cells, 2).cells;
+    expect([...wide.slice(0, 10)]).toEqual([2, 7, 7, 0, 0, 2, 7, 7, 0, 0]);
+    expect(wide[19]).toBe(1);
+    expect(lit({ width: 5, height: 4, cells: wide })).toBe(7);
+  });
+  it("have a log axis that leads back", () => {
+    for (const base of [1n, 10n ** 6n, far]) {
+      const each = { ...frame, view: { base, frac: 0.25, span: 1e6 }, log: true };
+      for (const x of [0, 10, 500, 799]) expect(across(each, 800)(back(each, 800)(x))).toBeCloseTo(x, 6);
+    }
+  });
+});
+
+/** As the API packs them. */
+function packed(facts: object, columns: Record<string, [string, Float64Array | Uint32Array | Uint16Array]>): ArrayBuffer {
+  let place = 1024;
+  const rows = Object.entries(columns).map(([name, [type, data]]) => {
+    const row = { name, type, offset: place, length: data.length };
+    place += Math.ceil(data.byteLength / 8) * 8;
+    return row;
+  });
+  const bytes = new Uint8Array(place);
+  bytes.set(new TextEncoder().encode("TCB1"));
+  new DataView(bytes.buffer).setUint32(4, 1016, true);
+  bytes.set(new TextEncoder().encode(JSON.stringify({ facts, columns: rows }).padEnd(1016)), 8);
+  for (const row of rows) {
+    const data = columns[row.name]![1];
+    bytes.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), row.offset);
+  }
+  return bytes.buffer;
+}
+
+describe("densities of jobs", () => {
+  const columns = Array.from({ length: 10 }, (_, column) => [...countExact(new Map(), exact, BigInt(1 + 100 * column), BigInt(101 + 100 * column))]);
+  const starts = columns.map((_, column) => 1 + 100 * column);
+  const told = fromResult("j", { start: starts, count: starts.map(() => 100), density: columns as [number, number][][] })!;
+  it("read the same from bytes and from JSON", () => {
+    const binary = fromBinary("j", packed({ start: "1", columns: 10 }, {
+      offset: ["f64", told.offset], first: ["u32", told.first], delay: ["u16", told.delay], count: ["f64", told.times],
+    }));
+    expect(binary).toEqual(told);
+    expect([binary.start, binary.end, binary.greatest]).toEqual([1n, 1001n, 178]);
+    expect(() => fromBinary("j", new ArrayBuffer(16))).toThrow(/packed/);
+  });
+  it("paint what exact values paint, where columns are pixels", () => {
+    const [one, two] = [grid(10, 200), grid(10, 200)];
+    paintExact(one, frame, exact);
+    paintDensity(two, frame, told);
+    expect(two).toEqual(one);
+  });
+  it("leave no hole and lose no count where columns are wider than pixels", () => {
+    const cells = grid(77, 200);
+    paintDensity(cells, frame, told);
+    expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBeCloseTo(1000, 2);
+    for (let x = 0; x < 77; x += 1) expect(cells.cells.some((each, place) => place % 77 === x && each > 0)).toBe(true);
+    expect(lit(cells)).toBeGreaterThan(77);
+  });
+  it("count whole columns", () => {
+    const found = countColumns(told, 101n, 301n);
+    expect([found.first, found.end]).toEqual([101n, 301n]);
+    expect(found.histogram).toEqual(countExact(new Map(), exact, 101n, 301n));
+  });
+});

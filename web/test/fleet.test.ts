@@ -1,0 +1,99 @@
+import { beforeEach, expect, test } from "vitest";
+import type { Job, Node, Snapshot } from "../src/lib/api";
+import { apply, empty, surplus, take, type Model } from "../src/lib/fleet";
+import { paced } from "../src/lib/pace";
+
+function job(fields: Partial<Job> = {}): Job {
+  return {
+    job_id: "a", type: "collatz", state: "running", priority: "normal", device: "any", queue: "any.normal", parameters: {}, notes: [],
+    created: "2026-01-01T00:00:00.000Z", started: null, ended: null, seconds: null, progress: 0, done: 0, total: 100, rate: null,
+    eta_seconds: null, waiting_because: null, error: null, usage: { lane_seconds: 0, leases: 0, expired_leases: 0, workers: {} }, ...fields,
+  };
+}
+
+function frame(event: string, data: object, id = "") {
+  return { event, id, data: JSON.stringify(data) };
+}
+
+function progress(done: number, id: string) {
+  return frame("progress", { job: "a", kind: "collatz", type: "progress", state: "running", done, total: 100 }, id);
+}
+
+let model: Model;
+
+beforeEach(() => {
+  model = empty();
+  take(model, { stream: "1000-0", jobs: [job()], status: {}, queues: [], nodes: [], gpus: [], alerts: [], cursor: null } as unknown as Snapshot);
+});
+
+test("progress moves a job, its speed and the time left", () => {
+  apply(model, progress(10, "2000-0"));
+  expect(apply(model, progress(30, "3000-0"))).toMatchObject({ job: "a" });
+  expect(model.jobs.get("a")).toMatchObject({ done: 30, progress: 0.3, rate: 20, eta_seconds: 3.5 });
+  expect(model.at).toBe("3000-0");
+});
+
+test("less done than known is old news", () => {
+  apply(model, progress(30, "3000-0"));
+  expect(apply(model, progress(20, "3100-0")).job).toBeUndefined();
+  expect(model.jobs.get("a")?.done).toBe(30);
+});
+
+test("what the snapshot covers is history: it is told, and changes nothing", () => {
+  const old = apply(model, frame("cancelled", { job: "a", type: "cancelled", state: "cancelled", done: 0, total: 100 }, "999-0"));
+  expect([old.event?.type, old.job, model.jobs.get("a")?.state]).toEqual(["cancelled", undefined, "running"]);
+});
+
+test("an end asks for the whole view, and an error stands at once", () => {
+  const change = apply(model, frame("failed", { job: "a", type: "failed", state: "failed", done: 3, total: 100, error: "unit 4 kills" }, "2000-0"));
+  expect(change).toMatchObject({ job: "a", ask: "a" });
+  expect(model.jobs.get("a")).toMatchObject({ state: "failed", error: "unit 4 kills", rate: null, eta_seconds: null });
+});
+
+test("a job that is not known is asked for", () => {
+  expect(apply(model, frame("queued", { job: "b", type: "queued", state: "queued", done: 0, total: 1 }, "2000-0"))).toMatchObject({ ask: "b" });
+});
+
+test("counts beyond 2^53 stay decimal strings", () => {
+  apply(model, frame("running", { job: "a", type: "running", state: "running", done: 0, total: "9007199254740993" }, "2000-0"));
+  expect(model.jobs.get("a")?.total).toBe("9007199254740993");
+});
+
+test("resync says so", () => expect(apply(model, frame("resync", {}))).toEqual({ resync: true }));
+
+test("rows change in their places, are added at the end and go", () => {
+  const node = (id: string, more: object = {}) => frame("node", { id, live: true, job: null, ...more });
+  apply(model, node("one"));
+  apply(model, node("two"));
+  expect(apply(model, node("one", { job: "a", gpus: [{ uuid: "g" }] }))).toMatchObject({ rows: true });
+  expect(model.nodes.map((each: Node) => each.id)).toEqual(["one", "two"]);
+  expect(model.gpus).toEqual([{ uuid: "g", node: "one", live: true, job: "a" }]);
+  apply(model, node("one", { gone: true }));
+  expect([model.nodes.map((each) => each.id), model.gpus]).toEqual([["two"], []]);
+});
+
+test("a queue whose depth changed tells that jobs wait otherwise", () => {
+  const queue = (jobs: number, wait: number) => frame("queue", { queue: "any.normal", jobs, bells: 0, oldest_wait_seconds: wait });
+  expect([apply(model, queue(1, 0)).waits, apply(model, queue(1, 5)).waits, apply(model, queue(2, 6)).waits]).toEqual([true, false, true]);
+});
+
+test("ended jobs beyond the limit go, oldest first; others never", () => {
+  for (const [id, state, day] of [["b", "done", 3], ["c", "done", 2], ["d", "failed", 1], ["e", "queued", 1]] as const) {
+    model.jobs.set(id, job({ job_id: id, state, created: `2026-01-0${day}T00:00:00.000Z` }));
+  }
+  expect(surplus(model, () => false, 3)).toEqual(["d", "c"]);
+  expect(surplus(model, (id) => id === "d", 3)).toEqual(["c", "b"]);
+  expect(surplus(model, () => false, 5)).toEqual([]);
+});
+
+test("a pace smooths, and a count that fell begins anew", () => {
+  let pace = paced(undefined, 0, 0);
+  expect(pace.rate).toBeNull();
+  pace = paced(pace, 100, 1000);
+  expect(pace.rate).toBe(100);
+  pace = paced(pace, 400, 2000);
+  expect(pace.rate).toBeGreaterThan(100);
+  expect(pace.rate).toBeLessThan(300);
+  expect(paced(pace, 10, 3000)).toEqual({ done: 10, time: 3000, rate: null });
+  expect(paced(pace, 500, 2000).rate).toBe(pace.rate);
+});

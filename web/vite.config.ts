@@ -1,0 +1,19 @@
+import { defineConfig } from "vite";
+
+/** Where `npm run dev` finds a running cluster. */
+const port = process.env.COORDINATOR_PORT ?? "3000";
+
+export default defineConfig({
+  publicDir: "static",
+  build: {
+    target: "es2022",
+    // light-dark() stays as it is: every browser of the last two years knows it.
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
+    // Names of files under /assets/ hold a checksum: the servers let browsers keep them for a year.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    rollupOptions: { input: { index: "index.html", collatz: "collatz.html", cluster: "cluster.html" } },
+  },
+  worker: { format: "es" },
+  server: { proxy: { "/api": `http://127.0.0.1:${port}`, "/health": `http://127.0.0.1:${port}` } },
+});
