@@ -33,7 +33,7 @@ def gpu_cluster(folder: Path, gpus: int = 1, cpus: int = 0, **environment: str) 
         live.start()
         for number in range(gpus):
             start_gpu_worker(live, number)
-        until(lambda: live.get("/api/status")["workers"]["ready"] == cpus + gpus, 120)
+        until(lambda: live.get("/api/status")["workers"]["ready"] == cpus + gpus, 240)
         yield live
     finally:
         live.stop()
@@ -93,7 +93,7 @@ def test_two_workers_of_a_host_claim_two_gpus_and_a_third_finds_none(tmp_path: P
         assert "every GPU of this host is another worker's" in live.log("gpu-2")
         live.kill("gpu-0", signal.SIGTERM)
         start_gpu_worker(live, 3)
-        until(lambda: node(live, "gpu-3").get("state") == "idle")
+        until(lambda: node(live, "gpu-3").get("state") == "idle", 120)
         assert node(live, "gpu-3")["gpus"][0]["uuid"] == claimed[0]
 
 
@@ -103,7 +103,7 @@ def test_a_gpu_that_was_killed_with_its_worker_is_free_soon(tmp_path: Path) -> N
         live.kill("gpu-0")
         time.sleep(5.2)
         start_gpu_worker(live, 1)
-        until(lambda: node(live, "gpu-1").get("state") == "idle")
+        until(lambda: node(live, "gpu-1").get("state") == "idle", 120)
 
 
 def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Pa
         assert gone["state"] == "stopped" and "illegal memory access" in gone["retired"]
         assert "gives its leases back and ends" in live.log("gpu-0")
         start_gpu_worker(live)
-        assert live.processes["gpu-0"].wait(60) == 1, "a GPU that fails its self-test must get no work"
+        assert live.processes["gpu-0"].wait(120) == 1, "a GPU that fails its self-test must get no work"
         assert "cannot be used" in live.log("gpu-0")
         (tmp_path / "faults" / "lost").unlink()
         start_gpu_worker(live)
@@ -131,7 +131,7 @@ def test_a_gpu_with_wrong_answers_gets_no_work(tmp_path: Path) -> None:
         try:
             live.start()
             start_gpu_worker(live)
-            assert live.processes["gpu-0"].wait(60) == 1
+            assert live.processes["gpu-0"].wait(120) == 1
             assert "failed its self-test and gets no work" in live.log("gpu-0")
             assert "wrong" in node(live)["retired"]
         finally:
@@ -164,7 +164,7 @@ def test_gpu_enabled_says_what_is_chosen(tmp_path: Path, enabled: str, code: int
         live.start()
         start_gpu_worker(live, GPU_ENABLED=enabled)
         if enabled == "true":
-            until(lambda: node(live).get("state") == "idle", 60)
+            until(lambda: node(live).get("state") == "idle", 120)
             live.processes["gpu-0"].send_signal(signal.SIGTERM)
         assert live.processes["gpu-0"].wait(30) == code
         assert words in live.log("gpu-0")

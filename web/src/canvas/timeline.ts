@@ -49,7 +49,7 @@ export const MOST_ARROWS = 300;
 
 export function frameOf(width: number, cores: number): Frame {
   const left = width < 480 ? 32 : 60;
-  return { left, width: Math.max(1, width - left - 4), lane: Math.max(7, Math.min(24, Math.floor(340 / cores))), cores };
+  return { left, width: Math.max(1, width - left - 4), lane: Math.max(7, Math.min(30, Math.floor(340 / cores))), cores };
 }
 
 export function heightOf(frame: Frame): number {
@@ -261,10 +261,10 @@ function laneOf({ lanes }: Trace, slice: number): number {
 }
 
 /** From the victim to the thief; ticks on the thief's lane where there would be too many. */
-function arrows(context: Context, frame: Frame, { loaded: { trace }, view, inks }: Scene): void {
+function arrows(context: Context, frame: Frame, { loaded: { trace }, view, inks, at }: Scene): void {
   const { time, from, to } = trace.steals;
   const first = countUpTo(time, view.t0);
-  const last = countUpTo(time, view.t1);
+  const last = countUpTo(time, Math.min(view.t1, at ?? view.t1));
   const many = last - first > MOST_ARROWS;
   context.strokeStyle = context.fillStyle = inks.ink;
   context.lineWidth = 1;

@@ -46,7 +46,7 @@ export interface Trace {
   /** The next slice of the same thread. */
   next: Uint32Array;
   /** How long the thread was ready before this slice. */
-  wait: Float32Array;
+  wait: Float64Array;
   /** Of a steal: how many attempts, and the last one's victim. */
   attempts: Uint32Array;
   victim: Uint16Array;

@@ -3,7 +3,7 @@
 import { BLOCKED, FIRST, JOIN, NO_CORE, NONE, RUN, STEAL, STOLEN, type Threads, type Trace } from "./model";
 import type { TraceEvent } from "./scan";
 
-type Numbers = Float64Array | Float32Array | Uint32Array | Uint16Array | Uint8Array;
+type Numbers = Float64Array | Uint32Array | Uint16Array | Uint8Array;
 
 /** A typed array that grows. */
 class Column<T extends Numbers> {
@@ -50,7 +50,7 @@ const octets = () => new Column(Uint8Array);
 
 export class Builder {
   private readonly slice = {
-    core: shorts(), start: doubles(), end: doubles(), kind: octets(), thread: words(), wait: new Column(Float32Array),
+    core: shorts(), start: doubles(), end: doubles(), kind: octets(), thread: words(), wait: doubles(),
     attempts: words(), victim: shorts(), good: octets(),
   };
   private readonly threads = { parent: words(), number: words(), depth: octets(), work: doubles(), wanted: shorts() };
@@ -232,7 +232,8 @@ function lives(trace: Trace): void {
     if (parent !== NONE) known[parent] = (known[parent] as number) + 1;
     if (first === NONE) continue;
     threads.begun[thread] = start[first] as number;
-    threads.born[thread] = Math.max(0, (start[first] as number) - (wait[first] as number));
+    // Times are whole ns.
+    threads.born[thread] = Math.max(0, Math.round(((start[first] as number) - (wait[first] as number)) * 1000) / 1000);
     let last = first;
     while (next[last] !== NONE) last = next[last] as number;
     const own = end[last] as number;

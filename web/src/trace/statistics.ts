@@ -46,6 +46,19 @@ export function statistics(trace: Trace, index: Index, t0: number, t1: number): 
   };
 }
 
+/** What can be told of a window without looking at its slices. */
+export function glance(trace: Trace, index: Index, t0: number, t1: number): { busyCores: number; slices: number; steals: number } {
+  let [busy, slices] = [0, 0];
+  for (let core = 0; core < trace.cores; core += 1) {
+    const [from, to] = [before(trace, index, core, t0), before(trace, index, core, t1)];
+    busy += until(trace, index, BUSY_TIME, to, core, t1) - until(trace, index, BUSY_TIME, from, core, t0);
+    const touches = from >= (trace.lanes[core] as number) && (trace.end[from] as number) > t0;
+    slices += to - from + (touches ? 1 : 0);
+  }
+  const { time } = trace.steals;
+  return { busyCores: busy / Math.max(1e-9, t1 - t0), slices, steals: countUpTo(time, t1) - countUpTo(time, t0) };
+}
+
 type Counted = Pick<Statistics, "byDepth" | "stolen" | "attempts">;
 
 function count(trace: Trace, slice: number, t0: number, t1: number, found: Counted, waits: Waits): void {

@@ -118,8 +118,11 @@ function spelled(name: string): ComponentChild[] {
 }
 
 function KeyList() {
-  const sets = bound.value.flatMap((set) => Object.entries(set)).toReversed();
-  const seen = new Map(sets);
+  const seen = new Map<string, { text: string }>();
+  // What was bound last acts first, and stands first.
+  for (const [name, key] of bound.value.toReversed().flatMap((set) => Object.entries(set))) {
+    if (!seen.has(name)) seen.set(name, key);
+  }
   return (
     <Dialog title="Keys" onClose={() => (listing.value = false)}>
       <dl class="key-list">

@@ -12,7 +12,7 @@ export function synthetic(count: number, cores: number): Trace {
     cores, scheduler: "work_stealing", cell: 0, replica: 0, until: 0, truncated: false, deadlocked: false, digest: "", parameters: { join: "suspend" },
     lanes: Uint32Array.from({ length: cores + 1 }, (_, core) => core * each), start: new Float64Array(size), end: new Float64Array(size),
     kind: new Uint8Array(size), flags: new Uint8Array(size), thread: new Uint32Array(size).fill(NONE), next: new Uint32Array(size).fill(NONE),
-    wait: new Float32Array(size), attempts: new Uint32Array(size), victim: new Uint16Array(size).fill(NO_CORE),
+    wait: new Float64Array(size), attempts: new Uint32Array(size), victim: new Uint16Array(size).fill(NO_CORE),
     threads: {
       parent: new Uint32Array(size).fill(NONE), number: new Uint32Array(size), depth: new Uint8Array(size), work: new Float64Array(size),
       wanted: new Uint16Array(size), born: new Float64Array(size), begun: new Float64Array(size), ended: new Float64Array(size), slice: new Uint32Array(size),

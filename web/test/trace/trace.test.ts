@@ -10,7 +10,7 @@ import { before, busyCores, indexed, shade, shadesOf, until } from "../../src/tr
 import { lineOf, lines, tests, threadAt } from "../../src/trace/log";
 import { buffersOf, coreOf, lineage, NONE, nameOf, pathOf, RUN, sliceAt, slicesOf, STEAL, within, type Trace } from "../../src/trace/model";
 import { Scanner, type TraceEvent } from "../../src/trace/scan";
-import { binOf, edgesOf, moment, statistics, Waits } from "../../src/trace/statistics";
+import { binOf, edgesOf, glance, moment, statistics, Waits } from "../../src/trace/statistics";
 import { synthetic } from "./synthetic";
 import { childrenOf, heaviestPath, icicle, treeOf, weights } from "../../src/trace/tree";
 
@@ -102,6 +102,8 @@ describe.each(NAMES)("trace %s", (name) => {
         expect(found.cores[core]?.steal).toBeCloseTo(part([STEAL]), 6);
         expect(found.cores[core]?.blocked).toBeCloseTo(part([1]), 6);
       }
+      const { busyCores: mean, slices } = glance(trace, index, t0, t1);
+      expect([mean, slices]).toEqual([found.busyCores, found.slices]);
     }
   });
   it("draws every pixel as the share of its time", async () => {

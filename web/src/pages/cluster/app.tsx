@@ -62,10 +62,10 @@ export function ClusterPage() {
         <div class="grow">
           <Tabs label="Parts of the cluster" current={tab.value} onChange={(id) => go(id as TabName)} tabs={[
             { id: "overview", title: "Overview" },
-            { id: "gpus", title: "GPUs", note: gpus.length || "" },
+            { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
             { id: "workers", title: "Workers", note: nodes.filter((node) => node.live).length || "" },
             { id: "jobs", title: "Jobs", note: running || "" },
-            { id: "monitoring", title: "Monitoring", note: firing(alerts) ? <span class="bad">{firing(alerts)} firing</span> : "" },
+            { id: "monitoring", title: "Monitoring", note: firing(alerts) ? <span class="bad">{firing(alerts)}<span class="roomy"> firing</span></span> : "" },
           ]} />
         </div>
         {paused.value && <button type="button" onClick={togglePause}>Paused: go on</button>}

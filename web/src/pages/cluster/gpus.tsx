@@ -21,7 +21,7 @@ function title(gpu: Gpu): string {
 }
 
 function Owner({ gpu }: { gpu: Gpu }) {
-  if (!gpu.live) return <State of="lost" text="its worker is lost" />;
+  if (!gpu.live) return <State of="lost" text="its worker is gone" />;
   if (!gpu.job) return <State of="idle" text="free" />;
   return (
     <>
@@ -31,6 +31,11 @@ function Owner({ gpu }: { gpu: Gpu }) {
   );
 }
 
+/** 0..1; nothing where nothing is known now. */
+function used(gpu: Gpu): number {
+  return gpu.live ? (gpu.utilization_ratio ?? 0) : 0;
+}
+
 /** One cell a GPU. */
 export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
   if (!gpus.length) return <p class="soft">No GPU worker lives; the <a href="#tab=gpus">GPUs tab</a> says how to start one.</p>;
@@ -38,10 +43,10 @@ export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
     <ul class="gpu-strip">
       {gpus.map((gpu) => (
         <li key={gpu.uuid}>
-          <span class="fill" style={{ width: `${100 * (gpu.utilization_ratio ?? 0)}%` }} />
+          <span class="fill" style={{ width: `${100 * used(gpu)}%` }} />
           <span class="small soft">{title(gpu)}</span>
-          <span class="num">{gpu.utilization_ratio === undefined || gpu.utilization_ratio === null ? "not known" : percent(gpu.utilization_ratio)}</span>
-          <span class="small num">{bytes(gpu.memory_used_bytes)}</span>
+          <span class="num">{gpu.live && percent(gpu.utilization_ratio) || "not known"}</span>
+          <span class="small num">{gpu.live && bytes(gpu.memory_used_bytes)}</span>
           <span class="small"><Owner gpu={gpu} /></span>
         </li>
       ))}

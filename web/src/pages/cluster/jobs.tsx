@@ -69,7 +69,7 @@ export function Jobs() {
         <Chosen />
         {older.problem.value && <Trouble what="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />}
         <div class="ages" onKeyDown={(event) => onRowKey(event)}>
-          <Table label="Jobs" columns={columns(visible)} rows={visible} name={(id) => id} open={state.job.value} empty={<None />} class="job-table" />
+          <Table label="Jobs" columns={columns(visible)} rows={visible} name={(id) => id} open={state.job.value} empty={<None older={typeof older.cursor.value === "string"} />} class="cards job-table" />
         </div>
         <Foot shown={visible.length} found={all.length} older={older} onMore={() => (shown.value += STEP)} />
       </div>
@@ -88,7 +88,7 @@ function FilterBar() {
       <div class="row filter-bar">
         <input id="filter" type="search" class="mono grow" aria-label="Filter jobs" placeholder="Filter: state:running kind:collatz text" spellcheck={false} autocomplete="off"
           value={state.filter.value} onInput={(event) => (state.filter.value = event.currentTarget.value)}
-          onKeyDown={(event) => (event.key === "Escape" || event.key === "Enter") && (event.currentTarget.blur(), focusRow(0))} />
+          onKeyDown={leaveFilter} />
         <button type="button" class="primary" onClick={() => compose()}>New job</button>
       </div>
       <div class="segments loose" role="group" aria-label="States">
@@ -102,6 +102,14 @@ function FilterBar() {
       {unknown.length > 0 && <p class="small warn" role="status">There is no {unknown.join(", no ")}: taken as text. There are {NAMES.join(", ")}.</p>}
     </>
   );
+}
+
+/** Enter and Escape go on to the rows; the key is used up, or it would press what has the focus then. */
+function leaveFilter(event: KeyboardEvent): void {
+  if (event.key !== "Escape" && event.key !== "Enter") return;
+  event.preventDefault();
+  (event.currentTarget as HTMLElement).blur();
+  focusRow(0);
 }
 
 const BULK = { pause: "Pause", resume: "Resume", cancel: "Cancel", retry: "Retry", delete: "Delete" };
@@ -175,11 +183,11 @@ function columns(ids: readonly string[]): Column<string>[] {
   ];
 }
 
-function None() {
+function None({ older }: { older: boolean }) {
   if (state.filter.value) {
     return (
       <Empty title="No job matches the filter">
-        <p>Older jobs may: see below. <button type="button" class="link" onClick={() => (state.filter.value = "")}>Clear the filter</button></p>
+        <p>{older && "Older jobs may: see below. "}<button type="button" class="link" onClick={() => (state.filter.value = "")}>Clear the filter</button></p>
       </Empty>
     );
   }
@@ -197,7 +205,7 @@ function Foot({ shown, found, older, onMore }: { shown: number; found: number; o
     <p class="row foot soft small">
       <span>{integer(shown)} of {integer(found)} shown; the cluster keeps {integer(kept)} in all.</span>
       {shown < found && <button type="button" onClick={onMore}>Show {Math.min(STEP, found - shown)} more</button>}
-      {older.cursor.value !== null && found < kept && (
+      {typeof older.cursor.value === "string" && found < kept && (
         <button type="button" disabled={older.busy.value} onClick={() => void older.more()}>{older.busy.value ? "Asking" : "Ask for older ones"}</button>
       )}
     </p>

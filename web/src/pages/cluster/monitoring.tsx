@@ -64,7 +64,7 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   if (!alerts.length) {
     return <p class="soft">Nothing fires, and nothing fired within the hour. Watched are: queues without a worker, long waits, failed jobs, lost workers, late heartbeats, Redis' memory.</p>;
   }
-  return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} name={(alert) => alert.id} />;
+  return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} name={(alert) => alert.id} class="cards" />;
 }
 
 /** Alerts that fire and are not silenced here. */
@@ -109,7 +109,7 @@ function Services() {
   const host = location.hostname;
   return (
     <>
-      <Table label="Services" columns={SERVICES} rows={services()} name={(row) => row.name} />
+      <Table label="Services" columns={SERVICES} rows={services()} name={(row) => row.name} class="cards" />
       <p class="soft small links">
         <a href="/api/docs">API</a> With the stack of containers: <a href={`http://${host}:3001/`}>Grafana</a> <a href={`http://${host}:9091/`}>Prometheus</a>
       </p>

@@ -42,10 +42,15 @@ function Memory({ node }: { node: Node }) {
   return <span class="num">{bytes(node.memory_used_bytes)}{node.memory_total_bytes ? ` of ${bytes(node.memory_total_bytes)}` : ""}</span>;
 }
 
+/** A worker that drains says so from the moment it was asked to. */
+function shownState(node: Node): string {
+  return node.live && node.draining && node.state !== "drained" ? "draining" : node.state;
+}
+
 const COLUMNS: Column<Node>[] = [
   { id: "name", title: "name", cell: (node) => <span class="mono">{node.id}</span> },
   { id: "device", title: "kind", cell: (node) => node.device },
-  { id: "state", title: "state", cell: (node) => <State of={node.state} text={node.draining && node.state !== "drained" ? "draining" : node.state} /> },
+  { id: "state", title: "state", cell: (node) => <State of={shownState(node)} /> },
   { id: "lanes", title: "busy lanes", end: true, cell: (node) => <span class="num">{node.live ? `${node.busy_lanes} of ${node.lanes}` : ""}</span> },
   { id: "job", title: "job", cell: (node) => node.live && node.job && <button type="button" class="link mono" onClick={() => open(node.job ?? "")}>{node.job}</button> },
   { id: "cpu", title: "CPU of its host", cell: (node) => node.live && <span class="progress"><Bar ratio={node.cpu_ratio} label={`CPU of ${node.id}`} /><span class="num">{percent(node.cpu_ratio)}</span></span> },
@@ -63,7 +68,7 @@ export function Workers() {
   return (
     <>
       <p class="soft bar-above">{live} of {status?.cluster_size ?? nodes.length} live. A worker that was lost or stopped is shown for an hour.</p>
-      <div class="ages"><Table label="Workers" columns={COLUMNS} rows={nodes} name={(node) => node.id} empty={<NoWorkers />} /></div>
+      <div class="ages"><Table label="Workers" columns={COLUMNS} rows={nodes} name={(node) => node.id} empty={<NoWorkers />} class="cards" /></div>
     </>
   );
 }

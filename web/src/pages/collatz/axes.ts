@@ -4,7 +4,7 @@ import { across } from "../../collatz/layers";
 import { expected } from "../../collatz/fit";
 import { log2 } from "../../collatz/number";
 import { distance, roundStep, ticks, under, type Range } from "../../collatz/view";
-import { integer } from "../../lib/format";
+import { compact, integer } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { placeOf, type Scene } from "./scene";
 
@@ -30,10 +30,10 @@ function fontOf(): string {
   return `12px ${getComputedStyle(document.body).fontFamily}`;
 }
 
-/** n as an axis shows it: in full, or as a distance from a base that is written below. */
+/** n as an axis shows it: in full, rounded, or as a distance from a base that is written below. */
 export function tickText(n: bigint, base: bigint): string {
-  const text = integer(n);
-  if (text.length <= 13) return text;
+  if (n < 10n ** 13n) return integer(n);
+  if (base === 0n) return compact(n);
   const off = n - base;
   return `${off < 0n ? "\u2212" : "+"}${integer(off < 0n ? -off : off)}`;
 }
@@ -117,11 +117,14 @@ export function drawAxes(context: Context, scene: Scene, width: number, height: 
   context.strokeRect(EDGE.left - 0.5, EDGE.top - 0.5, width + 1, height + 1);
 }
 
+/** Points of the line of expected means. */
+const SAMPLES = 300;
+
 function model(context: Context, scene: Scene, width: number, y: (steps: number) => number): void {
   context.beginPath();
-  for (let place = 0; place <= 64; place += 1) {
-    const n = under(scene.frame.view, place / 64);
-    const at = EDGE.left + across(scene.frame, width)((scene.frame.view.span * place) / 64);
+  for (let place = 0; place <= SAMPLES; place += 1) {
+    const n = under(scene.frame.view, place / SAMPLES);
+    const at = EDGE.left + across(scene.frame, width)((scene.frame.view.span * place) / SAMPLES);
     context.lineTo(at, y(expected(n > 0n ? n : 1n)));
   }
   context.setLineDash([6, 4]);

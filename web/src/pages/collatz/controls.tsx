@@ -17,16 +17,21 @@ function set(name: "from" | "to", value: string): void {
   fit();
 }
 
+/** Characters of a field: all of them, while they are not too many. */
+function wide(text: string, least: number): number {
+  return Math.min(30, Math.max(least, text.length + 1));
+}
+
 function Range() {
   const { why, unbounded } = asked.value;
   return (
     <>
       <label class="inline">n from
-        <input class="num" size={10} value={state.from.value} aria-invalid={!!why.from} aria-describedby="range-note" spellcheck={false}
+        <input class="num" size={wide(state.from.value, 10)} value={state.from.value} aria-invalid={!!why.from} aria-describedby="range-note" spellcheck={false}
           onChange={(event) => set("from", event.currentTarget.value)} />
       </label>
       <label class="inline">to
-        <input class="num" size={12} value={state.to.value} aria-invalid={!!why.to} aria-describedby="range-note" spellcheck={false}
+        <input class="num" size={wide(state.to.value, 12)} value={state.to.value} aria-invalid={!!why.to} aria-describedby="range-note" spellcheck={false}
           onChange={(event) => set("to", event.currentTarget.value)} />
       </label>
       <span id="range-note" class={why.from || why.to ? "small bad" : "small soft"} role="status">

@@ -47,7 +47,7 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number, 
   letters(context);
   const box: Box = { left: 48, top: 10, width: width - 58, height: height - 40 };
   const means = rows.map((row) => row.sum / row.count);
-  const high = Math.max(...means) * 1.08;
+  const high = Math.max(...means) * 1.04;
   const y = (value: number) => box.top + box.height * (1 - value / high);
   yTicks(context, box, 0, high, (value) => String(Math.round(value)));
   xTicks(context, box, 0, modulus, String, `n mod ${modulus}`);
@@ -58,12 +58,13 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number, 
   }
   const mean = rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0);
   context.setLineDash([6, 4]);
-  context.strokeStyle = context.fillStyle = token("ink");
-  context.strokeRect(box.left, y(mean), box.width, 0);
+  context.strokeStyle = token("ink");
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.moveTo(box.left, y(mean));
+  context.lineTo(box.left + box.width, y(mean));
+  context.stroke();
   context.setLineDash([]);
-  context.textAlign = "right";
-  context.textBaseline = "bottom";
-  context.fillText(`mean of all ${mean.toFixed(1)}`, box.left + box.width, y(mean) - 3);
 }
 
 export function ResiduesView() {
@@ -76,7 +77,7 @@ export function ResiduesView() {
   const canvas = usePicture("residues", (context, width, height) => void (rows.length && draw(context, width, height, rows, modulus)));
   const best = rows.reduce<Residue | undefined>((top, row) => (!top || row.sum / row.count > top.sum / top.count ? row : top), undefined);
   const words = best
-    ? `Mean steps by n mod ${modulus} of ${integer(wanted.first)} to ${integer(wanted.end - 1n)}: most for ${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}`
+    ? `Mean steps by n mod ${modulus} of ${integer(wanted.first)} to ${integer(wanted.end - 1n)}: most for ${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ${(rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0)).toFixed(2)}, dashed`
     : small ? "Being computed in this page" : `Residues need every number: select at most ${integer(EXACT_MOST)} in the graph`;
   return (
     <div class="stack">

@@ -38,17 +38,33 @@ const POINT_PIXELS = 0.5;
 /** Below this share of lit pixels they are drawn thicker. */
 const SPARSE = 0.2;
 
+function scanned(delays: Uint16Array): [number, number] {
+  let [least, most] = [Infinity, -Infinity];
+  for (const delay of delays) {
+    if (delay < least) least = delay;
+    if (delay > most) most = delay;
+  }
+  return [least, most];
+}
+
+const known = new WeakMap<Exact, [number, number]>();
+
+/** Least and greatest delay of a whole chunk. */
+function extremes(exact: Exact): [number, number] {
+  const found = known.get(exact) ?? scanned(exact.delays);
+  known.set(exact, found);
+  return found;
+}
+
 /** Delays to be seen, a little wider than they are, at round places so that the axis does not tremble. */
 export function bounds(view: View, exact: readonly Exact[], densities: readonly Density[]): [number, number] {
   let [least, most] = [Infinity, -Infinity];
   for (const each of exact) {
     const far = distance(view, each.start);
-    const end = Math.min(each.delays.length, Math.ceil(view.span - far));
-    for (let place = Math.max(0, Math.floor(-far)); place < end; place += 1) {
-      const delay = each.delays[place] as number;
-      if (delay < least) least = delay;
-      if (delay > most) most = delay;
-    }
+    const [from, to] = [Math.max(0, Math.floor(-far)), Math.min(each.delays.length, Math.ceil(view.span - far))];
+    if (from >= to) continue;
+    const [low, high] = to - from === each.delays.length ? extremes(each) : scanned(each.delays.subarray(from, to));
+    [least, most] = [Math.min(least, low), Math.max(most, high)];
   }
   for (const each of densities) [least, most] = [Math.min(least, each.least), Math.max(most, each.greatest)];
   if (most < 0) return [0, 500];
@@ -66,14 +82,17 @@ function leastBits(exact: readonly Exact[]): number {
   return Math.min(...exact.map((each) => each.bits.reduce((least, bits) => Math.min(least, bits), 65_535)), 65_535);
 }
 
+/** Points of single numbers have the colour of one of so many. */
+const ALONE = 60;
+
 /** Single numbers as points. */
 function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scene {
   const { view, metric, modulus, width } = wanted;
   const step = width / view.span;
   const parts = exact.flatMap((each) => {
     const far = distance(view, each.start);
-    const from = Math.max(0, Math.floor(-far) - 1);
-    const to = Math.min(each.delays.length, Math.ceil(view.span - far) + 1);
+    const from = Math.max(0, Math.floor(-far));
+    const to = Math.min(each.delays.length, Math.ceil(view.span - far));
     if (from >= to) return [];
     const first = Number((each.start + BigInt(from)) % BigInt(Math.max(1, modulus)));
     const values = metric === "peak" ? each.bits.subarray(from, to)
@@ -84,7 +103,7 @@ function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scen
   const points = parts.map(({ bits: _, ...each }) => ({ ...each, low: frame.low, high: frame.high, size }));
   const bits = parts.map((each) => ({ bits: each.bits }) as Exact);
   const most = Math.max(1, ...bits.map((each) => each.bits.reduce((high, value) => Math.max(high, value), 0)));
-  const look = lookOf(wanted, metric === "peak" ? most : 1, metric === "peak" ? leastBits(bits) : 0);
+  const look = lookOf(wanted, metric === "peak" ? most : ALONE, metric === "peak" ? leastBits(bits) : 0);
   return { frame, look, points, numbers: points.reduce((sum, each) => sum + each.delays.length, 0), lit: 0, source: "points" };
 }
 

@@ -8,7 +8,7 @@ import { now } from "../../ui/page";
 import { totalRate } from "./controls";
 import { computedHere, exactOf, isExact, learnt } from "./data";
 import { active, contiguous, jobViews, phase, records, results, runtime, about, current } from "./run";
-import { choose, range, state } from "./state";
+import { choose, range } from "./state";
 
 const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = {
   published: { mark: "\u2713", text: "in the published list" },
@@ -16,9 +16,6 @@ const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = 
   beyond: { mark: "?", text: "beyond the end of the published list" },
   wrong: { mark: "\u2717", text: "contradicts the published list" },
 };
-
-/** Records that are shown without being asked for. */
-const FEW = 8;
 
 function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
   const { mark, text } = STANDINGS[record.standing];
@@ -37,7 +34,6 @@ function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
 function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; unit: string }) {
   const found = compare(kind, records.value[kind]).toReversed();
   const known = found.filter((each) => each.standing === "published").length;
-  const all = state.terms.value;
   return (
     <section>
       <h3>{title} <span class="soft num">{found.length ? `${found.length}, ${known} published` : ""}</span></h3>
@@ -45,7 +41,7 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
         <div class="scroll short-list" role="region" aria-label={title} tabIndex={0}>
           <table>
             <thead class="visually-hidden"><tr><th scope="col">n</th><th scope="col">{unit}</th><th scope="col">standing</th></tr></thead>
-            <tbody>{found.slice(0, all ? undefined : FEW * 4).map((record) => <Row key={String(record.n)} kind={kind} record={record} />)}</tbody>
+            <tbody>{found.map((record) => <Row key={String(record.n)} kind={kind} record={record} />)}</tbody>
           </table>
         </div>
       )}
@@ -100,7 +96,7 @@ export function Records() {
         </div>
       )}
       <Fastest />
-      {any && <p class="small soft"><span class="good">✓</span> as published; unmarked: a record of this range only.</p>}
+      {any && <p class="small soft"><span class="good">✓</span> as published; ? nothing is published to compare with; unmarked: a record of this range only.</p>}
       {[...results.value.values()].filter((each) => each.statement).map((each) => <p class="small" key={each.statement}>{each.statement}</p>)}
     </section>
   );

@@ -19,9 +19,9 @@ const MOST = 2n ** 53n - 2n ** 33n;
 export const state = hashState({
   v: 1, view: "graph", job: "", from: "1", to: "10^6",
   strategy: "sequential", size: 65_536, windows: 16, parallel: 2, seed: 1, auto: true,
-  x: "", span: 0, sel: "", log: false, colour: "count", mod: 3,
+  x: "", span: 0, sel: "", log: false, colour: "count", mod: 8,
   n: "27", with: [] as readonly string[], tails: false, step: 0, steps: "", speed: 500, terms: false, logcounts: false,
-  root: "1", depth: 11, prune: false, open: [] as readonly string[], node: "",
+  root: "1", depth: 12, prune: false, open: [] as readonly string[], node: "",
   numbers: 3000, even: 8.65, odd: 16.2,
   find: "", length: "", stars: false, follow: true,
 });

@@ -4,7 +4,7 @@ import { computed, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { terms, trajectory } from "../../collatz/client";
 import type { Path } from "../../collatz/messages";
-import { positive } from "../../collatz/number";
+import { bitLength, positive } from "../../collatz/number";
 import { bitAt, decimated, meeting } from "../../collatz/walk";
 import { copy } from "../../lib/export";
 import { compact, integer, percent } from "../../lib/format";
@@ -17,9 +17,10 @@ import { usePicture } from "./save";
 import { chosen, compare, MOST_PATHS, state } from "./state";
 
 const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
-const EDGE = { left: 52, right: 10, top: 10, bottom: 46 };
+const EDGE = { left: 60, right: 12, top: 10, bottom: 54 };
 /** Of the parity strip, at the bottom. */
 const STRIP = 12;
+const GAP = 12;
 
 /** By digits. */
 const paths = signal<ReadonlyMap<string, Path>>(new Map());
@@ -91,7 +92,6 @@ function shift(path: Path): number {
 
 interface Meet {
   step: number;
-  height: number;
   with: bigint;
   remaining: number;
 }
@@ -102,7 +102,7 @@ const meetings = computed<Meet[]>(() => {
   if (!first?.complete) return [];
   return others.filter((path) => path.complete).map((path) => {
     const { steps: [own], remaining } = meeting(first, path);
-    return { step: own, height: first.logs[own] ?? 0, with: path.n, remaining };
+    return { step: own, with: path.n, remaining };
   });
 });
 
@@ -112,12 +112,12 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
   const [from, to] = span.value;
   const high = Math.max(4, ...shown.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) * 1.04;
   yTicks(context, box, 0, high, (value) => `2^${Math.round(value)}`);
-  xTicks(context, { ...box, height: box.height + STRIP + 4 }, from, to, (value) => integer(value), state.tails.value ? "steps, ends together" : "steps");
+  xTicks(context, { ...box, height: box.height + STRIP + GAP }, from, to, (value) => integer(value), state.tails.value ? "steps, ends together" : "steps");
   const y = (log: number) => box.top + box.height * (1 - log / high);
   const x = (step: number) => box.left + ((step - from) / (to - from)) * box.width;
   context.save();
   context.beginPath();
-  context.rect(box.left, box.top - 4, box.width, box.height + 8);
+  context.rect(box.left - 6, box.top - 6, box.width + 12, box.height + 12);
   context.clip();
   for (const [place, path] of [...shown.value.entries()].reverse()) curve(context, path, place, box, from, to, y);
   if (state.tails.value || shown.value.length > 1) crosses(context, x, y);
@@ -152,8 +152,9 @@ function curve(context: CanvasRenderingContext2D, path: Path, place: number, box
 function crosses(context: CanvasRenderingContext2D, x: (step: number) => number, y: (log: number) => number): void {
   const [first] = shown.value;
   context.lineWidth = 2;
-  for (const [place, meet] of meetings.value.entries()) {
-    const [at, up] = [x(meet.step + (first ? shift(first) : 0)), y(meet.height)];
+  for (const [order, step] of [...new Set(meetings.value.map((meet) => meet.step))].entries()) {
+    const who = meetings.value.flatMap((meet, place) => (meet.step === step ? place + 2 : []));
+    const [at, up] = [x(step + (first ? shift(first) : 0)), y(first?.logs[step] ?? 0)];
     context.strokeStyle = token("ink");
     context.fillStyle = token("bg");
     context.beginPath();
@@ -163,7 +164,7 @@ function crosses(context: CanvasRenderingContext2D, x: (step: number) => number,
     context.fillStyle = token("ink");
     context.textAlign = at > 200 ? "right" : "left";
     context.textBaseline = "bottom";
-    context.fillText(`meets ${place + 2}`, at + (at > 200 ? -8 : 8), up - 4);
+    context.fillText(`meets ${who.join(", ")}`, at + (at > 200 ? -8 : 8), up - 4 - 14 * (order % 3));
   }
 }
 
@@ -187,7 +188,7 @@ function strip(context: CanvasRenderingContext2D, box: Box, from: number, to: nu
   if (!path) return;
   const odd = parities(path);
   const off = shift(path);
-  const top = box.top + box.height + 4;
+  const top = box.top + box.height + GAP;
   const scale = box.width / (to - from);
   context.fillStyle = token("series-1");
   for (let column = 0; column < box.width; column += Math.max(1, Math.floor(scale))) {
@@ -304,10 +305,15 @@ function Terms() {
 
 // -- what is shown --------------------------------------------------------------------------------------------------
 
+/** A factor from its log2. */
+function times(log: number): string {
+  return log < 60 ? compact(2 ** log) : `2^${Math.round(log)}`;
+}
+
 function Facts({ path }: { path: Path }) {
   const rows: [string, string, bigint | undefined][] = [
     ["n", short(path.n), path.n], ["Steps", integer(path.delay), undefined], ["Odd steps", `${integer(path.odd)}, ${percent(path.odd / Math.max(1, path.delay))}`, undefined],
-    ["Peak", short(path.peak), path.peak], ["Peak is", `${compact(Math.max(1, Math.round(2 ** Math.min(60, (path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0)))))} n, ${integer(Math.floor((path.logs[path.peakStep] ?? 0) + 1e-4) + 1)} bits`, undefined],
+    ["Peak", short(path.peak), path.peak], ["Peak is", `${times((path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0))} n, ${integer(bitLength(path.peak))} bits`, undefined],
     ["Peak at", `step ${integer(path.peakStep)}`, undefined],
   ];
   return (
@@ -358,8 +364,10 @@ function Lines() {
     <ul class="paths small">
       {shown.value.map((path, place) => (
         <li key={String(path.n)}>
-          <svg viewBox="0 0 24 8" aria-hidden="true"><path d="M0 4h24" stroke={`var(--series-${place + 1})`} stroke-width="2" stroke-dasharray={DASHES[place]?.join(" ")} /></svg>
-          <span class="num">{place + 1}: {short(path.n)}, {integer(path.delay)} steps</span>
+          <span class="num">
+            <svg viewBox="0 0 24 8" aria-hidden="true"><path d="M0 4h24" stroke={`var(--series-${place + 1})`} stroke-width="2" stroke-dasharray={DASHES[place]?.join(" ")} /></svg>{" "}
+            {place + 1}: {short(path.n)}, {integer(path.delay)} steps
+          </span>
           {place > 0 && <Met place={place - 1} />}
           {place > 0 && <button type="button" class="link" onClick={() => compare(named(path.n), false)}>take out</button>}
         </li>

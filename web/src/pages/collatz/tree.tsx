@@ -52,7 +52,7 @@ function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: nu
   };
   const name = `${integer(value)}, ${steps} steps${folded ? ", unfold" : ""}`;
   return (
-    <g class="twig" transform={`translate(${depth * step + 24},${y})`} role="button" tabIndex={0} aria-label={name} data-value={String(value)}
+    <g class="twig" transform={`translate(${depth * step + 24},${y})`} role="button" tabindex={0} aria-label={name} data-value={String(value)}
       aria-pressed={state.node.value === String(value)} onClick={() => pick(branch)} onKeyDown={onKey}>
       <rect class="hit" x="-12" y="-9" width="24" height="18" />
       <g fill={folded ? "var(--bg)" : `var(--series-${kind + 1})`} stroke={`var(--series-${kind + 1})`} stroke-width="2">{SHAPES[kind]}</g>

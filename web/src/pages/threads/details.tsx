@@ -50,7 +50,7 @@ export function Details() {
         <div><dt>work</dt><dd class="num">{us(threads.work[thread] as number)}</dd></div>
         <div><dt>stolen</dt><dd class="num">{from === NO_CORE ? "no" : `from core ${from}`}</dd></div>
         <div><dt>ended</dt><dd class="num">{Number.isFinite(ended) ? us(ended) : trace.deadlocked ? "never: deadlock" : "after the trace"}</dd></div>
-        <div><dt>subtree</dt><dd class="num">{compact(tree.count[thread])} threads</dd></div>
+        <div><dt>subtree</dt><dd class="num">{compact(tree.count[thread])} thread{tree.count[thread] === 1 ? "" : "s"}</dd></div>
         <div><dt>children</dt><dd>{children.length === 0 ? "none" : children.length > NAMED ? integer(children.length) : [...children].map((each) => <span key={each}>{link(each)} </span>)}{(threads.wanted[thread] as number) > children.length && <span class="soft"> of {threads.wanted[thread]} wanted</span>}</dd></div>
       </dl>
     </section>

@@ -8,17 +8,18 @@ import { compact, integer, percent, rate } from "../../lib/format";
 import { Histogram } from "../../ui/histogram";
 import { failed, toast } from "../../ui/toast";
 import { barsOf, type Cell, type Metric } from "./result";
-import { cell, choose, chooseQuantile, chooseWithin, loaded, main, otherCell, otherLoaded, playhead, range, replica, run, searching, until } from "./state";
+import { cell, choose, chooseQuantile, chooseWithin, loaded, main, otherCell, otherLoaded, calmPlayhead as playhead, calmRange as range, replica, run, searching, until } from "./state";
 
 const plain = (value: number) => (value >= 10_000 ? integer(value) : String(Number(value.toPrecision(4))));
+const brief = (value: number) => String(Number(value.toPrecision(3)));
 const METRICS: [string, string, (value: number) => string][] = [
   ["makespan_us", "makespan", us], ["speedup", "speedup", plain], ["utilization", "utilization", (value) => percent(value, 1)],
   ["parallelism", "parallelism", plain], ["steals", "steals", plain], ["threads", "threads", plain], ["peak_live_threads", "most alive", plain],
 ];
 
-/** Half the width of an interval, as the value is written. */
+/** Half the width of an interval, two digits of it. */
 function spread(metric: Metric, write: (value: number) => string): string {
-  return metric.ci ? ` ±\u202f${write((metric.ci[1] - metric.ci[0]) / 2)}` : "";
+  return metric.ci ? ` ±\u202f${write(Number(((metric.ci[1] - metric.ci[0]) / 2).toPrecision(2)))}` : "";
 }
 
 function Value({ name, title, write, of }: { name: string; title: string; write: (value: number) => string; of: Cell }) {
@@ -73,7 +74,7 @@ export function Counters() {
   ];
   const whole: [string, string, string?][] = critical.whole ? [
     ["T1, T∞", `${us(critical.work)}, ${us(critical.span)}`, "work with all costs on one core; the longest way along spawns and joins"],
-    ["speedup", `${plain(speedup)} (Brent ≥ ${plain(limits.least_speedup)}, ≤ ${plain(limits.most_speedup)})`, "of this replica; Brent's bound holds for greedy schedules"],
+    ["speedup", `${brief(speedup)} (Brent ≥ ${brief(limits.least_speedup)}, ≤ ${brief(limits.most_speedup)})`, "of this replica; Brent's bound holds for greedy schedules"],
   ] : [["T1, T∞", trace.truncated ? "the trace is cut" : "deadlocked"]];
   return (
     <dl class="counters" aria-label={`Replica ${trace.replica}`}>

@@ -12,7 +12,7 @@ import type { Loaded } from "../../trace/load";
 import { before } from "../../trace/lod";
 import { lineOf, us } from "../../trace/log";
 import { countUpTo, coreOf, lineage, NONE } from "../../trace/model";
-import { statistics } from "../../trace/statistics";
+import { glance } from "../../trace/statistics";
 import { childrenOf } from "../../trace/tree";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
@@ -65,13 +65,13 @@ export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> })
     if (held.current !== undefined) state.commit();
     held.current = undefined;
   };
-  const mean = statistics(trace, index, 0, trace.until).busyCores;
+  const mean = glance(trace, index, 0, trace.until).busyCores;
   const summary = `Busy cores over the whole trace of ${us(trace.until)}: ${mean.toFixed(2)} of ${trace.cores} on average. The lanes show ${us(Math.max(0, view.value.t0))} to ${us(Math.min(trace.until, view.value.t1))}.`;
   const twin = () => ({
     head: ["from", "to", "busy cores"],
     rows: Array.from({ length: 50 }, (_, place) => {
       const [t0, t1] = [(place * trace.until) / 50, ((place + 1) * trace.until) / 50];
-      return [us(t0), us(t1), statistics(trace, index, t0, t1).busyCores.toFixed(2)];
+      return [us(t0), us(t1), glance(trace, index, t0, t1).busyCores.toFixed(2)];
     }),
   });
   return (
@@ -225,14 +225,16 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
         style={{ height: `${height}px` }} {...hands.on} onPointerMove={hover} onFocus={() => (stop.current = keys(ARROWS))} onBlur={() => stop.current()}>
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
-      <p class="small soft told">{toldSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread."}</p>
+      <p class="small soft told">{toldSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}</p>
     </Figure>
   );
 }
 
+const HELP = "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread.";
+
 function told({ trace, index }: Loaded, t0: number, t1: number): string {
-  const { busyCores, slices, stolen } = statistics(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
-  return `${integer(slices)} slices, ${busyCores.toFixed(2)} cores busy on average, ${integer(stolen)} steals.`;
+  const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
+  return `${integer(slices)} slices, ${busyCores.toFixed(2)} cores busy on average, ${integer(steals)} steals.`;
 }
 
 function toldSlice({ trace }: Loaded, at: number): string | undefined {
@@ -269,9 +271,9 @@ export function Legend() {
   const perPixel = ((view.value.t1 - view.value.t0) / 1000 / trace.until) * (trace.start.length / trace.cores);
   return (
     <ul class="legend" aria-label="Legend">
-      {scales.map(([level, text]) => <li key={text}><i class="swatch" style={{ background: colour(shadeAt(paint.value, level)) }} />{text}</li>)}
-      {trace.kind.includes(3) && <li><i class="swatch hatched" style={{ background: colour(paint.value.steal) }} />looks for work</li>}
-      {trace.kind.includes(1) && <li><i class="swatch hatched down" style={{ background: colour(paint.value.blocked) }} />held by a thread that waits</li>}
+      {scales.map(([level, text]) => <li key={text}><i class="swatch" style={{ backgroundColor: colour(shadeAt(paint.value, level)) }} />{text}</li>)}
+      {trace.kind.includes(3) && <li><i class="swatch hatched" style={{ backgroundColor: colour(paint.value.steal) }} />looks for work</li>}
+      {trace.kind.includes(1) && <li><i class="swatch hatched down" style={{ backgroundColor: colour(paint.value.blocked) }} />held by a thread that waits</li>}
       {steals.time.length > 0 && state.steals.value && <li>{many > MOST_ARROWS ? `${integer(many)} steals as ticks; arrows from ${MOST_ARROWS} on down` : "arrow: from whom, to whom stolen"}</li>}
       {state.critical.value && <li><i class="swatch framed" />critical path</li>}
       {perPixel > 1 && <li>about {perPixel.toFixed(perPixel < 10 ? 1 : 0)} slices a pixel: colours are shares of time</li>}

@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { clock, integer } from "../../lib/format";
 import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "../../trace/log";
 import { NONE } from "../../trace/model";
-import { forgetMessages, loaded, messages, pick, playhead, range, state, until } from "./state";
+import { forgetMessages, loaded, messages, pick, calmPlayhead as playhead, calmRange as range, state, until } from "./state";
 
 const ROW = 22;
 /** Lines before this time were cleared. */

@@ -163,7 +163,9 @@ export function nested(list: readonly string[]): Record<string, unknown> {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    const value: unknown = JSON.parse(text);
+    // Digits that a double would change stay as they are.
+    return typeof value === "number" && !Number.isSafeInteger(value) && /^\d+$/.test(text) ? text : value;
   } catch {
     return text;
   }

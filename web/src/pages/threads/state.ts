@@ -221,6 +221,22 @@ export function pick(thread: number, at = NONE): void {
   });
 }
 
+/** A signal's value, at most so often: for what costs a look at every slice. */
+function sampled<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
+  const found = signal(source.peek());
+  let timer = 0;
+  let since = 0;
+  const take = () => {
+    [timer, since] = [0, performance.now()];
+    found.value = source.peek();
+  };
+  effect(() => {
+    void source.value;
+    timer ||= setTimeout(take, Math.max(0, ms - (performance.now() - since))) as unknown as number;
+  });
+  return found;
+}
+
 /** The time under the pointer, in either picture. */
 export const cursor = signal<number | undefined>(undefined);
 
@@ -229,6 +245,10 @@ export const cursor = signal<number | undefined>(undefined);
 export const playing = signal(false);
 /** Undefined at either end: then everything is shown. */
 export const playhead = computed(() => (state.at.value > 0 && state.at.value < until.value ? state.at.value : undefined));
+
+/** The marked range and the playhead for numbers and texts. */
+export const calmRange = sampled(range, 150);
+export const calmPlayhead = sampled(playhead, 150);
 
 let last = 0;
 

@@ -11,7 +11,7 @@ import { lineage, nameOf, NONE, pathOf, STOLEN } from "../../trace/model";
 import { childrenOf, heaviestPath, icicle, weights, type Piece, type Weights } from "../../trace/tree";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { loaded, mode, pick, picked, playhead, range, state } from "./state";
+import { loaded, mode, pick, picked, playhead, calmRange as range, state } from "./state";
 
 const ROW = 20;
 
@@ -185,7 +185,7 @@ function Rows(props: RowsProps) {
               {inner > 0 ? <button type="button" class="plain" aria-expanded={open.has(thread)} aria-label={`children of ${path}`} onClick={() => toggle(thread)}>{open.has(thread) ? "−" : "+"}</button> : <i />}
               <button type="button" class="link num" onClick={() => pick(thread)}>{path}</button>
               <span class="num">{us(held.time[thread] as number)}</span>
-              <span class="num soft">{integer(held.seen[thread] as number)} threads</span>
+              <span class="num soft">{integer(held.seen[thread] as number)} thread{held.seen[thread] === 1 ? "" : "s"}</span>
               <span class="meter" aria-hidden="true"><i style={{ width: share(held.time[thread] as number) }} /></span>
               {heaviest.includes(thread) && <span class="small soft">heaviest</span>}
             </span>
