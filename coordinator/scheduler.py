@@ -100,5 +100,5 @@ def waiting_because(state: str, queue: str, before: int | None, holders: int, fl
     if before is None:
         return "its last leases are being computed"
     if before:
-        return f"{before} jobs are before it in the queue {queue}"
+        return f"{before} {'job is' if before == 1 else 'jobs are'} before it in the queue {queue}"
     return f"every worker is busy; it is next in the queue {queue}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PHONE, Open, overflow, shot, violations
+from jobs import broker, leases
+from tests.browser.conftest import DIST, PHONE, Open, overflow, shot, violations
 from tests.integration.live import Live, until
 
 TABS = ("overview", "gpus", "workers", "jobs", "monitoring")
@@ -169,9 +171,9 @@ def test_everything_by_keys_alone(page: Page, pages: Live) -> None:
     expect(page.locator("#panel-jobs")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type(f"id:{done}")
-    page.keyboard.press("Enter")
-    shot(page, "filtered-light")
     expect(page.locator("tbody tr")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary")).to_be_hidden()
     assert page.evaluate("document.activeElement.closest('tr').dataset.row") == done
     page.keyboard.press("x")
     expect(page.get_by_text("1 selected")).to_be_visible()
@@ -297,9 +299,52 @@ def test_the_history_has_one_clock_and_a_table(page: Page) -> None:
     assert len(set(times)) == 1 and re.fullmatch(r"\d\d:\d\d:\d\d", times[0]), times
 
 
-def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> None:
-    from tests.browser.conftest import DIST
+@pytest.fixture
+def gpus(pages: Live) -> Iterator[None]:
+    """Two GPU workers, as far as their heartbeats go: one computes, one holds a job and does nothing."""
+    book = leases.Leases(broker.connect(f"redis://127.0.0.1:{pages.redis_port}/0"))
+    ended = threading.Event()
 
+    def beat() -> None:
+        while not ended.wait(0.5):
+            for number, used in enumerate((0.93, 0.0)):
+                gpu = {
+                    "uuid": f"GPU-{number}", "index": number, "name": "Test GPU", "utilization_ratio": used,
+                    "memory_used_bytes": (3 + 40 * number) << 30, "memory_total_bytes": 80 << 30,
+                    "temperature_celsius": 61.0 - 20 * number, "power_watts": 540.0 if used else 71.0,
+                }  # fmt: skip
+                facts = {"device": "gpu", "state": "busy", "lanes": 1, "busy_lanes": 1, "job": "0123456789abcdef"}
+                book.heartbeat(f"gpu-{number}", "1", {**facts, "cpu_ratio": 0.2, "gpus": json.dumps([gpu])})
+
+    beating = threading.Thread(target=beat)
+    beating.start()
+    yield
+    ended.set()
+    beating.join()
+    for number in range(2):
+        book.heartbeat(f"gpu-{number}", "1", {"state": "stopped"}, leaving=True)
+
+
+def test_gpus_are_all_on_one_screen_and_waste_is_marked(open_page: Open, gpus: None) -> None:
+    page = open_page("/cluster.html#tab=gpus")
+    first, second = page.get_by_role("region", name="gpu-0 #0"), page.get_by_role("region", name="gpu-1 #1")
+    expect(second).to_contain_text("held, idle")
+    expect(first).to_contain_text("0123456789abcdef")
+    expect(first).not_to_contain_text("held, idle")
+    expect(first.get_by_role("img").first).to_have_attribute(
+        "aria-label", re.compile("Utilisation.*93"), timeout=15_000
+    )
+    page.wait_for_timeout(6000)
+    shot(page, "gpus-two-light")
+    assert violations(page) == []
+    go(page, "overview")
+    expect(page.locator(".gpu-strip li")).to_have_count(2)
+    shot(page, "overview-gpus-light")
+    go(page, "workers")
+    expect(row(page, "gpu-1")).to_contain_text("gpu")
+
+
+def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> None:
     locked = Live(tmp_path, PAGES_DIR=str(DIST), CLUSTER_TOKEN="a-long-secret")
     try:
         locked.start_redis()
@@ -341,6 +386,6 @@ def test_every_tab_is_whole_and_accessible(open_page: Open, pages: Live, long_jo
     shot(page, f"drawer-{theme}-{width}")
     assert violations(page) == [] and overflow(page) == 0
     page.get_by_role("complementary").get_by_role("button", name="Submit again").click()
-    expect(page.get_by_role("dialog", name="New job")).to_be_visible()
+    expect(page.get_by_role("dialog").get_by_label("start number")).to_have_value(str(LONG["start_number"]))
     shot(page, f"form-{theme}-{width}")
     assert violations(page) == [] and overflow(page) == 0

@@ -1,25 +1,21 @@
 /** The same pictures without WebGL2, on a plain canvas. */
 
 import type { Grid } from "../collatz/layers";
-import { colour, css, type Look } from "./colour";
+import { colour, css, share, type Look } from "./colour";
 import type { Painter, Points } from "./density";
 
 /** Colours of a share are looked up, not computed for each of a million pixels. */
-const STEPS = 256;
-
-function packed([red, green, blue]: readonly [number, number, number]): number {
-  return (255 << 24) | (blue << 16) | (green << 8) | red;
-}
+const STEPS = 255;
 
 /** From the value of a cell to its pixel, little-endian RGBA. */
 function table(look: Look): (value: number) => number {
-  if (look.mode === "class") return (value) => packed(colour(value, look));
-  const [least, most] = look.mode === "count" ? [0, Math.log1p(Math.max(1, look.most))] : [look.least, Math.max(look.least + 1, look.most)];
-  const plain: Look = { ...look, mode: "value", least: 0, most: STEPS - 1 };
-  const colours = Int32Array.from({ length: STEPS }, (_, place) => packed(colour(place, plain)));
-  const scale = (STEPS - 1) / (most - least);
-  const place = look.mode === "count" ? (value: number) => Math.log1p(value) * scale : (value: number) => (value - least) * scale;
-  return (value) => colours[Math.min(STEPS - 1, Math.max(0, Math.round(place(value))))] as number;
+  const place = (value: number) => (look.mode === "class" ? value : Math.round(STEPS * Math.min(1, Math.max(0, share(value, look)))));
+  const plain: Look = look.mode === "class" ? look : { ...look, mode: "value", least: 0, most: STEPS };
+  const pixels = Int32Array.from({ length: STEPS + 1 }, (_, each) => {
+    const [red, green, blue] = colour(each, plain);
+    return (255 << 24) | (blue << 16) | (green << 8) | red;
+  });
+  return (value) => pixels[place(value)] as number;
 }
 
 class FlatPainter implements Painter {

@@ -9,6 +9,7 @@ import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { active, cancel, current, jobViews, pause, phase, resume, runtime, start } from "./run";
 import { reset } from "./acts";
+import { Check, Whole } from "./fields";
 import { asked, COLOURS, fit, metric, size, state, strategy } from "./state";
 import { snapshot } from "../../lib/live";
 
@@ -41,15 +42,6 @@ function Range() {
   );
 }
 
-function Number_({ name, text, least, most }: { name: "size" | "windows" | "parallel" | "seed"; text: string; least: number; most: number }) {
-  return (
-    <label class="inline">{text}
-      <input class="num short" type="number" min={least} max={most} value={state[name].value}
-        onChange={(event) => (state[name].value = Math.max(least, Math.min(most, Math.round(Number(event.currentTarget.value)) || least)))} />
-    </label>
-  );
-}
-
 function Strategy() {
   return (
     <>
@@ -60,10 +52,10 @@ function Strategy() {
       </label>
       {strategy.value !== "sequential" && (
         <>
-          <Number_ name="windows" text="windows" least={1} most={1000} />
-          <Number_ name="size" text="of" least={1} most={2 ** 40} />
-          <Number_ name="parallel" text="jobs at once" least={1} most={16} />
-          <Number_ name="seed" text="seed" least={0} most={2 ** 31} />
+          <Whole name="windows" text="windows" least={1} most={1000} />
+          <Whole name="size" text="of" least={1} most={2 ** 40} />
+          <Whole name="parallel" text="jobs at once" least={1} most={16} />
+          <Whole name="seed" text="seed" least={0} most={2 ** 31} />
         </>
       )}
     </>
@@ -109,10 +101,8 @@ export function Controls() {
           {COLOURS.map((each) => <option key={each} value={each}>{{ count: "how many", peak: "bits of the peak", residue: "n mod m" }[each]}</option>)}
         </select>
       </label>
-      <label class="inline"><input type="checkbox" checked={state.log.value} onChange={(event) => (state.log.value = event.currentTarget.checked)} />log n</label>
-      <label class="inline" title="While you look at a window of up to 1 G numbers for a moment, a job computes it in finer columns">
-        <input type="checkbox" checked={state.auto.value} onChange={(event) => (state.auto.value = event.currentTarget.checked)} />refine
-      </label>
+      <Check name="log">log n</Check>
+      <Check name="auto" title="While you look at a window of up to 1 G numbers for a moment, a job computes it in finer columns">refine</Check>
     </section>
   );
 }

@@ -11,6 +11,7 @@ import { histogramOf, learnt, need, type Counted } from "./data";
 import { letters, xTicks, yTicks, type Box } from "./plot";
 import { results } from "./run";
 import { limits, select, selection, state, view } from "./state";
+import { Check } from "./fields";
 import { usePicture } from "./save";
 
 /** The chosen numbers: the selection, else what is seen. */
@@ -97,7 +98,7 @@ export function HistogramView() {
       <p class="small">{words}; {SOURCES[data.source]}. <span class="soft">The line is the log-normal with this mean and deviation; the random model expects a mean of {expectedMean(data.range.first, data.range.end).toFixed(1)}.</span></p>
       {found && <Classes histogram={data.histogram} total={found.count} />}
       <div class="row">
-        <label class="inline"><input type="checkbox" checked={state.logcounts.value} onChange={(event) => (state.logcounts.value = event.currentTarget.checked)} />log counts</label>
+        <Check name="logcounts">log counts</Check>
         <button type="button" disabled={!found} onClick={() => saveHistogram(data.range, data.histogram)}>CSV of the histogram</button>
         <button type="button" onClick={() => void saveNumbers()}>CSV of the numbers</button>
         {selection.value && <button type="button" onClick={() => select(undefined)}>Take the selection away</button>}

@@ -5,6 +5,7 @@ import { CLASSES } from "../../collatz/fit";
 import { clock, integer } from "../../lib/format";
 import { clearLog, saveLog } from "./acts";
 import { CAPACITY, dropped, lines, shown } from "./events";
+import { Check } from "./fields";
 import { state } from "./state";
 
 /** Lines in the page; the file has all. */
@@ -33,10 +34,8 @@ export function LogView() {
             {CLASSES.map(({ name }) => <option key={name} value={name}>{name}</option>)}
           </select>
         </label>
-        <label class="inline" title="More than 100 steps, or a peak above 100 n">
-          <input type="checkbox" checked={state.stars.value} onChange={(event) => (state.stars.value = event.currentTarget.checked)} />starred
-        </label>
-        <label class="inline"><input type="checkbox" checked={state.follow.value} onChange={(event) => (state.follow.value = event.currentTarget.checked)} />follow the end</label>
+        <Check name="stars" title="More than 100 steps, or a peak above 100 n">starred</Check>
+        <Check name="follow">follow the end</Check>
         <button type="button" onClick={clearLog}>Clear</button>
         <button type="button" onClick={saveLog}>Save as text</button>
         <span class="small soft num">{integer(some.length)} of {integer(lines.value.length)} lines{dropped.value ? `, ${integer(dropped.value)} older than ${integer(CAPACITY)} lines are gone` : ""}</span>

@@ -7,6 +7,7 @@ import { Canvas, Figure } from "../../ui/figure";
 import { EXACT_MOST, exactOf, isExact, learnt, need } from "./data";
 import { chosenRange } from "./histogram";
 import { letters, xTicks, yTicks, type Box } from "./plot";
+import { Whole } from "./fields";
 import { usePicture } from "./save";
 import { choose, state } from "./state";
 
@@ -82,9 +83,7 @@ export function ResiduesView() {
   return (
     <div class="stack">
       <div class="row">
-        <label class="inline">m
-          <input class="num short" type="number" min={2} max={MOST_MODULUS} value={modulus} onChange={(event) => (state.mod.value = Math.max(2, Math.min(MOST_MODULUS, Math.round(Number(event.currentTarget.value)) || 2)))} />
-        </label>
+        <Whole name="mod" text="m" least={2} most={MOST_MODULUS} />
         <span class="small soft">{words}.</span>
       </div>
       <Figure summary={`${words}.`} twin={() => ({

@@ -12,6 +12,7 @@ import { calm, token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
 import { toast } from "../../ui/toast";
 import { isStar, log } from "./events";
+import { Check } from "./fields";
 import { letters, xTicks, yTicks, type Box } from "./plot";
 import { usePicture } from "./save";
 import { chosen, compare, MOST_PATHS, state } from "./state";
@@ -287,7 +288,7 @@ function Scrub({ path }: { path: Path }) {
           onInput={(event) => (state.speed.value = Number(event.currentTarget.value))} />
         <span class="num speed-value">{state.speed.value} ms</span>
       </label>
-      <label class="inline"><input type="checkbox" checked={state.terms.value} onChange={(event) => (state.terms.value = event.currentTarget.checked)} />all terms</label>
+      <Check name="terms">all terms</Check>
     </div>
   );
 }
@@ -351,9 +352,7 @@ function Compared() {
       </label>
       <button type="submit" disabled={!text.value.trim()}>Compare</button>
       {why.value && <span class="small bad" role="status">{why.value}</span>}
-      {state.with.value.length > 0 && (
-        <label class="inline"><input type="checkbox" checked={state.tails.value} onChange={(event) => (state.tails.value = event.currentTarget.checked)} />ends together</label>
-      )}
+      {state.with.value.length > 0 && <Check name="tails">ends together</Check>}
     </form>
   );
 }

@@ -6,6 +6,7 @@ import { positive } from "../../collatz/number";
 import { next, walk } from "../../collatz/walk";
 import { integer } from "../../lib/format";
 import { Figure } from "../../ui/figure";
+import { Check, Whole } from "./fields";
 import { ClassMark } from "./histogram";
 import { choose, state } from "./state";
 import { short } from "./trajectory";
@@ -82,12 +83,8 @@ export function TreeView() {
             onChange={(event) => ((state.root.value = event.currentTarget.value.trim()), (state.open.value = []), state.commit())} />
         </label>
         {typed.why && <span class="small bad" role="status">{typed.why}</span>}
-        <label class="inline">levels
-          <input class="num short" type="number" min={1} max={MOST_DEPTH} value={depth} onChange={(event) => (state.depth.value = Math.max(1, Math.min(MOST_DEPTH, Math.round(Number(event.currentTarget.value)) || 1)))} />
-        </label>
-        <label class="inline" title="Only doublings lead to multiples of 3, so nothing branches above them">
-          <input type="checkbox" checked={state.prune.value} onChange={(event) => (state.prune.value = event.currentTarget.checked)} />stop at multiples of 3
-        </label>
+        <Whole name="depth" text="levels" least={1} most={MOST_DEPTH} />
+        <Check name="prune" title="Only doublings lead to multiples of 3, so nothing branches above them">stop at multiples of 3</Check>
         {state.open.value.length > 0 && <button type="button" onClick={() => (state.open.value = [])}>Fold what was unfolded</button>}
         <span class="small soft">{words}. Hollow: unfold with a click.</span>
       </div>
