@@ -9,7 +9,7 @@ import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { active, cancel, current, jobViews, pause, phase, resume, runtime, start } from "./run";
 import { reset } from "./acts";
-import { Check, Whole } from "./fields";
+import { Check, Numeral, Whole } from "./fields";
 import { asked, COLOURS, fit, metric, size, state, strategy } from "./state";
 import { snapshot } from "../../lib/live";
 
@@ -27,14 +27,8 @@ function Range() {
   const { why, unbounded } = asked.value;
   return (
     <>
-      <label class="inline">n from
-        <input class="num" size={wide(state.from.value, 10)} value={state.from.value} aria-invalid={!!why.from} aria-describedby="range-note" spellcheck={false}
-          onChange={(event) => set("from", event.currentTarget.value)} />
-      </label>
-      <label class="inline">to
-        <input class="num" size={wide(state.to.value, 12)} value={state.to.value} aria-invalid={!!why.to} aria-describedby="range-note" spellcheck={false}
-          onChange={(event) => set("to", event.currentTarget.value)} />
-      </label>
+      <Numeral text="n from" value={state.from.value} why={why.from} note="range-note" size={wide(state.from.value, 10)} set={(text) => set("from", text)} />
+      <Numeral text="to" value={state.to.value} why={why.to} note="range-note" size={wide(state.to.value, 12)} set={(text) => set("to", text)} />
       <span id="range-note" class={why.from || why.to ? "small bad" : "small soft"} role="status">
         {why.from ? `from ${why.from}` : why.to ? `to ${why.to}` : unbounded ? `no end: ${compact(size.value)} numbers, until cancelled` : `${compact(size.value)} numbers`}
       </span>

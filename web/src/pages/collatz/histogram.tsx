@@ -11,6 +11,7 @@ import { histogramOf, learnt, need, type Counted } from "./data";
 import { letters, xTicks, yTicks, type Box } from "./plot";
 import { results } from "./run";
 import { limits, select, selection, state, view } from "./state";
+import { ClassMark } from "./classes";
 import { Check } from "./fields";
 import { usePicture } from "./save";
 
@@ -121,13 +122,4 @@ function Classes({ histogram, total }: { histogram: ReadonlyMap<number, number>;
       ))}
     </ul>
   );
-}
-
-const MARKS = [
-  <circle cx="6" cy="6" r="4.5" />, <rect x="1.5" y="1.5" width="9" height="9" />, <path d="M6 .5l5.5 10.5h-11z" />, <path d="M6 0l6 6-6 6-6-6z" />,
-];
-
-/** A class of lengths by shape and colour. */
-export function ClassMark({ place }: { place: number }) {
-  return <svg viewBox="0 0 12 12" class="class-mark" aria-hidden="true" fill={`var(--series-${place + 1})`}>{MARKS[place]}</svg>;
 }

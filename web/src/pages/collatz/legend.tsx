@@ -3,24 +3,16 @@
 import { integer } from "../../lib/format";
 import { dark } from "../../lib/theme";
 import { CLASSES, css, MIXED_COLOUR, viridis } from "../../gl/colour";
-import { useCanvas } from "../../ui/canvas";
 import { state } from "./state";
 import type { Scene } from "./scene";
 
-const SHOWN = 96;
-
 /** The colour scale with its ends. */
 function Scale({ low, high, text }: { low: string; high: string; text: string }) {
-  const canvas = useCanvas((context, width, height) => {
-    for (let x = 0; x < width; x += 1) {
-      context.fillStyle = css(viridis(x / (width - 1), dark.value));
-      context.fillRect(x, 0, 1, height);
-    }
-  });
+  const stops = Array.from({ length: 13 }, (_, place) => css(viridis(place / 12, dark.value)));
   return (
     <li>
-      <span>{text}</span> <span class="num">{low}</span>
-      <canvas ref={canvas} class="scale" style={{ width: `${SHOWN}px` }} aria-hidden="true" />
+      {text} <span class="num">{low}</span>
+      <span class="scale" style={{ background: `linear-gradient(90deg,${stops.join()})` }} />
       <span class="num">{high}</span>
     </li>
   );

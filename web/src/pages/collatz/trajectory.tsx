@@ -12,7 +12,7 @@ import { calm, token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
 import { toast } from "../../ui/toast";
 import { isStar, log } from "./events";
-import { Check } from "./fields";
+import { Check, Numeral } from "./fields";
 import { letters, xTicks, yTicks, type Box } from "./plot";
 import { usePicture } from "./save";
 import { chosen, compare, MOST_PATHS, state } from "./state";
@@ -141,7 +141,7 @@ function curve(context: CanvasRenderingContext2D, path: Path, place: number, box
   } else {
     const { low, high } = decimated(path.logs, from - off, to - off, Math.floor(box.width));
     for (const [column, value] of high.entries()) {
-      if (value === -Infinity || (column - off < 0 && off > 0 && (from + (column * (to - from)) / box.width) < off)) continue;
+      if (value === -Infinity) continue;
       context.lineTo(box.left + column, y(value));
       context.lineTo(box.left + column, y(low[column] as number));
     }
@@ -192,16 +192,12 @@ function strip(context: CanvasRenderingContext2D, box: Box, from: number, to: nu
   const top = box.top + box.height + GAP;
   const scale = box.width / (to - from);
   context.fillStyle = token("series-1");
-  for (let column = 0; column < box.width; column += Math.max(1, Math.floor(scale))) {
-    const [first, last] = [from - off + column / scale, from - off + (column + Math.max(1, Math.floor(scale))) / scale];
-    let [count, all] = [0, 0];
-    for (let step = Math.max(0, Math.floor(first + 0.5)); step < Math.max(Math.floor(first + 0.5) + 1, Math.floor(last + 0.5)) && step < path.delay; step += 1) {
-      all += 1;
-      count += odd[step] as number;
-    }
-    if (!count) continue;
-    const tall = (STRIP * count) / all;
-    context.fillRect(box.left + column, top + STRIP - tall, Math.max(1, scale > 3 ? scale - 1 : scale), tall);
+  for (let column = 0; column < box.width; column += 1) {
+    const first = Math.max(0, Math.floor(from - off + column / scale));
+    const end = Math.min(path.delay, Math.max(first + 1, Math.floor(from - off + (column + 1) / scale)));
+    const count = from - off + column / scale < 0 ? 0 : odd.subarray(first, end).reduce((sum, each) => sum + each, 0);
+    const tall = count && (STRIP * count) / (end - first);
+    context.fillRect(box.left + column, top + STRIP - tall, 1, tall);
   }
   context.fillStyle = token("ink-soft");
   context.textAlign = "right";
@@ -451,10 +447,8 @@ export function Trajectory() {
     <section class="trajectory" aria-label="Trajectory">
       <div class="row">
         <h2>Trajectory</h2>
-        <label class="inline grow number">of n =
-          <input class="num" id="number" value={state.n.value} aria-invalid={!!wrong} aria-describedby="number-note" spellcheck={false} autocomplete="off"
-            onChange={(event) => ((state.n.value = event.currentTarget.value.trim()), (state.step.value = 0), (state.steps.value = ""), state.commit())} />
-        </label>
+        <Numeral text="of n =" id="number" value={state.n.value} why={wrong} note="number-note"
+          set={(text) => ((state.n.value = text), (state.step.value = 0), (state.steps.value = ""), state.commit())} />
         <span id="number-note" class={wrong ? "small bad" : "small soft"} role="status">
           {wrong ?? [...lost.value.values()].at(-1) ?? (walking.value.size ? "computing" : "digits, 2^89-1, 3^5*2^7+1, 10^100+7")}
         </span>

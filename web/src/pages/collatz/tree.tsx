@@ -6,8 +6,8 @@ import { positive } from "../../collatz/number";
 import { next, walk } from "../../collatz/walk";
 import { integer } from "../../lib/format";
 import { Figure } from "../../ui/figure";
-import { Check, Whole } from "./fields";
-import { ClassMark } from "./histogram";
+import { ClassMark, SHAPES } from "./classes";
+import { Check, Numeral, Whole } from "./fields";
 import { choose, state } from "./state";
 import { short } from "./trajectory";
 
@@ -36,10 +36,6 @@ function pick({ folded, value }: Branch): void {
 function rootDelay(root: bigint): number {
   return walk(root).delay;
 }
-
-const SHAPES = [
-  <circle r="5" />, <rect x="-4.5" y="-4.5" width="9" height="9" />, <path d="M0 -5.5l5.5 10h-11z" />, <path d="M0 -6l6 6-6 6-6-6z" />,
-];
 
 function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: number; step: number }) {
   const { value, depth, folded } = branch;
@@ -78,10 +74,7 @@ export function TreeView() {
   return (
     <div class="stack">
       <div class="row">
-        <label class="inline">root
-          <input class="num" size={10} value={state.root.value} aria-invalid={!!typed.why} spellcheck={false}
-            onChange={(event) => ((state.root.value = event.currentTarget.value.trim()), (state.open.value = []), state.commit())} />
-        </label>
+        <Numeral text="root" value={state.root.value} why={typed.why} size={10} set={(text) => ((state.root.value = text), (state.open.value = []), state.commit())} />
         {typed.why && <span class="small bad" role="status">{typed.why}</span>}
         <Whole name="depth" text="levels" least={1} most={MOST_DEPTH} />
         <Check name="prune" title="Only doublings lead to multiples of 3, so nothing branches above them">stop at multiples of 3</Check>

@@ -1,0 +1,549 @@
+"""The Collatz page as people use it, with every number it shows computed again here."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PHONE, Open, overflow, shot, violations
+from tests.integration.live import Live, until
+
+ADDRESS = "/collatz.html"
+TABS = ("graph", "histogram", "residues", "tree", "coral", "log")
+MILLION = 10**6
+#: Thin space between groups of digits.
+THIN = "\u202f"
+#: Runs for minutes if it is let.
+LONG = "10^11"
+
+
+def spaced(number: int) -> str:
+    return f"{number:,}".replace(",", THIN)
+
+
+def trajectory(n: int) -> list[int]:
+    terms = [n]
+    while n != 1:
+        n = 3 * n + 1 if n % 2 else n // 2
+        terms.append(n)
+    return terms
+
+
+@cache
+def delays(count: int) -> np.ndarray[Any, Any]:
+    """Steps to 1 of 1..count."""
+    found = np.zeros(count, np.int64)
+    values, places = np.arange(1, count + 1), np.arange(count)
+    while len(values):
+        values, places = values[values != 1], places[values != 1]
+        found[places] += 1
+        values = np.where(values % 2, 3 * values + 1, values // 2)
+    return found
+
+
+def picture(page: Page) -> Any:
+    return page.locator(".picture canvas.data")
+
+
+def drawn(page: Page, source: str) -> Any:
+    """The picture once it is drawn from a source."""
+    found = picture(page)
+    expect(found).to_have_attribute("data-source", source)
+    return found
+
+
+def whole(page: Page, numbers: int) -> Any:
+    found = picture(page)
+    expect(found).to_have_attribute("data-numbers", str(numbers))
+    return found
+
+
+def saved(page: Page, act: Any) -> tuple[str, bytes]:
+    """Name and content of the file that an act saves."""
+    with page.expect_download() as waiting:
+        act()
+    download = waiting.value
+    return download.suggested_filename, Path(download.path()).read_bytes()
+
+
+@pytest.fixture
+def quiet(pages: Live) -> Iterator[None]:
+    """Cancels what a test left running."""
+    yield
+    for job in pages.get("/api/jobs?limit=200")["jobs"]:
+        if job["state"] in ("queued", "running", "paused"):
+            pages.post(f"/api/jobs/{job['job_id']}/cancel")
+
+
+# -- runs ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_from_start_to_its_records(open_page: Open, pages: Live) -> None:
+    page = open_page(ADDRESS)
+    page.get_by_role("button", name="Start").click()
+    line = page.get_by_role("region", name="Job")
+    expect(line.get_by_text("done", exact=True)).to_be_visible()
+    records = page.get_by_role("region", name="Records")
+    row = records.locator("tr").filter(has_text=spaced(837_799))
+    expect(row).to_contain_text("524")
+    expect(row).to_contain_text("in the published list")
+    expect(records.locator("tr").filter(has_text=spaced(704_511))).to_contain_text(spaced(56_991_483_520))
+    expect(records).not_to_contain_text("contradicts")
+    expect(records).not_to_contain_text("not found")
+    figures = page.get_by_role("region", name="Statistics")
+    expect(figures).to_contain_text("524 steps")
+    job = re.search(r"job=(\w+)", page.url)
+    assert job, page.url
+    assert pages.job(job[1])["parameters"]["columns"] == 1024
+    shot(page, "collatz-run-light")
+
+
+def test_progress_pause_and_cancel(open_page: Open, pages: Live, quiet: None) -> None:
+    page = open_page(f"{ADDRESS}#to={LONG}")
+    expect(page.get_by_text("Nothing is known of these")).to_be_visible()
+    page.get_by_role("button", name="Start").click()
+    bar = page.get_by_role("progressbar")
+    drawn(page, "columns")
+    expect(page.get_by_role("region", name="Records")).to_contain_text(spaced(63_728_127))
+    expect(page).to_have_title(re.compile("%"))
+    shot(page, "collatz-live-light")
+    page.keyboard.press("Space")
+    page.get_by_role("button", name="Resume").wait_for()
+    job = re.search(r"job=(\w+)", page.url)
+    assert job
+    assert pages.wait_for(job[1], "paused")
+    page.get_by_role("button", name="Resume").click()
+    before = int(bar.get_attribute("aria-valuenow") or 0)
+    until(lambda: int(bar.get_attribute("aria-valuenow") or 0) > before)
+    page.get_by_role("button", name="Cancel").click()
+    assert pages.wait_for(job[1], "cancelled")
+    expect(page.get_by_role("button", name="Start")).to_be_visible()
+
+
+def test_a_job_of_somebody_else_is_opened_by_its_address(open_page: Open, pages: Live) -> None:
+    job = pages.submit(
+        "collatz",
+        {"start_number": str(2**60), "number_count": 3_000_000, "columns": 300, "density": True},
+    )
+    pages.result(job)
+    page = open_page(f"{ADDRESS}#job={job}")
+    drawn(page, "columns")
+    expect(page.get_by_label("n from")).to_have_value(str(2**60))
+    expect(page.get_by_role("region", name="Records")).to_contain_text("of this range only")
+    page.keyboard.press("2")
+    expect(page.locator("#panel-histogram")).to_contain_text(f"Steps of {spaced(3_000_000)} numbers")
+    shot(page, "collatz-somebody-light")
+
+
+def test_strategies_look_at_as_many_windows_as_they_are_told(open_page: Open, pages: Live) -> None:
+    address = f"{ADDRESS}#to=10^9&strategy=adaptive&windows=4&size=65536&parallel=2&seed=3"
+    page = open_page(address)
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("region", name="Job")).to_contain_text("4 of 4 windows done", timeout=60_000)
+    jobs = [job for job in pages.get("/api/jobs?limit=200")["jobs"] if job["parameters"].get("columns") == 256]
+    assert len({job["parameters"]["start_number"] for job in jobs}) == 4
+    assert {job["parameters"]["number_count"] for job in jobs} == {65_536}
+    page.keyboard.press("6")
+    expect(page.get_by_role("log")).to_contain_text("strategy adaptive")
+    shot(page, "collatz-log-light")
+
+
+def test_a_range_that_cannot_be_is_told(open_page: Open) -> None:
+    page = open_page(ADDRESS)
+    page.get_by_label("n from").fill("2^96")
+    page.get_by_label("n from").press("Enter")
+    expect(page.locator("#range-note")).to_contain_text("below 2^96")
+    expect(page.get_by_role("button", name="Start")).to_be_disabled()
+    page.get_by_label("n from").fill("1")
+    page.get_by_label("to", exact=True).fill("0")
+    page.get_by_label("to", exact=True).press("Enter")
+    expect(page.locator("#range-note")).to_contain_text("no end")
+
+
+# -- the picture --------------------------------------------------------------------------------------------------
+
+
+def pixels(page: Page, found: Any) -> np.ndarray[Any, Any]:
+    """Which pixels of the data's canvas differ from the ground, the lowest row first."""
+    page.evaluate("document.querySelectorAll('.picture canvas.fill').forEach((each) => each.style.opacity = 0)")
+    shown = base64.b64encode(found.screenshot(animations="disabled")).decode()
+    page.evaluate("document.querySelectorAll('.picture canvas.fill').forEach((each) => each.style.opacity = 1)")
+    flat = page.evaluate(
+        """async (data) => {
+          const image = new Image();
+          image.src = `data:image/png;base64,${data}`;
+          await image.decode();
+          const canvas = Object.assign(document.createElement('canvas'), {width: image.width, height: image.height});
+          const context = canvas.getContext('2d');
+          context.drawImage(image, 0, 0);
+          const { data: bytes } = context.getImageData(0, 0, image.width, image.height);
+          const lit = [];
+          for (let place = 0; place < bytes.length; place += 4) {
+            const far = [0, 1, 2].some((channel) => Math.abs(bytes[place + channel] - bytes[channel]) > 12);
+            if (far) lit.push(place / 4);
+          }
+          return [image.width, image.height, lit];
+        }""",
+        shown,
+    )
+    width, height, lit = flat
+    mask = np.zeros(width * height, bool)
+    mask[lit] = True
+    return mask.reshape(height, width)[::-1]
+
+
+def expected(found: Any, count: int) -> np.ndarray[Any, Any]:
+    """The pixels that 1..count should light, by the axes that the picture has."""
+    size = found.evaluate("canvas => [canvas.width, canvas.height]")
+    width, height = size
+    low, high = (float(found.get_attribute(f"data-{name}") or 0) for name in ("low", "high"))
+    columns = np.floor(np.arange(count) * (width / count)).astype(int)
+    rows = np.floor((delays(count) - low) * (height / (high - low))).astype(int)
+    mask = np.zeros((height, width), bool)
+    mask[rows, columns] = True
+    return mask
+
+
+@pytest.mark.parametrize("kind", ["webgl2", "canvas"])
+def test_a_million_numbers_light_the_pixels_that_numpy_says(open_page: Open, kind: str) -> None:
+    page = open_page("/collatz.html#to=2")
+    if kind == "canvas":
+        page.add_init_script(
+            "const real = HTMLCanvasElement.prototype.getContext; HTMLCanvasElement.prototype.getContext = "
+            "function (name, ...rest) { return name === 'webgl2' ? null : real.call(this, name, ...rest); };"
+        )
+    page.goto(page.url.replace("to=2", "to=10^6"))
+    page.reload()
+    found = whole(page, MILLION)
+    assert found.get_attribute("data-kind") == kind
+    exact = expected(found, MILLION)
+    assert found.get_attribute("data-lit") == str(int(exact.sum()))
+    thick = exact.copy()
+    thick[1:, :] |= exact[:-1, :]
+    thick[:, 1:] |= exact[:, :-1]
+    thick[1:, 1:] |= exact[:-1, :-1]
+    shown = pixels(page, found)
+    assert shown.shape == thick.shape
+    # the corner whose colour is the ground is never lit, and neither are a few whose colour is near it
+    different = int((shown != thick).sum())
+    print(f"{kind}: {int(exact.sum())} cells, {int(thick.sum())} pixels, {different} differ")
+    assert different <= thick.sum() // 1000
+
+
+def test_zoom_down_to_single_numbers_far_out(open_page: Open) -> None:
+    start = 2**70 + 12_345
+    page = open_page(f"{ADDRESS}#from=2^70&to=2^70%2B10^6&x={start}&span=20")
+    drawn(page, "points")
+    page.keyboard.press("t")
+    rows = page.locator(".graph tbody tr")
+    expect(rows).to_have_count(20)
+    for place, text in enumerate(rows.all_inner_texts()[:20]):
+        n, steps, bits = text.split("\t")
+        terms = trajectory(start + place)
+        assert n == spaced(start + place)
+        assert int(steps) == len(terms) - 1
+        assert int(bits) == max(terms).bit_length()
+    page.keyboard.press("t")
+    drawn(page, "points")
+    shot(page, "collatz-points-light")
+
+
+def test_the_wheel_zooms_at_the_pointer_and_the_address_keeps_it(open_page: Open) -> None:
+    page = open_page(ADDRESS)
+    whole(page, MILLION)
+    box = picture(page).bounding_box()
+    assert box
+    at = (box["x"] + 0.8 * box["width"], box["y"] + 100)
+    page.mouse.move(*at)
+    for _ in range(40):
+        page.mouse.wheel(0, -300)
+    drawn(page, "points")
+    page.mouse.move(at[0] + 1, at[1])
+    told = page.locator(".pointed").inner_text()
+    n = int(re.search(r"n ([\d\u202f]+)", told)[1].replace(THIN, ""))  # type: ignore[index]
+    assert abs(n - 800_000) < 2_000
+    terms = trajectory(n)
+    assert f"{len(terms) - 1} steps" in told and spaced(max(terms)) in told
+    page.wait_for_timeout(400)
+    page.reload()
+    drawn(page, "points")
+    assert "span=" in page.url
+
+
+def test_a_window_between_is_computed_by_a_job(open_page: Open, pages: Live) -> None:
+    before = len(pages.get("/api/jobs?limit=200")["jobs"])
+    page = open_page(f"{ADDRESS}#from=2^45&to=2^45%2B10^12&x={2**45 + 10**9}&span=3000000")
+    drawn(page, "columns")
+    assert len(pages.get("/api/jobs?limit=200")["jobs"]) == before + 1
+
+
+def test_colours_by_peak_and_residue(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=5000&colour=peak&mod=3")
+    drawn(page, "exact")
+    legend = page.locator(".under-picture .legend")
+    expect(legend).to_contain_text("bits of the peak")
+    page.get_by_label("colour").select_option("residue")
+    expect(legend).to_contain_text("2 mod 3")
+    shot(page, "collatz-residue-colours-light")
+    page.get_by_label("log n").check()
+    expect(page).to_have_url(re.compile("log=1"))
+    shot(page, "collatz-log-axis-light")
+
+
+def test_frame_times(open_page: Open) -> None:
+    page = open_page(ADDRESS)
+    found = whole(page, MILLION)
+    times = []
+    for key in ["ArrowRight", "ArrowLeft", "+", "ArrowRight", "+", "+", "-", "-", "ArrowLeft", "-"]:
+        page.keyboard.press(key)
+        page.wait_for_timeout(120)
+        times.append(float(found.get_attribute("data-ms") or 0))
+    print("ms a frame of up to 1e6 exact numbers, software renderer:", times)
+    page.goto(page.url.split("#")[0] + "#to=2^20&x=1000&span=400")
+    page.reload()
+    drawn(page, "points")
+    points = []
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(120)
+        points.append(float(found.get_attribute("data-ms") or 0))
+    print("ms a frame of points:", points)
+    assert np.median(times) < 200 and np.median(points) < 100
+
+
+# -- selections and files -----------------------------------------------------------------------------------------
+
+
+def test_a_brushed_range_becomes_a_histogram_and_a_csv(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=10000")
+    whole(page, 10_000)
+    box = picture(page).bounding_box()
+    assert box
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 90, steps=5)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.wait_for_url(re.compile("sel="))
+    first, last = map(int, re.search(r"sel=(\d+)-(\d+)", page.url).groups())  # type: ignore[union-attr]
+    assert abs(first - 2500) < 40 and abs(last - 5000) < 40
+    name, content = saved(page, lambda: page.keyboard.press("e"))
+    assert name == f"collatz-{first}-{last}.csv"
+    lines = content.decode().split("\r\n")
+    assert lines[0] == "Number,Steps,MaxValue"
+    assert lines[1:-1] == [
+        f"{n},{len(terms) - 1},{max(terms)}" for n in range(first, last + 1) for terms in [trajectory(n)]
+    ]
+    page.keyboard.press("h")
+    _, content = saved(page, lambda: page.get_by_role("button", name="CSV of the histogram").click())
+    counts = np.bincount(delays(10_000)[first - 1 : last])
+    rows = [line.split(",") for line in content.decode().split("\r\n")[1:-1]]
+    assert {int(steps): int(times) for steps, times in rows} == {
+        int(steps): int(counts[steps]) for steps in counts.nonzero()[0]
+    }
+    shot(page, "collatz-histogram-light")
+
+
+def test_pictures_and_the_log_are_saved(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=1000")
+    whole(page, 1000)
+    name, content = saved(page, lambda: page.keyboard.press("s"))
+    assert name == "collatz-graph.png" and content.startswith(b"\x89PNG")
+    size = page.evaluate(
+        "[document.querySelector('.picture canvas').width, document.querySelector('.picture canvas').height]"
+    )
+    assert [int.from_bytes(content[at : at + 4], "big") for at in (16, 20)] == size
+    assert len(content) > 5000  # an empty picture has fewer bytes
+    page.keyboard.press("5")
+    name, content = saved(page, lambda: page.get_by_role("button", name="SVG").click())
+    numbers = {n for start in range(2, 3001) for n in trajectory(start)[:-1]}
+    assert name == "collatz-coral.svg" and content.decode().count("M") == len(numbers)
+    page.keyboard.press("6")
+    name, content = saved(page, lambda: page.get_by_role("button", name="Save as text").click())
+    assert name == "collatz-log.txt" and "27: 111 steps, 41 odd, peak 9\u202f232" in content.decode()
+    page.get_by_role("button", name="Clear").click()
+    expect(page.get_by_role("log")).to_contain_text("Nothing has happened yet")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("log")).to_contain_text("27: 111 steps")
+
+
+# -- trajectories -------------------------------------------------------------------------------------------------
+
+
+def fact(page: Page, name: str) -> str:
+    return page.locator(f"dd[data-fact='{name}']").inner_text()
+
+
+def short(value: int) -> str:
+    text = str(value)
+    return spaced(value) if len(text) <= 40 else f"{text[:12]}…{text[-8:]} ({spaced(len(text))} digits)"
+
+
+def test_the_trajectory_of_a_thousand_digits(open_page: Open) -> None:
+    n = 10**999 + 7
+    terms = trajectory(n)
+    page = open_page(f"{ADDRESS}#n=10^999%2B7", permissions=["clipboard-read", "clipboard-write"])
+    expect(page.locator("dd[data-fact='Steps']")).to_have_text(spaced(len(terms) - 1))
+    assert fact(page, "Odd steps").startswith(spaced(sum(term % 2 for term in terms[:-1])))
+    assert fact(page, "Peak").startswith(short(max(terms)))
+    assert fact(page, "Peak at") == f"step {spaced(terms.index(max(terms)))}"
+    page.get_by_role("button", name="Copy Peak").click()
+    expect(page.get_by_text("Peak is copied")).to_be_visible()
+    assert int(page.evaluate("navigator.clipboard.readText()")) == max(terms)
+    slider = page.get_by_label("Step of the trajectory")
+    for step in (0, 1, 777, len(terms) - 2):
+        slider.fill(str(step))
+        rule = "odd, 3n + 1" if terms[step] % 2 else "even, n / 2"
+        expect(page.locator(".rule")).to_have_text(
+            f"step {spaced(step)}: {short(terms[step])} is {rule} = {short(terms[step + 1])}"
+        )
+    shot(page, "collatz-thousand-digits-light")
+
+
+def test_twenty_thousand_digits_and_no_more(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#n=10^19999%2B1")
+    expect(page.locator("dd[data-fact='Steps']")).not_to_be_empty(timeout=60_000)
+    field = page.get_by_label("of n =")
+    field.fill("10^20000")
+    field.press("Enter")
+    expect(page.locator("#number-note")).to_contain_text("digits")
+    expect(field).to_have_attribute("aria-invalid", "true")
+
+
+def test_trajectories_are_compared_where_they_meet(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#n=27&with=31,2^40-1,6")
+    first = trajectory(27)
+    lines = page.locator(".paths li")
+    expect(lines).to_have_count(4)
+    for place, n in enumerate((31, 2**40 - 1, 6), 1):
+        other = set(trajectory(n))
+        common = next(term for term in first if term in other)
+        met = lines.nth(place).locator("[data-meets]")
+        expect(met).to_have_attribute("data-meets", str(common))
+        expect(met).to_contain_text(f"{len(trajectory(common)) - 1} steps before 1")
+    page.get_by_label("compare with").fill("97")
+    page.get_by_label("compare with").press("Enter")
+    expect(lines).to_have_count(5)
+    page.get_by_label("ends together").check()
+    shot(page, "collatz-compare-light")
+    lines.nth(1).get_by_role("button", name="take out").click()
+    expect(lines).to_have_count(4)
+
+
+# -- tree, residues -----------------------------------------------------------------------------------------------
+
+
+def test_the_inverse_tree_unfolds_and_moves_its_root(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#view=tree&depth=6")
+    nodes = page.locator(".twig")
+    reached = {1}
+    levels = [reached]
+    for _ in range(6):
+        levels.append({2 * n for n in levels[-1]} | {(n - 1) // 3 for n in levels[-1] if n > 4 and n % 6 == 4})
+    values = {int(value) for value in nodes.evaluate_all("all => all.map((each) => each.dataset.value)")}
+    assert values == set().union(*levels)
+    leaf = page.locator(".twig[data-value='64']")
+    leaf.click()
+    expect(page.locator(".twig[data-value='21']")).to_be_visible()
+    page.locator(".twig[data-value='5']").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".chosen")).to_contain_text("5 → 16 → 8 → 4 → 2 → 1")
+    shot(page, "collatz-tree-light")
+    page.get_by_role("button", name="Make it the root").click()
+    expect(page.locator(".twig").first).to_have_attribute("data-value", "5")
+    expect(page).to_have_url(re.compile("root=5"))
+
+
+def test_residues_are_means(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=30000&view=residues&mod=7")
+    expect(page.locator("#panel-residues canvas")).to_be_visible()
+    page.keyboard.press("t")
+    steps = delays(30_000)
+    for row in page.locator("#panel-residues tbody tr").all_inner_texts():
+        residue, count, mean, least, most, _ = row.split("\t")
+        own = steps[(np.arange(1, 30_001) % 7) == int(residue)]
+        assert int(count.replace(THIN, "")) == len(own) and (int(least), int(most)) == (own.min(), own.max())
+        assert math.isclose(float(mean), own.mean(), abs_tol=0.001)
+
+
+# -- for everybody ------------------------------------------------------------------------------------------------
+
+
+def test_keys_alone(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=3000")
+    whole(page, 3000)
+    for number, tab in enumerate(TABS, 1):
+        page.keyboard.press(str(number))
+        expect(page.get_by_role("tab", name=re.compile(tab, re.IGNORECASE))).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("v")
+    expect(page.get_by_role("tab", name="Graph")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("n")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("703")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Escape")
+    expect(page.locator("dd[data-fact='Steps']")).to_have_text("170")
+    page.get_by_role("tab", name="Graph").focus()
+    page.keyboard.press("PageUp")
+    expect(page.locator("dd[data-fact='n']")).to_have_text("704")
+    page.keyboard.press("PageDown")
+    expect(page.locator("dd[data-fact='n']")).to_have_text("703")
+    for _ in range(3):
+        page.keyboard.press(".")
+    expect(page.locator(".rule")).to_contain_text(f"step 3: {spaced(trajectory(703)[3])}")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator(".pointed")).to_contain_text("steps")
+    page.keyboard.press("+")
+    page.keyboard.press("m")
+    expect(page).to_have_url(re.compile("sel="))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("zoom in")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing(open_page: Open, theme: str) -> None:
+    page = open_page(f"{ADDRESS}#to=20000&n=27&with=31&terms=1", theme=theme)
+    for number, tab in enumerate(TABS, 1):
+        page.keyboard.press(str(number))
+        page.wait_for_timeout(300)
+        assert violations(page) == [], tab
+        shot(page, f"collatz-{tab}-{theme}")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_on_a_phone_the_picture_comes_first(open_page: Open, theme: str) -> None:
+    page = open_page(f"{ADDRESS}#to=10^5&n=2^200-1&with=27,97", theme=theme, viewport=PHONE, has_touch=True)
+    found = whole(page, 100_000)
+    box = found.bounding_box()
+    assert box and box["y"] < 200 and box["height"] > 220
+    assert violations(page) == []
+    for number, tab in enumerate(TABS, 1):
+        page.keyboard.press(str(number))
+        page.wait_for_timeout(200)
+        assert overflow(page) == 0, tab
+        shot(page, f"collatz-phone-{tab}-{theme}")
+    page.screenshot(path=shot(page, f"collatz-phone-{theme}"), full_page=True)
+
+
+def test_figures_of_theory(open_page: Open) -> None:
+    """The means that the histogram tells, and the number that is fastest."""
+    page = open_page(f"{ADDRESS}#to=10^5&view=histogram")
+    panel = page.locator("#panel-histogram")
+    steps = delays(100_000)
+    expect(panel).to_contain_text(f"mean {steps.mean():.2f}, deviation {steps.std():.2f}")
+    expect(page.get_by_role("region", name="Records")).to_contain_text("5, 5 steps")
+    classes = [int((steps <= 10).sum()), int(((steps > 10) & (steps <= 50)).sum())]
+    for count in classes:
+        expect(panel.locator(".classes")).to_contain_text(spaced(count))
+    assert json.loads(page.evaluate("JSON.stringify(document.title)")).startswith("Collatz")
