@@ -14,7 +14,8 @@ usage() {
 Usage: ./deploy-cluster.sh COMMAND [OPTIONS]
 
 On this machine as plain processes; needs Python 3.11 or later and nothing else:
-  local     start it and stay until Ctrl-C
+  local     start it and stay until Ctrl-C; with a GPU worker for each GPU where CuPy is installed, or with
+            GPU_ENABLED=true, which installs it and fails without a GPU
               --port P       API on port P (default: 3000, or the next free one)
               --workers N    N CPU workers that share the cores (default: 1 with all cores)
               --once         run the two sample jobs, print one JSON object for each on stdout, stop
@@ -69,6 +70,8 @@ check_local_options() {
 cmd_local() {
   check_local_options "$@"
   run deploy/environment.sh local
+  # Without a driver nothing is installed: deploy.local then says what is missing.
+  [[ ${GPU_ENABLED:-} != true ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
   [[ " $* " == *" --once "* ]] || run deploy/pages.sh || say "The pages were not built; the cluster starts all the same."
   # Compiled kernels are kept between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"

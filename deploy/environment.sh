@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the checkout's .venv hold one group of requirements, and the `cluster` command.
-# Usage: deploy/environment.sh local|dev      A second run finds its stamp and ends at once.
+# Usage: deploy/environment.sh local|dev|gpu-worker      A second run finds its stamp and ends at once.
+# gpu-worker adds what a GPU worker needs to what is there.
 # Exit codes: 0 ready, 1 the installation failed, 2 usage, 3 something must be installed first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -81,14 +82,14 @@ write_command() { # .venv/bin/cluster, and the checkout on the environment's pat
 
 main() {
   local group=${1:-}
-  [[ $# -eq 1 && "$group" =~ ^(local|dev)$ ]] || fail 2 "usage: deploy/environment.sh local|dev"
+  [[ $# -eq 1 && "$group" =~ ^(local|dev|gpu-worker)$ ]] || fail 2 "usage: deploy/environment.sh local|dev|gpu-worker"
   ready "$group" && return
   local python
   python=$(find_python "$@")
   make_environment "$python"
   install_requirements "$group"
   write_command
-  [[ "$group" == local ]] || fingerprint local >.venv/local.stamp # dev holds all that local does, same pins
+  [[ "$group" != dev ]] || fingerprint local >.venv/local.stamp # dev holds all that local does, same pins
   fingerprint "$group" >".venv/$group.stamp"
 }
 

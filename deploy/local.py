@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 import psutil
 
-from deploy import processes, supervision
+from deploy import gpus, processes, supervision
 from deploy.processes import Run
 from deploy.supervision import Shape
 from jobs import settings
@@ -129,8 +129,19 @@ def shape(chosen: settings.Settings, port: int | None, workers: int) -> Shape:
     metrics = chosen.metrics_port and next_free(chosen.bind, chosen.metrics_port, "the metrics", taken=(api,))
     lanes = (chosen.worker_threads,) * workers if chosen.worker_threads else split(cores(), workers)
     return Shape(
-        redis_server=server, redis_port=any_port(), port=api, metrics_port=metrics, lanes=lanes, pages=pages(chosen)
+        redis_server=server, redis_port=any_port(), port=api, metrics_port=metrics, lanes=lanes,
+        gpus=gpu_workers(chosen), pages=pages(chosen),
     )  # fmt: skip
+
+
+def gpu_workers(chosen: settings.Settings) -> int:
+    try:
+        count, told = gpus.usable(chosen)
+    except gpus.NoGpus as error:
+        raise Trouble(MISSING, str(error)) from error
+    if told:
+        say(told)
+    return count
 
 
 def pages(chosen: settings.Settings) -> str:
@@ -151,6 +162,8 @@ class Local:
         host = "127.0.0.1" if chosen.bind in ("0.0.0.0", "::", "") else chosen.bind
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{shape.port}"
         self._token = chosen.cluster_token
+        # A GPU that does not work must not keep a cluster down that was not asked to have one.
+        self._gpus_needed = chosen.gpu_enabled == "true"
         self._log = FOLDER / "logs" / "supervisord.log"
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -216,7 +229,7 @@ class Local:
             ready = int(self._get("/api/status")["workers"]["ready"])
         except (OSError, ValueError):
             return "waiting for the coordinator's status"
-        wanted = len(self.shape.lanes)
+        wanted = len(self.shape.lanes) + self.shape.gpus * self._gpus_needed
         return None if ready >= wanted else f"{ready} of {wanted} workers ready; the first start compiles the kernels"
 
     def _get(self, path: str) -> Any:
@@ -231,7 +244,7 @@ class Local:
             raise Trouble(FAILED, f"supervisord ended before the cluster was ready.\n{tail(self._log)}")
         for name, times in self._ended().items():
             log = FOLDER / "logs" / f"{name}.log"
-            if times >= GIVE_UP_AFTER:
+            if times >= GIVE_UP_AFTER and (self._gpus_needed or not name.startswith("gpu-worker")):
                 raise Trouble(FAILED, f"{name} ended {times} times before it was ready.\n{tail(log)}")
             if times > self._told[name]:
                 self._told[name] = times
@@ -344,7 +357,8 @@ def run(port: int | None, workers: int, *, once: bool, samples: bool) -> int:
     try:
         with alone(), Local(chosen, shape(chosen, port, workers)) as local:
             threads = "+".join(map(str, local.shape.lanes))
-            say(f"Starting Redis, a coordinator and {workers} CPU worker(s) with {threads} lanes ...")
+            on_gpus = f" and {local.shape.gpus} GPU worker(s)" if local.shape.gpus else ""
+            say(f"Starting Redis, a coordinator, {workers} CPU worker(s) with {threads} lanes{on_gpus} ...")
             local.wait_ready()
             fine = [local.submit(sample, as_json=once) for sample in (SAMPLES if samples else ())]
             if once:

@@ -78,6 +78,8 @@ class Shape:
     metrics_port: int
     #: Lanes of each worker.
     lanes: tuple[int, ...]
+    #: GPU workers; each claims one GPU.
+    gpus: int = 0
     #: A folder with the pages that the coordinator serves, from the checkout; empty: none.
     pages: str = ""
 
@@ -113,7 +115,10 @@ def _quoted(text: str) -> str:
 
 def programs(shape: Shape, run: Run, password: str) -> list[Program]:
     python = str(Path(sys.executable))
-    shared = {"REDIS_URL": f"redis://:{password}@127.0.0.1:{shape.redis_port}/0", "CLUSTER_SIZE": str(len(shape.lanes))}
+    shared = {
+        "REDIS_URL": f"redis://:{password}@127.0.0.1:{shape.redis_port}/0",
+        "CLUSTER_SIZE": str(len(shape.lanes) + shape.gpus),
+    }
     coordinator = {
         "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
@@ -132,6 +137,15 @@ def programs(shape: Shape, run: Run, password: str) -> list[Program]:
             priority=30,
         )
         for number, lanes in enumerate(shape.lanes, 1)
+    ]
+    workers += [
+        Program(
+            name=f"gpu-worker-{number}",
+            command=(python, "-m", "gpu_worker"),
+            environment=shared | {"NODE_TYPE": "gpu-worker", "NODE_ID": f"gpu-{number}", "METRICS_PORT": "0"},
+            priority=30,
+        )
+        for number in range(1, shape.gpus + 1)
     ]
     guard = (python, "-m", "deploy.processes", str(run.folder), run.name)
     return [

@@ -138,9 +138,6 @@ engine_knows_gpus() { # the NVIDIA runtime is registered, or a CDI device of it 
 check_gpus() { # check_gpus WORKERS GPU_WORKERS
   (($2)) || return 0
   local there way="Without GPU workers: ./deploy-cluster.sh docker $1 0"
-  if ! "${COMPOSE[@]}" --profile gpu config --services | grep -qx gpu-worker; then
-    fail 3 "this version has no GPU worker: docker-compose.yml has no service gpu-worker." "$way"
-  fi
   there=$(gpus)
   ((there)) || fail 3 "$2 GPU workers were asked for, and nvidia-smi finds no GPU here." "$way" \
     "With a GPU: install NVIDIA's driver until 'nvidia-smi -L' lists it, then the NVIDIA container toolkit."

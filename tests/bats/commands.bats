@@ -67,7 +67,6 @@ load bench
 }
 
 @test "scale keeps the GPU workers and refuses less than those" {
-  engine gpu_service true
   engine runtimes '["nvidia"]'
   program nvidia-smi 'printf "GPU 0: NVIDIA\nGPU 1: NVIDIA\n"'
   cluster docker 5 2

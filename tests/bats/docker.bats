@@ -100,22 +100,14 @@ load bench
   says "3 GPU workers are more than 2 workers in all" "3 CPU workers and 2 GPU workers"
 }
 
-@test "GPUs of a version without a GPU worker" {
-  cluster docker 3 1
-  exits 3
-  says "this version has no GPU worker" "./deploy-cluster.sh docker 3 0"
-  changed_nothing
-}
-
 @test "GPUs on a machine without" {
-  engine gpu_service true
   cluster docker 3 1
   exits 3
   says "nvidia-smi finds no GPU" "./deploy-cluster.sh docker 3 0" "NVIDIA container toolkit"
+  changed_nothing
 }
 
 @test "more GPU workers than GPUs" {
-  engine gpu_service true
   program nvidia-smi 'printf "GPU 0: NVIDIA\nGPU 1: NVIDIA\n"'
   cluster docker 5 3
   exits 3
@@ -123,7 +115,6 @@ load bench
 }
 
 @test "GPUs that Docker does not know" {
-  engine gpu_service true
   program nvidia-smi 'printf "GPU 0: NVIDIA\n"'
   cluster docker 3 1
   exits 3
@@ -232,7 +223,6 @@ load bench
 }
 
 @test "GPU workers: their profile is on as long as there are some" {
-  engine gpu_service true
   engine runtimes '["runc", "nvidia"]'
   program nvidia-smi 'printf "GPU 0: NVIDIA\nGPU 1: NVIDIA\n"'
   printf 'COMPOSE_PROFILES=dcgm\n' >>.env

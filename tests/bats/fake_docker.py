@@ -73,8 +73,7 @@ class Engine:
 
     def services(self, profiles: list[str]) -> list[str]:
         wanted = [*profiles, *self.setting("COMPOSE_PROFILES", "").split(",")]
-        gpu = self.state["gpu_service"] and ("gpu" in wanted or "*" in wanted)
-        return [*self.state["services"], *(["gpu-worker"] if gpu else [])]
+        return [*self.state["services"], *(["gpu-worker"] if {"gpu", "*"} & set(wanted) else [])]
 
     def replicas(self, service: str) -> int:
         name, default = COUNTS.get(service, ("", 1))
@@ -261,7 +260,7 @@ class Engine:
 def start_state() -> dict[str, Any]:
     return {
         "engine": "26.1.0", "compose": "2.26.1", "ncpu": 8, "runtimes": ["runc"], "root": "/",
-        "services": list(SERVICES), "gpu_service": False, "hashes": {}, "images": {}, "health": {},
+        "services": list(SERVICES), "hashes": {}, "images": {}, "health": {},
         "containers": [], "volumes": [], "made": 0, "refuse": [], "swallow": False, "logs": "a line of a log",
         "figures": "p95 of the API 12 ms", "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
         "dump": "REDIS0011 a dump", "facts": "", "broken_dump": False, "loaded": "",

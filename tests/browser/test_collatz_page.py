@@ -321,6 +321,38 @@ def test_frame_times(open_page: Open) -> None:
     assert np.median(times) < 200 and np.median(points) < 100
 
 
+def test_a_click_tells_all_of_a_number(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#from=27&to=47&terms=1")
+    found = drawn(page, "points")
+    box = found.bounding_box()
+    assert box
+    for n in (27, 41):
+        page.mouse.click(box["x"] + (n - 27 + 0.5) / 21 * box["width"], box["y"] + box["height"] / 2)
+        expect(page.get_by_label("of n =")).to_have_value(str(n))
+        terms = trajectory(n)
+        for name, value in (("n", n), ("Steps", len(terms) - 1), ("Peak at", f"step {terms.index(max(terms))}")):
+            expect(page.locator(f"dd[data-fact='{name}']")).to_have_text(str(value))
+        assert fact(page, "Peak") == spaced(max(terms))
+        listed = page.locator("ol.terms li").all_inner_texts()
+        assert [int(text.split(" ", 1)[1].replace(THIN, "")) for text in listed[:15]] == terms[:15]
+
+
+def test_reset_clears_the_picture_and_can_be_undone(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=200000")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("region", name="Job").get_by_text("done", exact=True)).to_be_visible()
+    records = page.get_by_role("region", name="Records")
+    expect(records).to_contain_text(spaced(156_159))
+    page.get_by_role("button", name="Reset").click()
+    expect(page.get_by_role("region", name="Statistics")).to_contain_text(re.compile(r"Numbers tested\s*0"))
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_role("region", name="Statistics")).to_contain_text(
+        re.compile(rf"Numbers tested\s*{spaced(200_000)}|200")
+    )
+    page.get_by_role("group").filter(has_text="The rules").locator("summary").click()
+    expect(page.get_by_text("an even number goes to n / 2 and an odd one to 3n + 1")).to_be_visible()
+
+
 # -- selections and files -----------------------------------------------------------------------------------------
 
 

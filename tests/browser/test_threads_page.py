@@ -1,4 +1,4 @@
-"""The threads page as people use it: a job from the form to its replicas, one of them core by core, by mouse and keys."""
+"""The threads page as people use it: from the form to the replicas, one of them core by core, by mouse and keys."""
 
 from __future__ import annotations
 
@@ -269,6 +269,22 @@ def test_a_slice_tells_its_thread_in_lanes_tree_and_log(desk: Page, pages: Live,
     expect(log).to_contain_text("Nothing happened")
 
 
+def test_the_log_is_followed_until_somebody_scrolls_up(desk: Page) -> None:
+    desk.get_by_role("tab", name="Log").click()
+    lines, follow = desk.locator(".lines"), desk.get_by_label("Keep at the end")
+    expect(follow).to_be_checked()
+    room = "each => each.scrollHeight - each.clientHeight - each.scrollTop"
+    assert lines.evaluate(room) < 22
+    expect(lines.locator(".line").last).to_contain_text(re.compile("ends|steal|finds"))
+    lines.evaluate("each => each.scrollTo(0, 0)")
+    expect(follow).not_to_be_checked()
+    expect(lines.locator(".line").first).to_contain_text("system Threads Cluster: a program of threads")
+    expect(lines).to_contain_text("replica 0:")
+    follow.check()
+    desk.wait_for_timeout(200)
+    assert lines.evaluate(room) < 22
+
+
 def test_playback_builds_the_counters_up_and_reset_can_be_undone(desk: Page, pages: Live, job: str) -> None:
     found = trace(pages, job, 0)
     desk.keyboard.press("Space")
@@ -346,14 +362,18 @@ def saved(page: Page, button: str, folder: Path) -> Path:
     return path
 
 
+def told(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Slices in order, times in whole ns."""
+    return sorted(
+        (each["tid"], round(each["ts"] * 1000), round(each["dur"] * 1000), each["name"], each["cat"]) for each in found
+    )
+
+
 def test_files_hold_what_is_on_screen(desk: Page, pages: Live, job: str, tmp_path: Path) -> None:
     found = trace(pages, job, 0)
     file = json.loads(saved(desk, "Perfetto", tmp_path).read_text())
     ours, theirs = slices(file, kind=""), slices(found, kind="")
-    key = ("tid", "ts", "dur", "name", "cat")
-    assert sorted(tuple(each[name] for name in key) for each in ours) == pytest.approx(
-        sorted(tuple(each[name] for name in key) for each in theirs)
-    )
+    assert told(ours) == told(theirs)
     assert {"s", "f", "C", "M"} <= {each["ph"] for each in file["traceEvents"]}
     assert file["otherData"]["parameters"] == found["otherData"]["parameters"]
     assert file["otherData"]["job"] == job
@@ -424,7 +444,7 @@ def test_all_by_keys(open_page: Open) -> None:
     page.keyboard.press("ArrowDown")
     assert hash_of(page)["pick"] != first
     page.keyboard.press("t")
-    expect(page.locator(".twin").first).to_contain_text("Thread-")
+    expect(page.locator(".twin").filter(has_text="Thread-").first).to_be_visible()
     page.keyboard.press("t")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("critical path")
@@ -488,15 +508,15 @@ def lines(count: int, cores: int) -> Iterator[str]:
         core, place = number % cores, number // cores
         word = (word * 1664525 + 1013904223) % 2**32
         facts = f'{{"path":"T{number % 50_000}","depth":0,"work_us":1,"wait_us":{word % 50}}}'
-        yield (
-            f'{{"ph":"X","tid":{core},"ts":{place * 10},"dur":{1 + word % 1000 / 125:.3f},"name":"","cat":"d0","args":{facts}}}'
-        )
+        times = f'"ts":{place * 10},"dur":{1 + word % 1000 / 125:.3f}'
+        yield f'{{"ph":"X","tid":{core},{times},"name":"","cat":"d0","args":{facts}}}'
 
 
 #: Times of frames' own work, and tasks that held the page up, from now on.
 WATCH = """() => {
   window.tasks = []; window.work = [];
-  new PerformanceObserver(list => window.tasks.push(...list.getEntries().map(each => each.duration))).observe({type: "longtask"});
+  const seen = list => window.tasks.push(...list.getEntries().map(each => each.duration));
+  new PerformanceObserver(seen).observe({type: "longtask"});
   const plain = window.requestAnimationFrame;
   window.requestAnimationFrame = run => plain(now => {
     const since = performance.now(); run(now); window.work.push(performance.now() - since);
@@ -527,12 +547,13 @@ def travel(page: Page) -> None:
 def test_a_million_slices_move_without_a_long_task(
     playwright: Playwright, browser: Browser, pages: Live, tmp_path: Path
 ) -> None:
-    # Where GL is software, every frame waits for it 100 ms and more, however little is drawn: here the browser has none.
+    # Where GL is software, every frame waits for it 100 ms and more, however little is drawn: here is none.
     with playwright.chromium.launch(
         executable_path=_chromium(), args=["--no-sandbox", "--disable-gpu"]
     ) as plain_browser:
         page = plain_browser.new_page(viewport=DESK)  # type: ignore[arg-type]
         page.goto(pages.url())
+        expect(page.locator(".program-form")).to_be_visible()
         page.keyboard.press("e")
         page.get_by_label("Open a trace").set_input_files(million(tmp_path / "million.json"))
         expect(page.locator(".lanes")).to_be_visible(timeout=120_000)

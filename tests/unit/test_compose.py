@@ -48,7 +48,9 @@ def test_only_the_front_is_published_and_on_loopback_by_default() -> None:
 def test_what_keeps_data_and_computes_is_on_the_inner_network_alone() -> None:
     assert COMPOSE["networks"]["backend"] == {"internal": True}
     assert [
-        name for name in ("redis", "cpu-worker", "redis-exporter") if SERVICES[name]["networks"] != ["backend"]
+        name
+        for name in ("redis", "cpu-worker", "gpu-worker", "redis-exporter")
+        if SERVICES[name]["networks"] != ["backend"]
     ] == []
 
 
@@ -56,6 +58,14 @@ def test_a_scaled_service_has_neither_ports_nor_a_fixed_name() -> None:
     scaled = [name for name, service in SERVICES.items() if "replicas" in service["deploy"]]
     assert {"coordinator", "cpu-worker", "web"} <= set(scaled)
     assert not [name for name in scaled if "ports" in SERVICES[name]]
+
+
+def test_a_gpu_worker_starts_on_demand_and_needs_its_gpu() -> None:
+    worker = SERVICES["gpu-worker"]
+    assert worker["profiles"] == ["gpu"] and worker["environment"]["GPU_ENABLED"] == "true"
+    (device,) = worker["deploy"]["resources"]["reservations"]["devices"]
+    assert device["driver"] == "nvidia" and {"gpu", "compute", "utility"} <= set(device["capabilities"])
+    assert worker["volumes"] != SERVICES["cpu-worker"]["volumes"], "another cache: other libraries compile into it"
 
 
 def test_no_password_has_a_default() -> None:
@@ -76,7 +86,12 @@ def test_an_image_runs_as_a_number_and_carries_labels(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("service", "folders"), [("coordinator", {"jobs", "coordinator"}), ("cpu_worker", {"jobs", "cpu_worker"})]
+    ("service", "folders"),
+    [
+        ("coordinator", {"jobs", "coordinator"}),
+        ("cpu_worker", {"jobs", "cpu_worker"}),
+        ("gpu_worker", {"jobs", "gpu_worker"}),
+    ],
 )
 def test_an_images_copy_list_is_its_import_boundary(service: str, folders: set[str]) -> None:
     text = (ROOT / service / "Dockerfile").read_text()

@@ -4,20 +4,22 @@ import "./collatz/collatz.css";
 import { useEffect } from "preact/hooks";
 import { keys } from "../lib/keys";
 import { Panel, Tabs } from "../ui/tabs";
+import { later } from "../ui/later";
 import { mount, Page } from "../ui/page";
 import { clearLog, cycle, reset, saveNumbers, savePicture } from "./collatz/acts";
 import { Controls, JobLine } from "./collatz/controls";
-import { CoralView } from "./collatz/coral";
 import { log } from "./collatz/events";
 import { Graph, markSeen, pan, step, zoom } from "./collatz/graph";
 import { HistogramView } from "./collatz/histogram";
 import { LogView } from "./collatz/log";
-import { ResiduesView } from "./collatz/residues";
 import { open, toggle } from "./collatz/run";
 import { Records, Rules, Stats } from "./collatz/side";
 import { choose, chosen, fit, show, state, tab, TABS } from "./collatz/state";
 import { play, stepTo, Trajectory } from "./collatz/trajectory";
-import { TreeView } from "./collatz/tree";
+
+const CoralView = later(() => import("./collatz/coral").then((part) => part.CoralView));
+const ResiduesView = later(() => import("./collatz/residues").then((part) => part.ResiduesView));
+const TreeView = later(() => import("./collatz/tree").then((part) => part.TreeView));
 
 const TITLES: Record<(typeof TABS)[number], string> = {
   graph: "Graph", histogram: "Histogram", residues: "Residues", tree: "Tree", coral: "Coral", log: "Log",

@@ -28,6 +28,7 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
     bar.current?.querySelector<HTMLElement>(`#tab-${next.id}`)?.focus();
   };
   const onKey = (event: KeyboardEvent) => {
+    if (event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
     const move = MOVES[event.key];
     const here = tabs.findIndex((tab) => tab.id === current);
     if (move) go(here + move);

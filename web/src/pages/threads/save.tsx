@@ -1,15 +1,13 @@
 /** Files from what is on screen, and a trace from a file. */
 
-import { signal, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import { copy, download } from "../../lib/export";
 import { assembled, chromeTrace, csvPieces } from "../../trace/export";
 import { us } from "../../trace/log";
 import { Dialog } from "../../ui/dialog";
 import { failed, toast } from "../../ui/toast";
 import { described } from "./setup";
-import { loaded, main, range, state, until } from "./state";
-
-export const saving = signal(false);
+import { loaded, main, range, saving, state, until } from "./state";
 
 function nameOf(end: string): string {
   const trace = loaded.peek()?.trace;
@@ -55,7 +53,6 @@ function savePicture(): void {
 
 export function SaveDialog() {
   const busy = useSignal(false);
-  if (!saving.value) return null;
   const trace = loaded.value?.trace;
   const [t0, t1] = [range.value?.t0 ?? 0, range.value?.t1 ?? until.value];
   const act = (work: () => Promise<void> | void) => async () => {

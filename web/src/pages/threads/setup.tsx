@@ -6,13 +6,14 @@ import { Problem, type Kind } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
 import { kinds } from "../../lib/jobs";
 import type { Schema } from "../../ui/fields";
-import { SchemaForm } from "../../ui/form";
+import { later } from "../../ui/later";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton } from "../../ui/table";
 import { expectedThreads, flat } from "./result";
 import { draft, problemOf, run, start, state } from "./state";
 
+const SchemaForm = later(() => import("../../ui/form").then((part) => part.SchemaForm), 6);
 const FEW = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;
 
 const kind = signal<Kind | undefined>(undefined);

@@ -285,6 +285,9 @@ export function reset(): () => void {
   });
 }
 
+/** True while the dialog that saves and opens files is open. */
+export const saving = signal(false);
+
 // -- acts -------------------------------------------------------------------------------------------------------------
 
 /** Shows another job: nothing of the former's view holds. */

@@ -1,0 +1,51 @@
+"""GPUs of this machine that the local cluster can use: one worker each, or why there is none."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+
+from jobs import settings
+
+INSTALL = "deploy/environment.sh gpu-worker"
+
+
+class NoGpus(Exception):
+    """GPU_ENABLED=true, and no GPU worker can start here: what is missing and what to do."""
+
+
+def listed() -> int:
+    """How many GPUs the driver knows; 0 without a driver."""
+    try:
+        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in said.splitlines())
+
+
+def _allowed(chosen: settings.Settings) -> int:
+    """GPUs that CUDA_VISIBLE_DEVICES leaves; a worker looks closer."""
+    wanted = [name for name in chosen.cuda_visible_devices.split(",") if name.strip()]
+    return min(listed(), len(wanted)) if wanted else listed()
+
+
+def _missing(count: int) -> str | None:
+    if not count:
+        return "nvidia-smi lists no GPU that may be used here"
+    if importlib.util.find_spec("cupy") is None:
+        return f"CuPy is not installed. Install it (0.6 GB): {INSTALL}, then run the same command again"
+    return None
+
+
+def usable(chosen: settings.Settings) -> tuple[int, str]:
+    """How many GPU workers to start, and what the user should know: empty when there is nothing to tell. NoGpus when
+    GPU_ENABLED=true cannot be kept."""
+    if chosen.gpu_enabled == "false":
+        return 0, ""
+    count = _allowed(chosen)
+    missing = _missing(count)
+    if missing is None:
+        return count, ""
+    if chosen.gpu_enabled == "true":
+        raise NoGpus(f"GPU_ENABLED=true, and {missing}. Without GPUs: GPU_ENABLED=auto ./deploy-cluster.sh local")
+    return 0, f"{count} GPU(s) of this machine stay idle: {missing}" if count else ""

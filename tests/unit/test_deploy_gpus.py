@@ -1,0 +1,61 @@
+"""Which GPU workers the local cluster starts, on machines with and without a driver and CuPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deploy import gpus, supervision
+from deploy.processes import Run
+from jobs.settings import Settings
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A machine whose driver lists so many GPUs, with or without CuPy."""
+
+    def made(count: int, *, cupy: bool) -> None:
+        lines = "".join(f"GPU {number}: Pretended (UUID: GPU-{number})\\n" for number in range(count))
+        tool = tmp_path / "nvidia-smi"
+        tool.write_text(f"#!/bin/sh\nprintf '{lines}'\n")
+        tool.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        found = (lambda name: object()) if cupy else (lambda name: None)
+        monkeypatch.setattr(gpus.importlib.util, "find_spec", found)
+
+    return made
+
+
+def chosen(enabled: str = "auto", visible: str = "") -> Settings:
+    return Settings(GPU_ENABLED=enabled, CUDA_VISIBLE_DEVICES=visible)
+
+
+def test_a_worker_for_each_gpu(machine) -> None:
+    machine(3, cupy=True)
+    assert gpus.usable(chosen()) == (3, "")
+    assert gpus.usable(chosen(visible="0,2")) == (2, "")
+    assert gpus.usable(chosen("false")) == (0, "")
+
+
+def test_a_machine_without_a_driver_says_nothing(machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert gpus.usable(chosen()) == (0, "")
+    with pytest.raises(gpus.NoGpus, match=r"GPU_ENABLED=true, and nvidia-smi lists no GPU.*GPU_ENABLED=auto"):
+        gpus.usable(chosen("true"))
+
+
+def test_a_gpu_without_cupy_is_told_with_the_next_command(machine) -> None:
+    machine(1, cupy=False)
+    count, told = gpus.usable(chosen())
+    assert count == 0 and "1 GPU(s)" in told and gpus.INSTALL in told
+    with pytest.raises(gpus.NoGpus, match="CuPy is not installed"):
+        gpus.usable(chosen("true"))
+
+
+def test_gpu_workers_stand_beside_the_others_and_count(tmp_path: Path) -> None:
+    shape = supervision.Shape(redis_server="redis-server", redis_port=1, port=2, metrics_port=0, lanes=(1, 1), gpus=2)
+    programs = {each.name: each for each in supervision.programs(shape, Run.new(tmp_path), "secret")}
+    assert {"gpu-worker-1", "gpu-worker-2", "cpu-worker-1"} <= programs.keys()
+    assert programs["gpu-worker-2"].environment["NODE_ID"] == "gpu-2"
+    assert programs["coordinator"].environment["CLUSTER_SIZE"] == "4"

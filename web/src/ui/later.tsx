@@ -1,0 +1,27 @@
+/** Parts of a page that are fetched when they are first shown. */
+
+import { signal } from "@preact/signals";
+import type { FunctionComponent } from "preact";
+import { useEffect } from "preact/hooks";
+import { Skeleton } from "./table";
+
+/** A component that fetches itself; meanwhile `rows` lines stand in its place. After a failure the page says what to do. */
+export function later<Props extends object>(fetch: () => Promise<FunctionComponent<Props>>, rows = 8): FunctionComponent<Props> {
+  const part = signal<FunctionComponent<Props> | undefined>(undefined);
+  const lost = signal(false);
+  const ask = () => {
+    lost.value = false;
+    fetch().then((found) => (part.value = found), () => (lost.value = true));
+  };
+  return function Later(props: Props) {
+    useEffect(() => void (part.peek() ?? ask()), []);
+    const Part = part.value;
+    if (Part) return <Part {...props} />;
+    if (!lost.value) return <Skeleton rows={rows} />;
+    return (
+      <p class="trouble" role="alert">
+        This part of the page did not come. <button type="button" onClick={ask}>Try again</button>, or reload the page if the cluster was upgraded meanwhile.
+      </p>
+    );
+  };
+}
