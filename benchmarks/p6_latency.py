@@ -17,8 +17,7 @@ GOAL_MS = {"p50": 10.0, "p99": 40.0}
 
 def _once(cluster: Cluster) -> float:
     started = time.perf_counter()
-    job = cluster.submit("collatz", {"start_number": 1, "number_count": 10})["job_id"]
-    assert cluster.result(job, wait_seconds=10)["result"]["count"] == 10
+    assert cluster.run("collatz", {"start_number": 1, "number_count": 10})["count"] == 10
     return (time.perf_counter() - started) * 1000
 
 

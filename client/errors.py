@@ -36,6 +36,19 @@ class TimedOut(ClientError):
     """The job had not ended when the time to wait was over. It goes on."""
 
 
+class JobEnded(ClientError):
+    """The job failed or was cancelled: there is no result."""
+
+    exit_code = JOB_FAILED
+
+    def __init__(self, job_id: str, state: str, error: str | None) -> None:
+        super().__init__(
+            f"job {job_id} {'was cancelled' if state == 'cancelled' else state}{f': {error}' if error else ''}"
+        )
+        self.job_id, self.state = job_id, state
+        self.next = f"look at it with cluster job {job_id}, or go on with cluster retry {job_id}"
+
+
 class ApiError(ClientError):
     """The cluster answered with an error: RFC 9457 problem details."""
 

@@ -44,6 +44,7 @@ class Submitted(Answer):
     status: JobState
     estimated_wait_seconds: float | None = told("null: no live worker serves the job's queue.")
     notes: list[str]
+    result: Any = may("Of a job that was done within wait_seconds.")
 
 
 class Refused(Answer):

@@ -142,7 +142,8 @@ class Figures:
         route = getattr(scope.get("route"), "path", "unknown") or "pages"
         method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
-        if not route.endswith("/events"):
+        # A stream lasts and a wait was asked for: neither is slowness.
+        if not route.endswith("/events") and b"wait_seconds=" not in scope.get("query_string", b""):
             self._exporter.seconds.labels(method, route).observe(seconds)
         parameters: dict[str, Any] = scope.get("path_params") or {}
         log.info("request", method=method, path=scope["path"], status=status, duration=round(seconds, 4), **parameters)

@@ -29,7 +29,8 @@ JobId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job's end.")]
 
 
-def _cluster(request: Request) -> Cluster:
+# Coroutines, though they wait for nothing: FastAPI gives any other dependency a thread for each request.
+async def _cluster(request: Request) -> Cluster:
     cluster: Cluster = request.app.state.cluster
     return cluster
 
@@ -37,12 +38,14 @@ def _cluster(request: Request) -> Cluster:
 _bearer = HTTPBearer(auto_error=False, description="CLUSTER_TOKEN, where the cluster has one")
 
 
-def _owner(request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
-    """Who submits; with CLUSTER_TOKEN set, only who knows it."""
-    return _cluster(request).owner(given.credentials if given else "")
-
-
 The = Annotated[Cluster, Depends(_cluster)]
+
+
+async def _owner(cluster: The, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
+    """Who submits; with CLUSTER_TOKEN set, only who knows it."""
+    return cluster.owner(given.credentials if given else "")
+
+
 Owner = Annotated[str, Depends(_owner)]
 
 

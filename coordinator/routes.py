@@ -99,15 +99,26 @@ async def submit(
     cluster: edge.The,
     owner: edge.Owner,
     idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    wait_seconds: edge.Wait = 0,
 ) -> Response:
-    """Writes one job and rings its bell."""
+    """Writes one job and rings its bell; with `wait_seconds`, answers with its result, or when the time is over."""
     body = await edge.body(request, edge.MAX_BODY)
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
     [answer] = await run_in_threadpool(cluster.submit, [body], owner)
     if isinstance(answer, errors.ClusterError):
         raise answer
-    return shown(answer, 202)
+    if not wait_seconds:
+        return shown(answer, 202)
+    await _waited(cluster, answer["job_id"], wait_seconds)
+    return Response(await run_in_threadpool(_submitted, cluster, answer), 202, media_type="application/json")
+
+
+def _submitted(cluster: Cluster, answer: dict[str, Any]) -> bytes:
+    """The answer with the state that the job has now, and with its result if it is done."""
+    _, state, stored = cluster.views.result(answer["job_id"])
+    text = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
+    return text if stored is None else text[:-1] + b',"result":' + stored + b"}"
 
 
 @routes.post(

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 
 from tests.browser.conftest import PHONE, Open, _chromium, overflow, shot, violations
-from tests.integration.live import Live
+from tests.integration.live import Live, until
 
 DESK = {"width": 1440, "height": 900}
 #: A small program whose replicas differ by much; 12 threads and 4 steals in its replica 0 are checked against the API.
@@ -274,15 +274,14 @@ def test_the_log_is_followed_until_somebody_scrolls_up(desk: Page) -> None:
     lines, follow = desk.locator(".lines"), desk.get_by_label("Keep at the end")
     expect(follow).to_be_checked()
     room = "each => each.scrollHeight - each.clientHeight - each.scrollTop"
-    assert lines.evaluate(room) < 22
+    until(lambda: lines.evaluate(room) < 22, 10)
     expect(lines.locator(".line").last).to_contain_text(re.compile("ends|steal|finds"))
     lines.evaluate("each => each.scrollTo(0, 0)")
     expect(follow).not_to_be_checked()
     expect(lines.locator(".line").first).to_contain_text("system Threads Cluster: a program of threads")
     expect(lines).to_contain_text("replica 0:")
     follow.check()
-    desk.wait_for_timeout(200)
-    assert lines.evaluate(room) < 22
+    until(lambda: lines.evaluate(room) < 22, 10)
 
 
 def test_playback_builds_the_counters_up_and_reset_can_be_undone(desk: Page, pages: Live, job: str) -> None:
@@ -560,10 +559,14 @@ def test_a_million_slices_move_without_a_long_task(
         page.wait_for_timeout(2000)
         page.evaluate(WATCH)
         runs = []
-        for _ in range(4):  # others may need the machine in one of them
+        for _ in range(8):  # others may need the machine in some of them
             travel(page)
             runs.append(page.evaluate("[tasks.splice(0), work.splice(0)]"))
+            if len(runs) >= 2 and not runs[-1][0]:
+                break
         shot(page, "threads-million-light")
+        heap = page.evaluate("performance.memory.usedJSHeapSize") / 1e6
+        print(f"JavaScript heap with {SLICES} slices: {heap:.0f} MB")
         for tasks, work in runs:
             work.sort()
             print(
@@ -571,3 +574,4 @@ def test_a_million_slices_move_without_a_long_task(
             )
         assert any(not tasks for tasks, _ in runs), [tasks for tasks, _ in runs]
         assert min(work[len(work) // 2] for _, work in runs) < 8
+        assert heap <= 150

@@ -570,7 +570,7 @@ def test_leases_are_cut_at_multiples_of_the_grain_in_absolute_numbers() -> None:
     for multiple in (3, 200):
         unit = multiple * job.grain - 10_000_001
         assert (unit + job.offset) % job.grain == 0
-    assert (job.mode, job.total, job.devices) == ("statistics", 10**9, (Device.CPU,))
+    assert (job.mode, job.total, job.devices) == ("statistics", 10**9, (Device.GPU, Device.CPU))
 
 
 def test_small_jobs_are_estimated_small_and_big_ones_big() -> None:

@@ -53,6 +53,24 @@ def test_what_is_not_json_is_a_400(cluster: Live, name: str) -> None:
     problem(httpx.post(cluster.url() + "/api/submit", content=text), 400, "body", name)
 
 
+def test_a_submission_that_waits_brings_the_result(cluster: Live) -> None:
+    body = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}
+    found = httpx.post(cluster.url() + "/api/submit", params={"wait_seconds": 20}, json=body, timeout=30)
+    assert found.status_code == 202
+    answer = found.json()
+    assert answer["status"] == "done" and answer["result"] == cluster.result(answer["job_id"])
+    assert answer["result"]["delay"]["max"] == {"n": 27, "value": 111}
+    again = {"type": "collatz", "parameters": {"start_number": "1", "number_count": 10**13}}
+    found = httpx.post(cluster.url() + "/api/submit", params={"wait_seconds": 0.3}, json=again, timeout=30)
+    left = found.json()
+    assert left["status"] in ("queued", "running") and "result" not in left
+    cluster.post(f"/api/jobs/{left['job_id']}/cancel")
+    cluster.wait_for(left["job_id"], "cancelled")
+    for wrong in ("-1", "31", "x"):
+        answered = httpx.post(cluster.url() + "/api/submit", params={"wait_seconds": wrong}, json=body)
+        problem(answered, 422, "wait_seconds")
+
+
 BROKEN = [b"", b"{", b'{"type":', b"[1,2", b"\xff\xfe", b"nonsense", b"[" * 200_000, b'{"type":"collatz"}}']
 
 

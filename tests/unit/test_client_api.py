@@ -66,6 +66,29 @@ def test_submit_and_wait_cost_two_requests(fake: Fake, cluster: Cluster) -> None
     assert fake.asked[1].url.params["wait_seconds"] == "30"
 
 
+def test_a_short_job_runs_in_one_request(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED | {"status": "done", "result": {"sum": 3}}))
+    assert cluster.run("sums", {"n": 2**60}, priority="high") == {"sum": 3}
+    [asked] = fake.asked
+    assert asked.url.params["wait_seconds"] == "30"
+    [body] = fake.bodies("/api/submit")
+    assert body["parameters"] == {"n": str(2**60)} and body["priority"] == "high" and body["idempotency_key"]
+
+
+def test_a_longer_job_is_waited_for(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED | {"status": "running"}))
+    fake.on("GET", "/api/jobs/j1", job("running"), job("done"))
+    fake.on("GET", "/api/jobs/j1/result", {"job_id": "j1", "result": {"sum": 3}})
+    assert cluster.run("sums") == {"sum": 3}
+
+
+def test_a_job_that_failed_has_no_result(fake: Fake, cluster: Cluster) -> None:
+    fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED | {"status": "failed"}))
+    fake.on("GET", "/api/jobs/j1", job("failed") | {"error": "it burns"})
+    with pytest.raises(errors.JobEnded, match="job j1 failed: it burns"):
+        cluster.run("sums")
+
+
 def test_big_integers_travel_as_decimal_strings_at_any_depth(fake: Fake, cluster: Cluster) -> None:
     fake.on("POST", "/api/submit", httpx.Response(202, json=ACCEPTED))
     huge = 10**5000

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
 from coordinator import routes
+from coordinator.app import Figures
+from coordinator.exporter import Exporter
 from grafana.queries import metric_names
+from jobs.settings import Settings
 from tests.unit.monitoring import EXPORTERS, ROOT, RULES, added_over_replicas, known, promtool, rules
 
 FOLDER = ROOT / "prometheus"
@@ -138,7 +143,7 @@ def test_targets_are_services_of_the_stack() -> None:
     for job in jobs:
         for found in job.get("dns_sd_configs", ()):
             assert (found["names"], found["type"]) == ([job["job_name"]], "A")
-    assert {job["job_name"] for job in jobs} - set(services) <= {"gpu-worker"}, "a target that no service answers"
+    assert {job["job_name"] for job in jobs} <= set(services), "a target that no service answers"
     assert set(services) - {job["job_name"] for job in jobs} == {"redis", "nginx"}, "these are seen through exporters"
 
 
@@ -147,5 +152,24 @@ def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:
     [left_out] = re.findall(r'route!~"([^"]+)"', rule["expr"])
     every = [route for route in routes.routes.routes + routes.open_routes.routes if hasattr(route, "endpoint")]
     waits = {route.path for route in every if "wait_seconds" in inspect.getsource(route.endpoint)}
-    assert len(waits) == 3
-    assert {route.path for route in every if re.fullmatch(left_out, route.path)} == waits
+    assert len(waits) == 4
+    # A submission that waits says so in its query, and then is not timed: the next test.
+    assert {route.path for route in every if re.fullmatch(left_out, route.path)} == waits - {"/api/submit"}
+
+
+def test_a_wait_that_was_asked_for_is_not_timed() -> None:
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 202})
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    exporter = Exporter(SimpleNamespace(settings=Settings()), lambda: False)  # type: ignore[arg-type]
+    for query in (b"", b"wait_seconds=5"):
+        scope = {"type": "http", "method": "POST", "path": "/api/submit", "query_string": query}
+        asyncio.run(Figures(answer, exporter)(scope, nothing, nothing))
+    counted, timed = (
+        sum(sample.value for metric in family.collect() for sample in metric.samples if sample.name.endswith(end))
+        for family, end in ((exporter.requests, "_total"), (exporter.seconds, "_count"))
+    )
+    assert (counted, timed) == (2, 1)

@@ -36,7 +36,7 @@ test("commands quote for their language", () => {
   expect(curl(submission, "http://h:1", true)).toContain("'{\"type\":\"x\",\"parameters\":{\"note\":\"it'\\''s\",");
   expect(curl(submission, "http://h:1", true)).toContain('"Authorization: Bearer $CLUSTER_TOKEN"');
   expect(curl(submission, "http://h:1", false)).not.toContain("Authorization");
-  expect(python(submission, "http://h:1")).toContain('cluster.submit("x", {"note": "it\'s", "on": True, "none": None, "list": [1, "a"]}, priority="high")');
+  expect(python(submission, "http://h:1")).toContain('cluster.run("x", {"note": "it\'s", "on": True, "none": None, "list": [1, "a"]}, priority="high")');
   expect(literal({ a: { b: [] } })).toBe('{"a": {"b": []}}');
 });
 

@@ -39,9 +39,7 @@ export function python(submission: Submission, origin: string): string {
     "from client.api import Cluster",
     "",
     `with Cluster(${literal(origin)}) as cluster:`,
-    `    job = cluster.submit(${literal(submission.type)}, ${literal(submission.parameters)}${more})`,
-    `    cluster.wait(job["job_id"])`,
-    `    print(cluster.result(job["job_id"])["result"])`,
+    `    print(cluster.run(${literal(submission.type)}, ${literal(submission.parameters)}${more}))`,
     "",
   ].join("\n");
 }

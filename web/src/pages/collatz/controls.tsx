@@ -112,7 +112,7 @@ export function JobLine() {
         <>
           <State of={job.state} />
           <a class="num" href={`/cluster.html#tab=jobs&job=${job.job_id}`}>{job.job_id}</a>
-          <Progress job={job} unit="n" />
+          <Progress job={job} />
           {all.length > 1 && <span class="small num">{done} of {all.length} windows done, {active.value.length} active</span>}
           {job.waiting_because && <span class="small soft">{job.waiting_because}</span>}
           {job.error && <span class="small bad">{job.error}</span>}
@@ -126,5 +126,5 @@ export function JobLine() {
 }
 
 export function totalRate(): string {
-  return rate(active.value.reduce((sum, job) => sum + (job.rate ?? 0), 0), "n");
+  return rate(active.value.reduce((sum, job) => sum + (job.rate ?? 0), 0));
 }

@@ -53,7 +53,7 @@ function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: nu
       aria-pressed={state.node.value === String(value)} onClick={() => pick(branch)} onKeyDown={onKey}>
       <rect class="hit" x="-12" y="-9" width="24" height="18" />
       <g fill={folded ? "var(--bg)" : `var(--series-${kind + 1})`} stroke={`var(--series-${kind + 1})`} stroke-width="2">{SHAPES[kind]}</g>
-      <text x="10" y="4">{short(value)}</text>
+      <text x="9" y="4">{short(value)}</text>
     </g>
   );
 }

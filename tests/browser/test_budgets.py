@@ -1,0 +1,82 @@
+"""What a visit costs: requests before the first paint, bytes of the stream a second, how often the page is redrawn."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.conftest import DESKTOP, Open
+from tests.integration.live import Live
+
+PAGES = ("/", "/collatz.html", "/cluster.html")
+SECONDS = 8
+#: Bytes of the stream as they come over the wire, and when the page's content changed.
+WATCH = """() => {
+  window.changes = [];
+  new MutationObserver(() => window.changes.push(performance.now()))
+    .observe(document.querySelector("main"), {subtree: true, childList: true, characterData: true, attributes: true});
+}"""
+
+
+@pytest.fixture
+def busy(pages: Live) -> Iterator[str]:
+    """A job that runs for hours if it is let."""
+    job = pages.submit("collatz", {"start_number": "1", "number_count": 10**14, "columns": 256})
+    yield job
+    pages.post(f"/api/jobs/{job}/cancel")
+    assert pages.wait_for(job, "cancelled")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_first_visit_takes_six_requests_of_one_origin(browser: Browser, pages: Live, path: str) -> None:
+    with browser.new_context(viewport=DESKTOP) as context:  # type: ignore[arg-type]
+        page = context.new_page()
+        page.goto(pages.url() + path)
+        page.locator(".connection:not([data-state=connecting])").wait_for()
+        found = page.evaluate(
+            """() => {
+              const painted = performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? performance.now();
+              const asked = performance.getEntriesByType("resource").filter(each => each.startTime < painted);
+              return [painted, [location.href, ...asked.map(each => each.name)]];
+            }"""
+        )
+    painted, asked = found
+    # Neither the icon nor a web worker holds the paint up.
+    static = [url for url in asked if not re.search(r"/api/|/favicon|/worker-", url)]
+    print(f"{path}: first contentful paint after {painted:.0f} ms, {len(static)} files, {len(asked)} requests")
+    assert {urlsplit(url).netloc for url in asked} == {urlsplit(pages.url()).netloc}
+    assert len(static) <= 6, static
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_stream_is_small_and_redraws_are_few(open_page: Open, busy: str, path: str) -> None:
+    page: Page = open_page(path if path == "/cluster.html" else f"{path}#job={busy}")
+    streams: set[str] = set()
+    received = []
+    session = page.context.new_cdp_session(page)
+    session.on("Network.requestWillBeSent", lambda sent: _note(streams, sent))
+    session.on("Network.dataReceived", lambda data: received.append((data["requestId"], data["dataLength"])))
+    session.send("Network.enable")
+    page.reload()
+    page.locator(".connection[data-state=live]").wait_for()
+    page.wait_for_timeout(2000)
+    page.evaluate(WATCH)
+    received.clear()
+    page.wait_for_timeout(SECONDS * 1000)
+    rate = sum(length for request, length in received if request in streams) / SECONDS / 1000
+    changes = page.evaluate("window.changes")
+    print(f"{path}: {rate:.2f} KB/s of events, {len(changes) / SECONDS:.1f} redraws/s")
+    assert streams, "the page follows the stream"
+    assert 0 < rate <= 10
+    # Four a second for what comes from the cluster, one for the clock.
+    assert len(changes) / SECONDS <= 5.5
+
+
+def _note(streams: set[str], sent: dict[str, object]) -> None:
+    request = sent["request"]
+    if isinstance(request, dict) and "/api/events" in request["url"]:
+        streams.add(str(sent["requestId"]))
