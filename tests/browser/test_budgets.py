@@ -25,7 +25,7 @@ WATCH = """() => {
 @pytest.fixture
 def busy(pages: Live) -> Iterator[str]:
     """A job that runs for hours if it is let."""
-    job = pages.submit("collatz", {"start_number": "1", "number_count": 10**14, "columns": 256})
+    job = pages.submit("collatz", {"start_number": "1", "number_count": 10**14, "columns": 512})
     yield job
     pages.post(f"/api/jobs/{job}/cancel")
     assert pages.wait_for(job, "cancelled")
