@@ -97,6 +97,8 @@ def test_an_images_copy_list_is_its_import_boundary(service: str, folders: set[s
     text = (ROOT / service / "Dockerfile").read_text()
     copied = set(re.findall(r"^COPY ([a-z_]+) ", text, re.MULTILINE))
     assert copied == folders
+    let_through = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {f"!{folder}" for folder in folders} <= set(let_through), "an empty folder would be copied"
     requirements = f"requirements/{service.replace('_', '-')}.txt"
     assert requirements in text and "--require-hashes" in text
 
