@@ -2,14 +2,15 @@
 # Makes the base images of the stack from Debian packages, for machines that reach a Debian mirror but no image registry.
 # Usage: deploy/base-images.sh [--force]      Images that exist are kept without --force.
 # They get the names that docker-compose.yml and the Dockerfiles use. Grafana has no Debian package: see docs/docker.md.
-# Environment: DEBIAN_MIRROR (default http://deb.debian.org/debian); CA_BUNDLE, certificates that the images shall trust
-# (default: this machine's).
+# Environment: DEBIAN_MIRROR (default: the one in this machine's apt sources); CA_BUNDLE, certificates that the images shall
+# trust (default: this machine's).
 # Exit codes: 0 done, 1 failed, 2 usage, 3 something must be installed first.
 set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly SUITE=bookworm
-readonly MIRROR=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+MIRROR=$(deploy/debian-mirror.sh)
+readonly MIRROR
 readonly BUNDLE=${CA_BUNDLE:-/etc/ssl/certs/ca-certificates.crt}
 readonly INSIDE=/etc/ssl/certs/ca-certificates.crt
 readonly SERVICES=(redis-server nginx-light prometheus prometheus-redis-exporter prometheus-nginx-exporter)

@@ -2,6 +2,7 @@
 # Makes a Docker engine with Compose v2 answer on this machine: installs Debian's packages and starts the engine by hand.
 # For continuous integration as root on Debian; where an engine answers, nothing is done.
 set -Eeuo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly PLUGINS=/usr/libexec/docker/cli-plugins
 readonly LOG=${ENGINE_LOG:-/tmp/dockerd.log}
@@ -18,11 +19,12 @@ install_packages() { # install_packages PACKAGE...
 
 install_compose() { # bookworm has only version 1; the plugin of the next release is one program
   docker compose version >/dev/null 2>&1 && return
-  local work
+  local work mirror
+  mirror=$(deploy/debian-mirror.sh)
   work=$(mktemp -d)
   mkdir -p "$work/lists/partial" "$work/archives/partial" "$PLUGINS"
   {
-    printf 'Types: deb\nURIs: http://deb.debian.org/debian\nSuites: trixie\nComponents: main\n'
+    printf 'Types: deb\nURIs: %s\nSuites: trixie\nComponents: main\n' "$mirror"
     printf 'Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg\n'
   } >"$work/trixie.sources"
   local options=(-o "Dir::Etc::sourcelist=$work/trixie.sources" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$work/lists")

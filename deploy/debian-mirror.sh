@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Prints the address of a Debian mirror: DEBIAN_MIRROR, else the first one in this machine's apt sources.
+# Usage: deploy/debian-mirror.sh      Exit codes: 0 printed, 3 none is known.
+set -euo pipefail
+
+from_apt() { # archives of Debian itself; security and updates live elsewhere or have no base system
+  command -v apt-get >/dev/null || return 0
+  # shellcheck disable=SC2016 # apt's fields, not this shell's
+  apt-get indextargets --format '$(ORIGIN) $(LABEL) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' |
+    awk '$1 == "Debian" && $2 == "Debian" && $3 == "main" && !found++ { print $4 }'
+}
+
+mirror=${DEBIAN_MIRROR:-$(from_apt)}
+if [[ -z "$mirror" ]]; then
+  printf 'error: no Debian mirror is known: set DEBIAN_MIRROR to the address of one, or run apt-get update first.\n' >&2
+  exit 3
+fi
+printf '%s\n' "${mirror%/}"
