@@ -14,6 +14,10 @@ from jobs import errors
 
 routes = edge.router()
 
+_NAMES = (
+    f"Comma-separated, at most {history.MAX_NAMES}; * stands for anything, at most {history.MAX_STARS} times in a name."
+)
+
 
 class Drain(BaseModel):
     """Whether a worker finishes what it has and takes nothing new."""
@@ -62,7 +66,7 @@ def snapshot(cluster: edge.The) -> Response:
 @routes.get("/history", tags=["cluster"], **edge.answers(answers.History))
 def read_history(
     cluster: edge.The,
-    names: Annotated[str, Query(max_length=2000, description="Comma-separated; * stands for anything.")] = "*",
+    names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
     seconds: Annotated[int, Query(ge=1, le=history.MAX_SECONDS)] = 600,
     points: Annotated[int, Query(ge=1, le=history.MAX_POINTS)] = 300,
 ) -> Response:
@@ -74,8 +78,9 @@ def read_history(
     .busy_lanes, gpu.UUID.utilization, .sm_active (0..1), .memory, .memory_total (bytes), .temperature (Celsius),
     .power (W), .clock (Hz).
     """
+    wanted = history.patterns(names)
     now, blocks = history.read(cluster.book.client, seconds)
-    return shown(history.binned(now, blocks, names, seconds, points))
+    return shown(history.binned(now, blocks, wanted, seconds, points))
 
 
 @routes.get("/stream", tags=["cluster"], **edge.answers(answers.Stream))

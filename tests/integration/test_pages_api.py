@@ -118,6 +118,7 @@ def test_bins_hold_what_was_asked_for(cluster: Live) -> None:
         assert (low is None) == (high is None) and (low is None or low <= middle <= high)
     assert httpx.get(cluster.url() + "/api/history?seconds=3601").status_code == 422
     assert httpx.get(cluster.url() + "/api/history?points=1001").status_code == 422
+    assert httpx.get(cluster.url() + "/api/history?names=**************X").json()["field"] == "names"
     assert cluster.get("/api/history?names=no.such")["series"] == {}
 
 

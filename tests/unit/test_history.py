@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator import history
 from coordinator.recorder import Speeds
-from jobs import broker, leases
+from jobs import broker, errors, leases
 
 #: Of 8 nodes with a GPU each.
 GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", "clock")
@@ -27,7 +29,7 @@ def at(monkeypatch: pytest.MonkeyPatch, client: leases.Client) -> Callable[[int,
 
     def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> dict[str, Any]:
         _, blocks = history.read(client, seconds)
-        return history.binned(now, blocks, names, seconds, points)
+        return history.binned(now, blocks, history.patterns(names), seconds, points)
 
     return show
 
@@ -66,6 +68,35 @@ def test_names_are_chosen_with_stars(client: leases.Client, at: Any) -> None:
     assert list(at(100, 10, "node.*.cpu")["series"]) == ["node.a.b.cpu", "node.c.cpu"]
     assert list(at(100, 10, "jobs.done,node.c.*")["series"]) == ["jobs.done", "node.c.cpu"]
     assert at(100, 10, "")["series"] == {}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "names", ["*" * history.MAX_STARS + "X", "*a" * history.MAX_STARS + "X", "a*" * history.MAX_STARS]
+)
+def test_stars_cost_no_more_than_the_name_is_long(names: str) -> None:
+    figures = [f"node.{'a' * 2000}.{number}" for number in range(50)]
+    blocks = [history.Block(times=[100], columns={name: [1.0] for name in figures})]
+    assert history.binned(100, blocks, history.patterns(names), 10, 10)["series"] == {}
+
+
+@given(st.text("ab*", max_size=9), st.text("ab", max_size=9))
+def test_a_pattern_matches_what_its_stars_can_stand_for(pattern: str, name: str) -> None:
+    def fits(pattern: str, name: str) -> bool:
+        if not pattern.startswith("*"):
+            return pattern[:1] == name[:1] and (not pattern or fits(pattern[1:], name[1:]))
+        return any(fits(pattern[1:], name[skipped:]) for skipped in range(len(name) + 1))
+
+    assert history.Pattern(tuple(pattern.split("*"))).matches(name) == fits(pattern, name)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"), [("*" * 9, "8 stars"), (",".join(["jobs.done"] * 65), "64 names"), ("a," * 65, "got 65")]
+)
+def test_names_and_their_stars_are_bounded(names: str, words: str) -> None:
+    with pytest.raises(errors.InvalidRequest, match=words) as refused:
+        history.patterns(names)
+    assert refused.value.field == "names"
 
 
 def test_an_hour_of_a_big_cluster_takes_little(client: leases.Client, at: Any) -> None:
