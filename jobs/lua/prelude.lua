@@ -147,7 +147,8 @@ local function on_grain(j, position)
   return position - math.fmod(math.fmod(position, j.grain) + j.offset, j.grain)
 end
 
--- A range whose lane died once more. At the limit it is halved until only the part that kills is left.
+-- A range whose lane died once more. At the limit it is halved until only the part that kills is left. Halves are
+-- leased before all else: what kills everywhere is found after the logarithm of the range, not after the range.
 local function lapse(j, l)
   local expiries = l.expiries + 1
   if expiries <= MAX_EXPIRIES then
@@ -159,7 +160,7 @@ local function lapse(j, l)
     local middle = l.lo + math.floor((l.hi - l.lo) / 2)
     local cut = on_grain(j, middle)
     if cut <= l.lo then cut = middle end
-    call('RPUSH', key(j.id, 'free'), range(l.lo, cut, MAX_EXPIRIES, l.errors), range(cut, l.hi, MAX_EXPIRIES, l.errors))
+    call('LPUSH', key(j.id, 'free'), range(cut, l.hi, MAX_EXPIRIES, l.errors), range(l.lo, cut, MAX_EXPIRIES, l.errors))
   end
 end
 

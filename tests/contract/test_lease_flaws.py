@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.janitor import Janitor
+from jobs import leases, queues
+from jobs.leases import Grant
 from tests.contract.lease_invariants import check
-from tests.contract.lease_model import LONG, Bench, encode, total_of
+from tests.contract.lease_model import LONG, Bench, encode, new_job, total_of
 
 
 @pytest.mark.parametrize("total", [2**53 - 1, 2**53])
@@ -80,3 +83,16 @@ def test_a_counter_that_is_full_does_not_stop_a_commit(bench: Bench) -> None:
     job = bench.submit(10)
     bench.work()
     assert bench.job(job).state == "done"
+
+
+def test_a_job_whose_every_lease_kills_its_lane_fails_after_a_few_dozen_deaths(redis_url: str) -> None:
+    """Halves went to the tail of free and LEASE takes its head: every range was halved once before one was twice."""
+    bench = Bench(redis_url, limit=3)
+    job = bench.submit(10**8)
+    bench.hold("w")
+    deaths = 0
+    while deaths < 100 and isinstance(answer := bench.lease(job, 10**8), Grant):
+        bench.crash(answer.token)
+        deaths += 1
+    assert bench.job(job).state == "failed" and deaths < 60
+    check(bench, bench.look())
