@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import threading
 import time
 import uuid
@@ -14,8 +15,9 @@ from jobs.leases import Leases
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
-#: AUDIT purges this many finished jobs at most; a round with more to do repeats it this often.
-_FULL, _PURGES = 50, 20
+#: AUDIT ends this many slots, puts this many jobs back and purges this many at most; a round with more to do repeats it
+#: this often.
+_FULL, _REPEATS = (100, 100, 50), 50
 #: A mark of more ranges than this is joined, this often.
 _JOIN_AT, _JOIN_EVERY = 64, 10
 #: The bells' templates are put back this often, in case somebody flushed them.
@@ -60,14 +62,19 @@ class Janitor(threading.Thread):
         self._rounds += 1
         self.leading = self._book.lead(self._me)
         if self.leading:
-            reaped, returned, purged = self._book.audit(queues.ALL)
-            for _ in range(_PURGES if purged == _FULL else 0):
-                purged += self._book.audit(queues.ALL)[2]
+            self._audit()
             if self._rounds % _JOIN_EVERY == 0:
                 self._join_marks()
-            if reaped or returned or purged:
-                log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
             self._write_down()
+
+    def _audit(self) -> None:
+        """Repeats AUDIT while it does as much as it may: all jobs of a worker that died come back at once."""
+        found = [self._book.audit(queues.ALL)]
+        while any(map(operator.ge, found[-1], _FULL)) and len(found) <= _REPEATS:
+            found.append(self._book.audit(queues.ALL))
+        reaped, returned, purged = map(sum, zip(*found, strict=True))
+        if reaped or returned or purged:
+            log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
 
     def _join_marks(self) -> None:
         for kind in registry.names():

@@ -96,3 +96,16 @@ def test_a_job_whose_every_lease_kills_its_lane_fails_after_a_few_dozen_deaths(r
         deaths += 1
     assert bench.job(job).state == "failed" and deaths < 60
     check(bench, bench.look())
+
+
+
+
+
+def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) -> None:
+    """One AUDIT looks at 100, and there was one a second."""
+    bench.book.submit([new_job(f"s{n}", 1, "any.normal", small=True, estimate_ms=1) for n in range(1000)])
+    found = bench.book.next("dead", queues.ALL, lanes=10, take=1000)
+    assert isinstance(found, leases.Taken) and len(found.jobs) == 1000
+    bench.advance(leases.LEASE_TTL_MS)
+    Janitor(bench.book).round()
+    assert len(bench.look().pending("any.normal")) == 1000
