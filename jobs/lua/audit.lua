@@ -41,9 +41,9 @@ local function move(queue)
     local j = job(some[i])
     if j and j.prefer == 1 then
       unpend(j)
-      call('HINCRBY', P .. 'load', j.queue, num(0 - j.load)) -- not -j.load: '-0' is no integer to Redis
+      charge(j, 0)
       j.queue = 'any.' .. string.sub(queue, 5)
-      call('HINCRBY', P .. 'load', j.queue, num(j.load))
+      account(j)
       call('HSET', key(j.id), 'queue', j.queue)
       pend(j)
     end

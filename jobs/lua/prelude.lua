@@ -65,15 +65,20 @@ local function emit(j, what, ...)
   end
 end
 
+-- Makes the job's part of ct:load this many ms. A counter that is full counts no more and stops nothing.
+local function charge(j, load)
+  if load == j.load then return end
+  local reply = redis.pcall('HINCRBY', P .. 'load', j.queue, num(load - j.load))
+  if type(reply) == 'table' then return end
+  call('HSET', key(j.id), 'load', num(load))
+  j.load = load
+end
+
 -- ct:load: milliseconds of one lane's work that wait or run, by queue.
 local function account(j)
   local load = 0
   if j.state == 'queued' or j.state == 'running' then load = math.floor(j.est_ms * (1 - j.done / j.total)) end
-  if load ~= j.load then
-    call('HINCRBY', P .. 'load', j.queue, num(load - j.load))
-    call('HSET', key(j.id), 'load', num(load))
-    j.load = load
-  end
+  charge(j, load)
 end
 
 -- Histograms: per label the count of each upper bound in seconds, the sum in ms and the count. The bounds are metrics.py's.

@@ -10,7 +10,9 @@ local function tell(state)
 end
 
 if known ~= born then
+  local drain = call('HGET', k, 'drain')
   call('DEL', k)
+  if drain then call('HSET', k, 'drain', drain) end -- who drained the worker meant the name
   tell('joined')
 end
 call('HSET', k, 'born', born, 'seen', num(t), unpack(ARGV, 4))

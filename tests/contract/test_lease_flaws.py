@@ -98,7 +98,33 @@ def test_a_job_whose_every_lease_kills_its_lane_fails_after_a_few_dozen_deaths(r
     check(bench, bench.look())
 
 
+def test_a_load_that_is_full_does_not_stop_a_submission_half_way(bench: Bench) -> None:
+    """The job was written, and neither pending nor heard of."""
+    bench.client.hset("ct:load", "any.normal", 2**63 - 5)
+    job = bench.submit(10)
+    assert bench.look().pending("any.normal") == [job] and bench.job(job).number("load") == 0
+    bench.work()
+    assert bench.job(job).state == "done"
+    assert bench.look().hash("ct:load")["any.normal"] == str(2**63 - 5), "what was not added is not taken away"
 
+
+def test_a_job_moves_to_a_queue_whose_load_is_full(bench: Bench) -> None:
+    bench.client.hset("ct:load", "any.normal", 2**63 - 5)
+    job = bench.submit(queue="gpu.normal", prefer=True)
+    bench.audit()
+    assert bench.look().waiting() == {job: "any.normal"}
+    assert bench.look().hash("ct:load") == {"any.normal": str(2**63 - 5), "gpu.normal": "0"}
+
+
+def test_a_drained_worker_is_drained_after_its_restart(bench: Bench) -> None:
+    """The new process began with an empty record."""
+    bench.book.heartbeat("w", "1", {"device": "cpu", "retired": "its GPU failed"})
+    bench.book.drain("w")
+    assert bench.book.heartbeat("w", "2", {"device": "cpu"}) == "drain"
+    assert bench.next("w") == "draining"
+    assert "retired" not in bench.look().hash("ct:worker:w"), "all else is what the new process says"
+    bench.book.drain("w", on=False)
+    assert bench.book.heartbeat("w", "3", {"device": "cpu"}) == "ok"
 
 
 def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) -> None:
