@@ -125,9 +125,16 @@ class Cluster:
         return answers
 
     def results(self, job_ids: Sequence[str], wait_seconds: float = 0.0) -> list[Json]:
-        """States and results of up to 1,000 jobs; answers when all have ended or the time is over."""
+        """States and results of up to 1,000 jobs; answers when all have ended or the time is over.
+
+        Results that are together too large for one answer are asked for one by one.
+        """
         body = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
         answers: list[Json] = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds)["answers"]
+        for answer in answers:
+            if answer.pop("result_at", None):
+                del answer["result_bytes"]
+                answer["result"] = self.result(answer["job_id"])["result"]
         return answers
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:

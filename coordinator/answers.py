@@ -122,6 +122,8 @@ class ManyResults(Answer):
         state: JobState | None
         type: str | None = may("Of a job that exists.")
         result: Any = may("Once it is done.")
+        result_at: str | None = may("Where to ask for a result that did not fit into this answer.")
+        result_bytes: int | None = may("How long that result is.")
         error: str | None = may("When it failed, or does not exist.")
 
     answers: list[One]

@@ -154,11 +154,15 @@ def list_jobs(
 
 @routes.post("/results", tags=["jobs"], openapi_extra=edge.describes(Ids), **edge.answers(answers.ManyResults))
 async def results(request: Request, cluster: edge.The) -> Response:
-    """States and results of many jobs, once all have ended or the time is over."""
+    """States and results of many jobs, once all have ended or the time is over.
+
+    An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
+    `result_bytes`.
+    """
     asked = edge.parsed(Ids, await edge.body(request, edge.MAX_BODY))
     if asked.wait_seconds:
         await cluster.hub.until_ended(asked.job_ids, lambda: cluster.views.states(asked.job_ids), asked.wait_seconds)
-    return shown({"answers": await run_in_threadpool(cluster.views.results, asked.job_ids)})
+    return Response(await run_in_threadpool(cluster.views.results, asked.job_ids), media_type="application/json")
 
 
 async def _waited(cluster: Cluster, job_id: str, seconds: float) -> None:

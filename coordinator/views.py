@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from coordinator import alerts, scheduler
 from jobs import broker, errors, leases, marks, queues, registry
@@ -23,6 +23,8 @@ LOST_SECONDS = 3600
 FLEET_SECONDS = 0.5
 #: Pages looked at for one answer, when a kind is asked for that is rare.
 _PAGES = 20
+#: Bytes of results that one answer for many jobs holds.
+RESULTS_BYTES = 16 << 20
 #: Ranges of a mark that one answer shows.
 _RANGES = 1000
 #: A rate older than this many seconds says nothing about now.
@@ -118,16 +120,42 @@ class Views:
         head = {"job_id": job_id, "type": kind.decode(), "partial": False, "units": units, "total": total}
         return head, state.decode(), stored
 
-    def results(self, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """State and, once done, result of each; one answer each, in order."""
+    def results(self, ids: Sequence[str]) -> bytes:
+        """State and, once done, result of each as one JSON answer; results are spliced in as they are stored.
+
+        Holds at most RESULTS_BYTES of results: each has its share, and what is left goes to larger ones in their order.
+        """
+        share = RESULTS_BYTES // len(ids)
         pipe = self.book.client.pipeline(transaction=False)
         for job_id in ids:
             pipe.hmget(leases.key(job_id), "state", "kind", "error")
-            pipe.get(leases.key(job_id, "result"))
+            pipe.getrange(leases.key(job_id, "result"), 0, share)  # a byte more than the share: the result is longer
         replies = pipe.execute()
-        return [
-            _answer(job_id, row, result) for job_id, row, result in zip(ids, replies[::2], replies[1::2], strict=True)
-        ]
+        rows, stored = replies[::2], [Stored(text) for text in replies[1::2]]
+        if long := [place for place, text in enumerate(replies[1::2]) if len(text) > share]:
+            left = RESULTS_BYTES - sum(len(text) for text in replies[1::2] if len(text) <= share)
+            del replies
+            stored = self._with_long(ids, stored, long, left)
+        return b'{"answers":[' + b",".join(map(_answer, ids, rows, stored)) + b"]}"
+
+    def _with_long(self, ids: Sequence[str], stored: list[Stored], long: list[int], left: int) -> list[Stored]:
+        """The same with those results in `long` that fit into `left` bytes; of the others the length."""
+        keys = {place: leases.key(ids[place], "result") for place in long}
+        pipe = self.book.client.pipeline(transaction=False)
+        for key in keys.values():
+            pipe.strlen(key)
+        found = [Stored(b"") if place in keys else text for place, text in enumerate(stored)]
+        taken = self.book.client.pipeline(transaction=False)
+        fitting = []
+        for place, length in zip(long, pipe.execute(), strict=True):
+            found[place] = Stored(b"", length)
+            if length <= left:
+                left -= length
+                fitting.append(place)
+                taken.get(keys[place])
+        for place, text in zip(fitting, taken.execute(), strict=True):
+            found[place] = Stored(text or b"")
+        return found
 
     def mark(self, kind: str, name: str) -> dict[str, Any]:
         """How far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
@@ -356,16 +384,24 @@ def _usage(row: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _answer(job_id: str, row: Sequence[bytes | None], result: bytes | None) -> dict[str, Any]:
+class Stored(NamedTuple):
+    """A job's result as it is stored, empty while there is none; or only its length, where it is too long to send."""
+
+    text: bytes
+    length: int = 0
+
+
+def _answer(job_id: str, row: Sequence[bytes | None], stored: Stored) -> bytes:
     state, kind, error = (value.decode() if value else None for value in row)
-    if state is None:
-        return {"job_id": job_id, "state": None, "error": f"no job {job_id}"}
     answer: dict[str, Any] = {"job_id": job_id, "type": kind, "state": state}
-    if result is not None:
-        answer["result"] = json.loads(result)
-    elif error:
+    if state is None:
+        answer = {"job_id": job_id, "state": None, "error": f"no job {job_id}"}
+    elif stored.length:
+        answer |= {"result_at": f"/api/jobs/{job_id}/result", "result_bytes": stored.length}
+    elif not stored.text and error:
         answer["error"] = error
-    return answer
+    head = json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()
+    return head[:-1] + b',"result":' + stored.text + b"}" if stored.text and state else head
 
 
 def _node(name: str, row: dict[str, str], live: float | None, now: float) -> dict[str, Any]:

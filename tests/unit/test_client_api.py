@@ -262,6 +262,16 @@ def test_the_simple_calls_reach_their_routes(fake: Fake, cluster: Cluster) -> No
     assert fake.asked[-1].url.params["partial"] == "true"
 
 
+def test_results_too_large_for_one_answer_are_asked_for_alone(fake: Fake, cluster: Cluster) -> None:
+    apart = {"job_id": "j2", "state": "done", "result_at": "/api/jobs/j2/result", "result_bytes": 10**8}
+    fake.on("POST", "/api/results", {"answers": [{"job_id": "j1", "state": "done", "result": 1}, apart]})
+    fake.on("GET", "/api/jobs/j2/result", {"job_id": "j2", "result": 2})
+    assert cluster.results(["j1", "j2"]) == [
+        {"job_id": "j1", "state": "done", "result": 1},
+        {"job_id": "j2", "state": "done", "result": 2},
+    ]
+
+
 # -- server-sent events ---------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,78 @@
+"""Results of many jobs in one answer: spliced in as they are stored, and no more of them than an answer may hold."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from coordinator import views
+from coordinator.views import Views
+from jobs import broker, leases
+from jobs.settings import Settings
+
+
+@pytest.fixture
+def book(any_redis_url: str) -> leases.Leases:
+    return leases.Leases(broker.connect(any_redis_url))
+
+
+def store(book: leases.Leases, job: str, result: bytes | None, state: str = "done", **more: str) -> str:
+    book.client.hset(leases.key(job), mapping={"state": state, "kind": "sums", **more})
+    if result is not None:
+        book.client.set(leases.key(job, "result"), result)
+    return job
+
+
+def answers(book: leases.Leases, ids: list[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(Views(book, Settings()).results(ids))["answers"]
+    return found
+
+
+def test_each_job_is_answered_in_its_place(book: leases.Leases) -> None:
+    ids = [store(book, "a", b'{"sum":1}'), "nosuch", store(book, "b", None, "failed", error="no \u00b5 luck"),
+           store(book, "c", None, "running"), "a"]  # fmt: skip
+    done = {"job_id": "a", "type": "sums", "state": "done", "result": {"sum": 1}}
+    assert answers(book, ids) == [
+        done,
+        {"job_id": "nosuch", "state": None, "error": "no job nosuch"},
+        {"job_id": "b", "type": "sums", "state": "failed", "error": "no \u00b5 luck"},
+        {"job_id": "c", "type": "sums", "state": "running"},
+        done,
+    ]
+
+
+def test_a_result_travels_as_it_is_stored(book: leases.Leases) -> None:
+    stored = b'{"pi":3.10e0, "big":' + b"9" * 5000 + b"}"
+    store(book, "a", stored)
+    assert stored in Views(book, Settings()).results(["a"])
+
+
+def test_an_answer_holds_so_much_and_tells_where_the_rest_is(
+    book: leases.Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "RESULTS_BYTES", 1000)
+    sizes = {"a": 10, "b": 600, "c": 600, "d": 100, "e": 350, "f": 200}
+    for name, size in sizes.items():
+        store(book, name, b'"' + b"x" * (size - 2) + b'"')
+    found = {answer["job_id"]: answer for answer in answers(book, list(sizes))}
+    assert {name for name, answer in found.items() if "result" in answer} == {"a", "b", "d", "f"}
+    assert sum(sizes[name] for name in "abdf") <= 1000
+    assert found["c"] == {
+        "job_id": "c", "type": "sums", "state": "done", "result_at": "/api/jobs/c/result", "result_bytes": 600,
+    }  # fmt: skip
+    assert found["e"]["result_bytes"] == 350
+    assert len(answers(book, ["a"] * 1000)) == 1000
+
+
+def test_large_results_take_little_memory(book: leases.Leases) -> None:
+    """Each of many numbers, which would be many times as large when they are parsed."""
+    ids = [store(book, f"j{number}", b"[" + b"1.5," * 500_000 + b"1]") for number in range(40)]
+    tracemalloc.start()
+    text = Views(book, Settings()).results(ids)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(text) < views.RESULTS_BYTES + 100_000
+    assert peak < 5 * views.RESULTS_BYTES, peak
