@@ -82,7 +82,7 @@ def fold(book: leases.Leases, job: str, kind: str) -> None:
     gathered = book.gather(job)
     total = _merged(kind, gathered)
     if gathered.parts and total is not None:
-        book.fold(job, gathered.version, len(gathered.parts), encode(total))
+        book.fold(job, gathered, encode(total))
 
 
 def finish(book: leases.Leases, job: str, kind: str, spec: Spec) -> bool:
@@ -98,7 +98,7 @@ def finish(book: leases.Leases, job: str, kind: str, spec: Spec) -> bool:
     except Exception as error:
         book.abort(job, f"the result could not be derived: {type(error).__name__}: {error}")
         return False
-    return result is not None and book.finish(job, gathered.version, encode(result), left)
+    return result is not None and book.finish(job, gathered, encode(result), left)
 
 
 def so_far(kind: str, spec: Spec, gathered: leases.Gathered) -> Partial | None:

@@ -5,6 +5,7 @@ Every script is atomic and idempotent and uses the server's clock, so a call may
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
@@ -140,13 +141,21 @@ class Committed:
 class Gathered:
     """A job's accumulator and the parts beside it, read at one moment."""
 
-    version: int
     accumulator: bytes | None
     parts: tuple[bytes, ...]
     #: Units that they cover.
     done: int
     #: The frozen spec as JSON; None when there is no such job.
     spec: bytes | None
+
+    @property
+    def digest(self) -> str:
+        """Names accumulator and parts by what they are, as the scripts do."""
+        return _sha1("".join(_sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
+
+
+def _sha1(text: bytes) -> str:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
 def _told(error: redis.exceptions.ResponseError) -> redis.exceptions.ResponseError:
@@ -333,18 +342,17 @@ class Leases:
     def gather(self, job: str, limit: int = 256) -> Gathered:
         """The accumulator and up to `limit` parts, read at one moment."""
         pipe = self.client.pipeline(transaction=True)
-        pipe.hmget(key(job), "accv", "done", "spec").get(key(job, "acc")).lrange(key(job, "parts"), 0, limit - 1)
-        (version, done, spec), accumulator, parts = pipe.execute()
-        return Gathered(
-            version=int(version or 0), accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec
-        )
+        pipe.hmget(key(job), "done", "spec").get(key(job, "acc")).lrange(key(job, "parts"), 0, limit - 1)
+        (done, spec), accumulator, parts = pipe.execute()
+        return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
 
-    def fold(self, job: str, version: int, parts: int, accumulator: bytes) -> bool:
-        return bool(self._run("fold", job, version, parts, accumulator))
+    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+        """Puts `accumulator` in the place of all that was gathered; False when that is no longer what is stored."""
+        return bool(self._run("fold", job, gathered.digest, len(gathered.parts), accumulator))
 
-    def finish(self, job: str, version: int, result: bytes, marks: str = "[]") -> bool:
-        """Stores the result and, in the same moment, its marks as `marks.encode` writes them."""
-        return bool(self._run("finish", job, version, result, marks))
+    def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
+        """Stores the result of what was gathered and, in the same moment, its marks as `marks.encode` writes them."""
+        return bool(self._run("finish", job, gathered.digest, result, marks))
 
     def abort(self, job: str, error: str) -> bool:
         return bool(self._run("abort", job, error[:2000]))

@@ -11,7 +11,7 @@ local function num(x) return string.format('%.0f', x) end
 local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part) or '') end
 
 local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms', 'load', 'holders', 'lanes', 'max_ms',
-  'ttl_ms', 'small', 'prefer', 'accv', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done' }
+  'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done' }
 local FIELDS = { 'state', 'queue', 'kind', 'version', unpack(NUMBERS) }
 
 local function job(id)
@@ -309,6 +309,16 @@ local function park(worker, t)
   j.holders = call('HINCRBY', key(id), 'holders', -1)
   call('HINCRBY', key(id), 'lanes', -lanes)
   rest(j, t)
+end
+
+-- Names the accumulator and the first `parts` parts by what they are, as Gathered.digest does. A counter would not do: after
+-- lost writes it counts the same numbers again over other parts.
+local function digest(id, parts)
+  local sums = { redis.sha1hex(call('GET', key(id, 'acc')) or '') }
+  if parts > 0 then
+    for _, part in ipairs(call('LRANGE', key(id, 'parts'), 0, num(parts - 1))) do sums[#sums + 1] = redis.sha1hex(part) end
+  end
+  return redis.sha1hex(table.concat(sums))
 end
 
 local function purge(id)

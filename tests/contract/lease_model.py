@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 import redis
 
 from jobs import broker, leases, queues
-from jobs.leases import Committed, Grant, Held, Leases, NewJob, Taken
+from jobs.leases import Committed, Gathered, Grant, Held, Leases, NewJob, Taken
 from jobs.models import Device, Plan, Priority
 
 Range: TypeAlias = tuple[int, int]
@@ -182,6 +183,14 @@ class History:
     started: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Backup:
+    """What is on Redis' disk: every key with the time it has left, and what the tests knew then."""
+
+    keys: dict[bytes, tuple[int, bytes]]
+    known: dict[str, Any]
+
+
 class Worker:
     """A process that calls the scripts, or has stopped to."""
 
@@ -208,7 +217,7 @@ class Bench:
         self.extra: Counter[str] = Counter()
         self.leaked: set[str] = set()
         self.last_event = "0-0"
-        self._tokens = 0
+        self._tokens = self._submitted = 0
         self.client.set("test:clock", START)
 
     def look(self) -> Snapshot:
@@ -225,11 +234,40 @@ class Bench:
         self._tokens += 1
         return f"t{self._tokens:05}"
 
+    def new_id(self) -> str:
+        """Of a job; never twice, even when Redis forgot the first."""
+        self._submitted += 1
+        return f"j{self._submitted - 1}"
+
+    # -- a Redis that loses its last writes -------------------------------------------------------------------------
+
+    #: What the tests know of the work, which a job that Redis forgot must not be in. Tokens stay: lanes remember.
+    _KNOWN = ("jobs", "lost", "extra", "leaked", "last_event")
+
+    def back_up(self) -> Backup:
+        names = [name for name in self.client.keys() if name != b"test:clock"]
+        pipe = self.client.pipeline()
+        for name in names:
+            pipe.pttl(name).dump(name)
+        flat = pipe.execute()
+        keys = {name: (max(ttl, 0), text) for name, ttl, text in zip(names, flat[::2], flat[1::2], strict=True)}
+        return Backup(keys=keys, known={name: copy.deepcopy(getattr(self, name)) for name in self._KNOWN})
+
+    def come_back(self, backup: Backup) -> None:
+        """Redis starts again from what was on its disk. Time goes on, and so do those who call."""
+        pipe = self.client.pipeline()
+        pipe.delete(*[name for name in self.client.keys() if name != b"test:clock"])
+        for name, (ttl, text) in backup.keys.items():
+            pipe.restore(name, ttl, text)
+        pipe.execute()
+        for name, value in backup.known.items():
+            setattr(self, name, copy.deepcopy(value))
+
     # -- submitting -------------------------------------------------------------------------------------------------
 
     def submit(self, total: int = 10, queue: str = "any.normal", **more: Any) -> str:
         """A new job's id; see `new_job` for what may be given."""
-        new = new_job(f"j{len(self.jobs)}", total, queue, **more)
+        new = new_job(self.new_id(), total, queue, **more)
         [(how, job)] = self.book.submit([new])
         if how == "new":
             self.jobs[job] = History(new)
@@ -308,17 +346,22 @@ class Bench:
     # -- results ----------------------------------------------------------------------------------------------------
 
     def fold(self, job: str, limit: int = 256) -> bool:
-        gathered = self.book.gather(job, limit)
+        return self.fold_read(job, self.book.gather(job, limit))
+
+    def fold_read(self, job: str, gathered: Gathered) -> bool:
+        """Folds what was read, now or long ago."""
         texts = [gathered.accumulator, *gathered.parts]
         folded = merge(json.loads(text) for text in texts if text)
-        return self.book.fold(job, gathered.version, len(gathered.parts), encode(folded))
+        return self.book.fold(job, gathered, encode(folded))
 
     def finish(self, job: str) -> bool:
         """Folds and stores the result, as a worker does that was told `finishing`."""
         if self.book.gather(job).parts:
             self.fold(job)
-        gathered = self.book.gather(job)
-        return gathered.accumulator is not None and self.book.finish(job, gathered.version, gathered.accumulator)
+        return self.finish_read(job, self.book.gather(job))
+
+    def finish_read(self, job: str, gathered: Gathered) -> bool:
+        return gathered.accumulator is not None and self.book.finish(job, gathered, gathered.accumulator)
 
     def audit(self) -> tuple[int, int, int]:
         done = self.book.audit(queues.ALL)

@@ -26,7 +26,7 @@ def test_folding_no_parts_is_refused(bench: Bench) -> None:
     """It would leave an accumulator beside a result, and grow the version of a job that nobody works on."""
     job = bench.submit()
     bench.work()
-    assert not bench.book.fold(job, 1, 0, encode(total_of(0, 10)))
+    assert not bench.book.fold(job, bench.book.gather(job), encode(total_of(0, 10)))
     assert bench.job(job).accumulator is None
 
 
@@ -135,3 +135,34 @@ def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) ->
     bench.advance(leases.LEASE_TTL_MS)
     Janitor(bench.book).round()
     assert len(bench.look().pending("any.normal")) == 1000
+
+
+def test_a_fold_that_was_in_flight_when_redis_lost_its_last_commits_changes_nothing(bench: Bench) -> None:
+    """The accumulator's version was a counter, and parts had no identity: 110 units of 100 were counted."""
+    job = bench.submit(100)
+    bench.hold("w")
+    bench.commit(bench.grant(job, 10).token)
+    backup = bench.back_up()
+    bench.commit(bench.grant(job, 20).token)
+    gathered = bench.book.gather(job)
+    bench.come_back(backup)
+    bench.commit(bench.grant(job, 10).token)
+    assert not bench.fold_read(job, gathered)
+    check(bench, bench.look())
+    bench.serve(job, "w")
+    assert bench.job(job).result == total_of(0, 100)
+
+
+def test_a_result_of_what_redis_lost_twice_is_refused(bench: Bench) -> None:
+    """Nor may a result be stored that was derived from another accumulator than the one which is complete."""
+    job = bench.submit(20)
+    bench.hold("w")
+    empty = bench.back_up()
+    bench.commit(bench.grant(job, 10).token)
+    bench.fold(job)
+    half = bench.book.gather(job)
+    bench.come_back(empty)
+    bench.commit(bench.grant(job, 20).token)
+    bench.fold(job)
+    assert not bench.book.finish(job, half, encode(total_of(0, 10)))
+    assert bench.finish(job) and bench.job(job).result == total_of(0, 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from hypothesis.stateful import (
 )
 
 from jobs import leases, queues
-from jobs.leases import Grant, Held, Taken
+from jobs.leases import Gathered, Grant, Held, Taken
 from jobs.models import Device
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
 from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, Worker, new_job
@@ -52,6 +53,9 @@ class LeaseMachine(RuleBasedStateMachine):
         self.seen = self.bench.look()
         self.workers: list[Worker] = []
         self.born = 0
+        #: What is on Redis' disk, and what callers have read and not yet folded or made a result of.
+        self.backup = self.bench.back_up()
+        self.read: list[tuple[str, Gathered]] = []
 
     def teardown(self) -> None:
         """Only a run that went well can be finished."""
@@ -119,7 +123,7 @@ class LeaseMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def submit(self, queue: str, grain: int, offset: int, **given: Any) -> None:
         new = new_job(
-            f"j{len(self.bench.jobs)}",
+            self.bench.new_id(),
             queue=queue,
             grain=grain,
             offset=offset % grain,
@@ -334,23 +338,49 @@ class LeaseMachine(RuleBasedStateMachine):
         view = self._job(pick)
         gathered = self.bench.book.gather(view.job_id, limit or 256)
         parts = len(gathered.parts)
-        wrong = gathered.version - 1 if limit else gathered.version + 1
-        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, wrong, parts, b"{}"))
+        wrong = replace(gathered, accumulator=b"{}") if limit else replace(gathered, parts=(*gathered.parts, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, wrong, b"{}"))
         assert self.bench.fold(view.job_id, limit or 256) == (parts > 0)
-        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, gathered.version, parts, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, gathered, b"{}"))
 
     @precondition(lambda self: any(view.state == "finishing" for view in self.seen.jobs.values()))
     @rule(pick=PICK, abort=st.booleans())
     def finish(self, pick: int, abort: bool) -> None:
         views = [view for view in self.seen.jobs.values() if view.state == "finishing"]
         view = views[pick % len(views)]
-        version, job = view.number("accv"), view.job_id
-        assert not self._changes_nothing(lambda: self.bench.book.finish(job, version + 1, b"{}"))
+        job, gathered = view.job_id, self.bench.book.gather(view.job_id)
+        wrong = replace(gathered, accumulator=b"{}")
+        assert not self._changes_nothing(lambda: self.bench.book.finish(job, wrong, b"{}"))
         if view.parts:
-            assert not self._changes_nothing(lambda: self.bench.book.finish(job, version, b"{}"))
+            assert not self._changes_nothing(lambda: self.bench.book.finish(job, gathered, b"{}"))
         assert self.bench.book.abort(job, "no result") if abort else self.bench.finish(job)
-        assert not self._changes_nothing(lambda: self.bench.book.finish(job, version, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.book.finish(job, gathered, b"{}"))
         assert not self._changes_nothing(lambda: self.bench.book.abort(job, "no result"))
+
+    # -- lost writes ------------------------------------------------------------------------------------------------
+
+    @rule()
+    def log_reaches_the_disk(self) -> None:
+        self.backup = self.bench.back_up()
+
+    @rule()
+    def redis_comes_back_without_its_last_writes(self) -> None:
+        self.bench.come_back(self.backup)
+
+    @precondition(lambda self: self.seen.jobs)
+    @rule(pick=PICK)
+    def read(self, pick: int) -> None:
+        """A caller reads what it is about to fold or make a result of."""
+        job = self._job(pick).job_id
+        self.read.append((job, self.bench.book.gather(job)))
+
+    @precondition(lambda self: self.read)
+    @rule(pick=PICK)
+    def fold_or_finish_late(self, pick: int) -> None:
+        """Whatever happened since it was read; the invariants say whether it may count."""
+        job, gathered = self.read.pop(pick % len(self.read))
+        late = self.bench.fold_read if gathered.parts else self.bench.finish_read
+        late(job, gathered)
 
     # -- time -------------------------------------------------------------------------------------------------------
 
