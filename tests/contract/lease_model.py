@@ -245,7 +245,7 @@ class Bench:
     _KNOWN = ("jobs", "lost", "extra", "leaked", "last_event")
 
     def back_up(self) -> Backup:
-        names = [name for name in self.client.keys() if name != b"test:clock"]
+        names = [name for name in self.client.keys("*") if name != b"test:clock"]
         pipe = self.client.pipeline()
         for name in names:
             pipe.pttl(name).dump(name)
@@ -256,7 +256,7 @@ class Bench:
     def come_back(self, backup: Backup) -> None:
         """Redis starts again from what was on its disk. Time goes on, and so do those who call."""
         pipe = self.client.pipeline()
-        pipe.delete(*[name for name in self.client.keys() if name != b"test:clock"])
+        pipe.delete(*[name for name in self.client.keys("*") if name != b"test:clock"])
         for name, (ttl, text) in backup.keys.items():
             pipe.restore(name, ttl, text)
         pipe.execute()
