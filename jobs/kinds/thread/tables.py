@@ -1,14 +1,17 @@
 """Distributions compiled into integers, once, where a job is planned; kernels see nothing else.
 
-Only exact arithmetic (`fractions`, `decimal`): no result of a machine's libm can reach a kernel.
+Only exact arithmetic (`fractions`, `decimal`): no result of a machine's libm can reach a kernel. Floats may say which
+integer is the nearest where they are right a hundred times over.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -22,6 +25,8 @@ ONE = 2**32
 _WORD_BITS = 64
 #: 64 ln 2 in sixteenths, and one point beyond.
 PARETO_POINTS = 711
+#: Of a value in floats: as near to a half as this, only decimals tell to which integer it is rounded.
+_DOUBT = 1e-12
 #: Times 64 ln 2 in units of 2^-24 it stays below 2^63.
 _MOST_MEAN = 12 * 10**9
 
@@ -58,19 +63,53 @@ def work(law: given.Work) -> dict[str, Any]:
     return {"law": law.distribution, "numbers": numbers}
 
 
-@lru_cache(64)
+@lru_cache(256)
 def _pareto(mean_us: float, alpha: float, max_ratio: float) -> tuple[int, ...]:
     """Work where the logarithm of the tail's probability is -i/16, i = 0..710, of the law between a least work and
     max_ratio times the mean; the least is the one that gives the mean.
     """
-    with localcontext(prec=30):
-        mean, exponent = Decimal(repr(mean_us)) * 1000, Decimal(repr(alpha))
-        most = mean * Decimal(repr(max_ratio))
-        least = _least_pareto(mean, exponent, most)
-        floor = (least / most) ** exponent
-        tails = ((Decimal(-i) / 16).exp() for i in range(PARETO_POINTS))
-        times = (least * (floor + (1 - floor) * tail) ** (-1 / exponent) for tail in tails)
-        return tuple(round(Fraction(time)) for time in times)
+    exact = _ExactPareto(mean_us, alpha, max_ratio)
+    return tuple(
+        round(near) if abs(near % 1 - 0.5) > near * _DOUBT else exact.point(i)
+        for i, near in enumerate(_near_pareto(mean_us, alpha, max_ratio))
+    )
+
+
+def _near_pareto(mean_us: float, alpha: float, max_ratio: float) -> list[float]:
+    """The same in floats, right to a few 1e-15: enough to tell the nearest integer wherever there is no doubt."""
+    most = mean_us * 1000 * max_ratio
+
+    def over_mean(log_ratio: float) -> float:
+        """Logarithm of the law's mean over max_ratio's, the least work being most / e^log_ratio; it falls."""
+        shares = math.expm1((1 - alpha) * log_ratio) / math.expm1(-alpha * log_ratio)
+        return math.log(alpha / (alpha - 1) * shares * max_ratio) - log_ratio
+
+    low, high = 0.0, math.log(max_ratio * alpha / (alpha - 1)) + 1
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if over_mean(middle) > 0 else (low, middle)
+    least, floor = most * math.exp(-high), math.exp(-alpha * high)
+    return [least * (floor + (1 - floor) * math.exp(-i / 16)) ** (-1 / alpha) for i in range(PARETO_POINTS)]
+
+
+class _ExactPareto:
+    """The same to 25 digits, point by point: each takes a hundred times as long."""
+
+    def __init__(self, mean_us: float, alpha: float, max_ratio: float) -> None:
+        self._mean, self._alpha = Decimal(repr(mean_us)) * 1000, Decimal(repr(alpha))
+        with localcontext(prec=30):
+            self._most = self._mean * Decimal(repr(max_ratio))
+
+    @cached_property
+    def _least(self) -> Decimal:
+        with localcontext(prec=30):
+            return _least_pareto(self._mean, self._alpha, self._most)
+
+    def point(self, i: int) -> int:
+        with localcontext(prec=30):
+            floor = (self._least / self._most) ** self._alpha
+            time = self._least * (floor + (1 - floor) * (Decimal(-i) / 16).exp()) ** (-1 / self._alpha)
+            return round(Fraction(time))
 
 
 def _least_pareto(mean: Decimal, alpha: Decimal, most: Decimal) -> Decimal:
@@ -125,14 +164,17 @@ def mean_work(table: dict[str, Any]) -> Fraction:
         case "empirical":
             return Fraction(sum(numbers) * 2 - numbers[0] - numbers[-1], 2 * (len(numbers) - 1))
         case "pareto":
-            return sum((share * point for share, point in zip(_pareto_shares(), numbers, strict=True)), Fraction(0))
+            shares, common = _pareto_shares()
+            return Fraction(sum(map(operator.mul, shares, numbers)), common)
         case _:
             return Fraction(numbers[0])
 
 
 @lru_cache
-def _pareto_shares() -> tuple[Fraction, ...]:
-    """What each point of a pareto table contributes to the mean: between points work is linear in -ln(U)."""
+def _pareto_shares() -> tuple[tuple[int, ...], int]:
+    """What each point of a pareto table contributes to the mean, over a common denominator: between points work is
+    linear in -ln(U).
+    """
     with localcontext(prec=40):
         step = Decimal(1) / 16
         tails = [(-step * i).exp() for i in range(PARETO_POINTS)]
@@ -141,7 +183,9 @@ def _pareto_shares() -> tuple[Fraction, ...]:
         for i, flow in enumerate(after):
             shares[i] += tails[i] - flow
             shares[i + 1] += flow - tails[i + 1]
-        return tuple(Fraction(share) for share in shares)
+    exact = [Fraction(share) for share in shares]
+    common = math.lcm(*(share.denominator for share in exact))
+    return tuple(share.numerator * (common // share.denominator) for share in exact), common
 
 
 def square_work(table: dict[str, Any]) -> Fraction | None:
@@ -199,31 +243,47 @@ def _offspring_at(law: given.Spawn, scale: Fraction) -> tuple[list[int], list[in
             childless = 1 - Fraction(repr(law.probability)) * scale
             return [0, law.children], [round(childless * ONE), ONE]
         case given.GeometricSpawn():
-            weights = _geometric(Fraction(repr(law.mean)) * scale)
+            thresholds = _geometric(Fraction(repr(law.mean)) * scale)
         case given.PoissonSpawn():
-            weights = _poisson(Fraction(repr(law.mean)) * scale)
+            thresholds = _poisson(Fraction(repr(law.mean)) * scale)
         case given.PmfSpawn():
             exact = [Fraction(repr(each)) for each in law.probabilities]
-            weights = [each / sum(exact) for each in exact]
+            thresholds = [round(each / sum(exact) * ONE) for each in accumulate(exact[:MAX_CHILDREN])]
         case _:
             raise TypeError(f"no table for {law.distribution}")
-    thresholds = [round(each * ONE) for each in accumulate(weights[:MAX_CHILDREN])]
     row = [*(each for each in thresholds if each < ONE), ONE]
     return list(range(len(row))), row
 
 
-def _geometric(mean: Fraction) -> list[Fraction]:
+def _geometric(mean: Fraction) -> list[int]:
+    """Thresholds: k or fewer children have probability 1 - again^(k+1)."""
     again = mean / (1 + mean)
-    return [(1 - again) * again**children for children in range(MAX_CHILDREN)]
+    powers = [(again.numerator**k, again.denominator**k) for k in range(1, MAX_CHILDREN + 1)]
+    return [_nearest(ONE * (under - over), under) for over, under in powers]
 
 
-def _poisson(mean: Fraction) -> list[Fraction]:
-    with localcontext(prec=60):
-        none = Fraction((-(Decimal(mean.numerator) / mean.denominator)).exp())
-    weights = [none]
+def _poisson(mean: Fraction) -> list[int]:
+    """Thresholds: sums of none mean^k / k!, over the last one's denominator."""
+    none = _childless(mean)
+    last = MAX_CHILDREN - 1
+    weight = none.numerator * mean.denominator**last * math.factorial(last)
+    under = none.denominator * mean.denominator**last * math.factorial(last)
+    weights = [weight]
     for children in range(1, MAX_CHILDREN):
-        weights.append(weights[-1] * mean / children)
-    return weights
+        weights.append(weights[-1] * mean.numerator // (mean.denominator * children))
+    return [_nearest(ONE * each, under) for each in accumulate(weights)]
+
+
+def _childless(mean: Fraction) -> Fraction:
+    """e^-mean to 60 digits."""
+    with localcontext(prec=60):
+        return Fraction((-(Decimal(mean.numerator) / mean.denominator)).exp())
+
+
+def _nearest(over: int, under: int) -> int:
+    """over / under, halves to even, without reducing it first."""
+    whole, rest = divmod(over, under)
+    return whole + (2 * rest > under or (2 * rest == under and whole % 2 == 1))
 
 
 def offspring_weights(table: dict[str, Any], depth: int) -> list[tuple[int, Fraction]]:

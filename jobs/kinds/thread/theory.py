@@ -73,11 +73,14 @@ def offered_load(spec: Spec, cores: int) -> Fraction | None:
 
 def overloads(spec: Spec) -> list[str]:
     """A sentence for each number of cores that cannot keep up."""
-    loads = {cores: offered_load(spec, cores) for cores, _ in spec["cells"]}
+    offered = offered_load(spec, 1)
+    if offered is None:
+        return []
+    loads = {cores: offered / cores for cores, _ in spec["cells"]}
     return [
         f"offered load {float(load):.3g} of {cores} cores is 1 or more: waits grow with thread_count"
         for cores, load in loads.items()
-        if load is not None and load >= 1
+        if load >= 1
     ]
 
 
