@@ -20,7 +20,7 @@ help: ## print this list
 setup: ## make .venv with everything for development
 	@deploy/environment.sh dev
 
-check: setup ## style, types, the never rules, shell scripts
+check: setup ## style, types, the never rules, shell scripts, the pages' style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -29,11 +29,13 @@ check: setup ## style, types, the never rules, shell scripts
 	if [ -n "$$tool" ]; then echo "$$tool $(SCRIPTS)"; "$$tool" $(SCRIPTS); \
 	elif [ "$${CI:-}" = true ]; then echo "error: shellcheck is not installed" >&2; exit 1; \
 	else echo "skipped: shellcheck is not installed, so no script was checked" >&2; fi
+	@deploy/pages.sh lint
 	$(PYTEST) -q tests/unit/test_never_rules.py
 
 format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+	@deploy/pages.sh format
 
 test: setup web web-test ## all tests: unit, contract, integration, browser, stack, and those of the pages' code
 	$(PYTEST) tests/unit tests/contract tests/integration $(wildcard tests/browser) tests/stack

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the pages into web/dist when they are missing or older than their sources; a second run ends at once.
-# Usage: deploy/pages.sh [build|test]      test: their own tests, types, and sizes of what was built.
+# Usage: deploy/pages.sh [build|test|lint|format]
+# test: their own tests, types, and sizes of what was built; lint: their sources' style; format: mends it.
 # Node.js 20.19 or later is taken from PATH, else installed into .venv.
-# Exit codes: 0 web/dist is there and new, 1 it could not be built or a test failed, 2 usage, 3 there is neither Node.js nor
+# Exit codes: 0 web/dist is there and new, 1 it could not be built or a check failed, 2 usage, 3 there is neither Node.js nor
 # .venv.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -72,20 +73,26 @@ build() {
   printf '%s\n' "$sources" >"$STAMP"
 }
 
-check() {
+run() { # run SCRIPT...: of web/package.json
   find_node
   install
   local script
-  for script in check test size; do
+  for script in "$@"; do
     npm --prefix web run --silent "$script"
   done
 }
 
 main() {
-  [[ $# -le 1 && "${1:-build}" =~ ^(build|test)$ ]] || fail 2 "usage: deploy/pages.sh [build|test]"
+  [[ $# -le 1 && "${1:-build}" =~ ^(build|test|lint|format)$ ]] || fail 2 "usage: deploy/pages.sh [build|test|lint|format]"
   [[ -f web/package.json ]] || return 0
-  built || build
-  [[ "${1:-build}" == build ]] || check
+  case "${1:-build}" in
+    build) built || build ;;
+    test)
+      built || build
+      run check test size
+      ;;
+    *) run "$1" ;;
+  esac
 }
 
 main "$@"

@@ -116,6 +116,17 @@ def test_the_pages_own_tests_decide(checkout: Checkout) -> None:
     assert checkout.run("test").returncode == 1
 
 
+@pytest.mark.parametrize("what", ["lint", "format"])
+def test_style_is_looked_at_without_building(checkout: Checkout, what: str) -> None:
+    assert checkout.run(what).returncode == 0
+    assert [line.partition(" --no")[0] for line in checkout.called()] == [
+        "--prefix web ci",
+        f"--prefix web run --silent {what}",
+    ]
+    (checkout.folder / "fails").write_text(what)
+    assert checkout.run(what).returncode == 1
+
+
 def test_without_pages_in_the_checkout_there_is_nothing_to_do(checkout: Checkout) -> None:
     shutil.rmtree(checkout.folder / "web")
     assert checkout.run().returncode == 0 and checkout.called() == []

@@ -40,9 +40,12 @@ for (const [page, budgets] of Object.entries(BUDGETS)) {
   for (const [place, title] of ["at first", "in all"].entries()) {
     const fits = sums[place] <= budgets[place];
     over ||= !fits;
-    console.log(`${page.padEnd(14)} ${sums[place].toFixed(1).padStart(6)} KB of ${budgets[place]} ${title}${fits ? "" : "  OVER"}`);
+    console.log(
+      `${page.padEnd(14)} ${sums[place].toFixed(1).padStart(6)} KB of ${budgets[place]} ${title}${fits ? "" : "  OVER"}`,
+    );
   }
-  for (const [path, kilobytes] of size) console.log(`  ${kilobytes.toFixed(1).padStart(6)}  ${path}${first.includes(path) ? "" : "  (later)"}`);
+  for (const [path, kilobytes] of size)
+    console.log(`  ${kilobytes.toFixed(1).padStart(6)}  ${path}${first.includes(path) ? "" : "  (later)"}`);
 }
 if (over) {
   console.error("a page is over its budget: look at what it imports, or load it when it is needed");

@@ -4,12 +4,35 @@ import { matches, only, parse, summary, toggled } from "../src/pages/cluster/fil
 import { curl, literal, python } from "../src/pages/cluster/snippets";
 import { busy, edges, spanAt } from "../src/pages/cluster/spans";
 
-const JOB = { job_id: "5c7b3fb0", type: "collatz", state: "failed", priority: "low", device: "any", queue: "any.low", parameters: { start_number: 27, n: null }, error: "Unit 4 kills", waiting_because: null } as unknown as Job;
+const JOB = {
+  job_id: "5c7b3fb0",
+  type: "collatz",
+  state: "failed",
+  priority: "low",
+  device: "any",
+  queue: "any.low",
+  parameters: { start_number: 27, n: null },
+  error: "Unit 4 kills",
+  waiting_because: null,
+} as unknown as Job;
 
 test.each([
-  ["", true], ["state:failed", true], ["state:failed state:done", true], ["state:done", false], ["state:failed kind:thread", false], ["-state:failed", false],
-  ["-state:done", true], ["unit kills", true], ["unit lives", false], ["id:5c", true], ["id:7b", false], ["5c7b", true], ["-collatz", false], ["STATE:Failed", true],
-  ["state:", true], ["start_number", true],
+  ["", true],
+  ["state:failed", true],
+  ["state:failed state:done", true],
+  ["state:done", false],
+  ["state:failed kind:thread", false],
+  ["-state:failed", false],
+  ["-state:done", true],
+  ["unit kills", true],
+  ["unit lives", false],
+  ["id:5c", true],
+  ["id:7b", false],
+  ["5c7b", true],
+  ["-collatz", false],
+  ["STATE:Failed", true],
+  ["state:", true],
+  ["start_number", true],
 ])("filter %j lets the job through: %s", (text, expected) => expect(matches(JOB, parse(text))).toBe(expected));
 
 test("a name that is none of ours is told, and taken as text", () => {
@@ -18,7 +41,11 @@ test("a name that is none of ours is told, and taken as text", () => {
 });
 
 test("what the API can be asked for is one plain value", () => {
-  expect([only(parse("state:done x"), "state"), only(parse("state:done state:failed"), "state"), only(parse("-state:done"), "state")]).toEqual(["done", undefined, undefined]);
+  expect([
+    only(parse("state:done x"), "state"),
+    only(parse("state:done state:failed"), "state"),
+    only(parse("-state:done"), "state"),
+  ]).toEqual(["done", undefined, undefined]);
 });
 
 test("a token is switched on and off", () => {
@@ -32,22 +59,40 @@ test("parameters in a line leave out what is not set and shorten what is long", 
 });
 
 test("commands quote for their language", () => {
-  const submission = { type: "x", parameters: { note: "it's", on: true, none: null, list: [1, "a"] }, priority: "high" };
-  expect(curl(submission, "http://h:1", true)).toContain("'{\"type\":\"x\",\"parameters\":{\"note\":\"it'\\''s\",");
+  const submission = {
+    type: "x",
+    parameters: { note: "it's", on: true, none: null, list: [1, "a"] },
+    priority: "high",
+  };
+  expect(curl(submission, "http://h:1", true)).toContain('\'{"type":"x","parameters":{"note":"it\'\\\'\'s",');
   expect(curl(submission, "http://h:1", true)).toContain('"Authorization: Bearer $CLUSTER_TOKEN"');
   expect(curl(submission, "http://h:1", false)).not.toContain("Authorization");
-  expect(python(submission, "http://h:1")).toContain('cluster.run("x", {"note": "it\'s", "on": True, "none": None, "list": [1, "a"]}, priority="high")');
+  expect(python(submission, "http://h:1")).toContain(
+    'cluster.run("x", {"note": "it\'s", "on": True, "none": None, "list": [1, "a"]}, priority="high")',
+  );
   expect(literal({ a: { b: [] } })).toBe('{"a": {"b": []}}');
 });
 
 const STREAM = {
-  from: 0, to: 100, complete_since: 0, resolution_seconds: 0, lanes: [{ lane: "w/0" }, { lane: "w/1" }],
-  spans: [{ lane: 0, start: -20, end: 50, open: false }, { lane: 1, start: 90, end: 95, open: true }, { lane: 1, start: -9, end: -1, open: false }],
+  from: 0,
+  to: 100,
+  complete_since: 0,
+  resolution_seconds: 0,
+  lanes: [{ lane: "w/0" }, { lane: "w/1" }],
+  spans: [
+    { lane: 0, start: -20, end: 50, open: false },
+    { lane: 1, start: 90, end: 95, open: true },
+    { lane: 1, start: -9, end: -1, open: false },
+  ],
 } as unknown as Stream;
 const FRAME = { left: 10, top: 0, width: 100, lane: 20, from: 0, to: 100 };
 
 test("spans are cut at the edges, open ones reach to now, old ones are gone", () => {
   expect(STREAM.spans.map((span) => edges(span, FRAME))).toEqual([[10, 60], [100, 110], undefined]);
-  expect([spanAt(STREAM, 30, 5, FRAME), spanAt(STREAM, 30, 25, FRAME), spanAt(STREAM, 108, 25, FRAME)]).toEqual([STREAM.spans[0], undefined, STREAM.spans[1]]);
+  expect([spanAt(STREAM, 30, 5, FRAME), spanAt(STREAM, 30, 25, FRAME), spanAt(STREAM, 108, 25, FRAME)]).toEqual([
+    STREAM.spans[0],
+    undefined,
+    STREAM.spans[1],
+  ]);
   expect(busy(STREAM, 0, 100)).toEqual([0.5, 0.1]);
 });

@@ -2,7 +2,14 @@ import { expect, test } from "vitest";
 import { csv } from "../src/lib/export";
 
 test("csv quotes what must be, keeps big integers and ends each line", () => {
-  expect(csv([["Number", "Steps"], [27, 111n], ["a,b", 'say "x"'], [null, true]])).toBe('Number,Steps\r\n27,111\r\n"a,b","say ""x"""\r\n,true\r\n');
+  expect(
+    csv([
+      ["Number", "Steps"],
+      [27, 111n],
+      ["a,b", 'say "x"'],
+      [null, true],
+    ]),
+  ).toBe('Number,Steps\r\n27,111\r\n"a,b","say ""x"""\r\n,true\r\n');
 });
 
 test("a spreadsheet takes no text for a formula, and negative numbers stay numbers", () => {

@@ -1,6 +1,17 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { complaint, exact, fields, label, range, read, whole, written, type Field, type Schema } from "../src/ui/fields";
+import {
+  complaint,
+  exact,
+  fields,
+  label,
+  range,
+  read,
+  whole,
+  written,
+  type Field,
+  type Schema,
+} from "../src/ui/fields";
 
 const SCHEMA: Schema = JSON.parse(readFileSync(new URL("kind.json", import.meta.url), "utf8"));
 const byName = new Map(fields(SCHEMA).map((field) => [field.name, field]));
@@ -8,8 +19,16 @@ const field = (name: string) => byName.get(name) as Field;
 
 test("each shape of a kind's schema has a field", () => {
   expect([...byName.values()].map(({ name, kind }) => [name, kind])).toEqual([
-    ["mode", "choice"], ["count", "integer"], ["share", "number"], ["dense", "boolean"], ["cores", "list"], ["policy", "list"],
-    ["spawn", "union"], ["known", "object"], ["law", "list"], ["anything", "json"],
+    ["mode", "choice"],
+    ["count", "integer"],
+    ["share", "number"],
+    ["dense", "boolean"],
+    ["cores", "list"],
+    ["policy", "list"],
+    ["spawn", "union"],
+    ["known", "object"],
+    ["law", "list"],
+    ["anything", "json"],
   ]);
 });
 
@@ -24,24 +43,60 @@ test("bounds come through null, alternatives and those beyond 2^53", () => {
 });
 
 test("variants keep their fields without the one that tells them apart", () => {
-  expect(field("spawn").variants?.map((each) => [each.name, each.fields.map((inner) => inner.name)])).toEqual([["fixed", ["children"]], ["poisson", ["mean"]]]);
+  expect(field("spawn").variants?.map((each) => [each.name, each.fields.map((inner) => inner.name)])).toEqual([
+    ["fixed", ["children"]],
+    ["poisson", ["mean"]],
+  ]);
   expect(field("known").fields?.map((inner) => [inner.name, inner.optional])).toEqual([["delay", false]]);
 });
 
 test.each([
-  ["1000000", 1000000n], ["1 000 000", 1000000n], ["1_000", 1000n], ["1e6", 1000000n], ["1.5e3", 1500n], ["2^40", 2n ** 40n], ["10^9+7", 1000000007n],
-  ["2^61-1", 2n ** 61n - 1n], ["-5", -5n], ["1.5", undefined], ["1.55e1", undefined], ["x", undefined], ["", undefined], ["1e", undefined],
+  ["1000000", 1000000n],
+  ["1 000 000", 1000000n],
+  ["1_000", 1000n],
+  ["1e6", 1000000n],
+  ["1.5e3", 1500n],
+  ["2^40", 2n ** 40n],
+  ["10^9+7", 1000000007n],
+  ["2^61-1", 2n ** 61n - 1n],
+  ["-5", -5n],
+  ["1.5", undefined],
+  ["1.55e1", undefined],
+  ["x", undefined],
+  ["", undefined],
+  ["1e", undefined],
 ])("whole number %s", (text, expected) => expect(whole(text)).toBe(expected));
 
 test("integers stay exact in JSON", () => {
-  expect([exact(2n ** 53n - 1n), exact(2n ** 53n + 1n), exact(-(2n ** 60n))]).toEqual([9007199254740991, "9007199254740993", "-1152921504606846976"]);
+  expect([exact(2n ** 53n - 1n), exact(2n ** 53n + 1n), exact(-(2n ** 60n))]).toEqual([
+    9007199254740991,
+    "9007199254740993",
+    "-1152921504606846976",
+  ]);
 });
 
 test("what is typed becomes what the API takes", () => {
-  expect([read(field("count"), "2^70"), read(field("count"), ""), read(field("count"), "zzz")]).toEqual(["1180591620717411303424", undefined, "zzz"]);
+  expect([read(field("count"), "2^70"), read(field("count"), ""), read(field("count"), "zzz")]).toEqual([
+    "1180591620717411303424",
+    undefined,
+    "zzz",
+  ]);
   expect([read(field("cores"), "4"), read(field("cores"), "1, 2,8")]).toEqual([4, [1, 2, 8]]);
-  expect([read(field("law"), "0.5"), read(field("anything"), '{"a":1}'), read(field("share"), "0.25")]).toEqual([[0.5], { a: 1 }, 0.25]);
-  expect([written(field("cores"), [1, 2]), written(field("count"), null), written(field("anything"), { a: 1 })]).toEqual(["1, 2", "", '{"a":1}']);
+  expect([read(field("law"), "0.5"), read(field("anything"), '{"a":1}'), read(field("share"), "0.25")]).toEqual([
+    [0.5],
+    { a: 1 },
+    0.25,
+  ]);
+  expect([
+    written(field("cores"), [1, 2]),
+    written(field("count"), null),
+    written(field("anything"), { a: 1 }),
+  ]).toEqual(["1, 2", "", '{"a":1}']);
 });
 
-test("labels say units", () => expect([label("start_number"), label("stack_kib"), label("mean_us")]).toEqual(["start number", "stack, KiB", "mean, µs"]));
+test("labels say units", () =>
+  expect([label("start_number"), label("stack_kib"), label("mean_us")]).toEqual([
+    "start number",
+    "stack, KiB",
+    "mean, µs",
+  ]));

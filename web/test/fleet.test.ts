@@ -5,9 +5,27 @@ import { paced } from "../src/lib/pace";
 
 function job(fields: Partial<Job> = {}): Job {
   return {
-    job_id: "a", type: "collatz", state: "running", priority: "normal", device: "any", queue: "any.normal", parameters: {}, notes: [],
-    created: "2026-01-01T00:00:00.000Z", started: null, ended: null, seconds: null, progress: 0, done: 0, total: 100, rate: null,
-    eta_seconds: null, waiting_because: null, error: null, usage: { lane_seconds: 0, leases: 0, expired_leases: 0, workers: {} }, ...fields,
+    job_id: "a",
+    type: "collatz",
+    state: "running",
+    priority: "normal",
+    device: "any",
+    queue: "any.normal",
+    parameters: {},
+    notes: [],
+    created: "2026-01-01T00:00:00.000Z",
+    started: null,
+    ended: null,
+    seconds: null,
+    progress: 0,
+    done: 0,
+    total: 100,
+    rate: null,
+    eta_seconds: null,
+    waiting_because: null,
+    error: null,
+    usage: { lane_seconds: 0, leases: 0, expired_leases: 0, workers: {} },
+    ...fields,
   };
 }
 
@@ -23,7 +41,16 @@ let model: Model;
 
 beforeEach(() => {
   model = empty();
-  take(model, { stream: "1000-0", jobs: [job()], status: {}, queues: [], nodes: [], gpus: [], alerts: [], cursor: null } as unknown as Snapshot);
+  take(model, {
+    stream: "1000-0",
+    jobs: [job()],
+    status: {},
+    queues: [],
+    nodes: [],
+    gpus: [],
+    alerts: [],
+    cursor: null,
+  } as unknown as Snapshot);
 });
 
 test("progress moves a job, its speed and the time left", () => {
@@ -40,22 +67,37 @@ test("less done than known is old news", () => {
 });
 
 test("what the snapshot covers is history: it is told, and changes nothing", () => {
-  const old = apply(model, frame("cancelled", { job: "a", type: "cancelled", state: "cancelled", done: 0, total: 100 }, "999-0"));
+  const old = apply(
+    model,
+    frame("cancelled", { job: "a", type: "cancelled", state: "cancelled", done: 0, total: 100 }, "999-0"),
+  );
   expect([old.event?.type, old.job, model.jobs.get("a")?.state]).toEqual(["cancelled", undefined, "running"]);
 });
 
 test("an end asks for the whole view, and an error stands at once", () => {
-  const change = apply(model, frame("failed", { job: "a", type: "failed", state: "failed", done: 3, total: 100, error: "unit 4 kills" }, "2000-0"));
+  const change = apply(
+    model,
+    frame(
+      "failed",
+      { job: "a", type: "failed", state: "failed", done: 3, total: 100, error: "unit 4 kills" },
+      "2000-0",
+    ),
+  );
   expect(change).toMatchObject({ job: "a", ask: "a" });
   expect(model.jobs.get("a")).toMatchObject({ state: "failed", error: "unit 4 kills", rate: null, eta_seconds: null });
 });
 
 test("a job that is not known is asked for", () => {
-  expect(apply(model, frame("queued", { job: "b", type: "queued", state: "queued", done: 0, total: 1 }, "2000-0"))).toMatchObject({ ask: "b" });
+  expect(
+    apply(model, frame("queued", { job: "b", type: "queued", state: "queued", done: 0, total: 1 }, "2000-0")),
+  ).toMatchObject({ ask: "b" });
 });
 
 test("counts beyond 2^53 stay decimal strings", () => {
-  apply(model, frame("running", { job: "a", type: "running", state: "running", done: 0, total: "9007199254740993" }, "2000-0"));
+  apply(
+    model,
+    frame("running", { job: "a", type: "running", state: "running", done: 0, total: "9007199254740993" }, "2000-0"),
+  );
   expect(model.jobs.get("a")?.total).toBe("9007199254740993");
 });
 
@@ -73,12 +115,22 @@ test("rows change in their places, are added at the end and go", () => {
 });
 
 test("a queue whose depth changed tells that jobs wait otherwise", () => {
-  const queue = (jobs: number, wait: number) => frame("queue", { queue: "any.normal", jobs, bells: 0, oldest_wait_seconds: wait });
-  expect([apply(model, queue(1, 0)).waits, apply(model, queue(1, 5)).waits, apply(model, queue(2, 6)).waits]).toEqual([true, false, true]);
+  const queue = (jobs: number, wait: number) =>
+    frame("queue", { queue: "any.normal", jobs, bells: 0, oldest_wait_seconds: wait });
+  expect([apply(model, queue(1, 0)).waits, apply(model, queue(1, 5)).waits, apply(model, queue(2, 6)).waits]).toEqual([
+    true,
+    false,
+    true,
+  ]);
 });
 
 test("ended jobs beyond the limit go, oldest first; others never", () => {
-  for (const [id, state, day] of [["b", "done", 3], ["c", "done", 2], ["d", "failed", 1], ["e", "queued", 1]] as const) {
+  for (const [id, state, day] of [
+    ["b", "done", 3],
+    ["c", "done", 2],
+    ["d", "failed", 1],
+    ["e", "queued", 1],
+  ] as const) {
     model.jobs.set(id, job({ job_id: id, state, created: `2026-01-0${day}T00:00:00.000Z` }));
   }
   expect(surplus(model, () => false, 3)).toEqual(["d", "c"]);

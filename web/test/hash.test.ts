@@ -4,15 +4,19 @@ import { decode, encode } from "../src/lib/hash";
 const DEFAULTS = { v: 1, tab: "overview", filter: "", live: false, range: 600, kinds: [] as readonly string[] };
 
 test.each([
-  {}, { tab: "jobs", filter: "state:running kind:a/b -x%&=#+,", live: true, range: 3600.5, kinds: ["a,b", "c d", "e+f"] },
-  { filter: "käse 🧀\n", range: -1e21 }, { kinds: ["1"] },
+  {},
+  { tab: "jobs", filter: "state:running kind:a/b -x%&=#+,", live: true, range: 3600.5, kinds: ["a,b", "c d", "e+f"] },
+  { filter: "käse 🧀\n", range: -1e21 },
+  { kinds: ["1"] },
 ])("what is written is read again: %j", (given) => {
   const values = { ...DEFAULTS, ...given };
   expect(decode(`#${encode(values, DEFAULTS)}`, DEFAULTS)).toEqual(values);
 });
 
 test("the address is readable, and holds only what differs", () => {
-  expect(encode({ ...DEFAULTS, tab: "jobs", filter: "state:running kind:collatz", live: true }, DEFAULTS)).toBe("tab=jobs&filter=state:running+kind:collatz&live=1");
+  expect(encode({ ...DEFAULTS, tab: "jobs", filter: "state:running kind:collatz", live: true }, DEFAULTS)).toBe(
+    "tab=jobs&filter=state:running+kind:collatz&live=1",
+  );
   expect(encode(DEFAULTS, DEFAULTS)).toBe("");
 });
 

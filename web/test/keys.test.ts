@@ -1,10 +1,15 @@
 import { expect, test } from "vitest";
 import { nameOf } from "../src/lib/keys";
 
-const press = (key: string, more = {}) => nameOf({ key, shiftKey: false, ctrlKey: false, metaKey: false, altKey: false, ...more });
+const press = (key: string, more = {}) =>
+  nameOf({ key, shiftKey: false, ctrlKey: false, metaKey: false, altKey: false, ...more });
 
 test("keys have the names of the tables", () => {
-  expect([press(" "), press("?", { shiftKey: true }), press("T", { shiftKey: true }), press("ArrowLeft", { shiftKey: true }), press("r", { ctrlKey: true })]).toEqual([
-    "Space", "?", "T", "Shift+Left", "Ctrl+r",
-  ]);
+  expect([
+    press(" "),
+    press("?", { shiftKey: true }),
+    press("T", { shiftKey: true }),
+    press("ArrowLeft", { shiftKey: true }),
+    press("r", { ctrlKey: true }),
+  ]).toEqual(["Space", "?", "T", "Shift+Left", "Ctrl+r"]);
 });

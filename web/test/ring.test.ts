@@ -17,6 +17,6 @@ test("a ring that holds nothing is refused", () => {
 test.each([0, 1, 4, 5, 9, 13])("numbers after %i pushes are the last five, oldest first", (count) => {
   const ring = new NumberRing(5);
   const all = Array.from({ length: count }, (_, place) => place * 1.5);
-  all.forEach((each) => ring.push(each));
+  for (const each of all) ring.push(each);
   expect([...ring.values()]).toEqual(all.slice(-5));
 });

@@ -2,12 +2,24 @@ import { expect, test } from "vitest";
 import { indexAt, ticks, top } from "../src/ui/scale";
 import { placeAt } from "../src/ui/bins";
 
-test.each([[0, 1], [1, 1], [1.01, 1.5], [97, 100], [0.03, 0.03], [7.1e9, 8e9], [NaN, 1]])("the top over %s is %s", (value, expected) => {
+test.each([
+  [0, 1],
+  [1, 1],
+  [1.01, 1.5],
+  [97, 100],
+  [0.03, 0.03],
+  [7.1e9, 8e9],
+  [NaN, 1],
+])("the top over %s is %s", (value, expected) => {
   expect(top(value)).toBeCloseTo(expected, 12);
 });
 
 test("the top over bytes is round in their unit", () => {
-  expect([top(2.2 * 2 ** 30, true), top(900 * 2 ** 20, true), top(700, true)]).toEqual([3 * 2 ** 30, 1000 * 2 ** 20, 800]);
+  expect([top(2.2 * 2 ** 30, true), top(900 * 2 ** 20, true), top(700, true)]).toEqual([
+    3 * 2 ** 30,
+    1000 * 2 ** 20,
+    800,
+  ]);
 });
 
 test("ticks are round and no more than asked for", () => {
@@ -22,6 +34,14 @@ test("the nearest time is found", () => {
 });
 
 test("a bin is found under its pixels", () => {
-  const bins = [{ from: 0, to: 1, count: 1 }, { from: 1, to: 2, count: 3 }];
-  expect([placeAt(44, 152, bins), placeAt(143, 152, bins), placeAt(10, 152, bins), placeAt(10, 10, [])]).toEqual([0, 1, undefined, undefined]);
+  const bins = [
+    { from: 0, to: 1, count: 1 },
+    { from: 1, to: 2, count: 3 },
+  ];
+  expect([placeAt(44, 152, bins), placeAt(143, 152, bins), placeAt(10, 152, bins), placeAt(10, 10, [])]).toEqual([
+    0,
+    1,
+    undefined,
+    undefined,
+  ]);
 });

@@ -1,9 +1,12 @@
 import { expect, test } from "vitest";
 import { after, Parser } from "../src/lib/sse";
 
-const TEXT = "retry: 2000\n\n: ping\n\nid: 5-1\nevent: progress\ndata: {\"done\":1}\n\nevent: queue\r\ndata: a\r\ndata:  b\r\n\r\ndata\n\nid: 9\n\ndata: é\n\n";
+const TEXT =
+  'retry: 2000\n\n: ping\n\nid: 5-1\nevent: progress\ndata: {"done":1}\n\nevent: queue\r\ndata: a\r\ndata:  b\r\n\r\ndata\n\nid: 9\n\ndata: é\n\n';
 const FRAMES = [
-  { id: "5-1", event: "progress", data: '{"done":1}' }, { id: "", event: "queue", data: "a\n b" }, { id: "", event: "message", data: "" },
+  { id: "5-1", event: "progress", data: '{"done":1}' },
+  { id: "", event: "queue", data: "a\n b" },
+  { id: "", event: "message", data: "" },
   { id: "", event: "message", data: "é" },
 ];
 
@@ -23,5 +26,10 @@ test("pieces may end anywhere", () => {
 });
 
 test("positions compare as numbers", () => {
-  expect([after("10-0", "9-9"), after("9-10", "9-9"), after("9-9", "9-9"), after("8-1", "9-0")]).toEqual([true, true, false, false]);
+  expect([after("10-0", "9-9"), after("9-10", "9-9"), after("9-9", "9-9"), after("8-1", "9-0")]).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
 });

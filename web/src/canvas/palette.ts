@@ -15,11 +15,41 @@ export interface Palette {
 /** Least to most; on white all are dark enough, on black light enough. */
 const RAMPS: Record<Mode, { light: Rgb[]; dark: Rgb[] }> = {
   depth: {
-    light: [[68, 1, 84], [62, 74, 137], [38, 120, 142], [44, 158, 122]],
-    dark: [[86, 134, 190], [40, 160, 155], [120, 205, 100], [253, 231, 37]],
+    light: [
+      [68, 1, 84],
+      [62, 74, 137],
+      [38, 120, 142],
+      [44, 158, 122],
+    ],
+    dark: [
+      [86, 134, 190],
+      [40, 160, 155],
+      [120, 205, 100],
+      [253, 231, 37],
+    ],
   },
-  stolen: { light: [[0, 114, 178], [179, 71, 0]], dark: [[86, 180, 233], [230, 159, 0]] },
-  wait: { light: [[112, 145, 175], [130, 80, 140], [140, 15, 40]], dark: [[88, 118, 148], [200, 120, 150], [255, 190, 120]] },
+  stolen: {
+    light: [
+      [0, 114, 178],
+      [179, 71, 0],
+    ],
+    dark: [
+      [86, 180, 233],
+      [230, 159, 0],
+    ],
+  },
+  wait: {
+    light: [
+      [112, 145, 175],
+      [130, 80, 140],
+      [140, 15, 40],
+    ],
+    dark: [
+      [88, 118, 148],
+      [200, 120, 150],
+      [255, 190, 120],
+    ],
+  },
 };
 
 export function colour([red, green, blue]: Rgb): string {
@@ -32,7 +62,10 @@ function ramp(stops: readonly Rgb[]): Uint8Array {
     const at = (place / 255) * (stops.length - 1);
     const low = Math.min(stops.length - 2, Math.floor(at));
     const [from, to] = [stops[low] as Rgb, stops[low + 1] as Rgb];
-    for (let part = 0; part < 3; part += 1) found[3 * place + part] = Math.round((from[part] as number) + ((to[part] as number) - (from[part] as number)) * (at - low));
+    for (let part = 0; part < 3; part += 1)
+      found[3 * place + part] = Math.round(
+        (from[part] as number) + ((to[part] as number) - (from[part] as number)) * (at - low),
+      );
   }
   return found;
 }

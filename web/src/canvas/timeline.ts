@@ -49,7 +49,12 @@ export const MOST_ARROWS = 300;
 
 export function frameOf(width: number, cores: number): Frame {
   const left = width < 480 ? 32 : 60;
-  return { left, width: Math.max(1, width - left - 4), lane: Math.max(7, Math.min(30, Math.floor(340 / cores))), cores };
+  return {
+    left,
+    width: Math.max(1, width - left - 4),
+    lane: Math.max(7, Math.min(30, Math.floor(340 / cores))),
+    cores,
+  };
 }
 
 export function heightOf(frame: Frame): number {
@@ -90,7 +95,8 @@ function paint(scene: Scene, width: number): HTMLCanvasElement {
   const { trace, index } = scene.loaded;
   sheet ??= document.createElement("canvas");
   const context = sheet.getContext("2d") as CanvasRenderingContext2D;
-  if (sheet.width !== width || sheet.height !== trace.cores) [sheet.width, sheet.height, pixels] = [width, trace.cores, undefined];
+  if (sheet.width !== width || sheet.height !== trace.cores)
+    [sheet.width, sheet.height, pixels] = [width, trace.cores, undefined];
   pixels ??= context.createImageData(width, trace.cores);
   if (shades.busy.length !== width) shades = shadesOf(width);
   const words = new Uint32Array(pixels.data.buffer);
@@ -103,7 +109,12 @@ function paint(scene: Scene, width: number): HTMLCanvasElement {
   return sheet;
 }
 
-function mix({ busy, steal, blocked, level }: Shades, { ramp, steal: stealing, blocked: held }: Palette, scale: number, words: Uint32Array): void {
+function mix(
+  { busy, steal, blocked, level }: Shades,
+  { ramp, steal: stealing, blocked: held }: Palette,
+  scale: number,
+  words: Uint32Array,
+): void {
   for (let pixel = 0; pixel < words.length; pixel += 1) {
     const [b, s, h] = [busy[pixel] as number, steal[pixel] as number, blocked[pixel] as number];
     const total = b + s + h;
@@ -112,7 +123,8 @@ function mix({ busy, steal, blocked, level }: Shades, { ramp, steal: stealing, b
       continue;
     }
     const at = 3 * Math.min(255, Math.round((level[pixel] as number) * scale));
-    const part = (place: 0 | 1 | 2) => (b * (ramp[at + place] as number) + s * stealing[place] + h * held[place]) / total;
+    const part = (place: 0 | 1 | 2) =>
+      (b * (ramp[at + place] as number) + s * stealing[place] + h * held[place]) / total;
     // Idle time is the ground showing through.
     words[pixel] = (Math.round(Math.min(1, total) * 255) << 24) | (part(2) << 16) | (part(1) << 8) | part(0);
   }
@@ -131,7 +143,17 @@ export function drawLanes(context: Context, width: number, scene: Scene): void {
   context.imageSmoothingEnabled = false;
   const gap = frame.lane >= 12 ? 2 : 1;
   for (let core = 0; core < frame.cores; core += 1) {
-    context.drawImage(image, 0, core, image.width, 1, frame.left, core * frame.lane + gap / 2, frame.width, frame.lane - gap);
+    context.drawImage(
+      image,
+      0,
+      core,
+      image.width,
+      1,
+      frame.left,
+      core * frame.lane + gap / 2,
+      frame.width,
+      frame.lane - gap,
+    );
   }
   context.save();
   context.beginPath();
@@ -148,7 +170,11 @@ export function drawLanes(context: Context, width: number, scene: Scene): void {
   axis(context, frame, scene, bottom);
 }
 
-function ground(context: Context, frame: Frame, { inks, palette: { ground: paper }, loaded: { trace }, view }: Scene): void {
+function ground(
+  context: Context,
+  frame: Frame,
+  { inks, palette: { ground: paper }, loaded: { trace }, view }: Scene,
+): void {
   context.fillStyle = colour(paper);
   const from = Math.max(frame.left, xOf(frame, view, 0));
   const to = Math.min(frame.left + frame.width, xOf(frame, view, trace.until));
@@ -159,7 +185,8 @@ function ground(context: Context, frame: Frame, { inks, palette: { ground: paper
   context.fillStyle = inks.soft;
   const every = frame.lane >= 12 ? 1 : frame.lane >= 9 ? 2 : 4;
   const word = frame.left > 40 ? "core " : "";
-  for (let core = 0; core < frame.cores; core += every) context.fillText(`${word}${core}`, frame.left - 5, (core + 0.5) * frame.lane);
+  for (let core = 0; core < frame.cores; core += every)
+    context.fillText(`${word}${core}`, frame.left - 5, (core + 0.5) * frame.lane);
   context.strokeStyle = inks.line;
   context.lineWidth = 1;
   context.strokeRect(frame.left - 0.5, -0.5, frame.width + 1, frame.lane * frame.cores + 1);
@@ -183,13 +210,22 @@ function edges(context: Context, frame: Frame, scene: Scene, gap: number): void 
       const wide = xOf(frame, scene.view, trace.end[slice] as number) - x;
       context.fillStyle = colour(scene.palette.ground);
       context.fillRect(x + wide - 0.5, y, 1, tall);
-      if (trace.kind[slice] === STEAL || trace.kind[slice] === BLOCKED) hatch(context, x, y, wide, tall, scene, trace.kind[slice] === BLOCKED);
+      if (trace.kind[slice] === STEAL || trace.kind[slice] === BLOCKED)
+        hatch(context, x, y, wide, tall, scene, trace.kind[slice] === BLOCKED);
       else if (wide >= LABELLED && tall >= 12) label(context, scene, slice, x, y, wide, tall);
     }
   }
 }
 
-function hatch(context: Context, x: number, y: number, wide: number, tall: number, { palette: { ground: paper } }: Scene, down: boolean): void {
+function hatch(
+  context: Context,
+  x: number,
+  y: number,
+  wide: number,
+  tall: number,
+  { palette: { ground: paper } }: Scene,
+  down: boolean,
+): void {
   context.save();
   context.beginPath();
   const from = Math.max(x, 0);
@@ -240,7 +276,14 @@ function later(context: Context, frame: Frame, scene: Scene, bottom: number): vo
   context.globalAlpha = 1;
 }
 
-function outline(context: Context, frame: Frame, scene: Scene, threads: readonly number[], ink: string, thick: number): void {
+function outline(
+  context: Context,
+  frame: Frame,
+  scene: Scene,
+  threads: readonly number[],
+  ink: string,
+  thick: number,
+): void {
   const { trace } = scene.loaded;
   context.strokeStyle = ink;
   context.lineWidth = thick;
@@ -291,7 +334,12 @@ function arrows(context: Context, frame: Frame, { loaded: { trace }, view, inks,
 }
 
 /** The marked range, the cursor and the playhead. */
-function marks(context: Context, frame: Frame, { range, at, cursor, view, inks, loaded: { trace } }: Scene, bottom: number): void {
+function marks(
+  context: Context,
+  frame: Frame,
+  { range, at, cursor, view, inks, loaded: { trace } }: Scene,
+  bottom: number,
+): void {
   if (range) {
     const [x, to] = [xOf(frame, view, range.t0), xOf(frame, view, range.t1)];
     context.globalAlpha = 0.14;
@@ -345,7 +393,8 @@ export function drawOverview(context: Context, width: number, scene: Scene): voi
   context.fillStyle = colour(scene.palette.ground);
   context.fillRect(frame.left, foot - tall, frame.width, tall);
   context.fillStyle = colour(shadeAt(scene.palette, 0.35));
-  for (const [pixel, count] of busy.entries()) context.fillRect(frame.left + pixel, foot - (count / trace.cores) * tall, 1.02, (count / trace.cores) * tall);
+  for (const [pixel, count] of busy.entries())
+    context.fillRect(frame.left + pixel, foot - (count / trace.cores) * tall, 1.02, (count / trace.cores) * tall);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   context.fillStyle = scene.inks.soft;
   context.textAlign = "right";
@@ -353,7 +402,10 @@ export function drawOverview(context: Context, width: number, scene: Scene): voi
   context.fillText(String(trace.cores), frame.left - 5, foot - tall + 5);
   context.fillText("0", frame.left - 5, foot - 4);
   if (frame.left > 40) context.fillText("busy", frame.left - 5, foot - tall / 2);
-  const [from, to] = [Math.max(frame.left, xOf(frame, all, scene.view.t0)), Math.min(frame.left + frame.width, xOf(frame, all, scene.view.t1))];
+  const [from, to] = [
+    Math.max(frame.left, xOf(frame, all, scene.view.t0)),
+    Math.min(frame.left + frame.width, xOf(frame, all, scene.view.t1)),
+  ];
   context.globalAlpha = 0.72;
   context.fillStyle = scene.inks.ground;
   context.fillRect(frame.left, foot - tall, from - frame.left, tall);

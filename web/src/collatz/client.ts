@@ -17,7 +17,8 @@ class Desk {
   private count = 0;
 
   ask<K extends keyof Asks>(kind: K, body: Asks[K]): Promise<Answers[K]> {
-    const id = (this.count += 1);
+    this.count += 1;
+    const id = this.count;
     return new Promise((done, failed) => {
       this.waiting.set(id, { done: done as Waiting["done"], failed });
       computing.value = computing.peek() + 1;

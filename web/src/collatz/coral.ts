@@ -38,7 +38,12 @@ export function coral({ numbers, even, odd }: Shape): Segment[] {
       const from = joints.get(at) as Joint;
       const heading = from.heading + turns[value % 2 ? 1 : 0];
       const length = 1 / Math.log2(2 + from.depth / 8);
-      const to = { x: from.x + Math.cos(heading) * length, y: from.y + Math.sin(heading) * length, heading, depth: from.depth + 1 };
+      const to = {
+        x: from.x + Math.cos(heading) * length,
+        y: from.y + Math.sin(heading) * length,
+        heading,
+        depth: from.depth + 1,
+      };
       joints.set(value, to);
       segments.push({ x0: from.x, y0: from.y, x1: to.x, y1: to.y, depth: to.depth });
       at = value;
@@ -74,8 +79,12 @@ export function svg(segments: readonly Segment[], colour: (share: number) => str
     if (group) group.push(path);
     else groups.set(each.depth, [path]);
   }
-  const paths = [...groups].map(([depth, parts]) => `<path stroke="${colour(depth / deepest)}" d="${parts.join("")}"/>`);
+  const paths = [...groups].map(
+    ([depth, parts]) => `<path stroke="${colour(depth / deepest)}" d="${parts.join("")}"/>`,
+  );
   const box = `${-0.02 * width} ${-0.02 * height} ${1.04 * width} ${1.04 * height}`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}"><title>${note}</title>` +
-    `<g fill="none" stroke-width="${Math.max(width, height) / 900}" stroke-linecap="round">${paths.join("")}</g></svg>\n`;
+  return (
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}"><title>${note}</title>` +
+    `<g fill="none" stroke-width="${Math.max(width, height) / 900}" stroke-linecap="round">${paths.join("")}</g></svg>\n`
+  );
 }

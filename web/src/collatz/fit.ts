@@ -25,8 +25,12 @@ export function summary(pairs: Pairs): Summary | undefined {
   const mean = sorted.reduce((sum, [value, times]) => sum + value * (times / count), 0);
   const variance = sorted.reduce((sum, [value, times]) => sum + (value - mean) ** 2 * (times / count), 0);
   return {
-    count, mean, deviation: Math.sqrt(variance), median: quantile(sorted, count / 2),
-    least: sorted[0]?.[0] ?? 0, most: sorted.at(-1)?.[0] ?? 0,
+    count,
+    mean,
+    deviation: Math.sqrt(variance),
+    median: quantile(sorted, count / 2),
+    least: sorted[0]?.[0] ?? 0,
+    most: sorted.at(-1)?.[0] ?? 0,
   };
 }
 
@@ -66,7 +70,9 @@ export function expectedMean(first: bigint, end: bigint): number {
 
 /** The classes of lengths that the log and the histogram share. */
 export const CLASSES = [
-  { name: "at most 10", from: 0, to: 10 }, { name: "11-50", from: 11, to: 50 }, { name: "51-100", from: 51, to: 100 },
+  { name: "at most 10", from: 0, to: 10 },
+  { name: "11-50", from: 11, to: 50 },
+  { name: "51-100", from: 51, to: 100 },
   { name: "over 100", from: 101, to: Infinity },
 ] as const;
 

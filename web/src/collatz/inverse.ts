@@ -27,7 +27,10 @@ export interface Growth {
 }
 
 /** The tree above a root, breadth first, so that a limit folds the farthest. */
-export function grow(root: bigint, { depth, toggled, prune, most }: Growth): { root: Branch; count: number; cut: boolean } {
+export function grow(
+  root: bigint,
+  { depth, toggled, prune, most }: Growth,
+): { root: Branch; count: number; cut: boolean } {
   const top: Branch = { value: root, depth: 0, folded: true, children: [] };
   const queue = [top];
   let [count, cut] = [1, false];
@@ -90,7 +93,8 @@ export function fastest(first: bigint, end: bigint): { n: bigint; steps: number 
   let nodes = 0;
   let found: bigint | undefined;
   const search = (value: bigint, left: number): void => {
-    if ((nodes += 1) > PATIENCE || value << BigInt(left) < first) return;
+    nodes += 1;
+    if (nodes > PATIENCE || value << BigInt(left) < first) return;
     if (left === 0) {
       if (value < end && !isPowerOfTwo(value) && (found === undefined || value < found)) found = value;
       return;

@@ -95,7 +95,13 @@ export function paintExact(into: Grid, frame: Frame, exact: Exact, metric: Metri
   const first = Math.max(0, Math.ceil(-far));
   const end = Math.min(exact.delays.length, Math.ceil(frame.view.span - far));
   if (metric === "count" && !frame.log && first < end) {
-    return countPlain(into, rowStarts(frame, into), exact.delays.subarray(first, end), far + first, width / frame.view.span);
+    return countPlain(
+      into,
+      rowStarts(frame, into),
+      exact.delays.subarray(first, end),
+      far + first,
+      width / frame.view.span,
+    );
   }
   const [x, rows] = [across(frame, width), height / (frame.high - frame.low)];
   const paint = painter(metric, exact, modulus);
@@ -153,13 +159,28 @@ export function fromResult(job: string, columns: ColumnsResult): Density | undef
   const start = BigInt(columns.start[0] as string);
   const offset = Float64Array.from(columns.start, (each) => Number(BigInt(each) - start));
   const first = new Uint32Array(offset.length + 1);
-  for (const [place, histogram] of columns.density.entries()) first[place + 1] = (first[place] as number) + histogram.length;
+  for (const [place, histogram] of columns.density.entries())
+    first[place + 1] = (first[place] as number) + histogram.length;
   const entries = columns.density.flat();
   const delay = Uint16Array.from(entries, ([each]) => each);
-  return described(job, start, offset, first, delay, Float64Array.from(entries, ([, times]) => Number(times)));
+  return described(
+    job,
+    start,
+    offset,
+    first,
+    delay,
+    Float64Array.from(entries, ([, times]) => Number(times)),
+  );
 }
 
-function described(job: string, start: bigint, offset: Float64Array, first: Uint32Array, delay: Uint16Array, times: Float64Array): Density {
+function described(
+  job: string,
+  start: bigint,
+  offset: Float64Array,
+  first: Uint32Array,
+  delay: Uint16Array,
+  times: Float64Array,
+): Density {
   const count = new Float64Array(offset.length);
   let [least, greatest] = [Infinity, 0];
   for (let column = 0; column < offset.length; column += 1) {
@@ -244,7 +265,14 @@ export function thickened({ width, height, cells }: Grid, by: number): Grid {
   return wide;
 }
 
-function smear({ width, height, cells: into }: Grid, from: Float32Array, row: number, column: number, value: number, by: number): void {
+function smear(
+  { width, height, cells: into }: Grid,
+  from: Float32Array,
+  row: number,
+  column: number,
+  value: number,
+  by: number,
+): void {
   for (let up = row; up < Math.min(height, row + by); up += 1) {
     for (let right = column; right < Math.min(width, column + by); right += 1) {
       const cell = up * width + right;
@@ -267,7 +295,11 @@ export function countExact(into: Histogram, exact: Exact, first: bigint, end: bi
 }
 
 /** Delays of the whole columns that begin in [first, end), and which numbers these are. */
-export function countColumns(density: Density, first: bigint, end: bigint): { histogram: Histogram; first: bigint; end: bigint } {
+export function countColumns(
+  density: Density,
+  first: bigint,
+  end: bigint,
+): { histogram: Histogram; first: bigint; end: bigint } {
   const histogram: Histogram = new Map();
   let [from, to] = [end, first];
   for (let column = 0; column < density.offset.length; column += 1) {

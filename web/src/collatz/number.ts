@@ -39,7 +39,8 @@ class Reader {
 
   all(): bigint {
     const found = this.sum();
-    if (this.at < this.text.length) throw new Complaint(`"${this.text[this.at]}" at place ${this.at + 1} is not understood`);
+    if (this.at < this.text.length)
+      throw new Complaint(`"${this.text[this.at]}" at place ${this.at + 1} is not understood`);
     return found;
   }
 
@@ -81,7 +82,12 @@ class Reader {
       return inner;
     }
     const [digits = ""] = /^\d+(?:e\d+)?/i.exec(this.text.slice(this.at)) ?? [];
-    if (!digits) throw new Complaint(this.at < this.text.length ? `a number is missing before "${this.text[this.at]}"` : "a number is missing at the end");
+    if (!digits)
+      throw new Complaint(
+        this.at < this.text.length
+          ? `a number is missing before "${this.text[this.at]}"`
+          : "a number is missing at the end",
+      );
     this.at += digits.length;
     const [mantissa = "", zeros] = digits.toLowerCase().split("e");
     if (mantissa.length + Number(zeros ?? 0) > MAX_DIGITS + 1) throw new Complaint(TOO_LONG);
@@ -91,7 +97,10 @@ class Reader {
 
 /** A whole number, or why it is none. Spaces, thin spaces and _ between digits are left out. */
 export function parse(text: string): Parsed {
-  const plain = text.replace(/[\s_\u202f]/g, "").replaceAll("×", "*").replaceAll("−", "-");
+  const plain = text
+    .replace(/[\s_\u202f]/g, "")
+    .replaceAll("×", "*")
+    .replaceAll("−", "-");
   if (!plain) return { why: "a number is missing" };
   try {
     return { value: new Reader(plain).all() };

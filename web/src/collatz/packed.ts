@@ -3,7 +3,12 @@
 type Numbers = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;
 
 const READERS = {
-  u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array, f32: Float32Array, f64: Float64Array,
+  u8: Uint8Array,
+  u16: Uint16Array,
+  u32: Uint32Array,
+  i32: Int32Array,
+  f32: Float32Array,
+  f64: Float64Array,
 } as const;
 
 interface Header {
@@ -17,6 +22,9 @@ export function unpack(data: ArrayBuffer): { facts: Record<string, unknown>; col
   if (String.fromCharCode(...bytes.subarray(0, 4)) !== "TCB1") throw new Error("these are not packed columns");
   const length = new DataView(data).getUint32(4, true);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, 8 + length))) as Header;
-  const entries = header.columns.map(({ name, type, offset, length: items }) => [name, new READERS[type](data, offset, items)]);
+  const entries = header.columns.map(({ name, type, offset, length: items }) => [
+    name,
+    new READERS[type](data, offset, items),
+  ]);
   return { facts: header.facts, columns: Object.fromEntries(entries) as Record<string, Numbers> };
 }

@@ -59,7 +59,8 @@ class Trace {
   }
 
   bit(odd: boolean): void {
-    if (this.shortcut >= 8 * this.parity.length) this.parity = grown(this.parity, new Uint8Array(2 * this.parity.length));
+    if (this.shortcut >= 8 * this.parity.length)
+      this.parity = grown(this.parity, new Uint8Array(2 * this.parity.length));
     if (odd) {
       this.parity[this.shortcut >> 3] = (this.parity[this.shortcut >> 3] as number) | (1 << (this.shortcut & 7));
       this.odd += 1;
@@ -96,7 +97,8 @@ function block(trace: Trace, value: bigint, logarithm: number): [bigint, number]
     trace.bit(isOdd);
     trace.step += 1;
     if (isOdd) {
-      trace.log((log += LOG3));
+      log += LOG3;
+      trace.log(log);
       if (log > most) most = log;
       trace.step += 1;
       odd += 1;
@@ -156,9 +158,16 @@ export function walk(n: bigint, limit = STEP_LIMIT): Trajectory {
   const last = logarithm > WIDE_BITS ? value : descend(trace, value, limit);
   if (last !== 1n) trace.log(logarithm);
   return {
-    n, complete: last === 1n, delay: trace.step, odd: trace.odd, shortcut: trace.shortcut,
-    parity: trace.parity.slice(0, (trace.shortcut + 7) >> 3), logs: trace.logs.slice(0, trace.step + 1),
-    peak: trace.peak, peakStep: trace.peakStep, kept,
+    n,
+    complete: last === 1n,
+    delay: trace.step,
+    odd: trace.odd,
+    shortcut: trace.shortcut,
+    parity: trace.parity.slice(0, (trace.shortcut + 7) >> 3),
+    logs: trace.logs.slice(0, trace.step + 1),
+    peak: trace.peak,
+    peakStep: trace.peakStep,
+    kept,
   };
 }
 
@@ -208,7 +217,12 @@ export function meeting(left: Path, right: Path): Meeting {
 }
 
 /** Least and greatest of every run of a curve, as many runs as pixels: what is drawn of it. */
-export function decimated(curve: Float32Array, from: number, to: number, runs: number): { low: Float32Array; high: Float32Array } {
+export function decimated(
+  curve: Float32Array,
+  from: number,
+  to: number,
+  runs: number,
+): { low: Float32Array; high: Float32Array } {
   const low = new Float32Array(runs).fill(Infinity);
   const high = new Float32Array(runs).fill(-Infinity);
   const scale = runs / Math.max(1, to - from);

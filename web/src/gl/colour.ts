@@ -2,13 +2,25 @@
 
 /** Viridis as a polynomial of degree 6 for each channel, fitted by least squares: at most 4 of 255 off. */
 export const VIRIDIS: readonly (readonly [number, number, number])[] = [
-  [0.2745, 0.0058, 0.3327], [0.1077, 1.3965, 1.3868], [-0.3272, 0.2148, 0.092], [-4.5999, -5.7582, -19.2918],
-  [6.2037, 14.154, 56.6563], [4.7518, -13.7494, -65.321], [-5.4321, 4.6416, 26.2721],
+  [0.2745, 0.0058, 0.3327],
+  [0.1077, 1.3965, 1.3868],
+  [-0.3272, 0.2148, 0.092],
+  [-4.5999, -5.7582, -19.2918],
+  [6.2037, 14.154, 56.6563],
+  [4.7518, -13.7494, -65.321],
+  [-5.4321, 4.6416, 26.2721],
 ];
 
 /** Okabe and Ito's, for up to eight residues. */
 export const CLASSES: readonly (readonly [number, number, number])[] = [
-  [0, 114, 178], [213, 94, 0], [0, 158, 115], [204, 121, 167], [86, 180, 233], [230, 159, 0], [240, 228, 66], [120, 120, 120],
+  [0, 114, 178],
+  [213, 94, 0],
+  [0, 158, 115],
+  [204, 121, 167],
+  [86, 180, 233],
+  [230, 159, 0],
+  [240, 228, 66],
+  [120, 120, 120],
 ];
 /** A cell with several residues. */
 export const MIXED_COLOUR = [150, 150, 150] as const;
@@ -23,9 +35,10 @@ export function viridis(share: number, dark: boolean): [number, number, number] 
   const [low, high] = part(dark);
   const at = low + (high - low) * Math.min(1, Math.max(0, share));
   const sum = [0, 0, 0];
-  for (const factors of VIRIDIS.toReversed()) for (let channel = 0; channel < 3; channel += 1) {
-    sum[channel] = (sum[channel] as number) * at + (factors[channel] as number);
-  }
+  for (const factors of VIRIDIS.toReversed())
+    for (let channel = 0; channel < 3; channel += 1) {
+      sum[channel] = (sum[channel] as number) * at + (factors[channel] as number);
+    }
   return sum.map((value) => Math.round(255 * Math.min(1, Math.max(0, value)))) as [number, number, number];
 }
 

@@ -78,7 +78,8 @@ function compiled(gl: WebGL2RenderingContext, kind: number, source: string): Web
   const shader = gl.createShader(kind) as WebGLShader;
   gl.shaderSource(shader, source);
   gl.compileShader(shader);
-  if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(`shader: ${gl.getShaderInfoLog(shader) ?? ""}`);
+  if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS))
+    throw new Error(`shader: ${gl.getShaderInfoLog(shader) ?? ""}`);
   return shader;
 }
 
@@ -89,7 +90,8 @@ function linked(gl: WebGL2RenderingContext, vertex: string, fragment: string): W
   gl.bindAttribLocation(program, 0, "delay");
   gl.bindAttribLocation(program, 1, "value");
   gl.linkProgram(program);
-  if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(`program: ${gl.getProgramInfoLog(program) ?? ""}`);
+  if (!gl.getProgramParameter(program, gl.LINK_STATUS))
+    throw new Error(`program: ${gl.getProgramInfoLog(program) ?? ""}`);
   return program;
 }
 
@@ -119,7 +121,8 @@ class GlPainter implements Painter {
     this.texture = gl.createTexture();
     gl.bindTexture(gl.TEXTURE_2D, this.texture);
     // floats are not filtered everywhere; every cell is a pixel anyhow
-    for (const name of [gl.TEXTURE_MIN_FILTER, gl.TEXTURE_MAG_FILTER]) gl.texParameteri(gl.TEXTURE_2D, name, gl.NEAREST);
+    for (const name of [gl.TEXTURE_MIN_FILTER, gl.TEXTURE_MAG_FILTER])
+      gl.texParameteri(gl.TEXTURE_2D, name, gl.NEAREST);
     this.empty = gl.createVertexArray();
     this.filled = gl.createVertexArray();
     this.buffers = [gl.createBuffer(), gl.createBuffer()];
@@ -145,7 +148,8 @@ class GlPainter implements Painter {
     this.dress(this.gridProgram, look);
     gl.bindVertexArray(this.empty);
     const size = `${grid.width}x${grid.height}`;
-    if (this.sized === size) gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, grid.width, grid.height, gl.RED, gl.FLOAT, grid.cells);
+    if (this.sized === size)
+      gl.texSubImage2D(gl.TEXTURE_2D, 0, 0, 0, grid.width, grid.height, gl.RED, gl.FLOAT, grid.cells);
     else gl.texImage2D(gl.TEXTURE_2D, 0, gl.R32F, grid.width, grid.height, 0, gl.RED, gl.FLOAT, grid.cells);
     this.sized = size;
     gl.drawArrays(gl.TRIANGLES, 0, 3);

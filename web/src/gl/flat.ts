@@ -9,7 +9,8 @@ const STEPS = 255;
 
 /** From the value of a cell to its pixel, little-endian RGBA. */
 function table(look: Look): (value: number) => number {
-  const place = (value: number) => (look.mode === "class" ? value : Math.round(STEPS * Math.min(1, Math.max(0, share(value, look)))));
+  const place = (value: number) =>
+    look.mode === "class" ? value : Math.round(STEPS * Math.min(1, Math.max(0, share(value, look))));
   const plain: Look = look.mode === "class" ? look : { ...look, mode: "value", least: 0, most: STEPS };
   const pixels = Int32Array.from({ length: STEPS + 1 }, (_, each) => {
     const [red, green, blue] = colour(each, plain);
@@ -52,7 +53,13 @@ class FlatPainter implements Painter {
       for (const [place, delay] of delays.entries()) {
         context.fillStyle = css(colour(values[place] as number, look));
         context.beginPath();
-        context.arc(left + place * step, height - ((delay + 0.5 - low) * height) / (high - low), size / 2, 0, 2 * Math.PI);
+        context.arc(
+          left + place * step,
+          height - ((delay + 0.5 - low) * height) / (high - low),
+          size / 2,
+          0,
+          2 * Math.PI,
+        );
         context.fill();
       }
     }

@@ -124,7 +124,9 @@ async function settled(path: string, signal?: AbortSignal): Promise<Response> {
 export async function post<T>(path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
   const answer = await call(path, {
-    method: "POST", headers: { "Content-Type": "application/json", ...headers }, ...sent,
+    method: "POST",
+    headers: { "Content-Type": "application/json", ...headers },
+    ...sent,
   });
   return answer.json() as Promise<T>;
 }

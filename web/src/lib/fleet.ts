@@ -69,7 +69,14 @@ export function empty(): Model {
 /** Takes a snapshot into the model; jobs that it does not name stay. */
 export function take(model: Model, snapshot: Snapshot): void {
   const { status, queues, nodes, gpus, alerts, stream } = snapshot;
-  Object.assign(model, { status, queues: queues ?? [], nodes, gpus: gpus ?? [], alerts: alerts ?? [], covered: stream });
+  Object.assign(model, {
+    status,
+    queues: queues ?? [],
+    nodes,
+    gpus: gpus ?? [],
+    alerts: alerts ?? [],
+    covered: stream,
+  });
   if (!model.at || after(stream, model.at)) model.at ||= stream;
   for (const job of snapshot.jobs) model.jobs.set(job.job_id, job);
 }
@@ -80,7 +87,15 @@ export function past(job: Job): LiveEvent[] {
   const common = { id: "", job: job_id, kind, total };
   const found: LiveEvent[] = [{ ...common, type: "queued", state: "queued", done: 0, time: Date.parse(job.created) }];
   if (job.started) found.push({ ...common, type: "running", state: "running", done: 0, time: Date.parse(job.started) });
-  if (job.ended) found.push({ ...common, type: job.state, state: job.state, done, time: Date.parse(job.ended), ...(error ? { error } : {}) });
+  if (job.ended)
+    found.push({
+      ...common,
+      type: job.state,
+      state: job.state,
+      done,
+      time: Date.parse(job.ended),
+      ...(error ? { error } : {}),
+    });
   return found;
 }
 
@@ -100,7 +115,13 @@ export function moved(job: Job, event: LiveEvent, rate: number | null = null): J
   const done = event.done ?? job.done;
   const total = event.total ?? job.total;
   return {
-    ...job, state, done, total, rate: now, progress: share(done, total), eta_seconds: eta(done, total, now),
+    ...job,
+    state,
+    done,
+    total,
+    rate: now,
+    progress: share(done, total),
+    eta_seconds: eta(done, total, now),
     waiting_because: event.type === "progress" || ENDED.includes(state) ? null : job.waiting_because,
     error: event.error ?? (state === "failed" ? job.error : null),
   };
@@ -108,7 +129,12 @@ export function moved(job: Job, event: LiveEvent, rate: number | null = null): J
 
 function event(frame: Frame): LiveEvent {
   const data = JSON.parse(frame.data) as Record<string, unknown>;
-  return { ...data, id: frame.id, type: String(data.type ?? frame.event), time: Number(frame.id.split("-")[0]) || Date.now() };
+  return {
+    ...data,
+    id: frame.id,
+    type: String(data.type ?? frame.event),
+    time: Number(frame.id.split("-")[0]) || Date.now(),
+  };
 }
 
 /** Applies a frame of /api/events to the model. */
@@ -160,7 +186,9 @@ export function placed<T>(rows: readonly T[], row: T & Gone, name: (row: T) => s
 /** Every GPU that a worker tells of, with whose it is; as the snapshot has them. */
 export function gpus(nodes: readonly Node[]): Gpu[] {
   return nodes.flatMap((node) =>
-    (node.gpus ?? []).map((gpu) => ({ ...gpu, node: node.id, live: node.live, job: node.live ? node.job : null }) as Gpu),
+    (node.gpus ?? []).map(
+      (gpu) => ({ ...gpu, node: node.id, live: node.live, job: node.live ? node.job : null }) as Gpu,
+    ),
   );
 }
 

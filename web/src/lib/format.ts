@@ -68,7 +68,12 @@ export function seconds(value: number | null | undefined): string {
 }
 
 function long(whole: number): string {
-  const units: [number, string][] = [[86_400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const units: [number, string][] = [
+    [86_400, "d"],
+    [3600, "h"],
+    [60, "min"],
+    [1, "s"],
+  ];
   const first = units.findIndex(([size]) => whole >= size);
   const parts: string[] = [];
   let left = whole;

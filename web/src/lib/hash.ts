@@ -4,7 +4,13 @@ import { effect, signal, type Signal } from "@preact/signals";
 
 export type Value = string | number | boolean | readonly string[];
 export type Defaults = Record<string, Value>;
-type Widened<T> = T extends number ? number : T extends boolean ? boolean : T extends readonly string[] ? readonly string[] : string;
+type Widened<T> = T extends number
+  ? number
+  : T extends boolean
+    ? boolean
+    : T extends readonly string[]
+      ? readonly string[]
+      : string;
 export type HashState<D extends Defaults> = { [K in keyof D]: Signal<Widened<D[K]>> } & {
   /** Writes the address now, as a step that Back returns from. */
   commit(): void;

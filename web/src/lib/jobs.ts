@@ -57,7 +57,10 @@ export function trouble(id: string): ReadonlySignal<Problem | undefined> {
 }
 
 /** The result with what stands around it; `partial` gives what is committed so far. Throws Problem 409 before the end. */
-export async function result<T = unknown>(id: string, partial = false): Promise<Omit<Result, "result"> & { result: T }> {
+export async function result<T = unknown>(
+  id: string,
+  partial = false,
+): Promise<Omit<Result, "result"> & { result: T }> {
   return get(`/api/jobs/${id}/result`, partial ? { partial: true } : {});
 }
 

@@ -16,7 +16,13 @@ export const bound = signal<readonly Keys[]>([]);
 /** The second key of a sequence must come within so many ms. */
 const SEQUENCE_MS = 1200;
 
-const ALIASES: Record<string, string> = { " ": "Space", ArrowLeft: "Left", ArrowRight: "Right", ArrowUp: "Up", ArrowDown: "Down" };
+const ALIASES: Record<string, string> = {
+  " ": "Space",
+  ArrowLeft: "Left",
+  ArrowRight: "Right",
+  ArrowUp: "Up",
+  ArrowDown: "Down",
+};
 
 /** As the tables of keys spell it: "Shift+Left", "j", "?". */
 export function nameOf(event: Pick<KeyboardEvent, "key" | "shiftKey" | "ctrlKey" | "metaKey" | "altKey">): string {
@@ -33,7 +39,11 @@ function types(target: EventTarget | null): boolean {
 
 /** A button or link keeps Enter and Space for itself. */
 function acts(target: EventTarget | null, name: string): boolean {
-  return (name === "Enter" || name === "Space") && target instanceof HTMLElement && target.matches("button, a, summary, [role=tab]");
+  return (
+    (name === "Enter" || name === "Space") &&
+    target instanceof HTMLElement &&
+    target.matches("button, a, summary, [role=tab]")
+  );
 }
 
 let pending = "";
@@ -41,7 +51,7 @@ let pendingSince = 0;
 
 function find(name: string): Key | undefined {
   for (const set of bound.peek().toReversed()) {
-    const found = set[name] ?? (name.length === 1 ? set[name.toLowerCase()] ?? set[name.toUpperCase()] : undefined);
+    const found = set[name] ?? (name.length === 1 ? (set[name.toLowerCase()] ?? set[name.toUpperCase()]) : undefined);
     if (found) return found;
   }
   return undefined;

@@ -1,7 +1,21 @@
 /** The state of the cluster as signals, fed by one stream of events a tab. `start()` once; everything else is read. */
 
 import { batch, signal, type Signal } from "@preact/signals";
-import { authorization, get, needsToken, Problem, problemOf, type Alert, type Gpu, type Job, type Jobs, type Node, type Queue, type Snapshot, type Status } from "./api";
+import {
+  authorization,
+  get,
+  needsToken,
+  Problem,
+  problemOf,
+  type Alert,
+  type Gpu,
+  type Job,
+  type Jobs,
+  type Node,
+  type Queue,
+  type Snapshot,
+  type Status,
+} from "./api";
 import { apply, empty, MOST_JOBS, past, surplus, take, type Change, type LiveEvent } from "./fleet";
 import { Ring } from "./ring";
 import { Parser, type Frame } from "./sse";
@@ -25,7 +39,14 @@ export const reason = signal("");
 export const retryAt = signal(0);
 /** ms since 1970 when the cluster was last heard. */
 export const heard = signal(0);
-export const snapshot = signal<Fleet>({ status: undefined, queues: [], nodes: [], gpus: [], alerts: [], jobs: new Map() });
+export const snapshot = signal<Fleet>({
+  status: undefined,
+  queues: [],
+  nodes: [],
+  gpus: [],
+  alerts: [],
+  jobs: new Map(),
+});
 /** False until the first snapshot. */
 export const known = signal(false);
 /** The newest events, oldest first. */
@@ -211,7 +232,8 @@ async function follow(control: AbortController): Promise<void> {
   const since = model.at;
   const answer = await fetch(`/api/events?topics=${TOPICS}`, {
     headers: { ...authorization(), Accept: "text/event-stream", ...(since ? { "Last-Event-ID": since } : {}) },
-    cache: "no-store", signal: control.signal,
+    cache: "no-store",
+    signal: control.signal,
   });
   if (!answer.ok || !answer.body) throw await problemOf(answer);
   const opened = Date.now();
@@ -266,7 +288,11 @@ async function pause(): Promise<void> {
 function signedIn(): Promise<void> {
   return new Promise((done) => {
     const stop = needsToken.subscribe((needed) => {
-      if (!needed) queueMicrotask(() => (stop(), done()));
+      if (!needed)
+        queueMicrotask(() => {
+          stop();
+          done();
+        });
     });
   });
 }
@@ -284,7 +310,8 @@ let asleep = false;
 async function run(): Promise<never> {
   for (;;) {
     await seen();
-    const control = (current = new AbortController());
+    const control = new AbortController();
+    current = control;
     try {
       await refresh();
       await follow(control);

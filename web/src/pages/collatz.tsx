@@ -22,10 +22,22 @@ const ResiduesView = later(() => import("./collatz/residues").then((part) => par
 const TreeView = later(() => import("./collatz/tree").then((part) => part.TreeView));
 
 const TITLES: Record<(typeof TABS)[number], string> = {
-  graph: "Graph", histogram: "Histogram", residues: "Residues", tree: "Tree", coral: "Coral", log: "Log",
+  graph: "Graph",
+  histogram: "Histogram",
+  residues: "Residues",
+  tree: "Tree",
+  coral: "Coral",
+  log: "Log",
 };
 
-const VIEWS = { graph: Graph, histogram: HistogramView, residues: ResiduesView, tree: TreeView, coral: CoralView, log: LogView };
+const VIEWS = {
+  graph: Graph,
+  histogram: HistogramView,
+  residues: ResiduesView,
+  tree: TreeView,
+  coral: CoralView,
+  log: LogView,
+};
 
 function neighbour(by: bigint): void {
   const n = chosen.peek().value;
@@ -48,7 +60,9 @@ function find(): void {
 const BOUND = {
   Space: { text: "start, pause, go on", run: toggle },
   R: { text: "reset, after a question while jobs run", run: () => void reset() },
-  ...Object.fromEntries(TABS.map((name, place) => [String(place + 1), { text: TITLES[name].toLowerCase(), run: () => show(name) }])),
+  ...Object.fromEntries(
+    TABS.map((name, place) => [String(place + 1), { text: TITLES[name].toLowerCase(), run: () => show(name) }]),
+  ),
   V: { text: "next view", run: cycle },
   H: { text: "histogram", run: () => show("histogram") },
   Left: { text: "move the view left", run: () => pan(-0.2) },
@@ -93,8 +107,15 @@ function App() {
         <Controls />
         <JobLine />
         <div class="picture-column">
-          <Tabs label="Views" tabs={TABS.map((id) => ({ id, title: TITLES[id] }))} current={tab.value} onChange={(id) => show(id as (typeof TABS)[number])} />
-          <Panel id={tab.value} class="view-panel"><View /></Panel>
+          <Tabs
+            label="Views"
+            tabs={TABS.map((id) => ({ id, title: TITLES[id] }))}
+            current={tab.value}
+            onChange={(id) => show(id as (typeof TABS)[number])}
+          />
+          <Panel id={tab.value} class="view-panel">
+            <View />
+          </Panel>
         </div>
         <div class="side">
           <Records />

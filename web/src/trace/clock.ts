@@ -10,7 +10,8 @@ export interface Clock {
 
 /** At speed 1 a trace lasts so long. */
 export const WHOLE_SECONDS = 100;
-export const SLOWEST = 1, FASTEST = 100;
+export const SLOWEST = 1,
+  FASTEST = 100;
 
 /** Simulated µs per second of the reader's time. */
 export function pace(speed: number, until: number): number {
@@ -31,7 +32,7 @@ export function toggled(clock: Clock, until: number): Clock {
 
 /** A slider's place, 0 to 100, for a speed, and back: equal steps multiply. */
 export function slot(speed: number): number {
-  return Math.round(100 * Math.log(speed / SLOWEST) / Math.log(FASTEST / SLOWEST));
+  return Math.round((100 * Math.log(speed / SLOWEST)) / Math.log(FASTEST / SLOWEST));
 }
 
 export function speedAt(place: number): number {

@@ -20,7 +20,11 @@ function cost(trace: Trace, name: string): number {
 
 export function critical(trace: Trace): Critical {
   const { parent, work, wanted, born } = trace.threads;
-  const [dispatch, spawn, join] = [cost(trace, "dispatch_cost_us"), cost(trace, "spawn_cost_us"), cost(trace, "join_cost_us")];
+  const [dispatch, spawn, join] = [
+    cost(trace, "dispatch_cost_us"),
+    cost(trace, "spawn_cost_us"),
+    cost(trace, "join_cost_us"),
+  ];
   const joined = trace.parameters.join !== "none";
   const count = parent.length;
   // When the thread's own part ends on endless cores; then, upwards, when its whole subtree has.
@@ -46,12 +50,16 @@ export function critical(trace: Trace): Critical {
   }
   let last = NONE;
   for (let thread = 0; thread < count; thread += 1) {
-    if (parent[thread] === NONE && (last === NONE || (whole[thread] as number) > (whole[last] as number))) last = thread;
+    if (parent[thread] === NONE && (last === NONE || (whole[thread] as number) > (whole[last] as number)))
+      last = thread;
   }
   const path: number[] = [];
   for (let at = last; at !== NONE; at = via[at] as number) path.push(at);
   return {
-    work: total + joins * join, span: last === NONE ? 0 : (whole[last] as number), path, joins,
+    work: total + joins * join,
+    span: last === NONE ? 0 : (whole[last] as number),
+    path,
+    joins,
     whole: !trace.truncated && !trace.deadlocked,
   };
 }
@@ -70,5 +78,11 @@ export interface Bounds {
 export function bounds({ work, span }: Pick<Critical, "work" | "span">, cores: number): Bounds {
   const greedy = (work + (cores - 1) * span) / cores;
   const least = Math.max(work / cores, span);
-  return { parallelism: span ? work / span : 0, least, greedy, least_speedup: work / greedy, most_speedup: work / least };
+  return {
+    parallelism: span ? work / span : 0,
+    least,
+    greedy,
+    least_speedup: work / greedy,
+    most_speedup: work / least,
+  };
 }

@@ -23,11 +23,21 @@ function* slices(trace: Trace, t0: number, t1: number): Generator<[number, numbe
 
 function facts(trace: Trace, core: number, slice: number): Record<string, unknown> {
   const ts = round(trace.start[slice] as number);
-  const base = { pid: 1, ph: "X", tid: core, ts, dur: round((trace.end[slice] as number) - (trace.start[slice] as number)) };
+  const base = {
+    pid: 1,
+    ph: "X",
+    tid: core,
+    ts,
+    dur: round((trace.end[slice] as number) - (trace.start[slice] as number)),
+  };
   const kind = trace.kind[slice];
   if (kind === STEAL) {
     const victim = trace.victim[slice];
-    const args = { victim: victim === NO_CORE ? null : victim, attempts: trace.attempts[slice], ok: Boolean((trace.flags[slice] as number) & STOLEN) };
+    const args = {
+      victim: victim === NO_CORE ? null : victim,
+      attempts: trace.attempts[slice],
+      ok: Boolean((trace.flags[slice] as number) & STOLEN),
+    };
     return { ...base, name: "steal", cat: "steal", args };
   }
   const thread = trace.thread[slice] as number;
@@ -37,16 +47,27 @@ function facts(trace: Trace, core: number, slice: number): Record<string, unknow
   const { parent, depth, work, wanted } = trace.threads;
   const above = parent[thread] as number;
   return {
-    ...base, name: path, cat: `d${depth[thread]}`,
+    ...base,
+    name: path,
+    cat: `d${depth[thread]}`,
     args: {
-      path, parent: above === NONE ? null : pathOf(trace.threads, above), depth: depth[thread], work_us: round(work[thread] as number),
-      wait_us: round(trace.wait[slice] as number), children: wanted[thread],
+      path,
+      parent: above === NONE ? null : pathOf(trace.threads, above),
+      depth: depth[thread],
+      work_us: round(work[thread] as number),
+      wait_us: round(trace.wait[slice] as number),
+      children: wanted[thread],
     },
   };
 }
 
 /** Arrows from parents to the first slices of their children. */
-function flow(trace: Trace, core: number, slice: number, coreOfParent: (thread: number) => number): Record<string, unknown>[] {
+function flow(
+  trace: Trace,
+  core: number,
+  slice: number,
+  coreOfParent: (thread: number) => number,
+): Record<string, unknown>[] {
   const thread = trace.thread[slice] as number;
   if (trace.kind[slice] !== RUN || !((trace.flags[slice] as number) & FIRST)) return [];
   const above = trace.threads.parent[thread] as number;
@@ -55,7 +76,10 @@ function flow(trace: Trace, core: number, slice: number, coreOfParent: (thread: 
   const id = pathOf(trace.threads, thread);
   const base = { pid: 1, id, name: "spawn", cat: "spawn" };
   const born = round((trace.threads.born[thread] as number) - 0.001);
-  return [{ ...base, ph: "s", tid: from, ts: born }, { ...base, ph: "f", bp: "e", tid: core, ts: round(trace.start[slice] as number) }];
+  return [
+    { ...base, ph: "s", tid: from, ts: born },
+    { ...base, ph: "f", bp: "e", tid: core, ts: round(trace.start[slice] as number) },
+  ];
 }
 
 /** Pieces of a file with the slices between t0 and t1; `note` goes into otherData. */
@@ -63,13 +87,22 @@ export function* chromeTrace(trace: Trace, t0: number, t1: number, note: Record<
   const machine = `replica ${trace.replica}: ${trace.cores} cores, ${trace.scheduler}`;
   const names = [
     { ph: "M", name: "process_name", pid: 1, tid: 0, args: { name: machine } },
-    ...Array.from({ length: trace.cores }, (_, core) => ({ ph: "M", name: "thread_name", pid: 1, tid: core, args: { name: `core ${core}` } })),
+    ...Array.from({ length: trace.cores }, (_, core) => ({
+      ph: "M",
+      name: "thread_name",
+      pid: 1,
+      tid: core,
+      args: { name: `core ${core}` },
+    })),
   ];
   const cores = coresOf(trace);
   yield `{"displayTimeUnit": "ns", "traceEvents": [${names.map((each) => JSON.stringify(each)).join(",\n")}`;
   let piece: unknown[] = [];
   for (const [core, slice] of slices(trace, t0, t1)) {
-    piece.push(facts(trace, core, slice), ...flow(trace, core, slice, (thread) => cores[trace.threads.slice[thread] as number] ?? -1));
+    piece.push(
+      facts(trace, core, slice),
+      ...flow(trace, core, slice, (thread) => cores[trace.threads.slice[thread] as number] ?? -1),
+    );
     if (piece.length < PIECE) continue;
     yield `,\n${piece.map((each) => JSON.stringify(each)).join(",\n")}`;
     piece = [];
@@ -77,7 +110,19 @@ export function* chromeTrace(trace: Trace, t0: number, t1: number, note: Record<
   if (piece.length) yield `,\n${piece.map((each) => JSON.stringify(each)).join(",\n")}`;
   for (let at = 0; at < trace.ready.time.length; at += PIECE) yield counters(trace, t0, t1, at);
   const { cell, replica, scheduler, digest, until, deadlocked, truncated, parameters } = trace;
-  const other = { type: "thread", cell, cores: trace.cores, scheduler, replica, digest, until_us: until, deadlocked, truncated, parameters, ...note };
+  const other = {
+    type: "thread",
+    cell,
+    cores: trace.cores,
+    scheduler,
+    replica,
+    digest,
+    until_us: until,
+    deadlocked,
+    truncated,
+    parameters,
+    ...note,
+  };
   yield `], "otherData": ${JSON.stringify(other)}}`;
 }
 
@@ -86,7 +131,9 @@ function counters(trace: Trace, t0: number, t1: number, from: number): string {
   for (let at = from; at < Math.min(from + PIECE, trace.ready.time.length); at += 1) {
     const ts = trace.ready.time[at] as number;
     if (ts < t0 || ts > t1) continue;
-    rows.push(`,\n${JSON.stringify({ pid: 1, ph: "C", tid: 0, name: "threads", ts, args: { ready: trace.ready.count[at] } })}`);
+    rows.push(
+      `,\n${JSON.stringify({ pid: 1, ph: "C", tid: 0, name: "threads", ts, args: { ready: trace.ready.count[at] } })}`,
+    );
   }
   return rows.join("");
 }
@@ -117,14 +164,27 @@ function row(trace: Trace, core: number, slice: number): string {
   const thread = trace.thread[slice] as number;
   const kind = trace.kind[slice] as number;
   const above = thread === NONE ? NONE : (threads.parent[thread] as number);
-  const own = thread === NONE ? ["", "", "", ""] : [
-    pathOf(threads, thread), above === NONE ? "" : pathOf(threads, above), threads.depth[thread], round(threads.work[thread] as number),
-  ];
+  const own =
+    thread === NONE
+      ? ["", "", "", ""]
+      : [
+          pathOf(threads, thread),
+          above === NONE ? "" : pathOf(threads, above),
+          threads.depth[thread],
+          round(threads.work[thread] as number),
+        ];
   const victim = trace.victim[slice] === NO_CORE ? "" : trace.victim[slice];
   const stolen = (trace.flags[slice] as number) & STOLEN ? 1 : 0;
   return [
-    core, round(trace.start[slice] as number), round(trace.end[slice] as number), KINDS[kind], ...own,
-    kind === RUN ? round(trace.wait[slice] as number) : "", stolen, victim, kind === STEAL ? trace.attempts[slice] : "",
+    core,
+    round(trace.start[slice] as number),
+    round(trace.end[slice] as number),
+    KINDS[kind],
+    ...own,
+    kind === RUN ? round(trace.wait[slice] as number) : "",
+    stolen,
+    victim,
+    kind === STEAL ? trace.attempts[slice] : "",
   ].join(",");
 }
 

@@ -14,7 +14,9 @@ export const MODES = ["depth", "stolen", "wait"] as const;
 export type Mode = (typeof MODES)[number];
 
 /** Rows of sums: time, and busy time times what the modes tell. */
-export const BUSY_TIME = 0, STEAL_TIME = 1, BLOCKED_TIME = 2;
+export const BUSY_TIME = 0,
+  STEAL_TIME = 1,
+  BLOCKED_TIME = 2;
 const TOLD = 3;
 const ROWS = TOLD + MODES.length;
 
@@ -47,23 +49,36 @@ export function indexed(trace: Trace): Index {
   const sums = new Float64Array((start.length + 1) * ROWS);
   const bins = Math.max(1, Math.min(65_536, 2 ** Math.ceil(Math.log2(start.length / cores / 2 + 1))));
   const index: Index = {
-    sums, bins, edges: new Float64Array(cores * (bins + 1) * ROWS),
-    grid: new Uint32Array(cores * (bins + 1)), deepest: threads.depth.reduce((most, each) => Math.max(most, each), 0),
+    sums,
+    bins,
+    edges: new Float64Array(cores * (bins + 1) * ROWS),
+    grid: new Uint32Array(cores * (bins + 1)),
+    deepest: threads.depth.reduce((most, each) => Math.max(most, each), 0),
     longest: wait.reduce((most, each) => Math.max(most, each), 0),
-    births: threads.born.slice().sort(), ends: threads.ended.slice().sort(), reached: new Uint8Array(threads.born.length),
-    order: Uint32Array.from(start.keys()).sort((left, right) => (start[left] as number) - (start[right] as number) || left - right),
+    births: threads.born.slice().sort(),
+    ends: threads.ended.slice().sort(),
+    reached: new Uint8Array(threads.born.length),
+    order: Uint32Array.from(start.keys()).sort(
+      (left, right) => (start[left] as number) - (start[right] as number) || left - right,
+    ),
   };
   for (let slice = 0; slice < start.length; slice += 1) {
     const time = (trace.end[slice] as number) - (start[slice] as number);
     const what = kind[slice] as number;
     const busy = what === STEAL || what === BLOCKED ? 0 : time;
     const values = [
-      busy, what === STEAL ? time : 0, what === BLOCKED ? time : 0, busy && busy * (threads.depth[thread[slice] as number] as number),
-      what === RUN && (flags[slice] as number) & STOLEN ? time : 0, busy * waitLevel(wait[slice] as number),
+      busy,
+      what === STEAL ? time : 0,
+      what === BLOCKED ? time : 0,
+      busy && busy * (threads.depth[thread[slice] as number] as number),
+      what === RUN && (flags[slice] as number) & STOLEN ? time : 0,
+      busy * waitLevel(wait[slice] as number),
     ];
-    for (let row = 0; row < ROWS; row += 1) sums[(slice + 1) * ROWS + row] = (sums[slice * ROWS + row] as number) + (values[row] as number);
+    for (let row = 0; row < ROWS; row += 1)
+      sums[(slice + 1) * ROWS + row] = (sums[slice * ROWS + row] as number) + (values[row] as number);
   }
-  for (let core = 0; core < cores; core += 1) fillGrid(trace, index, core, lanes[core] as number, lanes[core + 1] as number);
+  for (let core = 0; core < cores; core += 1)
+    fillGrid(trace, index, core, lanes[core] as number, lanes[core + 1] as number);
   fillReached(trace, index);
   return index;
 }
@@ -81,7 +96,9 @@ function fillGrid(trace: Trace, index: Index, core: number, from: number, to: nu
 }
 
 function fillReached({ threads }: Trace, { reached }: Index): void {
-  const order = Uint32Array.from(threads.born.keys()).sort((left, right) => (threads.born[left] as number) - (threads.born[right] as number));
+  const order = Uint32Array.from(threads.born.keys()).sort(
+    (left, right) => (threads.born[left] as number) - (threads.born[right] as number),
+  );
   let most = 0;
   for (const [place, thread] of order.entries()) {
     most = Math.max(most, threads.depth[thread] as number);
@@ -131,7 +148,15 @@ export function shadesOf(width: number): Shades {
 const COARSE = 4;
 
 /** Puts the four sums at the edges of a core's pixels into `rows`, one edge after the other. */
-function sample(trace: Trace, index: Index, core: number, t0: number, step: number, told: number, rows: Float64Array): void {
+function sample(
+  trace: Trace,
+  index: Index,
+  core: number,
+  t0: number,
+  step: number,
+  told: number,
+  rows: Float64Array,
+): void {
   const coarse = (step / trace.until) * index.bins >= COARSE;
   const last = (trace.lanes[core + 1] as number) - 1;
   let slice = coarse ? 0 : before(trace, index, core, t0);
@@ -142,12 +167,21 @@ function sample(trace: Trace, index: Index, core: number, t0: number, step: numb
       continue;
     }
     if (slice < last && (trace.start[slice + 1] as number) <= edge) slice = before(trace, index, core, edge);
-    for (let row = 0; row < 4; row += 1) rows[place + row] = until(trace, index, row < TOLD ? row : told, slice, core, edge);
+    for (let row = 0; row < 4; row += 1)
+      rows[place + row] = until(trace, index, row < TOLD ? row : told, slice, core, edge);
   }
 }
 
 /** The sums at a moment, by a line between the edges of its bin. */
-function between(trace: Trace, { edges, bins }: Index, core: number, moment: number, told: number, rows: Float64Array, place: number): void {
+function between(
+  trace: Trace,
+  { edges, bins }: Index,
+  core: number,
+  moment: number,
+  told: number,
+  rows: Float64Array,
+  place: number,
+): void {
   const at = Math.max(0, Math.min(bins, (moment / trace.until) * bins));
   const bin = Math.min(bins - 1, Math.floor(at));
   const low = (core * (bins + 1) + bin) * ROWS;

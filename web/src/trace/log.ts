@@ -1,7 +1,21 @@
 /** What happened, line by line: which slices a filter lets through, and how each is told. */
 
 import type { Index } from "./lod";
-import { BLOCKED, FIRST, JOIN, NO_CORE, NONE, RUN, STEAL, STOLEN, coreOf, nameOf, pathOf, within, type Trace } from "./model";
+import {
+  BLOCKED,
+  FIRST,
+  JOIN,
+  NO_CORE,
+  NONE,
+  RUN,
+  STEAL,
+  STOLEN,
+  coreOf,
+  nameOf,
+  pathOf,
+  within,
+  type Trace,
+} from "./model";
 import { childrenOf, type Tree } from "./tree";
 
 /** Lines that are kept at most. */
@@ -10,12 +24,30 @@ export const MOST_LINES = 5000;
 export type Test = (slice: number) => boolean;
 
 const WORDS: Record<string, (trace: Trace) => Test> = {
-  stolen: ({ kind, flags }) => (slice) => kind[slice] === RUN && ((flags[slice] as number) & STOLEN) !== 0,
-  steal: ({ kind }) => (slice) => kind[slice] === STEAL,
-  block: ({ kind }) => (slice) => kind[slice] === BLOCKED,
-  join: ({ kind }) => (slice) => kind[slice] === JOIN,
-  start: ({ flags, kind }) => (slice) => kind[slice] === RUN && ((flags[slice] as number) & FIRST) !== 0,
-  wait: ({ kind, wait }) => (slice) => kind[slice] === RUN && (wait[slice] as number) > 0,
+  stolen:
+    ({ kind, flags }) =>
+    (slice) =>
+      kind[slice] === RUN && ((flags[slice] as number) & STOLEN) !== 0,
+  steal:
+    ({ kind }) =>
+    (slice) =>
+      kind[slice] === STEAL,
+  block:
+    ({ kind }) =>
+    (slice) =>
+      kind[slice] === BLOCKED,
+  join:
+    ({ kind }) =>
+    (slice) =>
+      kind[slice] === JOIN,
+  start:
+    ({ flags, kind }) =>
+    (slice) =>
+      kind[slice] === RUN && ((flags[slice] as number) & FIRST) !== 0,
+  wait:
+    ({ kind, wait }) =>
+    (slice) =>
+      kind[slice] === RUN && (wait[slice] as number) > 0,
 };
 export const KNOWN = "core:3, depth:2, T3.0 (it and its descendants), start, stolen, steal, wait, block, join";
 
@@ -48,15 +80,25 @@ function testOf(trace: Trace, tree: Tree, word: string): Test | undefined {
     const [from = 0, to = 0] = [trace.lanes[Number(value)], trace.lanes[Number(value) + 1]];
     return (slice) => slice >= from && slice < to;
   }
-  if (what) return (slice) => trace.thread[slice] !== NONE && trace.threads.depth[trace.thread[slice] as number] === Number(value);
+  if (what)
+    return (slice) =>
+      trace.thread[slice] !== NONE && trace.threads.depth[trace.thread[slice] as number] === Number(value);
   if (WORDS[word.toLowerCase()]) return WORDS[word.toLowerCase()]?.(trace);
   if (!/^T/i.test(word)) return undefined;
   const ancestor = threadAt(trace, tree, word);
-  return (slice) => ancestor !== NONE && trace.thread[slice] !== NONE && within(trace.threads, trace.thread[slice] as number, ancestor);
+  return (slice) =>
+    ancestor !== NONE && trace.thread[slice] !== NONE && within(trace.threads, trace.thread[slice] as number, ancestor);
 }
 
 /** The newest slices that began between t0 and t1 and pass, oldest first; `more` when older ones were left out. */
-export function lines(trace: Trace, { order }: Index, t0: number, t1: number, tests: readonly Test[], most = MOST_LINES): { slices: number[]; more: boolean } {
+export function lines(
+  trace: Trace,
+  { order }: Index,
+  t0: number,
+  t1: number,
+  tests: readonly Test[],
+  most = MOST_LINES,
+): { slices: number[]; more: boolean } {
   const slices: number[] = [];
   for (let place = rank(trace, order, t1) - 1; place >= 0; place -= 1) {
     const slice = order[place] as number;
@@ -99,7 +141,8 @@ export function lineOf(trace: Trace, slice: number): Line {
   const core = coreOf(trace, slice);
   const time = trace.start[slice] as number;
   const lasts = us((trace.end[slice] as number) - time);
-  if (thread === NONE) return { time, name: `core ${core}`, path: "", depth: undefined, text: stealText(trace, slice, lasts) };
+  if (thread === NONE)
+    return { time, name: `core ${core}`, path: "", depth: undefined, text: stealText(trace, slice, lasts) };
   const depth = trace.threads.depth[thread] as number;
   const base = { time, name: nameOf(trace.threads, thread), path: pathOf(trace.threads, thread), depth };
   const kind = trace.kind[slice];
@@ -110,7 +153,9 @@ export function lineOf(trace: Trace, slice: number): Line {
   const wanted = trace.threads.wanted[thread] as number;
   const what = flags & FIRST ? "starts" : "goes on";
   const parts = [
-    `${what} on core ${core} for ${lasts}`, flags & STOLEN ? "stolen" : "", waited ? `waited ${us(waited)}` : "",
+    `${what} on core ${core} for ${lasts}`,
+    flags & STOLEN ? "stolen" : "",
+    waited ? `waited ${us(waited)}` : "",
     flags & FIRST && wanted ? `spawns ${wanted}` : "",
   ];
   return { ...base, text: parts.filter(Boolean).join(", ") };
@@ -120,5 +165,7 @@ function stealText(trace: Trace, slice: number, lasts: string): string {
   const count = trace.attempts[slice] as number;
   const tries = `looks for work for ${lasts}, ${count} attempt${count === 1 ? "" : "s"}`;
   const victim = trace.victim[slice];
-  return (trace.flags[slice] as number) & STOLEN && victim !== NO_CORE ? `${tries}, steals from core ${victim}` : `${tries}, finds nothing`;
+  return (trace.flags[slice] as number) & STOLEN && victim !== NO_CORE
+    ? `${tries}, steals from core ${victim}`
+    : `${tries}, finds nothing`;
 }

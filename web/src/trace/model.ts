@@ -1,8 +1,12 @@
 /** One replica as typed arrays: what a trace says, without an object per slice. Times are µs. */
 
-export const RUN = 0, BLOCKED = 1, JOIN = 2, STEAL = 3;
+export const RUN = 0,
+  BLOCKED = 1,
+  JOIN = 2,
+  STEAL = 3;
 /** Flags of a slice: the first of its thread; after or of a steal that succeeded. */
-export const FIRST = 1, STOLEN = 2;
+export const FIRST = 1,
+  STOLEN = 2;
 /** No thread, no slice. */
 export const NONE = 0xffffffff;
 export const NO_CORE = 0xffff;

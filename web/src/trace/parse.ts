@@ -35,7 +35,8 @@ class Column<T extends Numbers> {
   taken(order?: Uint32Array): T {
     const found = new this.make(this.length);
     if (!order) found.set(this.items.subarray(0, this.length));
-    else for (let place = 0; place < order.length; place += 1) found[place] = this.items[order[place] as number] as number;
+    else
+      for (let place = 0; place < order.length; place += 1) found[place] = this.items[order[place] as number] as number;
     return found;
   }
 }
@@ -50,8 +51,15 @@ const octets = () => new Column(Uint8Array);
 
 export class Builder {
   private readonly slice = {
-    core: shorts(), start: doubles(), end: doubles(), kind: octets(), thread: words(), wait: doubles(),
-    attempts: words(), victim: shorts(), good: octets(),
+    core: shorts(),
+    start: doubles(),
+    end: doubles(),
+    kind: octets(),
+    thread: words(),
+    wait: doubles(),
+    attempts: words(),
+    victim: shorts(),
+    good: octets(),
   };
   private readonly threads = { parent: words(), number: words(), depth: octets(), work: doubles(), wanted: shorts() };
   private readonly ready = { time: doubles(), count: words() };
@@ -114,14 +122,30 @@ export class Builder {
     const order = ordered(core, slice.start.taken(), cores);
     const [start, end] = [slice.start.taken(order), slice.end.taken(order)];
     const trace: Trace = {
-      cores, scheduler: String(other.scheduler ?? "unknown"), cell: Number(other.cell ?? 0), replica: Number(other.replica ?? 0),
-      until: Math.max(Number(other.until_us ?? 0), end.reduce((most, each) => Math.max(most, each), 1e-3)),
-      truncated: other.truncated === true, deadlocked: other.deadlocked === true, digest: String(other.digest ?? ""),
+      cores,
+      scheduler: String(other.scheduler ?? "unknown"),
+      cell: Number(other.cell ?? 0),
+      replica: Number(other.replica ?? 0),
+      until: Math.max(
+        Number(other.until_us ?? 0),
+        end.reduce((most, each) => Math.max(most, each), 1e-3),
+      ),
+      truncated: other.truncated === true,
+      deadlocked: other.deadlocked === true,
+      digest: String(other.digest ?? ""),
       parameters: (other.parameters ?? {}) as Record<string, unknown>,
-      lanes: lanesOf(core, cores), start, end, kind: slice.kind.taken(order), flags: slice.good.taken(order),
-      thread: slice.thread.taken(order), next: new Uint32Array(start.length).fill(NONE), wait: slice.wait.taken(order),
-      attempts: slice.attempts.taken(order), victim: slice.victim.taken(order),
-      threads: this.threadsTaken(), steals: { time: new Float64Array(), from: new Uint16Array(), to: new Uint16Array(), thread: new Uint32Array() },
+      lanes: lanesOf(core, cores),
+      start,
+      end,
+      kind: slice.kind.taken(order),
+      flags: slice.good.taken(order),
+      thread: slice.thread.taken(order),
+      next: new Uint32Array(start.length).fill(NONE),
+      wait: slice.wait.taken(order),
+      attempts: slice.attempts.taken(order),
+      victim: slice.victim.taken(order),
+      threads: this.threadsTaken(),
+      steals: { time: new Float64Array(), from: new Uint16Array(), to: new Uint16Array(), thread: new Uint32Array() },
       ready: { time: this.ready.time.taken(), count: this.ready.count.taken() },
     };
     chain(trace);
@@ -135,8 +159,15 @@ export class Builder {
     const count = parent.length;
     const times = () => new Float64Array(count).fill(Infinity);
     return {
-      parent: parent.taken(), number: number.taken(), depth: depth.taken(), work: work.taken(), wanted: wanted.taken(),
-      born: times(), begun: times(), ended: times(), slice: new Uint32Array(count).fill(NONE),
+      parent: parent.taken(),
+      number: number.taken(),
+      depth: depth.taken(),
+      work: work.taken(),
+      wanted: wanted.taken(),
+      born: times(),
+      begun: times(),
+      ended: times(),
+      slice: new Uint32Array(count).fill(NONE),
     };
   }
 }
@@ -144,7 +175,8 @@ export class Builder {
 function lanesOf(core: Uint16Array, cores: number): Uint32Array {
   const lanes = new Uint32Array(cores + 1);
   for (const each of core) lanes[each + 1] = (lanes[each + 1] as number) + 1;
-  for (let place = 0; place < cores; place += 1) lanes[place + 1] = (lanes[place + 1] as number) + (lanes[place] as number);
+  for (let place = 0; place < cores; place += 1)
+    lanes[place + 1] = (lanes[place + 1] as number) + (lanes[place] as number);
   return lanes;
 }
 
@@ -177,7 +209,8 @@ function chain({ cores, lanes, start, thread, next, threads }: Trace): void {
     else next[last[mine] as number] = slice;
     last[mine] = slice;
   };
-  for (let core = 0; core < cores; core += 1) for (let slice = lanes[core] as number; slice < (lanes[core + 1] as number); slice += 1) link(slice);
+  for (let core = 0; core < cores; core += 1)
+    for (let slice = lanes[core] as number; slice < (lanes[core + 1] as number); slice += 1) link(slice);
   // Where a thread was on several cores, its slices came core after core.
   for (let each = 0; each < last.length; each += 1) untangle(threads.slice, next, start, each);
 }
@@ -185,7 +218,12 @@ function chain({ cores, lanes, start, thread, next, threads }: Trace): void {
 function untangle(heads: Uint32Array, next: Uint32Array, start: Float64Array, thread: number): void {
   const mine: number[] = [];
   for (let at = heads[thread] as number; at !== NONE; at = next[at] as number) mine.push(at);
-  if (mine.every((slice, place) => place === 0 || (start[slice] as number) >= (start[mine[place - 1] as number] as number))) return;
+  if (
+    mine.every(
+      (slice, place) => place === 0 || (start[slice] as number) >= (start[mine[place - 1] as number] as number),
+    )
+  )
+    return;
   mine.sort((left, right) => (start[left] as number) - (start[right] as number));
   heads[thread] = mine[0] as number;
   for (const [place, slice] of mine.entries()) next[slice] = mine[place + 1] ?? NONE;
@@ -215,8 +253,10 @@ function flag(trace: Trace): void {
   }
   rows.sort((left, right) => left[0] - right[0]);
   trace.steals = {
-    time: Float64Array.from(rows, (row) => row[0]), from: Uint16Array.from(rows, (row) => row[1]),
-    to: Uint16Array.from(rows, (row) => row[2]), thread: Uint32Array.from(rows, (row) => row[3]),
+    time: Float64Array.from(rows, (row) => row[0]),
+    from: Uint16Array.from(rows, (row) => row[1]),
+    to: Uint16Array.from(rows, (row) => row[2]),
+    thread: Uint32Array.from(rows, (row) => row[3]),
   };
 }
 
@@ -237,7 +277,11 @@ function lives(trace: Trace): void {
     let last = first;
     while (next[last] !== NONE) last = next[last] as number;
     const own = end[last] as number;
-    const open = (trace.truncated && own >= until) || (joins && (trace.truncated || trace.deadlocked) && (known[thread] as number) < (threads.wanted[thread] as number));
+    const open =
+      (trace.truncated && own >= until) ||
+      (joins &&
+        (trace.truncated || trace.deadlocked) &&
+        (known[thread] as number) < (threads.wanted[thread] as number));
     const mine = open ? Infinity : own;
     const before = threads.ended[thread] as number;
     // Until here `ended` holds the latest end of a child, where there is one.

@@ -14,7 +14,8 @@ function started(): Worker {
     waiting.delete(data.id);
   };
   made.onerror = () => {
-    for (const [id, told] of waiting) told({ id, error: "the reader of traces stopped: the file may be too big for this browser" });
+    for (const [id, told] of waiting)
+      told({ id, error: "the reader of traces stopped: the file may be too big for this browser" });
     waiting.clear();
     worker = undefined;
   };
@@ -24,7 +25,8 @@ function started(): Worker {
 /** Reads a Chrome trace of this cluster; its bytes are gone from here then. Throws Error saying what is wrong with it. */
 export function readTrace(source: ArrayBuffer | Blob): Promise<Loaded> {
   worker ??= started();
-  const id = (count += 1);
+  count += 1;
+  const id = count;
   const answer = new Promise<Loaded>((done, refused) => {
     waiting.set(id, (told) => ("found" in told ? done(told.found) : refused(new Error(told.error))));
   });

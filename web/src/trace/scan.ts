@@ -10,7 +10,13 @@ export interface TraceEvent {
   args?: Record<string, unknown>;
 }
 
-const QUOTE = 34, BACKSLASH = 92, COMMA = 44, OPEN = 91, CLOSE = 93, BRACE = 123, UNBRACE = 125;
+const QUOTE = 34,
+  BACKSLASH = 92,
+  COMMA = 44,
+  OPEN = 91,
+  CLOSE = 93,
+  BRACE = 123,
+  UNBRACE = 125;
 
 /** A text as it comes, cut after every event. `push` pieces, then `finish`. */
 export class Scanner {
@@ -63,7 +69,10 @@ export class Scanner {
       else if (code === UNBRACE || (code === CLOSE && this.depth > 0)) {
         this.depth -= 1;
         if (this.depth === 0) cut = at + 1;
-      } else if (code === CLOSE) return this.close(text, at);
+      } else if (code === CLOSE) {
+        this.close(text, at);
+        return;
+      }
     }
     this.give(text.slice(0, cut));
     this.rest = text.slice(cut);
@@ -93,7 +102,8 @@ function trailing(text: string): boolean {
 
 /** All events of a stream of bytes, and what stands beside them. */
 export async function scanned(
-  stream: ReadableStream<Uint8Array>, onEvents: (events: TraceEvent[]) => void,
+  stream: ReadableStream<Uint8Array>,
+  onEvents: (events: TraceEvent[]) => void,
 ): Promise<Record<string, unknown>> {
   const scanner = new Scanner(onEvents);
   const reader = stream.getReader();

@@ -36,18 +36,35 @@ export function statistics(trace: Trace, index: Index, t0: number, t1: number): 
     const to = before(trace, index, core, t1);
     const share = (row: number) => until(trace, index, row, to, core, t1) - until(trace, index, row, from, core, t0);
     const touched = from >= (trace.lanes[core] as number) && (trace.end[from] as number) > t0 ? from : from + 1;
-    cores.push({ busy: share(BUSY_TIME), steal: share(STEAL_TIME), blocked: share(BLOCKED_TIME), slices: to - touched + 1 });
+    cores.push({
+      busy: share(BUSY_TIME),
+      steal: share(STEAL_TIME),
+      blocked: share(BLOCKED_TIME),
+      slices: to - touched + 1,
+    });
     found.slices += to - touched + 1;
     for (let slice = touched; slice <= to; slice += 1) count(trace, slice, t0, t1, found, waits);
   }
   const busy = cores.reduce((sum, core) => sum + core.busy, 0) / Math.max(1e-9, t1 - t0);
   return {
-    t0, t1, cores, busyCores: busy, utilization: busy / trace.cores, ...found, started: waits.count, wait: waits.told(),
+    t0,
+    t1,
+    cores,
+    busyCores: busy,
+    utilization: busy / trace.cores,
+    ...found,
+    started: waits.count,
+    wait: waits.told(),
   };
 }
 
 /** What can be told of a window without looking at its slices. */
-export function glance(trace: Trace, index: Index, t0: number, t1: number): { busyCores: number; slices: number; steals: number } {
+export function glance(
+  trace: Trace,
+  index: Index,
+  t0: number,
+  t1: number,
+): { busyCores: number; slices: number; steals: number } {
   let [busy, slices] = [0, 0];
   for (let core = 0; core < trace.cores; core += 1) {
     const [from, to] = [before(trace, index, core, t0), before(trace, index, core, t1)];
@@ -107,8 +124,11 @@ export class Waits {
   told(): Statistics["wait"] {
     const none = this.count === 0;
     return {
-      mean: none ? 0 : this.sum / this.count, p50: none ? 0 : this.quantile(0.5), p95: none ? 0 : this.quantile(0.95),
-      max: this.max, waited: this.waited,
+      mean: none ? 0 : this.sum / this.count,
+      p50: none ? 0 : this.quantile(0.5),
+      p95: none ? 0 : this.quantile(0.95),
+      max: this.max,
+      waited: this.waited,
     };
   }
 }
@@ -155,8 +175,12 @@ export function moment(trace: Trace, index: Index, at: number): Moment {
     if (trace.kind[slice] === RUN || trace.kind[slice] === 2) busy += 1;
   }
   return {
-    active: created - countUpTo(index.ends, at), created, depth: created ? (index.reached[created - 1] as number) : 0, busy,
-    ready: trace.ready.count[countUpTo(trace.ready.time, at) - 1] ?? 0, steals: countUpTo(trace.steals.time, at),
+    active: created - countUpTo(index.ends, at),
+    created,
+    depth: created ? (index.reached[created - 1] as number) : 0,
+    busy,
+    ready: trace.ready.count[countUpTo(trace.ready.time, at) - 1] ?? 0,
+    steals: countUpTo(trace.steals.time, at),
     rate: at > 0 ? (created / at) * 1e6 : 0,
   };
 }

@@ -17,8 +17,11 @@ export function treeOf({ threads }: Trace): Tree {
   const size = parent.length;
   const first = new Uint32Array(size + 1);
   for (const each of parent) if (each !== NONE) first[each + 1] = (first[each + 1] as number) + 1;
-  for (let thread = 0; thread < size; thread += 1) first[thread + 1] = (first[thread + 1] as number) + (first[thread] as number);
-  const order = Uint32Array.from(parent.keys()).sort((left, right) => (number[left] as number) - (number[right] as number));
+  for (let thread = 0; thread < size; thread += 1)
+    first[thread + 1] = (first[thread + 1] as number) + (first[thread] as number);
+  const order = Uint32Array.from(parent.keys()).sort(
+    (left, right) => (number[left] as number) - (number[right] as number),
+  );
   const children = new Uint32Array(first[size] as number);
   const free = first.slice();
   for (const thread of order) {
@@ -27,7 +30,13 @@ export function treeOf({ threads }: Trace): Tree {
     children[free[above] as number] = thread;
     free[above] = (free[above] as number) + 1;
   }
-  const tree: Tree = { first, children, roots: order.filter((thread) => parent[thread] === NONE), count: new Uint32Array(size).fill(1), height: new Uint8Array(size) };
+  const tree: Tree = {
+    first,
+    children,
+    roots: order.filter((thread) => parent[thread] === NONE),
+    count: new Uint32Array(size).fill(1),
+    height: new Uint8Array(size),
+  };
   for (let thread = size - 1; thread >= 0; thread -= 1) {
     const above = parent[thread] as number;
     if (above === NONE) continue;
@@ -84,7 +93,8 @@ export function heaviestPath(tree: Tree, { time }: Weights): number[] {
   const path: number[] = [];
   for (let at = NONE; ; ) {
     let best = NONE;
-    for (const child of childrenOf(tree, at)) if (best === NONE || (time[child] as number) > (time[best] as number)) best = child;
+    for (const child of childrenOf(tree, at))
+      if (best === NONE || (time[child] as number) > (time[best] as number)) best = child;
     if (best === NONE) return path;
     path.push(best);
     at = best;

@@ -5,7 +5,7 @@ import { buffersOf } from "./model";
 
 export type Answer = { id: number; found: Loaded } | { id: number; error: string };
 
-onmessage = async ({ data }: MessageEvent<{ id: number; source: ArrayBuffer | Blob }>) => {
+self.onmessage = async ({ data }: MessageEvent<{ id: number; source: ArrayBuffer | Blob }>) => {
   const send = postMessage as (answer: Answer, transfer?: Transferable[]) => void;
   try {
     const found = await loaded(new Response(data.source).body as ReadableStream<Uint8Array>);

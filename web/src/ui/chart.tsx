@@ -35,7 +35,16 @@ export interface ChartProps {
   unit?: string;
 }
 
-const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
+const DASHES: readonly (readonly number[])[] = [
+  [],
+  [6, 3],
+  [2, 2],
+  [8, 3, 2, 3],
+  [12, 4],
+  [1, 3],
+  [4, 2, 1, 2],
+  [3, 6],
+];
 const EDGE = { left: 76, right: 8, top: 6, bottom: 20 };
 const FONT = "12px system-ui, sans-serif";
 
@@ -82,11 +91,24 @@ export function Chart(props: ChartProps) {
   const at = cursor.value ? indexAt(times, cursor.value) : -1;
   const twin = () => ({
     head: ["time", ...series.map((each) => each.label + (unit && `, ${unit}`))],
-    rows: times.map((time, row) => [clock(time * 1000), ...series.map((each) => shown(each.values[row], format))]).toReversed(),
+    rows: times
+      .map((time, row) => [clock(time * 1000), ...series.map((each) => shown(each.values[row], format))])
+      .toReversed(),
   });
   return (
-    <Figure title={title} summary={summary} twin={twin} note={<Legend series={series} at={at} time={times[at]} format={format} />}>
-      <div class="plot" style={{ height: `${height}px` }} onPointerMove={move} onPointerDown={move} onPointerLeave={() => (cursor.value = 0)}>
+    <Figure
+      title={title}
+      summary={summary}
+      twin={twin}
+      note={<Legend series={series} at={at} time={times[at]} format={format} />}
+    >
+      <div
+        class="plot"
+        style={{ height: `${height}px` }}
+        onPointerMove={move}
+        onPointerDown={move}
+        onPointerLeave={() => (cursor.value = 0)}
+      >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
     </Figure>
@@ -124,7 +146,13 @@ function Legend({ series, at, time, format }: LegendProps) {
 function Dash({ of }: { of: number }) {
   return (
     <svg viewBox="0 0 18 8" aria-hidden="true">
-      <path d="M0 4h18" stroke={`var(--series-${of + 1})`} stroke-width="2" stroke-dasharray={DASHES[of]?.join(" ")} fill="none" />
+      <path
+        d="M0 4h18"
+        stroke={`var(--series-${of + 1})`}
+        stroke-width="2"
+        stroke-dasharray={DASHES[of]?.join(" ")}
+        fill="none"
+      />
     </svg>
   );
 }
@@ -141,17 +169,31 @@ interface Plane {
 
 function planeOf(width: number, height: number, { times, series, least = 0, binary = false }: ChartProps): Plane {
   const values = series.flatMap((each) => [...each.values, ...(each.high ?? [])]);
-  const most = top(Math.max(least, values.reduce<number>((high, value) => Math.max(high, value ?? 0), 0)), binary);
+  const most = top(
+    Math.max(
+      least,
+      values.reduce<number>((high, value) => Math.max(high, value ?? 0), 0),
+    ),
+    binary,
+  );
   const [first = 0, final = 1] = [times[0], times.at(-1)];
   const [wide, tall] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
   return {
     x: (time) => EDGE.left + ((time - first) / Math.max(1e-9, final - first)) * wide,
     y: (value) => EDGE.top + tall * (1 - value / most),
-    width, height, most,
+    width,
+    height,
+    most,
   };
 }
 
-function draw(context: CanvasRenderingContext2D, width: number, height: number, props: ChartProps, cursor: number): void {
+function draw(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  props: ChartProps,
+  cursor: number,
+): void {
   const plane = planeOf(width, height, props);
   context.font = FONT;
   drawAxes(context, plane, props);
@@ -181,11 +223,19 @@ function drawAxes(context: CanvasRenderingContext2D, plane: Plane, { times, form
   for (const tick of ticks(first, final, (plane.width - EDGE.left) / 70)) {
     const x = Math.round(plane.x(tick)) + 0.5;
     context.strokeRect(x, EDGE.top, 0, plane.height - EDGE.top - EDGE.bottom + 3);
-    if (x > EDGE.left + 14 && x < plane.width - 18) context.fillText(clock(tick * 1000).slice(0, 5), x, plane.height - 4);
+    if (x > EDGE.left + 14 && x < plane.width - 18)
+      context.fillText(clock(tick * 1000).slice(0, 5), x, plane.height - 4);
   }
 }
 
-function drawLine(context: CanvasRenderingContext2D, { x, y }: Plane, times: readonly number[], values: readonly (number | null)[], colour: string, dash: readonly number[]): void {
+function drawLine(
+  context: CanvasRenderingContext2D,
+  { x, y }: Plane,
+  times: readonly number[],
+  values: readonly (number | null)[],
+  colour: string,
+  dash: readonly number[],
+): void {
   context.beginPath();
   let on = false;
   for (const [index, time] of times.entries()) {
@@ -209,7 +259,13 @@ function drawLine(context: CanvasRenderingContext2D, { x, y }: Plane, times: rea
 }
 
 /** From the least to the most of each bin. */
-function drawBand(context: CanvasRenderingContext2D, { x, y }: Plane, times: readonly number[], { low, high }: Series, colour: string): void {
+function drawBand(
+  context: CanvasRenderingContext2D,
+  { x, y }: Plane,
+  times: readonly number[],
+  { low, high }: Series,
+  colour: string,
+): void {
   if (!low || !high || times.length < 2) return;
   const step = x(times[1] as number) - x(times[0] as number);
   context.globalAlpha = 0.2;
@@ -222,7 +278,12 @@ function drawBand(context: CanvasRenderingContext2D, { x, y }: Plane, times: rea
   context.globalAlpha = 1;
 }
 
-function drawCursor(context: CanvasRenderingContext2D, { x, y, height }: Plane, { times, series }: ChartProps, cursor: number): void {
+function drawCursor(
+  context: CanvasRenderingContext2D,
+  { x, y, height }: Plane,
+  { times, series }: ChartProps,
+  cursor: number,
+): void {
   const at = indexAt(times, cursor);
   const time = times[at];
   if (time === undefined) return;

@@ -24,11 +24,25 @@ export function Dialog({ title, onClose, children, class: name }: DialogProps) {
     };
   }, []);
   return (
-    <dialog ref={self} class={name} aria-labelledby={id} onCancel={(event) => (event.preventDefault(), onClose?.())}
-      onClick={(event) => event.target === self.current && onClose?.()}>
+    <dialog
+      ref={self}
+      class={name}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose?.();
+      }}
+      onClick={(event) => event.target === self.current && onClose?.()}
+    >
       <div class="dialog-head">
-        <h2 id={id} class="grow">{title}</h2>
-        {onClose && <button type="button" class="plain" onClick={onClose}>Close</button>}
+        <h2 id={id} class="grow">
+          {title}
+        </h2>
+        {onClose && (
+          <button type="button" class="plain" onClick={onClose}>
+            Close
+          </button>
+        )}
       </div>
       <div class="dialog-body">{children}</div>
     </dialog>
@@ -65,8 +79,15 @@ export function Confirmation() {
     <Dialog title={question.title} onClose={() => question.answer(false)} key={question.title + question.text}>
       <p>{question.text}</p>
       <div class="dialog-foot">
-        <button type="button" onClick={() => question.answer(false)}>Keep as it is</button>
-        <button type="button" class={question.danger ? "danger" : "primary"} autofocus onClick={() => question.answer(true)}>
+        <button type="button" onClick={() => question.answer(false)}>
+          Keep as it is
+        </button>
+        <button
+          type="button"
+          class={question.danger ? "danger" : "primary"}
+          autofocus
+          onClick={() => question.answer(true)}
+        >
           {question.act}
         </button>
       </div>

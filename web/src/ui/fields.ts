@@ -65,7 +65,9 @@ function alternatives(schema: Schema, root: Schema): Schema[] {
     const one = resolved(each, root);
     if (one.type === "null") return [];
     // Bounds may stand beside an inner anyOf.
-    return one.anyOf ? alternatives({ ...one }, root).map((inner) => ({ ...one, anyOf: undefined, ...inner }) as Schema) : [one];
+    return one.anyOf
+      ? alternatives({ ...one }, root).map((inner) => ({ ...one, anyOf: undefined, ...inner }) as Schema)
+      : [one];
   });
 }
 
@@ -77,7 +79,8 @@ function shape(given: Schema, root: Schema): Shape {
   const list = choices.find((each) => each.type === "array");
   if (list && choices.length === 2) return { ...plain(list, root), single: true };
   const integer = choices.find((each) => each.type === "integer");
-  if (integer && choices.every((each) => each.type === "integer" || each.type === "string")) return plain(integer, root);
+  if (integer && choices.every((each) => each.type === "integer" || each.type === "string"))
+    return plain(integer, root);
   return choices.length === 1 ? plain(choices[0] as Schema, root) : { kind: "json" };
 }
 
@@ -99,14 +102,21 @@ function plain(schema: Schema, root: Schema): Shape {
   if (schema.type !== "integer" && schema.type !== "number") return { kind: "json" };
   const minimum = bound(schema, "minimum");
   const maximum = bound(schema, "maximum");
-  return { kind: schema.type, ...(minimum === undefined ? {} : { minimum }), ...(maximum === undefined ? {} : { maximum }) };
+  return {
+    kind: schema.type,
+    ...(minimum === undefined ? {} : { minimum }),
+    ...(maximum === undefined ? {} : { maximum }),
+  };
 }
 
 function union(schema: Schema, root: Schema): Shape {
   const by = schema.discriminator?.propertyName ?? "";
   const variants = (schema.oneOf ?? []).map((each) => {
     const one = resolved(each, root);
-    return { name: String(one.properties?.[by]?.const ?? ""), fields: fields(one, root).filter((field) => field.name !== by) };
+    return {
+      name: String(one.properties?.[by]?.const ?? ""),
+      fields: fields(one, root).filter((field) => field.name !== by),
+    };
   });
   return by ? { kind: "union", by, variants } : { kind: "json" };
 }
@@ -116,7 +126,11 @@ export function fields(schema: Schema, root: Schema = schema): Field[] {
   return Object.entries(schema.properties ?? {}).map(([name, given]) => {
     const one = resolved(given, root);
     return {
-      ...shape(given, root), name, label: label(name), description: one.description ?? "", default: one.default ?? null,
+      ...shape(given, root),
+      name,
+      label: label(name),
+      description: one.description ?? "",
+      default: one.default ?? null,
       optional: !schema.required?.includes(name),
     };
   });
@@ -170,7 +184,10 @@ export function read(field: Shape, text: string): unknown {
 }
 
 function list(field: Shape, text: string): unknown {
-  const items = text.split(",").filter((each) => each.trim() !== "").map((each) => read(field.item ?? { kind: "text" }, each));
+  const items = text
+    .split(",")
+    .filter((each) => each.trim() !== "")
+    .map((each) => read(field.item ?? { kind: "text" }, each));
   return field.single && items.length === 1 ? items[0] : items;
 }
 

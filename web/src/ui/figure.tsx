@@ -28,7 +28,12 @@ interface FigureProps {
 export function Figure({ title, summary, twin, children, note, class: extra }: FigureProps) {
   return (
     <figure class={`figure ${extra ?? ""}`}>
-      {title && <div class="caption"><h3>{title}</h3>{note}</div>}
+      {title && (
+        <div class="caption">
+          <h3>{title}</h3>
+          {note}
+        </div>
+      )}
       {tables.value ? <TwinTable {...twin()} label={summary} /> : children}
       <figcaption class="visually-hidden">{summary}</figcaption>
     </figure>
@@ -39,12 +44,32 @@ function TwinTable({ head, rows, label }: Twin & { label: string }) {
   return (
     <div class="twin" tabIndex={0} role="region" aria-label={label}>
       <table>
-        <thead><tr>{head.map((each) => <th scope="col" key={each}>{each}</th>)}</tr></thead>
+        <thead>
+          <tr>
+            {head.map((each) => (
+              <th scope="col" key={each}>
+                {each}
+              </th>
+            ))}
+          </tr>
+        </thead>
         <tbody>
-          {rows.slice(0, MOST_ROWS).map((row, place) => <tr key={place}>{row.map((cell, column) => <td class="num" key={column}>{cell}</td>)}</tr>)}
+          {rows.slice(0, MOST_ROWS).map((row, place) => (
+            <tr key={place}>
+              {row.map((cell, column) => (
+                <td class="num" key={column}>
+                  {cell}
+                </td>
+              ))}
+            </tr>
+          ))}
         </tbody>
       </table>
-      {rows.length > MOST_ROWS && <p class="soft small">The first {MOST_ROWS} of {rows.length} rows.</p>}
+      {rows.length > MOST_ROWS && (
+        <p class="soft small">
+          The first {MOST_ROWS} of {rows.length} rows.
+        </p>
+      )}
       {rows.length === 0 && <p class="soft small">Nothing to show.</p>}
     </div>
   );

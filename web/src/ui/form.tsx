@@ -19,16 +19,23 @@ interface FormProps {
 /** A form's body; the form element and its button belong to the caller. */
 export function SchemaForm({ schema, value, onChange, few, errors = {} }: FormProps) {
   const all = fields(schema);
-  const first = few ? few.map((name) => all.find((field) => field.name === name)).filter((field) => field !== undefined) : all;
+  const first = few
+    ? few.map((name) => all.find((field) => field.name === name)).filter((field) => field !== undefined)
+    : all;
   const rest = all.filter((field) => !first.includes(field));
   const used = rest.filter((field) => value[field.name] !== undefined || trouble(errors, field.name)).length;
-  const show = (list: readonly Field[]) => <FieldList fields={list} value={value} onChange={onChange} errors={errors} path="" />;
+  const show = (list: readonly Field[]) => (
+    <FieldList fields={list} value={value} onChange={onChange} errors={errors} path="" />
+  );
   return (
     <div class="stack">
       {show(first)}
       {rest.length > 0 && (
         <details open={used > 0}>
-          <summary>More parameters ({rest.length}{used > 0 && `, ${used} set`})</summary>
+          <summary>
+            More parameters ({rest.length}
+            {used > 0 && `, ${used} set`})
+          </summary>
           {show(rest)}
         </details>
       )}
@@ -54,8 +61,14 @@ function FieldList({ fields: list, value, onChange, errors, path }: ListProps) {
   return (
     <div class="fields">
       {list.map((field) => (
-        <FieldInput key={field.name} field={field} value={value[field.name]} errors={errors} path={path + field.name}
-          onChange={(each) => set(field.name, each)} />
+        <FieldInput
+          key={field.name}
+          field={field}
+          value={value[field.name]}
+          errors={errors}
+          path={path + field.name}
+          onChange={(each) => set(field.name, each)}
+        />
       ))}
     </div>
   );
@@ -79,7 +92,11 @@ function FieldInput(props: InputProps) {
     case "boolean":
       return <Switch {...props} />;
     default:
-      return props.field.kind === "list" && props.field.item?.kind === "choice" ? <Choices {...props} /> : <Text {...props} />;
+      return props.field.kind === "list" && props.field.item?.kind === "choice" ? (
+        <Choices {...props} />
+      ) : (
+        <Text {...props} />
+      );
   }
 }
 
@@ -88,7 +105,15 @@ function hint(field: Field): string {
 }
 
 /** Label, input, hint and what is wrong with it, tied together. */
-function Labelled({ field, error, children }: { field: Field; error: string | undefined; children: (ids: { id: string; about: string }) => ComponentChildren }) {
+function Labelled({
+  field,
+  error,
+  children,
+}: {
+  field: Field;
+  error: string | undefined;
+  children: (ids: { id: string; about: string }) => ComponentChildren;
+}) {
   const id = useId();
   return (
     <div class="field">
@@ -111,10 +136,22 @@ function Text({ field, value, onChange, errors, path }: InputProps) {
   return (
     <Labelled field={field} error={wrong}>
       {({ id, about }) => (
-        <input id={id} aria-describedby={about} aria-invalid={wrong ? "true" : undefined} spellcheck={false} autocomplete="off" name={path}
-          inputMode={field.kind === "number" ? "decimal" : undefined} class={wide ? "mono" : "num"} value={same ? typed : written(field, value)}
+        <input
+          id={id}
+          aria-describedby={about}
+          aria-invalid={wrong ? "true" : undefined}
+          spellcheck={false}
+          autocomplete="off"
+          name={path}
+          inputMode={field.kind === "number" ? "decimal" : undefined}
+          class={wide ? "mono" : "num"}
+          value={same ? typed : written(field, value)}
           placeholder={written(field, field.default)}
-          onInput={(event) => (setTyped(event.currentTarget.value), onChange(read(field, event.currentTarget.value)))} />
+          onInput={(event) => {
+            setTyped(event.currentTarget.value);
+            onChange(read(field, event.currentTarget.value));
+          }}
+        />
       )}
     </Labelled>
   );
@@ -126,10 +163,20 @@ function Choice({ field, value, onChange, errors, path }: InputProps) {
   return (
     <Labelled field={field} error={wrong}>
       {({ id, about }) => (
-        <select id={id} name={path} aria-describedby={about} aria-invalid={wrong ? "true" : undefined} value={value === undefined ? usual : String(value)}
-          onChange={(event) => onChange(event.currentTarget.value === usual ? undefined : event.currentTarget.value)}>
+        <select
+          id={id}
+          name={path}
+          aria-describedby={about}
+          aria-invalid={wrong ? "true" : undefined}
+          value={value === undefined ? usual : String(value)}
+          onChange={(event) => onChange(event.currentTarget.value === usual ? undefined : event.currentTarget.value)}
+        >
           {usual === "" && <option value="">not set</option>}
-          {field.options?.map((option) => <option value={option} key={option}>{option}</option>)}
+          {field.options?.map((option) => (
+            <option value={option} key={option}>
+              {option}
+            </option>
+          ))}
         </select>
       )}
     </Labelled>
@@ -141,11 +188,21 @@ function Switch({ field, value, onChange, errors, path }: InputProps) {
   const wrong = trouble(errors, path);
   return (
     <div class="field check">
-      <input type="checkbox" id={id} name={path} checked={Boolean(value ?? field.default)} aria-describedby={`${id}-hint`}
-        onChange={(event) => onChange(event.currentTarget.checked === Boolean(field.default) ? undefined : event.currentTarget.checked)} />
+      <input
+        type="checkbox"
+        id={id}
+        name={path}
+        checked={Boolean(value ?? field.default)}
+        aria-describedby={`${id}-hint`}
+        onChange={(event) =>
+          onChange(event.currentTarget.checked === Boolean(field.default) ? undefined : event.currentTarget.checked)
+        }
+      />
       <label for={id}>{field.label}</label>
       {wrong && <span class="error">{wrong}</span>}
-      <span class="hint" id={`${id}-hint`}>{field.description}</span>
+      <span class="hint" id={`${id}-hint`}>
+        {field.description}
+      </span>
     </div>
   );
 }
@@ -165,12 +222,19 @@ function Choices({ field, value, onChange, errors, path }: InputProps) {
       <div class="row">
         {field.item?.options?.map((option) => (
           <label class="row" key={option}>
-            <input type="checkbox" checked={chosen.includes(option)} onChange={(event) => toggle(option, event.currentTarget.checked)} />
+            <input
+              type="checkbox"
+              checked={chosen.includes(option)}
+              onChange={(event) => toggle(option, event.currentTarget.checked)}
+            />
             {option}
           </label>
         ))}
       </div>
-      <p class="small">{wrong && <span class="error">{wrong} </span>}<span class="hint">{field.description}</span></p>
+      <p class="small">
+        {wrong && <span class="error">{wrong} </span>}
+        <span class="hint">{field.description}</span>
+      </p>
     </div>
   );
 }
@@ -182,7 +246,7 @@ function Nested({ field, value, onChange, errors, path }: InputProps) {
   const usual = (field.default ?? {}) as Record<string, unknown>;
   const present = (value ?? (field.default === null ? undefined : usual)) as Record<string, unknown> | undefined;
   const variant = field.variants?.find((each) => each.name === present?.[by]);
-  const inner = field.kind === "union" ? variant?.fields ?? [] : field.fields ?? [];
+  const inner = field.kind === "union" ? (variant?.fields ?? []) : (field.fields ?? []);
   const required = field.kind === "union" ? { [by]: variant?.name } : {};
   const pick = (name: string) => onChange(name === usual[by] ? undefined : name === "" ? undefined : { [by]: name });
   const offered = field.kind === "union" || present === undefined;
@@ -193,21 +257,40 @@ function Nested({ field, value, onChange, errors, path }: InputProps) {
       {field.kind === "union" && (
         <div class="field">
           <label for={id}>{by}</label>
-          <select id={id} name={`${path}.${by}`} value={variant?.name ?? ""} onChange={(event) => pick(event.currentTarget.value)}>
+          <select
+            id={id}
+            name={`${path}.${by}`}
+            value={variant?.name ?? ""}
+            onChange={(event) => pick(event.currentTarget.value)}
+          >
             {!variant && <option value="">not set</option>}
-            {field.variants?.map((each) => <option value={each.name} key={each.name}>{each.name}</option>)}
+            {field.variants?.map((each) => (
+              <option value={each.name} key={each.name}>
+                {each.name}
+              </option>
+            ))}
           </select>
         </div>
       )}
       {field.kind === "object" && field.default === null && (
         <label class="row">
-          <input type="checkbox" checked={value !== undefined} onChange={(event) => onChange(event.currentTarget.checked ? {} : undefined)} />
+          <input
+            type="checkbox"
+            checked={value !== undefined}
+            onChange={(event) => onChange(event.currentTarget.checked ? {} : undefined)}
+          />
           give {field.label}
         </label>
       )}
       {(!offered || variant) && (
-        <FieldList key={variant?.name} fields={inner} value={present ?? {}} errors={errors} path={`${path}.`}
-          onChange={(next) => onChange({ ...required, ...next })} />
+        <FieldList
+          key={variant?.name}
+          fields={inner}
+          value={present ?? {}}
+          errors={errors}
+          path={`${path}.`}
+          onChange={(next) => onChange({ ...required, ...next })}
+        />
       )}
     </fieldset>
   );

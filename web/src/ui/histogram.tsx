@@ -24,8 +24,10 @@ function summaryOf({ title, bins, unit = "" }: HistogramProps): string {
   const total = bins.reduce((sum, bin) => sum + bin.count, 0);
   const tallest = bins.reduce((best, bin) => (bin.count > best.count ? bin : best), { from: 0, to: 0, count: 0 });
   if (!total) return `${title}: no values.`;
-  return `${title}: ${integer(total)} values from ${compact(bins[0]?.from ?? 0)} to ${compact(bins.at(-1)?.to ?? 0)} ${unit}; ` +
-    `most, ${integer(tallest.count)}, between ${compact(tallest.from)} and ${compact(tallest.to)} ${unit}.`;
+  return (
+    `${title}: ${integer(total)} values from ${compact(bins[0]?.from ?? 0)} to ${compact(bins.at(-1)?.to ?? 0)} ${unit}; ` +
+    `most, ${integer(tallest.count)}, between ${compact(tallest.from)} and ${compact(tallest.to)} ${unit}.`
+  );
 }
 
 export function Histogram(props: HistogramProps) {
@@ -50,7 +52,12 @@ export function Histogram(props: HistogramProps) {
   );
 }
 
-function draw(context: CanvasRenderingContext2D, width: number, height: number, { bins, unit = "", marks = [], selected }: HistogramProps): void {
+function draw(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  { bins, unit = "", marks = [], selected }: HistogramProps,
+): void {
   const first = bins[0];
   const last = bins.at(-1);
   if (!first || !last) return;

@@ -6,12 +6,18 @@ import { useEffect } from "preact/hooks";
 import { Skeleton } from "./table";
 
 /** A component that fetches itself; meanwhile `rows` lines stand in its place. After a failure the page says what to do. */
-export function later<Props extends object>(fetch: () => Promise<FunctionComponent<Props>>, rows = 8): FunctionComponent<Props> {
+export function later<Props extends object>(
+  fetch: () => Promise<FunctionComponent<Props>>,
+  rows = 8,
+): FunctionComponent<Props> {
   const part = signal<FunctionComponent<Props> | undefined>(undefined);
   const lost = signal(false);
   const ask = () => {
     lost.value = false;
-    fetch().then((found) => (part.value = found), () => (lost.value = true));
+    fetch().then(
+      (found) => (part.value = found),
+      () => (lost.value = true),
+    );
   };
   return function Later(props: Props) {
     useEffect(() => void (part.peek() ?? ask()), []);
@@ -20,7 +26,11 @@ export function later<Props extends object>(fetch: () => Promise<FunctionCompone
     if (!lost.value) return <Skeleton rows={rows} />;
     return (
       <p class="trouble" role="alert">
-        This part of the page did not come. <button type="button" onClick={ask}>Try again</button>, or reload the page if the cluster was upgraded meanwhile.
+        This part of the page did not come.{" "}
+        <button type="button" onClick={ask}>
+          Try again
+        </button>
+        , or reload the page if the cluster was upgraded meanwhile.
       </p>
     );
   };

@@ -17,7 +17,9 @@ import { toast, Toasts } from "./toast";
 export type PageName = "threads" | "collatz" | "cluster";
 
 const PAGES: [PageName, string, string][] = [
-  ["threads", "/", "Threads"], ["collatz", "/collatz.html", "Collatz"], ["cluster", "/cluster.html", "Cluster"],
+  ["threads", "/", "Threads"],
+  ["collatz", "/collatz.html", "Collatz"],
+  ["cluster", "/cluster.html", "Cluster"],
 ];
 
 /** ms since 1970, each second: ages and countdowns read it. */
@@ -66,16 +68,25 @@ function Header({ current }: { current: PageName }) {
       <span class="name">Threads Cluster</span>
       <nav aria-label="Pages">
         {PAGES.map(([name, address, title]) => (
-          <a key={name} href={address} aria-current={name === current ? "page" : undefined}>{title}</a>
+          <a key={name} href={address} aria-current={name === current ? "page" : undefined}>
+            {title}
+          </a>
         ))}
       </nav>
       <span class="grow" />
-      <span class="connection" data-state={connection.value} role="status" title={reason.value || "following the cluster"}>
+      <span
+        class="connection"
+        data-state={connection.value}
+        role="status"
+        title={reason.value || "following the cluster"}
+      >
         <Shape of={connection.value} />
         <span>{connection.value === "denied" ? "not allowed" : connection.value}</span>
       </span>
       <ThemeSwitch />
-      <button type="button" class="plain" aria-label="Keys" onClick={() => (listing.value = true)}><kbd>?</kbd></button>
+      <button type="button" class="plain" aria-label="Keys" onClick={() => (listing.value = true)}>
+        <kbd>?</kbd>
+      </button>
     </header>
   );
 }
@@ -85,8 +96,14 @@ const NEXT: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" 
 function ThemeSwitch() {
   const next = NEXT[theme.value];
   return (
-    <button type="button" class="plain" aria-label={`Theme: ${theme.value}; change to ${next}`} onClick={() => choose(next)}>
-      <span class="roomy">Theme: </span>{theme.value}
+    <button
+      type="button"
+      class="plain"
+      aria-label={`Theme: ${theme.value}; change to ${next}`}
+      onClick={() => choose(next)}
+    >
+      <span class="roomy">Theme: </span>
+      {theme.value}
     </button>
   );
 }
@@ -97,18 +114,33 @@ const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 
 function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
-  const age = heard.value ? ` What is shown is ${seconds(Math.max(1, Math.round((now.value - heard.value) / 1000)))} old.` : "";
+  const age = heard.value
+    ? ` What is shown is ${seconds(Math.max(1, Math.round((now.value - heard.value) / 1000)))} old.`
+    : "";
   const what = {
     stale: "Nothing was heard from the cluster for 30 s.",
     reconnecting: `No connection: ${reason.value}.`,
     offline: "This machine is offline.",
     denied: "The cluster wants its token.",
   }[state];
-  const again = state === "reconnecting" || state === "offline" ? (wait.value ? ` Trying again in ${wait.value} s.` : " Trying again.") : "";
+  const again =
+    state === "reconnecting" || state === "offline"
+      ? wait.value
+        ? ` Trying again in ${wait.value} s.`
+        : " Trying again."
+      : "";
   return (
     <div class={`banner ${state === "stale" ? "" : "bad-wash"}`}>
-      <span>{what}{again}{age}</span>
-      {again && <button type="button" onClick={retryNow}>Try now</button>}
+      <span>
+        {what}
+        {again}
+        {age}
+      </span>
+      {again && (
+        <button type="button" onClick={retryNow}>
+          Try now
+        </button>
+      )}
     </div>
   );
 }
@@ -126,7 +158,10 @@ function KeyList() {
   return (
     <Dialog title="Keys" onClose={() => (listing.value = false)}>
       <dl class="key-list">
-        {[...seen].map(([name, key]) => [<dt key={name}>{spelled(name)}</dt>, <dd key={`${name}-text`}>{key.text}</dd>])}
+        {[...seen].map(([name, key]) => [
+          <dt key={name}>{spelled(name)}</dt>,
+          <dd key={`${name}-text`}>{key.text}</dd>,
+        ])}
       </dl>
     </Dialog>
   );
@@ -137,15 +172,34 @@ function SignIn() {
   const refused = token() !== "";
   return (
     <Dialog title="This cluster needs its token">
-      <form class="stack" onSubmit={(event) => (event.preventDefault(), signIn(given.value))}>
+      <form
+        class="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          signIn(given.value);
+        }}
+      >
         <div class="field">
           <label for="token">Token</label>
-          <input id="token" type="password" autocomplete="off" required aria-describedby="token-hint" aria-invalid={refused}
-            onInput={(event) => (given.value = event.currentTarget.value)} />
+          <input
+            id="token"
+            type="password"
+            autocomplete="off"
+            required
+            aria-describedby="token-hint"
+            aria-invalid={refused}
+            onInput={(event) => (given.value = event.currentTarget.value)}
+          />
           {refused && <p class="error">The last one was refused.</p>}
-          <p class="hint" id="token-hint">It is in secrets/cluster_token, or whatever CLUSTER_TOKEN was set to. It is kept in this tab alone.</p>
+          <p class="hint" id="token-hint">
+            It is in secrets/cluster_token, or whatever CLUSTER_TOKEN was set to. It is kept in this tab alone.
+          </p>
         </div>
-        <div class="dialog-foot"><button type="submit" class="primary">Sign in</button></div>
+        <div class="dialog-foot">
+          <button type="submit" class="primary">
+            Sign in
+          </button>
+        </div>
       </form>
     </Dialog>
   );

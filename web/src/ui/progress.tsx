@@ -8,7 +8,14 @@ import { failed } from "./toast";
 
 export function Bar({ ratio, label }: { ratio: number; label: string }) {
   return (
-    <span class="bar" role="progressbar" aria-label={label} aria-valuemin={0} aria-valuemax={100} aria-valuenow={Math.floor(ratio * 100)}>
+    <span
+      class="bar"
+      role="progressbar"
+      aria-label={label}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={Math.floor(ratio * 100)}
+    >
       <i style={{ width: `${Math.min(100, ratio * 100)}%` }} />
     </span>
   );
@@ -39,10 +46,15 @@ export function Progress({ job, steering = false, unit = "" }: ProgressProps) {
       <span class="num">{job.state === "done" ? `100\u202f%` : percent(job.progress)}</span>
       {!ended(job) && job.rate ? <span class="num">{rate(job.rate, unit)}</span> : null}
       {!ended(job) && job.eta_seconds !== null ? <span class="num">{seconds(job.eta_seconds)} left</span> : null}
-      <span class="num soft" title={`${integer(job.done)} of ${integer(job.total)}`}>{compact(job.done)} of {compact(job.total)}</span>
-      {steering && verbs(job).map((verb) => (
-        <button type="button" key={verb} onClick={() => void act(job.job_id, verb)}>{WORDS[verb]}</button>
-      ))}
+      <span class="num soft" title={`${integer(job.done)} of ${integer(job.total)}`}>
+        {compact(job.done)} of {compact(job.total)}
+      </span>
+      {steering &&
+        verbs(job).map((verb) => (
+          <button type="button" key={verb} onClick={() => void act(job.job_id, verb)}>
+            {WORDS[verb]}
+          </button>
+        ))}
     </div>
   );
 }

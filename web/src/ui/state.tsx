@@ -5,30 +5,62 @@ import type { ComponentChildren } from "preact";
 type Tone = "good" | "bad" | "warn" | "accent" | "soft";
 
 const HOLLOW = <circle cx="6" cy="6" r="4.25" fill="none" stroke="currentColor" stroke-width="1.5" />;
-const HALF = <>{HOLLOW}<path d="M6 1.75a4.25 4.25 0 0 1 0 8.5z" fill="currentColor" /></>;
+const HALF = (
+  <>
+    {HOLLOW}
+    <path d="M6 1.75a4.25 4.25 0 0 1 0 8.5z" fill="currentColor" />
+  </>
+);
 const SOLID = <circle cx="6" cy="6" r="5" fill="currentColor" />;
 const CROSS = <path d="M2 2l8 8M10 2l-8 8" stroke="currentColor" stroke-width="2" />;
 const BAR = <path d="M1 6h10" stroke="currentColor" stroke-width="2.5" />;
 const PAUSE = <path d="M3.5 1.5v9M8.5 1.5v9" stroke="currentColor" stroke-width="2.5" />;
-const DASHED = <circle cx="6" cy="6" r="4.25" fill="none" stroke="currentColor" stroke-width="1.5" stroke-dasharray="2 2" />;
+const DASHED = (
+  <circle cx="6" cy="6" r="4.25" fill="none" stroke="currentColor" stroke-width="1.5" stroke-dasharray="2 2" />
+);
 const TRIANGLE = <path d="M6 1l5.5 10h-11z" fill="none" stroke="currentColor" stroke-width="1.5" />;
 
 const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   // jobs
-  queued: ["soft", HOLLOW], running: ["accent", HALF], finishing: ["accent", HALF], done: ["good", SOLID], failed: ["bad", CROSS],
-  paused: ["warn", PAUSE], cancelling: ["warn", BAR], cancelled: ["soft", BAR],
+  queued: ["soft", HOLLOW],
+  running: ["accent", HALF],
+  finishing: ["accent", HALF],
+  done: ["good", SOLID],
+  failed: ["bad", CROSS],
+  paused: ["warn", PAUSE],
+  cancelling: ["warn", BAR],
+  cancelled: ["soft", BAR],
   // workers
-  starting: ["soft", DASHED], idle: ["good", HOLLOW], busy: ["accent", HALF], draining: ["warn", PAUSE], drained: ["soft", PAUSE],
-  stopped: ["soft", BAR], lost: ["bad", CROSS],
+  starting: ["soft", DASHED],
+  idle: ["good", HOLLOW],
+  busy: ["accent", HALF],
+  draining: ["warn", PAUSE],
+  drained: ["soft", PAUSE],
+  stopped: ["soft", BAR],
+  lost: ["bad", CROSS],
   // alerts and services
-  firing: ["bad", TRIANGLE], warning: ["warn", TRIANGLE], critical: ["bad", TRIANGLE], resolved: ["good", SOLID], up: ["good", SOLID], down: ["bad", CROSS],
+  firing: ["bad", TRIANGLE],
+  warning: ["warn", TRIANGLE],
+  critical: ["bad", TRIANGLE],
+  resolved: ["good", SOLID],
+  up: ["good", SOLID],
+  down: ["bad", CROSS],
   // the connection
-  connecting: ["soft", DASHED], live: ["good", SOLID], stale: ["warn", HALF], reconnecting: ["bad", DASHED], offline: ["bad", CROSS], denied: ["bad", BAR],
+  connecting: ["soft", DASHED],
+  live: ["good", SOLID],
+  stale: ["warn", HALF],
+  reconnecting: ["bad", DASHED],
+  offline: ["bad", CROSS],
+  denied: ["bad", BAR],
 };
 
 /** The shape alone; its word must stand beside it. */
 export function Shape({ of }: { of: string }) {
-  return <svg viewBox="0 0 12 12" aria-hidden="true">{(LOOKS[of] ?? LOOKS.queued)?.[1]}</svg>;
+  return (
+    <svg viewBox="0 0 12 12" aria-hidden="true">
+      {(LOOKS[of] ?? LOOKS.queued)?.[1]}
+    </svg>
+  );
 }
 
 export function State({ of, text }: { of: string; text?: string }) {

@@ -32,12 +32,26 @@ export function Table<T>({ label, columns, rows, name, empty, open, class: extra
     <div class={`scroll ${extra ?? ""}`} role="region" aria-label={label} tabIndex={0}>
       <table>
         <thead>
-          <tr>{columns.map((column) => <th key={column.id} scope="col" class={look(column)}>{column.title}</th>)}</tr>
+          <tr>
+            {columns.map((column) => (
+              <th key={column.id} scope="col" class={look(column)}>
+                {column.title}
+              </th>
+            ))}
+          </tr>
         </thead>
         <tbody>
           {rows.map((row) => (
             <tr key={name(row)} data-row={name(row)} data-open={name(row) === open ? "true" : undefined}>
-              {columns.map((column) => <td key={column.id} class={look(column)} data-title={typeof column.title === "string" ? column.title : undefined}>{column.cell(row)}</td>)}
+              {columns.map((column) => (
+                <td
+                  key={column.id}
+                  class={look(column)}
+                  data-title={typeof column.title === "string" ? column.title : undefined}
+                >
+                  {column.cell(row)}
+                </td>
+              ))}
             </tr>
           ))}
         </tbody>
@@ -51,12 +65,19 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
   return (
     <div aria-busy="true">
       <span class="visually-hidden">Loading</span>
-      {Array.from({ length: rows }, (_, place) => <span class="skeleton" key={place} style={{ width: `${90 - (place % 4) * 12}%` }} />)}
+      {Array.from({ length: rows }, (_, place) => (
+        <span class="skeleton" key={place} style={{ width: `${90 - (place % 4) * 12}%` }} />
+      ))}
     </div>
   );
 }
 
 /** Nothing is there: what would be, and what to do. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
-  return <div class="empty"><h3>{title}</h3>{children}</div>;
+  return (
+    <div class="empty">
+      <h3>{title}</h3>
+      {children}
+    </div>
+  );
 }

@@ -40,9 +40,23 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
   return (
     <div class="tabs" role="tablist" aria-label={label} ref={bar} onKeyDown={onKey}>
       {tabs.map((tab) => (
-        <button type="button" role="tab" id={`tab-${tab.id}`} key={tab.id} aria-selected={tab.id === current}
-          aria-controls={`panel-${tab.id}`} tabIndex={tab.id === current ? 0 : -1} onClick={() => onChange(tab.id)}>
-          {tab.title}{tab.note !== undefined && tab.note !== "" && <> <span class="soft num">{tab.note}</span></>}
+        <button
+          type="button"
+          role="tab"
+          id={`tab-${tab.id}`}
+          key={tab.id}
+          aria-selected={tab.id === current}
+          aria-controls={`panel-${tab.id}`}
+          tabIndex={tab.id === current ? 0 : -1}
+          onClick={() => onChange(tab.id)}
+        >
+          {tab.title}
+          {tab.note !== undefined && tab.note !== "" && (
+            <>
+              {" "}
+              <span class="soft num">{tab.note}</span>
+            </>
+          )}
         </button>
       ))}
     </div>
@@ -51,5 +65,9 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
 
 /** What belongs to a tab. */
 export function Panel({ id, children, class: name }: { id: string; children: ComponentChildren; class?: string }) {
-  return <section role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} class={name}>{children}</section>;
+  return (
+    <section role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} class={name}>
+      {children}
+    </section>
+  );
 }

@@ -20,7 +20,8 @@ function dismiss(id: number): void {
 
 /** Tells something that happened, with one act at most, such as Undo. */
 export function toast(text: string, action?: Toast["action"], lasting = false): void {
-  const id = (count += 1);
+  count += 1;
+  const id = count;
   const others = shown.value.filter((each) => each.text !== text);
   shown.value = [...others.slice(-3), { id, text, action, lasting }];
   if (!lasting) setTimeout(() => dismiss(id), SECONDS * 1000);
@@ -40,9 +41,19 @@ export function Toasts() {
         <div class="toast" key={each.id}>
           <span class="grow">{each.text}</span>
           {each.action && (
-            <button type="button" onClick={() => (dismiss(each.id), each.action?.run())}>{each.action.text}</button>
+            <button
+              type="button"
+              onClick={() => {
+                dismiss(each.id);
+                each.action?.run();
+              }}
+            >
+              {each.action.text}
+            </button>
           )}
-          <button type="button" onClick={() => dismiss(each.id)}>Dismiss</button>
+          <button type="button" onClick={() => dismiss(each.id)}>
+            Dismiss
+          </button>
         </div>
       ))}
     </div>

@@ -11,7 +11,18 @@ it("knows the delays of 1 to 10^6", () => {
   expect(delays.reduce((sum, value) => sum + value, 0)).toBe(131_434_424);
 });
 
-const STARTS = [1n, 2n ** 20n - 50n, 63_728_100n, 319_804_800n, 2n ** 42n - 50n, 8_528_817_480n, 2n ** 53n - 50n, 2n ** 64n - 50n, 2n ** 90n - 50n, 10n ** 27n];
+const STARTS = [
+  1n,
+  2n ** 20n - 50n,
+  63_728_100n,
+  319_804_800n,
+  2n ** 42n - 50n,
+  8_528_817_480n,
+  2n ** 53n - 50n,
+  2n ** 64n - 50n,
+  2n ** 90n - 50n,
+  10n ** 27n,
+];
 it.each(STARTS)("agrees with walks from %s on", (start) => {
   const found = window(start, 100);
   for (let place = 0; place < 100; place += 1) {

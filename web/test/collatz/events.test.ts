@@ -2,7 +2,9 @@ import { beforeEach, expect, test, vi } from "vitest";
 
 vi.stubGlobal("location", { hash: "", href: "http://cluster/" });
 vi.stubGlobal("addEventListener", () => undefined);
-const { asText, CAPACITY, clear, dropped, isStar, lines, log, restore, shown } = await import("../../src/pages/collatz/events");
+const { asText, CAPACITY, clear, dropped, isStar, lines, log, restore, shown } = await import(
+  "../../src/pages/collatz/events"
+);
 const { state } = await import("../../src/pages/collatz/state");
 
 const settled = () => new Promise<void>((done) => queueMicrotask(done));
@@ -23,7 +25,11 @@ test("lines with a star are marked in the text, and shown alone when asked", asy
   log("number", "27: 111 steps", { steps: 111, star: true });
   log("number", "3: 7 steps", { steps: 7 });
   await settled();
-  expect(asText(lines.value).split("\n").map((line) => line[25])).toEqual(["*", " ", undefined]);
+  expect(
+    asText(lines.value)
+      .split("\n")
+      .map((line) => line[25]),
+  ).toEqual(["*", " ", undefined]);
   state.stars.value = true;
   expect(shown.value.map((line) => line.text)).toEqual(["27: 111 steps"]);
 });

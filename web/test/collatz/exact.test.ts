@@ -10,20 +10,35 @@ import { walk } from "../../src/collatz/walk";
 
 describe("numbers as typed", () => {
   const good: [string, bigint][] = [
-    ["27", 27n], ["1 000 000", 10n ** 6n], ["10^6", 10n ** 6n], ["1e6", 10n ** 6n], ["2^89-1", 2n ** 89n - 1n], ["3^5*2^7+1", 3n ** 5n * 128n + 1n],
-    ["(2^4+1)*7", 119n], ["2^3^2", 512n], ["10-4-3", 3n], ["2**10", 1024n], ["1^99999999999", 1n], ["0^0", 1n], ["10^100+7", 10n ** 100n + 7n],
+    ["27", 27n],
+    ["1 000 000", 10n ** 6n],
+    ["10^6", 10n ** 6n],
+    ["1e6", 10n ** 6n],
+    ["2^89-1", 2n ** 89n - 1n],
+    ["3^5*2^7+1", 3n ** 5n * 128n + 1n],
+    ["(2^4+1)*7", 119n],
+    ["2^3^2", 512n],
+    ["10-4-3", 3n],
+    ["2**10", 1024n],
+    ["1^99999999999", 1n],
+    ["0^0", 1n],
+    ["10^100+7", 10n ** 100n + 7n],
   ];
   it.each(good)("%s", (text, value) => expect(parse(text).value).toBe(value));
-  it.each(["", "x", "2^", "2^-1", "(3", "3)", "1..2", "10^20001", "9^9^9^9", "1e99999999"])("refuses %s in words", (text) => {
-    expect(parse(text).why).toMatch(/\w/);
-  });
+  it.each(["", "x", "2^", "2^-1", "(3", "3)", "1..2", "10^20001", "9^9^9^9", "1e99999999"])(
+    "refuses %s in words",
+    (text) => {
+      expect(parse(text).why).toMatch(/\w/);
+    },
+  );
   it("bounds what it takes", () => {
     expect(positive(`10^${MAX_DIGITS}-1`).value).toBe(10n ** BigInt(MAX_DIGITS) - 1n);
     expect(positive(`10^${MAX_DIGITS}`).why).toMatch(/digits/);
     expect(positive("3-3").why).toBe("must be at least 1");
   });
   it("measures them", () => {
-    for (const value of [1n, 2n, 3n, 255n, 256n, 2n ** 99n - 1n, 2n ** 99n]) expect(bitLength(value)).toBe(value.toString(2).length);
+    for (const value of [1n, 2n, 3n, 255n, 256n, 2n ** 99n - 1n, 2n ** 99n])
+      expect(bitLength(value)).toBe(value.toString(2).length);
     expect(log2(2n ** 5000n)).toBe(5000);
     expect(log2(3n ** 300n)).toBeCloseTo(300 * Math.log2(3), 9);
   });
@@ -38,7 +53,8 @@ describe("the inverse tree", () => {
   it("has every number of so many steps", () => {
     const { root } = grow(1n, { depth: 12, toggled: new Set(), prune: false, most: 10_000 });
     const all: bigint[] = [];
-    const visit = (branch: typeof root): void => (branch.depth === 12 ? void all.push(branch.value) : branch.children.forEach(visit));
+    const visit = (branch: typeof root): void =>
+      branch.depth === 12 ? void all.push(branch.value) : branch.children.forEach(visit);
     visit(root);
     const brute = Array.from({ length: 4096 }, (_, place) => BigInt(place + 1)).filter((n) => walk(n).delay === 12);
     expect(all.sort((left, right) => Number(left - right))).toEqual(brute);
@@ -53,10 +69,18 @@ describe("the inverse tree", () => {
     const all = placed(grow(1n, { depth: 9, toggled: new Set(), prune: false, most: 1000 }).root);
     const leaves = all.filter(({ branch }) => !branch.children.length).map(({ row }) => row);
     expect(leaves).toEqual(leaves.map((_, place) => place));
-    for (const [place, { from, branch }] of all.entries()) if (from) expect([all.indexOf(from) < place, from.branch.children.includes(branch)]).toEqual([true, true]);
+    for (const [place, { from, branch }] of all.entries())
+      if (from) expect([all.indexOf(from) < place, from.branch.children.includes(branch)]).toEqual([true, true]);
   });
-  it.each([[1n, 1000n], [2n, 4n], [100n, 130n], [600_000n, 640_000n]])("finds the fastest of %s to %s", (first, end) => {
-    const all = Array.from({ length: Number(end - first) }, (_, place) => first + BigInt(place)).filter((n) => bitLength(n - 1n) === bitLength(n));
+  it.each([
+    [1n, 1000n],
+    [2n, 4n],
+    [100n, 130n],
+    [600_000n, 640_000n],
+  ])("finds the fastest of %s to %s", (first, end) => {
+    const all = Array.from({ length: Number(end - first) }, (_, place) => first + BigInt(place)).filter(
+      (n) => bitLength(n - 1n) === bitLength(n),
+    );
     const least = Math.min(...all.map((n) => walk(n).delay));
     const n = all.find((each) => walk(each).delay === least);
     expect(fastest(first, end)).toEqual({ n, steps: least });
@@ -75,8 +99,20 @@ describe("published records", () => {
     expect([complete("delay"), complete("path")]).toEqual([17_828_259_369n, 12_327_829_503n]);
   });
   it("compare", () => {
-    const found = [{ n: 27n, value: 111n }, { n: 28n, value: 18n }, { n: 871n, value: 179n }, { n: 872n, value: 400n }, { n: 2n ** 60n, value: 2000n }];
-    expect(compare("delay", found).map((each) => each.standing)).toEqual(["published", "range", "wrong", "wrong", "beyond"]);
+    const found = [
+      { n: 27n, value: 111n },
+      { n: 28n, value: 18n },
+      { n: 871n, value: 179n },
+      { n: 872n, value: 400n },
+      { n: 2n ** 60n, value: 2000n },
+    ];
+    expect(compare("delay", found).map((each) => each.standing)).toEqual([
+      "published",
+      "range",
+      "wrong",
+      "wrong",
+      "beyond",
+    ]);
     expect(missing("delay", found, 20n, 60n).map(({ n }) => n)).toEqual([25n, 54n]);
   });
 });
@@ -95,7 +131,8 @@ describe("strategies", () => {
     expect(taken.length).toBe(strategy === "sequential" ? 1 : 30);
   });
   it("targeted goes to relatives first, adaptive beside the best", () => {
-    const holds = (found: { first: bigint; end: bigint } | undefined, n: bigint) => found && found.first <= n && n < found.end;
+    const holds = (found: { first: bigint; end: bigint } | undefined, n: bigint) =>
+      found && found.first <= n && n < found.end;
     const known = { taken: [{ first: 0n, end: 2n ** 16n }], best: [10n ** 8n] };
     expect(holds(nextWindow("targeted", setting, known), 10n ** 8n)).toBe(true);
     expect(holds(nextWindow("adaptive", setting, known), 10n ** 8n + 2n ** 16n)).toBe(true);
@@ -110,9 +147,24 @@ describe("strategies", () => {
 
 describe("fits", () => {
   it("summarises", () => {
-    expect(summary([[3, 1], [1, 2], [2, 1]])).toEqual({ count: 4, mean: 1.75, deviation: Math.sqrt(0.6875), median: 1, least: 1, most: 3 });
+    expect(
+      summary([
+        [3, 1],
+        [1, 2],
+        [2, 1],
+      ]),
+    ).toEqual({ count: 4, mean: 1.75, deviation: Math.sqrt(0.6875), median: 1, least: 1, most: 3 });
     expect(summary([])).toBeUndefined();
-    expect(classCounts([[10, 1], [11, 2], [50, 3], [51, 4], [100, 5], [101, 6]])).toEqual([1, 5, 9, 6]);
+    expect(
+      classCounts([
+        [10, 1],
+        [11, 2],
+        [50, 3],
+        [51, 4],
+        [100, 5],
+        [101, 6],
+      ]),
+    ).toEqual([1, 5, 9, 6]);
   });
   it("has a log-normal with that mean and deviation", () => {
     const density = logNormal({ mean: 130, deviation: 50 });

@@ -1,7 +1,37 @@
 import { describe, expect, it } from "vitest";
 import { window } from "../../src/collatz/delays";
-import { across, back, countColumns, countExact, fromBinary, fromResult, grid, greatest, lit, MIXED, paintDensity, paintExact, thickened, type Frame } from "../../src/collatz/layers";
-import { aligned, around, chunks, clamped, distance, moved, panned, roundStep, seen, ticks, under, whole, zoomed, type View } from "../../src/collatz/view";
+import {
+  across,
+  back,
+  countColumns,
+  countExact,
+  fromBinary,
+  fromResult,
+  grid,
+  greatest,
+  lit,
+  MIXED,
+  paintDensity,
+  paintExact,
+  thickened,
+  type Frame,
+} from "../../src/collatz/layers";
+import {
+  aligned,
+  around,
+  chunks,
+  clamped,
+  distance,
+  moved,
+  panned,
+  roundStep,
+  seen,
+  ticks,
+  under,
+  whole,
+  zoomed,
+  type View,
+} from "../../src/collatz/view";
 
 const limits = { first: 1n, end: 2n ** 96n };
 const far = 2n ** 90n;
@@ -95,7 +125,10 @@ describe("grids", () => {
 });
 
 /** As the API packs them. */
-function packed(facts: object, columns: Record<string, [string, Float64Array | Uint32Array | Uint16Array]>): ArrayBuffer {
+function packed(
+  facts: object,
+  columns: Record<string, [string, Float64Array | Uint32Array | Uint16Array]>,
+): ArrayBuffer {
   let place = 1024;
   const rows = Object.entries(columns).map(([name, [type, data]]) => {
     const row = { name, type, offset: place, length: data.length };
@@ -114,13 +147,28 @@ function packed(facts: object, columns: Record<string, [string, Float64Array | U
 }
 
 describe("densities of jobs", () => {
-  const columns = Array.from({ length: 10 }, (_, column) => [...countExact(new Map(), exact, BigInt(1 + 100 * column), BigInt(101 + 100 * column))]);
+  const columns = Array.from({ length: 10 }, (_, column) => [
+    ...countExact(new Map(), exact, BigInt(1 + 100 * column), BigInt(101 + 100 * column)),
+  ]);
   const starts = columns.map((_, column) => 1 + 100 * column);
-  const told = fromResult("j", { start: starts, count: starts.map(() => 100), density: columns as [number, number][][] })!;
+  const told = fromResult("j", {
+    start: starts,
+    count: starts.map(() => 100),
+    density: columns as [number, number][][],
+  })!;
   it("read the same from bytes and from JSON", () => {
-    const binary = fromBinary("j", packed({ start: "1", columns: 10 }, {
-      offset: ["f64", told.offset], first: ["u32", told.first], delay: ["u16", told.delay], count: ["f64", told.times],
-    }));
+    const binary = fromBinary(
+      "j",
+      packed(
+        { start: "1", columns: 10 },
+        {
+          offset: ["f64", told.offset],
+          first: ["u32", told.first],
+          delay: ["u16", told.delay],
+          count: ["f64", told.times],
+        },
+      ),
+    );
     expect(binary).toEqual(told);
     expect([binary.start, binary.end, binary.greatest]).toEqual([1n, 1001n, 178]);
     expect(() => fromBinary("j", new ArrayBuffer(16))).toThrow(/packed/);

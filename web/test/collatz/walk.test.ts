@@ -5,12 +5,29 @@ import { bitAt, decimated, meeting, next, values, walk } from "../../src/collatz
 /** Step by step, without any shortcut. */
 function plain(n: bigint): bigint[] {
   const found = [n];
-  for (let value = n; value !== 1n; ) found.push((value = next(value)));
+  for (let value = n; value !== 1n; ) {
+    value = next(value);
+    found.push(value);
+  }
   return found;
 }
 
 const SAMPLES = [
-  1n, 2n, 3n, 27n, 97n, 703n, 837799n, 2n ** 64n - 1n, 2n ** 64n, 2n ** 64n + 1n, 2n ** 89n - 1n, 10n ** 40n + 7n, 3n ** 200n + 2n, 2n ** 500n - 1n, 2n ** 300n,
+  1n,
+  2n,
+  3n,
+  27n,
+  97n,
+  703n,
+  837799n,
+  2n ** 64n - 1n,
+  2n ** 64n,
+  2n ** 64n + 1n,
+  2n ** 89n - 1n,
+  10n ** 40n + 7n,
+  3n ** 200n + 2n,
+  2n ** 500n - 1n,
+  2n ** 300n,
 ];
 
 describe("walk", () => {
@@ -23,7 +40,8 @@ describe("walk", () => {
     expect(found).toMatchObject({ complete: true, delay: terms.length - 1, peak, peakStep: terms.indexOf(peak) });
     expect(found.odd).toBe(terms.filter((value) => value % 2n === 1n && value !== 1n).length);
     expect(found.logs).toHaveLength(terms.length);
-    for (const [step, value] of terms.entries()) expect(Math.abs((found.logs[step] as number) - log2(value))).toBeLessThan(1e-4);
+    for (const [step, value] of terms.entries())
+      expect(Math.abs((found.logs[step] as number) - log2(value))).toBeLessThan(1e-4);
     const bits: bigint[] = [];
     for (let at = 0; at < terms.length - 1; at += terms[at]! % 2n ? 2 : 1) bits.push(terms[at]! % 2n);
     expect(Array.from({ length: found.shortcut }, (_, place) => BigInt(bitAt(found.parity, place)))).toEqual(bits);
@@ -42,7 +60,17 @@ describe("walk", () => {
 });
 
 describe("meeting", () => {
-  const pairs: [bigint, bigint][] = [[27n, 31n], [3n, 13n], [5n, 32n], [8n, 4n], [27n, 27n], [1n, 97n], [837799n, 2n ** 100n - 1n], [12n, 13n], [10n, 3n]];
+  const pairs: [bigint, bigint][] = [
+    [27n, 31n],
+    [3n, 13n],
+    [5n, 32n],
+    [8n, 4n],
+    [27n, 27n],
+    [1n, 97n],
+    [837799n, 2n ** 100n - 1n],
+    [12n, 13n],
+    [10n, 3n],
+  ];
   it.each(pairs)("of %s and %s is the first common value", (one, other) => {
     const [left, right] = [plain(one), plain(other)];
     const there = new Set(right);

@@ -4,12 +4,30 @@ import { describe, expect, it, vi } from "vitest";
 import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/canvas/view";
 import { palette, shadeAt, type Rgb } from "../../src/canvas/palette";
 import { MODES } from "../../src/trace/lod";
-import { barsOf, binAt, expectedThreads, firstWithin, flat, named, nested, type Cell } from "../../src/pages/threads/result";
+import {
+  barsOf,
+  binAt,
+  expectedThreads,
+  firstWithin,
+  flat,
+  named,
+  nested,
+  type Cell,
+} from "../../src/pages/threads/result";
 
 function cellOf(bins: [number, number][], more: Partial<Cell> = {}): Cell {
   return {
-    cell: 0, cores: 8, scheduler: "fifo", replicas: bins.reduce((sum, [, count]) => sum + count, 0), outcomes: { completed: 0, deadlocked: 0, capped: 0 },
-    metrics: {}, latency: {}, histograms: { makespan_ns: { bins } }, examples: {}, deadlock: null, ...more,
+    cell: 0,
+    cores: 8,
+    scheduler: "fifo",
+    replicas: bins.reduce((sum, [, count]) => sum + count, 0),
+    outcomes: { completed: 0, deadlocked: 0, capped: 0 },
+    metrics: {},
+    latency: {},
+    histograms: { makespan_ns: { bins } },
+    examples: {},
+    deadlock: null,
+    ...more,
   };
 }
 
@@ -30,7 +48,12 @@ describe("view", () => {
     expect(around(10, 20, 1000)).toEqual({ t0: 9, t1: 21 });
   });
   it("has round ticks, in the unit of the trace, distinct from each other", () => {
-    for (const [t0, t1, until] of [[0, 2291, 2291], [1000.1, 1000.9, 2291], [0, 5e6, 5e6], [3, 3.05, 100]] as const) {
+    for (const [t0, t1, until] of [
+      [0, 2291, 2291],
+      [1000.1, 1000.9, 2291],
+      [0, 5e6, 5e6],
+      [3, 3.05, 100],
+    ] as const) {
       const { step, at } = ticksOf({ t0, t1 }, 9);
       const texts = at.map((each) => tickText(each, step, until));
       expect(new Set(texts).size).toBe(texts.length);
@@ -42,21 +65,35 @@ describe("view", () => {
 });
 
 function contrast(one: Rgb, other: Rgb): number {
-  const light = (rgb: Rgb) => rgb.map((each) => (each / 255 <= 0.04045 ? each / 255 / 12.92 : ((each / 255 + 0.055) / 1.055) ** 2.4)).reduce((sum, each, place) => sum + each * ([0.2126, 0.7152, 0.0722][place] as number), 0);
+  const light = (rgb: Rgb) =>
+    rgb
+      .map((each) => (each / 255 <= 0.04045 ? each / 255 / 12.92 : ((each / 255 + 0.055) / 1.055) ** 2.4))
+      .reduce((sum, each, place) => sum + each * ([0.2126, 0.7152, 0.0722][place] as number), 0);
   const [low, high] = [light(one), light(other)].sort((left, right) => left - right) as [number, number];
   return (high + 0.05) / (low + 0.05);
 }
 
-it.each(MODES.flatMap((mode) => [false, true].map((dark) => [mode, dark] as const)))("colours by %s, dark %s, stand out from the ground", (mode, dark) => {
-  const found = palette(mode, dark);
-  for (let level = 0; level <= 1; level += 0.05) expect(contrast(shadeAt(found, level), found.ground)).toBeGreaterThanOrEqual(3);
-  expect(contrast(found.steal, found.ground)).toBeGreaterThanOrEqual(3);
-  expect(contrast(found.blocked, found.ground)).toBeGreaterThanOrEqual(3);
-});
+it.each(MODES.flatMap((mode) => [false, true].map((dark) => [mode, dark] as const)))(
+  "colours by %s, dark %s, stand out from the ground",
+  (mode, dark) => {
+    const found = palette(mode, dark);
+    for (let level = 0; level <= 1; level += 0.05)
+      expect(contrast(shadeAt(found, level), found.ground)).toBeGreaterThanOrEqual(3);
+    expect(contrast(found.steal, found.ground)).toBeGreaterThanOrEqual(3);
+    expect(contrast(found.blocked, found.ground)).toBeGreaterThanOrEqual(3);
+  },
+);
 
 describe("distribution", () => {
   it("puts every replica into a bar, holes included", () => {
-    const bars = barsOf(cellOf([[100, 3], [101, 4], [250, 2], [399, 1]]));
+    const bars = barsOf(
+      cellOf([
+        [100, 3],
+        [101, 4],
+        [250, 2],
+        [399, 1],
+      ]),
+    );
     expect(bars.length).toBeLessThanOrEqual(40);
     expect(bars.reduce((sum, bar) => sum + bar.count, 0)).toBe(10);
     expect(bars.some((bar) => bar.count === 0)).toBe(true);
@@ -64,14 +101,29 @@ describe("distribution", () => {
     expect(barsOf(cellOf([]))).toEqual([]);
   });
   it("finds the bin of a share", () => {
-    const cell = cellOf([[10, 1], [20, 8], [30, 1]]);
+    const cell = cellOf([
+      [10, 1],
+      [20, 8],
+      [30, 1],
+    ]);
     expect([0, 0.05, 0.5, 0.95, 1].map((share) => binAt(cell, share))).toEqual([10, 10, 20, 30, 30]);
   });
   it("takes what the result names before it looks", () => {
     expect(named(cellOf([[40, 1]], { examples: { fastest: { replica: 7, makespan_us: 0.04 } } }), 40, 40)).toBe(7);
-    expect(named(cellOf([[40, 1]], { examples: { deadlocked: { replica: 7, makespan_us: 0.04 } } }), 40, 40)).toBeUndefined();
+    expect(
+      named(cellOf([[40, 1]], { examples: { deadlocked: { replica: 7, makespan_us: 0.04 } } }), 40, 40),
+    ).toBeUndefined();
     const told = cellOf([[40, 2]]);
-    told.histograms.makespan_ns = { bins: [[40, 2], [41, 1]], replicas: [[40, 9], [41, 3]] };
+    told.histograms.makespan_ns = {
+      bins: [
+        [40, 2],
+        [41, 1],
+      ],
+      replicas: [
+        [40, 9],
+        [41, 3],
+      ],
+    };
     expect(named(told, 40, 41)).toBe(3);
     expect(named(told, 40, 40)).toBe(9);
   });
@@ -96,16 +148,28 @@ describe("distribution", () => {
 
 describe("parameters", () => {
   it("go through the address and back", () => {
-    const given = { cores: [1, 2], scheduler: "fifo", spawn: { distribution: "pmf", probabilities: [0.5, 0.5] }, seed: "9007199254740993", trace: null };
+    const given = {
+      cores: [1, 2],
+      scheduler: "fifo",
+      spawn: { distribution: "pmf", probabilities: [0.5, 0.5] },
+      seed: "9007199254740993",
+      trace: null,
+    };
     expect(nested(flat(given))).toEqual(given);
     expect(nested(["__proto__.x:1", ":2", "plain"])).toEqual({});
   });
   it("tell how many threads to expect, as the API refuses them", () => {
     const base = { thread_count: 1000, max_depth: 17, spawn: { distribution: "fixed", children: 2 } };
     expect(expectedThreads(base)).toBe(1000 * (2 ** 18 - 1));
-    expect(expectedThreads({ ...base, max_depth: 10, spawn: { distribution: "binomial", children: 2, probability: 0.4 } })).toBeCloseTo(1000 * (1 - 0.8 ** 11) / 0.2, 6);
-    expect(expectedThreads({ ...base, max_depth: 2, spawn: { distribution: "poisson", mean: 2, shape: "linear" } })).toBe(1000 * (1 + 2 + 2));
-    expect(expectedThreads({ ...base, max_depth: 1, spawn: { distribution: "pmf", probabilities: [0.5, 0, 0.5] } })).toBe(2000);
+    expect(
+      expectedThreads({ ...base, max_depth: 10, spawn: { distribution: "binomial", children: 2, probability: 0.4 } }),
+    ).toBeCloseTo((1000 * (1 - 0.8 ** 11)) / 0.2, 6);
+    expect(
+      expectedThreads({ ...base, max_depth: 2, spawn: { distribution: "poisson", mean: 2, shape: "linear" } }),
+    ).toBe(1000 * (1 + 2 + 2));
+    expect(
+      expectedThreads({ ...base, max_depth: 1, spawn: { distribution: "pmf", probabilities: [0.5, 0, 0.5] } }),
+    ).toBe(2000);
     expect(expectedThreads({ ...base, spawn: { distribution: "nosuch" } })).toBeUndefined();
     expect(expectedThreads({ ...base, thread_count: "many" })).toBeUndefined();
   });

@@ -5,22 +5,48 @@ import { FIRST, NONE, NO_CORE, RUN, STEAL, STOLEN, type Trace } from "../../src/
 /** A made-up trace of `count` slices; the same for the same numbers. */
 export function synthetic(count: number, cores: number): Trace {
   let word = 12345;
-  const random = () => ((word = (Math.imul(word, 1664525) + 1013904223) >>> 0) / 2 ** 32);
+  const random = () => {
+    word = (Math.imul(word, 1664525) + 1013904223) >>> 0;
+    return word / 2 ** 32;
+  };
   const each = Math.floor(count / cores);
   const size = each * cores;
   const trace: Trace = {
-    cores, scheduler: "work_stealing", cell: 0, replica: 0, until: 0, truncated: false, deadlocked: false, digest: "", parameters: { join: "suspend" },
-    lanes: Uint32Array.from({ length: cores + 1 }, (_, core) => core * each), start: new Float64Array(size), end: new Float64Array(size),
-    kind: new Uint8Array(size), flags: new Uint8Array(size), thread: new Uint32Array(size).fill(NONE), next: new Uint32Array(size).fill(NONE),
-    wait: new Float64Array(size), attempts: new Uint32Array(size), victim: new Uint16Array(size).fill(NO_CORE),
+    cores,
+    scheduler: "work_stealing",
+    cell: 0,
+    replica: 0,
+    until: 0,
+    truncated: false,
+    deadlocked: false,
+    digest: "",
+    parameters: { join: "suspend" },
+    lanes: Uint32Array.from({ length: cores + 1 }, (_, core) => core * each),
+    start: new Float64Array(size),
+    end: new Float64Array(size),
+    kind: new Uint8Array(size),
+    flags: new Uint8Array(size),
+    thread: new Uint32Array(size).fill(NONE),
+    next: new Uint32Array(size).fill(NONE),
+    wait: new Float64Array(size),
+    attempts: new Uint32Array(size),
+    victim: new Uint16Array(size).fill(NO_CORE),
     threads: {
-      parent: new Uint32Array(size).fill(NONE), number: new Uint32Array(size), depth: new Uint8Array(size), work: new Float64Array(size),
-      wanted: new Uint16Array(size), born: new Float64Array(size), begun: new Float64Array(size), ended: new Float64Array(size), slice: new Uint32Array(size),
+      parent: new Uint32Array(size).fill(NONE),
+      number: new Uint32Array(size),
+      depth: new Uint8Array(size),
+      work: new Float64Array(size),
+      wanted: new Uint16Array(size),
+      born: new Float64Array(size),
+      begun: new Float64Array(size),
+      ended: new Float64Array(size),
+      slice: new Uint32Array(size),
     },
     steals: { time: new Float64Array(), from: new Uint16Array(), to: new Uint16Array(), thread: new Uint32Array() },
     ready: { time: new Float64Array(), count: new Uint32Array() },
   };
-  for (let slice = 0; slice < size; slice += 1) fill(trace, slice, slice % each === 0 ? 0 : (trace.end[slice - 1] as number), random);
+  for (let slice = 0; slice < size; slice += 1)
+    fill(trace, slice, slice % each === 0 ? 0 : (trace.end[slice - 1] as number), random);
   trace.until = trace.end.reduce((most, end) => Math.max(most, end), 0);
   return trace;
 }

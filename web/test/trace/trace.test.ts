@@ -8,7 +8,20 @@ import replicas from "./fixtures/replicas.json";
 import { loaded, type Loaded } from "../../src/trace/load";
 import { before, busyCores, indexed, shade, shadesOf, until } from "../../src/trace/lod";
 import { lineOf, lines, tests, threadAt } from "../../src/trace/log";
-import { buffersOf, coreOf, lineage, NONE, nameOf, pathOf, RUN, sliceAt, slicesOf, STEAL, within, type Trace } from "../../src/trace/model";
+import {
+  buffersOf,
+  coreOf,
+  lineage,
+  NONE,
+  nameOf,
+  pathOf,
+  RUN,
+  sliceAt,
+  slicesOf,
+  STEAL,
+  within,
+  type Trace,
+} from "../../src/trace/model";
 import { Scanner, type TraceEvent } from "../../src/trace/scan";
 import { binOf, edgesOf, glance, moment, statistics, Waits } from "../../src/trace/statistics";
 import { synthetic } from "./synthetic";
@@ -24,7 +37,8 @@ function stream(text: string, piece = 1000): ReadableStream<Uint8Array> {
   return new ReadableStream({
     pull(control) {
       if (at >= bytes.length) return control.close();
-      control.enqueue(bytes.slice(at, (at += piece)));
+      control.enqueue(bytes.slice(at, at + piece));
+      at += piece;
     },
   });
 }
@@ -41,7 +55,8 @@ const ns = (us: number) => Math.round(us * 1000);
 
 describe("scanner", () => {
   it("finds the same events wherever the text is cut", () => {
-    const text = '{"a": "x\\\\", "traceEvents": [{"ph":"X","ts":1,"name":"a\\"]}{b\\\\"}, {"ph":"M","ts":2,"args":{"l":[1,[2]]}}\n], "otherData": {"k": "]\\""}}';
+    const text =
+      '{"a": "x\\\\", "traceEvents": [{"ph":"X","ts":1,"name":"a\\"]}{b\\\\"}, {"ph":"M","ts":2,"args":{"l":[1,[2]]}}\n], "otherData": {"k": "]\\""}}';
     for (let piece = 1; piece <= text.length; piece += 1) {
       const events: TraceEvent[] = [];
       const scanner = new Scanner((found) => events.push(...found));
@@ -87,13 +102,19 @@ describe.each(NAMES)("trace %s", (name) => {
     const { trace } = await read(name);
     const { threads } = trace;
     const paths = new Set([...threads.parent.keys()].map((thread) => pathOf(threads, thread)));
-    const told = replicas[name].trace.traceEvents.flatMap((event) => (event.ph === "X" && event.args && "path" in event.args ? [event.args.path] : []));
+    const told = replicas[name].trace.traceEvents.flatMap((event) =>
+      event.ph === "X" && event.args && "path" in event.args ? [event.args.path] : [],
+    );
     expect(paths).toEqual(new Set(told));
     for (const [thread, parent] of threads.parent.entries()) expect(parent === NONE || parent < thread).toBe(true);
   });
   it("sums busy, stealing and blocked time of any window as by hand", async () => {
     const { trace, index } = await read(name);
-    for (const [from, to] of [[0, 1], [0.2, 0.7], [0.5, 0.5004]] as const) {
+    for (const [from, to] of [
+      [0, 1],
+      [0.2, 0.7],
+      [0.5, 0.5004],
+    ] as const) {
       const [t0, t1] = [from * trace.until, to * trace.until];
       const found = statistics(trace, index, t0, t1);
       for (let core = 0; core < trace.cores; core += 1) {
@@ -109,7 +130,11 @@ describe.each(NAMES)("trace %s", (name) => {
   it("draws every pixel as the share of its time", async () => {
     const { trace, index } = await read(name);
     const out = shadesOf(37);
-    for (const [from, to] of [[0, 1], [0.31, 0.62], [-0.2, 1.3]] as const) {
+    for (const [from, to] of [
+      [0, 1],
+      [0.31, 0.62],
+      [-0.2, 1.3],
+    ] as const) {
       const [t0, t1] = [from * trace.until, to * trace.until];
       const step = (t1 - t0) / 37;
       for (let core = 0; core < trace.cores; core += 1) {
@@ -127,7 +152,8 @@ describe.each(NAMES)("trace %s", (name) => {
 function overlap(trace: Trace, core: number, t0: number, t1: number, kinds: number[]): number {
   let sum = 0;
   for (let slice = trace.lanes[core] as number; slice < (trace.lanes[core + 1] as number); slice += 1) {
-    if (kinds.includes(trace.kind[slice] as number)) sum += Math.max(0, Math.min(t1, trace.end[slice] as number) - Math.max(t0, trace.start[slice] as number));
+    if (kinds.includes(trace.kind[slice] as number))
+      sum += Math.max(0, Math.min(t1, trace.end[slice] as number) - Math.max(t0, trace.start[slice] as number));
   }
   return sum;
 }
@@ -138,7 +164,9 @@ describe.each(WHOLE)("replica %s, against the reference", (name) => {
     const found = statistics(trace, index, 0, trace.until);
     expect(ns(trace.until)).toBe(row(name).makespan_ns);
     expect(ns(found.cores.reduce((sum, core) => sum + core.busy, 0))).toBe(row(name).busy_ns);
-    expect(ns(found.cores.reduce((sum, core) => sum + core.steal, 0))).toBeGreaterThanOrEqual(row(name).steal_ns as number);
+    expect(ns(found.cores.reduce((sum, core) => sum + core.steal, 0))).toBeGreaterThanOrEqual(
+      row(name).steal_ns as number,
+    );
     expect([found.stolen, trace.steals.time.length]).toEqual([row(name).steals, row(name).steals]);
     if (name !== "deadlock") expect(found.byDepth).toEqual(replicas[name].by_depth.slice(0, index.deepest + 1));
   });
@@ -148,12 +176,19 @@ describe.each(WHOLE)("replica %s, against the reference", (name) => {
     if (name === "deadlock") return expect(found.whole).toBe(false);
     expect(ns(found.work)).toBe((row(name).work_ns as number) + (row(name).overhead_ns as number));
     expect(ns(found.span)).toBe(row(name).span_ns);
-    expect(found.path.every((thread, place) => place === 0 || trace.threads.parent[thread] === found.path[place - 1])).toBe(true);
+    expect(
+      found.path.every((thread, place) => place === 0 || trace.threads.parent[thread] === found.path[place - 1]),
+    ).toBe(true);
     const { least, greedy } = bounds(found, trace.cores);
     expect(trace.until).toBeGreaterThanOrEqual(least - 1e-6);
     if (name === "stealing") expect(greedy).toBeGreaterThan(least);
     const end = moment(trace, index, trace.until);
-    expect(end).toMatchObject({ active: 0, created: row(name).threads, depth: row(name).max_depth_reached, steals: row(name).steals });
+    expect(end).toMatchObject({
+      active: 0,
+      created: row(name).threads,
+      depth: row(name).max_depth_reached,
+      steals: row(name).steals,
+    });
     const most = [...index.births].map((at) => moment(trace, index, at).active);
     expect(Math.max(...most)).toBeLessThanOrEqual(row(name).peak_live as number);
   });
@@ -170,7 +205,9 @@ describe("lives", () => {
     const { trace } = await read("turns");
     const counts = [...trace.threads.parent.keys()].map((thread) => slicesOf(trace, thread));
     expect(Math.max(...counts.map((each) => each.length))).toBeGreaterThan(2);
-    for (const each of counts) for (const [place, slice] of each.entries()) if (place) expect(trace.start[slice]).toBeGreaterThan(trace.start[each[place - 1] as number] as number);
+    for (const each of counts)
+      for (const [place, slice] of each.entries())
+        if (place) expect(trace.start[slice]).toBeGreaterThan(trace.start[each[place - 1] as number] as number);
   });
   it("a trace that was cut says so and its open threads live on", async () => {
     const { trace, critical: way } = await read("cut");
@@ -194,7 +231,7 @@ describe("a million slices", () => {
   const index = indexed(trace);
   it("finds the slice at a moment as a plain search does", () => {
     for (let each = 0; each < 2000; each += 1) {
-      const at = ((each * 7919) % 2003) / 2000 * trace.until;
+      const at = (((each * 7919) % 2003) / 2000) * trace.until;
       const core = each % 16;
       const found = before(trace, index, core, at);
       const inside = found >= (trace.lanes[core] as number) && at < (trace.end[found] as number) ? found : NONE;
@@ -202,7 +239,9 @@ describe("a million slices", () => {
     }
   });
   it("keeps the whole time at every width", () => {
-    const total = until(trace, index, 0, (trace.lanes[4] as number) - 1, 3, trace.until) - until(trace, index, 0, (trace.lanes[3] as number) - 1, 3, 0);
+    const total =
+      until(trace, index, 0, (trace.lanes[4] as number) - 1, 3, trace.until) -
+      until(trace, index, 0, (trace.lanes[3] as number) - 1, 3, 0);
     for (const width of [100, 1201]) {
       const out = shadesOf(width);
       shade(trace, index, 3, 0, trace.until, "wait", out);
@@ -221,7 +260,9 @@ describe("a million slices", () => {
       return performance.now() - since;
     };
     const times = Array.from({ length: 15 }, run).sort((left, right) => left - right);
-    console.log(`16 cores x 1400 pixels of 10^6 slices: median ${times[7]?.toFixed(2)} ms, worst ${times.at(-1)?.toFixed(2)} ms`);
+    console.log(
+      `16 cores x 1400 pixels of 10^6 slices: median ${times[7]?.toFixed(2)} ms, worst ${times.at(-1)?.toFixed(2)} ms`,
+    );
     // A frame on a quiet machine is 8 ms; three times that leaves room for neighbours.
     expect(times[3]).toBeLessThan(24);
   });
@@ -248,7 +289,11 @@ describe("statistics", () => {
   it("of two halves add up to those of the whole", async () => {
     const { trace, index } = await read("stealing");
     const cut = trace.until * 0.4137;
-    const [left, right, all] = [[0, cut], [cut, trace.until], [0, trace.until]].map(([from, to]) => statistics(trace, index, from as number, to as number));
+    const [left, right, all] = [
+      [0, cut],
+      [cut, trace.until],
+      [0, trace.until],
+    ].map(([from, to]) => statistics(trace, index, from as number, to as number));
     expect((left?.started ?? 0) + (right?.started ?? 0)).toBe(all?.started);
     expect((left?.cores[2]?.busy ?? 0) + (right?.cores[2]?.busy ?? 0)).toBeCloseTo(all?.cores[2]?.busy ?? -1, 6);
   });
@@ -306,7 +351,12 @@ describe("log", () => {
     expect(few.more).toBe(true);
     expect(few.slices).toEqual(all.slices.slice(-5));
     const half = lines(trace, index, trace.until / 4, trace.until / 2, []);
-    expect(half.slices.every((slice) => (trace.start[slice] as number) >= trace.until / 4 && (trace.start[slice] as number) <= trace.until / 2)).toBe(true);
+    expect(
+      half.slices.every(
+        (slice) =>
+          (trace.start[slice] as number) >= trace.until / 4 && (trace.start[slice] as number) <= trace.until / 2,
+      ),
+    ).toBe(true);
   });
   it("filters by core, depth, subtree and kind, and names what it does not know", async () => {
     const { trace, tree, index } = await read("stealing");
@@ -330,12 +380,16 @@ describe("export", () => {
     const text = await (await assembled(chromeTrace(trace, 0, trace.until, { note: "n" }), "application/json")).text();
     const file = JSON.parse(text);
     expect(file.otherData).toMatchObject({ note: "n", replica: 0, parameters: { seed: 1 } });
-    expect(file.traceEvents.filter((each: TraceEvent) => each.ph === "s").length).toBe(file.traceEvents.filter((each: TraceEvent) => each.ph === "f").length);
+    expect(file.traceEvents.filter((each: TraceEvent) => each.ph === "s").length).toBe(
+      file.traceEvents.filter((each: TraceEvent) => each.ph === "f").length,
+    );
     const again = await loaded(stream(text));
     for (const part of ["start", "end", "kind", "flags", "wait", "attempts", "victim"] as const) {
       expect([...again.trace[part]].map((value) => ns(value))).toEqual([...trace[part]].map((value) => ns(value)));
     }
-    expect(statistics(again.trace, again.index, 0, trace.until).byDepth).toEqual(statistics(trace, index, 0, trace.until).byDepth);
+    expect(statistics(again.trace, again.index, 0, trace.until).byDepth).toEqual(
+      statistics(trace, index, 0, trace.until).byDepth,
+    );
     expect(again.critical.span).toBeCloseTo(critical(trace).span, 3);
   });
   it("writes CSV rows, of a window only those that touch it", async () => {

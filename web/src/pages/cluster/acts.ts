@@ -11,9 +11,19 @@ import { open, state } from "./state";
 export type Act = Verb | "delete";
 
 const PAST: Record<Act, string> = {
-  cancel: "Asked to cancel", pause: "Paused", resume: "Resumed", retry: "Retried", delete: "Deleted",
+  cancel: "Asked to cancel",
+  pause: "Paused",
+  resume: "Resumed",
+  retry: "Retried",
+  delete: "Deleted",
 };
-const TITLES: Record<Act, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", delete: "Delete" };
+const TITLES: Record<Act, string> = {
+  cancel: "Cancel",
+  pause: "Pause",
+  resume: "Resume",
+  retry: "Retry",
+  delete: "Delete",
+};
 /** Questions under way at once. */
 const AT_ONCE = 6;
 
@@ -37,10 +47,19 @@ export function offered(ids: readonly string[]): [Act, number][] {
 
 function question(act: Act, ids: readonly string[]) {
   const what = ids.length === 1 ? `job ${ids[0]}` : `${ids.length} jobs`;
-  const after = act === "cancel"
-    ? "Its leases are let go within a second or so; what is committed stays, and retry goes on from there."
-    : "The job and its result are gone for good.";
-  return { title: `${TITLES[act]} ${what}?`, text: ids.length === 1 ? after : after.replace("Its", "Their").replace("The job and its result", "They and their results"), act: TITLES[act], danger: true };
+  const after =
+    act === "cancel"
+      ? "Its leases are let go within a second or so; what is committed stays, and retry goes on from there."
+      : "The job and its result are gone for good.";
+  return {
+    title: `${TITLES[act]} ${what}?`,
+    text:
+      ids.length === 1
+        ? after
+        : after.replace("Its", "Their").replace("The job and its result", "They and their results"),
+    act: TITLES[act],
+    danger: true,
+  };
 }
 
 async function one(id: string, act: Act): Promise<void> {
@@ -56,14 +75,21 @@ export async function perform(act: Act, ids: readonly string[]): Promise<void> {
   const problems: unknown[] = [];
   const left = [...able_];
   const work = async () => {
-    for (let id = left.shift(); id !== undefined; id = left.shift()) await one(id, act).catch((error: unknown) => problems.push(error));
+    for (let id = left.shift(); id !== undefined; id = left.shift())
+      await one(id, act).catch((error: unknown) => problems.push(error));
   };
   await Promise.all(Array.from({ length: Math.min(AT_ONCE, able_.length) }, work));
   report(act, able_, problems);
 }
 
 function refusal(act: Act, ids: readonly string[]): string {
-  const job = ids.length === 1 ? snapshot.peek().jobs.get(ids[0] ?? "")?.peek() : undefined;
+  const job =
+    ids.length === 1
+      ? snapshot
+          .peek()
+          .jobs.get(ids[0] ?? "")
+          ?.peek()
+      : undefined;
   return job ? `${TITLES[act]}: job ${job.job_id} is ${job.state}` : `${TITLES[act]}: none of these jobs allows it`;
 }
 

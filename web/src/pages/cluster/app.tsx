@@ -11,14 +11,36 @@ import { Gpus } from "./gpus";
 import { focusRow, Jobs, meant, focused, moveRow } from "./jobs";
 import { firing, Monitoring } from "./monitoring";
 import { Overview } from "./overview";
-import { closeForm, compose, draft, fleet, go, open, paused, select, state, tab, togglePause, type TabName } from "./state";
+import {
+  closeForm,
+  compose,
+  draft,
+  fleet,
+  go,
+  open,
+  paused,
+  select,
+  state,
+  tab,
+  togglePause,
+  type TabName,
+} from "./state";
 import { SubmitDialog } from "./submit";
 import { Workers } from "./workers";
 
-const PANELS: Record<TabName, () => preact.JSX.Element> = { overview: Overview, gpus: Gpus, workers: Workers, jobs: Jobs, monitoring: Monitoring };
+const PANELS: Record<TabName, () => preact.JSX.Element> = {
+  overview: Overview,
+  gpus: Gpus,
+  workers: Workers,
+  jobs: Jobs,
+  monitoring: Monitoring,
+};
 
 function toJobs(then: () => void): void {
-  if (tab.peek() === "jobs") return then();
+  if (tab.peek() === "jobs") {
+    then();
+    return;
+  }
   go("jobs");
   requestAnimationFrame(() => requestAnimationFrame(then));
 }
@@ -43,15 +65,22 @@ const KEYS: Keys = {
   n: { text: "new job", run: () => compose() },
   "/": { text: "filter the jobs", run: () => toJobs(() => document.getElementById("filter")?.focus()) },
   p: { text: "pause the stream, so that rows stay as they are; and go on", run: togglePause },
-  Escape: { text: "close what is open", run: () => (draft.peek() ? closeForm() : state.job.peek() ? open("") : focusRow(0)) },
+  Escape: {
+    text: "close what is open",
+    run: () => (draft.peek() ? closeForm() : state.job.peek() ? open("") : focusRow(0)),
+  },
 };
 
 export function ClusterPage() {
   useLayoutEffect(() => keys(KEYS), []);
-  useEffect(() => effect(() => {
-    const count = firing(fleet.value.alerts);
-    document.title = `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}Cluster - Threads Cluster`;
-  }), []);
+  useEffect(
+    () =>
+      effect(() => {
+        const count = firing(fleet.value.alerts);
+        document.title = `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}Cluster - Threads Cluster`;
+      }),
+    [],
+  );
   const { gpus, nodes, alerts, status } = fleet.value;
   const Shown = PANELS[tab.value];
   const running = status ? (status.jobs.running ?? 0) + (status.jobs.queued ?? 0) : 0;
@@ -60,18 +89,44 @@ export function ClusterPage() {
       <h1 class="visually-hidden">Cluster</h1>
       <div class="row tab-row">
         <div class="grow">
-          <Tabs label="Parts of the cluster" current={tab.value} onChange={(id) => go(id as TabName)} tabs={[
-            { id: "overview", title: "Overview" },
-            { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
-            { id: "workers", title: "Workers", note: nodes.filter((node) => node.live).length || "" },
-            { id: "jobs", title: "Jobs", note: running || "" },
-            { id: "monitoring", title: "Monitoring", note: firing(alerts) ? <span class="bad">{firing(alerts)}<span class="roomy"> firing</span></span> : "" },
-          ]} />
+          <Tabs
+            label="Parts of the cluster"
+            current={tab.value}
+            onChange={(id) => go(id as TabName)}
+            tabs={[
+              { id: "overview", title: "Overview" },
+              { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
+              { id: "workers", title: "Workers", note: nodes.filter((node) => node.live).length || "" },
+              { id: "jobs", title: "Jobs", note: running || "" },
+              {
+                id: "monitoring",
+                title: "Monitoring",
+                note: firing(alerts) ? (
+                  <span class="bad">
+                    {firing(alerts)}
+                    <span class="roomy"> firing</span>
+                  </span>
+                ) : (
+                  ""
+                ),
+              },
+            ]}
+          />
         </div>
-        {paused.value && <button type="button" onClick={togglePause}>Paused: go on</button>}
-        {tab.value !== "jobs" && <button type="button" class="new" onClick={() => compose()}>New job</button>}
+        {paused.value && (
+          <button type="button" onClick={togglePause}>
+            Paused: go on
+          </button>
+        )}
+        {tab.value !== "jobs" && (
+          <button type="button" class="new" onClick={() => compose()}>
+            New job
+          </button>
+        )}
       </div>
-      <Panel id={tab.value}><Shown /></Panel>
+      <Panel id={tab.value}>
+        <Shown />
+      </Panel>
       <SubmitDialog />
     </Page>
   );

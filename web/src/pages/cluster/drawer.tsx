@@ -19,7 +19,13 @@ import { Tree } from "./result";
 import { compose, open } from "./state";
 import { Trouble } from "./trouble";
 
-const ACTS: Record<Act, string> = { cancel: "Cancel", pause: "Pause", resume: "Resume", retry: "Retry", delete: "Delete" };
+const ACTS: Record<Act, string> = {
+  cancel: "Cancel",
+  pause: "Pause",
+  resume: "Resume",
+  retry: "Retry",
+  delete: "Delete",
+};
 
 /** Where the page of a kind shows one of its jobs. */
 const PAGES: Record<string, { title: string; address: (id: string) => string }> = {
@@ -32,18 +38,37 @@ export function Drawer({ id }: { id: string }) {
   const missing = useMemo(() => trouble(id), [id]);
   const self = useRef<HTMLElement>(null);
   const opener = useRef(document.activeElement);
-  useEffect(() => () => {
-    const row = document.querySelector<HTMLElement>(`tr[data-row="${CSS.escape(id)}"] .opens`);
-    (row ?? (opener.current as HTMLElement | null))?.focus({ preventScroll: true });
-  }, [id]);
+  useEffect(
+    () => () => {
+      const row = document.querySelector<HTMLElement>(`tr[data-row="${CSS.escape(id)}"] .opens`);
+      (row ?? (opener.current as HTMLElement | null))?.focus({ preventScroll: true });
+    },
+    [id],
+  );
   return (
     <aside class="drawer" aria-label={`Job ${id}`} ref={self} tabIndex={-1}>
       <header class="row">
         <h2 class="mono grow">{id}</h2>
-        <button type="button" class="plain" onClick={() => void copy(id).then((done) => toast(done ? "Copied the id" : "The browser does not let this page copy"))}>Copy id</button>
-        <button type="button" class="plain" onClick={() => open("")}>Close</button>
+        <button
+          type="button"
+          class="plain"
+          onClick={() =>
+            void copy(id).then((done) => toast(done ? "Copied the id" : "The browser does not let this page copy"))
+          }
+        >
+          Copy id
+        </button>
+        <button type="button" class="plain" onClick={() => open("")}>
+          Close
+        </button>
       </header>
-      {job.value ? <Body job={job.value} /> : missing.value ? <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} /> : <Skeleton rows={6} />}
+      {job.value ? (
+        <Body job={job.value} />
+      ) : missing.value ? (
+        <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />
+      ) : (
+        <Skeleton rows={6} />
+      )}
     </aside>
   );
 }
@@ -52,22 +77,52 @@ function Body({ job }: { job: Job }) {
   const page = PAGES[job.type];
   return (
     <>
-      <div class="row"><State of={job.state} /><span class="soft">{job.type}</span></div>
-      <div class="ages"><Progress job={job} /></div>
-      {job.waiting_because && <p>Waits: {job.waiting_because}.</p>}
-      {job.state === "cancelling" && <p class="soft">Cancelling: lanes still let go; it is cancelled once the last one has.</p>}
-      {job.error && <p class="trouble" role="alert">{job.error}</p>}
-      {job.notes.map((note) => <p class="soft" key={note}>{note}</p>)}
       <div class="row">
-        {page && <a class="button" href={page.address(job.job_id)}>{page.title}</a>}
+        <State of={job.state} />
+        <span class="soft">{job.type}</span>
+      </div>
+      <div class="ages">
+        <Progress job={job} />
+      </div>
+      {job.waiting_because && <p>Waits: {job.waiting_because}.</p>}
+      {job.state === "cancelling" && (
+        <p class="soft">Cancelling: lanes still let go; it is cancelled once the last one has.</p>
+      )}
+      {job.error && (
+        <p class="trouble" role="alert">
+          {job.error}
+        </p>
+      )}
+      {job.notes.map((note) => (
+        <p class="soft" key={note}>
+          {note}
+        </p>
+      ))}
+      <div class="row">
+        {page && (
+          <a class="button" href={page.address(job.job_id)}>
+            {page.title}
+          </a>
+        )}
         {allowed(job).map((act) => (
-          <button type="button" key={act} class={act === "cancel" || act === "delete" ? "danger" : ""} onClick={() => void perform(act, [job.job_id])}>{ACTS[act]}</button>
+          <button
+            type="button"
+            key={act}
+            class={act === "cancel" || act === "delete" ? "danger" : ""}
+            onClick={() => void perform(act, [job.job_id])}
+          >
+            {ACTS[act]}
+          </button>
         ))}
-        <button type="button" onClick={() => compose(draftOf(job))}>Submit again…</button>
+        <button type="button" onClick={() => compose(draftOf(job))}>
+          Submit again…
+        </button>
       </div>
       <ResultPart job={job} />
       <Facts job={job} />
-      <Part title="Parameters"><Tree value={job.parameters} label="Parameters" /></Part>
+      <Part title="Parameters">
+        <Tree value={job.parameters} label="Parameters" />
+      </Part>
       <Who job={job} />
       <Happened id={job.job_id} />
     </>
@@ -82,20 +137,44 @@ function draftOf(job: Job) {
 }
 
 function Part({ title, children, note }: { title: string; children: ComponentChildren; note?: ComponentChildren }) {
-  return <section class="part"><div class="row"><h3 class="grow">{title}</h3>{note}</div>{children}</section>;
+  return (
+    <section class="part">
+      <div class="row">
+        <h3 class="grow">{title}</h3>
+        {note}
+      </div>
+      {children}
+    </section>
+  );
 }
 
 function Facts({ job }: { job: Job }) {
   const facts: [string, ComponentChildren][] = [
     ["units", `${integer(job.done)} of ${integer(job.total)}`],
-    ["submitted", when(job.created)], ["started", when(job.started)], ["ended", when(job.ended)],
-    ["ran", seconds(job.seconds)], ["queue", job.queue], ["device", job.device.replace("_", " ")],
-    ["leases", `${integer(job.usage.leases)}${job.usage.expired_leases ? `, ${integer(job.usage.expired_leases)} expired` : ""}`],
+    ["submitted", when(job.created)],
+    ["started", when(job.started)],
+    ["ended", when(job.ended)],
+    ["ran", seconds(job.seconds)],
+    ["queue", job.queue],
+    ["device", job.device.replace("_", " ")],
+    [
+      "leases",
+      `${integer(job.usage.leases)}${job.usage.expired_leases ? `, ${integer(job.usage.expired_leases)} expired` : ""}`,
+    ],
     ["time of lanes", seconds(job.usage.lane_seconds)],
   ];
   return (
     <Part title="Facts">
-      <dl class="facts">{facts.filter(([, value]) => value).map(([name, value]) => [<dt key={name}>{name}</dt>, <dd class="num" key={`${name}=`}>{value}</dd>])}</dl>
+      <dl class="facts">
+        {facts
+          .filter(([, value]) => value)
+          .map(([name, value]) => [
+            <dt key={name}>{name}</dt>,
+            <dd class="num" key={`${name}=`}>
+              {value}
+            </dd>,
+          ])}
+      </dl>
     </Part>
   );
 }
@@ -114,13 +193,33 @@ function Who({ job }: { job: Job }) {
   const done = shares.reduce((sum, [, share]) => sum + share.units, 0);
   return (
     <Part title="Computed by">
-      <Table label="Workers of this job" rows={shares} name={([worker]) => worker} columns={[
-        { id: "worker", title: "worker", cell: ([worker]) => <span class="mono">{worker}</span> },
-        { id: "device", title: "kind", cell: ([, share]) => share.device },
-        { id: "units", title: "units", end: true, cell: ([, share]) => <span class="num">{compact(share.units)}</span> },
-        { id: "share", title: "share", end: true, cell: ([, share]) => <span class="num">{percent(share.units / Math.max(1, done))}</span> },
-        { id: "leases", title: "leases", end: true, cell: ([, share]) => <span class="num">{integer(share.leases)}</span> },
-      ]} />
+      <Table
+        label="Workers of this job"
+        rows={shares}
+        name={([worker]) => worker}
+        columns={[
+          { id: "worker", title: "worker", cell: ([worker]) => <span class="mono">{worker}</span> },
+          { id: "device", title: "kind", cell: ([, share]) => share.device },
+          {
+            id: "units",
+            title: "units",
+            end: true,
+            cell: ([, share]) => <span class="num">{compact(share.units)}</span>,
+          },
+          {
+            id: "share",
+            title: "share",
+            end: true,
+            cell: ([, share]) => <span class="num">{percent(share.units / Math.max(1, done))}</span>,
+          },
+          {
+            id: "leases",
+            title: "leases",
+            end: true,
+            cell: ([, share]) => <span class="num">{integer(share.leases)}</span>,
+          },
+        ]}
+      />
     </Part>
   );
 }
@@ -140,12 +239,21 @@ function Happened({ id }: { id: string }) {
   };
   return (
     <Part title="Events">
-      {list.length === 0 ? <p class="soft">None heard yet. Small jobs keep none.</p> : (
+      {list.length === 0 ? (
+        <p class="soft">None heard yet. Small jobs keep none.</p>
+      ) : (
         <ol class="events tail" ref={box} onScroll={onScroll} tabIndex={0} aria-label="Events of this job">
           {list.map((event) => (
             <li key={`${event.id} ${event.type}`}>
               <time class="num soft">{clock(event.time)}</time>
-              <State of={event.state ?? ""} text={event.type === "progress" ? `${compact(event.done ?? 0)} of ${compact(event.total ?? 0)} units` : said(event)} />
+              <State
+                of={event.state ?? ""}
+                text={
+                  event.type === "progress"
+                    ? `${compact(event.done ?? 0)} of ${compact(event.total ?? 0)} units`
+                    : said(event)
+                }
+              />
               {event.worker && <span class="soft mono">{event.worker}</span>}
             </li>
           ))}
@@ -175,14 +283,38 @@ function ResultPart({ job }: { job: Job }) {
   useEffect(() => {
     if (job.state === "done") void ask(false);
   }, [job.state]);
-  const save = () => download(`${job.type}-${job.job_id}.json`, JSON.stringify({ job, result: found.value?.value }, null, 2), "application/json");
+  const save = () =>
+    download(
+      `${job.type}-${job.job_id}.json`,
+      JSON.stringify({ job, result: found.value?.value }, null, 2),
+      "application/json",
+    );
   const some = Number(job.done) > 0;
   if (!found.value && !problem.value && job.state !== "done" && !some) return null;
   return (
-    <Part title={found.value?.partial && !ended(job) ? `Result so far` : "Result"} note={found.value && <button type="button" onClick={save}>Save as JSON</button>}>
-      {problem.value && <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />}
-      {found.value ? <Tree value={found.value.value} label="Result" /> : job.state === "done" && !problem.value && <Skeleton rows={4} />}
-      {job.state !== "done" && some && <button type="button" onClick={() => void ask(true)}>{found.value ? "Ask again" : "Show what is committed so far"}</button>}
+    <Part
+      title={found.value?.partial && !ended(job) ? `Result so far` : "Result"}
+      note={
+        found.value && (
+          <button type="button" onClick={save}>
+            Save as JSON
+          </button>
+        )
+      }
+    >
+      {problem.value && (
+        <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />
+      )}
+      {found.value ? (
+        <Tree value={found.value.value} label="Result" />
+      ) : (
+        job.state === "done" && !problem.value && <Skeleton rows={4} />
+      )}
+      {job.state !== "done" && some && (
+        <button type="button" onClick={() => void ask(true)}>
+          {found.value ? "Ask again" : "Show what is committed so far"}
+        </button>
+      )}
     </Part>
   );
 }

@@ -24,7 +24,10 @@ export function merged(past: readonly LiveEvent[], recent: readonly LiveEvent[])
 }
 
 async function history(id: string, control: AbortController): Promise<LiveEvent[]> {
-  const answer = await fetch(`/api/jobs/${id}/events`, { headers: { ...authorization(), "Last-Event-ID": "0-0" }, signal: control.signal });
+  const answer = await fetch(`/api/jobs/${id}/events`, {
+    headers: { ...authorization(), "Last-Event-ID": "0-0" },
+    signal: control.signal,
+  });
   if (!answer.ok || !answer.body) throw await problemOf(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new Parser();
@@ -48,9 +51,16 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
 export function eventsOf(id: string): { list: ReadonlySignal<readonly LiveEvent[]>; stop: () => void } {
   const control = new AbortController();
   const past = signal<readonly LiveEvent[]>([]);
-  history(id, control).then((found) => (past.value = found)).catch(() => undefined);
+  history(id, control)
+    .then((found) => (past.value = found))
+    .catch(() => undefined);
   return {
-    list: computed(() => merged(past.value, events.value.filter((event) => event.job === id && (event.id || !past.value.length)))),
+    list: computed(() =>
+      merged(
+        past.value,
+        events.value.filter((event) => event.job === id && (event.id || !past.value.length)),
+      ),
+    ),
     stop: () => control.abort(),
   };
 }

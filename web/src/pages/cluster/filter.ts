@@ -38,8 +38,12 @@ export function parse(text: string): Filter {
 }
 
 const FIELDS: Record<Name, (job: Job) => string> = {
-  state: (job) => job.state, kind: (job) => job.type, priority: (job) => job.priority, device: (job) => job.device,
-  queue: (job) => job.queue, id: (job) => job.job_id,
+  state: (job) => job.state,
+  kind: (job) => job.type,
+  priority: (job) => job.priority,
+  device: (job) => job.device,
+  queue: (job) => job.queue,
+  id: (job) => job.job_id,
 };
 
 function haystack(job: Job): string {

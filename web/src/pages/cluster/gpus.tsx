@@ -25,7 +25,9 @@ function Owner({ gpu }: { gpu: Gpu }) {
   if (!gpu.job) return <State of="idle" text="free" />;
   return (
     <>
-      <button type="button" class="link mono" onClick={() => open(gpu.job ?? "")}>{gpu.job}</button>
+      <button type="button" class="link mono" onClick={() => open(gpu.job ?? "")}>
+        {gpu.job}
+      </button>
       {idle(gpu) && <State of="stale" text="held, idle" />}
     </>
   );
@@ -38,16 +40,23 @@ function used(gpu: Gpu): number {
 
 /** One cell a GPU. */
 export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
-  if (!gpus.length) return <p class="soft">No GPU worker lives; the <a href="#tab=gpus">GPUs tab</a> says how to start one.</p>;
+  if (!gpus.length)
+    return (
+      <p class="soft">
+        No GPU worker lives; the <a href="#tab=gpus">GPUs tab</a> says how to start one.
+      </p>
+    );
   return (
     <ul class="gpu-strip">
       {gpus.map((gpu) => (
         <li key={gpu.uuid}>
           <span class="fill" style={{ width: `${100 * used(gpu)}%` }} />
           <span class="small soft">{title(gpu)}</span>
-          <span class="num">{gpu.live && percent(gpu.utilization_ratio) || "not known"}</span>
+          <span class="num">{(gpu.live && percent(gpu.utilization_ratio)) || "not known"}</span>
           <span class="small num">{gpu.live && bytes(gpu.memory_used_bytes)}</span>
-          <span class="small"><Owner gpu={gpu} /></span>
+          <span class="small">
+            <Owner gpu={gpu} />
+          </span>
         </li>
       ))}
     </ul>
@@ -60,7 +69,9 @@ export function Gpus() {
   if (!gpus.length) return <NoGpus />;
   return (
     <>
-      <div class="row bar-above"><Range /></div>
+      <div class="row bar-above">
+        <Range />
+      </div>
       <GpuCharts gpus={gpus} />
     </>
   );
@@ -69,7 +80,10 @@ export function Gpus() {
 function NoGpus() {
   return (
     <Empty title="No GPU worker lives">
-      <p>Each GPU would have a row here: its model, the job that holds it, and utilisation, memory, temperature and power of the last hour, all under one cursor. A GPU that a job holds without using it is marked.</p>
+      <p>
+        Each GPU would have a row here: its model, the job that holds it, and utilisation, memory, temperature and power
+        of the last hour, all under one cursor. A GPU that a job holds without using it is marked.
+      </p>
       <p>To start one, on a machine with an NVIDIA GPU and its container toolkit (3 workers, one of them on a GPU):</p>
       <pre>./deploy-cluster.sh docker 3 1</pre>
       <p>or, where CuPy is installed, beside a running cluster:</p>
@@ -80,16 +94,26 @@ function NoGpus() {
 
 function GpuCharts({ gpus }: { gpus: readonly Gpu[] }) {
   const range = state.range.value;
-  const found = usePolled(`gpus ${range}`, REFRESH_SECONDS, (control) => get<History>("/api/history", { names: "gpu.*", seconds: range, points: 300 }, control));
+  const found = usePolled(`gpus ${range}`, REFRESH_SECONDS, (control) =>
+    get<History>("/api/history", { names: "gpu.*", seconds: range, points: 300 }, control),
+  );
   return (
     <div class="gpus">
       {found.value.problem && <Trouble what="history of the GPUs" problem={found.value.problem} />}
-      {gpus.map((gpu) => <GpuRow key={gpu.uuid} gpu={gpu} found={found.value} />)}
+      {gpus.map((gpu) => (
+        <GpuRow key={gpu.uuid} gpu={gpu} found={found.value} />
+      ))}
     </div>
   );
 }
 
-const CHARTS: { name: string; title: string; format: (value: number) => string; least?: (gpu: Gpu) => number; binary?: boolean }[] = [
+const CHARTS: {
+  name: string;
+  title: string;
+  format: (value: number) => string;
+  least?: (gpu: Gpu) => number;
+  binary?: boolean;
+}[] = [
   { name: "utilization", title: "Utilisation", format: (value) => percent(value), least: () => 1 },
   { name: "memory", title: "Memory", format: bytes, binary: true, least: (gpu) => gpu.memory_total_bytes ?? 0 },
   { name: "temperature", title: "Temperature", format: (value) => `${Math.round(value)} °C`, least: () => 90 },
@@ -102,13 +126,26 @@ function GpuRow({ gpu, found }: { gpu: Gpu; found: Polled<History> }) {
       <header class="row">
         <h2>{title(gpu)}</h2>
         <span class="soft">{gpu.name ?? "unknown model"}</span>
-        <span class="row"><Owner gpu={gpu} /></span>
-        {gpu.throttle_reasons?.length ? <State of="warning" text={`slowed: ${gpu.throttle_reasons.join(", ")}`} /> : null}
+        <span class="row">
+          <Owner gpu={gpu} />
+        </span>
+        {gpu.throttle_reasons?.length ? (
+          <State of="warning" text={`slowed: ${gpu.throttle_reasons.join(", ")}`} />
+        ) : null}
       </header>
       <div class="multiples">
         {CHARTS.map((chart) => (
-          <Chart key={chart.name} title={chart.title} sync="cluster" height={96} binary={chart.binary ?? false} format={chart.format} least={chart.least?.(gpu) ?? 0}
-            times={found.value?.times ?? []} series={series(found.value, `gpu.${gpu.uuid}.${chart.name}`, chart.title)} />
+          <Chart
+            key={chart.name}
+            title={chart.title}
+            sync="cluster"
+            height={96}
+            binary={chart.binary ?? false}
+            format={chart.format}
+            least={chart.least?.(gpu) ?? 0}
+            times={found.value?.times ?? []}
+            series={series(found.value, `gpu.${gpu.uuid}.${chart.name}`, chart.title)}
+          />
         ))}
       </div>
     </section>

@@ -67,9 +67,19 @@ export function Jobs() {
       <div class="list">
         <FilterBar />
         <Chosen />
-        {older.problem.value && <Trouble what="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />}
+        {older.problem.value && (
+          <Trouble what="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />
+        )}
         <div class="ages" onKeyDown={(event) => onRowKey(event)}>
-          <Table label="Jobs" columns={columns(visible)} rows={visible} name={(id) => id} open={state.job.value} empty={<None older={typeof older.cursor.value === "string"} />} class="cards job-table" />
+          <Table
+            label="Jobs"
+            columns={columns(visible)}
+            rows={visible}
+            name={(id) => id}
+            open={state.job.value}
+            empty={<None older={typeof older.cursor.value === "string"} />}
+            class="cards job-table"
+          />
         </div>
         <Foot shown={visible.length} found={all.length} older={older} onMore={() => (shown.value += STEP)} />
       </div>
@@ -86,20 +96,39 @@ function FilterBar() {
   return (
     <>
       <div class="row filter-bar">
-        <input id="filter" type="search" class="mono grow" aria-label="Filter jobs" placeholder="Filter: state:running kind:collatz text" spellcheck={false} autocomplete="off"
-          value={state.filter.value} onInput={(event) => (state.filter.value = event.currentTarget.value)}
-          onKeyDown={leaveFilter} />
-        <button type="button" class="primary" onClick={() => compose()}>New job</button>
+        <input
+          id="filter"
+          type="search"
+          class="mono grow"
+          aria-label="Filter jobs"
+          placeholder="Filter: state:running kind:collatz text"
+          spellcheck={false}
+          autocomplete="off"
+          value={state.filter.value}
+          onInput={(event) => (state.filter.value = event.currentTarget.value)}
+          onKeyDown={leaveFilter}
+        />
+        <button type="button" class="primary" onClick={() => compose()}>
+          New job
+        </button>
       </div>
       <div class="segments loose" role="group" aria-label="States">
         {STATES.map((name) => (
-          <button type="button" key={name} aria-pressed={filter.value.tokens.some((each) => each.name === "state" && each.value === name && !each.not)}
-            onClick={() => (state.filter.value = toggled(state.filter.value, `state:${name}`))}>
+          <button
+            type="button"
+            key={name}
+            aria-pressed={filter.value.tokens.some((each) => each.name === "state" && each.value === name && !each.not)}
+            onClick={() => (state.filter.value = toggled(state.filter.value, `state:${name}`))}
+          >
             <State of={name} /> <span class="num soft">{integer(counts?.[name] ?? 0)}</span>
           </button>
         ))}
       </div>
-      {unknown.length > 0 && <p class="small warn" role="status">There is no {unknown.join(", no ")}: taken as text. There are {NAMES.join(", ")}.</p>}
+      {unknown.length > 0 && (
+        <p class="small warn" role="status">
+          There is no {unknown.join(", no ")}: taken as text. There are {NAMES.join(", ")}.
+        </p>
+      )}
     </>
   );
 }
@@ -123,9 +152,18 @@ function Chosen() {
     <div class="row chosen" role="group" aria-label="Selected jobs">
       <strong>{ids.length} selected</strong>
       {offered(ids).map(([act, count]) => (
-        <button type="button" key={act} class={act === "cancel" || act === "delete" ? "danger" : ""} onClick={() => void perform(act, ids)}>{BULK[act]} {count}</button>
+        <button
+          type="button"
+          key={act}
+          class={act === "cancel" || act === "delete" ? "danger" : ""}
+          onClick={() => void perform(act, ids)}
+        >
+          {BULK[act]} {count}
+        </button>
       ))}
-      <button type="button" class="plain" onClick={() => selectAll([])}>Select none</button>
+      <button type="button" class="plain" onClick={() => selectAll([])}>
+        Select none
+      </button>
     </div>
   );
 }
@@ -134,30 +172,50 @@ function Chosen() {
 
 function Cell({ id, of }: { id: string; of: (job: Job) => ComponentChildren }) {
   const job: Signal<Job> | undefined = jobOf(id);
-  return job ? <>{of(job.value)}</> : null;
+  return job ? of(job.value) : null;
 }
 
 function Check({ id }: { id: string }) {
-  return <input type="checkbox" aria-label={`Select job ${id}`} checked={selected.value.has(id)} onChange={(event) => select(id, event.currentTarget.checked)} />;
+  return (
+    <input
+      type="checkbox"
+      aria-label={`Select job ${id}`}
+      checked={selected.value.has(id)}
+      onChange={(event) => select(id, event.currentTarget.checked)}
+    />
+  );
 }
 
 function CheckAll({ ids }: { ids: readonly string[] }) {
   const count = ids.filter((id) => selected.value.has(id)).length;
   return (
-    <input type="checkbox" aria-label="Select all shown jobs" checked={count > 0 && count === ids.length} indeterminate={count > 0 && count < ids.length}
-      onChange={(event) => selectAll(event.currentTarget.checked ? ids : [])} />
+    <input
+      type="checkbox"
+      aria-label="Select all shown jobs"
+      checked={count > 0 && count === ids.length}
+      indeterminate={count > 0 && count < ids.length}
+      onChange={(event) => selectAll(event.currentTarget.checked ? ids : [])}
+    />
   );
 }
 
 function Progress({ job }: { job: Job }) {
   if (job.state === "done") return <span class="num soft">{compact(job.total)} units</span>;
-  return <span class="progress"><Bar ratio={job.progress} label={`Progress of job ${job.job_id}`} /><span class="num">{percent(job.progress)}</span></span>;
+  return (
+    <span class="progress">
+      <Bar ratio={job.progress} label={`Progress of job ${job.job_id}`} />
+      <span class="num">{percent(job.progress)}</span>
+    </span>
+  );
 }
 
 /** How long it has run, or waited. */
 function Time({ job }: { job: Job }) {
-  if (job.seconds === null) return <span class="num soft">{seconds(Math.max(0, (now.value - Date.parse(job.created)) / 1000))} waiting</span>;
-  const since = ended(job) ? job.seconds : Math.max(job.seconds, (now.value - Date.parse(job.started ?? job.created)) / 1000);
+  if (job.seconds === null)
+    return <span class="num soft">{seconds(Math.max(0, (now.value - Date.parse(job.created)) / 1000))} waiting</span>;
+  const since = ended(job)
+    ? job.seconds
+    : Math.max(job.seconds, (now.value - Date.parse(job.started ?? job.created)) / 1000);
   return <span class="num">{seconds(since)}</span>;
 }
 
@@ -165,18 +223,53 @@ function Time({ job }: { job: Job }) {
 function Details({ job }: { job: Job }) {
   const why = job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes let go" : job.notes.join("; "));
   const text = summary(job);
-  return <span class="clip small" title={[why, text].filter(Boolean).join("\n")}>{why && <span class={job.error ? "bad" : "why"}>{why} </span>}<span class="soft">{text}</span></span>;
+  return (
+    <span class="clip small" title={[why, text].filter(Boolean).join("\n")}>
+      {why && <span class={job.error ? "bad" : "why"}>{why} </span>}
+      <span class="soft">{text}</span>
+    </span>
+  );
 }
 
 function columns(ids: readonly string[]): Column<string>[] {
   return [
     { id: "select", title: <CheckAll ids={ids} />, cell: (id) => <Check id={id} /> },
-    { id: "id", title: "job", cell: (id) => <button type="button" class="link mono opens" onClick={() => open(id)}>{id}</button> },
+    {
+      id: "id",
+      title: "job",
+      cell: (id) => (
+        <button type="button" class="link mono opens" onClick={() => open(id)}>
+          {id}
+        </button>
+      ),
+    },
     { id: "kind", title: "kind", cell: (id) => <Cell id={id} of={(job) => job.type} /> },
     { id: "state", title: "state", cell: (id) => <Cell id={id} of={(job) => <State of={job.state} />} /> },
     { id: "progress", title: "progress", cell: (id) => <Cell id={id} of={(job) => <Progress job={job} />} /> },
-    { id: "rate", title: "units/s", end: true, cell: (id) => <Cell id={id} of={(job) => <span class="num">{job.rate && !ended(job) ? rate(job.rate).replace("/s", "") : ""}</span>} /> },
-    { id: "eta", title: "left", end: true, cell: (id) => <Cell id={id} of={(job) => <span class="num">{job.eta_seconds !== null && !ended(job) ? seconds(job.eta_seconds) : ""}</span>} /> },
+    {
+      id: "rate",
+      title: "units/s",
+      end: true,
+      cell: (id) => (
+        <Cell
+          id={id}
+          of={(job) => <span class="num">{job.rate && !ended(job) ? rate(job.rate).replace("/s", "") : ""}</span>}
+        />
+      ),
+    },
+    {
+      id: "eta",
+      title: "left",
+      end: true,
+      cell: (id) => (
+        <Cell
+          id={id}
+          of={(job) => (
+            <span class="num">{job.eta_seconds !== null && !ended(job) ? seconds(job.eta_seconds) : ""}</span>
+          )}
+        />
+      ),
+    },
     { id: "time", title: "ran", end: true, cell: (id) => <Cell id={id} of={(job) => <Time job={job} />} /> },
     { id: "priority", title: "queue", cell: (id) => <Cell id={id} of={(job) => job.queue} /> },
     { id: "details", title: "why, and parameters", cell: (id) => <Cell id={id} of={(job) => <Details job={job} />} /> },
@@ -187,26 +280,55 @@ function None({ older }: { older: boolean }) {
   if (state.filter.value) {
     return (
       <Empty title="No job matches the filter">
-        <p>{older && "Older jobs may: see below. "}<button type="button" class="link" onClick={() => (state.filter.value = "")}>Clear the filter</button></p>
+        <p>
+          {older && "Older jobs may: see below. "}
+          <button type="button" class="link" onClick={() => (state.filter.value = "")}>
+            Clear the filter
+          </button>
+        </p>
       </Empty>
     );
   }
   return (
     <Empty title="No jobs yet">
-      <p>Press <kbd>n</kbd>, or <button type="button" class="link" onClick={() => compose()}>fill in a form</button>, or from a shell:</p>
+      <p>
+        Press <kbd>n</kbd>, or{" "}
+        <button type="button" class="link" onClick={() => compose()}>
+          fill in a form
+        </button>
+        , or from a shell:
+      </p>
       <pre>cluster submit collatz --start-number 1 --number-count 1000000 --wait</pre>
     </Empty>
   );
 }
 
-function Foot({ shown, found, older, onMore }: { shown: number; found: number; older: ReturnType<typeof useOlder>; onMore: () => void }) {
+function Foot({
+  shown,
+  found,
+  older,
+  onMore,
+}: {
+  shown: number;
+  found: number;
+  older: ReturnType<typeof useOlder>;
+  onMore: () => void;
+}) {
   const kept = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
   return (
     <p class="row foot soft small">
-      <span>{integer(shown)} of {integer(found)} shown; the cluster keeps {integer(kept)} in all.</span>
-      {shown < found && <button type="button" onClick={onMore}>Show {Math.min(STEP, found - shown)} more</button>}
+      <span>
+        {integer(shown)} of {integer(found)} shown; the cluster keeps {integer(kept)} in all.
+      </span>
+      {shown < found && (
+        <button type="button" onClick={onMore}>
+          Show {Math.min(STEP, found - shown)} more
+        </button>
+      )}
       {typeof older.cursor.value === "string" && found < kept && (
-        <button type="button" disabled={older.busy.value} onClick={() => void older.more()}>{older.busy.value ? "Asking" : "Ask for older ones"}</button>
+        <button type="button" disabled={older.busy.value} onClick={() => void older.more()}>
+          {older.busy.value ? "Asking" : "Ask for older ones"}
+        </button>
       )}
     </p>
   );

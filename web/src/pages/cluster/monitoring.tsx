@@ -18,10 +18,21 @@ export function Monitoring() {
   if (!known.value) return <Skeleton rows={8} />;
   return (
     <div class="monitoring">
-      <section aria-labelledby="alerts-title" class="ages"><h2 id="alerts-title">Alerts</h2><Alerts alerts={fleet.value.alerts} /></section>
-      <section aria-labelledby="services-title"><h2 id="services-title">Services</h2><Services /></section>
+      <section aria-labelledby="alerts-title" class="ages">
+        <h2 id="alerts-title">Alerts</h2>
+        <Alerts alerts={fleet.value.alerts} />
+      </section>
+      <section aria-labelledby="services-title">
+        <h2 id="services-title">Services</h2>
+        <Services />
+      </section>
       <section aria-labelledby="history-title">
-        <div class="row"><h2 id="history-title" class="grow">History</h2><Range /></div>
+        <div class="row">
+          <h2 id="history-title" class="grow">
+            History
+          </h2>
+          <Range />
+        </div>
         <Histories />
       </section>
     </div>
@@ -39,19 +50,58 @@ function figure(value: number, unit: string): string {
 function Silence({ alert }: { alert: Alert }) {
   if (alert.state !== "firing") return null;
   const until = silencedUntil(alert.id);
-  if (until) return <span class="row"><span class="soft small">silent here for {seconds((until - now.value) / 1000)}</span><button type="button" onClick={() => silence(alert.id, 0)}>Unsilence</button></span>;
-  return <button type="button" aria-label={`Silence 1 h: ${alert.id}, in this browser`} onClick={() => silence(alert.id, 3600)}>Silence 1 h</button>;
+  if (until)
+    return (
+      <span class="row">
+        <span class="soft small">silent here for {seconds((until - now.value) / 1000)}</span>
+        <button type="button" onClick={() => silence(alert.id, 0)}>
+          Unsilence
+        </button>
+      </span>
+    );
+  return (
+    <button
+      type="button"
+      aria-label={`Silence 1 h: ${alert.id}, in this browser`}
+      onClick={() => silence(alert.id, 3600)}
+    >
+      Silence 1 h
+    </button>
+  );
 }
 
 const ALERTS: Column<Alert>[] = [
-  { id: "state", title: "state", cell: (alert) => <State of={alert.state === "firing" ? alert.severity : "resolved"} text={alert.state === "firing" ? `${alert.severity}, firing` : "resolved"} /> },
+  {
+    id: "state",
+    title: "state",
+    cell: (alert) => (
+      <State
+        of={alert.state === "firing" ? alert.severity : "resolved"}
+        text={alert.state === "firing" ? `${alert.severity}, firing` : "resolved"}
+      />
+    ),
+  },
   { id: "rule", title: "rule", cell: (alert) => <span class="mono">{alert.rule}</span> },
   { id: "subject", title: "about", cell: (alert) => <span class="mono">{alert.subject || "the cluster"}</span> },
   { id: "since", title: "since", end: true, cell: (alert) => <span class="num">{ago(alert.since, now.value)}</span> },
   { id: "over", title: "over", end: true, cell: (alert) => <span class="num">{ago(alert.until, now.value)}</span> },
-  { id: "value", title: "value, limit", end: true, cell: (alert) => <span class="num">{figure(alert.value, alert.unit)}, {figure(alert.threshold, alert.unit)}</span> },
+  {
+    id: "value",
+    title: "value, limit",
+    end: true,
+    cell: (alert) => (
+      <span class="num">
+        {figure(alert.value, alert.unit)}, {figure(alert.threshold, alert.unit)}
+      </span>
+    ),
+  },
   { id: "text", title: "what to do", wrap: true, cell: (alert) => alert.text },
-  { id: "act", title: <span class="visually-hidden">acts</span>, end: true, cell: (alert) => <Silence alert={alert} /> },
+  {
+    id: "act",
+    title: <span class="visually-hidden">acts</span>,
+    end: true,
+    cell: (alert) => <Silence alert={alert} />,
+  },
 ];
 
 /** Firing ones first; within each, as they came. */
@@ -62,7 +112,12 @@ function ordered(alerts: readonly Alert[]): Alert[] {
 
 function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   if (!alerts.length) {
-    return <p class="soft">Nothing fires, and nothing fired within the hour. Watched are: queues without a worker, long waits, failed jobs, lost workers, late heartbeats, Redis' memory.</p>;
+    return (
+      <p class="soft">
+        Nothing fires, and nothing fired within the hour. Watched are: queues without a worker, long waits, failed jobs,
+        lost workers, late heartbeats, Redis' memory.
+      </p>
+    );
   }
   return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} name={(alert) => alert.id} class="cards" />;
 }
@@ -89,13 +144,30 @@ function services(): Service[] {
   const gpus = workers.filter((node) => node.device === "gpu").length;
   const age = `last heard ${ago(new Date(heard.value).toISOString(), now.value)}`;
   return [
-    { name: "Coordinator", state: live ? "up" : "down", word: live ? "answers" : connection.value, text: `version ${status?.version ?? "not known"}, ${age}` },
-    { name: "Redis", state: live ? "up" : "stale", word: live ? "answers" : "not known", text: "jobs, leases and results are in it" },
     {
-      name: "CPU workers", state: workers.length > gpus ? (lost ? "warning" : "up") : "down", word: `${workers.length - gpus} live`,
+      name: "Coordinator",
+      state: live ? "up" : "down",
+      word: live ? "answers" : connection.value,
+      text: `version ${status?.version ?? "not known"}, ${age}`,
+    },
+    {
+      name: "Redis",
+      state: live ? "up" : "stale",
+      word: live ? "answers" : "not known",
+      text: "jobs, leases and results are in it",
+    },
+    {
+      name: "CPU workers",
+      state: workers.length > gpus ? (lost ? "warning" : "up") : "down",
+      word: `${workers.length - gpus} live`,
       text: lost ? `${lost} lost within the hour` : `${workers.filter((node) => node.state === "busy").length} busy`,
     },
-    { name: "GPU workers", state: gpus ? "up" : "queued", word: gpus ? `${gpus} live` : "none", text: gpus ? "" : "jobs that want a GPU are refused, or run elsewhere if they only prefer one" },
+    {
+      name: "GPU workers",
+      state: gpus ? "up" : "queued",
+      word: gpus ? `${gpus} live` : "none",
+      text: gpus ? "" : "jobs that want a GPU are refused, or run elsewhere if they only prefer one",
+    },
   ];
 }
 
@@ -111,7 +183,8 @@ function Services() {
     <>
       <Table label="Services" columns={SERVICES} rows={services()} name={(row) => row.name} class="cards" />
       <p class="soft small links">
-        <a href="/api/docs">API</a> With the stack of containers: <a href={`http://${host}:3001/`}>Grafana</a> <a href={`http://${host}:9091/`}>Prometheus</a>
+        <a href="/api/docs">API</a> With the stack of containers: <a href={`http://${host}:3001/`}>Grafana</a>{" "}
+        <a href={`http://${host}:9091/`}>Prometheus</a>
       </p>
     </>
   );
@@ -119,7 +192,8 @@ function Services() {
 
 // -- history --------------------------------------------------------------------------------------------------------
 
-const NAMES = "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory,node.*.cpu,node.*.memory,node.*.receive,node.*.send";
+const NAMES =
+  "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory,node.*.cpu,node.*.memory,node.*.receive,node.*.send";
 
 /** More lines than these in one chart cannot be told apart; the rest is added up and called so. */
 const MOST_LINES = 7;
@@ -156,22 +230,83 @@ function one(history: History | undefined, name: string, label: string): Series[
 
 function Histories() {
   const range = state.range.value;
-  const found = usePolled(`history ${range}`, REFRESH_SECONDS, (control) => get<History>("/api/history", { names: NAMES, seconds: range, points: 300 }, control));
+  const found = usePolled(`history ${range}`, REFRESH_SECONDS, (control) =>
+    get<History>("/api/history", { names: NAMES, seconds: range, points: 300 }, control),
+  );
   const history = useComputed(() => found.value.value).value;
   const times = history?.times ?? [];
   const whole = (value: number) => compact(Math.round(value * 100) / 100);
   if (found.value.problem && !history) return <Trouble what="history" problem={found.value.problem} />;
   return (
     <div class="charts ages" aria-busy={!history}>
-      <Chart title="Units/s" times={times} series={lines(history, "units.")} format={(value) => rate(value)} sync="cluster" />
-      <Chart title="Busy lanes" times={times} sync="cluster" format={whole}
-        series={[...one(history, "lanes.busy", "busy"), ...(history?.series["lanes.total"] ? [{ label: "all", values: history.series["lanes.total"].mean, color: 5 }] : [])]} />
-      <Chart title="Jobs that wait, by queue" times={times} series={waiting(history)} format={whole} least={4} sync="cluster" />
-      <Chart title="Oldest wait" times={times} series={one(history, "wait.oldest", "oldest wait")} format={seconds} least={1} sync="cluster" />
-      <Chart title="CPU of each host" times={times} series={lines(history, "node.", ".cpu")} format={(value) => percent(value)} least={1} sync="cluster" />
-      <Chart title="Memory of each host" times={times} series={lines(history, "node.", ".memory")} format={bytes} binary sync="cluster" />
-      <Chart title="Network of each host, received" times={times} series={lines(history, "node.", ".receive")} format={(value) => `${bytes(value)}/s`} least={1024} binary sync="cluster" />
-      <Chart title="Redis' memory" times={times} series={one(history, "redis.memory", "used")} format={bytes} binary sync="cluster" />
+      <Chart
+        title="Units/s"
+        times={times}
+        series={lines(history, "units.")}
+        format={(value) => rate(value)}
+        sync="cluster"
+      />
+      <Chart
+        title="Busy lanes"
+        times={times}
+        sync="cluster"
+        format={whole}
+        series={[
+          ...one(history, "lanes.busy", "busy"),
+          ...(history?.series["lanes.total"]
+            ? [{ label: "all", values: history.series["lanes.total"].mean, color: 5 }]
+            : []),
+        ]}
+      />
+      <Chart
+        title="Jobs that wait, by queue"
+        times={times}
+        series={waiting(history)}
+        format={whole}
+        least={4}
+        sync="cluster"
+      />
+      <Chart
+        title="Oldest wait"
+        times={times}
+        series={one(history, "wait.oldest", "oldest wait")}
+        format={seconds}
+        least={1}
+        sync="cluster"
+      />
+      <Chart
+        title="CPU of each host"
+        times={times}
+        series={lines(history, "node.", ".cpu")}
+        format={(value) => percent(value)}
+        least={1}
+        sync="cluster"
+      />
+      <Chart
+        title="Memory of each host"
+        times={times}
+        series={lines(history, "node.", ".memory")}
+        format={bytes}
+        binary
+        sync="cluster"
+      />
+      <Chart
+        title="Network of each host, received"
+        times={times}
+        series={lines(history, "node.", ".receive")}
+        format={(value) => `${bytes(value)}/s`}
+        least={1024}
+        binary
+        sync="cluster"
+      />
+      <Chart
+        title="Redis' memory"
+        times={times}
+        series={one(history, "redis.memory", "used")}
+        format={bytes}
+        binary
+        sync="cluster"
+      />
     </div>
   );
 }

@@ -19,13 +19,27 @@ export function Overview() {
   return (
     <div class="overview">
       <Figures fleet={fleet.value} />
-      <section class="ages"><WorkerStream /></section>
+      <section class="ages">
+        <WorkerStream />
+      </section>
       <div class="columns">
-        <section aria-labelledby="now-title" class="ages"><h2 id="now-title">Jobs now</h2><Now fleet={fleet.value} /></section>
-        <section aria-labelledby="events-title"><h2 id="events-title">Last events</h2><Events list={happened.value} /></section>
+        <section aria-labelledby="now-title" class="ages">
+          <h2 id="now-title">Jobs now</h2>
+          <Now fleet={fleet.value} />
+        </section>
+        <section aria-labelledby="events-title">
+          <h2 id="events-title">Last events</h2>
+          <Events list={happened.value} />
+        </section>
         <div class="stack apart">
-          <section aria-labelledby="queues-title" class="ages"><h2 id="queues-title">Waiting, by queue</h2><Queues queues={fleet.value.queues} /></section>
-          <section aria-labelledby="gpus-title" class="ages"><h2 id="gpus-title">GPUs</h2><GpuStrip gpus={fleet.value.gpus} /></section>
+          <section aria-labelledby="queues-title" class="ages">
+            <h2 id="queues-title">Waiting, by queue</h2>
+            <Queues queues={fleet.value.queues} />
+          </section>
+          <section aria-labelledby="gpus-title" class="ages">
+            <h2 id="gpus-title">GPUs</h2>
+            <GpuStrip gpus={fleet.value.gpus} />
+          </section>
         </div>
       </div>
     </div>
@@ -44,17 +58,54 @@ function Figures({ fleet: { status, nodes } }: { fleet: Fleet }) {
   const lanes = live.reduce((sum, node) => sum + node.lanes, 0);
   const used = live.reduce((sum, node) => sum + node.busy_lanes, 0);
   const speeds = Object.entries(status.units_per_second);
-  const counted = (name: "queued" | "running" | "failed") => <button type="button" class="link" onClick={() => list(name)}>{integer(status.jobs[name] ?? 0)}</button>;
+  const counted = (name: "queued" | "running" | "failed") => (
+    <button type="button" class="link" onClick={() => list(name)}>
+      {integer(status.jobs[name] ?? 0)}
+    </button>
+  );
   return (
     <dl class="figures ages">
-      <div><dt>Workers</dt><dd>{live.length}{status.cluster_size ? ` of ${status.cluster_size}` : ""}</dd></div>
-      <div><dt>Busy lanes</dt><dd>{used} of {lanes}</dd></div>
-      <div><dt>Waiting</dt><dd>{counted("queued")}</dd></div>
-      <div><dt>Oldest wait</dt><dd>{seconds(status.oldest_wait_seconds)}</dd></div>
-      <div><dt>Running</dt><dd>{counted("running")}</dd></div>
-      <div><dt>Failed, kept</dt><dd class={status.jobs.failed ? "bad" : ""}>{counted("failed")}</dd></div>
-      {speeds.length === 0 && <div><dt>Speed</dt><dd class="soft">nothing runs</dd></div>}
-      {speeds.map(([kind, speed]) => <div key={kind}><dt>{kind}</dt><dd>{rate(speed, "units").replace("units", "")}</dd></div>)}
+      <div>
+        <dt>Workers</dt>
+        <dd>
+          {live.length}
+          {status.cluster_size ? ` of ${status.cluster_size}` : ""}
+        </dd>
+      </div>
+      <div>
+        <dt>Busy lanes</dt>
+        <dd>
+          {used} of {lanes}
+        </dd>
+      </div>
+      <div>
+        <dt>Waiting</dt>
+        <dd>{counted("queued")}</dd>
+      </div>
+      <div>
+        <dt>Oldest wait</dt>
+        <dd>{seconds(status.oldest_wait_seconds)}</dd>
+      </div>
+      <div>
+        <dt>Running</dt>
+        <dd>{counted("running")}</dd>
+      </div>
+      <div>
+        <dt>Failed, kept</dt>
+        <dd class={status.jobs.failed ? "bad" : ""}>{counted("failed")}</dd>
+      </div>
+      {speeds.length === 0 && (
+        <div>
+          <dt>Speed</dt>
+          <dd class="soft">nothing runs</dd>
+        </div>
+      )}
+      {speeds.map(([kind, speed]) => (
+        <div key={kind}>
+          <dt>{kind}</dt>
+          <dd>{rate(speed, "units").replace("units", "")}</dd>
+        </div>
+      ))}
     </dl>
   );
 }
@@ -66,7 +117,12 @@ function NowRow({ job }: { job: Signal<Job> }) {
   const { job_id: id, type, waiting_because: why } = job.value;
   return (
     <li>
-      <div class="row"><button type="button" class="link mono" onClick={() => open(id)}>{id}</button><span class="soft">{type}</span></div>
+      <div class="row">
+        <button type="button" class="link mono" onClick={() => open(id)}>
+          {id}
+        </button>
+        <span class="soft">{type}</span>
+      </div>
       <Progress job={job.value} />
       {why && <p class="small soft">{why}</p>}
     </li>
@@ -76,12 +132,26 @@ function NowRow({ job }: { job: Signal<Job> }) {
 /** Jobs that run or could; what they are is read without following each: its row does that. */
 function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
   const states = ["running", "finishing", "cancelling", "paused"];
-  const all = [...jobs.values()].filter((job) => states.includes(job.peek().state)).sort((left, right) => (left.peek().created < right.peek().created ? 1 : -1));
+  const all = [...jobs.values()]
+    .filter((job) => states.includes(job.peek().state))
+    .sort((left, right) => (left.peek().created < right.peek().created ? 1 : -1));
   const rest = Math.max(all.length, status?.jobs.running ?? 0) - MOST_NOW;
-  if (!all.length) return <p class="soft">Nothing runs. <button type="button" class="link" onClick={() => compose()}>Submit a job</button></p>;
+  if (!all.length)
+    return (
+      <p class="soft">
+        Nothing runs.{" "}
+        <button type="button" class="link" onClick={() => compose()}>
+          Submit a job
+        </button>
+      </p>
+    );
   return (
     <>
-      <ul class="now">{all.slice(0, MOST_NOW).map((job) => <NowRow key={job.peek().job_id} job={job} />)}</ul>
+      <ul class="now">
+        {all.slice(0, MOST_NOW).map((job) => (
+          <NowRow key={job.peek().job_id} job={job} />
+        ))}
+      </ul>
       {rest > 0 && <p class="soft small">and {integer(rest)} more</p>}
     </>
   );
@@ -90,7 +160,12 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
 const QUEUES: Column<Queue>[] = [
   { id: "queue", title: "queue", cell: (row) => row.queue },
   { id: "jobs", title: "jobs", end: true, cell: (row) => <span class="num">{integer(row.jobs)}</span> },
-  { id: "wait", title: "oldest waits", end: true, cell: (row) => <span class="num">{row.jobs ? seconds(row.oldest_wait_seconds) : ""}</span> },
+  {
+    id: "wait",
+    title: "oldest waits",
+    end: true,
+    cell: (row) => <span class="num">{row.jobs ? seconds(row.oldest_wait_seconds) : ""}</span>,
+  },
 ];
 
 function Queues({ queues }: { queues: readonly Queue[] }) {
@@ -116,7 +191,13 @@ function Events({ list: all }: { list: readonly LiveEvent[] }) {
         <li key={`${event.id} ${event.job ?? event.worker} ${event.type}`}>
           <time class="num soft">{clock(event.time)}</time>
           <span class="subject">
-            {event.job ? <button type="button" class="link mono" onClick={() => open(event.job ?? "")}>{event.job}</button> : <span class="mono">{event.worker}</span>}
+            {event.job ? (
+              <button type="button" class="link mono" onClick={() => open(event.job ?? "")}>
+                {event.job}
+              </button>
+            ) : (
+              <span class="mono">{event.worker}</span>
+            )}
             {event.kind && <span class="soft"> {event.kind}</span>}
           </span>
           <State of={event.state ?? ""} text={said(event)} />

@@ -12,7 +12,11 @@ export interface Polled<T> {
 }
 
 /** The latest answer of `ask`, asked each `seconds` while the component is shown. `key` changes with the question. */
-export function usePolled<T>(key: string, seconds: number, ask: (signal: AbortSignal) => Promise<T>): Signal<Polled<T>> {
+export function usePolled<T>(
+  key: string,
+  seconds: number,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Signal<Polled<T>> {
   const found = useSignal<Polled<T>>({ value: undefined, problem: undefined });
   useEffect(() => {
     const control = new AbortController();
@@ -27,14 +31,18 @@ export function usePolled<T>(key: string, seconds: number, ask: (signal: AbortSi
         if (!control.signal.aborted) found.value = { value, problem: undefined };
       } catch (error) {
         if (control.signal.aborted) return;
-        found.value = { ...found.peek(), problem: error instanceof Problem ? error : new Problem(0, "Failed", String(error)) };
+        found.value = {
+          ...found.peek(),
+          problem: error instanceof Problem ? error : new Problem(0, "Failed", String(error)),
+        };
         if (error instanceof Problem && error.status === 404) return; // this cluster has no such thing: never again
       }
       busy = false;
       plan();
     };
     const plan = () => {
-      if (!timer && !document.hidden && connection.peek() === "live" && !control.signal.aborted) timer = window.setTimeout(round, seconds * 1000);
+      if (!timer && !document.hidden && connection.peek() === "live" && !control.signal.aborted)
+        timer = window.setTimeout(round, seconds * 1000);
     };
     const wake = () => {
       if (!document.hidden && !timer) void round();
@@ -52,4 +60,3 @@ export function usePolled<T>(key: string, seconds: number, ask: (signal: AbortSi
   }, [key]);
   return found;
 }
-

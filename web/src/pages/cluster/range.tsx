@@ -5,13 +5,28 @@ import { state } from "./state";
 /** Histories are asked for again this often. */
 export const REFRESH_SECONDS = 5;
 
-const RANGES: [number, string][] = [[300, "5 min"], [600, "10 min"], [1800, "30 min"], [3600, "1 h"]];
+const RANGES: [number, string][] = [
+  [300, "5 min"],
+  [600, "10 min"],
+  [1800, "30 min"],
+  [3600, "1 h"],
+];
 
 export function Range() {
   return (
     <div class="segments" role="group" aria-label="How far back">
       {RANGES.map(([seconds, text]) => (
-        <button type="button" key={seconds} aria-pressed={state.range.value === seconds} onClick={() => ((state.range.value = seconds), state.commit())}>{text}</button>
+        <button
+          type="button"
+          key={seconds}
+          aria-pressed={state.range.value === seconds}
+          onClick={() => {
+            state.range.value = seconds;
+            state.commit();
+          }}
+        >
+          {text}
+        </button>
       ))}
     </div>
   );

@@ -36,17 +36,32 @@ function List({ items }: { items: readonly unknown[] }) {
 }
 
 function Branch({ name, value, depth }: { name: string; value: unknown; depth: number }) {
-  if (flat(value)) return <li><span class="name">{name}</span> <List items={value} /></li>;
-  if (typeof value !== "object" || value === null) return <li><span class="name">{name}</span> <span class="num values">{leaf(value)}</span></li>;
+  if (flat(value))
+    return (
+      <li>
+        <span class="name">{name}</span> <List items={value} />
+      </li>
+    );
+  if (typeof value !== "object" || value === null)
+    return (
+      <li>
+        <span class="name">{name}</span> <span class="num values">{leaf(value)}</span>
+      </li>
+    );
   const entries = Object.entries(value);
   const list = Array.isArray(value);
   const rest = list ? entries.length - MOST_ITEMS : 0;
   return (
     <li>
       <details open={!list && entries.length <= (depth ? MOST_OPEN_DEEPER : MOST_OPEN) && !ASKED.includes(name)}>
-        <summary>{name} <span class="soft small">{list ? counted(entries.length, "item") : counted(entries.length, "field")}</span></summary>
+        <summary>
+          {name}{" "}
+          <span class="soft small">{list ? counted(entries.length, "item") : counted(entries.length, "field")}</span>
+        </summary>
         <ul>
-          {entries.slice(0, list ? MOST_ITEMS : undefined).map(([each, inner]) => <Branch key={each} name={each} value={inner} depth={depth + 1} />)}
+          {entries.slice(0, list ? MOST_ITEMS : undefined).map(([each, inner]) => (
+            <Branch key={each} name={each} value={inner} depth={depth + 1} />
+          ))}
           {rest > 0 && <li class="soft">and {integer(rest)} more: they are in the file</li>}
         </ul>
       </details>
@@ -57,7 +72,15 @@ function Branch({ name, value, depth }: { name: string; value: unknown; depth: n
 export function Tree({ value, label }: { value: unknown; label: string }) {
   if (typeof value !== "object" || value === null) return <p class="num">{leaf(value)}</p>;
   const late = (name: string) => (ASKED.includes(name) ? 1 : 0);
-  const entries = Object.entries(value).filter(([, each]) => each !== null).sort(([left], [right]) => late(left) - late(right));
+  const entries = Object.entries(value)
+    .filter(([, each]) => each !== null)
+    .sort(([left], [right]) => late(left) - late(right));
   if (!entries.length) return <p class="soft">None: all as the kind has them.</p>;
-  return <ul class="tree" aria-label={label}>{entries.map(([name, each]) => <Branch key={name} name={name} value={each} depth={0} />)}</ul>;
+  return (
+    <ul class="tree" aria-label={label}>
+      {entries.map(([name, each]) => (
+        <Branch key={name} name={name} value={each} depth={0} />
+      ))}
+    </ul>
+  );
 }

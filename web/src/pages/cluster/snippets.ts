@@ -27,14 +27,22 @@ export function literal(value: unknown): string {
   if (typeof value === "boolean") return value ? "True" : "False";
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
   if (typeof value === "object") {
-    return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
+    return `{${Object.entries(value)
+      .map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`)
+      .join(", ")}}`;
   }
   return JSON.stringify(value);
 }
 
 export function python(submission: Submission, origin: string): string {
-  const options = [submission.priority && `priority=${literal(submission.priority)}`, submission.device && `device=${literal(submission.device)}`];
-  const more = options.filter(Boolean).map((each) => `, ${each}`).join("");
+  const options = [
+    submission.priority && `priority=${literal(submission.priority)}`,
+    submission.device && `device=${literal(submission.device)}`,
+  ];
+  const more = options
+    .filter(Boolean)
+    .map((each) => `, ${each}`)
+    .join("");
   return [
     "from client.api import Cluster",
     "",

@@ -58,7 +58,8 @@ export const rows = computed<readonly string[]>(() => {
   const found = [...fleet.value.jobs.values()].map((job) => job.value).filter((job) => matches(job, filter.value));
   const ids = found.sort(newestFirst).map((job) => job.job_id);
   const same = ids.length === before.length && ids.every((id, place) => id === before[place]);
-  return same ? before : (before = ids);
+  if (!same) before = ids;
+  return before;
 });
 
 export function jobOf(id: string): Signal<Job> | undefined {

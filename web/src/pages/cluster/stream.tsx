@@ -43,7 +43,14 @@ const cluster = computed(() => (now.value + skew.value) / 1000);
 
 function frameOf(stream: Stream, width: number, to: number): Frame {
   const left = width < 480 ? 72 : 132;
-  return { left, top: 0, width: Math.max(1, width - left - 8), lane: laneHeight(stream.lanes.length), from: to - SECONDS, to };
+  return {
+    left,
+    top: 0,
+    width: Math.max(1, width - left - 8),
+    lane: laneHeight(stream.lanes.length),
+    from: to - SECONDS,
+    to,
+  };
 }
 
 function told(stream: Stream, span: Span, to: number): string {
@@ -66,10 +73,17 @@ function Lanes({ stream, until }: { stream: Stream; until: number | undefined })
   const summary = `Worker stream of the last 10 minutes: ${stream.lanes.length} lanes, ${percent(mean)} of their time computing; ${stream.spans.filter((span) => span.open).length} compute now.`;
   const twin = () => ({
     head: ["lane", "kind", "job", "from", "to", "seconds", "units"],
-    rows: stream.spans.toReversed().map((span) => [
-      stream.lanes[span.lane]?.lane ?? "", span.type ?? "several", span.job_id ?? `${span.jobs} jobs`, clock(span.start * 1000),
-      span.open ? "now" : clock(span.end * 1000), seconds((span.open ? to : span.end) - span.start), compact(span.units),
-    ]),
+    rows: stream.spans
+      .toReversed()
+      .map((span) => [
+        stream.lanes[span.lane]?.lane ?? "",
+        span.type ?? "several",
+        span.job_id ?? `${span.jobs} jobs`,
+        clock(span.start * 1000),
+        span.open ? "now" : clock(span.end * 1000),
+        seconds((span.open ? to : span.end) - span.start),
+        compact(span.units),
+      ]),
   });
   const find = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
@@ -77,12 +91,27 @@ function Lanes({ stream, until }: { stream: Stream; until: number | undefined })
   };
   const height = stream.lanes.length * laneHeight(stream.lanes.length) + AXIS;
   return (
-    <Figure title="Worker stream" summary={summary} twin={twin} note={<Key stream={stream} kinds={kinds} mean={mean} />}>
-      <div class="lanes" style={{ height: `${height}px` }} onMouseMove={(event) => (hovered.value = find(event))} onMouseLeave={() => (hovered.value = undefined)}
-        onClick={(event) => ((span) => span?.job_id && open(span.job_id))(find(event))} data-hit={hovered.value?.job_id ? "true" : undefined}>
+    <Figure
+      title="Worker stream"
+      summary={summary}
+      twin={twin}
+      note={<Key stream={stream} kinds={kinds} mean={mean} />}
+    >
+      <div
+        class="lanes"
+        style={{ height: `${height}px` }}
+        onMouseMove={(event) => (hovered.value = find(event))}
+        onMouseLeave={() => (hovered.value = undefined)}
+        onClick={(event) => ((span) => span?.job_id && open(span.job_id))(find(event))}
+        data-hit={hovered.value?.job_id ? "true" : undefined}
+      >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
-      <p class="small soft told">{hovered.value ? told(stream, hovered.value, to) : "Point at a piece of work to see what it was; a click opens its job."}</p>
+      <p class="small soft told">
+        {hovered.value
+          ? told(stream, hovered.value, to)
+          : "Point at a piece of work to see what it was; a click opens its job."}
+      </p>
     </Figure>
   );
 }
@@ -90,7 +119,9 @@ function Lanes({ stream, until }: { stream: Stream; until: number | undefined })
 function NoLanes() {
   return (
     <Empty title="No worker has computed anything in the last 10 minutes">
-      <p>Here each lane of each worker gets a line, and each piece of work a bar on it. Press <kbd>n</kbd> for a new job.</p>
+      <p>
+        Here each lane of each worker gets a line, and each piece of work a bar on it. Press <kbd>n</kbd> for a new job.
+      </p>
     </Empty>
   );
 }
@@ -98,7 +129,9 @@ function NoLanes() {
 function Key({ stream, kinds, mean }: { stream: Stream; kinds: readonly string[]; mean: number }) {
   return (
     <ul class="legend">
-      <li><span class="num">{percent(mean)}</span> busy</li>
+      <li>
+        <span class="num">{percent(mean)}</span> busy
+      </li>
       {kinds.map((kind, place) => (
         <li key={kind}>
           <svg viewBox="0 0 18 8" aria-hidden="true">
@@ -114,7 +147,13 @@ function Key({ stream, kinds, mean }: { stream: Stream; kinds: readonly string[]
   );
 }
 
-function draw(context: CanvasRenderingContext2D, width: number, stream: Stream, kinds: readonly string[], to: number): void {
+function draw(
+  context: CanvasRenderingContext2D,
+  width: number,
+  stream: Stream,
+  kinds: readonly string[],
+  to: number,
+): void {
   const frame = frameOf(stream, width, to);
   const height = stream.lanes.length * frame.lane;
   drawAxis(context, frame, height);
@@ -124,7 +163,12 @@ function draw(context: CanvasRenderingContext2D, width: number, stream: Stream, 
     const found = edges(span, frame);
     if (!found) continue;
     const place = kinds.indexOf(span.type ?? "several kinds");
-    const box: [number, number, number, number] = [found[0], span.lane * frame.lane + gap / 2, found[1] - found[0], frame.lane - gap];
+    const box: [number, number, number, number] = [
+      found[0],
+      span.lane * frame.lane + gap / 2,
+      found[1] - found[0],
+      frame.lane - gap,
+    ];
     context.fillStyle = token(`series-${(place % 8) + 1}`);
     context.fillRect(...box);
     if (place % 2 === 1) hatch(context, box);
@@ -178,6 +222,10 @@ function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stre
     context.fillRect(frame.left, (place + 1) * frame.lane - 0.5, frame.width, 0.5);
     if (place % every) continue;
     context.fillStyle = token("ink-soft");
-    context.fillText(lane.length > most ? `…${lane.slice(1 - most)}` : lane, frame.left - 6, (place + 0.5) * frame.lane);
+    context.fillText(
+      lane.length > most ? `…${lane.slice(1 - most)}` : lane,
+      frame.left - 6,
+      (place + 0.5) * frame.lane,
+    );
   }
 }

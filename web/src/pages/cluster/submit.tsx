@@ -23,7 +23,11 @@ const FEW: Record<string, readonly string[]> = {
 
 export function SubmitDialog() {
   if (!draft.value) return null;
-  return <Dialog title="New job" class="broad" onClose={() => closeForm()}><Form given={draft.value} /></Dialog>;
+  return (
+    <Dialog title="New job" class="broad" onClose={() => closeForm()}>
+      <Form given={draft.value} />
+    </Dialog>
+  );
 }
 
 function Form({ given }: { given: Draft }) {
@@ -31,13 +35,20 @@ function Form({ given }: { given: Draft }) {
   const trouble = useSignal<Problem | undefined>(undefined);
   const load = () => {
     trouble.value = undefined;
-    kinds().then((list) => (found.value = list), (error: unknown) => (trouble.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))));
+    kinds().then(
+      (list) => (found.value = list),
+      (error: unknown) => (trouble.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
+    );
   };
   useEffect(load, []);
   if (trouble.value) return <Trouble what="list of kinds" problem={trouble.value} onRetry={load} />;
   if (!found.value) return <Skeleton rows={6} />;
   const kind = found.value.find((each) => each.type === given.kind) ?? found.value[0];
-  return kind ? <KindForm key={kind.type} kinds={found.value} kind={kind} given={given} /> : <p>This cluster has no kind of job.</p>;
+  return kind ? (
+    <KindForm key={kind.type} kinds={found.value} kind={kind} given={given} />
+  ) : (
+    <p>This cluster has no kind of job.</p>
+  );
 }
 
 /** "parameters.spawn.mean" belongs to the field "spawn.mean". */
@@ -67,7 +78,11 @@ function KindForm({ kinds: all, kind, given }: { kinds: readonly Kind[]; kind: K
     try {
       const answer = await submitted(kind.type, given.parameters, { priority: given.priority, device: given.device });
       const wait = answer.estimated_wait_seconds;
-      toast(wait === null ? `Job ${answer.job_id} waits: no live worker serves its queue` : `Job ${answer.job_id} submitted${wait > 1 ? `; it waits about ${seconds(wait)}` : ""}`);
+      toast(
+        wait === null
+          ? `Job ${answer.job_id} waits: no live worker serves its queue`
+          : `Job ${answer.job_id} submitted${wait > 1 ? `; it waits about ${seconds(wait)}` : ""}`,
+      );
       closeForm();
       open(answer.job_id);
     } catch (error) {
@@ -80,32 +95,85 @@ function KindForm({ kinds: all, kind, given }: { kinds: readonly Kind[]; kind: K
       <div class="fields">
         <div class="field">
           <label for="new-kind">kind</label>
-          <select id="new-kind" value={kind.type} onChange={(event) => change({ kind: event.currentTarget.value, parameters: {} })}>
-            {all.map((each) => <option key={each.type} value={each.type}>{each.type}</option>)}
+          <select
+            id="new-kind"
+            value={kind.type}
+            onChange={(event) => change({ kind: event.currentTarget.value, parameters: {} })}
+          >
+            {all.map((each) => (
+              <option key={each.type} value={each.type}>
+                {each.type}
+              </option>
+            ))}
           </select>
         </div>
-        <Option title="priority" options={["high", "normal", "low"]} value={given.priority} onChange={(priority) => change({ priority })} />
-        <Option title="device" options={["any", "cpu", "gpu"]} value={given.device} onChange={(device) => change({ device })} />
+        <Option
+          title="priority"
+          options={["high", "normal", "low"]}
+          value={given.priority}
+          onChange={(priority) => change({ priority })}
+        />
+        <Option
+          title="device"
+          options={["any", "cpu", "gpu"]}
+          value={given.device}
+          onChange={(device) => change({ device })}
+        />
       </div>
-      <p class="soft">{kind.summary} <button type="button" class="link" onClick={() => change({ parameters: { ...kind.example } })}>Fill in an example</button></p>
-      <SchemaForm schema={schema} value={given.parameters} few={FEW[kind.type]} errors={errors} onChange={(parameters) => change({ parameters })} />
-      {problem.value && (!placed || !problem.value.field) && <p class="trouble" role="alert">{problem.value.detail}</p>}
-      {problem.value && placed && <p class="bad" role="alert">Refused: {problem.value.detail}</p>}
+      <p class="soft">
+        {kind.summary}{" "}
+        <button type="button" class="link" onClick={() => change({ parameters: { ...kind.example } })}>
+          Fill in an example
+        </button>
+      </p>
+      <SchemaForm
+        schema={schema}
+        value={given.parameters}
+        few={FEW[kind.type]}
+        errors={errors}
+        onChange={(parameters) => change({ parameters })}
+      />
+      {problem.value && (!placed || !problem.value.field) && (
+        <p class="trouble" role="alert">
+          {problem.value.detail}
+        </p>
+      )}
+      {problem.value && placed && (
+        <p class="bad" role="alert">
+          Refused: {problem.value.detail}
+        </p>
+      )}
       <div class="dialog-foot">
         <Copies submission={submissionOf(kind, given)} />
         <span class="grow" />
-        <button type="submit" class="primary" disabled={busy.value}>{busy.value ? "Submitting" : "Submit"}</button>
+        <button type="submit" class="primary" disabled={busy.value}>
+          {busy.value ? "Submitting" : "Submit"}
+        </button>
       </div>
     </form>
   );
 }
 
-function Option<T extends string>({ title, options, value, onChange }: { title: string; options: readonly T[]; value: T; onChange: (value: T) => void }) {
+function Option<T extends string>({
+  title,
+  options,
+  value,
+  onChange,
+}: {
+  title: string;
+  options: readonly T[];
+  value: T;
+  onChange: (value: T) => void;
+}) {
   return (
     <div class="field">
       <label for={`new-${title}`}>{title}</label>
       <select id={`new-${title}`} value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
-        {options.map((option) => <option key={option} value={option}>{option}</option>)}
+        {options.map((option) => (
+          <option key={option} value={option}>
+            {option}
+          </option>
+        ))}
       </select>
     </div>
   );
@@ -117,8 +185,12 @@ function Copies({ submission }: { submission: Submission }) {
   };
   return (
     <>
-      <button type="button" onClick={() => void give("curl", curl(submission, location.origin, token() !== ""))}>Copy as curl</button>
-      <button type="button" onClick={() => void give("Python", python(submission, location.origin))}>Copy as Python</button>
+      <button type="button" onClick={() => void give("curl", curl(submission, location.origin, token() !== ""))}>
+        Copy as curl
+      </button>
+      <button type="button" onClick={() => void give("Python", python(submission, location.origin))}>
+        Copy as Python
+      </button>
     </>
   );
 }

@@ -7,8 +7,15 @@ export function Trouble({ what, problem, onRetry }: { what: string; problem: Pro
   if (missing) return <p class="soft">Not available: this coordinator has no {what}.</p>;
   return (
     <div class="trouble" role="alert">
-      <p><strong>{what} could not be read.</strong> {problem.detail}{problem.request && ` (request ${problem.request})`}</p>
-      {onRetry && <button type="button" onClick={onRetry}>Try again</button>}
+      <p>
+        <strong>{what} could not be read.</strong> {problem.detail}
+        {problem.request && ` (request ${problem.request})`}
+      </p>
+      {onRetry && (
+        <button type="button" onClick={onRetry}>
+          Try again
+        </button>
+      )}
     </div>
   );
 }

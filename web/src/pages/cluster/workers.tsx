@@ -16,10 +16,13 @@ const asking = signal<ReadonlySet<string>>(new Set());
 
 async function drain(node: Node): Promise<void> {
   const on = !node.draining;
-  const sure = !on || await confirm({
-    title: `Drain ${node.id}?`, act: "Drain",
-    text: `It ends what it has (${node.busy_lanes} of ${node.lanes} lanes are busy) and takes nothing new until it is let work again. Jobs go on elsewhere.`,
-  });
+  const sure =
+    !on ||
+    (await confirm({
+      title: `Drain ${node.id}?`,
+      act: "Drain",
+      text: `It ends what it has (${node.busy_lanes} of ${node.lanes} lanes are busy) and takes nothing new until it is let work again. Jobs go on elsewhere.`,
+    }));
   if (!sure) return;
   asking.value = new Set([...asking.value, node.id]);
   try {
@@ -34,12 +37,26 @@ async function drain(node: Node): Promise<void> {
 function Drain({ node }: { node: Node }) {
   if (!node.live) return null;
   const text = node.draining ? "Let it work" : "Drain";
-  return <button type="button" disabled={asking.value.has(node.id)} aria-label={`${text}: ${node.id}`} onClick={() => void drain(node)}>{text}</button>;
+  return (
+    <button
+      type="button"
+      disabled={asking.value.has(node.id)}
+      aria-label={`${text}: ${node.id}`}
+      onClick={() => void drain(node)}
+    >
+      {text}
+    </button>
+  );
 }
 
 function Memory({ node }: { node: Node }) {
   if (!node.memory_used_bytes) return null;
-  return <span class="num">{bytes(node.memory_used_bytes)}{node.memory_total_bytes ? ` of ${bytes(node.memory_total_bytes)}` : ""}</span>;
+  return (
+    <span class="num">
+      {bytes(node.memory_used_bytes)}
+      {node.memory_total_bytes ? ` of ${bytes(node.memory_total_bytes)}` : ""}
+    </span>
+  );
 }
 
 /** A worker that drains says so from the moment it was asked to. */
@@ -51,13 +68,53 @@ const COLUMNS: Column<Node>[] = [
   { id: "name", title: "name", cell: (node) => <span class="mono">{node.id}</span> },
   { id: "device", title: "kind", cell: (node) => node.device },
   { id: "state", title: "state", cell: (node) => <State of={shownState(node)} /> },
-  { id: "lanes", title: "busy lanes", end: true, cell: (node) => <span class="num">{node.live ? `${node.busy_lanes} of ${node.lanes}` : ""}</span> },
-  { id: "job", title: "job", cell: (node) => node.live && node.job && <button type="button" class="link mono" onClick={() => open(node.job ?? "")}>{node.job}</button> },
-  { id: "cpu", title: "CPU of its host", cell: (node) => node.live && <span class="progress"><Bar ratio={node.cpu_ratio} label={`CPU of ${node.id}`} /><span class="num">{percent(node.cpu_ratio)}</span></span> },
+  {
+    id: "lanes",
+    title: "busy lanes",
+    end: true,
+    cell: (node) => <span class="num">{node.live ? `${node.busy_lanes} of ${node.lanes}` : ""}</span>,
+  },
+  {
+    id: "job",
+    title: "job",
+    cell: (node) =>
+      node.live &&
+      node.job && (
+        <button type="button" class="link mono" onClick={() => open(node.job ?? "")}>
+          {node.job}
+        </button>
+      ),
+  },
+  {
+    id: "cpu",
+    title: "CPU of its host",
+    cell: (node) =>
+      node.live && (
+        <span class="progress">
+          <Bar ratio={node.cpu_ratio} label={`CPU of ${node.id}`} />
+          <span class="num">{percent(node.cpu_ratio)}</span>
+        </span>
+      ),
+  },
   { id: "memory", title: "memory of its host", end: true, cell: (node) => node.live && <Memory node={node} /> },
   { id: "gpu", title: "GPUs", end: true, cell: (node) => <span class="num">{node.gpus?.length ?? 0}</span> },
-  { id: "rate", title: "one lane", cell: (node) => <span class="num">{Object.entries(node.rates).map(([kind, speed]) => `${kind} ${rate(speed)}`).join(", ")}</span> },
-  { id: "seen", title: "heard of", end: true, cell: (node) => <span class={`num ${node.live ? "" : "bad"}`}>{seconds(node.seen_seconds_ago)} ago</span> },
+  {
+    id: "rate",
+    title: "one lane",
+    cell: (node) => (
+      <span class="num">
+        {Object.entries(node.rates)
+          .map(([kind, speed]) => `${kind} ${rate(speed)}`)
+          .join(", ")}
+      </span>
+    ),
+  },
+  {
+    id: "seen",
+    title: "heard of",
+    end: true,
+    cell: (node) => <span class={`num ${node.live ? "" : "bad"}`}>{seconds(node.seen_seconds_ago)} ago</span>,
+  },
   { id: "act", title: <span class="visually-hidden">acts</span>, end: true, cell: (node) => <Drain node={node} /> },
 ];
 
@@ -67,8 +124,19 @@ export function Workers() {
   const live = nodes.filter((node) => node.live).length;
   return (
     <>
-      <p class="soft bar-above">{live} of {status?.cluster_size ?? nodes.length} live. A worker that was lost or stopped is shown for an hour.</p>
-      <div class="ages"><Table label="Workers" columns={COLUMNS} rows={nodes} name={(node) => node.id} empty={<NoWorkers />} class="cards" /></div>
+      <p class="soft bar-above">
+        {live} of {status?.cluster_size ?? nodes.length} live. A worker that was lost or stopped is shown for an hour.
+      </p>
+      <div class="ages">
+        <Table
+          label="Workers"
+          columns={COLUMNS}
+          rows={nodes}
+          name={(node) => node.id}
+          empty={<NoWorkers />}
+          class="cards"
+        />
+      </div>
     </>
   );
 }

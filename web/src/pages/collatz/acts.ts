@@ -21,7 +21,10 @@ const CSV_ROWS = 2 ** 14;
 export async function reset(): Promise<void> {
   if (active.peek().length) {
     const yes = await confirm({
-      title: "Reset while a job runs", text: "The run's jobs are cancelled, and the page begins anew.", act: "Cancel the jobs and reset", danger: true,
+      title: "Reset while a job runs",
+      text: "The run's jobs are cancelled, and the page begins anew.",
+      act: "Cancel the jobs and reset",
+      danger: true,
     });
     if (!yes) return;
     await cancel();
@@ -53,7 +56,9 @@ export async function saveNumbers(): Promise<void> {
   const range = selection.peek() ?? seen(view.peek(), limits);
   const count = range.end - range.first;
   if (count > BigInt(CSV_MOST)) {
-    toast(`A CSV holds at most ${integer(CSV_MOST)} numbers, this would be ${integer(count)}: select fewer (Shift and drag, or M), or take the histogram's`);
+    toast(
+      `A CSV holds at most ${integer(CSV_MOST)} numbers, this would be ${integer(count)}: select fewer (Shift and drag, or M), or take the histogram's`,
+    );
     return;
   }
   if (count > 100_000n) toast(`Writing ${integer(count)} numbers`);
@@ -72,12 +77,19 @@ export async function saveNumbers(): Promise<void> {
 /** Delays and how many numbers have them. */
 export function saveHistogram(range: Range, histogram: ReadonlyMap<number, number>): void {
   const rows = [...histogram].sort(([left], [right]) => left - right).map(([steps, count]) => `${steps},${count}\r\n`);
-  download(`collatz-histogram-${range.first}-${range.end - 1n}.csv`, ["Steps,Numbers\r\n", ...rows].join(""), "text/csv");
+  download(
+    `collatz-histogram-${range.first}-${range.end - 1n}.csv`,
+    ["Steps,Numbers\r\n", ...rows].join(""),
+    "text/csv",
+  );
 }
 
 export function savePicture(name: string = tab.peek()): void {
   const canvas = pictures.get(name)?.();
-  if (!canvas) return toast("This view has no picture to save");
+  if (!canvas) {
+    toast("This view has no picture to save");
+    return;
+  }
   png(grounded(canvas), `collatz-${name}.png`);
 }
 

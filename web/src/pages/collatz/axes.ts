@@ -134,7 +134,13 @@ function model(context: Context, scene: Scene, width: number, y: (steps: number)
   context.setLineDash([]);
 }
 
-function rings(context: Context, scene: Scene, all: readonly Ring[], width: number, y: (steps: number) => number): void {
+function rings(
+  context: Context,
+  scene: Scene,
+  all: readonly Ring[],
+  width: number,
+  y: (steps: number) => number,
+): void {
   context.lineWidth = 2;
   for (const { n, steps, kind } of all) {
     const x = EDGE.left + placeOf(scene.frame, width, n);
@@ -158,7 +164,8 @@ export function drawOver(context: Context, scene: Scene, over: Over, width: numb
   if (over.brush) brushed(context, scene, over.brush, width, height);
   if (scene.source !== "none") model(context, scene, width, y);
   rings(context, scene, over.rings, width, y);
-  if (over.pointed) cross(context, EDGE.left + placeOf(scene.frame, width, over.pointed.n), y(over.pointed.steps), width, height);
+  if (over.pointed)
+    cross(context, EDGE.left + placeOf(scene.frame, width, over.pointed.n), y(over.pointed.steps), width, height);
   context.restore();
 }
 

@@ -2,9 +2,16 @@
 
 /** Around 0, 11 wide. */
 export const SHAPES = [
-  <circle r="5" />, <rect x="-4.5" y="-4.5" width="9" height="9" />, <path d="M0 -5.5l5.5 10h-11z" />, <path d="M0 -6l6 6-6 6-6-6z" />,
+  <circle r="5" />,
+  <rect x="-4.5" y="-4.5" width="9" height="9" />,
+  <path d="M0 -5.5l5.5 10h-11z" />,
+  <path d="M0 -6l6 6-6 6-6-6z" />,
 ];
 
 export function ClassMark({ place }: { place: number }) {
-  return <svg viewBox="-6 -6 12 12" class="class-mark" aria-hidden="true" fill={`var(--series-${place + 1})`}>{SHAPES[place]}</svg>;
+  return (
+    <svg viewBox="-6 -6 12 12" class="class-mark" aria-hidden="true" fill={`var(--series-${place + 1})`}>
+      {SHAPES[place]}
+    </svg>
+  );
 }

@@ -27,10 +27,30 @@ function Range() {
   const { why, unbounded } = asked.value;
   return (
     <>
-      <Numeral text="n from" value={state.from.value} why={why.from} note="range-note" size={wide(state.from.value, 10)} set={(text) => set("from", text)} />
-      <Numeral text="to" value={state.to.value} why={why.to} note="range-note" size={wide(state.to.value, 12)} set={(text) => set("to", text)} />
+      <Numeral
+        text="n from"
+        value={state.from.value}
+        why={why.from}
+        note="range-note"
+        size={wide(state.from.value, 10)}
+        set={(text) => set("from", text)}
+      />
+      <Numeral
+        text="to"
+        value={state.to.value}
+        why={why.to}
+        note="range-note"
+        size={wide(state.to.value, 12)}
+        set={(text) => set("to", text)}
+      />
       <span id="range-note" class={why.from || why.to ? "small bad" : "small soft"} role="status">
-        {why.from ? `from ${why.from}` : why.to ? `to ${why.to}` : unbounded ? `no end: ${compact(size.value)} numbers, until cancelled` : `${compact(size.value)} numbers`}
+        {why.from
+          ? `from ${why.from}`
+          : why.to
+            ? `to ${why.to}`
+            : unbounded
+              ? `no end: ${compact(size.value)} numbers, until cancelled`
+              : `${compact(size.value)} numbers`}
       </span>
     </>
   );
@@ -39,9 +59,18 @@ function Range() {
 function Strategy() {
   return (
     <>
-      <label class="inline">strategy
-        <select value={strategy.value} onChange={(event) => (state.strategy.value = event.currentTarget.value)} title={MEANING[strategy.value]}>
-          {STRATEGIES.map((each) => <option key={each} value={each}>{each}</option>)}
+      <label class="inline">
+        strategy
+        <select
+          value={strategy.value}
+          onChange={(event) => (state.strategy.value = event.currentTarget.value)}
+          title={MEANING[strategy.value]}
+        >
+          {STRATEGIES.map((each) => (
+            <option key={each} value={each}>
+              {each}
+            </option>
+          ))}
         </select>
       </label>
       {strategy.value !== "sequential" && (
@@ -69,7 +98,10 @@ const BASE = "Collatz - Threads Cluster";
 /** Progress and engine stand in the title of the tab too. */
 function useTitle(): void {
   const job = current.value;
-  const share = job && phase.value !== "idle" && phase.value !== "ended" ? `${Math.floor(job.progress * 100)}\u202f% ${engine.value} - ` : "";
+  const share =
+    job && phase.value !== "idle" && phase.value !== "ended"
+      ? `${Math.floor(job.progress * 100)}\u202f% ${engine.value} - `
+      : "";
   useEffect(() => {
     document.title = `${share}${BASE}`;
     return () => (document.title = BASE);
@@ -84,19 +116,47 @@ export function Controls() {
     <section class="controls" aria-label="Run">
       <Range />
       <Strategy />
-      {!running && <button type="button" class="primary" disabled={wrong} onClick={() => void start()}>Start</button>}
-      {phase.value === "running" && <button type="button" onClick={() => void pause()}>Pause</button>}
-      {phase.value === "paused" && <button type="button" class="primary" onClick={() => void resume()}>Resume</button>}
-      {running && <button type="button" onClick={() => void cancel()}>Cancel</button>}
-      <button type="button" class="plain" onClick={() => void reset()}>Reset</button>
+      {!running && (
+        <button type="button" class="primary" disabled={wrong} onClick={() => void start()}>
+          Start
+        </button>
+      )}
+      {phase.value === "running" && (
+        <button type="button" onClick={() => void pause()}>
+          Pause
+        </button>
+      )}
+      {phase.value === "paused" && (
+        <button type="button" class="primary" onClick={() => void resume()}>
+          Resume
+        </button>
+      )}
+      {running && (
+        <button type="button" onClick={() => void cancel()}>
+          Cancel
+        </button>
+      )}
+      <button type="button" class="plain" onClick={() => void reset()}>
+        Reset
+      </button>
       <span class="grow" />
-      <label class="inline">colour
+      <label class="inline">
+        colour
         <select value={metric.value} onChange={(event) => (state.colour.value = event.currentTarget.value)}>
-          {COLOURS.map((each) => <option key={each} value={each}>{{ count: "how many", peak: "bits of the peak", residue: "n mod m" }[each]}</option>)}
+          {COLOURS.map((each) => (
+            <option key={each} value={each}>
+              {{ count: "how many", peak: "bits of the peak", residue: "n mod m" }[each]}
+            </option>
+          ))}
         </select>
       </label>
       <Check name="log">log n</Check>
-      <Check name="auto" title="While you look at a window of up to 1 G numbers for a moment, a job computes it in finer columns">refine</Check>
+      <Check
+        name="auto"
+        title="While you look at a window of up to 1 G numbers for a moment, a job computes it in finer columns"
+      >
+        refine
+      </Check>
     </section>
   );
 }
@@ -111,14 +171,24 @@ export function JobLine() {
       {job ? (
         <>
           <State of={job.state} />
-          <a class="num" href={`/cluster.html#tab=jobs&job=${job.job_id}`}>{job.job_id}</a>
+          <a class="num" href={`/cluster.html#tab=jobs&job=${job.job_id}`}>
+            {job.job_id}
+          </a>
           <Progress job={job} />
-          {all.length > 1 && <span class="small num">{done} of {all.length} windows done, {active.value.length} active</span>}
+          {all.length > 1 && (
+            <span class="small num">
+              {done} of {all.length} windows done, {active.value.length} active
+            </span>
+          )}
           {job.waiting_because && <span class="small soft">{job.waiting_because}</span>}
           {job.error && <span class="small bad">{job.error}</span>}
           <span class="small num soft">runtime {seconds(Math.floor(runtime(now.value) / 1000))}</span>
         </>
-      ) : <span class="small soft">No job yet. Start computes the range on the cluster; what you see before is computed in this page.</span>}
+      ) : (
+        <span class="small soft">
+          No job yet. Start computes the range on the cluster; what you see before is computed in this page.
+        </span>
+      )}
       <span class="grow" />
       <span class="small soft engine">engine {engine.value}</span>
     </section>

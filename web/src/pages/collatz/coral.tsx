@@ -13,9 +13,13 @@ import { state } from "./state";
 
 const MOST = 30_000;
 
-const segments = computed(() => coral({
-  numbers: Math.max(2, Math.min(MOST, Math.round(state.numbers.value))), even: state.even.value, odd: state.odd.value,
-}));
+const segments = computed(() =>
+  coral({
+    numbers: Math.max(2, Math.min(MOST, Math.round(state.numbers.value))),
+    even: state.even.value,
+    odd: state.odd.value,
+  }),
+);
 
 function draw(context: CanvasRenderingContext2D, width: number, height: number): void {
   const all = segments.value;
@@ -44,12 +48,38 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
   flush();
 }
 
-function Slider({ name, text, least, most, step, unit }: { name: "even" | "odd" | "numbers"; text: string; least: number; most: number; step: number; unit: string }) {
+function Slider({
+  name,
+  text,
+  least,
+  most,
+  step,
+  unit,
+}: {
+  name: "even" | "odd" | "numbers";
+  text: string;
+  least: number;
+  most: number;
+  step: number;
+  unit: string;
+}) {
   return (
-    <label class="inline">{text}
-      <input type="range" min={least} max={most} step={step} value={state[name].value} aria-valuetext={`${state[name].value} ${unit}`}
-        onInput={(event) => (state[name].value = Number(event.currentTarget.value))} />
-      <span class="num slider-value">{integer(Math.trunc(state[name].value))}{state[name].value % 1 ? `.${String(state[name].value).split(".")[1]}` : ""}{unit}</span>
+    <label class="inline">
+      {text}
+      <input
+        type="range"
+        min={least}
+        max={most}
+        step={step}
+        value={state[name].value}
+        aria-valuetext={`${state[name].value} ${unit}`}
+        onInput={(event) => (state[name].value = Number(event.currentTarget.value))}
+      />
+      <span class="num slider-value">
+        {integer(Math.trunc(state[name].value))}
+        {state[name].value % 1 ? `.${String(state[name].value).split(".")[1]}` : ""}
+        {unit}
+      </span>
     </label>
   );
 }
@@ -57,18 +87,29 @@ function Slider({ name, text, least, most, step, unit }: { name: "even" | "odd" 
 export function CoralView() {
   const canvas = usePicture("coral", draw);
   const words = `The trajectories of 2 to ${integer(state.numbers.value)} back from 1, ${integer(segments.value.length)} numbers; even turns left by ${state.even.value}°, odd right by ${state.odd.value}°`;
-  const save = () => download("collatz-coral.svg", svg(segments.value, (share) => css(viridis(share, dark.value)), words), "image/svg+xml");
+  const save = () =>
+    download(
+      "collatz-coral.svg",
+      svg(segments.value, (share) => css(viridis(share, dark.value)), words),
+      "image/svg+xml",
+    );
   return (
     <div class="stack">
       <Figure summary={`${words}.`} twin={() => ({ head: ["steps from 1", "numbers"], rows: levels() })}>
-        <div class="plot-space tall"><Canvas at={canvas} summary={`${words}.`} class="fill" /></div>
+        <div class="plot-space tall">
+          <Canvas at={canvas} summary={`${words}.`} class="fill" />
+        </div>
       </Figure>
       <div class="row">
         <Slider name="even" text="even turns" least={-45} most={45} step={0.05} unit="°" />
         <Slider name="odd" text="odd turns" least={-45} most={45} step={0.05} unit="°" />
         <Slider name="numbers" text="numbers to" least={10} most={MOST} step={10} unit="" />
-        <button type="button" onClick={() => savePicture("coral")}>PNG</button>
-        <button type="button" onClick={save}>SVG</button>
+        <button type="button" onClick={() => savePicture("coral")}>
+          PNG
+        </button>
+        <button type="button" onClick={save}>
+          SVG
+        </button>
       </div>
     </div>
   );

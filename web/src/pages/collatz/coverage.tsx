@@ -34,9 +34,13 @@ const BITS = 96;
 
 function words(): string {
   const found = verified.value;
-  if (!found) return unknown.value ? `Verified numbers are not known: ${unknown.value}` : "Verified numbers are being asked for";
-  const beyond = found.ranges.filter(({ last }) => found.up_to === null || BigInt(last) > BigInt(found.up_to)).length + found.more_ranges;
-  const head = found.up_to === null ? "No number is verified from 1 on" : `Verified by this cluster: 1 to ${integer(found.up_to)}`;
+  if (!found)
+    return unknown.value ? `Verified numbers are not known: ${unknown.value}` : "Verified numbers are being asked for";
+  const beyond =
+    found.ranges.filter(({ last }) => found.up_to === null || BigInt(last) > BigInt(found.up_to)).length +
+    found.more_ranges;
+  const head =
+    found.up_to === null ? "No number is verified from 1 on" : `Verified by this cluster: 1 to ${integer(found.up_to)}`;
   return `${head}${beyond ? `, and ${beyond} range${beyond > 1 ? "s" : ""} beyond` : ""}`;
 }
 
@@ -67,12 +71,25 @@ export function Coverage() {
   return (
     <div class="coverage">
       <canvas ref={canvas} role="img" aria-label={`${text}. The bar runs from 1 to 2^96 on a log scale.`} />
-      <p class="small soft">{text} <span class="axis">(bar: 1 to 2^96, log; frame: what is seen{range.value.end > 2n ** 53n ? "" : ` of ${compact(range.value.end - range.value.first)}`})</span></p>
+      <p class="small soft">
+        {text}{" "}
+        <span class="axis">
+          (bar: 1 to 2^96, log; frame: what is seen
+          {range.value.end > 2n ** 53n ? "" : ` of ${compact(range.value.end - range.value.first)}`})
+        </span>
+      </p>
     </div>
   );
 }
 
-function frame(context: CanvasRenderingContext2D, from: number, to: number, height: number, colour: string, inset: number): void {
+function frame(
+  context: CanvasRenderingContext2D,
+  from: number,
+  to: number,
+  height: number,
+  colour: string,
+  inset: number,
+): void {
   context.strokeStyle = token(colour);
   context.lineWidth = 2;
   context.strokeRect(Math.max(1, from), 1 + inset, Math.max(3, to - from - 1), height - 2 - 2 * inset);

@@ -43,7 +43,9 @@ export function need(range: Range): void {
   }
   const all = chunks(range);
   const middle = (all.length - 1) / 2;
-  const near = all.map((index, place) => ({ index, off: Math.abs(place - middle) })).sort((one, other) => one.off - other.off);
+  const near = all
+    .map((index, place) => ({ index, off: Math.abs(place - middle) }))
+    .sort((one, other) => one.off - other.off);
   for (const { index } of near) touch(index);
   wanted = near.map(({ index }) => index).filter((index) => !cache.has(index) && !pending.has(index));
   void work();

@@ -33,7 +33,8 @@ function publish(): void {
 
 export function log(kind: Line["kind"], text: string, about: { steps?: number; star?: boolean } = {}): void {
   if (ring.length === CAPACITY) dropped.value = dropped.peek() + 1;
-  ring.push({ id: (count += 1), time: Date.now(), kind, text, steps: about.steps, star: about.star ?? false });
+  count += 1;
+  ring.push({ id: count, time: Date.now(), kind, text, steps: about.steps, star: about.star ?? false });
   if (queued) return;
   queued = true;
   queueMicrotask(publish);
@@ -64,11 +65,18 @@ export function isStar(n: bigint, steps: number, peak?: bigint): boolean {
 export const shown = computed(() => {
   const text = state.find.value.trim().toLowerCase();
   const length = CLASSES.findIndex(({ name }) => name === state.length.value);
-  return lines.value.filter((line) =>
-    (!text || line.text.toLowerCase().includes(text)) && (!state.stars.value || line.star) &&
-    (length < 0 || (line.steps !== undefined && classOf(line.steps) === length)));
+  return lines.value.filter(
+    (line) =>
+      (!text || line.text.toLowerCase().includes(text)) &&
+      (!state.stars.value || line.star) &&
+      (length < 0 || (line.steps !== undefined && classOf(line.steps) === length)),
+  );
 });
 
 export function asText(all: readonly Line[]): string {
-  return all.map((line) => `${new Date(line.time).toISOString()} ${line.star ? "*" : " "} ${line.kind.padEnd(6)} ${line.text}\n`).join("");
+  return all
+    .map(
+      (line) => `${new Date(line.time).toISOString()} ${line.star ? "*" : " "} ${line.kind.padEnd(6)} ${line.text}\n`,
+    )
+    .join("");
 }

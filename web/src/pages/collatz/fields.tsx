@@ -6,11 +6,20 @@ import { state } from "./state";
 type Named<T> = { [K in keyof typeof state]: (typeof state)[K] extends { value: T } ? K : never }[keyof typeof state];
 
 /** A box that is ticked or not. */
-export function Check({ name, title, children }: { name: Named<boolean>; title?: string; children: ComponentChildren }) {
+export function Check({
+  name,
+  title,
+  children,
+}: {
+  name: Named<boolean>;
+  title?: string;
+  children: ComponentChildren;
+}) {
   const field = state[name];
   return (
     <label class="inline" title={title}>
-      <input type="checkbox" checked={field.value} onChange={(event) => (field.value = event.currentTarget.checked)} />{children}
+      <input type="checkbox" checked={field.value} onChange={(event) => (field.value = event.currentTarget.checked)} />
+      {children}
     </label>
   );
 }
@@ -26,9 +35,18 @@ interface WholeProps {
 export function Whole({ name, text, least, most }: WholeProps) {
   const field = state[name];
   return (
-    <label class="inline">{text}
-      <input class="num short" type="number" min={least} max={most} value={field.value}
-        onChange={(event) => (field.value = Math.max(least, Math.min(most, Math.round(Number(event.currentTarget.value)) || least)))} />
+    <label class="inline">
+      {text}
+      <input
+        class="num short"
+        type="number"
+        min={least}
+        max={most}
+        value={field.value}
+        onChange={(event) =>
+          (field.value = Math.max(least, Math.min(most, Math.round(Number(event.currentTarget.value)) || least)))
+        }
+      />
     </label>
   );
 }
@@ -47,9 +65,19 @@ interface NumeralProps {
 /** A number as people type it, such as 2^89-1. */
 export function Numeral({ text, value, why, note, id, size, set }: NumeralProps) {
   return (
-    <label class={id ? "inline grow number" : "inline"}>{text}
-      <input class="num" id={id} size={size} value={value} aria-invalid={!!why} aria-describedby={note} spellcheck={false} autocomplete="off"
-        onChange={(event) => set(event.currentTarget.value.trim())} />
+    <label class={id ? "inline grow number" : "inline"}>
+      {text}
+      <input
+        class="num"
+        id={id}
+        size={size}
+        value={value}
+        aria-invalid={!!why}
+        aria-describedby={note}
+        spellcheck={false}
+        autocomplete="off"
+        onChange={(event) => set(event.currentTarget.value.trim())}
+      />
     </label>
   );
 }

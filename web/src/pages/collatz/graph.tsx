@@ -49,7 +49,12 @@ function ringsOf(): Ring[] {
   ];
 }
 
-function sized(canvas: HTMLCanvasElement, width: number, height: number, scale: number): CanvasRenderingContext2D | null {
+function sized(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+  scale: number,
+): CanvasRenderingContext2D | null {
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
   if (canvas.width !== wide || canvas.height !== high) Object.assign(canvas, { width: wide, height: high });
   const context = canvas.getContext("2d");
@@ -72,10 +77,19 @@ function paint(): void {
   const now = seen(view.value, limits);
   const found = scene(
     {
-      view: view.value, log: state.log.value, metric: metric.value, modulus: Math.max(2, Math.min(8, state.mod.value)), dark: dark.value,
-      width: wide, height: high, scale, mostPoints: brush.mostPoints,
+      view: view.value,
+      log: state.log.value,
+      metric: metric.value,
+      modulus: Math.max(2, Math.min(8, state.mod.value)),
+      dark: dark.value,
+      width: wide,
+      height: high,
+      scale,
+      mostPoints: brush.mostPoints,
     },
-    Number(now.end - now.first) <= 2 * EXACT_MOST ? exactOf(now) : [], isExact(now), densitiesOf(now),
+    Number(now.end - now.first) <= 2 * EXACT_MOST ? exactOf(now) : [],
+    isExact(now),
+    densitiesOf(now),
   );
   if (found.points) brush.points(found.points, found.look);
   else if (found.grid) brush.grid(found.grid, found.look);
@@ -96,7 +110,14 @@ function overlay(): void {
   const above = sized(over, box.clientWidth, box.clientHeight, scale);
   const at = pointed.value;
   const point = at !== undefined && at > 0n ? { n: at, steps: walk(at).delay } : undefined;
-  if (above) drawOver(above, found, { rings: ringsOf(), pointed: point, brush: brushing.value ?? selection.value }, width, height);
+  if (above)
+    drawOver(
+      above,
+      found,
+      { rings: ringsOf(), pointed: point, brush: brushing.value ?? selection.value },
+      width,
+      height,
+    );
 }
 
 /** The picture with its axes as one canvas; drawn anew, since WebGL keeps nothing. */
@@ -123,11 +144,16 @@ function gather(): () => void {
     clearTimeout(timer);
     need(now);
     const count = Number(now.end - now.first);
-    if (count <= EXACT_MOST || count > AUTO_MOST || !state.auto.value || !state.span.value || phase.value === "running") return;
+    if (count <= EXACT_MOST || count > AUTO_MOST || !state.auto.value || !state.span.value || phase.value === "running")
+      return;
     const width = drawn.peek()?.grid?.width ?? 1000;
-    if (finest(densitiesOf(now)) > (3 * count) / Math.min(width, 1024)) timer = window.setTimeout(() => void refine(now), IDLE_MS);
+    if (finest(densitiesOf(now)) > (3 * count) / Math.min(width, 1024))
+      timer = window.setTimeout(() => void refine(now), IDLE_MS);
   });
-  return () => (stop(), clearTimeout(timer));
+  return () => {
+    stop();
+    clearTimeout(timer);
+  };
 }
 
 // -- acts -----------------------------------------------------------------------------------------------------------
@@ -203,7 +229,14 @@ function useHands() {
     box.setPointerCapture(event.pointerId);
     pointers.set(event.pointerId, event.clientX);
     const { share, n } = placeOfPointer(event);
-    drag.current = { x: event.clientX, share, n, brushing: event.shiftKey || brushMode.peek(), moved: false, view: view.peek() };
+    drag.current = {
+      x: event.clientX,
+      share,
+      n,
+      brushing: event.shiftKey || brushMode.peek(),
+      moved: false,
+      view: view.peek(),
+    };
     pinch.current = spread();
   };
   const move = (event: PointerEvent) => {
@@ -217,7 +250,9 @@ function useHands() {
     if (Math.abs(event.clientX - at.x) > 3) at.moved = true;
     if (!at.moved) return;
     const { share, n } = placeOfPointer(event);
-    if (at.brushing) brushing.value = n < at.n ? { first: n > 0n ? n : 1n, end: at.n + 1n } : { first: at.n > 0n ? at.n : 1n, end: n + 1n };
+    if (at.brushing)
+      brushing.value =
+        n < at.n ? { first: n > 0n ? n : 1n, end: at.n + 1n } : { first: at.n > 0n ? at.n : 1n, end: n + 1n };
     else look(panned(at.view, at.share - share, limits));
   };
   const pinched = (event: PointerEvent) => {
@@ -308,7 +343,12 @@ function summaryText(): string {
   const head = `Steps to 1 of ${integer(now.first)} to ${integer(now.end - 1n)}`;
   if (!found || found.source === "none") return `${head}: nothing is known yet.`;
   const { low, high } = found.frame;
-  const what = { points: "every number a point", exact: `every number counted, ${integer(found.lit)} pixels lit`, columns: "columns of finished jobs", none: "" };
+  const what = {
+    points: "every number a point",
+    exact: `every number counted, ${integer(found.lit)} pixels lit`,
+    columns: "columns of finished jobs",
+    none: "",
+  };
   return `${head}, between ${low} and ${high} steps: ${what[found.source]}. ${records.value.delay.length} delay records are ringed.`;
 }
 
@@ -317,7 +357,11 @@ function twin() {
   const rows: string[][] = [];
   if (isExact(now)) {
     for (const exact of exactOf(now)) {
-      for (let place = Math.max(0, Number(now.first - exact.start)); place < exact.delays.length && rows.length < 1000; place += 1) {
+      for (
+        let place = Math.max(0, Number(now.first - exact.start));
+        place < exact.delays.length && rows.length < 1000;
+        place += 1
+      ) {
         const n = exact.start + BigInt(place);
         if (n >= now.end) break;
         rows.push([integer(n), String(exact.delays[place]), String(exact.bits[place])]);
@@ -330,7 +374,12 @@ function twin() {
     const first = finestOne.start + BigInt(finestOne.offset[column] as number);
     if (first < now.first || first >= now.end) continue;
     const [from, to] = [finestOne.first[column] as number, finestOne.first[column + 1] as number];
-    rows.push([integer(first), integer(finestOne.count[column] ?? 0), String(finestOne.delay[from]), String(finestOne.delay[to - 1])]);
+    rows.push([
+      integer(first),
+      integer(finestOne.count[column] ?? 0),
+      String(finestOne.delay[from]),
+      String(finestOne.delay[to - 1]),
+    ]);
   }
   return { head: ["column from n", "numbers", "least steps", "most steps"], rows };
 }
@@ -359,9 +408,19 @@ export function Graph() {
     <Figure summary={summary} twin={twin} class="graph">
       <div class="picture" ref={place} data-brush={brushMode.value} {...hands}>
         <canvas ref={at.under} class="fill" aria-hidden="true" />
-        <canvas ref={at.data} class="data" aria-hidden="true" style={{ left: `${EDGE.left}px`, top: `${EDGE.top}px` }}
-          data-kind={how.value.kind} data-source={drawn.value?.source ?? "none"} data-lit={drawn.value?.lit ?? 0} data-numbers={drawn.value?.numbers ?? 0}
-          data-low={drawn.value?.frame.low} data-high={drawn.value?.frame.high} data-ms={how.value.ms.toFixed(1)} />
+        <canvas
+          ref={at.data}
+          class="data"
+          aria-hidden="true"
+          style={{ left: `${EDGE.left}px`, top: `${EDGE.top}px` }}
+          data-kind={how.value.kind}
+          data-source={drawn.value?.source ?? "none"}
+          data-lit={drawn.value?.lit ?? 0}
+          data-numbers={drawn.value?.numbers ?? 0}
+          data-low={drawn.value?.frame.low}
+          data-high={drawn.value?.frame.high}
+          data-ms={how.value.ms.toFixed(1)}
+        />
         <canvas ref={at.over} class="fill" role="img" aria-label={summary} />
         <Missing />
       </div>
@@ -382,14 +441,30 @@ function Missing() {
   const found = drawn.value;
   const count = now.end - now.first;
   if (broken.value) return <p class="missing trouble">The page cannot compute: {broken.value}. Reload it.</p>;
-  if (refining.value) return <p class="missing note" role="status">A job computes this window</p>;
-  if (!found || found.source !== "none" || phase.value === "running") return null;
-  if (count <= BigInt(EXACT_MOST)) return <p class="missing note" role="status">Computing {compact(count)} numbers in this page</p>;
+  if (refining.value)
+    return (
+      <p class="missing note" role="status">
+        A job computes this window
+      </p>
+    );
+  if (found?.source !== "none" || phase.value === "running") return null;
+  if (count <= BigInt(EXACT_MOST))
+    return (
+      <p class="missing note" role="status">
+        Computing {compact(count)} numbers in this page
+      </p>
+    );
   return (
     <div class="missing empty">
       <h3>Nothing is known of these {compact(count)} numbers</h3>
       <p>Start a job over the range, or zoom in: up to {integer(EXACT_MOST)} numbers are computed in this page.</p>
-      {count <= 10n ** 13n && <p><button type="button" onClick={() => void refine(now)}>Compute what is seen</button></p>}
+      {count <= 10n ** 13n && (
+        <p>
+          <button type="button" onClick={() => void refine(now)}>
+            Compute what is seen
+          </button>
+        </p>
+      )}
     </div>
   );
 }
@@ -397,7 +472,8 @@ function Missing() {
 /** n, steps and peak under the pointer. */
 function Pointed() {
   const n = pointed.value;
-  if (n === undefined || n < 1n) return <p class="pointed soft small">Point at a number; a click shows its trajectory.</p>;
+  if (n === undefined || n < 1n)
+    return <p class="pointed soft small">Point at a number; a click shows its trajectory.</p>;
   const { delay, peak } = walk(n);
   return (
     <p class="pointed num small">
@@ -410,10 +486,26 @@ function Zoom() {
   const full = !state.span.value;
   return (
     <span class="row tools">
-      <button type="button" aria-pressed={brushMode.value} onClick={() => (brushMode.value = !brushMode.value)}>Select</button>
-      <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>−</button>
-      <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>+</button>
-      <button type="button" disabled={full} onClick={() => ((state.x.value = ""), (state.span.value = 0), state.commit())}>All of {compact(range.value.end - range.value.first)}</button>
+      <button type="button" aria-pressed={brushMode.value} onClick={() => (brushMode.value = !brushMode.value)}>
+        Select
+      </button>
+      <button type="button" aria-label="Zoom out" onClick={() => zoom(2)}>
+        −
+      </button>
+      <button type="button" aria-label="Zoom in" onClick={() => zoom(0.5)}>
+        +
+      </button>
+      <button
+        type="button"
+        disabled={full}
+        onClick={() => {
+          state.x.value = "";
+          state.span.value = 0;
+          state.commit();
+        }}
+      >
+        All of {compact(range.value.end - range.value.first)}
+      </button>
     </span>
   );
 }

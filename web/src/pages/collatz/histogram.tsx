@@ -32,7 +32,13 @@ function counted(): Counted {
   return histogramOf(wanted);
 }
 
-function draw(context: CanvasRenderingContext2D, width: number, height: number, { histogram, range }: Counted, found: Summary): void {
+function draw(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  { histogram, range }: Counted,
+  found: Summary,
+): void {
   letters(context);
   const box: Box = { left: 60, top: 10, width: width - 70, height: height - 40 };
   const [low, high] = [Math.max(0, found.least - 2), found.most + 3];
@@ -52,7 +58,13 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number, 
   vertical(context, box, x(found.mean), "mean", false);
 }
 
-function fitted(context: CanvasRenderingContext2D, y: (steps: number) => number, low: number, high: number, x: (steps: number) => number): void {
+function fitted(
+  context: CanvasRenderingContext2D,
+  y: (steps: number) => number,
+  low: number,
+  high: number,
+  x: (steps: number) => number,
+): void {
   context.beginPath();
   for (let place = 0; place <= 200; place += 1) {
     const steps = low + ((high - low) * place) / 200;
@@ -86,30 +98,55 @@ export function HistogramView() {
   useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
   const data = counted();
   const found = summary(data.histogram);
-  const canvas = usePicture("histogram", (context, width, height) => found && draw(context, width, height, data, found));
+  const canvas = usePicture(
+    "histogram",
+    (context, width, height) => found && draw(context, width, height, data, found),
+  );
   const words = found
     ? `Steps of ${integer(found.count)} numbers from ${integer(data.range.first)} to ${integer(data.range.end - 1n)}: mean ${found.mean.toFixed(2)}, deviation ${found.deviation.toFixed(2)}, median ${found.median}, ${found.least} to ${found.most}`
     : "No number of this range is known yet";
-  const twin = () => ({ head: ["steps", "numbers"], rows: [...data.histogram].sort(([left], [right]) => left - right).map(([steps, count]) => [steps, integer(count)]) });
+  const twin = () => ({
+    head: ["steps", "numbers"],
+    rows: [...data.histogram].sort(([left], [right]) => left - right).map(([steps, count]) => [steps, integer(count)]),
+  });
   return (
     <div class="stack">
       <Figure summary={`${words}.`} twin={twin}>
         <div class="plot-space">{found ? <Canvas at={canvas} summary={`${words}.`} class="fill" /> : <Nothing />}</div>
       </Figure>
-      <p class="small">{words}; {SOURCES[data.source]}. <span class="soft">The line is the log-normal with this mean and deviation; the random model expects a mean of {expectedMean(data.range.first, data.range.end).toFixed(1)}.</span></p>
+      <p class="small">
+        {words}; {SOURCES[data.source]}.{" "}
+        <span class="soft">
+          The line is the log-normal with this mean and deviation; the random model expects a mean of{" "}
+          {expectedMean(data.range.first, data.range.end).toFixed(1)}.
+        </span>
+      </p>
       {found && <Classes histogram={data.histogram} total={found.count} />}
       <div class="row">
         <Check name="logcounts">log counts</Check>
-        <button type="button" disabled={!found} onClick={() => saveHistogram(data.range, data.histogram)}>CSV of the histogram</button>
-        <button type="button" onClick={() => void saveNumbers()}>CSV of the numbers</button>
-        {selection.value && <button type="button" onClick={() => select(undefined)}>Take the selection away</button>}
+        <button type="button" disabled={!found} onClick={() => saveHistogram(data.range, data.histogram)}>
+          CSV of the histogram
+        </button>
+        <button type="button" onClick={() => void saveNumbers()}>
+          CSV of the numbers
+        </button>
+        {selection.value && (
+          <button type="button" onClick={() => select(undefined)}>
+            Take the selection away
+          </button>
+        )}
       </div>
     </div>
   );
 }
 
 export function Nothing() {
-  return <div class="empty"><h3>Nothing is known of this range yet</h3><p>Start a job, or select at most a million numbers in the graph: these are computed in this page.</p></div>;
+  return (
+    <div class="empty">
+      <h3>Nothing is known of this range yet</h3>
+      <p>Start a job, or select at most a million numbers in the graph: these are computed in this page.</p>
+    </div>
+  );
 }
 
 /** How many numbers are short, middling, long. */
@@ -118,7 +155,10 @@ function Classes({ histogram, total }: { histogram: ReadonlyMap<number, number>;
   return (
     <ul class="classes">
       {CLASSES.map(({ name }, place) => (
-        <li key={name}><ClassMark place={place} /> {name} steps <span class="num">{integer(counts[place] ?? 0)}</span> <span class="soft num">{percent((counts[place] ?? 0) / total)}</span></li>
+        <li key={name}>
+          <ClassMark place={place} /> {name} steps <span class="num">{integer(counts[place] ?? 0)}</span>{" "}
+          <span class="soft num">{percent((counts[place] ?? 0) / total)}</span>
+        </li>
       ))}
     </ul>
   );

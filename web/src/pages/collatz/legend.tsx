@@ -27,13 +27,41 @@ export function Legend({ scene }: { scene: Scene | undefined }) {
         <Scale text="numbers a pixel, log" low={look.most < 1 ? "0" : "1"} high={integer(Math.max(1, look.most))} />
       )}
       {look?.mode === "value" && <Scale text="bits of the peak" low={String(look.least)} high={String(look.most)} />}
-      {look?.mode === "class" && CLASSES.slice(0, modulus).map((each, residue) => (
-        <li key={residue}><svg viewBox="0 0 18 8" aria-hidden="true"><rect x="5" width="8" height="8" fill={css(each)} /></svg>{residue} mod {modulus}</li>
-      ))}
-      {look?.mode === "class" && scene?.source === "exact" && <li><svg viewBox="0 0 18 8" aria-hidden="true"><rect x="5" width="8" height="8" fill={`rgb(${MIXED_COLOUR.join(",")})`} /></svg>several</li>}
-      <li><svg viewBox="0 0 18 12" aria-hidden="true" class="mark-delay"><circle cx="9" cy="6" r="4.5" fill="none" stroke="currentColor" stroke-width="2" /></svg>delay record</li>
-      <li><svg viewBox="0 0 18 12" aria-hidden="true" class="mark-path"><rect x="4.5" y="1.5" width="9" height="9" fill="none" stroke="currentColor" stroke-width="2" /></svg>path record</li>
-      <li><svg viewBox="0 0 18 12" aria-hidden="true"><path d="M0 6h18" stroke="currentColor" stroke-width="1.5" stroke-dasharray="6 4" /></svg>10.43 ln n, expected mean</li>
+      {look?.mode === "class" &&
+        CLASSES.slice(0, modulus).map((each, residue) => (
+          <li key={residue}>
+            <svg viewBox="0 0 18 8" aria-hidden="true">
+              <rect x="5" width="8" height="8" fill={css(each)} />
+            </svg>
+            {residue} mod {modulus}
+          </li>
+        ))}
+      {look?.mode === "class" && scene?.source === "exact" && (
+        <li>
+          <svg viewBox="0 0 18 8" aria-hidden="true">
+            <rect x="5" width="8" height="8" fill={`rgb(${MIXED_COLOUR.join(",")})`} />
+          </svg>
+          several
+        </li>
+      )}
+      <li>
+        <svg viewBox="0 0 18 12" aria-hidden="true" class="mark-delay">
+          <circle cx="9" cy="6" r="4.5" fill="none" stroke="currentColor" stroke-width="2" />
+        </svg>
+        delay record
+      </li>
+      <li>
+        <svg viewBox="0 0 18 12" aria-hidden="true" class="mark-path">
+          <rect x="4.5" y="1.5" width="9" height="9" fill="none" stroke="currentColor" stroke-width="2" />
+        </svg>
+        path record
+      </li>
+      <li>
+        <svg viewBox="0 0 18 12" aria-hidden="true">
+          <path d="M0 6h18" stroke="currentColor" stroke-width="1.5" stroke-dasharray="6 4" />
+        </svg>
+        10.43 ln n, expected mean
+      </li>
     </ul>
   );
 }

@@ -20,35 +20,61 @@ export function LogView() {
   const rolled = () => {
     const element = box.current;
     // scrolling up lets go of the end
-    if (element && state.follow.peek() && element.scrollHeight - element.scrollTop - element.clientHeight > 60) state.follow.value = false;
+    if (element && state.follow.peek() && element.scrollHeight - element.scrollTop - element.clientHeight > 60)
+      state.follow.value = false;
   };
   return (
     <div class="stack">
       <div class="row">
-        <label class="inline">find
-          <input id="find" type="search" value={state.find.value} onInput={(event) => (state.find.value = event.currentTarget.value)} />
+        <label class="inline">
+          find
+          <input
+            id="find"
+            type="search"
+            value={state.find.value}
+            onInput={(event) => (state.find.value = event.currentTarget.value)}
+          />
         </label>
-        <label class="inline">steps
+        <label class="inline">
+          steps
           <select value={state.length.value} onChange={(event) => (state.length.value = event.currentTarget.value)}>
             <option value="">all</option>
-            {CLASSES.map(({ name }) => <option key={name} value={name}>{name}</option>)}
+            {CLASSES.map(({ name }) => (
+              <option key={name} value={name}>
+                {name}
+              </option>
+            ))}
           </select>
         </label>
-        <Check name="stars" title="More than 100 steps, or a peak above 100 n">starred</Check>
+        <Check name="stars" title="More than 100 steps, or a peak above 100 n">
+          starred
+        </Check>
         <Check name="follow">follow the end</Check>
-        <button type="button" onClick={clearLog}>Clear</button>
-        <button type="button" onClick={saveLog}>Save as text</button>
-        <span class="small soft num">{integer(some.length)} of {integer(lines.value.length)} lines{dropped.value ? `, ${integer(dropped.value)} older than ${integer(CAPACITY)} lines are gone` : ""}</span>
+        <button type="button" onClick={clearLog}>
+          Clear
+        </button>
+        <button type="button" onClick={saveLog}>
+          Save as text
+        </button>
+        <span class="small soft num">
+          {integer(some.length)} of {integer(lines.value.length)} lines
+          {dropped.value ? `, ${integer(dropped.value)} older than ${integer(CAPACITY)} lines are gone` : ""}
+        </span>
       </div>
       <div class="log-lines" ref={box} onScroll={rolled} tabIndex={0} role="log" aria-label="Log" aria-live="off">
-        {some.length > DRAWN && <p class="soft small">{integer(some.length - DRAWN)} older lines are in the file only.</p>}
+        {some.length > DRAWN && (
+          <p class="soft small">{integer(some.length - DRAWN)} older lines are in the file only.</p>
+        )}
         {some.slice(-DRAWN).map((line) => (
           <p key={line.id} class={line.star ? "star" : ""}>
-            <time class="soft">{clock(line.time)}</time> <span class="star-mark">{line.star ? "\u2605" : " "}</span>{line.star && <span class="visually-hidden">starred </span>}
+            <time class="soft">{clock(line.time)}</time> <span class="star-mark">{line.star ? "\u2605" : " "}</span>
+            {line.star && <span class="visually-hidden">starred </span>}
             <span class="soft kind">{line.kind}</span> {line.text}
           </p>
         ))}
-        {some.length === 0 && <p class="soft">{lines.value.length ? "No line passes the filter." : "Nothing has happened yet."}</p>}
+        {some.length === 0 && (
+          <p class="soft">{lines.value.length ? "No line passes the filter." : "Nothing has happened yet."}</p>
+        )}
       </div>
     </div>
   );

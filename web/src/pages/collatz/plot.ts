@@ -40,7 +40,14 @@ export function yTicks(context: Context, box: Box, low: number, high: number, te
   }
 }
 
-export function xTicks(context: Context, box: Box, low: number, high: number, text: (value: number) => string, title: string): void {
+export function xTicks(
+  context: Context,
+  box: Box,
+  low: number,
+  high: number,
+  text: (value: number) => string,
+  title: string,
+): void {
   context.textAlign = "center";
   context.textBaseline = "top";
   context.fillStyle = token("ink-soft");

@@ -24,7 +24,10 @@ const MOST_MODULUS = 64;
 
 function byResidue(modulus: number): Residue[] {
   const { first, end } = chosenRange();
-  const rows = Array.from({ length: modulus }, (_, residue): Residue => ({ residue, count: 0, sum: 0, least: Infinity, most: -1, where: 0n }));
+  const rows = Array.from(
+    { length: modulus },
+    (_, residue): Residue => ({ residue, count: 0, sum: 0, least: Infinity, most: -1, where: 0n }),
+  );
   for (const exact of exactOf({ first, end })) {
     const shift = Number(exact.start % BigInt(modulus));
     const from = Math.max(0, Number(first - exact.start));
@@ -44,7 +47,13 @@ function byResidue(modulus: number): Residue[] {
   return rows.filter((row) => row.count > 0);
 }
 
-function draw(context: CanvasRenderingContext2D, width: number, height: number, rows: readonly Residue[], modulus: number): void {
+function draw(
+  context: CanvasRenderingContext2D,
+  width: number,
+  height: number,
+  rows: readonly Residue[],
+  modulus: number,
+): void {
   letters(context);
   const box: Box = { left: 48, top: 10, width: width - 58, height: height - 40 };
   const means = rows.map((row) => row.sum / row.count);
@@ -55,7 +64,12 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number, 
   const wide = box.width / modulus;
   for (const [place, { residue }] of rows.entries()) {
     context.fillStyle = token("series-1");
-    context.fillRect(box.left + residue * wide, y(means[place] as number), Math.max(1, wide - (wide > 4 ? 2 : 0)), y(0) - y(means[place] as number));
+    context.fillRect(
+      box.left + residue * wide,
+      y(means[place] as number),
+      Math.max(1, wide - (wide > 4 ? 2 : 0)),
+      y(0) - y(means[place] as number),
+    );
   }
   const mean = rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0);
   context.setLineDash([6, 4]);
@@ -75,24 +89,58 @@ export function ResiduesView() {
   learnt.value;
   const small = Number(wanted.end - wanted.first) <= EXACT_MOST;
   const rows = small && isExact(wanted) ? byResidue(modulus) : [];
-  const canvas = usePicture("residues", (context, width, height) => void (rows.length && draw(context, width, height, rows, modulus)));
-  const best = rows.reduce<Residue | undefined>((top, row) => (!top || row.sum / row.count > top.sum / top.count ? row : top), undefined);
+  const canvas = usePicture(
+    "residues",
+    (context, width, height) => void (rows.length && draw(context, width, height, rows, modulus)),
+  );
+  const best = rows.reduce<Residue | undefined>(
+    (top, row) => (!top || row.sum / row.count > top.sum / top.count ? row : top),
+    undefined,
+  );
   const words = best
     ? `Mean steps by n mod ${modulus} of ${integer(wanted.first)} to ${integer(wanted.end - 1n)}: most for ${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ${(rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0)).toFixed(2)}, dashed`
-    : small ? "Being computed in this page" : `Residues need every number: select at most ${integer(EXACT_MOST)} in the graph`;
+    : small
+      ? "Being computed in this page"
+      : `Residues need every number: select at most ${integer(EXACT_MOST)} in the graph`;
   return (
     <div class="stack">
       <div class="row">
         <Whole name="mod" text="m" least={2} most={MOST_MODULUS} />
         <span class="small soft">{words}.</span>
       </div>
-      <Figure summary={`${words}.`} twin={() => ({
-        head: ["n mod m", "numbers", "mean steps", "least", "most", "at"],
-        rows: rows.map((row) => [row.residue, integer(row.count), (row.sum / row.count).toFixed(3), row.least, row.most, integer(row.where)]),
-      })}>
-        <div class="plot-space">{rows.length ? <Canvas at={canvas} summary={`${words}.`} class="fill" /> : <div class="empty"><h3>{words}</h3></div>}</div>
+      <Figure
+        summary={`${words}.`}
+        twin={() => ({
+          head: ["n mod m", "numbers", "mean steps", "least", "most", "at"],
+          rows: rows.map((row) => [
+            row.residue,
+            integer(row.count),
+            (row.sum / row.count).toFixed(3),
+            row.least,
+            row.most,
+            integer(row.where),
+          ]),
+        })}
+      >
+        <div class="plot-space">
+          {rows.length ? (
+            <Canvas at={canvas} summary={`${words}.`} class="fill" />
+          ) : (
+            <div class="empty">
+              <h3>{words}</h3>
+            </div>
+          )}
+        </div>
       </Figure>
-      {best && <p class="small">Longest of all: <button type="button" class="link num" onClick={() => choose(best.where)}>{integer(best.where)}</button> in the class with the greatest mean, {best.most} steps.</p>}
+      {best && (
+        <p class="small">
+          Longest of all:{" "}
+          <button type="button" class="link num" onClick={() => choose(best.where)}>
+            {integer(best.where)}
+          </button>{" "}
+          in the class with the greatest mean, {best.most} steps.
+        </p>
+      )}
     </div>
   );
 }

@@ -86,8 +86,10 @@ function clockOn(on: boolean): void {
 
 function running(all: readonly Found[]): Found[] {
   const kept: Found[] = [];
-  const order = (left: Found, right: Found) => (left.n < right.n ? -1 : left.n > right.n ? 1 : left.value > right.value ? -1 : 1);
-  for (const each of all.toSorted(order)) if (!kept.length || each.value > (kept.at(-1) as Found).value) kept.push(each);
+  const order = (left: Found, right: Found) =>
+    left.n < right.n ? -1 : left.n > right.n ? 1 : left.value > right.value ? -1 : 1;
+  for (const each of all.toSorted(order))
+    if (!kept.length || each.value > (kept.at(-1) as Found).value) kept.push(each);
   return kept;
 }
 
@@ -99,7 +101,9 @@ export const records = computed(() => {
 
 /** Whether the run looked at every number from its first record on. */
 export const contiguous = computed(() => {
-  const all = [...results.value.values()].map((each) => each.range).sort((left, right) => (left.first < right.first ? -1 : 1));
+  const all = [...results.value.values()]
+    .map((each) => each.range)
+    .sort((left, right) => (left.first < right.first ? -1 : 1));
   return all.every((each, place) => place === 0 || each.first <= (all[place - 1] as Range).end);
 });
 
@@ -110,15 +114,25 @@ function found({ n, value }: TextFound): Found {
 function read(job: Job, told: Statistics, complete: boolean): JobResult {
   const { range: own, mode } = about(job);
   return {
-    range: own, complete, mode, count: BigInt(told.count), statement: (told as { statement?: string }).statement ?? "",
-    delay: (told.records?.delay ?? []).map(found), path: (told.records?.path ?? []).map(found),
+    range: own,
+    complete,
+    mode,
+    count: BigInt(told.count),
+    statement: (told as { statement?: string }).statement ?? "",
+    delay: (told.records?.delay ?? []).map(found),
+    path: (told.records?.path ?? []).map(found),
     histogram: (told.delay?.histogram ?? []).map(([delay, times]) => [delay, Number(times)]),
   };
 }
 
 /** What a job is about, from its parameters. */
 export function about(job: Job): { range: Range; mode: string } {
-  const given = job.parameters as { mode?: string; start_number?: number | string; number_count?: number | string; n?: number | string };
+  const given = job.parameters as {
+    mode?: string;
+    start_number?: number | string;
+    number_count?: number | string;
+    n?: number | string;
+  };
   const first = BigInt(given.start_number ?? given.n ?? 1);
   return { range: { first, end: first + BigInt(given.number_count ?? 1) }, mode: given.mode ?? "statistics" };
 }
@@ -138,7 +152,10 @@ function tell(kind: "delay" | "path", { n, value }: Found): void {
   const steps = kind === "delay" ? Number(value) : undefined;
   const star = kind === "delay" ? isStar(n, Number(value)) : isStar(n, 0, value);
   const what = kind === "delay" ? `${integer(value)} steps` : `peak ${integer(value)}`;
-  log("record", `${integer(n)}: ${what}, more than any smaller number looked at`, { star, ...(steps === undefined ? {} : { steps }) });
+  log("record", `${integer(n)}: ${what}, more than any smaller number looked at`, {
+    star,
+    ...(steps === undefined ? {} : { steps }),
+  });
 }
 
 // -- following one job ----------------------------------------------------------------------------------------------
@@ -210,7 +227,10 @@ function parameters({ first, end }: Range, columns: number): object {
 
 async function send(window: Range, columns: number, high = false): Promise<string> {
   const id = await submit("collatz", parameters(window, columns), high ? { priority: "high" } : {});
-  log("job", `${id} was submitted: ${integer(window.first)} to ${integer(window.end - 1n)}, ${compact(window.end - window.first)} numbers`);
+  log(
+    "job",
+    `${id} was submitted: ${integer(window.first)} to ${integer(window.end - 1n)}, ${compact(window.end - window.first)} numbers`,
+  );
   return id;
 }
 
@@ -276,7 +296,11 @@ function endRun(): void {
 function unpaused(mine: number): Promise<void> {
   return new Promise((done) => {
     const stop = effect(() => {
-      if (phase.value !== "paused" || mine !== turn) queueMicrotask(() => (stop(), done()));
+      if (phase.value !== "paused" || mine !== turn)
+        queueMicrotask(() => {
+          stop();
+          done();
+        });
     });
   });
 }
@@ -289,7 +313,8 @@ export async function open(id: string): Promise<void> {
     for (let tries = 0; !watch(id).peek() && tries < 50; tries += 1) await changed(id, 200);
     const job = watch(id).peek();
     if (!job) throw new Problem(404, "No such job", `there is no job ${id}; the cluster page lists them`);
-    if (job.type !== "collatz") throw new Problem(400, "Another kind", `job ${id} is of kind ${job.type}; the cluster page shows it`);
+    if (job.type !== "collatz")
+      throw new Problem(400, "Another kind", `job ${id} is of kind ${job.type}; the cluster page shows it`);
     const { range: own, mode } = about(job);
     if (mode !== "trajectory") {
       state.from.value = String(own.first);

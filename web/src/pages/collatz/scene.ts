@@ -3,7 +3,19 @@
 import type { Points } from "../../gl/density";
 import type { Look } from "../../gl/colour";
 import {
-  coarseness, greatest, grid, lit, paintDensity, paintExact, across, thickened, type Density, type Exact, type Frame, type Grid, type Metric,
+  coarseness,
+  greatest,
+  grid,
+  lit,
+  paintDensity,
+  paintExact,
+  across,
+  thickened,
+  type Density,
+  type Exact,
+  type Frame,
+  type Grid,
+  type Metric,
 } from "../../collatz/layers";
 import { distance, type View } from "../../collatz/view";
 
@@ -95,16 +107,35 @@ function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scen
     const to = Math.min(each.delays.length, Math.ceil(view.span - far));
     if (from >= to) return [];
     const first = Number((each.start + BigInt(from)) % BigInt(Math.max(1, modulus)));
-    const values = metric === "peak" ? each.bits.subarray(from, to)
-      : Uint16Array.from({ length: to - from }, (_, place) => (metric === "residue" ? ((first + place) % modulus) + 1 : 1));
-    return [{ delays: each.delays.subarray(from, to), values, left: (far + from + 0.5) * step, step, bits: each.bits.subarray(from, to) }];
+    const values =
+      metric === "peak"
+        ? each.bits.subarray(from, to)
+        : Uint16Array.from({ length: to - from }, (_, place) =>
+            metric === "residue" ? ((first + place) % modulus) + 1 : 1,
+          );
+    return [
+      {
+        delays: each.delays.subarray(from, to),
+        values,
+        left: (far + from + 0.5) * step,
+        step,
+        bits: each.bits.subarray(from, to),
+      },
+    ];
   });
   const size = Math.max(3 * wanted.scale, Math.min(9 * wanted.scale, step * 0.7));
   const points = parts.map(({ bits: _, ...each }) => ({ ...each, low: frame.low, high: frame.high, size }));
   const bits = parts.map((each) => ({ bits: each.bits }) as Exact);
   const most = Math.max(1, ...bits.map((each) => each.bits.reduce((high, value) => Math.max(high, value), 0)));
   const look = lookOf(wanted, metric === "peak" ? most : ALONE, metric === "peak" ? leastBits(bits) : 0);
-  return { frame, look, points, numbers: points.reduce((sum, each) => sum + each.delays.length, 0), lit: 0, source: "points" };
+  return {
+    frame,
+    look,
+    points,
+    numbers: points.reduce((sum, each) => sum + each.delays.length, 0),
+    lit: 0,
+    source: "points",
+  };
 }
 
 /** What is drawn of the numbers in view. `whole` says that every one of them is known. */
@@ -125,7 +156,14 @@ export function scene(wanted: Wanted, exact: readonly Exact[], whole: boolean, d
   const count = lit(cells);
   const sparse = count < SPARSE * width * height;
   const shownCells = sparse ? thickened(cells, Math.round(1 + scale)) : cells;
-  return { frame, look, grid: shownCells, numbers, lit: count, source: count === 0 ? "none" : coarse.length ? "columns" : "exact" };
+  return {
+    frame,
+    look,
+    grid: shownCells,
+    numbers,
+    lit: count,
+    source: count === 0 ? "none" : coarse.length ? "columns" : "exact",
+  };
 }
 
 /** The finest columns of those there are, in numbers; Infinity for none. */

@@ -19,13 +19,25 @@ const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = 
 
 function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
   const { mark, text } = STANDINGS[record.standing];
-  const value = kind === "delay" ? integer(record.value) : record.value < 10n ** 12n ? integer(record.value) : compact(record.value);
+  const value =
+    kind === "delay"
+      ? integer(record.value)
+      : record.value < 10n ** 12n
+        ? integer(record.value)
+        : compact(record.value);
   return (
     <tr>
-      <td class="num"><button type="button" class="link num" onClick={() => choose(record.n)}>{integer(record.n)}</button></td>
-      <td class="num end" title={integer(record.value)}>{value}</td>
+      <td class="num">
+        <button type="button" class="link num" onClick={() => choose(record.n)}>
+          {integer(record.n)}
+        </button>
+      </td>
+      <td class="num end" title={integer(record.value)}>
+        {value}
+      </td>
       <td class={record.standing === "wrong" ? "bad" : record.standing === "published" ? "good" : ""} title={text}>
-        {mark}<span class="visually-hidden">{text}</span>
+        {mark}
+        <span class="visually-hidden">{text}</span>
       </td>
     </tr>
   );
@@ -36,12 +48,24 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
   const known = found.filter((each) => each.standing === "published").length;
   return (
     <section>
-      <h3>{title} <span class="soft num">{found.length ? `${found.length}, ${known} published` : ""}</span></h3>
+      <h3>
+        {title} <span class="soft num">{found.length ? `${found.length}, ${known} published` : ""}</span>
+      </h3>
       {found.length > 0 && (
         <div class="scroll short-list" role="region" aria-label={title} tabIndex={0}>
           <table>
-            <thead class="visually-hidden"><tr><th scope="col">n</th><th scope="col">{unit}</th><th scope="col">standing</th></tr></thead>
-            <tbody>{found.map((record) => <Row key={String(record.n)} kind={kind} record={record} />)}</tbody>
+            <thead class="visually-hidden">
+              <tr>
+                <th scope="col">n</th>
+                <th scope="col">{unit}</th>
+                <th scope="col">standing</th>
+              </tr>
+            </thead>
+            <tbody>
+              {found.map((record) => (
+                <Row key={String(record.n)} kind={kind} record={record} />
+              ))}
+            </tbody>
           </table>
         </div>
       )}
@@ -52,10 +76,19 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
 
 /** Published records that finished jobs should have found. */
 function Missing({ kind }: { kind: RecordKind }) {
-  const lacking = [...results.value.values()].filter((each) => each.complete && each.mode === "statistics")
+  const lacking = [...results.value.values()]
+    .filter((each) => each.complete && each.mode === "statistics")
     .flatMap((each) => missing(kind, each[kind], each.range.first, each.range.end));
   if (!lacking.length) return null;
-  return <p class="small bad">Published, and not found: {lacking.slice(0, 3).map(({ n }) => integer(n)).join(", ")}</p>;
+  return (
+    <p class="small bad">
+      Published, and not found:{" "}
+      {lacking
+        .slice(0, 3)
+        .map(({ n }) => integer(n))
+        .join(", ")}
+    </p>
+  );
 }
 
 function fastestOf(): { n: bigint; steps: number } | undefined {
@@ -76,8 +109,18 @@ function fastestOf(): { n: bigint; steps: number } | undefined {
 function Fastest() {
   const found = fastestOf();
   return (
-    <p class="small">Fastest to 1, powers of two aside:{" "}
-      {found ? <><button type="button" class="link num" onClick={() => choose(found.n)}>{integer(found.n)}</button>, {found.steps} steps</> : <span class="soft">not known</span>}
+    <p class="small">
+      Fastest to 1, powers of two aside:{" "}
+      {found ? (
+        <>
+          <button type="button" class="link num" onClick={() => choose(found.n)}>
+            {integer(found.n)}
+          </button>
+          , {found.steps} steps
+        </>
+      ) : (
+        <span class="soft">not known</span>
+      )}
     </p>
   );
 }
@@ -88,7 +131,12 @@ export function Records() {
   return (
     <section class="records" aria-label="Records">
       <h2>Records {any && !contiguous.value && <span class="soft small">of the windows looked at</span>}</h2>
-      {!any && <p class="small soft">Start finds the numbers with more steps, or a greater value, than all smaller ones of the range, and compares them with the published lists (complete to {compact(complete("delay"))}).</p>}
+      {!any && (
+        <p class="small soft">
+          Start finds the numbers with more steps, or a greater value, than all smaller ones of the range, and compares
+          them with the published lists (complete to {compact(complete("delay"))}).
+        </p>
+      )}
       {any && (
         <div class="record-lists">
           <RecordList kind="delay" title="Most steps" unit="steps" />
@@ -96,8 +144,19 @@ export function Records() {
         </div>
       )}
       <Fastest />
-      {any && <p class="small soft"><span class="good">✓</span> as published; ? nothing is published to compare with; unmarked: a record of this range only.</p>}
-      {[...results.value.values()].filter((each) => each.statement).map((each) => <p class="small" key={each.statement}>{each.statement}</p>)}
+      {any && (
+        <p class="small soft">
+          <span class="good">✓</span> as published; ? nothing is published to compare with; unmarked: a record of this
+          range only.
+        </p>
+      )}
+      {[...results.value.values()]
+        .filter((each) => each.statement)
+        .map((each) => (
+          <p class="small" key={each.statement}>
+            {each.statement}
+          </p>
+        ))}
     </section>
   );
 }
@@ -117,11 +176,23 @@ export function Stats() {
   const [longest, highest] = [delay.at(-1), path.at(-1)];
   const tested = jobViews.value.reduce((sum, job) => sum + BigInt(job.done), 0n);
   const rows: [string, string, string?][] = [
-    ["Active", `${active.value.length + computing.value}`, `${active.value.length} jobs and ${computing.value} computations in this page`],
+    [
+      "Active",
+      `${active.value.length + computing.value}`,
+      `${active.value.length} jobs and ${computing.value} computations in this page`,
+    ],
     ["Numbers tested", compact(tested), integer(tested)],
     ["In this page", compact(computedHere.value), integer(computedHere.value)],
-    ["Longest", longest ? `${integer(longest.value)} steps` : "\u2013", longest ? `at ${integer(longest.n)}` : undefined],
-    ["Highest peak", highest ? compact(highest.value) : "\u2013", highest ? `${integer(highest.value)} at ${integer(highest.n)}` : undefined],
+    [
+      "Longest",
+      longest ? `${integer(longest.value)} steps` : "\u2013",
+      longest ? `at ${integer(longest.n)}` : undefined,
+    ],
+    [
+      "Highest peak",
+      highest ? compact(highest.value) : "\u2013",
+      highest ? `${integer(highest.value)} at ${integer(highest.n)}` : undefined,
+    ],
     ["Current number", currentNumber() || "\u2013"],
     ["Rate", phase.value === "running" ? totalRate() : "\u2013"],
     ["Runtime", seconds(Math.floor(runtime(now.value) / 1000))],
@@ -129,7 +200,14 @@ export function Stats() {
   return (
     <section class="stats" aria-label="Statistics">
       <h2>Statistics</h2>
-      <dl>{rows.map(([name, value, title]) => <div key={name} title={title}><dt>{name}</dt><dd class="num">{value}</dd></div>)}</dl>
+      <dl>
+        {rows.map(([name, value, title]) => (
+          <div key={name} title={title}>
+            <dt>{name}</dt>
+            <dd class="num">{value}</dd>
+          </div>
+        ))}
+      </dl>
     </section>
   );
 }
@@ -139,8 +217,14 @@ export function Rules() {
   return (
     <details class="rules">
       <summary>The rules</summary>
-      <p>From n, an even number goes to n / 2 and an odd one to 3n + 1. Each is one step; steps are counted until the first 1. So far every number that anybody tried gets there.</p>
-      <p>27 takes 111 steps and climbs to 9 232. A record has more steps (delay), or a greater value (path), than every smaller number.</p>
+      <p>
+        From n, an even number goes to n / 2 and an odd one to 3n + 1. Each is one step; steps are counted until the
+        first 1. So far every number that anybody tried gets there.
+      </p>
+      <p>
+        27 takes 111 steps and climbs to 9 232. A record has more steps (delay), or a greater value (path), than every
+        smaller number.
+      </p>
     </details>
   );
 }

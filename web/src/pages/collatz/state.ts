@@ -17,17 +17,49 @@ const END = 2n ** 96n;
 const MOST = 2n ** 53n - 2n ** 33n;
 
 export const state = hashState({
-  v: 1, view: "graph", job: "", from: "1", to: "10^6",
-  strategy: "sequential", size: 65_536, windows: 16, parallel: 2, seed: 1, auto: true,
-  x: "", span: 0, sel: "", log: false, colour: "count", mod: 8,
-  n: "27", with: [] as readonly string[], tails: false, step: 0, steps: "", speed: 500, terms: false, logcounts: false,
-  root: "1", depth: 12, prune: false, open: [] as readonly string[], node: "",
-  numbers: 3000, even: 8.65, odd: 16.2,
-  find: "", length: "", stars: false, follow: true,
+  v: 1,
+  view: "graph",
+  job: "",
+  from: "1",
+  to: "10^6",
+  strategy: "sequential",
+  size: 65_536,
+  windows: 16,
+  parallel: 2,
+  seed: 1,
+  auto: true,
+  x: "",
+  span: 0,
+  sel: "",
+  log: false,
+  colour: "count",
+  mod: 8,
+  n: "27",
+  with: [] as readonly string[],
+  tails: false,
+  step: 0,
+  steps: "",
+  speed: 500,
+  terms: false,
+  logcounts: false,
+  root: "1",
+  depth: 12,
+  prune: false,
+  open: [] as readonly string[],
+  node: "",
+  numbers: 3000,
+  even: 8.65,
+  odd: 16.2,
+  find: "",
+  length: "",
+  stars: false,
+  follow: true,
 });
 
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.view.value) ?? "graph");
-export const strategy = computed<Strategy>(() => STRATEGIES.find((each) => each === state.strategy.value) ?? "sequential");
+export const strategy = computed<Strategy>(
+  () => STRATEGIES.find((each) => each === state.strategy.value) ?? "sequential",
+);
 export const metric = computed(() => COLOURS.find((each) => each === state.colour.value) ?? "count");
 
 export function show(name: TabName): void {
@@ -60,7 +92,8 @@ export const asked = computed<Asked>(() => {
   const to = positive(state.to.value);
   if (to.value === undefined) why.to = to.why;
   else if (to.value < first) why.to = "must not be below the first number";
-  else if (to.value >= most) why.to = first + MOST < END ? "at most 2^53 - 2^33 numbers at a time" : "must be below 2^96";
+  else if (to.value >= most)
+    why.to = first + MOST < END ? "at most 2^53 - 2^33 numbers at a time" : "must be below 2^96";
   const end = to.value !== undefined && !why.to ? to.value + 1n : first + 1_000_000n < END ? first + 1_000_000n : END;
   return { range: { first, end }, unbounded: false, why };
 });

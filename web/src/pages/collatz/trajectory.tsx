@@ -58,14 +58,17 @@ async function bring(name: string): Promise<void> {
 
 function tell(path: Path): void {
   log("number", `${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} odd, peak ${short(path.peak)}`, {
-    steps: path.delay, star: isStar(path.n, path.delay, path.peak),
+    steps: path.delay,
+    star: isStar(path.n, path.delay, path.peak),
   });
 }
 
 /** All digits up to 40, else the ends. */
 export function short(value: bigint): string {
   const text = String(value);
-  return text.length <= 40 ? integer(value) : `${text.slice(0, 12)}\u2026${text.slice(-8)} (${integer(text.length)} digits)`;
+  return text.length <= 40
+    ? integer(value)
+    : `${text.slice(0, 12)}\u2026${text.slice(-8)} (${integer(text.length)} digits)`;
 }
 
 // -- which steps are seen -------------------------------------------------------------------------------------------
@@ -74,7 +77,9 @@ const longest = computed(() => Math.max(1, ...shown.value.map((path) => path.del
 /** Steps from edge to edge; in the address as first-last. */
 const span = computed<[number, number]>(() => {
   const [from, to] = state.steps.value.split("-").map(Number);
-  return from !== undefined && to !== undefined && from >= 0 && to > from ? [from, Math.min(to, longest.value)] : [0, longest.value];
+  return from !== undefined && to !== undefined && from >= 0 && to > from
+    ? [from, Math.min(to, longest.value)]
+    : [0, longest.value];
 });
 
 function see(from: number, to: number): void {
@@ -101,19 +106,37 @@ interface Meet {
 const meetings = computed<Meet[]>(() => {
   const [first, ...others] = shown.value;
   if (!first?.complete) return [];
-  return others.filter((path) => path.complete).map((path) => {
-    const { steps: [own], remaining } = meeting(first, path);
-    return { step: own, with: path.n, remaining };
-  });
+  return others
+    .filter((path) => path.complete)
+    .map((path) => {
+      const {
+        steps: [own],
+        remaining,
+      } = meeting(first, path);
+      return { step: own, with: path.n, remaining };
+    });
 });
 
 function draw(context: CanvasRenderingContext2D, width: number, height: number): void {
   letters(context);
-  const box: Box = { left: EDGE.left, top: EDGE.top, width: width - EDGE.left - EDGE.right, height: height - EDGE.top - EDGE.bottom };
+  const box: Box = {
+    left: EDGE.left,
+    top: EDGE.top,
+    width: width - EDGE.left - EDGE.right,
+    height: height - EDGE.top - EDGE.bottom,
+  };
   const [from, to] = span.value;
-  const high = Math.max(4, ...shown.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) * 1.04;
+  const high =
+    Math.max(4, ...shown.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) * 1.04;
   yTicks(context, box, 0, high, (value) => `2^${Math.round(value)}`);
-  xTicks(context, { ...box, height: box.height + STRIP + GAP }, from, to, (value) => integer(value), state.tails.value ? "steps, ends together" : "steps");
+  xTicks(
+    context,
+    { ...box, height: box.height + STRIP + GAP },
+    from,
+    to,
+    (value) => integer(value),
+    state.tails.value ? "steps, ends together" : "steps",
+  );
   const y = (log: number) => box.top + box.height * (1 - log / high);
   const x = (step: number) => box.left + ((step - from) / (to - from)) * box.width;
   context.save();
@@ -128,7 +151,15 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
 }
 
 /** One line: every value while they are wider apart than a pixel, else least and greatest of each pixel. */
-function curve(context: CanvasRenderingContext2D, path: Path, place: number, box: Box, from: number, to: number, y: (log: number) => number): void {
+function curve(
+  context: CanvasRenderingContext2D,
+  path: Path,
+  place: number,
+  box: Box,
+  from: number,
+  to: number,
+  y: (log: number) => number,
+): void {
   const off = shift(path);
   context.strokeStyle = token(`series-${place + 1}`);
   context.lineWidth = place ? 1.5 : 2;
@@ -169,7 +200,12 @@ function crosses(context: CanvasRenderingContext2D, x: (step: number) => number,
   }
 }
 
-function marker(context: CanvasRenderingContext2D, box: Box, x: (step: number) => number, y: (log: number) => number): void {
+function marker(
+  context: CanvasRenderingContext2D,
+  box: Box,
+  x: (step: number) => number,
+  y: (log: number) => number,
+): void {
   const [path] = shown.value;
   if (!path) return;
   const step = Math.min(path.delay, state.step.value);
@@ -232,9 +268,13 @@ effect(() => {
   const [path] = shown.value;
   if (!path) return;
   const [step, count] = [Math.min(path.delay, state.step.value), state.terms.value ? LISTED : 2];
-  void terms(path.n, step, count).then(({ values }) => {
-    if (shown.peek()[0] === path && Math.min(path.delay, state.step.peek()) === step) now.value = { name: String(path.n), step, values };
-  }, () => undefined);
+  void terms(path.n, step, count).then(
+    ({ values }) => {
+      if (shown.peek()[0] === path && Math.min(path.delay, state.step.peek()) === step)
+        now.value = { name: String(path.n), step, values };
+    },
+    () => undefined,
+  );
 });
 
 export function stepTo(step: number): void {
@@ -260,7 +300,12 @@ function Rule({ path }: { path: Path }) {
   if (!at || at.name !== String(path.n) || at.step !== step) return <p class="rule num small">step {integer(step)}</p>;
   const [value, next] = at.values;
   if (value === undefined) return null;
-  if (value === 1n || next === undefined) return <p class="rule num small">step {integer(step)}: {short(value)}, the end</p>;
+  if (value === 1n || next === undefined)
+    return (
+      <p class="rule num small">
+        step {integer(step)}: {short(value)}, the end
+      </p>
+    );
   const odd = (value & 1n) === 1n;
   return (
     <p class="rule num small">
@@ -273,15 +318,44 @@ function Scrub({ path }: { path: Path }) {
   const step = Math.min(path.delay, state.step.value);
   return (
     <div class="scrub">
-      <button type="button" aria-label={playing.value ? "Stop" : "Play"} onClick={() => (playing.value = !playing.value)}>{playing.value ? "❚❚" : "▶"}</button>
-      <button type="button" aria-label="Step back" onClick={() => stepTo(step - 1)}>‹</button>
-      <input type="range" class="grow" min={0} max={path.delay} value={step} aria-label="Step of the trajectory" aria-valuetext={`step ${step} of ${path.delay}`}
-        onInput={(event) => stepTo(Number(event.currentTarget.value))} />
-      <button type="button" aria-label="Step on" onClick={() => stepTo(step + 1)}>›</button>
-      <button type="button" onClick={() => stepTo(path.peakStep)}>To the peak</button>
-      <label class="inline">a step each
-        <input type="range" class="speed" min={100} max={2000} step={100} value={state.speed.value} aria-valuetext={`${state.speed.value} ms`}
-          onInput={(event) => (state.speed.value = Number(event.currentTarget.value))} />
+      <button
+        type="button"
+        aria-label={playing.value ? "Stop" : "Play"}
+        onClick={() => (playing.value = !playing.value)}
+      >
+        {playing.value ? "❚❚" : "▶"}
+      </button>
+      <button type="button" aria-label="Step back" onClick={() => stepTo(step - 1)}>
+        ‹
+      </button>
+      <input
+        type="range"
+        class="grow"
+        min={0}
+        max={path.delay}
+        value={step}
+        aria-label="Step of the trajectory"
+        aria-valuetext={`step ${step} of ${path.delay}`}
+        onInput={(event) => stepTo(Number(event.currentTarget.value))}
+      />
+      <button type="button" aria-label="Step on" onClick={() => stepTo(step + 1)}>
+        ›
+      </button>
+      <button type="button" onClick={() => stepTo(path.peakStep)}>
+        To the peak
+      </button>
+      <label class="inline">
+        a step each
+        <input
+          type="range"
+          class="speed"
+          min={100}
+          max={2000}
+          step={100}
+          value={state.speed.value}
+          aria-valuetext={`${state.speed.value} ms`}
+          onInput={(event) => (state.speed.value = Number(event.currentTarget.value))}
+        />
         <span class="num speed-value">{state.speed.value} ms</span>
       </label>
       <Check name="terms">all terms</Check>
@@ -294,7 +368,11 @@ function Terms() {
   if (!state.terms.value || !at) return null;
   return (
     <ol class="terms num small" tabIndex={0} aria-label={`Terms from step ${at.step} on`}>
-      {at.values.map((value, place) => <li key={place}><span class="soft">{integer(at.step + place)}</span> {short(value)}</li>)}
+      {at.values.map((value, place) => (
+        <li key={place}>
+          <span class="soft">{integer(at.step + place)}</span> {short(value)}
+        </li>
+      ))}
       {at.values.length === LISTED && <li class="soft">the next {LISTED}: move the slider</li>}
     </ol>
   );
@@ -309,8 +387,15 @@ function times(log: number): string {
 
 function Facts({ path }: { path: Path }) {
   const rows: [string, string, bigint | undefined][] = [
-    ["n", short(path.n), path.n], ["Steps", integer(path.delay), undefined], ["Odd steps", `${integer(path.odd)}, ${percent(path.odd / Math.max(1, path.delay))}`, undefined],
-    ["Peak", short(path.peak), path.peak], ["Peak is", `${times((path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0))} n, ${integer(bitLength(path.peak))} bits`, undefined],
+    ["n", short(path.n), path.n],
+    ["Steps", integer(path.delay), undefined],
+    ["Odd steps", `${integer(path.odd)}, ${percent(path.odd / Math.max(1, path.delay))}`, undefined],
+    ["Peak", short(path.peak), path.peak],
+    [
+      "Peak is",
+      `${times((path.logs[path.peakStep] ?? 0) - (path.logs[0] ?? 0))} n, ${integer(bitLength(path.peak))} bits`,
+      undefined,
+    ],
     ["Peak at", `step ${integer(path.peakStep)}`, undefined],
   ];
   return (
@@ -318,7 +403,15 @@ function Facts({ path }: { path: Path }) {
       {rows.map(([name, text, whole]) => (
         <div key={name}>
           <dt>{name}</dt>
-          <dd class="num" data-fact={name}>{text}{whole !== undefined && text.includes("\u2026") && <> <Copy value={whole} what={name} /></>}</dd>
+          <dd class="num" data-fact={name}>
+            {text}
+            {whole !== undefined && text.includes("\u2026") && (
+              <>
+                {" "}
+                <Copy value={whole} what={name} />
+              </>
+            )}
+          </dd>
         </div>
       ))}
     </dl>
@@ -326,8 +419,13 @@ function Facts({ path }: { path: Path }) {
 }
 
 function Copy({ value, what }: { value: bigint; what: string }) {
-  const run = async () => toast((await copy(String(value))) ? `${what} is copied, all digits` : "This browser allows no copying");
-  return <button type="button" class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>copy</button>;
+  const run = async () =>
+    toast((await copy(String(value))) ? `${what} is copied, all digits` : "This browser allows no copying");
+  return (
+    <button type="button" class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>
+      copy
+    </button>
+  );
 }
 
 function Compared() {
@@ -343,11 +441,25 @@ function Compared() {
   };
   return (
     <form class="compare row" onSubmit={add}>
-      <label class="inline">compare with
-        <input class="num" size={12} value={text.value} aria-invalid={!!why.value} spellcheck={false} onInput={(event) => (text.value = event.currentTarget.value)} />
+      <label class="inline">
+        compare with
+        <input
+          class="num"
+          size={12}
+          value={text.value}
+          aria-invalid={!!why.value}
+          spellcheck={false}
+          onInput={(event) => (text.value = event.currentTarget.value)}
+        />
       </label>
-      <button type="submit" disabled={!text.value.trim()}>Compare</button>
-      {why.value && <span class="small bad" role="status">{why.value}</span>}
+      <button type="submit" disabled={!text.value.trim()}>
+        Compare
+      </button>
+      {why.value && (
+        <span class="small bad" role="status">
+          {why.value}
+        </span>
+      )}
       {state.with.value.length > 0 && <Check name="tails">ends together</Check>}
     </form>
   );
@@ -360,11 +472,22 @@ function Lines() {
       {shown.value.map((path, place) => (
         <li key={String(path.n)}>
           <span class="num">
-            <svg viewBox="0 0 24 8" aria-hidden="true"><path d="M0 4h24" stroke={`var(--series-${place + 1})`} stroke-width="2" stroke-dasharray={DASHES[place]?.join(" ")} /></svg>{" "}
+            <svg viewBox="0 0 24 8" aria-hidden="true">
+              <path
+                d="M0 4h24"
+                stroke={`var(--series-${place + 1})`}
+                stroke-width="2"
+                stroke-dasharray={DASHES[place]?.join(" ")}
+              />
+            </svg>{" "}
             {place + 1}: {short(path.n)}, {integer(path.delay)} steps
           </span>
           {place > 0 && <Met place={place - 1} />}
-          {place > 0 && <button type="button" class="link" onClick={() => compare(named(path.n), false)}>take out</button>}
+          {place > 0 && (
+            <button type="button" class="link" onClick={() => compare(named(path.n), false)}>
+              take out
+            </button>
+          )}
         </li>
       ))}
     </ul>
@@ -382,23 +505,37 @@ function Met({ place }: { place: number }) {
   const first = shown.value[0];
   const other = meet?.with;
   useEffect(() => {
-    if (meet && first) void terms(first.n, meet.step, 1).then(({ values }) => (value.value = values[0]), () => undefined);
+    if (meet && first)
+      void terms(first.n, meet.step, 1).then(
+        ({ values }) => (value.value = values[0]),
+        () => undefined,
+      );
   }, [first?.n, other, meet?.step]);
   if (!meet) return null;
-  return <span class="num soft" data-meets={value.value === undefined ? "" : String(value.value)}>meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {integer(meet.remaining)} steps before 1</span>;
+  return (
+    <span class="num soft" data-meets={value.value === undefined ? "" : String(value.value)}>
+      meets 1 at {value.value === undefined ? "\u2026" : short(value.value)}, {integer(meet.remaining)} steps before 1
+    </span>
+  );
 }
 
 function summaryText(): string {
   const [path] = shown.value;
   if (!path) return "No trajectory yet";
-  const met = meetings.value.map((meet) => ` It meets that of ${short(meet.with)} ${integer(meet.remaining)} steps before 1.`).join("");
+  const met = meetings.value
+    .map((meet) => ` It meets that of ${short(meet.with)} ${integer(meet.remaining)} steps before 1.`)
+    .join("");
   return `Trajectory of ${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} of them odd, peak ${short(path.peak)} at step ${integer(path.peakStep)}.${met}`;
 }
 
 function twin() {
   const rows = shown.value.flatMap((path) => {
     const every = Math.max(1, Math.ceil(path.delay / 250));
-    return Array.from({ length: Math.floor(path.delay / every) + 1 }, (_, place) => [short(path.n), integer(place * every), (path.logs[place * every] as number).toFixed(3)]);
+    return Array.from({ length: Math.floor(path.delay / every) + 1 }, (_, place) => [
+      short(path.n),
+      integer(place * every),
+      (path.logs[place * every] as number).toFixed(3),
+    ]);
   });
   return { head: ["n", "step", "log2 of the value"], rows };
 }
@@ -411,7 +548,8 @@ export function Trajectory() {
   useEffect(() => {
     const element = place.current;
     const roll = (event: WheelEvent) => {
-      if (!event.ctrlKey && !event.shiftKey && document.activeElement !== element && !element?.matches(":hover")) return;
+      if (!event.ctrlKey && !event.shiftKey && document.activeElement !== element && !element?.matches(":hover"))
+        return;
       event.preventDefault();
       const [from, to] = span.peek();
       const at = from + shareOf(event, element as HTMLElement) * (to - from);
@@ -447,12 +585,29 @@ export function Trajectory() {
     <section class="trajectory" aria-label="Trajectory">
       <div class="row">
         <h2>Trajectory</h2>
-        <Numeral text="of n =" id="number" value={state.n.value} why={wrong} note="number-note"
-          set={(text) => ((state.n.value = text), (state.step.value = 0), (state.steps.value = ""), state.commit())} />
+        <Numeral
+          text="of n ="
+          id="number"
+          value={state.n.value}
+          why={wrong}
+          note="number-note"
+          set={(text) => {
+            state.n.value = text;
+            state.step.value = 0;
+            state.steps.value = "";
+            state.commit();
+          }}
+        />
         <span id="number-note" class={wrong ? "small bad" : "small soft"} role="status">
-          {wrong ?? [...lost.value.values()].at(-1) ?? (walking.value.size ? "computing" : "digits, 2^89-1, 3^5*2^7+1, 10^100+7")}
+          {wrong ??
+            [...lost.value.values()].at(-1) ??
+            (walking.value.size ? "computing" : "digits, 2^89-1, 3^5*2^7+1, 10^100+7")}
         </span>
-        {state.steps.value && <button type="button" onClick={() => (state.steps.value = "")}>All steps</button>}
+        {state.steps.value && (
+          <button type="button" onClick={() => (state.steps.value = "")}>
+            All steps
+          </button>
+        )}
       </div>
       {path && (
         <div class="trajectory-body">

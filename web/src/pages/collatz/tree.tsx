@@ -49,11 +49,28 @@ function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: nu
   };
   const name = `${integer(value)}, ${steps} steps${folded ? ", unfold" : ""}`;
   return (
-    <g class="twig" transform={`translate(${depth * step + 24},${y})`} role="button" tabindex={0} aria-label={name} data-value={String(value)}
-      aria-pressed={state.node.value === String(value)} onClick={() => pick(branch)} onKeyDown={onKey}>
+    <g
+      class="twig"
+      transform={`translate(${depth * step + 24},${y})`}
+      role="button"
+      tabindex={0}
+      aria-label={name}
+      data-value={String(value)}
+      aria-pressed={state.node.value === String(value)}
+      onClick={() => pick(branch)}
+      onKeyDown={onKey}
+    >
       <rect class="hit" x="-12" y="-9" width="24" height="18" />
-      <g fill={folded ? "var(--bg)" : `var(--series-${kind + 1})`} stroke={`var(--series-${kind + 1})`} stroke-width="2">{SHAPES[kind]}</g>
-      <text x="9" y="4">{short(value)}</text>
+      <g
+        fill={folded ? "var(--bg)" : `var(--series-${kind + 1})`}
+        stroke={`var(--series-${kind + 1})`}
+        stroke-width="2"
+      >
+        {SHAPES[kind]}
+      </g>
+      <text x="9" y="4">
+        {short(value)}
+      </text>
     </g>
   );
 }
@@ -74,34 +91,83 @@ export function TreeView() {
   return (
     <div class="stack">
       <div class="row">
-        <Numeral text="root" value={state.root.value} why={typed.why} size={10} set={(text) => ((state.root.value = text), (state.open.value = []), state.commit())} />
-        {typed.why && <span class="small bad" role="status">{typed.why}</span>}
+        <Numeral
+          text="root"
+          value={state.root.value}
+          why={typed.why}
+          size={10}
+          set={(text) => {
+            state.root.value = text;
+            state.open.value = [];
+            state.commit();
+          }}
+        />
+        {typed.why && (
+          <span class="small bad" role="status">
+            {typed.why}
+          </span>
+        )}
         <Whole name="depth" text="levels" least={1} most={MOST_DEPTH} />
-        <Check name="prune" title="Only doublings lead to multiples of 3, so nothing branches above them">stop at multiples of 3</Check>
-        {state.open.value.length > 0 && <button type="button" onClick={() => (state.open.value = [])}>Fold what was unfolded</button>}
+        <Check name="prune" title="Only doublings lead to multiples of 3, so nothing branches above them">
+          stop at multiples of 3
+        </Check>
+        {state.open.value.length > 0 && (
+          <button type="button" onClick={() => (state.open.value = [])}>
+            Fold what was unfolded
+          </button>
+        )}
         <span class="small soft">{words}. Hollow: unfold with a click.</span>
       </div>
-      <Figure summary={`${words}.`} twin={() => ({
-        head: ["n", "steps to the root", "comes from"],
-        rows: nodes.map(({ branch }) => [short(branch.value), branch.depth, before(branch.value).map(short).join(", ")]),
-      })}>
+      <Figure
+        summary={`${words}.`}
+        twin={() => ({
+          head: ["n", "steps to the root", "comes from"],
+          rows: nodes.map(({ branch }) => [
+            short(branch.value),
+            branch.depth,
+            before(branch.value).map(short).join(", "),
+          ]),
+        })}
+      >
         <div class="tree-body">
           <div class="tree-space" tabIndex={0} role="region" aria-label={`${words}.`}>
             <svg width={wide} height={high} viewBox={`0 ${-ROW / 2} ${wide} ${high}`}>
-              {nodes.map(({ branch: { value, depth }, row, from }) => from && (
-                <path key={String(value)} class={value === 2n * from.branch.value ? "link" : "link odd"}
-                  d={`M${at(depth - 1)} ${from.row * ROW}C${at(depth - 0.5)} ${from.row * ROW} ${at(depth - 0.5)} ${row * ROW} ${at(depth)} ${row * ROW}`} />
+              {nodes.map(
+                ({ branch: { value, depth }, row, from }) =>
+                  from && (
+                    <path
+                      key={String(value)}
+                      class={value === 2n * from.branch.value ? "link" : "link odd"}
+                      d={`M${at(depth - 1)} ${from.row * ROW}C${at(depth - 0.5)} ${from.row * ROW} ${at(depth - 0.5)} ${row * ROW} ${at(depth)} ${row * ROW}`}
+                    />
+                  ),
+              )}
+              {nodes.map(({ branch, row }) => (
+                <Twig key={String(branch.value)} branch={branch} y={row * ROW} delay={delay} step={step} />
               ))}
-              {nodes.map(({ branch, row }) => <Twig key={String(branch.value)} branch={branch} y={row * ROW} delay={delay} step={step} />)}
             </svg>
           </div>
           <Chosen />
         </div>
       </Figure>
       <ul class="classes small">
-        {CLASSES.map(({ name }, place) => <li key={name}><ClassMark place={place} /> {name} steps</li>)}
-        <li><svg viewBox="0 0 18 8" aria-hidden="true"><path d="M0 4h18" class="link" /></svg> from 2n</li>
-        <li><svg viewBox="0 0 18 8" aria-hidden="true"><path d="M0 4h18" class="link odd" /></svg> from (n − 1) / 3</li>
+        {CLASSES.map(({ name }, place) => (
+          <li key={name}>
+            <ClassMark place={place} /> {name} steps
+          </li>
+        ))}
+        <li>
+          <svg viewBox="0 0 18 8" aria-hidden="true">
+            <path d="M0 4h18" class="link" />
+          </svg>{" "}
+          from 2n
+        </li>
+        <li>
+          <svg viewBox="0 0 18 8" aria-hidden="true">
+            <path d="M0 4h18" class="link odd" />
+          </svg>{" "}
+          from (n − 1) / 3
+        </li>
       </ul>
     </div>
   );
@@ -110,7 +176,8 @@ export function TreeView() {
 /** About the branch that was clicked: start, steps, greatest value, first terms. */
 function Chosen() {
   const value = state.node.value ? positive(state.node.value).value : undefined;
-  if (value === undefined) return <aside class="chosen small soft">Choose a number for its steps, peak and first terms.</aside>;
+  if (value === undefined)
+    return <aside class="chosen small soft">Choose a number for its steps, peak and first terms.</aside>;
   const found = walk(value);
   const first: bigint[] = [];
   for (let term = value; first.length < 15; term = next(term)) {
@@ -120,12 +187,31 @@ function Chosen() {
   return (
     <aside class="chosen stack" aria-live="polite">
       <h3 class="num">{short(value)}</h3>
-      <p class="small num">{integer(found.delay)} steps, {integer(found.odd)} odd, peak {short(found.peak)} at step {integer(found.peakStep)}</p>
-      <p class="small num">{first.map(short).join(" → ")}{found.delay >= 15 ? " → …" : ""}</p>
+      <p class="small num">
+        {integer(found.delay)} steps, {integer(found.odd)} odd, peak {short(found.peak)} at step{" "}
+        {integer(found.peakStep)}
+      </p>
+      <p class="small num">
+        {first.map(short).join(" → ")}
+        {found.delay >= 15 ? " → …" : ""}
+      </p>
       <div class="row">
-        <button type="button" onClick={() => ((state.root.value = state.node.value), (state.open.value = []), state.commit())}>Make it the root</button>
-        <button type="button" onClick={() => toggle(value)}>Fold or unfold</button>
-        <button type="button" onClick={() => choose(value)}>Trajectory</button>
+        <button
+          type="button"
+          onClick={() => {
+            state.root.value = state.node.value;
+            state.open.value = [];
+            state.commit();
+          }}
+        >
+          Make it the root
+        </button>
+        <button type="button" onClick={() => toggle(value)}>
+          Fold or unfold
+        </button>
+        <button type="button" onClick={() => choose(value)}>
+          Trajectory
+        </button>
       </div>
     </aside>
   );

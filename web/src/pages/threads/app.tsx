@@ -42,7 +42,10 @@ export function ThreadsPage() {
 function Welcome() {
   return (
     <Empty title="One program, thousands of runs">
-      <p>Start simulates a program whose threads spawn threads, on 1 to 64 cores under a policy, as often as you say. Then you see how long it takes and how that varies; every run can be opened here core by core.</p>
+      <p>
+        Start simulates a program whose threads spawn threads, on 1 to 64 cores under a policy, as often as you say.
+        Then you see how long it takes and how that varies; every run can be opened here core by core.
+      </p>
     </Empty>
   );
 }

@@ -14,7 +14,31 @@ import { Counters, Distribution, Metrics, Window } from "./figures";
 import { fit, Lanes, Legend, Overview, pan, useChase, zoom } from "./lanes";
 import { LogView } from "./log";
 import { Player, resetWithUndo } from "./player";
-import { cell, choose, compare, loaded, main, mark, other, otherId, otherLoaded, otherRun, pick, picked, play, range, replica, run, saving, state, tab, TABS, until, view, type TabName } from "./state";
+import {
+  cell,
+  choose,
+  compare,
+  loaded,
+  main,
+  mark,
+  other,
+  otherId,
+  otherLoaded,
+  otherRun,
+  pick,
+  picked,
+  play,
+  range,
+  replica,
+  run,
+  saving,
+  state,
+  tab,
+  TABS,
+  until,
+  view,
+  type TabName,
+} from "./state";
 import { TreeView } from "./tree";
 
 const SCHEDULERS = ["fifo", "lifo", "round_robin", "work_stealing"];
@@ -28,15 +52,21 @@ function markSeen(): void {
 const KEYS: Keys = {
   Space: { text: "play and pause", run: play },
   R: { text: "reset: the whole replica, from its begin", run: resetWithUndo },
-  w: { text: "zoom in", run: () => zoom(1 / 1.5) }, s: { text: "zoom out", run: () => zoom(1.5) },
-  a: { text: "pan to the left", run: () => pan(-0.2) }, d: { text: "pan to the right", run: () => pan(0.2) },
+  w: { text: "zoom in", run: () => zoom(1 / 1.5) },
+  s: { text: "zoom out", run: () => zoom(1.5) },
+  a: { text: "pan to the left", run: () => pan(-0.2) },
+  d: { text: "pan to the right", run: () => pan(0.2) },
   F: { text: "fit: the marked range, else all", run: fit },
   M: { text: "mark what is seen as range, or unmark", run: markSeen },
   Z: { text: "zoom to the picked thread", run: zoomToPicked },
   C: { text: "critical path on and off", run: () => (state.critical.value = !state.critical.peek()) },
   X: { text: "steals on and off", run: () => (state.steals.value = !state.steals.peek()) },
-  "[": { text: "former replica", run: () => choose(replica.peek() - 1) }, "]": { text: "next replica", run: () => choose(replica.peek() + 1) },
-  V: { text: "next of tree, log, statistics", run: () => show(TABS[(TABS.indexOf(tab.peek()) + 1) % TABS.length] as TabName) },
+  "[": { text: "former replica", run: () => choose(replica.peek() - 1) },
+  "]": { text: "next replica", run: () => choose(replica.peek() + 1) },
+  V: {
+    text: "next of tree, log, statistics",
+    run: () => show(TABS[(TABS.indexOf(tab.peek()) + 1) % TABS.length] as TabName),
+  },
   "/": { text: "find a thread", run: () => document.getElementById("find")?.focus() },
   Escape: { text: "unpick, unmark", run: () => (picked.peek() === NONE ? mark(undefined) : pick(NONE)) },
 };
@@ -53,7 +83,9 @@ export function Desk() {
     <>
       <Metrics />
       <div class="desk">
-        <div class="picture ages"><Picture /></div>
+        <div class="picture ages">
+          <Picture />
+        </div>
         <aside class="side" aria-label="Picked thread and replicas">
           <Details />
           <Distribution />
@@ -66,7 +98,15 @@ export function Desk() {
 
 function Picture() {
   const { loading, problem } = main.value.value;
-  if (problem) return <div class="trouble" role="alert"><p>The trace did not come: {problem.detail}</p><button type="button" onClick={main.again}>Try again</button></div>;
+  if (problem)
+    return (
+      <div class="trouble" role="alert">
+        <p>The trace did not come: {problem.detail}</p>
+        <button type="button" onClick={main.again}>
+          Try again
+        </button>
+      </div>
+    );
   if (!loaded.value) return <Waiting loading={loading} />;
   return (
     <>
@@ -77,7 +117,11 @@ function Picture() {
       {state.vs.value && <Rival />}
       <Legend />
       <Player />
-      {loaded.value.trace.truncated && <p class="warn small">The trace was cut at the most events it may have: what came later is not here, and is in the results above.</p>}
+      {loaded.value.trace.truncated && (
+        <p class="warn small">
+          The trace was cut at the most events it may have: what came later is not here, and is in the results above.
+        </p>
+      )}
     </>
   );
 }
@@ -85,44 +129,128 @@ function Picture() {
 function Waiting({ loading }: { loading: boolean }) {
   const job = run.job.value;
   const problem = run.problem.value;
-  if (problem) return <p class="trouble" role="alert">The result did not come: {problem.detail}</p>;
-  if (job?.state === "failed") return <p class="trouble" role="alert">The job failed: {job.error}</p>;
-  return <div class="waiting"><p class="soft" aria-live="polite">{loading ? `A worker writes down replica ${replica.value}` : job?.state === "cancelled" ? "The job was cancelled; Change starts another." : "The picture comes with the result"}</p><Skeleton rows={8} /></div>;
+  if (problem)
+    return (
+      <p class="trouble" role="alert">
+        The result did not come: {problem.detail}
+      </p>
+    );
+  if (job?.state === "failed")
+    return (
+      <p class="trouble" role="alert">
+        The job failed: {job.error}
+      </p>
+    );
+  return (
+    <div class="waiting">
+      <p class="soft" aria-live="polite">
+        {loading
+          ? `A worker writes down replica ${replica.value}`
+          : job?.state === "cancelled"
+            ? "The job was cancelled; Change starts another."
+            : "The picture comes with the result"}
+      </p>
+      <Skeleton rows={8} />
+    </div>
+  );
 }
 
 function Tools() {
   const mine = cell.value;
   const cells = run.result.value?.cells ?? [];
   const others = SCHEDULERS.filter((each) => each !== mine?.scheduler);
-  const against = (scheduler: string) => compare(scheduler).catch((error: unknown) => failed("The other policy", error));
+  const against = (scheduler: string) =>
+    compare(scheduler).catch((error: unknown) => failed("The other policy", error));
   const find = (event: SubmitEvent) => {
     event.preventDefault();
     const found = loaded.peek();
     const wanted = (event.currentTarget as HTMLFormElement).querySelector("input")?.value ?? "";
     const thread = found ? threadAt(found.trace, found.tree, wanted) : NONE;
-    if (thread === NONE) return toast(`This replica has no thread ${wanted}; names are T3.0.1: child 1 of child 0 of root 3`);
+    if (thread === NONE)
+      return toast(`This replica has no thread ${wanted}; names are T3.0.1: child 1 of child 0 of root 3`);
     pick(thread);
     zoomToPicked();
   };
   return (
     <div class="row tools" role="group" aria-label="Picture">
-      {cells.length > 1 && <label class="row">cell <select value={String(mine?.cell ?? 0)} onChange={(event) => ((state.cell.value = Number(event.currentTarget.value)), state.commit())}>
-        {cells.map((each) => <option key={each.cell} value={String(each.cell)}>{each.cores} cores, {each.scheduler.replaceAll("_", " ")}</option>)}
-      </select></label>}
-      {mine && <span class="row"><button type="button" aria-label="Former replica" onClick={() => choose(replica.peek() - 1)}>[</button><span class="num">replica {loaded.value?.trace.replica ?? replica.value}</span><button type="button" aria-label="Next replica" onClick={() => choose(replica.peek() + 1)}>]</button></span>}
-      <label class="row">colour <select value={state.color.value} onChange={(event) => (state.color.value = event.currentTarget.value)}>
-        {MODES.map((each) => <option key={each} value={each}>{each}</option>)}
-      </select></label>
-      <button type="button" aria-pressed={state.critical.value} onClick={() => (state.critical.value = !state.critical.peek())}>Critical path</button>
-      <button type="button" aria-pressed={state.steals.value} onClick={() => (state.steals.value = !state.steals.peek())}>Steals</button>
-      {mine && <label class="row">compare with <select value={state.vs.value} onChange={(event) => void against(event.currentTarget.value)}>
-        <option value="">nothing</option>
-        {others.map((each) => <option key={each} value={each}>{each.replaceAll("_", " ")}</option>)}
-      </select></label>}
+      {cells.length > 1 && (
+        <label class="row">
+          cell{" "}
+          <select
+            value={String(mine?.cell ?? 0)}
+            onChange={(event) => {
+              state.cell.value = Number(event.currentTarget.value);
+              state.commit();
+            }}
+          >
+            {cells.map((each) => (
+              <option key={each.cell} value={String(each.cell)}>
+                {each.cores} cores, {each.scheduler.replaceAll("_", " ")}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {mine && (
+        <span class="row">
+          <button type="button" aria-label="Former replica" onClick={() => choose(replica.peek() - 1)}>
+            [
+          </button>
+          <span class="num">replica {loaded.value?.trace.replica ?? replica.value}</span>
+          <button type="button" aria-label="Next replica" onClick={() => choose(replica.peek() + 1)}>
+            ]
+          </button>
+        </span>
+      )}
+      <label class="row">
+        colour{" "}
+        <select value={state.color.value} onChange={(event) => (state.color.value = event.currentTarget.value)}>
+          {MODES.map((each) => (
+            <option key={each} value={each}>
+              {each}
+            </option>
+          ))}
+        </select>
+      </label>
+      <button
+        type="button"
+        aria-pressed={state.critical.value}
+        onClick={() => (state.critical.value = !state.critical.peek())}
+      >
+        Critical path
+      </button>
+      <button
+        type="button"
+        aria-pressed={state.steals.value}
+        onClick={() => (state.steals.value = !state.steals.peek())}
+      >
+        Steals
+      </button>
+      {mine && (
+        <label class="row">
+          compare with{" "}
+          <select value={state.vs.value} onChange={(event) => void against(event.currentTarget.value)}>
+            <option value="">nothing</option>
+            {others.map((each) => (
+              <option key={each} value={each}>
+                {each.replaceAll("_", " ")}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
       <span class="grow" />
-      <form class="row" role="search" onSubmit={find}><label class="row">find <input id="find" type="text" size={8} placeholder="T3.0.1" autocomplete="off" spellcheck={false} /></label></form>
-      <button type="button" onClick={fit}>Fit</button>
-      <button type="button" onClick={() => (saving.value = true)}>Save</button>
+      <form class="row" role="search" onSubmit={find}>
+        <label class="row">
+          find <input id="find" type="text" size={8} placeholder="T3.0.1" autocomplete="off" spellcheck={false} />
+        </label>
+      </form>
+      <button type="button" onClick={fit}>
+        Fit
+      </button>
+      <button type="button" onClick={() => (saving.value = true)}>
+        Save
+      </button>
     </div>
   );
 }
@@ -132,10 +260,37 @@ function Rival() {
   const { loading, problem } = other.value.value;
   const job = otherRun.job.value;
   const name = state.vs.value.replaceAll("_", " ");
-  if (problem) return <p class="trouble" role="alert">The trace with {name} did not come: {problem.detail} <button type="button" onClick={other.again}>Try again</button></p>;
-  if (otherLoaded.value) return <><h2 class="rival-title">The same program with {name}: {otherId.value ? "a job of its own" : "another cell"}, the same threads and work</h2><Lanes from={otherLoaded} first={false} /></>;
-  if (job?.state === "failed" || job?.state === "cancelled") return <p class="trouble" role="alert">The job with {name} is {job.state}. {job.error}</p>;
-  return <p class="soft" aria-live="polite">{loading ? `A worker writes down the same replica with ${name}` : `Running the same with ${name}${job ? `: ${percent(job.progress)}` : ""}`}</p>;
+  if (problem)
+    return (
+      <p class="trouble" role="alert">
+        The trace with {name} did not come: {problem.detail}{" "}
+        <button type="button" onClick={other.again}>
+          Try again
+        </button>
+      </p>
+    );
+  if (otherLoaded.value)
+    return (
+      <>
+        <h2 class="rival-title">
+          The same program with {name}: {otherId.value ? "a job of its own" : "another cell"}, the same threads and work
+        </h2>
+        <Lanes from={otherLoaded} first={false} />
+      </>
+    );
+  if (job?.state === "failed" || job?.state === "cancelled")
+    return (
+      <p class="trouble" role="alert">
+        The job with {name} is {job.state}. {job.error}
+      </p>
+    );
+  return (
+    <p class="soft" aria-live="polite">
+      {loading
+        ? `A worker writes down the same replica with ${name}`
+        : `Running the same with ${name}${job ? `: ${percent(job.progress)}` : ""}`}
+    </p>
+  );
 }
 
 function Lower() {
@@ -144,10 +299,19 @@ function Lower() {
   if (!loaded.value && !state.job.value) return null;
   return (
     <section class="lower" aria-label="Details of the replica">
-      <Tabs label="Details of the replica" current={tab.value} onChange={(id) => show(id as TabName)} tabs={[
-        { id: "tree", title: "Tree" }, { id: "log", title: "Log" }, { id: "statistics", title: "Statistics" },
-      ]} />
-      <Panel id={tab.value} class="ages"><Shown /></Panel>
+      <Tabs
+        label="Details of the replica"
+        current={tab.value}
+        onChange={(id) => show(id as TabName)}
+        tabs={[
+          { id: "tree", title: "Tree" },
+          { id: "log", title: "Log" },
+          { id: "statistics", title: "Statistics" },
+        ]}
+      />
+      <Panel id={tab.value} class="ages">
+        <Shown />
+      </Panel>
     </section>
   );
 }

@@ -25,7 +25,13 @@ export function Details() {
   if (!found) return null;
   if (thread === NONE) {
     const wrong = state.pick.value !== "";
-    return <p class="soft small">{wrong ? `This replica has no thread ${state.pick.value}.` : "Click a slice, a piece of the tree or a name in the log: its thread is told here."}</p>;
+    return (
+      <p class="soft small">
+        {wrong
+          ? `This replica has no thread ${state.pick.value}.`
+          : "Click a slice, a piece of the tree or a name in the log: its thread is told here."}
+      </p>
+    );
   }
   const { trace, tree } = found;
   const { threads } = trace;
@@ -36,22 +42,79 @@ export function Details() {
   const ended = threads.ended[thread] as number;
   const stolen = (trace.flags[first] as number) & STOLEN ? trace.steals.thread.indexOf(thread) : -1;
   const cores = [...new Set(slices.map((each) => coreOf(trace, each)))];
-  const link = (each: number) => <button type="button" class="link num" key={each} onClick={() => pick(each)}>{pathOf(threads, each)}</button>;
+  const link = (each: number) => (
+    <button type="button" class="link num" key={each} onClick={() => pick(each)}>
+      {pathOf(threads, each)}
+    </button>
+  );
   const from = stolen < 0 ? NO_CORE : (trace.steals.from[stolen] as number);
   return (
     <section class="details" aria-label="Picked thread">
-      <div class="row"><h2>{nameOf(threads, thread)}</h2><span class="num soft">{pathOf(threads, thread)}</span><span class="grow" /><button type="button" onClick={zoomToPicked}>Zoom to it</button></div>
+      <div class="row">
+        <h2>{nameOf(threads, thread)}</h2>
+        <span class="num soft">{pathOf(threads, thread)}</span>
+        <span class="grow" />
+        <button type="button" onClick={zoomToPicked}>
+          Zoom to it
+        </button>
+      </div>
       <dl>
-        <div><dt>depth</dt><dd class="num">{threads.depth[thread]}</dd></div>
-        <div><dt>parent</dt><dd>{parent === NONE ? "none, a root" : link(parent)}</dd></div>
-        <div><dt>created</dt><dd class="num">{us(threads.born[thread] as number)}</dd></div>
-        <div><dt>waited</dt><dd class="num">{us((threads.begun[thread] as number) - (threads.born[thread] as number))}</dd></div>
-        <div><dt>ran on</dt><dd class="num">core {cores.join(", ")}{slices.length > 1 && ` in ${integer(slices.length)} slices`}</dd></div>
-        <div><dt>work</dt><dd class="num">{us(threads.work[thread] as number)}</dd></div>
-        <div><dt>stolen</dt><dd class="num">{from === NO_CORE ? "no" : `from core ${from}`}</dd></div>
-        <div><dt>ended</dt><dd class="num">{Number.isFinite(ended) ? us(ended) : trace.deadlocked ? "never: deadlock" : "after the trace"}</dd></div>
-        <div><dt>subtree</dt><dd class="num">{compact(tree.count[thread])} thread{tree.count[thread] === 1 ? "" : "s"}</dd></div>
-        <div><dt>children</dt><dd>{children.length === 0 ? "none" : children.length > NAMED ? integer(children.length) : [...children].map((each) => <span key={each}>{link(each)} </span>)}{(threads.wanted[thread] as number) > children.length && <span class="soft"> of {threads.wanted[thread]} wanted</span>}</dd></div>
+        <div>
+          <dt>depth</dt>
+          <dd class="num">{threads.depth[thread]}</dd>
+        </div>
+        <div>
+          <dt>parent</dt>
+          <dd>{parent === NONE ? "none, a root" : link(parent)}</dd>
+        </div>
+        <div>
+          <dt>created</dt>
+          <dd class="num">{us(threads.born[thread] as number)}</dd>
+        </div>
+        <div>
+          <dt>waited</dt>
+          <dd class="num">{us((threads.begun[thread] as number) - (threads.born[thread] as number))}</dd>
+        </div>
+        <div>
+          <dt>ran on</dt>
+          <dd class="num">
+            core {cores.join(", ")}
+            {slices.length > 1 && ` in ${integer(slices.length)} slices`}
+          </dd>
+        </div>
+        <div>
+          <dt>work</dt>
+          <dd class="num">{us(threads.work[thread] as number)}</dd>
+        </div>
+        <div>
+          <dt>stolen</dt>
+          <dd class="num">{from === NO_CORE ? "no" : `from core ${from}`}</dd>
+        </div>
+        <div>
+          <dt>ended</dt>
+          <dd class="num">
+            {Number.isFinite(ended) ? us(ended) : trace.deadlocked ? "never: deadlock" : "after the trace"}
+          </dd>
+        </div>
+        <div>
+          <dt>subtree</dt>
+          <dd class="num">
+            {compact(tree.count[thread])} thread{tree.count[thread] === 1 ? "" : "s"}
+          </dd>
+        </div>
+        <div>
+          <dt>children</dt>
+          <dd>
+            {children.length === 0
+              ? "none"
+              : children.length > NAMED
+                ? integer(children.length)
+                : [...children].map((each) => <span key={each}>{link(each)} </span>)}
+            {(threads.wanted[thread] as number) > children.length && (
+              <span class="soft"> of {threads.wanted[thread]} wanted</span>
+            )}
+          </dd>
+        </div>
       </dl>
     </section>
   );

@@ -3,7 +3,19 @@
 import { computed, useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { colour, palette, shadeAt } from "../../canvas/palette";
-import { coreAt, drawLanes, drawOverview, frameOf, heightOf, hit, MOST_ARROWS, OVERVIEW_HEIGHT, overviewTime, timeAt, type Scene } from "../../canvas/timeline";
+import {
+  coreAt,
+  drawLanes,
+  drawOverview,
+  frameOf,
+  heightOf,
+  hit,
+  MOST_ARROWS,
+  OVERVIEW_HEIGHT,
+  overviewTime,
+  timeAt,
+  type Scene,
+} from "../../canvas/timeline";
 import { panned, whole, zoomed } from "../../canvas/view";
 import { integer } from "../../lib/format";
 import { keys, type Keys } from "../../lib/keys";
@@ -16,25 +28,58 @@ import { glance } from "../../trace/statistics";
 import { childrenOf } from "../../trace/tree";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { cursor, loaded, mark, mode, pick, picked, playhead, playing, range, see, slice, state, until, view } from "./state";
+import {
+  cursor,
+  loaded,
+  mark,
+  mode,
+  pick,
+  picked,
+  playhead,
+  playing,
+  range,
+  see,
+  slice,
+  state,
+  until,
+  view,
+} from "./state";
 
 const paint = computed(() => palette(mode.value, dark.value));
 const inks = computed(() => {
   void dark.value;
-  return { ink: token("ink"), soft: token("ink-soft"), line: token("line-strong"), accent: token("accent"), ground: token("bg") };
+  return {
+    ink: token("ink"),
+    soft: token("ink-soft"),
+    line: token("line-strong"),
+    accent: token("accent"),
+    ground: token("bg"),
+  };
 });
 
 /** Ancestors and children of the picked thread; only those of one that is not too big. */
 const family = computed(() => {
   const found = loaded.value;
   if (!found || picked.value === NONE) return [];
-  return [...lineage(found.trace.threads, picked.value), ...childrenOf(found.tree, picked.value)].filter((each) => each !== picked.value);
+  return [...lineage(found.trace.threads, picked.value), ...childrenOf(found.tree, picked.value)].filter(
+    (each) => each !== picked.value,
+  );
 });
 
 function sceneOf(found: Loaded, first: boolean): Scene {
   return {
-    loaded: found, view: view.value, mode: mode.value, palette: paint.value, inks: inks.value, range: range.value, at: playhead.value, cursor: cursor.value,
-    steals: state.steals.value, critical: state.critical.value ? found.critical.path : [], picked: first ? picked.value : NONE, family: first ? family.value : [],
+    loaded: found,
+    view: view.value,
+    mode: mode.value,
+    palette: paint.value,
+    inks: inks.value,
+    range: range.value,
+    at: playhead.value,
+    cursor: cursor.value,
+    steals: state.steals.value,
+    critical: state.critical.value ? found.critical.path : [],
+    picked: first ? picked.value : NONE,
+    family: first ? family.value : [],
   };
 }
 
@@ -76,8 +121,18 @@ export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> })
   });
   return (
     <Figure summary={summary} twin={twin}>
-      <div class="overview" style={{ height: `${OVERVIEW_HEIGHT}px` }} onPointerMove={move} onPointerUp={done} onPointerCancel={done}
-        onPointerDown={(event) => (event.currentTarget.setPointerCapture(event.pointerId), (held.current = time(event)), move(event))}>
+      <div
+        class="overview"
+        style={{ height: `${OVERVIEW_HEIGHT}px` }}
+        onPointerMove={move}
+        onPointerUp={done}
+        onPointerCancel={done}
+        onPointerDown={(event) => {
+          event.currentTarget.setPointerCapture(event.pointerId);
+          held.current = time(event);
+          move(event);
+        }}
+      >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
     </Figure>
@@ -106,7 +161,10 @@ export function step(along: number, across: number): void {
   const { trace, index } = found;
   const from = slice.peek();
   const { t0, t1 } = view.peek();
-  if (from === NONE) return choose(found, before(trace, index, 0, (t0 + t1) / 2));
+  if (from === NONE) {
+    choose(found, before(trace, index, 0, (t0 + t1) / 2));
+    return;
+  }
   const core = coreOf(trace, from) + across;
   if (core < 0 || core >= trace.cores) return;
   const time = trace.start[from] as number;
@@ -124,8 +182,10 @@ function choose({ trace }: Loaded, at: number): void {
 }
 
 const ARROWS: Keys = {
-  Left: { text: "former slice on the core", run: () => step(-1, 0) }, Right: { text: "next slice on the core", run: () => step(1, 0) },
-  Up: { text: "slice on the core above", run: () => step(0, -1) }, Down: { text: "slice on the core below", run: () => step(0, 1) },
+  Left: { text: "former slice on the core", run: () => step(-1, 0) },
+  Right: { text: "next slice on the core", run: () => step(1, 0) },
+  Up: { text: "slice on the core above", run: () => step(0, -1) },
+  Down: { text: "slice on the core below", run: () => step(0, 1) },
 };
 
 type Grip = { kind: "pan" | "range"; x: number; time: number; moved: boolean };
@@ -144,11 +204,20 @@ function useHands(found: Loaded | undefined, first: boolean) {
   useEffect(() => {
     // Preact's own wheel listeners may not prevent scrolling everywhere.
     const wheel = (event: WheelEvent) => {
-      if (!found || (!event.ctrlKey && !event.metaKey && !event.shiftKey && event.deltaY === 0 && event.deltaX === 0)) return;
+      if (!found || (!event.ctrlKey && !event.metaKey && !event.shiftKey && event.deltaY === 0 && event.deltaX === 0))
+        return;
       event.preventDefault();
       const scale = event.deltaMode === 1 ? 30 : 1;
-      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) return pan(((event.deltaX || event.deltaY) * scale) / 1000);
-      see(zoomed(view.peek(), 1.0015 ** (event.deltaY * scale * (event.ctrlKey ? 4 : 1)), place(event).time, until.peek()));
+      if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+        return pan(((event.deltaX || event.deltaY) * scale) / 1000);
+      see(
+        zoomed(
+          view.peek(),
+          1.0015 ** (event.deltaY * scale * (event.ctrlKey ? 4 : 1)),
+          place(event).time,
+          until.peek(),
+        ),
+      );
     };
     const at = element.current;
     at?.addEventListener("wheel", wheel, { passive: false });
@@ -199,7 +268,11 @@ function useHands(found: Loaded | undefined, first: boolean) {
   const leave = () => {
     if (!grip.current) cursor.value = undefined;
   };
-  return { element, on: { onPointerDown: down, onPointerMove: move, onPointerUp: up, onPointerCancel: up, onPointerLeave: leave }, place };
+  return {
+    element,
+    on: { onPointerDown: down, onPointerMove: move, onPointerUp: up, onPointerCancel: up, onPointerLeave: leave },
+    place,
+  };
 }
 
 export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined>; first: boolean }) {
@@ -221,11 +294,23 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
   const height = heightOf(frameOf(globalThis.innerWidth, trace.cores));
   return (
     <Figure summary={summary} twin={() => twinOf(found, t0, t1)}>
-      <div class="lanes" ref={hands.element} tabIndex={0} role="group" aria-label={`Lanes, ${trace.scheduler.replaceAll("_", " ")}: arrows go from slice to slice, W and S zoom, A and D pan`}
-        style={{ height: `${height}px` }} {...hands.on} onPointerMove={hover} onFocus={() => (stop.current = keys(ARROWS))} onBlur={() => stop.current()}>
+      <div
+        class="lanes"
+        ref={hands.element}
+        tabIndex={0}
+        role="group"
+        aria-label={`Lanes, ${trace.scheduler.replaceAll("_", " ")}: arrows go from slice to slice, W and S zoom, A and D pan`}
+        style={{ height: `${height}px` }}
+        {...hands.on}
+        onPointerMove={hover}
+        onFocus={() => (stop.current = keys(ARROWS))}
+        onBlur={() => stop.current()}
+      >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
-      <p class="small soft told">{toldSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}</p>
+      <p class="small soft told">
+        {toldSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}
+      </p>
     </Figure>
   );
 }
@@ -261,22 +346,60 @@ export function Legend() {
   const { trace, index } = found;
   const { steals } = trace;
   const { deepest } = index;
-  const depths = deepest <= 3 ? Array.from({ length: deepest + 1 }, (_, depth) => depth) : [0, 1, 2, 3, ...(deepest > 4 ? [Math.ceil((3 + deepest) / 2)] : []), deepest];
+  const depths =
+    deepest <= 3
+      ? Array.from({ length: deepest + 1 }, (_, depth) => depth)
+      : [0, 1, 2, 3, ...(deepest > 4 ? [Math.ceil((3 + deepest) / 2)] : []), deepest];
   const scales = {
     depth: depths.map((depth) => [depth / Math.max(1, deepest), depth === 0 ? "root" : `depth ${depth}`] as const),
-    stolen: [[0, "run where it was spawned"], [1, "stolen"]] as const,
-    wait: [[0, "no wait"], [0.5, "1 ms"], [1, "1 s"]] as const,
+    stolen: [
+      [0, "run where it was spawned"],
+      [1, "stolen"],
+    ] as const,
+    wait: [
+      [0, "no wait"],
+      [0.5, "1 ms"],
+      [1, "1 s"],
+    ] as const,
   }[mode.value];
   const many = countUpTo(steals.time, view.value.t1) - countUpTo(steals.time, view.value.t0);
   const perPixel = ((view.value.t1 - view.value.t0) / 1000 / trace.until) * (trace.start.length / trace.cores);
   return (
     <ul class="legend" aria-label="Legend">
-      {scales.map(([level, text]) => <li key={text}><i class="swatch" style={{ backgroundColor: colour(shadeAt(paint.value, level)) }} />{text}</li>)}
-      {trace.kind.includes(3) && <li><i class="swatch hatched" style={{ backgroundColor: colour(paint.value.steal) }} />looks for work</li>}
-      {trace.kind.includes(1) && <li><i class="swatch hatched down" style={{ backgroundColor: colour(paint.value.blocked) }} />held by a thread that waits</li>}
-      {steals.time.length > 0 && state.steals.value && <li>{many > MOST_ARROWS ? `${integer(many)} steals as ticks; arrows from ${MOST_ARROWS} on down` : "arrow: from whom, to whom stolen"}</li>}
-      {state.critical.value && <li><i class="swatch framed" />critical path</li>}
-      {perPixel > 1 && <li>about {perPixel.toFixed(perPixel < 10 ? 1 : 0)} slices a pixel: colours are shares of time</li>}
+      {scales.map(([level, text]) => (
+        <li key={text}>
+          <i class="swatch" style={{ backgroundColor: colour(shadeAt(paint.value, level)) }} />
+          {text}
+        </li>
+      ))}
+      {trace.kind.includes(3) && (
+        <li>
+          <i class="swatch hatched" style={{ backgroundColor: colour(paint.value.steal) }} />
+          looks for work
+        </li>
+      )}
+      {trace.kind.includes(1) && (
+        <li>
+          <i class="swatch hatched down" style={{ backgroundColor: colour(paint.value.blocked) }} />
+          held by a thread that waits
+        </li>
+      )}
+      {steals.time.length > 0 && state.steals.value && (
+        <li>
+          {many > MOST_ARROWS
+            ? `${integer(many)} steals as ticks; arrows from ${MOST_ARROWS} on down`
+            : "arrow: from whom, to whom stolen"}
+        </li>
+      )}
+      {state.critical.value && (
+        <li>
+          <i class="swatch framed" />
+          critical path
+        </li>
+      )}
+      {perPixel > 1 && (
+        <li>about {perPixel.toFixed(perPixel < 10 ? 1 : 0)} slices a pixel: colours are shares of time</li>
+      )}
     </ul>
   );
 }
@@ -289,8 +412,12 @@ export function fit(): void {
 
 /** Follows the playhead when it leaves what is seen. */
 export function useChase(): void {
-  useEffect(() => playhead.subscribe((at) => {
-    const { t0, t1 } = view.peek();
-    if (at !== undefined && playing.peek() && (at < t0 || at > t1)) see({ t0: at, t1: at + (t1 - t0) });
-  }), []);
+  useEffect(
+    () =>
+      playhead.subscribe((at) => {
+        const { t0, t1 } = view.peek();
+        if (at !== undefined && playing.peek() && (at < t0 || at > t1)) see({ t0: at, t1: at + (t1 - t0) });
+      }),
+    [],
+  );
 }

@@ -5,7 +5,16 @@ import { useEffect, useRef } from "preact/hooks";
 import { clock, integer } from "../../lib/format";
 import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "../../trace/log";
 import { NONE } from "../../trace/model";
-import { forgetMessages, loaded, messages, pick, calmPlayhead as playhead, calmRange as range, state, until } from "./state";
+import {
+  forgetMessages,
+  loaded,
+  messages,
+  pick,
+  calmPlayhead as playhead,
+  calmRange as range,
+  state,
+  until,
+} from "./state";
 
 const ROW = 22;
 /** Lines before this time were cleared. */
@@ -44,20 +53,66 @@ export function LogView() {
     if (state.follow.peek() !== end && at.scrollHeight > at.clientHeight) state.follow.value = end;
   };
   const first = Math.max(0, Math.floor(top.value / ROW) - 5);
-  const places = Array.from({ length: Math.max(0, Math.min(count - first, Math.ceil(tall / ROW) + 10)) }, (_, place) => first + place);
+  const places = Array.from(
+    { length: Math.max(0, Math.min(count - first, Math.ceil(tall / ROW) + 10)) },
+    (_, place) => first + place,
+  );
   return (
     <div class="log">
       <div class="row">
-        <label class="row grow">Filter <input type="text" id="log-filter" class="grow" value={state.log.value} placeholder="core:3 T3.0 stolen" spellcheck={false} autocomplete="off" aria-describedby="log-known"
-          onInput={(event) => (state.log.value = event.currentTarget.value)} /></label>
-        <label class="row"><input type="checkbox" checked={state.follow.value} onChange={(event) => (state.follow.value = event.currentTarget.checked)} />Keep at the end</label>
-        <button type="button" onClick={clearLog}>Clear</button>
+        <label class="row grow">
+          Filter{" "}
+          <input
+            type="text"
+            id="log-filter"
+            class="grow"
+            value={state.log.value}
+            placeholder="core:3 T3.0 stolen"
+            spellcheck={false}
+            autocomplete="off"
+            aria-describedby="log-known"
+            onInput={(event) => (state.log.value = event.currentTarget.value)}
+          />
+        </label>
+        <label class="row">
+          <input
+            type="checkbox"
+            checked={state.follow.value}
+            onChange={(event) => (state.follow.value = event.currentTarget.checked)}
+          />
+          Keep at the end
+        </label>
+        <button type="button" onClick={clearLog}>
+          Clear
+        </button>
       </div>
-      <p class="small soft" id="log-known" aria-live="polite">{shown.wrong ? <span class="bad">{shown.wrong}</span> : <>{integer(shown.slices.length)} lines{shown.more && `, the last ${integer(MOST_LINES)}: mark a range or filter for others`}. Knows {KNOWN}.</>}</p>
-      <div class="lines" ref={box} onScroll={scroll} tabIndex={0} role="log" aria-label="Log" aria-live="off" style={{ height: `${tall}px` }}>
+      <p class="small soft" id="log-known" aria-live="polite">
+        {shown.wrong ? (
+          <span class="bad">{shown.wrong}</span>
+        ) : (
+          <>
+            {integer(shown.slices.length)} lines
+            {shown.more && `, the last ${integer(MOST_LINES)}: mark a range or filter for others`}. Knows {KNOWN}.
+          </>
+        )}
+      </p>
+      <div
+        class="lines"
+        ref={box}
+        onScroll={scroll}
+        tabIndex={0}
+        role="log"
+        aria-label="Log"
+        aria-live="off"
+        style={{ height: `${tall}px` }}
+      >
         <div style={{ height: `${Math.max(1, count) * ROW}px`, position: "relative" }}>
-          {count === 0 && <p class="soft line">Nothing happened in this range. Start a job, play it, or widen the filter.</p>}
-          {places.map((place) => <Row place={place} slices={shown.slices} key={place} />)}
+          {count === 0 && (
+            <p class="soft line">Nothing happened in this range. Start a job, play it, or widen the filter.</p>
+          )}
+          {places.map((place) => (
+            <Row place={place} slices={shown.slices} key={place} />
+          ))}
         </div>
       </div>
     </div>
@@ -67,7 +122,12 @@ export function LogView() {
 function Row({ place, slices }: { place: number; slices: readonly number[] }) {
   const style = { top: `${place * ROW}px` };
   const system = messages.value[place];
-  if (system) return <p class="line" style={style}><span class="num soft">{clock(system.time)}</span> <b>system</b> {system.text}</p>;
+  if (system)
+    return (
+      <p class="line" style={style}>
+        <span class="num soft">{clock(system.time)}</span> <b>system</b> {system.text}
+      </p>
+    );
   const slice = slices[place - messages.value.length];
   const trace = loaded.value?.trace;
   if (slice === undefined || !trace) return null;
@@ -76,7 +136,13 @@ function Row({ place, slices }: { place: number; slices: readonly number[] }) {
   return (
     <p class="line" style={style}>
       <span class="num soft">{us(time)}</span>{" "}
-      {thread === NONE ? <b>{name}</b> : <button type="button" class="link num" onClick={() => pick(thread, slice)} title={path}>{name}</button>}{" "}
+      {thread === NONE ? (
+        <b>{name}</b>
+      ) : (
+        <button type="button" class="link num" onClick={() => pick(thread, slice)} title={path}>
+          {name}
+        </button>
+      )}{" "}
       <span class="num soft">{depth === undefined ? "" : `d${depth} ${path}`}</span> {text}
     </p>
   );

@@ -15,18 +15,37 @@ export function Player() {
   const on = playing.value;
   return (
     <div class="player row" role="group" aria-label="Playback">
-      <button type="button" class="primary" onClick={play}>{on ? "Pause" : "Play"}</button>
-      <button type="button" onClick={resetWithUndo}>Reset</button>
+      <button type="button" class="primary" onClick={play}>
+        {on ? "Pause" : "Play"}
+      </button>
+      <button type="button" onClick={resetWithUndo}>
+        Reset
+      </button>
       <label class="row grow at">
         <span class="visually-hidden">Time of the replica</span>
-        <input type="range" class="grow" min={0} max={1000} step={1} value={Math.round((1000 * state.at.value) / until.value)} aria-valuetext={us(state.at.value)}
-          onInput={(event) => (state.at.value = (Number(event.currentTarget.value) / 1000) * until.value)} />
+        <input
+          type="range"
+          class="grow"
+          min={0}
+          max={1000}
+          step={1}
+          value={Math.round((1000 * state.at.value) / until.value)}
+          aria-valuetext={us(state.at.value)}
+          onInput={(event) => (state.at.value = (Number(event.currentTarget.value) / 1000) * until.value)}
+        />
         <span class="num clock">{us(state.at.value)}</span>
       </label>
       <label class="row speed">
         <span>speed</span>
-        <input type="range" min={0} max={100} step={5} value={slot(state.speed.value)} aria-valuetext={`${us(pace(state.speed.value, until.value))} per second`}
-          onInput={(event) => (state.speed.value = speedAt(Number(event.currentTarget.value)))} />
+        <input
+          type="range"
+          min={0}
+          max={100}
+          step={5}
+          value={slot(state.speed.value)}
+          aria-valuetext={`${us(pace(state.speed.value, until.value))} per second`}
+          onInput={(event) => (state.speed.value = speedAt(Number(event.currentTarget.value)))}
+        />
         <span class="num">{us(pace(state.speed.value, until.value))} per s</span>
       </label>
     </div>

@@ -74,10 +74,14 @@ export function binAt(cell: Cell, share: number): number | undefined {
 
 /** A replica of which the result itself says that its makespan is within these bins. */
 export function named(cell: Cell, low: number, high: number): number | undefined {
-  const told = (cell.histograms.makespan_ns?.replicas ?? []).filter(([bin]) => bin >= low && bin <= high).map(([, replica]) => replica);
+  const told = (cell.histograms.makespan_ns?.replicas ?? [])
+    .filter(([bin]) => bin >= low && bin <= high)
+    .map(([, replica]) => replica);
   if (told.length) return Math.min(...told);
   const fits = (us: number) => us * 1000 >= edgesOf(low)[0] - 0.5 && us * 1000 < edgesOf(high)[1];
-  return Object.entries(cell.examples).filter(([name, { makespan_us }]) => name !== "deadlocked" && fits(makespan_us)).map(([, { replica }]) => replica)[0];
+  return Object.entries(cell.examples)
+    .filter(([name, { makespan_us }]) => name !== "deadlocked" && fits(makespan_us))
+    .map(([, { replica }]) => replica)[0];
 }
 
 /**
@@ -88,9 +92,13 @@ export function named(cell: Cell, low: number, high: number): number | undefined
  * replica fits.
  */
 export async function firstWithin(
-  low: number, high: number, replicas: number, bins: (count: number) => Promise<readonly [number, number][]>,
+  low: number,
+  high: number,
+  replicas: number,
+  bins: (count: number) => Promise<readonly [number, number][]>,
 ): Promise<number | undefined> {
-  const holds = async (count: number) => (await bins(count)).some(([bin, many]) => many > 0 && bin >= low && bin <= high);
+  const holds = async (count: number) =>
+    (await bins(count)).some(([bin, many]) => many > 0 && bin >= low && bin <= high);
   let reach = Math.min(16, replicas);
   let known = 0;
   while (!(await holds(reach))) {
@@ -114,7 +122,10 @@ function meanChildren(spawn: Record<string, unknown>, depth: number, deepest: nu
     binomial: () => number("children") * number("probability"),
     geometric: () => number("mean"),
     poisson: () => number("mean"),
-    pmf: () => (Array.isArray(spawn.probabilities) ? spawn.probabilities.reduce((sum: number, each, place) => sum + place * Number(each), 0) : Number.NaN),
+    pmf: () =>
+      Array.isArray(spawn.probabilities)
+        ? spawn.probabilities.reduce((sum: number, each, place) => sum + place * Number(each), 0)
+        : Number.NaN,
   };
   const plain = laws[String(spawn.distribution)]?.();
   if (plain === undefined || Number.isNaN(plain)) return undefined;
@@ -141,7 +152,8 @@ export function expectedThreads(parameters: Record<string, unknown>): number | u
 /** {cores: 4, spawn: {mean: 2}} as ["cores:4", "spawn.mean:2"]. */
 export function flat(value: Record<string, unknown>, path = ""): string[] {
   return Object.entries(value).flatMap(([name, each]) => {
-    if (each !== null && typeof each === "object" && !Array.isArray(each)) return flat(each as Record<string, unknown>, `${path}${name}.`);
+    if (each !== null && typeof each === "object" && !Array.isArray(each))
+      return flat(each as Record<string, unknown>, `${path}${name}.`);
     return [`${path}${name}:${typeof each === "string" ? each : JSON.stringify(each)}`];
   });
 }
@@ -155,7 +167,10 @@ export function nested(list: readonly string[]): Record<string, unknown> {
     const last = names.pop();
     if (colon < 1 || !last || [...names, last].includes("__proto__")) continue;
     let at = found;
-    for (const name of names) at = (at[name] ??= {}) as Record<string, unknown>;
+    for (const name of names) {
+      at[name] ??= {};
+      at = at[name] as Record<string, unknown>;
+    }
     at[last] = parsed(each.slice(colon + 1));
   }
   return found;

@@ -15,7 +15,11 @@ function nameOf(end: string): string {
 }
 
 function note(): Record<string, unknown> {
-  return { job: state.job.peek(), address: location.href, window_us: range.peek() ? [range.peek()?.t0, range.peek()?.t1] : null };
+  return {
+    job: state.job.peek(),
+    address: location.href,
+    window_us: range.peek() ? [range.peek()?.t0, range.peek()?.t1] : null,
+  };
 }
 
 async function saveText(pieces: Iterable<string>, type: string, end: string): Promise<void> {
@@ -42,7 +46,11 @@ function savePicture(): void {
   context.fillRect(0, 0, sheet.width, sheet.height);
   context.fillStyle = style.color;
   context.font = `${12 * scale}px ${style.fontFamily}`;
-  context.fillText(`${described(trace.parameters)}; replica ${trace.replica}, cell ${trace.cell}, makespan ${us(trace.until)}`, 4 * scale, 16 * scale);
+  context.fillText(
+    `${described(trace.parameters)}; replica ${trace.replica}, cell ${trace.cell}, makespan ${us(trace.until)}`,
+    4 * scale,
+    16 * scale,
+  );
   let top = head;
   for (const each of canvases) {
     context.drawImage(each, 0, top);
@@ -67,17 +75,62 @@ export function SaveDialog() {
   };
   return (
     <Dialog title="Save and open" onClose={() => (saving.value = false)}>
-      {trace && <p class="soft">{range.value ? `The marked range, ${us(t0)} to ${us(t1)}` : "The whole replica"}, with its parameters and this address inside.</p>}
-      {trace && <div class="stack">
-        <button type="button" disabled={busy.value} onClick={act(() => saveText(chromeTrace(trace, t0, t1, note()), "application/json", "json"))}>Perfetto JSON: for ui.perfetto.dev</button>
-        <button type="button" disabled={busy.value} onClick={act(() => saveText(csvPieces(trace, t0, t1), "text/csv", "csv"))}>CSV: a row for each slice</button>
-        <button type="button" disabled={busy.value} onClick={act(savePicture)}>PNG: the picture as it is</button>
-        <button type="button" disabled={busy.value} onClick={act(() => download(nameOf("parameters.json"), `${JSON.stringify(trace.parameters, null, 2)}\n`, "application/json"))}>Parameters: JSON for cluster submit</button>
-        <button type="button" onClick={act(async () => toast((await copy(location.origin + state.link())) ? "Address copied" : "The browser does not let this page copy"))}>Copy the address of this view</button>
-      </div>}
+      {trace && (
+        <p class="soft">
+          {range.value ? `The marked range, ${us(t0)} to ${us(t1)}` : "The whole replica"}, with its parameters and this
+          address inside.
+        </p>
+      )}
+      {trace && (
+        <div class="stack">
+          <button
+            type="button"
+            disabled={busy.value}
+            onClick={act(() => saveText(chromeTrace(trace, t0, t1, note()), "application/json", "json"))}
+          >
+            Perfetto JSON: for ui.perfetto.dev
+          </button>
+          <button
+            type="button"
+            disabled={busy.value}
+            onClick={act(() => saveText(csvPieces(trace, t0, t1), "text/csv", "csv"))}
+          >
+            CSV: a row for each slice
+          </button>
+          <button type="button" disabled={busy.value} onClick={act(savePicture)}>
+            PNG: the picture as it is
+          </button>
+          <button
+            type="button"
+            disabled={busy.value}
+            onClick={act(() =>
+              download(nameOf("parameters.json"), `${JSON.stringify(trace.parameters, null, 2)}\n`, "application/json"),
+            )}
+          >
+            Parameters: JSON for cluster submit
+          </button>
+          <button
+            type="button"
+            onClick={act(async () =>
+              toast(
+                (await copy(location.origin + state.link()))
+                  ? "Address copied"
+                  : "The browser does not let this page copy",
+              ),
+            )}
+          >
+            Copy the address of this view
+          </button>
+        </div>
+      )}
       <div class="field file">
         <label for="trace-file">Open a trace that was saved</label>
-        <input id="trace-file" type="file" accept=".json,application/json" onChange={(event) => void open(event.currentTarget.files?.[0])} />
+        <input
+          id="trace-file"
+          type="file"
+          accept=".json,application/json"
+          onChange={(event) => void open(event.currentTarget.files?.[0])}
+        />
         <p class="hint">It stays in this browser.</p>
       </div>
     </Dialog>

@@ -2,7 +2,7 @@
 
 import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Problem, type Kind } from "../../lib/api";
+import type { Problem, Kind } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
 import { kinds } from "../../lib/jobs";
 import type { Schema } from "../../ui/fields";
@@ -28,7 +28,11 @@ function defaults(): Record<string, unknown> {
 /** What of some parameters is not as usual. */
 function unusual(parameters: Record<string, unknown>): Record<string, unknown> {
   const usual = defaults();
-  return Object.fromEntries(Object.entries(parameters).filter(([name, each]) => name !== "trace" && each !== null && JSON.stringify(each) !== JSON.stringify(usual[name])));
+  return Object.fromEntries(
+    Object.entries(parameters).filter(
+      ([name, each]) => name !== "trace" && each !== null && JSON.stringify(each) !== JSON.stringify(usual[name]),
+    ),
+  );
 }
 
 const given = computed(() => (state.set.value.length ? draft.value : unusual(run.job.value?.parameters ?? {})));
@@ -37,14 +41,28 @@ const all = computed<Record<string, unknown>>(() => ({ ...defaults(), ...given.v
 /** In a few words: what is run on what. */
 export function described(parameters: Record<string, unknown>): string {
   const each = (value: unknown) => (Array.isArray(value) ? value : [value]).join(", ").replaceAll("_", " ");
-  return `${each(parameters.scheduler)} on ${each(parameters.cores)} cores, ${integer(Number(parameters.thread_count))} roots, depth ${each(parameters.max_depth)}, ` +
-    `${integer(Number(parameters.replicas))} replicas, seed ${parameters.seed ?? "drawn"}`;
+  return (
+    `${each(parameters.scheduler)} on ${each(parameters.cores)} cores, ${integer(Number(parameters.thread_count))} roots, depth ${each(parameters.max_depth)}, ` +
+    `${integer(Number(parameters.replicas))} replicas, seed ${parameters.seed ?? "drawn"}`
+  );
 }
 
 export function Setup() {
   const problem = useSignal<Problem | undefined>(undefined);
-  useEffect(() => void kinds().then((list) => (kind.value = list.find((each) => each.type === "thread")), (error: unknown) => (problem.value = problemOf(error))), []);
-  if (problem.value) return <p class="trouble" role="alert">The list of parameters did not come: {problem.value.detail}</p>;
+  useEffect(
+    () =>
+      void kinds().then(
+        (list) => (kind.value = list.find((each) => each.type === "thread")),
+        (error: unknown) => (problem.value = problemOf(error)),
+      ),
+    [],
+  );
+  if (problem.value)
+    return (
+      <p class="trouble" role="alert">
+        The list of parameters did not come: {problem.value.detail}
+      </p>
+    );
   if (!kind.value) return <Skeleton rows={3} />;
   const shown = !state.job.value || editing.value;
   return (
@@ -62,9 +80,15 @@ function Summary() {
     <div class="row summary">
       {job && <State of={job.state} />}
       <span class="grow program">{job ? described({ ...defaults(), ...job.parameters }) : "Asking for the job"}</span>
-      {active && <span class="how"><Progress job={job} steering unit="replicas" /></span>}
+      {active && (
+        <span class="how">
+          <Progress job={job} steering unit="replicas" />
+        </span>
+      )}
       {active && job.waiting_because && <span class="soft small">{job.waiting_because}</span>}
-      <button type="button" aria-expanded={editing.value} onClick={() => (editing.value = !editing.value)}>{editing.value ? "Hide the form" : "Change"}</button>
+      <button type="button" aria-expanded={editing.value} onClick={() => (editing.value = !editing.value)}>
+        {editing.value ? "Hide the form" : "Change"}
+      </button>
     </div>
   );
 }
@@ -95,13 +119,27 @@ function Form({ kind: { schema, example } }: { kind: Kind }) {
   };
   return (
     <form class="program-form" onSubmit={(event) => void send(event)} noValidate>
-      <SchemaForm schema={schema as Schema} value={given.value} few={FEW} errors={errorsOf(problem.value)} onChange={set} />
-      {problem.value && <p class="bad refused" role="alert">Refused: {problem.value.detail}</p>}
+      <SchemaForm
+        schema={schema as Schema}
+        value={given.value}
+        few={FEW}
+        errors={errorsOf(problem.value)}
+        onChange={set}
+      />
+      {problem.value && (
+        <p class="bad refused" role="alert">
+          Refused: {problem.value.detail}
+        </p>
+      )}
       <div class="row starting">
         <Expected />
         <span class="grow" />
-        <button type="button" onClick={() => set({ ...example, cores: 8, thread_count: 40, replicas: 1000 })}>Fill in an example</button>
-        <button type="submit" class="primary" disabled={busy.value}>{busy.value ? "Starting" : "Start"}</button>
+        <button type="button" onClick={() => set({ ...example, cores: 8, thread_count: 40, replicas: 1000 })}>
+          Fill in an example
+        </button>
+        <button type="submit" class="primary" disabled={busy.value}>
+          {busy.value ? "Starting" : "Start"}
+        </button>
       </div>
     </form>
   );
@@ -111,13 +149,18 @@ function Form({ kind: { schema, example } }: { kind: Kind }) {
 function Expected() {
   const threads = expectedThreads(all.value);
   if (threads === undefined) return <span />;
-  const cells = [all.value.cores, all.value.scheduler].reduce((count: number, each) => count * (Array.isArray(each) ? each.length : 1), 1);
+  const cells = [all.value.cores, all.value.scheduler].reduce(
+    (count: number, each) => count * (Array.isArray(each) ? each.length : 1),
+    1,
+  );
   const most = Number(all.value.max_threads);
   const runs = Number(all.value.replicas) * cells;
   return (
     <p class={threads > most ? "warn" : "soft"} aria-live="polite">
-      About <span class="num">{compact(Math.round(threads))}</span> threads in a replica, <span class="num">{compact(Math.round(threads * runs))}</span> in all.
-      {threads > most && ` That is more than max threads (${integer(most)}): it will be refused. Lower depth, roots or children.`}
+      About <span class="num">{compact(Math.round(threads))}</span> threads in a replica,{" "}
+      <span class="num">{compact(Math.round(threads * runs))}</span> in all.
+      {threads > most &&
+        ` That is more than max threads (${integer(most)}): it will be refused. Lower depth, roots or children.`}
     </p>
   );
 }

@@ -19,8 +19,28 @@ export const TABS = ["tree", "log", "statistics"] as const;
 export type TabName = (typeof TABS)[number];
 
 export const state = hashState({
-  v: 1, set: [] as readonly string[], job: "", cell: 0, replica: -1, from: 0, to: 0, a: 0, b: 0, at: 0, pick: "", color: "depth",
-  critical: false, steals: true, vs: "", job2: "", tab: "tree", tree: "icicle", root: "", speed: 10, log: "", follow: true,
+  v: 1,
+  set: [] as readonly string[],
+  job: "",
+  cell: 0,
+  replica: -1,
+  from: 0,
+  to: 0,
+  a: 0,
+  b: 0,
+  at: 0,
+  pick: "",
+  color: "depth",
+  critical: false,
+  steals: true,
+  vs: "",
+  job2: "",
+  tab: "tree",
+  tree: "icicle",
+  root: "",
+  speed: 10,
+  log: "",
+  follow: true,
 });
 
 export const draft = computed(() => nested(state.set.value));
@@ -59,7 +79,9 @@ export interface Run {
 }
 
 export function problemOf(error: unknown): Problem {
-  return error instanceof Problem ? error : new Problem(0, "Failed", error instanceof Error ? error.message : String(error));
+  return error instanceof Problem
+    ? error
+    : new Problem(0, "Failed", error instanceof Error ? error.message : String(error));
 }
 
 const PARTIAL_MS = 1500;
@@ -97,7 +119,10 @@ function followed(id: ReadonlySignal<string>): Run {
       const now = watched.value;
       job.value = now;
       if (!now || now.state === ended) return;
-      if (!["done", "failed", "cancelled"].includes(now.state)) return void (ended = "");
+      if (!["done", "failed", "cancelled"].includes(now.state)) {
+        ended = "";
+        return;
+      }
       ended = now.state;
       say(`job ${wanted} is ${now.state}${now.error ? `: ${now.error}` : ""}`);
       if (now.state === "done") void ask(false);
@@ -143,7 +168,11 @@ export interface TraceState {
 const NOTHING: TraceState = { loaded: undefined, loading: false, problem: undefined };
 
 /** The trace of a replica, for as long as the same is wanted. `wanted` gives job, cell and replica, or "". */
-function traced(wanted: ReadonlySignal<string>): { value: ReadonlySignal<TraceState>; again: () => void; show: (source: Blob) => Promise<void> } {
+function traced(wanted: ReadonlySignal<string>): {
+  value: ReadonlySignal<TraceState>;
+  again: () => void;
+  show: (source: Blob) => Promise<void>;
+} {
   const value = signal<TraceState>(NOTHING);
   const tries = signal(0);
   let control = new AbortController();
@@ -154,7 +183,9 @@ function traced(wanted: ReadonlySignal<string>): { value: ReadonlySignal<TraceSt
       if (signal.aborted) return;
       value.value = { loaded: found, loading: false, problem: undefined };
       const { trace } = found;
-      say(`${name}: ${trace.start.length} slices of ${trace.threads.parent.length} threads on ${trace.cores} cores, ${trace.scheduler}${trace.truncated ? ", cut at the most events" : ""}${trace.deadlocked ? ", ends in a deadlock" : ""}`);
+      say(
+        `${name}: ${trace.start.length} slices of ${trace.threads.parent.length} threads on ${trace.cores} cores, ${trace.scheduler}${trace.truncated ? ", cut at the most events" : ""}${trace.deadlocked ? ", ends in a deadlock" : ""}`,
+      );
     } catch (error) {
       if (!signal.aborted) value.value = { ...NOTHING, problem: problemOf(error) };
     }
@@ -168,15 +199,33 @@ function traced(wanted: ReadonlySignal<string>): { value: ReadonlySignal<TraceSt
     void tries.value;
     const signal = renew();
     const [job, cell, replica] = wanted.value.split(" ");
-    if (!job) return void (value.value = NOTHING);
-    untracked(() => void put(bytes(`/api/jobs/${job}/trace.json`, { replica, cell, max_events: MOST_EVENTS }, signal), signal, `replica ${replica}`));
+    if (!job) {
+      value.value = NOTHING;
+      return;
+    }
+    untracked(
+      () =>
+        void put(
+          bytes(`/api/jobs/${job}/trace.json`, { replica, cell, max_events: MOST_EVENTS }, signal),
+          signal,
+          `replica ${replica}`,
+        ),
+    );
   });
   return { value, again: () => (tries.value += 1), show: (source) => put(source, renew(), "file") };
 }
 
 export const replica = computed(() => Math.max(0, state.replica.value));
-const wanted = computed(() => (cell.value && !run.partial.value ? `${id.value} ${cell.value.cell} ${Math.min(replica.value, cell.value.replicas - 1)}` : ""));
-const otherWanted = computed(() => (wanted.value && otherCell.value && !otherRun.partial.value ? `${otherId.value || id.value} ${otherCell.value.cell} ${replica.value}` : ""));
+const wanted = computed(() =>
+  cell.value && !run.partial.value
+    ? `${id.value} ${cell.value.cell} ${Math.min(replica.value, cell.value.replicas - 1)}`
+    : "",
+);
+const otherWanted = computed(() =>
+  wanted.value && otherCell.value && !otherRun.partial.value
+    ? `${otherId.value || id.value} ${otherCell.value.cell} ${replica.value}`
+    : "",
+);
 
 export const main = traced(wanted);
 export const other = traced(otherWanted);
@@ -186,7 +235,11 @@ export const otherLoaded = computed(() => (state.vs.value ? other.value.value.lo
 /** Where both pictures end. */
 export const until = computed(() => Math.max(loaded.value?.trace.until ?? 1, otherLoaded.value?.trace.until ?? 0));
 
-export const view = computed<View>(() => (state.to.value > state.from.value ? kept({ t0: state.from.value, t1: state.to.value }, until.value) : whole(until.value)));
+export const view = computed<View>(() =>
+  state.to.value > state.from.value
+    ? kept({ t0: state.from.value, t1: state.to.value }, until.value)
+    : whole(until.value),
+);
 
 export function see(next: View): void {
   const all = whole(until.peek());
@@ -200,15 +253,24 @@ function round(us: number): number {
 }
 
 /** The marked range; all of the trace without one. */
-export const range = computed<View | undefined>(() => (state.b.value > state.a.value ? { t0: state.a.value, t1: state.b.value } : undefined));
+export const range = computed<View | undefined>(() =>
+  state.b.value > state.a.value ? { t0: state.a.value, t1: state.b.value } : undefined,
+);
 
 export function mark(next: View | undefined): void {
-  batch(() => ([state.a.value, state.b.value] = next ? [round(Math.max(0, next.t0)), round(Math.min(until.peek(), next.t1))] : [0, 0]));
+  batch(
+    () =>
+      ([state.a.value, state.b.value] = next
+        ? [round(Math.max(0, next.t0)), round(Math.min(until.peek(), next.t1))]
+        : [0, 0]),
+  );
 }
 
 // -- the picked thread ------------------------------------------------------------------------------------------------
 
-export const picked = computed(() => (loaded.value && state.pick.value ? threadAt(loaded.value.trace, loaded.value.tree, state.pick.value) : NONE));
+export const picked = computed(() =>
+  loaded.value && state.pick.value ? threadAt(loaded.value.trace, loaded.value.tree, state.pick.value) : NONE,
+);
 /** The slice that arrows move from: the picked thread's first, or another of its. */
 export const slice = signal(NONE);
 
@@ -244,7 +306,9 @@ export const cursor = signal<number | undefined>(undefined);
 
 export const playing = signal(false);
 /** Undefined at either end: then everything is shown. */
-export const playhead = computed(() => (state.at.value > 0 && state.at.value < until.value ? state.at.value : undefined));
+export const playhead = computed(() =>
+  state.at.value > 0 && state.at.value < until.value ? state.at.value : undefined,
+);
 
 /** The marked range and the playhead for numbers and texts. */
 export const calmRange = sampled(range, 150);
@@ -279,10 +343,11 @@ export function reset(): () => void {
     slice.value = NONE;
   });
   state.commit();
-  return () => batch(() => {
-    for (const [each, value] of keep) each.value = value;
-    for (const [each, value] of text) each.value = value;
-  });
+  return () =>
+    batch(() => {
+      for (const [each, value] of keep) each.value = value;
+      for (const [each, value] of text) each.value = value;
+    });
 }
 
 /** True while the dialog that saves and opens files is open. */
@@ -323,7 +388,12 @@ export async function compare(scheduler: string): Promise<void> {
     return state.commit();
   }
   const { quantum_us: quantum, ...rest } = found.parameters;
-  const job = await submit("thread", { ...rest, cores: mine.cores, scheduler, ...(scheduler === "round_robin" && quantum ? { quantum_us: quantum } : {}) });
+  const job = await submit("thread", {
+    ...rest,
+    cores: mine.cores,
+    scheduler,
+    ...(scheduler === "round_robin" && quantum ? { quantum_us: quantum } : {}),
+  });
   say(`job ${job} submitted: the same with ${scheduler}`);
   batch(() => ([state.vs.value, state.job2.value] = [scheduler, job]));
   state.commit();
@@ -338,7 +408,8 @@ export async function chooseWithin(low: number, high: number): Promise<void> {
   const [mine, found] = [cell.peek(), run.result.peek()];
   if (!mine || !found) return;
   const told = named(mine, low, high);
-  const number = (search += 1);
+  search += 1;
+  const number = search;
   if (told !== undefined) return choose(told);
   const probe = async (count: number) => {
     if (count === mine.replicas) return mine.histograms.makespan_ns?.bins ?? [];
@@ -361,8 +432,16 @@ async function histogramOf(parameters: Record<string, unknown>): Promise<[number
   await new Promise<void>((done, refused) => {
     const leave = effect(() => {
       const now = watched.value?.state;
-      if (now === "done") queueMicrotask(() => (leave(), done()));
-      if (now === "failed" || now === "cancelled") queueMicrotask(() => (leave(), refused(new Error(`job ${job} is ${now}`))));
+      if (now === "done")
+        queueMicrotask(() => {
+          leave();
+          done();
+        });
+      if (now === "failed" || now === "cancelled")
+        queueMicrotask(() => {
+          leave();
+          refused(new Error(`job ${job} is ${now}`));
+        });
     });
   });
   const answer = await result<ThreadResult>(job);

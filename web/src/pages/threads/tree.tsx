@@ -24,7 +24,9 @@ function levelOf({ trace, index }: Loaded, thread: number): number {
 
 export function TreeView() {
   const found = loaded.value;
-  const held = useComputed(() => (loaded.value ? weights(loaded.value.trace, range.value?.t0 ?? 0, range.value?.t1 ?? Infinity) : undefined)).value;
+  const held = useComputed(() =>
+    loaded.value ? weights(loaded.value.trace, range.value?.t0 ?? 0, range.value?.t1 ?? Infinity) : undefined,
+  ).value;
   if (!found || !held) return <p class="soft">Load a replica to see its threads.</p>;
   const root = state.root.value ? threadAt(found.trace, found.tree, state.root.value) : NONE;
   const heaviest = heaviestPath(found.tree, held);
@@ -34,13 +36,25 @@ export function TreeView() {
       <div class="row">
         <Crumbs found={found} root={root} />
         <span class="grow" />
-        <span class="small soft">{compact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}</span>
-        <button type="button" onClick={follow} disabled={!heaviest.length}>Heaviest path</button>
-        <button type="button" aria-pressed={state.tree.value === "list"} onClick={() => (state.tree.value = state.tree.value === "list" ? "icicle" : "list")}>
+        <span class="small soft">
+          {compact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}
+        </span>
+        <button type="button" onClick={follow} disabled={!heaviest.length}>
+          Heaviest path
+        </button>
+        <button
+          type="button"
+          aria-pressed={state.tree.value === "list"}
+          onClick={() => (state.tree.value = state.tree.value === "list" ? "icicle" : "list")}
+        >
           {state.tree.value === "list" ? "As icicle" : "As list"}
         </button>
       </div>
-      {state.tree.value === "list" ? <List found={found} held={held} root={root} heaviest={heaviest} key={`${state.root.value} ${heaviest[0]}`} /> : <Icicle found={found} held={held} root={root} heaviest={heaviest} />}
+      {state.tree.value === "list" ? (
+        <List found={found} held={held} root={root} heaviest={heaviest} key={`${state.root.value} ${heaviest[0]}`} />
+      ) : (
+        <Icicle found={found} held={held} root={root} heaviest={heaviest} />
+      )}
     </div>
   );
 }
@@ -53,9 +67,19 @@ function Crumbs({ found: { trace }, root }: { found: Loaded; root: number }) {
   };
   return (
     <nav class="row crumbs" aria-label="Part of the tree">
-      <button type="button" class="link" onClick={() => go("")} disabled={!line.length}>all roots</button>
-      {line.map((thread) => <button type="button" class="link" key={thread} onClick={() => go(pathOf(trace.threads, thread))}>{pathOf(trace.threads, thread)}</button>)}
-      {picked.value !== NONE && picked.value !== root && <button type="button" onClick={() => go(pathOf(trace.threads, picked.value))}>Only {pathOf(trace.threads, picked.value)} and below</button>}
+      <button type="button" class="link" onClick={() => go("")} disabled={!line.length}>
+        all roots
+      </button>
+      {line.map((thread) => (
+        <button type="button" class="link" key={thread} onClick={() => go(pathOf(trace.threads, thread))}>
+          {pathOf(trace.threads, thread)}
+        </button>
+      ))}
+      {picked.value !== NONE && picked.value !== root && (
+        <button type="button" onClick={() => go(pathOf(trace.threads, picked.value))}>
+          Only {pathOf(trace.threads, picked.value)} and below
+        </button>
+      )}
     </nav>
   );
 }
@@ -81,11 +105,21 @@ function Icicle({ found, held, root, heaviest }: PartProps) {
     const [x, row] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / ROW)];
     return pieces.peek().find((piece) => piece.row === row && x >= piece.x && x < piece.x + piece.width);
   };
-  const name = (piece: Piece) => (piece.thread === NONE ? `${integer(piece.count)} threads, each too narrow to draw` : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`);
+  const name = (piece: Piece) =>
+    piece.thread === NONE
+      ? `${integer(piece.count)} threads, each too narrow to draw`
+      : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`;
   const summary = `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ${integer(held.threads)} threads with ${us(held.total)} on cores, ${rows} depths. The heaviest path ends in ${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
   const twin = () => ({
     head: ["thread", "depth", "threads in it", "time on cores"],
-    rows: pieces.peek().map((piece) => [name(piece), piece.row, piece.count, us(piece.thread === NONE ? 0 : (held.time[piece.thread] as number))]),
+    rows: pieces
+      .peek()
+      .map((piece) => [
+        name(piece),
+        piece.row,
+        piece.count,
+        us(piece.thread === NONE ? 0 : (held.time[piece.thread] as number)),
+      ]),
   });
   const enter = (piece: Piece | undefined) => {
     if (!piece || piece.thread === NONE) return;
@@ -95,16 +129,31 @@ function Icicle({ found, held, root, heaviest }: PartProps) {
   const shown = under.value;
   return (
     <Figure summary={summary} twin={twin}>
-      <div class="icicle" style={{ height: `${rows * ROW}px` }} onClick={(event) => ((piece) => piece && pick(piece.thread))(at(event))} onDblClick={(event) => enter(at(event))}
-        onMouseMove={(event) => (under.value = at(event))} onMouseLeave={() => (under.value = undefined)}>
+      <div
+        class="icicle"
+        style={{ height: `${rows * ROW}px` }}
+        onClick={(event) => ((piece) => piece && pick(piece.thread))(at(event))}
+        onDblClick={(event) => enter(at(event))}
+        onMouseMove={(event) => (under.value = at(event))}
+        onMouseLeave={() => (under.value = undefined)}
+      >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
-      <p class="small soft told">{shown ? `${name(shown)}: ${integer(shown.count)} threads${shown.thread === NONE ? "" : `, ${us(held.time[shown.thread] as number)} on cores, ${percent((held.time[shown.thread] as number) / held.total, 1)}`}` : "Width is time on cores of a thread and all below it. Click picks a thread, a double click shows its subtree alone."}</p>
+      <p class="small soft told">
+        {shown
+          ? `${name(shown)}: ${integer(shown.count)} threads${shown.thread === NONE ? "" : `, ${us(held.time[shown.thread] as number)} on cores, ${percent((held.time[shown.thread] as number) / held.total, 1)}`}`
+          : "Width is time on cores of a thread and all below it. Click picks a thread, a double click shows its subtree alone."}
+      </p>
     </Figure>
   );
 }
 
-function draw(context: CanvasRenderingContext2D, found: Loaded, pieces: readonly Piece[], heaviest: readonly number[]): void {
+function draw(
+  context: CanvasRenderingContext2D,
+  found: Loaded,
+  pieces: readonly Piece[],
+  heaviest: readonly number[],
+): void {
   const { trace } = found;
   const paint = palette(mode.value, dark.value);
   const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
@@ -127,7 +176,10 @@ function draw(context: CanvasRenderingContext2D, found: Loaded, pieces: readonly
       continue;
     }
     const mark = thread === chosen ? 3 : line.has(thread) ? 2 : 0;
-    if (heavy.has(thread)) (context.fillStyle = token("ink")), context.fillRect(x, y + ROW - 4, wide, 3);
+    if (heavy.has(thread)) {
+      context.fillStyle = token("ink");
+      context.fillRect(x, y + ROW - 4, wide, 3);
+    }
     if (mark || way.has(thread)) {
       context.strokeStyle = token(mark ? "accent" : "ink");
       context.lineWidth = mark || 2;
@@ -157,7 +209,11 @@ function List({ found, held, root, heaviest }: PartProps) {
     if (!next.delete(thread)) next.add(thread);
     open.value = next;
   };
-  return <div class="tall list" tabIndex={0} role="region" aria-label="Threads as a list"><Rows found={found} held={held} parent={root} heaviest={heaviest} open={open.value} toggle={toggle} /></div>;
+  return (
+    <div class="tall list" tabIndex={0} role="region" aria-label="Threads as a list">
+      <Rows found={found} held={held} parent={root} heaviest={heaviest} open={open.value} toggle={toggle} />
+    </div>
+  );
 }
 
 interface RowsProps {
@@ -170,8 +226,17 @@ interface RowsProps {
 }
 
 function Rows(props: RowsProps) {
-  const { found: { trace, tree }, held, parent, heaviest, open, toggle } = props;
-  const all = childrenOf(tree, parent).filter((child) => held.seen[child]).sort((left, right) => (held.time[right] as number) - (held.time[left] as number));
+  const {
+    found: { trace, tree },
+    held,
+    parent,
+    heaviest,
+    open,
+    toggle,
+  } = props;
+  const all = childrenOf(tree, parent)
+    .filter((child) => held.seen[child])
+    .sort((left, right) => (held.time[right] as number) - (held.time[left] as number));
   const rest = all.subarray(SHOWN).reduce((sum, child) => sum + (held.time[child] as number), 0);
   const share = (time: number) => `${(100 * time) / (held.total || 1)}%`;
   return (
@@ -182,18 +247,40 @@ function Rows(props: RowsProps) {
         return (
           <li key={thread}>
             <span class="leaf" data-picked={thread === picked.value ? "true" : undefined}>
-              {inner > 0 ? <button type="button" class="plain" aria-expanded={open.has(thread)} aria-label={`children of ${path}`} onClick={() => toggle(thread)}>{open.has(thread) ? "−" : "+"}</button> : <i />}
-              <button type="button" class="link num" onClick={() => pick(thread)}>{path}</button>
+              {inner > 0 ? (
+                <button
+                  type="button"
+                  class="plain"
+                  aria-expanded={open.has(thread)}
+                  aria-label={`children of ${path}`}
+                  onClick={() => toggle(thread)}
+                >
+                  {open.has(thread) ? "−" : "+"}
+                </button>
+              ) : (
+                <i />
+              )}
+              <button type="button" class="link num" onClick={() => pick(thread)}>
+                {path}
+              </button>
               <span class="num">{us(held.time[thread] as number)}</span>
-              <span class="num soft">{integer(held.seen[thread] as number)} thread{held.seen[thread] === 1 ? "" : "s"}</span>
-              <span class="meter" aria-hidden="true"><i style={{ width: share(held.time[thread] as number) }} /></span>
+              <span class="num soft">
+                {integer(held.seen[thread] as number)} thread{held.seen[thread] === 1 ? "" : "s"}
+              </span>
+              <span class="meter" aria-hidden="true">
+                <i style={{ width: share(held.time[thread] as number) }} />
+              </span>
               {heaviest.includes(thread) && <span class="small soft">heaviest</span>}
             </span>
             {open.has(thread) && inner > 0 && <Rows {...props} parent={thread} />}
           </li>
         );
       })}
-      {all.length > SHOWN && <li class="small soft">{integer(all.length - SHOWN)} more, lighter ones: {us(rest)} on cores</li>}
+      {all.length > SHOWN && (
+        <li class="small soft">
+          {integer(all.length - SHOWN)} more, lighter ones: {us(rest)} on cores
+        </li>
+      )}
     </ul>
   );
 }
