@@ -63,6 +63,8 @@ class Janitor(threading.Thread):
         self.leading = self._book.lead(self._me)
         if self.leading:
             self._audit()
+            if placed := self._book.reindex():
+                log.warning("an index was put aside and built anew", extra={"jobs": placed})
             if self._rounds % _JOIN_EVERY == 0:
                 self._join_marks()
             self._write_down()

@@ -5,6 +5,7 @@ Every script is atomic and idempotent and uses the server's clock, so a call may
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import secrets
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import redis
 from redis.exceptions import NoScriptError
 
-from jobs import metrics
+from jobs import metrics, queues
 from jobs.models import Plan, Spec
 
 #: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
@@ -158,6 +159,15 @@ def _sha1(text: bytes) -> str:
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()
 
 
+#: What reading a broken entry raises; anything else is a fault of the program or of the connection.
+Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
+
+
+def wrong_type(error: object) -> bool:
+    """True for Redis' answer that a key has another type than the command."""
+    return isinstance(error, redis.exceptions.ResponseError) and "WRONGTYPE" in str(error)
+
+
 def _told(error: redis.exceptions.ResponseError) -> redis.exceptions.ResponseError:
     """A Redis that cannot keep what is written refuses writes in a way that the library has no name for."""
     return redis.exceptions.ReadOnlyError(str(error)) if str(error).startswith("MISCONF") else error
@@ -169,7 +179,8 @@ def _sources(clock: str | None, limits: Mapping[str, int | str]) -> dict[str, st
     texts.pop("clock")
     for name, value in limits.items():
         prelude = prelude.replace(f"@{name}@", str(value))
-    return {name: prelude + "\n" + body for name, body in texts.items()}
+    ending = texts.pop("ending")
+    return {name: f"{prelude}\nlocal function script()\n{body}\nend\n{ending}" for name, body in texts.items()}
 
 
 class Leases:
@@ -181,7 +192,10 @@ class Leases:
     def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
         self.client = client
         bounds = ", ".join(str(bound) for bound in metrics.SECONDS)
-        limits: dict[str, int | str] = {"MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds}
+        names = ", ".join(f"'{name}'" for name in queues.ALL)
+        limits: dict[str, int | str] = {
+            "MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds, "QUEUES": names,
+        }  # fmt: skip
         self._scripts = {name: client.register_script(text) for name, text in _sources(clock, limits).items()}
 
     def _run(self, name: str, *arguments: Any) -> Any:
@@ -252,11 +266,28 @@ class Leases:
         of the bell that RQ has just taken.
         """
         tokens = json.dumps([new_token() for _ in range(take)])
-        listened = json.dumps(list(queues))
-        reply = self._words("next", worker, popped, bell, lanes, LEASE_TTL_MS, SLOT_TTL_MS, listened, tokens)
-        if reply[0] == "hold":
-            return Held(job_id=reply[1])
-        return _taken(reply[1:]) if reply[0] == "take" else reply[0]
+        names = list(queues)
+        listened = json.dumps(names)
+        how, *rest = self._run("next", worker, popped, bell, lanes, LEASE_TTL_MS, SLOT_TTL_MS, listened, tokens)
+        if how == b"hold":
+            return Held(job_id=rest[0].decode())
+        if how != b"take":
+            return str(how.decode())
+        taken = self._taken(rest)
+        return taken if taken.jobs else self.next(worker, names, lanes=lanes, take=take)
+
+    def _taken(self, words: list[Any]) -> Taken:
+        """What NEXT took, without the jobs whose spec cannot be read: those are quarantined."""
+        found = []
+        for job, token, kind, spec, total, est_ms in (words[at : at + 6] for at in range(0, len(words), 6)):
+            try:
+                facts = _known(job.decode(), kind.decode(), spec, "", int(total), int(est_ms))
+                found.append((facts, token.decode()))
+            except Unreadable as error:
+                self.quarantine(job, f"its spec: {error}")
+        return Taken(
+            jobs=tuple((facts.job_id, token) for facts, token in found), facts=tuple(facts for facts, _ in found)
+        )
 
     def hold(self, worker: str) -> bool:
         return bool(self._run("hold", worker, SLOT_TTL_MS))
@@ -270,8 +301,19 @@ class Leases:
         for job in jobs:
             pipe.hmget(key(job), "kind", "spec", "queue", "total", "est_ms", "mode")
         pipe.hgetall(f"{PREFIX}pace")
-        *rows, paces = pipe.execute()
-        return [_facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
+        *rows, paces = pipe.execute(raise_on_error=False)
+        return [self._facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
+
+    def _facts(self, job: str, row: Any, paces: Any, device: str) -> Facts | None:
+        """None for a job that is gone, and for one that cannot be read, which is quarantined."""
+        for reply in (row, paces):
+            if isinstance(reply, Exception) and not wrong_type(reply):
+                raise reply
+        try:
+            return _facts(job, row, {} if isinstance(paces, Exception) else paces, device)
+        except Unreadable as error:
+            self.quarantine(job, f"its spec: {error}")
+            return None
 
     def waiting(self, listened: Iterable[str]) -> list[int]:
         """Jobs that wait for a worker, by queue."""
@@ -343,8 +385,14 @@ class Leases:
         """The accumulator and up to `limit` parts, read at one moment."""
         pipe = self.client.pipeline(transaction=True)
         pipe.hmget(key(job), "done", "spec").get(key(job, "acc")).lrange(key(job, "parts"), 0, limit - 1)
-        (done, spec), accumulator, parts = pipe.execute()
-        return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
+        try:
+            (done, spec), accumulator, parts = pipe.execute()
+            return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
+        except (redis.exceptions.ResponseError, ValueError) as error:
+            if not isinstance(error, ValueError) and not wrong_type(error):
+                raise
+            self.quarantine(job, str(error))
+            return Gathered(accumulator=None, parts=(), done=0, spec=None)
 
     def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
         """Puts `accumulator` in the place of all that was gathered; False when that is no longer what is stored."""
@@ -356,6 +404,27 @@ class Leases:
 
     def abort(self, job: str, error: str) -> bool:
         return bool(self._run("abort", job, error[:2000]))
+
+    # -- what is broken ---------------------------------------------------------------------------------------------
+
+    def quarantine(self, job: str | bytes, why: str) -> None:
+        """Fails a job whose contents cannot be read, so that nobody works on it again."""
+        self._run("quarantine", job, why[:500])
+
+    def put_aside(self, name: str) -> None:
+        """Empties the place of a key that is not a job's and holds what it must not."""
+        self._run("aside", name)
+
+    def reindex(self) -> int:
+        """The leader's, after an index was put aside: puts every job back into all of them. Returns how many."""
+        if not self.client.delete(f"{PREFIX}disturbed"):
+            return 0
+        self.client.delete(f"{PREFIX}load")
+        names = self.client.scan_iter(f"{PREFIX}job:*", count=1000)
+        ids = [name[len(key("")) :] for name in names if name.count(b":") == 2]
+        for at in range(0, len(ids), 100):
+            self._run("reindex", *ids[at : at + 100])
+        return len(ids)
 
     # -- marks --------------------------------------------------------------------------------------------------------
 
@@ -403,21 +472,23 @@ class Leases:
         return bool(self._run("lead", candidate, LEADER_TTL_MS))
 
 
-def _taken(words: list[str]) -> Taken:
-    rows = [words[at : at + 6] for at in range(0, len(words), 6)]
-    known = [_known(job, kind, spec, "", int(total), int(est_ms)) for job, _, kind, spec, total, est_ms in rows]
-    return Taken(jobs=tuple((row[0], row[1]) for row in rows), facts=tuple(known))
-
-
 def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:
     if row[0] is None:
         return None
     kind, spec, queue, total, est_ms, mode = (value.decode() if value else "" for value in row)
-    pace = float(paces.get(f"{kind}|{mode}|{device}".encode(), 1.0))
+    pace = _pace(paces.get(f"{kind}|{mode}|{device}".encode()))
     return _known(job, kind, spec, queue, int(total), int(est_ms), pace)
 
 
-def _known(job: str, kind: str, spec: str, queue: str, total: int, est_ms: int, pace: float = 1.0) -> Facts:
+def _pace(stored: bytes | None) -> float:
+    """1 where nothing was measured, or what is stored is no speed."""
+    with contextlib.suppress(ValueError):
+        pace = float(stored or 1.0)
+        return pace if 0 < pace < float("inf") else 1.0
+    return 1.0
+
+
+def _known(job: str, kind: str, spec: str | bytes, queue: str, total: int, est_ms: int, pace: float = 1.0) -> Facts:
     nominal = total / max(est_ms / 1000, 1e-3)
     return Facts(
         job_id=job,

@@ -21,14 +21,16 @@ for _, id in ipairs(back) do
 end
 
 -- Jobs that an AOF's lost tail left where nobody looks.
-local scan = call('SSCAN', P .. 'running', call('GET', P .. 'audit') or '0', 'COUNT', 32)
+local place = string.match(call('GET', P .. 'audit') or '', '^%d+$') or '0'
+local scan = call('SSCAN', P .. 'running', #place < 20 and place or '0', 'COUNT', 32)
 call('SET', P .. 'audit', scan[1])
 for _, id in ipairs(scan[2]) do
   local j = job(id)
   if not j then
     call('SREM', P .. 'running', id)
-  elseif j.holders <= 0 and not call('ZSCORE', P .. 'later', id) and not call('ZSCORE', P .. 'pending:' .. j.queue, id) then
-    look(j)
+  else
+    local at = tonumber(call('ZSCORE', P .. 'later', id) or math.huge) -- nobody waits for more than a minute
+    if j.holders <= 0 and at > t + 120000 and not call('ZSCORE', P .. 'pending:' .. j.queue, id) then look(j) end
   end
 end
 
@@ -36,6 +38,7 @@ end
 local function move(queue)
   local place = P .. 'audit:' .. queue
   local from = call('GET', place)
+  from = from and string.match(from, '^%d+$')
   local some = call('ZRANGEBYSCORE', P .. 'pending:' .. queue, from and '(' .. from or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 32)
   for i = 1, #some, 2 do
     local j = job(some[i])
@@ -62,7 +65,7 @@ local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, 50)
 for _, id in ipairs(old) do purge(id) end
 for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
   for _, device in ipairs({ '', ':cpu', ':gpu' }) do call('ZREM', P .. 'workers' .. device, worker) end
-  if call('EXISTS', P .. 'worker:' .. worker) == 1 then call('HSET', P .. 'worker:' .. worker, 'state', 'lost') end
+  if call('TYPE', P .. 'worker:' .. worker).ok == 'hash' then call('HSET', P .. 'worker:' .. worker, 'state', 'lost') end
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', 'lost')
 end
 return { #slots, #back, #old }

@@ -1,4 +1,4 @@
 local function now()
-  local time = call('TIME')
+  local time = redis.call('TIME')
   return tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end

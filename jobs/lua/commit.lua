@@ -26,6 +26,7 @@ if mj then call('HINCRBY', key(id), share .. 'mj', num(mj)) end
 if pace > 0 then
   local field = j.kind .. '|' .. (call('HGET', key(id), 'mode') or '') .. '|' .. device
   local old = tonumber(call('HGET', P .. 'pace', field) or pace)
+  if not old or not (old > 0 and old < math.huge) then old = pace end
   call('HSET', P .. 'pace', field, string.format('%.6g', old + (pace - old) / 4))
 end
 if t - j.mark_at >= 2000 then

@@ -15,7 +15,7 @@ settle(j, t)
 if j.state == 'failed' then return { 'gone' } end
 local mine = lease_of(id, token)
 if mine then return { 'ok', num(mine.lo), num(mine.hi) } end
-if call('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return { 'yield' } end
+if redis.pcall('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return { 'yield' } end
 for _, queue in ipairs(higher) do
   if call('ZCARD', P .. 'pending:' .. queue) > 0 then return { 'yield' } end
 end

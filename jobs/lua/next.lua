@@ -15,7 +15,7 @@ local function answer(reply)
   return reply
 end
 
-if call('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return answer({ 'draining' }) end
+if redis.pcall('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return answer({ 'draining' }) end
 
 local function hold(j)
   call('ZADD', P .. 'slots', num(t + slot_ttl), worker)
@@ -73,7 +73,7 @@ local mine, seen, best = {}, {}, nil
 for _, queue in ipairs(queues) do mine[queue] = true end
 for _, text in ipairs(call('HVALS', P .. 'slotjob')) do
   local id = string.match(text, '^(.*)|%d+$')
-  if not seen[id] then
+  if id and not seen[id] then
     seen[id] = true
     local j = job(id)
     if j and j.state == 'running' and mine[j.queue] and leasable(j, t) and (not best or j.holders < best.holders) then

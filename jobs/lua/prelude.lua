@@ -3,7 +3,83 @@
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
 local FLEET_EVENTS, JOB_EVENTS, PROGRESS_MS, TAKE_MS = 100000, 1000, 200, 100
-local call = redis.call
+local function every_queue() return { @QUEUES@ } end
+
+-- What is broken in Redis stops nobody else. A key of another type, or with a content that no script writes, is put
+-- aside and its place is empty; a job of which that is true is quarantined. Other errors are Redis' own refusals, such
+-- as for want of memory, and go to the caller.
+local refused, in_hand, broken = false, nil, {}
+
+local function says(text, ...)
+  for _, word in ipairs({ ... }) do
+    if string.find(text, word) then return true end
+  end
+  return false
+end
+
+local function bad_content(err)
+  return says(err, 'WRONGTYPE', 'hash value is not', 'would overflow', 'equal or smaller than the target', 'exhausted the last')
+end
+
+local function bad_argument(err)
+  return says(err, 'not an integer', 'not a float', 'not a valid float', 'out of range', 'must be strings or integers')
+end
+
+local function is_index(k)
+  return says(k, '^ct:pending:', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
+    '^ct:running$', '^ct:load$')
+end
+
+local function note_broken(name)
+  if type(redis.pcall('SADD', P .. 'broken', name)) == 'table' then
+    redis.call('DEL', P .. 'broken')
+    redis.call('SADD', P .. 'broken', name)
+  end
+end
+
+-- The counter of jobs goes on above every job that it has numbered.
+local function number_anew()
+  local top = 0
+  for _, index in ipairs({ 'jobs', unpack(every_queue()) }) do
+    local k = index == 'jobs' and P .. index or P .. 'pending:' .. index
+    local found = redis.pcall('ZREVRANGEBYSCORE', k, '9007199254740992', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    top = math.max(top, tonumber(found[2]) or 0)
+  end
+  redis.call('SET', P .. 'seq', string.format('%.0f', top))
+end
+
+-- Empties the place of a key. What was there is kept for a week; the leader builds indexes anew.
+local function put_aside(k, command, field)
+  if command == 'HINCRBY' and redis.call('TYPE', k).ok == 'hash' then
+    redis.call('HDEL', k, field)
+  else
+    redis.call('RENAME', k, P .. 'aside:' .. k)
+    redis.call('EXPIRE', P .. 'aside:' .. k, 604800)
+  end
+  note_broken(k)
+  if k == P .. 'seq' then number_anew() end
+  if is_index(k) then redis.call('SET', P .. 'disturbed', 1) end
+end
+
+local function mended(err, command, k, ...)
+  local fault = bad_content(err) or (command == 'INCR' and bad_argument(err))
+  local id, part = string.match(k or '', '^ct:job:([^:]*):?(.*)$')
+  if fault and part == 'ev' then
+    redis.call('DEL', k)
+  elseif fault and id then
+    error({ broken = id, why = err })
+  elseif fault then
+    put_aside(k, command, ...)
+  end
+  refused = not fault and not bad_argument(err)
+  return redis.call(command, k, ...)
+end
+
+local function call(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then return mended(reply.err, ...) end
+  return reply
+end
 
 @CLOCK@
 
@@ -14,11 +90,34 @@ local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms',
   'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done' }
 local FIELDS = { 'state', 'queue', 'kind', 'version', unpack(NUMBERS) }
 
-local function job(id)
-  local values = call('HMGET', key(id), unpack(FIELDS))
+local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
+
+-- A job as it is stored, or nil; and why it is broken, if it is.
+local function read_job(id)
+  local values = redis.pcall('HMGET', key(id), unpack(FIELDS))
+  if values.err then return nil, values.err end
   if not values[1] then return nil end
   local j = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4] }
-  for i, name in ipairs(NUMBERS) do j[name] = tonumber(values[i + 4] or 0) end
+  for i, name in ipairs(NUMBERS) do
+    local number = tonumber(values[i + 4] or 0)
+    if not number or number ~= number or math.abs(number) == math.huge then return nil, name .. ' is no number' end
+    j[name] = number
+  end
+  if not STATES[j.state] then return nil, 'state is none' end
+  if not j.kind or not string.match(j.queue or '', '^%a+%.%a+$') then return nil, 'kind or queue is none' end
+  local low, high = math.min(j.done, j.cursor), math.max(j.done, j.cursor)
+  if low < 0 or high > j.total or j.total < 1 or j.total > 2 ^ 53 or j.grain < 1 then return nil, 'its range is none' end
+  return j
+end
+
+local quarantine
+
+-- A job that may be worked on; nil for one that is missing or broken.
+local function job(id)
+  if broken[id] then return nil end
+  local j, why = read_job(id)
+  if why then quarantine(id, why) end
+  in_hand = j and id or in_hand
   return j
 end
 
@@ -267,7 +366,7 @@ local function span(j, l, device, units, ms, t)
   if latest then
     local known, kind, where, a, b, busy, u, n, m, small =
       string.match(latest, '^(.-):(.-):(.-):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d)$')
-    local same = known == id or (j.small == 1 and small == '1')
+    local same = b and (known == id or (j.small == 1 and small == '1'))
     if same and kind == j.kind and where == device and l.granted - b <= SPAN_GAP_MS and t - a <= SPAN_MS then
       if known ~= id then id, jobs = '', m + 1 else jobs = tonumber(m) end
       from, ms, units, leases = math.min(a, from), ms + busy, units + u, n + 1
@@ -304,7 +403,7 @@ local function park(worker, t)
   call('HDEL', P .. 'slotjob', worker)
   if not text then return end
   local id, lanes = string.match(text, '^(.*)|(%d+)$')
-  local j = job(id)
+  local j = id and job(id)
   if not j then return end
   j.holders = call('HINCRBY', key(id), 'holders', -1)
   call('HINCRBY', key(id), 'lanes', -lanes)
@@ -322,9 +421,10 @@ local function digest(id, parts)
 end
 
 local function purge(id)
-  local idem = call('HGET', key(id), 'idem')
-  if idem and idem ~= '' and string.match(call('GET', P .. 'idem:' .. idem) or '', '^(.-)|') == id then
-    call('DEL', P .. 'idem:' .. idem)
+  local idem = redis.pcall('HGET', key(id), 'idem')
+  if type(idem) == 'string' and idem ~= '' then
+    local known = redis.pcall('GET', P .. 'idem:' .. idem)
+    if type(known) == 'string' and string.match(known, '^(.-)|') == id then call('DEL', P .. 'idem:' .. idem) end
   end
   call('DEL', key(id), key(id, 'leases'), key(id, 'lease'), key(id, 'free'), key(id, 'retry'), key(id, 'dead'),
     key(id, 'parts'), key(id, 'acc'), key(id, 'ev'), key(id, 'result'))
@@ -332,4 +432,28 @@ local function purge(id)
   call('ZREM', P .. 'jobs', id)
   call('ZREM', P .. 'expiry', id)
   call('ZREM', P .. 'later', id)
+  redis.pcall('SREM', P .. 'broken', id)
+end
+
+-- Puts a job where nobody looks for work, and fails it if so much can still be written: what is wrong with it must not
+-- hold up the others. It goes after a week, or by DELETE.
+function quarantine(id, why)
+  broken[id] = true
+  note_broken(id)
+  for _, queue in ipairs(every_queue()) do
+    if call('ZREM', P .. 'pending:' .. queue, id) == 1 then level(queue) end
+  end
+  call('ZREM', P .. 'later', id)
+  call('SREM', P .. 'running', id)
+  local j = read_job(id)
+  if j and TERMINAL[j.state] then return end
+  local text = 'what is stored of this job is broken (' .. why .. '); submit it again'
+  local failed = j and pcall(function()
+    call('HSET', key(id), 'error', text)
+    set_state(j, 'failed', now(), 'error', text)
+  end)
+  if not failed then
+    for state in pairs(STATES) do call('ZREM', P .. 'in:' .. state, id) end
+    call('ZADD', P .. 'expiry', num(now() + 604800000), id)
+  end
 end

@@ -4,7 +4,9 @@ local latest = call('HGETALL', P .. 'span')
 local count = 0
 for i = 1, #latest, 2 do
   local to = string.match(latest[i + 1], '^.-:.-:.-:%d+:(%d+):')
-  if t - to > SPAN_GAP_MS then
+  if not to then
+    call('HDEL', P .. 'span', latest[i])
+  elseif t - to > SPAN_GAP_MS then
     put_span_away(latest[i], latest[i + 1])
     call('HDEL', P .. 'span', latest[i])
     count = count + 1

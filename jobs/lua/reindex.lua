@@ -1,0 +1,38 @@
+-- REINDEX id ... -> jobs that are there. The leader, after an index was put aside: what each job says of itself is
+-- in every index again. Load is counted from nothing: the caller has removed it.
+local t = now()
+local holders, lanes = {}, {}
+local slots = call('HGETALL', P .. 'slotjob')
+for i = 2, #slots, 2 do
+  local id, count = string.match(slots[i], '^(.*)|(%d+)$')
+  call('ZADD', P .. 'slots', 'NX', num(t), slots[i - 1])
+  if id then holders[id], lanes[id] = (holders[id] or 0) + 1, (lanes[id] or 0) + tonumber(count) end
+end
+
+local function place(j)
+  call('ZADD', P .. 'jobs', num(j.seq), j.id)
+  for state in pairs(STATES) do
+    if state ~= j.state then call('ZREM', P .. 'in:' .. state, j.id) end
+  end
+  call('ZADD', P .. 'in:' .. j.state, num(j.seq), j.id)
+  call(ACTIVE[j.state] and 'SADD' or 'SREM', P .. 'running', j.id)
+  j.holders, j.lanes, j.load = holders[j.id] or 0, lanes[j.id] or 0, 0
+  call('HSET', key(j.id), 'holders', num(j.holders), 'lanes', num(j.lanes), 'load', 0)
+  account(j)
+end
+
+local count = 0
+for _, id in ipairs(ARGV) do
+  local j = job(id)
+  if j then
+    count = count + 1
+    place(j)
+    if TERMINAL[j.state] then
+      call('ZADD', P .. 'expiry', 'NX', num(t + j.ttl_ms), id)
+    else
+      if j.state == 'running' and j.done == j.total then whole(j, t) end
+      rest(j, t)
+    end
+  end
+end
+return count

@@ -1,0 +1,183 @@
+"""What is broken in Redis stops nobody else: the job is quarantined, the key put aside, and all others are done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import redis
+
+from jobs import leases, queues
+from jobs.leases import Gathered, Grant, Taken
+from tests.contract.lease_model import Bench, total_of
+
+#: By what is done to it: a job that breaks the scripts.
+BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
+    "type": lambda client, job: (client.delete(leases.key(job)), client.lpush(leases.key(job), "x")),
+    "state": lambda client, job: client.hset(leases.key(job), "state", b"\xff\xfe"),
+    "total": lambda client, job: client.hset(leases.key(job), "total", "many"),
+    "infinite": lambda client, job: client.hset(leases.key(job), "cursor", "inf"),
+    "not a number": lambda client, job: client.hset(leases.key(job), "rate", "nan"),
+    "beyond": lambda client, job: client.hset(leases.key(job), "done", "11"),
+    "holders": lambda client, job: client.hset(leases.key(job), "holders", "1.5"),
+    "no queue": lambda client, job: client.hdel(leases.key(job), "queue"),
+    "free": lambda client, job: client.set(leases.key(job, "free"), "x"),
+    "a range": lambda client, job: client.rpush(leases.key(job, "free"), "x"),
+    "leases": lambda client, job: client.set(leases.key(job, "leases"), "x"),
+    "retry": lambda client, job: client.set(leases.key(job, "retry"), "x"),
+}
+#: Keys of all jobs and what may be found there.
+FLEET = [
+    "ct:pending:any.normal", "ct:later", "ct:expiry", "ct:slots", "ct:slotjob", "ct:jobs", "ct:running",
+    "ct:in:queued", "ct:in:running", "ct:in:done", "ct:load", "ct:seq", "ct:bells", "ct:audit", "ct:leader",
+    "ct:events", "ct:span", "ct:spans", "ct:outcomes", "ct:units", "ct:ended", "ct:waits", "ct:durations", "ct:pace",
+    "ct:broken", "ct:bell:any.normal", "rq:queue:any.normal", "ct:worker:w", "ct:mark:sum:m", "ct:idem:a:k",
+]  # fmt: skip
+
+
+def told(bench: Bench, job: str, field: str = "state") -> str:
+    """A field of one job; the others may be unreadable."""
+    found: bytes | None = bench.client.hget(leases.key(job), field)
+    return (found or b"").decode()
+
+
+def serve_all(bench: Bench) -> None:
+    """Rounds of the leader and of an honest worker, until nothing is left to do."""
+    for _ in range(6):
+        bench.book.lead("me")
+        bench.audit()
+        bench.book.reindex()
+        bench.work()
+        bench.advance(61_000)
+
+
+@pytest.mark.parametrize("how", BREAKS)
+@pytest.mark.parametrize("started", [False, True])
+def test_a_broken_job_holds_up_nobody(bench: Bench, how: str, started: bool) -> None:
+    bad = bench.submit(10)
+    if started:
+        bench.hold("v")
+        bench.grant(bad, 2, worker="v")
+    good = [bench.submit(10) for _ in range(3)]
+    BREAKS[how](bench.client, bad)
+    serve_all(bench)
+    for job in good:
+        assert told(bench, job) == "done"
+        assert json.loads(bench.client.get(leases.key(job, "result"))) == total_of(0, 10)
+    assert bench.client.sismember("ct:broken", bad)
+    indexes = ["ct:later", *(f"ct:pending:{queue}" for queue in queues.ALL)]
+    assert [bench.client.zscore(index, bad) for index in indexes] == [None] * len(indexes)
+    assert bench.book.delete(bad)[0] == "ok" and not bench.client.keys(f"ct:job:{bad}*")
+    assert not bench.client.sismember("ct:broken", bad)
+
+
+def test_a_job_that_can_still_be_written_fails_and_says_why(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.client.set(leases.key(job, "free"), "x")
+    bench.hold("w")
+    assert bench.lease(job) == "gone"
+    assert told(bench, job) == "failed" and "WRONGTYPE" in told(bench, job, "error")
+    [(_, fields)] = bench.client.xrevrange("ct:events", count=1)
+    assert fields[b"state"] == b"failed"
+
+
+def test_a_token_of_a_broken_job_is_dropped_by_every_script(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.hold("w")
+    token = bench.grant(job, 5).token
+    bench.client.delete(leases.key(job))
+    bench.client.set(leases.key(job), "x")
+    assert bench.beat(token) == 0 and not bench.commit(token).merged
+    assert not bench.release(token) and not bench.crash(token) and not bench.fail(token)
+    assert not bench.book.fold(job, Gathered(accumulator=None, parts=(b"{}",), done=5, spec=None), b"{}")
+    assert bench.book.gather(job).spec is None
+    assert bench.book.facts([job], "cpu") == [None]
+    assert bench.book.cancel(job) == ["missing"]
+
+
+@pytest.mark.parametrize("spec", [b"\xff", b"{", b"[" * 100_000])
+def test_a_small_job_without_a_readable_spec_is_not_taken_with_the_others(bench: Bench, spec: bytes) -> None:
+    bad, good = (bench.submit(1, small=True, estimate_ms=1) for _ in range(2))
+    bench.client.hset(leases.key(bad), "spec", spec)
+    found = bench.next("w")
+    assert isinstance(found, Taken) and [job for job, _ in found.jobs] == [good]
+    assert told(bench, bad) == "failed"
+    alone = bench.submit(1, small=True)
+    bench.client.hset(leases.key(alone), "spec", spec)
+    assert bench.next("w") == "none" and told(bench, alone) == "failed"
+
+
+@pytest.mark.parametrize("name", FLEET)
+def test_a_key_of_another_type_is_put_aside_and_everything_is_done(bench: Bench, name: str) -> None:
+    first = bench.submit(10, key="a:k")
+    bench.hold("w")
+    token = bench.grant(first, 4).token
+    waiting = [bench.submit(10, small=number == 0) for number in range(3)]
+    bench.client.delete(name)
+    if name.split(":")[1] in ("seq", "leader", "audit", "bells", "idem"):
+        bench.client.lpush(name, "x")
+    else:
+        bench.client.set(name, "x")
+    bench.commit(token)
+    late = bench.submit(10, key="a:k2")
+    serve_all(bench)
+    for job in (first, *waiting, late):
+        assert told(bench, job) == "done", job
+    everyone = {job.encode() for job in (first, *waiting, late)}
+    assert set(bench.client.zrange("ct:in:done", 0, -1)) == set(bench.client.zrange("ct:jobs", 0, -1)) == everyone
+    assert not bench.client.exists("ct:later", "ct:running", "ct:slotjob", *(f"ct:pending:{one}" for one in queues.ALL))
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("ct:outcomes", "committed"), ("ct:units", "sum|cpu"), ("ct:pace", "sum||cpu"), ("ct:slotjob", "x"),
+     ("ct:span", "honest"), ("ct:waits", "any.normal|count"), ("ct:ended", "sum|done"), ("ct:load", "any.normal")],
+)  # fmt: skip
+def test_a_field_of_nonsense_stops_no_work(bench: Bench, name: str, field: str) -> None:
+    bench.client.hset(name, field, b"\xffnonsense")
+    job = bench.submit(10)
+    serve_all(bench)
+    assert told(bench, job) == "done"
+    bench.book.put_spans_away()
+
+
+@pytest.mark.parametrize("value", ["nonsense", "99999999999999999999", "-1"])
+def test_counters_and_cursors_of_nonsense_stop_no_work(bench: Bench, value: str) -> None:
+    for name in ("seq", "bells", "audit", "audit:gpu.normal", "leader"):
+        bench.client.set(f"ct:{name}", value)
+    jobs = [bench.submit(10), bench.submit(10, "gpu.normal", prefer=True)]
+    serve_all(bench)
+    assert all(bench.job(job).state == "done" for job in jobs)
+    assert bench.book.lead("me"), "a leader without an end is none"
+
+
+def test_a_new_job_is_numbered_above_those_there_are(bench: Bench) -> None:
+    old = [bench.submit(1) for _ in range(5)]
+    bench.client.set("ct:seq", "nonsense")
+    new = bench.submit(1)
+    numbers = bench.look().zset("ct:jobs")
+    assert numbers[new] > max(numbers[job] for job in old)
+
+
+def test_a_refusal_of_redis_quarantines_nothing(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.hold("w")
+    bench.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(redis.exceptions.RedisError, match="OOM"):
+            bench.submit(10)
+    finally:
+        bench.client.config_set("maxmemory", 0)
+    assert not bench.client.exists("ct:broken")
+    assert isinstance(bench.lease(job), Grant)
+
+
+def test_quarantine_is_for_what_only_python_reads(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.book.quarantine(job, "its spec: no")
+    assert bench.job(job).state == "failed" and json.loads(json.dumps(bench.job(job).fields["error"])).count("no") == 1
+    bench.book.put_aside("ct:alerts")
+    bench.client.set("ct:alerts", "x")
+    bench.book.put_aside("ct:alerts")
+    assert not bench.client.exists("ct:alerts") and bench.client.exists("ct:aside:ct:alerts")
