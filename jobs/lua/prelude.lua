@@ -2,7 +2,7 @@
 -- @NAME@ is filled in by leases.py. Times are milliseconds of the server. Ranges are half open.
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
-local FLEET_EVENTS, JOB_EVENTS, PROGRESS_MS, TAKE_MS = 100000, 1000, 200, 100
+local FLEET_EVENTS, JOB_EVENTS, STORY_EVENTS, PROGRESS_MS, TAKE_MS = 100000, 1000, 32, 200, 100
 local function every_queue() return { @QUEUES@ } end
 
 -- What is broken in Redis stops nobody else. A key of another type, or with a content that no script writes, is put
@@ -155,12 +155,39 @@ local function unpend(j)
   if call('ZREM', P .. 'pending:' .. j.queue, j.id) == 1 then level(j.queue) end
 end
 
+local ACTIVE = { running = true, finishing = true, cancelling = true }
+local TERMINAL = { done = true, failed = true, cancelled = true }
+local PENDABLE = { queued = true, running = true, finishing = true }
+
+-- Leaves of a job's own events those that tell its story: its states, the last 200 of them, and so many steps of its
+-- progress, evenly spread.
+local function thin(id, steps)
+  local k, entries, states, progress = key(id, 'ev'), call('XRANGE', key(id, 'ev'), '-', '+'), 0, 0
+  for _, entry in ipairs(entries) do
+    if entry[2][6] == 'progress' then progress = progress + 1 else states = states + 1 end
+  end
+  call('DEL', k)
+  local nth, left, share = 0, states, math.min(1, steps / progress)
+  for _, entry in ipairs(entries) do
+    local keep = left <= 200
+    if entry[2][6] == 'progress' then
+      nth = nth + 1
+      keep = math.floor(nth * share) > math.floor((nth - 1) * share)
+    else
+      left = left - 1
+    end
+    if keep then call('XADD', k, entry[1], unpack(entry[2])) end
+  end
+end
+
 local function emit(j, what, ...)
   local id = call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', j.id, 'kind', j.kind, 'type', what,
     'state', j.state, 'done', num(j.done), 'total', num(j.total), ...)
   if j.started > 0 and j.small == 0 then
-    call('XADD', key(j.id, 'ev'), 'MAXLEN', '~', JOB_EVENTS, id, 'job', j.id, 'kind', j.kind, 'type', what,
-      'state', j.state, 'done', num(j.done), 'total', num(j.total), ...)
+    call('XADD', key(j.id, 'ev'), id, 'job', j.id, 'kind', j.kind, 'type', what, 'state', j.state, 'done', num(j.done),
+      'total', num(j.total), ...)
+    local most = TERMINAL[what] and STORY_EVENTS or JOB_EVENTS
+    if call('XLEN', key(j.id, 'ev')) > most then thin(j.id, math.floor(most / 2)) end
   end
 end
 
@@ -192,10 +219,6 @@ local function observe(hash, label, ms)
   call('HINCRBY', P .. hash, label .. '|sum', num(ms))
   call('HINCRBY', P .. hash, label .. '|count', 1)
 end
-
-local ACTIVE = { running = true, finishing = true, cancelling = true }
-local TERMINAL = { done = true, failed = true, cancelled = true }
-local PENDABLE = { queued = true, running = true, finishing = true }
 
 local function set_state(j, state, t, ...)
   call('ZREM', P .. 'in:' .. j.state, j.id)
