@@ -1,6 +1,6 @@
-// Weighs what a browser loads for each page, gzipped, and fails where a page passes its budget. Run after `npm run build`.
-// "At first": the page, its style, and the scripts that it imports. "In all": also what is fetched when it is first shown,
-// and the web workers.
+// Weighs what a browser loads for each page, gzipped, and fails where a page passes its budget. Run after `npm run
+// build`. "At first": the page, its style, and the scripts that it imports. "In all": also what is fetched when it is
+// first shown, and the web workers.
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
@@ -41,7 +41,8 @@ for (const [page, budgets] of Object.entries(BUDGETS)) {
     const fits = sums[place] <= budgets[place];
     over ||= !fits;
     console.log(
-      `${page.padEnd(14)} ${sums[place].toFixed(1).padStart(6)} KB of ${budgets[place]} ${title}${fits ? "" : "  OVER"}`,
+      `${page.padEnd(14)} ${sums[place].toFixed(1).padStart(6)} KB of ${budgets[place]} ` +
+        `${title}${fits ? "" : "  OVER"}`,
     );
   }
   for (const [path, kilobytes] of size)

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import { after, Parser } from "../src/lib/sse";
 
 const TEXT =
-  'retry: 2000\n\n: ping\n\nid: 5-1\nevent: progress\ndata: {"done":1}\n\nevent: queue\r\ndata: a\r\ndata:  b\r\n\r\ndata\n\nid: 9\n\ndata: é\n\n';
+  'retry: 2000\n\n: ping\n\nid: 5-1\nevent: progress\ndata: {"done":1}\n\n' +
+  "event: queue\r\ndata: a\r\ndata:  b\r\n\r\ndata\n\nid: 9\n\ndata: é\n\n";
 const FRAMES = [
   { id: "5-1", event: "progress", data: '{"done":1}' },
   { id: "", event: "queue", data: "a\n b" },

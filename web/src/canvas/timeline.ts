@@ -1,4 +1,6 @@
-/** Lanes of cores on a plain 2D canvas: shares of time per pixel, slices where they are wide enough, arrows for steals. */
+/**
+ * Lanes of cores on a plain 2D canvas: shares of time per pixel, slices where they are wide enough, arrows for steals.
+ */
 
 import { before, busyCores, shade, shadesOf, waitLevel, type Mode, type Shades } from "../trace/lod";
 import type { Loaded } from "../trace/load";

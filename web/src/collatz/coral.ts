@@ -74,7 +74,9 @@ export function svg(segments: readonly Segment[], colour: (share: number) => str
   const deepest = segments.at(-1)?.depth || 1;
   const groups = new Map<number, string[]>();
   for (const each of segments) {
-    const path = `M${(each.x0 - left).toFixed(3)} ${(top - each.y0).toFixed(3)}L${(each.x1 - left).toFixed(3)} ${(top - each.y1).toFixed(3)}`;
+    const path =
+      `M${(each.x0 - left).toFixed(3)} ${(top - each.y0).toFixed(3)}L${(each.x1 - left).toFixed(3)} ` +
+      `${(top - each.y1).toFixed(3)}`;
     const group = groups.get(each.depth);
     if (group) group.push(path);
     else groups.set(each.depth, [path]);
@@ -85,6 +87,7 @@ export function svg(segments: readonly Segment[], colour: (share: number) => str
   const box = `${-0.02 * width} ${-0.02 * height} ${1.04 * width} ${1.04 * height}`;
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}"><title>${note}</title>` +
-    `<g fill="none" stroke-width="${Math.max(width, height) / 900}" stroke-linecap="round">${paths.join("")}</g></svg>\n`
+    `<g fill="none" stroke-width="${Math.max(width, height) / 900}" ` +
+    `stroke-linecap="round">${paths.join("")}</g></svg>\n`
   );
 }

@@ -1,6 +1,6 @@
 /**
- * Exact delays, and bits of the peaks, of a window of numbers. For n = 2^16 h + r, 16 shortcut steps lead to 3^c h + d, c
- * and d depending on r alone: doubles hold that below 2^42, integers of any size above. Pure.
+ * Exact delays, and bits of the peaks, of a window of numbers. For n = 2^16 h + r, 16 shortcut steps lead to 3^c h + d,
+ * c and d depending on r alone: doubles hold that below 2^42, integers of any size above. Pure.
  */
 
 import { bitLength } from "./number";

@@ -207,8 +207,8 @@ function edges(density: Density, far: number, column: number): [number, number] 
 }
 
 /**
- * Adds a density to a grid, over whatever coarser one is there: pixel columns that it covers are its own. A column wider
- * than a pixel is spread evenly, so cells may hold fractions.
+ * Adds a density to a grid, over whatever coarser one is there: pixel columns that it covers are its own. A column
+ * wider than a pixel is spread evenly, so cells may hold fractions.
  */
 export function paintDensity(into: Grid, frame: Frame, density: Density): void {
   const { width, height, cells } = into;

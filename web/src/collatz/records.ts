@@ -1,7 +1,7 @@
 /**
  * The published records: every n whose delay, or greatest value, exceeds that of all smaller numbers. OEIS
- * A006877 and A006884, as the kind has them (jobs/kinds/collatz/published.py; a test compares the two). Their values are
- * not listed but walked, which is exact.
+ * A006877 and A006884, as the kind has them (jobs/kinds/collatz/published.py; a test compares the two). Their values
+ * are not listed but walked, which is exact.
  */
 
 import { walk } from "./walk";
@@ -32,8 +32,8 @@ export interface RangeRecord {
 
 export interface Compared extends RangeRecord {
   /**
-   * published: in the list. range: a record of the range only, some smaller number does better. beyond: greater than all
-   * that is published, and above the end of the list. wrong: the list has another value, or lacks it.
+   * published: in the list. range: a record of the range only, some smaller number does better. beyond: greater than
+   * all that is published, and above the end of the list. wrong: the list has another value, or lacks it.
    */
   standing: "published" | "range" | "beyond" | "wrong";
 }

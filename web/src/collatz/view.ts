@@ -86,7 +86,9 @@ export function chunks({ first, end }: Range): bigint[] {
   return found;
 }
 
-/** A window for a job: columns of 2^k numbers that cover a range, k the least that needs no more columns than `most`. */
+/**
+ * A window for a job: columns of 2^k numbers that cover a range, k the least that needs no more columns than `most`.
+ */
 export function aligned({ first, end }: Range, most: number, limits: Range): Range & { k: number } {
   let k = 0;
   for (;;) {

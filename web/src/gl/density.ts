@@ -38,19 +38,25 @@ const MODES = { count: 0, value: 1, class: 2 } as const;
 
 const vector = (values: readonly number[]) => `vec3(${values.map((value) => value.toFixed(4)).join(",")})`;
 
+const PALETTE = [...CLASSES, MIXED_COLOUR].map((each) => vector(each.map((channel) => channel / 255))).join(",");
+
 /** colourOf(value), for both fragment shaders. */
 const COLOURS = `
 uniform int mode; uniform vec2 bounds; uniform vec2 part;
-const vec3 classes[9] = vec3[9](${[...CLASSES, MIXED_COLOUR].map((each) => vector(each.map((channel) => channel / 255))).join(",")});
+const vec3 classes[9] = vec3[9](${PALETTE});
 vec3 viridis(float t) { return ${VIRIDIS.map(vector).reduceRight((rest, each) => `${each}+t*(${rest})`)}; }
 vec3 colourOf(float value) {
   if (mode == 2) return classes[clamp(int(value + .5) - 1, 0, 8)];
-  float share = mode == 0 ? log(1. + value) / log(1. + max(1., bounds.y)) : (value - bounds.x) / max(1., bounds.y - bounds.x);
+  float share = mode == 0
+    ? log(1. + value) / log(1. + max(1., bounds.y))
+    : (value - bounds.x) / max(1., bounds.y - bounds.x);
   return clamp(viridis(mix(part.x, part.y, clamp(share, 0., 1.))), 0., 1.);
 }`;
 const HEAD = "#version 300 es\nprecision highp float; precision highp int; precision highp sampler2D;\n";
 
-const GRID_VERTEX = `${HEAD}void main() { gl_Position = vec4(gl_VertexID == 1 ? 3. : -1., gl_VertexID == 2 ? 3. : -1., 0., 1.); }`;
+const GRID_VERTEX = `${HEAD}void main() {
+  gl_Position = vec4(gl_VertexID == 1 ? 3. : -1., gl_VertexID == 2 ? 3. : -1., 0., 1.);
+}`;
 const GRID_FRAGMENT = `${HEAD}${COLOURS}
 uniform sampler2D cells; out vec4 shown;
 void main() {

@@ -56,7 +56,9 @@ export function trouble(id: string): ReadonlySignal<Problem | undefined> {
   return computed(() => failures.value.get(id));
 }
 
-/** The result with what stands around it; `partial` gives what is committed so far. Throws Problem 409 before the end. */
+/**
+ * The result with what stands around it; `partial` gives what is committed so far. Throws Problem 409 before the end.
+ */
 export async function result<T = unknown>(
   id: string,
   partial = false,

@@ -77,7 +77,9 @@ function onKey(event: KeyboardEvent): void {
   }
 }
 
-/** Binds keys until the returned function is called. Keys typed into fields, and while a dialog is open, are left alone. */
+/**
+ * Binds keys until the returned function is called. Keys typed into fields, and while a dialog is open, are left alone.
+ */
 export function keys(set: Keys): () => void {
   if (!bound.peek().length) document.addEventListener("keydown", onKey);
   bound.value = [...bound.peek(), set];

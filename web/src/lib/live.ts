@@ -57,7 +57,10 @@ const STALE_MS = 30_000;
 const DEAD_MS = 40_000;
 /** Signals change at most this often. */
 const FLUSH_MS = 250;
-/** Counts by state and reasons to wait are in no event: they are asked for soon after an event that changes them, but not more often. */
+/**
+ * Counts by state and reasons to wait are in no event: they are asked for soon after an event that changes them, but
+ * not more often.
+ */
 const COUNT_SOON_MS = 400;
 const COUNT_MS = 2000;
 /** A hidden page gives its connection back after so long: browsers allow six a host. */
@@ -184,7 +187,9 @@ export function forget(id: string): void {
   flush();
 }
 
-/** Keeps a job in `snapshot.jobs` however old it becomes, and asks for it if it is not known. Rejects with a Problem. */
+/**
+ * Keeps a job in `snapshot.jobs` however old it becomes, and asks for it if it is not known. Rejects with a Problem.
+ */
 export async function keep(id: string): Promise<void> {
   watched.add(id);
   if (!model.jobs.has(id)) adopt(await get<Job>(`/api/jobs/${id}`));

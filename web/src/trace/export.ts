@@ -1,4 +1,7 @@
-/** A trace as files: Chrome Trace Event JSON, which Perfetto opens, and CSV. In pieces, so that a page can breathe between them. */
+/**
+ * A trace as files: Chrome Trace Event JSON, which Perfetto opens, and CSV. In pieces, so that a page can breathe
+ * between them.
+ */
 
 import { BLOCKED, FIRST, JOIN, NO_CORE, NONE, RUN, STEAL, STOLEN, pathOf, type Trace } from "./model";
 

@@ -1,10 +1,10 @@
 /**
  * Any window of a trace at any width, in time that depends on the pixels and not on the slices.
  *
- * Running sums over the slices give the share of each pixel that a core was busy, stealing or blocked; a grid finds the slice
- * at a moment without searching the whole core. What is narrower than a pixel is therefore a share of it, never the colour of
- * whichever slice came first. Where a pixel holds several bins of the grid the sums at their edges do: a step further from
- * the slices, at most a 16th of a pixel off, and none of the time is lost or counted twice.
+ * Running sums over the slices give the share of each pixel that a core was busy, stealing or blocked; a grid finds the
+ * slice at a moment without searching the whole core. What is narrower than a pixel is therefore a share of it, never
+ * the colour of whichever slice came first. Where a pixel holds several bins of the grid the sums at their edges do: a
+ * step further from the slices, at most a 16th of a pixel off, and none of the time is lost or counted twice.
  */
 
 import { BLOCKED, RUN, STEAL, STOLEN, countUpTo, type Trace } from "./model";

@@ -22,7 +22,9 @@ function started(): Worker {
   return made;
 }
 
-/** Reads a Chrome trace of this cluster; its bytes are gone from here then. Throws Error saying what is wrong with it. */
+/**
+ * Reads a Chrome trace of this cluster; its bytes are gone from here then. Throws Error saying what is wrong with it.
+ */
 export function readTrace(source: ArrayBuffer | Blob): Promise<Loaded> {
   worker ??= started();
   count += 1;

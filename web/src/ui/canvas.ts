@@ -18,7 +18,10 @@ export function fit(canvas: HTMLCanvasElement): [CanvasRenderingContext2D, numbe
   return [context, width, height];
 }
 
-/** The ref of a canvas that is drawn when it is sized, when signals that `draw` reads change, and when the component renders anew. */
+/**
+ * The ref of a canvas that is drawn when it is sized, when signals that `draw` reads change, and when the component
+ * renders anew.
+ */
 export function useCanvas(draw: Draw): (element: HTMLCanvasElement | null) => void {
   const [element, setElement] = useState<HTMLCanvasElement | null>(null);
   const latest = useRef(draw);

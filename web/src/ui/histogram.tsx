@@ -25,7 +25,8 @@ function summaryOf({ title, bins, unit = "" }: HistogramProps): string {
   const tallest = bins.reduce((best, bin) => (bin.count > best.count ? bin : best), { from: 0, to: 0, count: 0 });
   if (!total) return `${title}: no values.`;
   return (
-    `${title}: ${integer(total)} values from ${compact(bins[0]?.from ?? 0)} to ${compact(bins.at(-1)?.to ?? 0)} ${unit}; ` +
+    `${title}: ${integer(total)} values from ${compact(bins[0]?.from ?? 0)} to ${compact(bins.at(-1)?.to ?? 0)} ` +
+    `${unit}; ` +
     `most, ${integer(tallest.count)}, between ${compact(tallest.from)} and ${compact(tallest.to)} ${unit}.`
   );
 }

@@ -5,7 +5,9 @@ import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
 import { Skeleton } from "./table";
 
-/** A component that fetches itself; meanwhile `rows` lines stand in its place. After a failure the page says what to do. */
+/**
+ * A component that fetches itself; meanwhile `rows` lines stand in its place. After a failure the page says what to do.
+ */
 export function later<Props extends object>(
   fetch: () => Promise<FunctionComponent<Props>>,
   rows = 8,

@@ -56,7 +56,8 @@ const ns = (us: number) => Math.round(us * 1000);
 describe("scanner", () => {
   it("finds the same events wherever the text is cut", () => {
     const text =
-      '{"a": "x\\\\", "traceEvents": [{"ph":"X","ts":1,"name":"a\\"]}{b\\\\"}, {"ph":"M","ts":2,"args":{"l":[1,[2]]}}\n], "otherData": {"k": "]\\""}}';
+      '{"a": "x\\\\", "traceEvents": [{"ph":"X","ts":1,"name":"a\\"]}{b\\\\"}, {"ph":"M","ts":2,"args":' +
+      '{"l":[1,[2]]}}\n], "otherData": {"k": "]\\""}}';
     for (let piece = 1; piece <= text.length; piece += 1) {
       const events: TraceEvent[] = [];
       const scanner = new Scanner((found) => events.push(...found));

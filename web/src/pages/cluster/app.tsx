@@ -77,7 +77,9 @@ export function ClusterPage() {
     () =>
       effect(() => {
         const count = firing(fleet.value.alerts);
-        document.title = `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}Cluster - Threads Cluster`;
+        document.title =
+          `${connection.value === "live" ? "" : `${connection.value} - `}${count ? `(${count}) ` : ""}Cluster ` +
+          `- Threads Cluster`;
       }),
     [],
   );

@@ -47,7 +47,10 @@ const FIELDS: Record<Name, (job: Job) => string> = {
 };
 
 function haystack(job: Job): string {
-  return `${job.job_id} ${job.type} ${job.state} ${summary(job, JSON.stringify)} ${job.error ?? ""} ${job.waiting_because ?? ""}`.toLowerCase();
+  return (
+    `${job.job_id} ${job.type} ${job.state} ${summary(job, JSON.stringify)} ${job.error ?? ""} ` +
+    `${job.waiting_because ?? ""}`
+  ).toLowerCase();
 }
 
 function fits(job: Job, { name, value }: Token): boolean {

@@ -193,7 +193,8 @@ function Services() {
 // -- history --------------------------------------------------------------------------------------------------------
 
 const NAMES =
-  "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory,node.*.cpu,node.*.memory,node.*.receive,node.*.send";
+  "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory," +
+  "node.*.cpu,node.*.memory,node.*.receive,node.*.send";
 
 /** More lines than these in one chart cannot be told apart; the rest is added up and called so. */
 const MOST_LINES = 7;

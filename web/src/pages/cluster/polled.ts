@@ -1,4 +1,6 @@
-/** What no event tells: asked for again while somebody looks and the cluster answers, and never faster than it answers. */
+/**
+ * What no event tells: asked for again while somebody looks and the cluster answers, and never faster than it answers.
+ */
 
 import { effect, useSignal, type Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

@@ -18,7 +18,10 @@ function quoted(text: string): string {
 
 export function curl(submission: Submission, origin: string, withToken: boolean): string {
   const token = withToken ? ` \\\n  -H "Authorization: Bearer $CLUSTER_TOKEN"` : "";
-  return `curl -sS ${origin}/api/submit${token} \\\n  -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(body(submission)))}`;
+  return (
+    `curl -sS ${origin}/api/submit${token} \\\n  -H 'Content-Type: application/json' \\\n  -d ` +
+    `${quoted(JSON.stringify(body(submission)))}`
+  );
 }
 
 /** A value as Python writes it. */

@@ -58,7 +58,10 @@ function told(stream: Stream, span: Span, to: number): string {
   const end = span.open ? to : span.end;
   const what = span.job_id ? `job ${span.job_id}` : `${compact(span.jobs)} jobs`;
   const units = span.open ? "computing now" : `${compact(span.units)} units`;
-  return `${lane}: ${span.type ?? "several kinds"}, ${what}, ${clock(span.start * 1000)} to ${span.open ? "now" : clock(end * 1000)}, ${seconds(end - span.start)}, ${units}`;
+  return (
+    `${lane}: ${span.type ?? "several kinds"}, ${what}, ${clock(span.start * 1000)} to ` +
+    `${span.open ? "now" : clock(end * 1000)}, ${seconds(end - span.start)}, ${units}`
+  );
 }
 
 function Lanes({ stream, until }: { stream: Stream; until: number | undefined }) {
@@ -70,7 +73,9 @@ function Lanes({ stream, until }: { stream: Stream; until: number | undefined })
   const to = until ?? stream.to;
   const shares = busy(stream, to - SECONDS, to);
   const mean = shares.reduce((sum, each) => sum + each, 0) / shares.length;
-  const summary = `Worker stream of the last 10 minutes: ${stream.lanes.length} lanes, ${percent(mean)} of their time computing; ${stream.spans.filter((span) => span.open).length} compute now.`;
+  const summary =
+    `Worker stream of the last 10 minutes: ${stream.lanes.length} lanes, ${percent(mean)} of their ` +
+    `time computing; ${stream.spans.filter((span) => span.open).length} compute now.`;
   const twin = () => ({
     head: ["lane", "kind", "job", "from", "to", "seconds", "units"],
     rows: stream.spans

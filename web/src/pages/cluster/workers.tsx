@@ -21,7 +21,9 @@ async function drain(node: Node): Promise<void> {
     (await confirm({
       title: `Drain ${node.id}?`,
       act: "Drain",
-      text: `It ends what it has (${node.busy_lanes} of ${node.lanes} lanes are busy) and takes nothing new until it is let work again. Jobs go on elsewhere.`,
+      text:
+        `It ends what it has (${node.busy_lanes} of ${node.lanes} lanes are busy) and takes nothing new ` +
+        `until it is let work again. Jobs go on elsewhere.`,
     }));
   if (!sure) return;
   asking.value = new Set([...asking.value, node.id]);

@@ -57,7 +57,8 @@ export async function saveNumbers(): Promise<void> {
   const count = range.end - range.first;
   if (count > BigInt(CSV_MOST)) {
     toast(
-      `A CSV holds at most ${integer(CSV_MOST)} numbers, this would be ${integer(count)}: select fewer (Shift and drag, or M), or take the histogram's`,
+      `A CSV holds at most ${integer(CSV_MOST)} numbers, this would be ${integer(count)}: select fewer (Shift ` +
+        `and drag, or M), or take the histogram's`,
     );
     return;
   }
@@ -96,7 +97,9 @@ export function savePicture(name: string = tab.peek()): void {
 export function saveLog(): void {
   const some = shown.peek();
   const all = lines.peek();
-  const head = `# Threads Cluster, Collatz, ${new Date().toISOString()}, ${some.length} of ${all.length} lines\n# ${location.href}\n`;
+  const head =
+    `# Threads Cluster, Collatz, ${new Date().toISOString()}, ${some.length} of ${all.length} ` +
+    `lines\n# ${location.href}\n`;
   download("collatz-log.txt", head + asText(some));
 }
 

@@ -86,7 +86,10 @@ function Slider({
 
 export function CoralView() {
   const canvas = usePicture("coral", draw);
-  const words = `The trajectories of 2 to ${integer(state.numbers.value)} back from 1, ${integer(segments.value.length)} numbers; even turns left by ${state.even.value}°, odd right by ${state.odd.value}°`;
+  const words =
+    `The trajectories of 2 to ${integer(state.numbers.value)} back from 1, ` +
+    `${integer(segments.value.length)} numbers; even turns left by ${state.even.value}°, odd right by ` +
+    `${state.odd.value}°`;
   const save = () =>
     download(
       "collatz-coral.svg",

@@ -349,7 +349,10 @@ function summaryText(): string {
     columns: "columns of finished jobs",
     none: "",
   };
-  return `${head}, between ${low} and ${high} steps: ${what[found.source]}. ${records.value.delay.length} delay records are ringed.`;
+  return (
+    `${head}, between ${low} and ${high} steps: ${what[found.source]}. ${records.value.delay.length} delay ` +
+    `records are ringed.`
+  );
 }
 
 function twin() {

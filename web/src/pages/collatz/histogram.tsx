@@ -103,7 +103,9 @@ export function HistogramView() {
     (context, width, height) => found && draw(context, width, height, data, found),
   );
   const words = found
-    ? `Steps of ${integer(found.count)} numbers from ${integer(data.range.first)} to ${integer(data.range.end - 1n)}: mean ${found.mean.toFixed(2)}, deviation ${found.deviation.toFixed(2)}, median ${found.median}, ${found.least} to ${found.most}`
+    ? `Steps of ${integer(found.count)} numbers from ${integer(data.range.first)} to ` +
+      `${integer(data.range.end - 1n)}: mean ${found.mean.toFixed(2)}, deviation ${found.deviation.toFixed(2)}, ` +
+      `median ${found.median}, ${found.least} to ${found.most}`
     : "No number of this range is known yet";
   const twin = () => ({
     head: ["steps", "numbers"],

@@ -98,7 +98,10 @@ export function ResiduesView() {
     undefined,
   );
   const words = best
-    ? `Mean steps by n mod ${modulus} of ${integer(wanted.first)} to ${integer(wanted.end - 1n)}: most for ${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ${(rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0)).toFixed(2)}, dashed`
+    ? `Mean steps by n mod ${modulus} of ${integer(wanted.first)} to ${integer(wanted.end - 1n)}: most for ` +
+      `${best.residue} mod ${modulus}, ${(best.sum / best.count).toFixed(2)}; mean of all ` +
+      `${(rows.reduce((sum, row) => sum + row.sum, 0) / rows.reduce((sum, row) => sum + row.count, 0)).toFixed(2)}, ` +
+      `dashed`
     : small
       ? "Being computed in this page"
       : `Residues need every number: select at most ${integer(EXACT_MOST)} in the graph`;

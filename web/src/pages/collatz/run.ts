@@ -229,7 +229,8 @@ async function send(window: Range, columns: number, high = false): Promise<strin
   const id = await submit("collatz", parameters(window, columns), high ? { priority: "high" } : {});
   log(
     "job",
-    `${id} was submitted: ${integer(window.first)} to ${integer(window.end - 1n)}, ${compact(window.end - window.first)} numbers`,
+    `${id} was submitted: ${integer(window.first)} to ${integer(window.end - 1n)}, ` +
+      `${compact(window.end - window.first)} numbers`,
   );
   return id;
 }

@@ -1,4 +1,6 @@
-/** From what is known to a picture of it: a grid or single points, with the edges of the axes. Pure but for the caches. */
+/**
+ * From what is known to a picture of it: a grid or single points, with the edges of the axes. Pure but for the caches.
+ */
 
 import type { Points } from "../../gl/density";
 import type { Look } from "../../gl/colour";

@@ -525,7 +525,10 @@ function summaryText(): string {
   const met = meetings.value
     .map((meet) => ` It meets that of ${short(meet.with)} ${integer(meet.remaining)} steps before 1.`)
     .join("");
-  return `Trajectory of ${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} of them odd, peak ${short(path.peak)} at step ${integer(path.peakStep)}.${met}`;
+  return (
+    `Trajectory of ${short(path.n)}: ${integer(path.delay)} steps, ${integer(path.odd)} of them odd, peak ` +
+    `${short(path.peak)} at step ${integer(path.peakStep)}.${met}`
+  );
 }
 
 function twin() {

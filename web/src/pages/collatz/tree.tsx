@@ -87,7 +87,9 @@ export function TreeView() {
   const wide = deepest * step + 24 + step;
   const at = (depth: number) => depth * step + 24;
   const delay = rootDelay(root);
-  const words = `Inverse tree of ${short(root)}: ${integer(grown.count)} numbers, ${deepest} levels${grown.cut ? `; at most ${MOST} are drawn, the rest is folded` : ""}`;
+  const words =
+    `Inverse tree of ${short(root)}: ${integer(grown.count)} numbers, ${deepest} ` +
+    `levels${grown.cut ? `; at most ${MOST} are drawn, the rest is folded` : ""}`;
   return (
     <div class="stack">
       <div class="row">
@@ -138,7 +140,10 @@ export function TreeView() {
                     <path
                       key={String(value)}
                       class={value === 2n * from.branch.value ? "link" : "link odd"}
-                      d={`M${at(depth - 1)} ${from.row * ROW}C${at(depth - 0.5)} ${from.row * ROW} ${at(depth - 0.5)} ${row * ROW} ${at(depth)} ${row * ROW}`}
+                      d={
+                        `M${at(depth - 1)} ${from.row * ROW}C${at(depth - 0.5)} ${from.row * ROW} ` +
+                        `${at(depth - 0.5)} ${row * ROW} ${at(depth)} ${row * ROW}`
+                      }
                     />
                   ),
               )}

@@ -18,7 +18,9 @@ function titled(): void {
   const job = run.job.value;
   const active = job && ["queued", "running", "finishing"].includes(job.state);
   const lanes = snapshot.value.nodes.filter((node) => node.live).length;
-  document.title = `${active ? `${percent(job.progress)} on ${lanes} worker${lanes === 1 ? "" : "s"} - ` : ""}Threads - Threads Cluster`;
+  document.title =
+    `${active ? `${percent(job.progress)} on ${lanes} worker${lanes === 1 ? "" : "s"} - ` : ""}Threads ` +
+    `- Threads Cluster`;
 }
 
 export function ThreadsPage() {

@@ -1,4 +1,6 @@
-/** All that needs a replica or a result: pictures, distribution, tree, log, statistics, and the keys that act on them. */
+/**
+ * All that needs a replica or a result: pictures, distribution, tree, log, statistics, and the keys that act on them.
+ */
 
 import { useEffect } from "preact/hooks";
 import { percent } from "../../lib/format";

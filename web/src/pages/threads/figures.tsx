@@ -57,7 +57,8 @@ function Value({
   const rival = otherCell.value?.metrics[name];
   if (!metric) return null;
   const told = metric.ci
-    ? `interval ${write(metric.ci[0])} to ${write(metric.ci[1])}; 90 % of the replicas are in ${write(metric.p05)} to ${write(metric.p95)}`
+    ? `interval ${write(metric.ci[0])} to ${write(metric.ci[1])}; 90 % of the replicas are in ` +
+      `${write(metric.p05)} to ${write(metric.p95)}`
     : "";
   return (
     <div>

@@ -111,7 +111,9 @@ export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> })
     held.current = undefined;
   };
   const mean = glance(trace, index, 0, trace.until).busyCores;
-  const summary = `Busy cores over the whole trace of ${us(trace.until)}: ${mean.toFixed(2)} of ${trace.cores} on average. The lanes show ${us(Math.max(0, view.value.t0))} to ${us(Math.min(trace.until, view.value.t1))}.`;
+  const summary =
+    `Busy cores over the whole trace of ${us(trace.until)}: ${mean.toFixed(2)} of ${trace.cores} ` +
+    `on average. The lanes show ${us(Math.max(0, view.value.t0))} to ${us(Math.min(trace.until, view.value.t1))}.`;
   const twin = () => ({
     head: ["from", "to", "busy cores"],
     rows: Array.from({ length: 50 }, (_, place) => {
@@ -285,7 +287,9 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
   const { trace } = found;
   const { t0, t1 } = view.value;
   const seen = `${us(Math.max(0, t0))} to ${us(Math.min(trace.until, t1))}`;
-  const summary = `Lanes of ${trace.cores} cores, ${trace.scheduler.replaceAll("_", " ")}, replica ${trace.replica}, ${seen}: ${told(found, t0, t1)}`;
+  const summary =
+    `Lanes of ${trace.cores} cores, ${trace.scheduler.replaceAll("_", " ")}, replica ` +
+    `${trace.replica}, ${seen}: ${told(found, t0, t1)}`;
   const hover = (event: PointerEvent) => {
     hands.on.onPointerMove(event);
     const { frame, x, y } = hands.place(event);
@@ -299,7 +303,10 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
         ref={hands.element}
         tabIndex={0}
         role="group"
-        aria-label={`Lanes, ${trace.scheduler.replaceAll("_", " ")}: arrows go from slice to slice, W and S zoom, A and D pan`}
+        aria-label={
+          `Lanes, ${trace.scheduler.replaceAll("_", " ")}: arrows go from slice to slice, W and S ` +
+          `zoom, A and D pan`
+        }
         style={{ height: `${height}px` }}
         {...hands.on}
         onPointerMove={hover}

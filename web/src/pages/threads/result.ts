@@ -87,9 +87,9 @@ export function named(cell: Cell, low: number, high: number): number | undefined
 /**
  * The first replica whose makespan is within the bins low..high.
  *
- * Replica i is the same in every job with the same seed, whatever their number. So the histogram of the first k replicas
- * says whether one of them fits, and halving k finds it. `bins` gives the histogram of the first k. Undefined when no
- * replica fits.
+ * Replica i is the same in every job with the same seed, whatever their number. So the histogram of the first k
+ * replicas says whether one of them fits, and halving k finds it. `bins` gives the histogram of the first k. Undefined
+ * when no replica fits.
  */
 export async function firstWithin(
   low: number,

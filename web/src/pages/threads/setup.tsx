@@ -42,7 +42,8 @@ const all = computed<Record<string, unknown>>(() => ({ ...defaults(), ...given.v
 export function described(parameters: Record<string, unknown>): string {
   const each = (value: unknown) => (Array.isArray(value) ? value : [value]).join(", ").replaceAll("_", " ");
   return (
-    `${each(parameters.scheduler)} on ${each(parameters.cores)} cores, ${integer(Number(parameters.thread_count))} roots, depth ${each(parameters.max_depth)}, ` +
+    `${each(parameters.scheduler)} on ${each(parameters.cores)} cores, ` +
+    `${integer(Number(parameters.thread_count))} roots, depth ${each(parameters.max_depth)}, ` +
     `${integer(Number(parameters.replicas))} replicas, seed ${parameters.seed ?? "drawn"}`
   );
 }

@@ -184,7 +184,10 @@ function traced(wanted: ReadonlySignal<string>): {
       value.value = { loaded: found, loading: false, problem: undefined };
       const { trace } = found;
       say(
-        `${name}: ${trace.start.length} slices of ${trace.threads.parent.length} threads on ${trace.cores} cores, ${trace.scheduler}${trace.truncated ? ", cut at the most events" : ""}${trace.deadlocked ? ", ends in a deadlock" : ""}`,
+        `${name}: ${trace.start.length} slices of ${trace.threads.parent.length} threads on ${trace.cores} ` +
+          `cores, ` +
+          `${trace.scheduler}${trace.truncated ? ", cut at the most events" : ""}` +
+          `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
       );
     } catch (error) {
       if (!signal.aborted) value.value = { ...NOTHING, problem: problemOf(error) };

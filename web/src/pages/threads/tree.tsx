@@ -91,6 +91,17 @@ interface PartProps {
   heaviest: readonly number[];
 }
 
+const HINT =
+  "Width is time on cores of a thread and all below it. " +
+  "Click picks a thread, a double click shows its subtree alone.";
+
+/** A piece's time on cores and its share, in words; nothing for several threads. */
+function time({ thread }: Piece, held: Weights): string {
+  if (thread === NONE) return "";
+  const spent = held.time[thread] as number;
+  return `, ${us(spent)} on cores, ${percent(spent / held.total, 1)}`;
+}
+
 function Icicle({ found, held, root, heaviest }: PartProps) {
   const { trace, tree, index } = found;
   const rows = Math.min(24, (root === NONE ? index.deepest : (tree.height[root] as number)) + 1);
@@ -109,7 +120,10 @@ function Icicle({ found, held, root, heaviest }: PartProps) {
     piece.thread === NONE
       ? `${integer(piece.count)} threads, each too narrow to draw`
       : `${nameOf(trace.threads, piece.thread)} (${pathOf(trace.threads, piece.thread)})`;
-  const summary = `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ${integer(held.threads)} threads with ${us(held.total)} on cores, ${rows} depths. The heaviest path ends in ${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
+  const summary =
+    `Spawn tree${root === NONE ? "" : ` below ${pathOf(trace.threads, root)}`}: ` +
+    `${integer(held.threads)} threads with ${us(held.total)} on cores, ${rows} depths. The heaviest path ends in ` +
+    `${heaviest.length ? pathOf(trace.threads, heaviest.at(-1) as number) : "nothing"}.`;
   const twin = () => ({
     head: ["thread", "depth", "threads in it", "time on cores"],
     rows: pieces
@@ -140,9 +154,7 @@ function Icicle({ found, held, root, heaviest }: PartProps) {
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft told">
-        {shown
-          ? `${name(shown)}: ${integer(shown.count)} threads${shown.thread === NONE ? "" : `, ${us(held.time[shown.thread] as number)} on cores, ${percent((held.time[shown.thread] as number) / held.total, 1)}`}`
-          : "Width is time on cores of a thread and all below it. Click picks a thread, a double click shows its subtree alone."}
+        {shown ? `${name(shown)}: ${integer(shown.count)} threads${time(shown, held)}` : HINT}
       </p>
     </Figure>
   );
