@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator import docs, edge, event_routes, fleet_routes, routes, views
+from coordinator.admission import Admission
 from coordinator.cluster import Cluster
 from coordinator.events import Hub
 from coordinator.exporter import Exporter
@@ -48,7 +49,7 @@ def create(chosen: Settings) -> FastAPI:
         hub.start(asyncio.get_running_loop())
         janitor.start()
         beating = asyncio.create_task(pulse.run())
-        stop_metrics = exporter.serve(chosen.bind, chosen.metrics_port)
+        stop_metrics = exporter.serve(chosen)
         yield
         beating.cancel()
         janitor.stop()
@@ -66,6 +67,7 @@ def create(chosen: Settings) -> FastAPI:
         app.include_router(part)
     if chosen.pages_dir:
         _serve_pages(app, Path(chosen.pages_dir))
+    app.add_middleware(Admission, chosen=chosen)
     app.add_middleware(Figures, exporter=exporter)
     _answer_errors(app)
     return app
@@ -77,23 +79,17 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
     app.router.routes.append(Pages(folder))
 
 
-def _problem(error: errors.ClusterError) -> Response:
-    body = json.dumps(edge.problem(error))
-    extra = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
-    return Response(body, error.status, extra, "application/problem+json")
-
-
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
     async def ours(_request: Request, error: errors.ClusterError) -> Response:
-        return _problem(error)
+        return edge.refused(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
         detail = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}; got {short(first.get('input'))}"
-        return _problem(errors.InvalidRequest(detail, field=where))
+        return edge.refused(errors.InvalidRequest(detail, field=where))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
@@ -104,14 +100,14 @@ def _answer_errors(app: FastAPI) -> None:
 
     async def unreachable(_request: Request, error: Exception) -> Response:
         detail = f"redis cannot be reached ({type(error).__name__}); nothing was lost, try again in a moment"
-        return _problem(errors.Unavailable(detail))
+        return edge.refused(errors.Unavailable(detail))
 
     for kind in leases.Unreachable:
         app.add_exception_handler(kind, unreachable)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        return _problem(errors.ClusterError("this is a fault of the server; its log says more"))
+        return edge.refused(errors.ClusterError("this is a fault of the server; its log says more"))
 
 
 class Figures:

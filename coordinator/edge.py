@@ -126,3 +126,9 @@ def problem(error: errors.ClusterError) -> dict[str, Any]:
     body = {"type": f"urn:threads-cluster:{kind.__name__}", "title": kind.title(), "status": kind.status}
     told = {**body, "detail": error.detail}
     return {**told, "field": error.field} if error.field else told
+
+
+def refused(error: errors.ClusterError) -> Response:
+    """The answer that says so."""
+    extra = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    return Response(json.dumps(problem(error)), error.status, extra, "application/problem+json")

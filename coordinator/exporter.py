@@ -14,14 +14,14 @@ from prometheus_client import (
     Histogram,
     ProcessCollector,
     disable_created_metrics,
-    start_http_server,
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from coordinator.views import VERSION, Views
-from jobs import broker, leases, metrics, queues, registry
+from jobs import broker, leases, metrics, metrics_server, queues, registry
 from jobs.models import TERMINAL, Device
+from jobs.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -195,16 +195,10 @@ class Exporter:
         self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)
         self.seconds = Histogram(seconds.name, seconds.help, seconds.labels, registry=self.registry)
 
-    def serve(self, address: str, port: int) -> Callable[[], None]:
+    def serve(self, chosen: Settings) -> Callable[[], None]:
         """Listens; returns what stops it. Port 0 listens nowhere."""
-        if not port:
+        if not chosen.metrics_port:
             return lambda: None
-        server, thread = start_http_server(port, address, self.registry)
-        log.info("metrics on http://%s:%d/metrics", address, port)
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
+        stop = metrics_server.serve(self.registry, chosen)
+        log.info("metrics on http://%s:%d/metrics", chosen.bind, chosen.metrics_port)
         return stop

@@ -11,7 +11,7 @@ from jobs.meter import Meter
 from jobs.models import Device
 from jobs.node import Packages
 from jobs.serving import LaneDied
-from jobs.worker import CannotStart, Worker, wait_for_redis
+from jobs.worker import CannotStart, Worker, refusal, wait_for_redis
 
 log = logging.getLogger("cpu_worker")
 
@@ -47,7 +47,7 @@ def run(chosen: settings.Settings) -> int:
 def main() -> int:
     chosen = settings.load()
     logs.configure(chosen.log_level, service="cpu-worker", worker=chosen.worker_name())
-    return run(chosen)
+    return refusal(chosen) or run(chosen)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import psutil
 from deploy import gpus, processes, supervision
 from deploy.processes import Run
 from deploy.supervision import Shape
-from jobs import settings
+from jobs import exposure, settings
 
 CHECKOUT = settings.LOCAL_FOLDER.parent
 FOLDER = settings.LOCAL_FOLDER
@@ -349,10 +349,19 @@ def address() -> str:
     return left.read_text().strip() if left.is_file() else "it is starting or stopping"
 
 
+def check_exposure(chosen: settings.Settings) -> None:
+    """Before anything starts: the coordinator would refuse the same, and be started again and again."""
+    try:
+        exposure.check(chosen)
+    except exposure.Exposed as error:
+        raise Trouble(USAGE, str(error)) from error
+
+
 def run(port: int | None, workers: int, *, once: bool, samples: bool) -> int:
     for number in STOP_SIGNALS:
         signal.signal(number, _stop)
     chosen = settings.load()
+    check_exposure(chosen)
     up = False
     try:
         with alone(), Local(chosen, shape(chosen, port, workers)) as local:

@@ -18,7 +18,7 @@ from gpu_worker.nvml import Nvml
 from jobs import gpu, leases, logs, settings
 from jobs.meter import Meter
 from jobs.models import Device
-from jobs.worker import CannotStart, Facts, Worker, wait_for_redis
+from jobs.worker import CannotStart, Facts, Worker, refusal, wait_for_redis
 
 log = logging.getLogger("gpu_worker")
 
@@ -126,7 +126,7 @@ def open_device(chosen: settings.Settings, machine: Machine, uuid: str) -> dict[
 def main() -> int:
     chosen = settings.load()
     logs.configure(chosen.log_level, service="gpu-worker", worker=chosen.worker_name())
-    return run(chosen)
+    return refusal(chosen) or run(chosen)
 
 
 if __name__ == "__main__":

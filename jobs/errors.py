@@ -42,10 +42,22 @@ class Unauthorized(ClusterError):
     status = 401
 
 
+class Forbidden(ClusterError):
+    """The request is not let in."""
+
+    status = 403
+
+
 class NotFound(ClusterError):
     """There is no such thing."""
 
     status = 404
+
+
+class TooSlow(ClusterError):
+    """The body did not arrive in time."""
+
+    status = 408
 
 
 class Conflict(ClusterError):
@@ -58,6 +70,12 @@ class TooLarge(ClusterError):
     """The body is too large."""
 
     status = 413
+
+
+class UnsupportedMediaType(ClusterError):
+    """The body's type is not supported."""
+
+    status = 415
 
 
 class Unavailable(ClusterError):

@@ -32,10 +32,18 @@ class Settings(BaseSettings):
     gpu_enabled: Literal["auto", "true", "false"] = "auto"
     #: The API's port.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: The address the API and metrics listen on.
+    #: The address the API and metrics listen on. Another than loopback needs CLUSTER_TOKEN; see jobs/exposure.py.
     bind: str = "127.0.0.1"
+    #: Where the API is published when BIND does not say it, as in a container: an address, or loopback. Empty: BIND.
+    published: str = ""
     #: Where Prometheus reads a coordinator. 0: nowhere.
     metrics_port: int = Field(default=9090, ge=0, le=65535)
+    #: The same as PUBLISHED for the metrics, or internal: on a network of the cluster's own. Empty: PUBLISHED.
+    metrics_published: str = ""
+    #: When set, reading metrics needs it as a bearer token.
+    metrics_token: str = ""
+    #: Host names beside loopback's under which a cluster without a token is reached, with commas between.
+    allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
     #: What an image runs: coordinator, cpu-worker or gpu-worker.
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", ""] = ""
     #: Stable name of a worker, shown everywhere. Default: the host's name and the process number.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import broker, leases, settings, worker_metrics
+from jobs import broker, exposure, leases, settings, worker_metrics
 from jobs.meter import Meter
 from jobs.models import Device
 from jobs.node import Node
@@ -110,7 +110,7 @@ class Worker:
         own = leases.Leases(broker.connect(chosen.redis_url, retries=1))
         beats = Beats(own, server, self.born, self.facts, self._name_taken, sign_of_life(chosen.heartbeat_file))
         beats.start()
-        stop_metrics = worker_metrics.serve(chosen.bind, chosen.metrics_port)
+        stop_metrics = worker_metrics.serve(chosen)
         log.info("ready", extra={"lanes": self.lanes})
         try:
             bells = broker.connect(chosen.redis_url, retries=0, timeout=None)
@@ -131,6 +131,16 @@ class Worker:
 def sign_of_life(file: str) -> Callable[[], None]:
     """What a heartbeat leaves for a health check to look at."""
     return Path(file).touch if file else lambda: None
+
+
+def refusal(chosen: settings.Settings) -> int:
+    """Says why a worker must not start as it is set; the exit code, 0 when it may."""
+    try:
+        exposure.check_metrics(chosen)
+    except exposure.Exposed as error:
+        log.error("%s", error)
+        return exposure.REFUSED
+    return 0
 
 
 def wait_for_redis(url: str) -> leases.Client:

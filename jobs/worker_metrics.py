@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable
 
 import psutil
-from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, PlatformCollector, ProcessCollector
 
-from jobs import metrics
+from jobs import metrics, metrics_server
+from jobs.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -34,19 +35,12 @@ def registry() -> CollectorRegistry:
     return registry
 
 
-def serve(address: str, port: int) -> Callable[[], None]:
+def serve(chosen: Settings) -> Callable[[], None]:
     """Listens; returns what stops it. Port 0 listens nowhere; a taken port is reported, and the worker goes on."""
-    if not port:
+    if not chosen.metrics_port:
         return lambda: None
     try:
-        server, thread = start_http_server(port, address, registry())
+        return metrics_server.serve(registry(), chosen)
     except OSError as error:
-        log.warning("no metrics on port %d: %s; set METRICS_PORT to a free one, or to 0", port, error)
+        log.warning("no metrics on port %d: %s; set METRICS_PORT to a free one, or to 0", chosen.metrics_port, error)
         return lambda: None
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return stop

@@ -33,7 +33,7 @@ tell_up() {
   ! has_token || say "  API calls need the token in secrets/cluster_token"
   say "Next:"
   say "  ./deploy-cluster.sh status"
-  say "  curl -s ${header}$pages/api/submit -d '{\"type\": \"collatz\", \"parameters\": {\"start_number\": 1, \"number_count\": 1000000}}'"
+  say "  curl -s ${header}$pages/api/submit -H 'Content-Type: application/json' -d '{\"type\": \"collatz\", \"parameters\": {\"start_number\": 1, \"number_count\": 1000000}}'"
   say "  ./deploy-cluster.sh scale N    ./deploy-cluster.sh logs -f    ./deploy-cluster.sh stop"
 }
 

@@ -16,6 +16,8 @@ import pytest
 from jobs import metrics
 from tests.integration.live import Live, running, until
 
+JSON = {"Content-Type": "application/json"}
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
@@ -50,7 +52,7 @@ def test_a_bad_count_is_refused_with_field_and_bound(cluster: Live, value: Any, 
 @pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_not_json_is_a_400(cluster: Live, name: str) -> None:
     text = f'{{"type":"collatz","parameters":{{"start_number":1,"number_count":{name}}}}}'
-    problem(httpx.post(cluster.url() + "/api/submit", content=text), 400, "body", name)
+    problem(httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON), 400, "body", name)
 
 
 def test_a_submission_that_waits_brings_the_result(cluster: Live) -> None:
@@ -76,12 +78,12 @@ BROKEN = [b"", b"{", b'{"type":', b"[1,2", b"\xff\xfe", b"nonsense", b"[" * 200_
 
 @pytest.mark.parametrize("text", BROKEN)
 def test_broken_json_is_a_400(cluster: Live, text: bytes) -> None:
-    problem(httpx.post(cluster.url() + "/api/submit", content=text), 400, "body")
+    problem(httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON), 400, "body")
 
 
 @pytest.mark.parametrize("text", [b"1", b"null", b'"x"', b"[]", b"true"])
 def test_a_body_that_is_no_object_is_refused(cluster: Live, text: bytes) -> None:
-    problem(httpx.post(cluster.url() + "/api/submit", content=text), 422, "body", "object")
+    problem(httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON), 422, "body", "object")
 
 
 ODD: list[tuple[dict[str, Any], str, str]] = [
@@ -109,7 +111,7 @@ def test_odd_submissions_are_refused_by_name(cluster: Live, body: dict[str, Any]
 
 def test_a_body_of_100_megabytes_is_refused_and_the_cluster_goes_on(cluster: Live) -> None:
     text = b'{"type":"collatz","parameters":{"number_count":"' + b"1" * 100_000_000 + b'"}}'
-    answer = httpx.post(cluster.url() + "/api/submit", content=text, timeout=60)
+    answer = httpx.post(cluster.url() + "/api/submit", content=text, headers=JSON, timeout=60)
     problem(answer, 413, "body", "bytes")
     assert cluster.result(cluster.submit("faulty", {"units": 3})) == {"sum": 3, "count": 3}
 

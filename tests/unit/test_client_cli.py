@@ -454,3 +454,16 @@ def test_people_see_floats_rounded_and_integers_whole() -> None:
     assert show.plain(0.1 + 0.2) == "0.3"
     assert show.plain(2**80) == str(2**80)
     assert show.plain([1, "x", None, True]) == "1 x  yes"
+
+
+@pytest.mark.parametrize(("status", "way"), [(403, "or name the host in its ALLOWED_HOSTS"), (415, "Content-Type")])
+def test_a_refusal_at_the_edge_says_the_way_out(fake: Fake, run: Run, status: int, way: str) -> None:
+    fake.on("GET", "/api/status", problem(status, "The request is not let in", f"not so: {way}", field="Host"))
+    ran = run("status")
+    assert (ran.code, ran.out, ran.err) == (2, "", f"error: not so: {way}\n")
+
+
+def test_a_body_says_that_it_is_json_and_comes_from_no_page(fake: Fake, run: Run) -> None:
+    run("submit", "sums", "--start", "3", "--json")
+    [sent] = [one for one in fake.asked if one.url.path == "/api/submit"]
+    assert sent.headers["content-type"] == "application/json" and "origin" not in sent.headers

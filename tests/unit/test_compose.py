@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs import exposure
+from jobs.settings import Settings
+
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -43,6 +46,16 @@ def test_only_the_front_is_published_and_on_loopback_by_default() -> None:
     assert published.keys() == {"nginx", "prometheus", "grafana"}
     for ports in published.values():
         assert all(port.startswith("${BIND:-127.0.0.1}:") for port in ports)
+
+
+def test_a_coordinator_hears_where_it_is_published_and_metrics_are_not() -> None:
+    assert SERVICES["coordinator"]["environment"]["PUBLISHED"] == "${BIND:-127.0.0.1}"
+    for name in ("coordinator", "cpu-worker", "gpu-worker"):
+        assert SERVICES[name]["environment"]["METRICS_PUBLISHED"] == "internal" and "ports" not in SERVICES[name]
+        closed = {"bind": "0.0.0.0", "metrics_published": "internal"}
+        exposure.check(Settings.model_validate(closed | {"published": "127.0.0.1"}))
+        with pytest.raises(exposure.Exposed, match="CLUSTER_TOKEN"):
+            exposure.check(Settings.model_validate(closed | {"published": "0.0.0.0"}))
 
 
 def test_what_keeps_data_and_computes_is_on_the_inner_network_alone() -> None:

@@ -35,7 +35,7 @@ class Client:
             await self.served({**scope, "path": unquote(path), "raw_path": path.encode()}, receive, send)
 
         transport = httpx.ASGITransport(app=app_with_the_path)
-        async with httpx.AsyncClient(transport=transport, base_url="http://pages") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.request(method, "/", headers=headers)
 
 

@@ -1,0 +1,87 @@
+"""Which requests are let in: not those that a web page of somebody else sends through a browser of this machine.
+
+A browser sends requests of any page to any address, loopback included. With CLUSTER_TOKEN such a page lacks the token.
+Without one, what tells it apart are its Origin, its Sec-Fetch-Site, and a Host that is not ours, when its own name was
+made to resolve to this machine.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coordinator import edge
+from jobs import errors, exposure
+from jobs.numbers import short
+from jobs.settings import Settings
+
+#: Probes ask by an address, and learn nothing.
+_PROBED = frozenset({"/health", "/ready"})
+_AUTHORITY = re.compile(r"([^:@\[\]]+|\[[0-9a-f:.]+\])(:\d*)?")
+_OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_HOSTS"
+
+
+class Admission:
+    """A pure ASGI layer: answers what is refused itself, and passes all else untouched."""
+
+    def __init__(self, app: ASGIApp, chosen: Settings) -> None:
+        self._app = app
+        self._has_token = bool(chosen.cluster_token)
+        self._hosts = frozenset(filter(None, (host_name(one) for one in chosen.allowed_hosts.split(","))))
+        self._is_ours = lru_cache(256)(self._looked_up)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                self._check(scope)
+            except errors.ClusterError as error:
+                await edge.refused(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        headers = dict(scope["headers"])
+        if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
+            _check_type(headers.get(b"content-type", b"").decode("latin-1"))
+        if not self._has_token and scope["path"] not in _PROBED:
+            self._check_host(headers.get(b"host", b"").decode("latin-1"))
+            self._check_origin(headers, scope["method"])
+
+    def _check_host(self, host: str) -> None:
+        if not self._is_ours(host):
+            detail = f"a cluster without a token answers to loopback names alone, not to the host {short(host, 80)}"
+            raise errors.Forbidden(f"{detail}: {_OUT}", field="Host")
+
+    def _check_origin(self, headers: dict[bytes, bytes], method: str) -> None:
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and not self._is_ours(origin.partition("://")[2]):
+            detail = f"a cluster without a token takes no requests of pages from {short(origin, 80)}"
+            raise errors.Forbidden(f"{detail}: {_OUT}", field="Origin")
+        if headers.get(b"sec-fetch-site") == b"cross-site" and not _is_visit(headers, method):
+            detail = "a cluster without a token takes no requests of pages from elsewhere"
+            raise errors.Forbidden(f"{detail}: {_OUT}", field="Sec-Fetch-Site")
+
+    def _looked_up(self, authority: str) -> bool:
+        name = host_name(authority)
+        return name in self._hosts or exposure.is_loopback(name)
+
+
+def host_name(authority: str) -> str:
+    """The name in `name`, `name:port` or `[address]:port`, in lower case; empty when it is none of them."""
+    found = _AUTHORITY.fullmatch(authority.strip().lower())
+    return found[1].strip("[]").removesuffix(".") if found else ""
+
+
+def _is_visit(headers: dict[bytes, bytes], method: str) -> bool:
+    """A link that somebody followed: the page that has it sees nothing of the answer."""
+    shown = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
+    return method == "GET" and shown
+
+
+def _check_type(given: str) -> None:
+    """A foreign page can send text/plain without asking; JSON only after a preflight, which nobody grants."""
+    if given.partition(";")[0].strip().lower() != "application/json":
+        detail = f"a body needs the header Content-Type: application/json; got {short(given, 80) if given else 'none'}"
+        raise errors.UnsupportedMediaType(detail, field="Content-Type")

@@ -1,0 +1,41 @@
+"""Serves a registry's metrics to Prometheus over HTTP; where METRICS_TOKEN is set, to who knows it."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
+
+from jobs.settings import Settings
+
+_Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
+
+
+def serve(registry: CollectorRegistry, chosen: Settings) -> Callable[[], None]:
+    """Listens at BIND and METRICS_PORT; returns what stops it. OSError when the port is taken."""
+    # Full only when its guard stands: a scrape in between finds nothing.
+    entered = CollectorRegistry() if chosen.metrics_token else registry
+    server, thread = start_http_server(chosen.metrics_port, chosen.bind, entered)
+    if chosen.metrics_token:
+        server.set_app(_for_who_knows(chosen.metrics_token, make_wsgi_app(registry)))
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop
+
+
+def _for_who_knows(token: str, app: _Wsgi) -> _Wsgi:
+    wanted = f"Bearer {token}".encode()
+
+    def guarded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if hmac.compare_digest(environ.get("HTTP_AUTHORIZATION", "").encode(), wanted):
+            return app(environ, start_response)
+        start_response("401 Unauthorized", [("WWW-Authenticate", "Bearer"), ("Content-Type", "text/plain")])
+        return [b"send Authorization: Bearer METRICS_TOKEN; in prometheus.yml: authorization: credentials_file\n"]
+
+    return guarded
