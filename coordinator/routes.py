@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Request, Response
@@ -73,6 +74,11 @@ def ready(cluster: edge.The) -> Response:
 # -- submitting -----------------------------------------------------------------------------------------------------
 
 
+#: With a place behind it, a key is at most as long as a submission's may be.
+_BATCH_KEY = submissions.MAX_KEY - len(f"/{submissions.MAX_BATCH}")
+_BATCH_KEYS = "The same key and batch again answer with the same jobs: KEY/PLACE is the key of a job without its own."
+
+
 class Batch(BaseModel):
     """Up to 1,000 submissions, each validated and answered alone."""
 
@@ -98,7 +104,7 @@ async def submit(
     request: Request,
     cluster: edge.The,
     owner: edge.Owner,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     wait_seconds: edge.Wait = 0,
 ) -> Response:
     """Writes one job and rings its bell; with `wait_seconds`, answers with its result, or when the time is over."""
@@ -124,11 +130,25 @@ def _submitted(cluster: Cluster, answer: dict[str, Any]) -> bytes:
 @routes.post(
     "/submit-batch", tags=["jobs"], openapi_extra=edge.describes(Batch), **edge.answers(answers.SubmittedBatch)
 )
-async def submit_batch(request: Request, cluster: edge.The, owner: edge.Owner) -> Response:
+async def submit_batch(
+    request: Request,
+    cluster: edge.The,
+    owner: edge.Owner,
+    idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
+) -> Response:
     """Writes up to 1,000 jobs; a bad one does not hold the others up."""
     batch = edge.parsed(Batch, await edge.body(request, edge.MAX_BATCH_BODY))
+    if idempotency_key:
+        _give_keys(batch.jobs, idempotency_key)
     found = await run_in_threadpool(cluster.submit, batch.jobs, owner)
     return shown({"answers": [_told(answer) for answer in found]})
+
+
+def _give_keys(bodies: Sequence[Any], key: str) -> None:
+    """Of a batch: the same key and batch again must answer with the same jobs."""
+    for place, body in enumerate(bodies):
+        if isinstance(body, dict):
+            body.setdefault("idempotency_key", f"{key}/{place}")
 
 
 def _told(answer: dict[str, Any] | errors.ClusterError) -> dict[str, Any]:
@@ -263,7 +283,11 @@ def _not_yet(answering: str, state: str) -> Response:
 def steer(
     job_id: edge.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: edge.The
 ) -> Response:
-    """cancel, pause, resume or retry. 409 naming the state when it does not allow that."""
+    """cancel, pause, resume or retry. 409 naming the state when it does not allow that.
+
+    A call that was carried out before changes nothing and answers 200, so that one whose answer got lost may be sent
+    again: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
+    """
     cluster.steer(job_id, verb)
     return shown(cluster.views.job(job_id))
 

@@ -19,6 +19,8 @@ from jobs.settings import Settings
 
 #: Jobs in one batch.
 MAX_BATCH = 1000
+#: Characters of an idempotency key.
+MAX_KEY = 200
 #: An answer to a question is kept this long.
 QUESTION_SECONDS = 600
 #: A spec travels with every lease.
@@ -42,7 +44,7 @@ class Submission(BaseModel):
     )
     gpu_preferred: bool = Field(False, description="On a GPU while one lives and its wait is not worse, else anywhere.")
     idempotency_key: str | None = Field(
-        None, min_length=1, max_length=200, description="The same key and body again answer with the same job."
+        None, min_length=1, max_length=MAX_KEY, description="The same key and body again answer with the same job."
     )
 
 

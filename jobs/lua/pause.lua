@@ -2,6 +2,7 @@
 local t = now()
 local j = job(ARGV[1])
 if not j then return { 'missing' } end
+if j.state == 'paused' then return { 'ok', j.state } end
 if j.state ~= 'queued' and j.state ~= 'running' then return { 'conflict', j.state } end
 set_state(j, 'paused', t)
 call('ZREM', P .. 'later', j.id)

@@ -3,6 +3,7 @@ local id, version = ARGV[1], ARGV[2]
 local t = now()
 local j = job(id)
 if not j then return { 'missing' } end
+if PENDABLE[j.state] then return { 'ok', j.state } end
 if j.state ~= 'failed' and j.state ~= 'cancelled' then return { 'conflict', j.state } end
 if j.version ~= version then return { 'version', j.version } end
 reclaim(j, t)

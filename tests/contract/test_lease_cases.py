@@ -99,6 +99,23 @@ def test_deaths_of_workers_do_not_use_up_the_errors_of_a_range(bench: Bench) -> 
     assert bench.job(job).state == "done"
 
 
+def test_a_steering_call_repeated_after_a_lost_reply_is_answered_as_before(bench: Bench) -> None:
+    job = bench.submit(10)
+    assert bench.book.retry(job, 1) == bench.book.resume(job) == ["ok", "queued"]
+    bench.hold("w")
+    token = bench.grant(job, 5).token
+    for call in (bench.book.pause, bench.book.resume, bench.book.cancel):
+        first = call(job)
+        events = bench.client.xlen("ct:events")
+        assert call(job) == first == ["ok", bench.job(job).state]
+        assert bench.client.xlen("ct:events") == events
+    assert bench.book.resume(job) == bench.book.pause(job) == ["conflict", "cancelling"]
+    bench.release(token)
+    assert bench.book.cancel(job) == ["ok", "cancelled"]
+    assert bench.book.retry(job, 1) == bench.book.retry(job, 1) == ["ok", "queued"]
+    check(bench, bench.look())
+
+
 def test_retry_goes_on_with_the_dead_ranges_and_keeps_what_is_done(bench: Bench) -> None:
     job = bench.submit(2)
     bench.hold("w")

@@ -133,6 +133,8 @@ def test_a_state_that_does_not_allow_it_is_a_409_that_names_the_state(cluster: L
     assert httpx.delete(cluster.url() + f"/api/jobs/{running_job}").status_code == 409
     cluster.post(f"/api/jobs/{running_job}/cancel")
     cluster.wait_for(running_job, "cancelled")
+    assert cluster.post(f"/api/jobs/{running_job}/cancel").json()["state"] == "cancelled", "a call that is repeated"
+    problem(cluster.post(f"/api/jobs/{running_job}/pause"), 409, "state", "cancelled")
     assert httpx.delete(cluster.url() + f"/api/jobs/{running_job}").status_code == 204
     assert httpx.get(cluster.url() + f"/api/jobs/{running_job}").status_code == 404
 
