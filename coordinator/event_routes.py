@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Response
 from fastapi.responses import StreamingResponse
+from pydantic import AfterValidator
+from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import edge, pulse
 from coordinator.cluster import Cluster
-from coordinator.events import Event, after, merged
+from coordinator.events import START, Event, Position, Subscription, position
+from jobs import errors
 from jobs.models import TERMINAL
 
 routes = edge.router()
@@ -20,43 +22,75 @@ routes = edge.router()
 _STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
 }
-_RESYNC = "event: resync\ndata: {}\n\n"
+_ENDED: dict[int | str, dict[str, Any]] = {204: {"description": "Nothing comes after Last-Event-ID: the job has ended"}}
+_RETRY, _RESYNC = b"retry: 2000\n\n", b"event: resync\ndata: {}\n\n"
 _SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-LastId = Annotated[str | None, Header(alias="Last-Event-ID", pattern=r"^\d{1,20}-\d{1,20}$")]
 
 
-def _frame(event: Event) -> str:
-    place = f"id: {event.id}\n" if event.id else ""
-    return f"{place}event: {event.fields.get('type', 'message')}\ndata: {json.dumps(event.data())}\n\n"
+def _a_place(text: str) -> str:
+    if max(position(text)) >= 2**64:
+        raise PydanticCustomError("place", "must be two numbers below 2^64, as the id of an event")
+    return text
 
 
-@routes.get("/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
-async def job_events(job_id: edge.JobId, cluster: edge.The, last_event_id: LastId = None) -> StreamingResponse:
-    """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end."""
-    await run_in_threadpool(cluster.views.job, job_id)
+LastId = Annotated[
+    str | None,
+    Header(alias="Last-Event-ID", pattern=r"^[0-9]{1,20}-[0-9]{1,20}$"),
+    AfterValidator(lambda text: text and _a_place(text)),
+]
+
+
+@routes.get(
+    "/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses={**_STREAMED, **_ENDED}
+)
+async def job_events(job_id: edge.JobId, cluster: edge.The, last_event_id: LastId = None) -> Response:
+    """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end.
+
+    204 when it has ended and nothing came after Last-Event-ID.
+    """
+    job = await run_in_threadpool(cluster.views.job, job_id)
+    since = last_event_id if job["state"] in TERMINAL else None
+    if since and await run_in_threadpool(cluster.hub.history, job_id, since) == []:
+        return Response(status_code=204)
     return StreamingResponse(_job_frames(cluster, job_id, last_event_id), media_type="text/event-stream", headers=_SSE)
 
 
-async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> AsyncIterator[str]:
-    yield "retry: 2000\n\n"
-    with cluster.hub.subscribe(lambda event: event.job == job_id) as subscription:
-        at = cluster.hub.last
-        for event in await run_in_threadpool(cluster.hub.history, job_id, since) if since else []:
-            at = event.id
-            yield _frame(event)
-        job = await run_in_threadpool(cluster.views.job, job_id)
-        fields = {"job": job_id, "kind": job["type"], "type": job["state"], "state": job["state"],
-                  "done": str(job["done"]), "total": str(job["total"])}  # fmt: skip
-        present = Event(id=at, fields={**fields, **({"error": job["error"]} if job["error"] else {})})
-        yield _frame(present)
-        if job["state"] in TERMINAL:
+async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> AsyncIterator[bytes]:
+    with cluster.hub.subscribe(frozenset({f"job:{job_id}"})) as subscription:
+        yield _RETRY
+        missed = await run_in_threadpool(cluster.hub.history, job_id, since) if since else None
+        try:
+            told = [await run_in_threadpool(_present, cluster, job_id)] if missed is None else missed
+        except errors.NotFound:  # deleted meanwhile
             return
-        async for found in merged(subscription, at):
-            if found and not found.ends and int(found.fields["done"]) < int(job["done"]):
-                continue  # the job was read after this happened
-            yield _frame(found) if found else ": ping\n\n"
-            if found and found.ends:
-                return
+        for event in told:
+            yield event.frame
+        if told and told[-1].ends:
+            return
+        at = told[-1].position if told else position(since or "")
+        async for frame in _live(subscription, at, int(told[-1].fields["done"]) if told else 0):
+            yield frame
+
+
+def _present(cluster: Cluster, job_id: str) -> Event:
+    """What a job is now, as an event at the place up to which that says all."""
+    at = cluster.hub.tail()
+    job = cluster.views.job(job_id)
+    fields = {"job": job_id, "kind": job["type"], "type": job["state"], "state": job["state"],
+              "done": str(job["done"]), "total": str(job["total"])}  # fmt: skip
+    return Event(id=at, fields={**fields, **({"error": job["error"]} if job["error"] else {})})
+
+
+async def _live(subscription: Subscription, at: Position, done: int) -> AsyncIterator[bytes]:
+    """Frames of one job after a place, to its end; without those that happened before `done` units were."""
+    while chunk := await subscription.next():
+        if not chunk.events:
+            yield chunk.after(at)
+        for event in chunk.events:
+            if event.position > at and (event.ends or int(event.fields.get("done", done)) >= done):
+                yield event.frame
+                if event.ends:
+                    return
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
@@ -67,35 +101,33 @@ async def fleet_events(
 ) -> StreamingResponse:
     """Server-sent events of the fleet. Topics: jobs, workers, job:ID, nodes, queues, alerts.
 
-    `jobs` and `workers` tell what happened, with an id from which Last-Event-ID resumes on any replica; `resync` says:
-    take a new snapshot. `nodes`, `queues` and `alerts` (events `node`, `queue`, `alert`) tell how things are: rows as
-    in the snapshot, all of them at first, then those that changed, once a second, without an id; `gone` says that one
-    is no longer listed.
+    `jobs` and `workers` tell what happened, in the order of their ids, with an id from which Last-Event-ID resumes on
+    any replica; `resync` says: take a new snapshot. `nodes`, `queues` and `alerts` (events `node`, `queue`, `alert`)
+    tell how things are: rows as in the snapshot, all of them at first, then those that changed, once a second, without
+    an id; `gone` says that one is no longer listed.
     """
-    wanted = set(topics.split(","))
+    wanted = frozenset(topics.split(","))
     return StreamingResponse(
         _fleet_frames(cluster, wanted, last_event_id), media_type="text/event-stream", headers=_SSE
     )
 
 
-async def _fleet_frames(cluster: Cluster, wanted: set[str], since: str | None) -> AsyncIterator[str]:
-    def matches(event: Event) -> bool:
-        topic = event.topic or ("jobs" if event.job else "workers")
-        return topic in wanted or f"job:{event.job}" in wanted
-
-    topics = frozenset(wanted & pulse.TOPICS.keys())
-    yield "retry: 2000\n\n"
-    with cluster.hub.subscribe(matches, topics) as subscription:
-        at = cluster.hub.last
-        if since and after(at, since):
+async def _fleet_frames(cluster: Cluster, wanted: frozenset[str], since: str | None) -> AsyncIterator[bytes]:
+    with cluster.hub.subscribe(wanted) as subscription:
+        yield _RETRY
+        at = START
+        if since:
             missed = await run_in_threadpool(cluster.hub.fleet_history, since)
             if missed is None:
                 yield _RESYNC
-            for event in filter(matches, missed or []):
-                at = event.id
-                yield _frame(event)
-        for row in pulse.changes({}, await run_in_threadpool(pulse.read, cluster.views, topics)):
-            yield _frame(row)
-        async for found in merged(subscription, at):
-            yield _frame(found) if found else ": ping\n\n"
+            else:
+                at = missed[-1].position if missed else position(since)
+            if heard := [event.frame for event in missed or () if wanted.intersection(event.topics)]:
+                yield b"".join(heard)
+        rows = pulse.changes({}, await run_in_threadpool(pulse.read, cluster.views, wanted & pulse.TOPICS.keys()))
+        if known := b"".join(row.frame for row in rows):
+            yield known
+        while chunk := await subscription.next():
+            if data := chunk.after(at):
+                yield data
         yield _RESYNC

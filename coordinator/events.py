@@ -1,15 +1,23 @@
-"""One reader of the fleet's event stream a replica, fanned out to whoever listens here."""
+"""One reader of the fleet's event stream a replica, fanned out to whoever listens here.
+
+A batch of events is put together once for all who listen to the same topics, in the order of their ids, and each event
+is encoded once. With many listeners delivery is paced: it takes at most a quarter of the loop's time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+from coordinator import skipped
 from jobs import leases
 from jobs.leases import Leases
 from jobs.models import TERMINAL
@@ -17,11 +25,19 @@ from jobs.models import TERMINAL
 log = logging.getLogger(__name__)
 
 P = leases.PREFIX
+Position = tuple[int, int]
+#: Before the first event.
+START: Position = (0, 0)
 #: A listener that falls this far behind loses progress events, and at twice this is told to start anew.
 _BACKLOG = 10_000
 PING_SECONDS = 15.0
-#: Progress of one job goes to a fleet listener at most this often.
+_PING = b": ping\n\n"
+#: Progress and rows wait for others this long, while nothing else happens.
 MERGE_SECONDS = 0.25
+#: Listeners woken at once; after each so many, others have their turn.
+_WOKEN = 25
+#: Rest after a delivery, over the time that it took, and at most.
+_REST, _LONGEST_REST = 3.0, 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +65,23 @@ class Event:
             return self.entity
         return f"job:{self.job}" if self.fields.get("type") == "progress" else ""
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Who listens to one of them hears of it."""
+        if self.topic:
+            return (self.topic,)
+        return ("jobs", f"job:{self.job}") if self.job else ("workers",)
+
+    @cached_property
+    def position(self) -> Position:
+        return position(self.id)
+
+    @cached_property
+    def frame(self) -> bytes:
+        """As it is sent, encoded once for all listeners."""
+        place = f"id: {self.id}\n" if self.id else ""
+        return f"{place}event: {self.fields.get('type', 'message')}\ndata: {json.dumps(self.data())}\n\n".encode()
+
     def data(self) -> dict[str, Any]:
         """As clients see it: counts are numbers."""
         if self.row is not None:
@@ -57,46 +90,95 @@ class Event:
         return {**self.fields, **numbers}
 
 
-def after(left: str, right: str) -> bool:
-    """True when stream position `left` comes later than `right`."""
-    return _position(left) > _position(right)
-
-
-def _position(text: str) -> tuple[int, int]:
+def position(text: str) -> Position:
+    """A place in the stream, to compare."""
     head, _, tail = text.partition("-")
     return int(head or 0), int(tail or 0)
 
 
-def _event(entry: tuple[bytes, dict[bytes, bytes]]) -> Event:
-    where, fields = entry
-    return Event(id=where.decode(), fields={key.decode(): value.decode() for key, value in fields.items()})
+def _event(where: bytes, fields: dict[bytes, bytes]) -> Event:
+    event = Event(id=where.decode(), fields={key.decode(): value.decode() for key, value in fields.items()})
+    event.data()  # raises for counts that are none
+    if "\n" in event.fields.get("type", "") or "\r" in event.fields.get("type", ""):
+        raise ValueError("its type is no line")
+    return event
+
+
+def _events(entries: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> list[Event]:
+    """Those that can be read."""
+    return skipped.each("event", entries, _event)
+
+
+class Chunk:
+    """Events that are sent together. Without any: a ping."""
+
+    def __init__(self, events: Sequence[Event] = ()) -> None:
+        self.events = events
+
+    @cached_property
+    def _first(self) -> Position | None:
+        return next((event.position for event in self.events if event.id), None)
+
+    @cached_property
+    def _data(self) -> bytes:
+        return b"".join(event.frame for event in self.events) or _PING
+
+    def after(self, place: Position) -> bytes:
+        """What is sent to a listener that has heard all up to a place; empty when that is all of it."""
+        if self._first is None or self._first > place:
+            return self._data
+        return b"".join(event.frame for event in self.events if not event.id or event.position > place)
+
+    def without_progress(self) -> Chunk:
+        return Chunk([event for event in self.events if not event.merges])
 
 
 class Subscription:
-    """Events for one listener, in order. Use inside the hub's loop."""
+    """Chunks for one listener, in order. Use inside the hub's loop."""
 
-    def __init__(self, wanted: Callable[[Event], bool], topics: frozenset[str] = frozenset()) -> None:
-        self.wanted = wanted
-        #: Topics of rows that it wants.
+    def __init__(self, topics: frozenset[str]) -> None:
         self.topics = topics
-        self.queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._chunks: deque[Chunk] = deque()
+        self._waiting = 0
+        self._sleeper: asyncio.Future[None] | None = None
         #: Events were thrown away: what the listener knows is no longer the whole story.
         self.lost = False
 
-    def offer(self, event: Event) -> None:
-        if self.lost or not self.wanted(event):
-            return
-        waiting = self.queue.qsize()
-        self.lost = waiting >= 2 * _BACKLOG
-        if not self.lost and (waiting < _BACKLOG or not event.merges):
-            self.queue.put_nowait(event)
+    def offer(self, chunk: Chunk) -> None:
+        self.lost = self.lost or self._waiting >= 2 * _BACKLOG
+        if not self.lost and self._waiting >= _BACKLOG:
+            chunk = chunk.without_progress()
+            if not chunk.events:
+                return
+        if not self.lost:
+            self._chunks.append(chunk)
+            self._waiting += len(chunk.events)
 
-    async def next(self, timeout: float) -> Event | None:
-        """The next event, or None when `timeout` seconds passed."""
-        try:
-            return await asyncio.wait_for(self.queue.get(), timeout)
-        except TimeoutError:
+    def wake(self) -> None:
+        if self._sleeper and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    async def next(self) -> Chunk | None:
+        """The next chunk; None when events were lost."""
+        while not self._chunks and not self.lost:
+            self._sleeper = asyncio.get_running_loop().create_future()
+            await self._sleeper
+        if self.lost:
             return None
+        chunk = self._chunks.popleft()
+        self._waiting -= len(chunk.events)
+        return chunk
+
+
+def merged(events: Iterable[Event]) -> list[Event]:
+    """In order, without progress and rows that a later event of the same job, or row, replaces."""
+    told: set[str] = set()
+    kept = []
+    for event in reversed(list(events)):
+        if not (event.merges and event.merges in told):
+            kept.append(event)
+        told.add(event.merges or f"job:{event.job}")
+    return kept[::-1]
 
 
 class Hub:
@@ -104,98 +186,215 @@ class Hub:
 
     def __init__(self, book: Leases) -> None:
         self._book = book
-        self._subscriptions: set[Subscription] = set()
+        self._channels: dict[frozenset[str], set[Subscription]] = {}
+        self._by_topic: dict[str, set[frozenset[str]]] = {}
+        self._waiters: dict[str, list[Callable[[str], None]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended = threading.Event()
+        self._fresh: list[Event] = []
+        self._any, self._urgent = asyncio.Event(), asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        #: The last event that was read.
         self.last = "0-0"
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._tasks = [loop.create_task(self._deliver()), loop.create_task(self._ping())]
         self._thread = threading.Thread(target=self._read, name="events", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._ended.set()
+        for task in self._tasks:
+            task.cancel()
         self._thread.join(timeout=3)
+
+    # -- the thread -------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
         at = None
         while not self._ended.is_set():
             try:
                 if at is None:
-                    at = self.last = self._tail()
-                reply = self._book.client.xread({f"{P}events": at}, count=1000, block=1000)
+                    at = self.last = self.tail()
+                at = self._look(at)
             except leases.Unreachable as error:
                 log.warning("no events: redis cannot be reached: %s", error)
                 self._ended.wait(0.5)
-                continue
+            except leases.RedisError as error:  # a script puts aside what is no stream
+                skipped.SKIPS.note("event", f"{P}events", error)
+                self._ended.wait(0.5)
             except Exception:  # without this thread nobody here hears of an end
                 log.exception("reading events failed")
                 self._ended.wait(0.5)
-                continue
-            events = [_event(entry) for entry in _entries(reply)]
-            if events:
-                at = events[-1].id
-                self._tell(events)
 
-    def _tail(self) -> str:
+    def _look(self, at: str) -> str:
+        """Waits for events after a place, up to a second, tells them, and gives the place of the last."""
+        entries = _entries(self._book.client.xread({f"{P}events": at}, count=1000, block=1000))
+        if entries:
+            at = entries[-1][0].decode()
+            self._call(self._take, at, _events(entries))
+        elif position(tail := self.tail()) < position(at):
+            log.warning("the stream of events began anew; listeners are told to look again")
+            at = tail
+            self._call(self._begin_anew, at)
+        return at
+
+    def tail(self) -> str:
+        """The place of the last event in Redis."""
         newest = self._book.client.xrevrange(f"{P}events", count=1)
         return newest[0][0].decode() if newest else "0-0"
 
-    def _tell(self, events: list[Event]) -> None:
+    def _call(self, what: Callable[..., None], *arguments: Any) -> None:
         if self._loop:
             with contextlib.suppress(RuntimeError):  # the loop closed while we read
-                self._loop.call_soon_threadsafe(self._take, events)
+                self._loop.call_soon_threadsafe(what, *arguments)
 
-    def _take(self, events: list[Event]) -> None:
-        self.last = events[-1].id
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def _take(self, last: str, events: list[Event]) -> None:
+        self.last = last
+        for event in events:
+            if event.ends:
+                for tell in list(self._waiters.get(event.job, ())):
+                    tell(event.job)
         self.offer(events)
 
+    def _begin_anew(self, last: str) -> None:
+        self.last = last
+        for subscription in self._everyone():
+            subscription.lost = True
+            subscription.wake()
+
+    def _everyone(self) -> list[Subscription]:
+        return [subscription for channel in self._channels.values() for subscription in channel]
+
     def topics(self) -> frozenset[str]:
-        """Of rows, that somebody listens to."""
-        return frozenset().union(*(subscription.topics for subscription in self._subscriptions))
+        """All that somebody listens to."""
+        return frozenset(self._by_topic)
 
     def offer(self, events: list[Event]) -> None:
-        """To every subscription. Call it in the hub's loop."""
-        for subscription in list(self._subscriptions):
-            for event in events:
-                subscription.offer(event)
+        """To every subscription, soon. Call it in the hub's loop."""
+        if events:
+            self._fresh += events
+            self._any.set()
+            if not all(event.merges for event in events):
+                self._urgent.set()
+
+    async def _deliver(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._any.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._urgent.wait(), MERGE_SECONDS)
+            began, events = loop.time(), self._fresh
+            self._fresh = []
+            self._any.clear()
+            self._urgent.clear()
+            await self._wake(self._hand_out(merged(events)))
+            await asyncio.sleep(min(_LONGEST_REST, _REST * (loop.time() - began)))
+
+    def _hand_out(self, events: list[Event]) -> list[Subscription]:
+        """Puts events where their listeners find them, and gives these."""
+        chosen: dict[frozenset[str], list[Event]] = {}
+        for event in events:
+            for topics in {topics for topic in event.topics for topics in self._by_topic.get(topic, ())}:
+                chosen.setdefault(topics, []).append(event)
+        found: list[Subscription] = []
+        for topics, some in chosen.items():
+            chunk = Chunk(some)
+            for subscription in self._channels[topics]:
+                subscription.offer(chunk)
+            found += self._channels[topics]
+        return found
+
+    async def _wake(self, subscriptions: Sequence[Subscription]) -> None:
+        for at in range(0, len(subscriptions), _WOKEN):
+            for subscription in subscriptions[at : at + _WOKEN]:
+                subscription.wake()
+            await asyncio.sleep(0)
+
+    async def _ping(self) -> None:
+        while True:
+            await asyncio.sleep(PING_SECONDS)
+            everyone, ping = self._everyone(), Chunk()
+            for subscription in everyone:
+                subscription.offer(ping)
+            await self._wake(everyone)
 
     @contextlib.contextmanager
-    def subscribe(
-        self, wanted: Callable[[Event], bool], topics: frozenset[str] = frozenset()
-    ) -> Iterator[Subscription]:
-        subscription = Subscription(wanted, topics)
-        self._subscriptions.add(subscription)
+    def subscribe(self, topics: frozenset[str]) -> Iterator[Subscription]:
+        subscription = Subscription(topics)
+        self._channels.setdefault(topics, set()).add(subscription)
+        for topic in topics:
+            self._by_topic.setdefault(topic, set()).add(topics)
         try:
             yield subscription
         finally:
-            self._subscriptions.discard(subscription)
+            self._channels[topics].discard(subscription)
+            if not self._channels[topics]:
+                self._forget(topics)
 
-    def history(self, job: str, since: str) -> list[Event]:
-        """Events of a job after a position, from its own stream."""
-        return [_event(entry) for entry in self._book.client.xrange(leases.key(job, "ev"), f"({since}", "+")]
+    def _forget(self, topics: frozenset[str]) -> None:
+        del self._channels[topics]
+        for topic in topics:
+            self._by_topic[topic].discard(topics)
+            if not self._by_topic[topic]:
+                del self._by_topic[topic]
+
+    # -- what was ---------------------------------------------------------------------------------------------------
+
+    def history(self, job: str, since: str) -> list[Event] | None:
+        """Events of a job after a place; None when nobody knows what came after it."""
+        own = leases.key(job, "ev")
+        pipe = self._book.client.pipeline(transaction=True)
+        pipe.xrevrange(f"{P}events", count=1).exists(own).xrange(own, since, "+")
+        newest, exists, found = skipped.replies(pipe)
+        if not newest or position(since) > position(newest[0][0].decode()):
+            return None
+        if not exists or found is None:  # small jobs have no stream of their own
+            fleet = self.fleet_history(since)
+            return None if fleet is None else [event for event in fleet if event.job == job]
+        return [event for event in _events(found) if event.position > position(since)]
 
     def fleet_history(self, since: str) -> list[Event] | None:
-        """Events of the fleet after a position; None when the stream no longer reaches back that far."""
-        first = self._book.client.xrange(f"{P}events", count=1)
-        if first and after(first[0][0].decode(), since):
+        """Events of the fleet after a place; None when the stream does not reach back, or not yet on, to there."""
+        pipe = self._book.client.pipeline(transaction=True)
+        pipe.xrange(f"{P}events", count=1).xrevrange(f"{P}events", count=1)
+        pipe.xrange(f"{P}events", since, "+", count=_BACKLOG + 2)
+        first, newest, found = skipped.replies(pipe)
+        if not first or not position(first[0][0].decode()) <= position(since) <= position(newest[0][0].decode()):
             return None
-        found = self._book.client.xrange(f"{P}events", f"({since}", "+", count=_BACKLOG + 1)
-        return None if len(found) > _BACKLOG else [_event(entry) for entry in found]
+        later = [event for event in _events(found) if event.position > position(since)]
+        return None if len(found) > _BACKLOG + 1 else later
 
     async def until_ended(self, ids: Sequence[str], states: Callable[[], list[str | None]], seconds: float) -> None:
         """Returns when every job has ended (or is gone), or after `seconds`."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        wanted = set(ids)
-        with self.subscribe(lambda event: event.ends and event.job in wanted) as subscription:
-            found = await asyncio.to_thread(states)
-            left = {job for job, state in zip(ids, found, strict=True) if state is not None and state not in TERMINAL}
-            while left and (patience := deadline - loop.time()) > 0:
-                event = await subscription.next(patience)
-                if event:
-                    left.discard(event.job)
+        left, over = set(ids), asyncio.Event()
+
+        def ended(job: str) -> None:
+            left.discard(job)
+            if not left:
+                over.set()
+
+        with self._told_of_ends(set(ids), ended), contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for job, state in zip(ids, await asyncio.to_thread(states), strict=True):
+                    if state is None or state in TERMINAL:
+                        ended(job)
+                await over.wait()
+
+    @contextlib.contextmanager
+    def _told_of_ends(self, jobs: set[str], tell: Callable[[str], None]) -> Iterator[None]:
+        for job in jobs:
+            self._waiters.setdefault(job, []).append(tell)
+        try:
+            yield
+        finally:
+            for job in jobs:
+                self._waiters[job].remove(tell)
+                if not self._waiters[job]:
+                    del self._waiters[job]
 
 
 def _entries(reply: Any) -> list[Any]:
@@ -204,31 +403,3 @@ def _entries(reply: Any) -> list[Any]:
         return []
     stream = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
     return list(stream[0]) if stream and isinstance(stream[0], list) else list(stream)
-
-
-async def merged(subscription: Subscription, since: str) -> AsyncIterator[Event | None]:
-    """Events after `since`; progress of a job, and a row, at most every MERGE_SECONDS. None when it is time for a ping.
-
-    Ends when the listener was too slow and events were lost.
-    """
-    latest: dict[str, Event] = {}
-    loop = asyncio.get_running_loop()
-    flush, ping = 0.0, loop.time() + PING_SECONDS
-    while not subscription.lost:
-        event = await subscription.next(max(0.01, (flush if latest else ping) - loop.time()))
-        if event and (event.row is not None or after(event.id, since)):
-            if event.merges:
-                flush = flush if latest else loop.time() + MERGE_SECONDS
-                latest[event.merges] = event
-            else:
-                latest.pop(f"job:{event.job}", None)
-                ping = loop.time() + PING_SECONDS
-                yield event
-        if latest and loop.time() >= flush:
-            ready, latest = list(latest.values()), {}
-            ping = loop.time() + PING_SECONDS
-            for waiting in ready:
-                yield waiting
-        elif loop.time() >= ping:
-            ping = loop.time() + PING_SECONDS
-            yield None

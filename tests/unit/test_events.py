@@ -1,42 +1,308 @@
-"""A listener that does not read: what it loses, and that it is told."""
+"""Live events: in order, once, complete over any reconnection; what a listener that does not read loses."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import redis
 
-from coordinator import events
-from coordinator.events import Event, Subscription, merged
+from coordinator import event_routes, events
+from coordinator.events import START, Chunk, Event, Hub, Subscription, merged, position
+from coordinator.skipped import SKIPS
+from coordinator.views import Views
+from jobs import errors
+from jobs.settings import Settings
+from tests.contract.lease_model import Bench
 
 
-def event(number: int, type: str = "submitted") -> Event:
-    return Event(id=f"{number}-0", fields={"job": "j", "type": type, "state": "running"})
+def event(number: int, type: str = "submitted", job: str = "j") -> Event:
+    return Event(id=f"{number}-0", fields={"job": job, "type": type, "state": "running", "done": "1", "total": "2"})
 
 
-@pytest.fixture(autouse=True)
+# -- one listener ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
 def small_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_BACKLOG", 4)
 
 
+@pytest.mark.usefixtures("small_backlog")
 def test_progress_goes_first_then_the_listener_counts_as_lost() -> None:
-    subscription = Subscription(lambda _: True)
-    for number in range(4):
-        subscription.offer(event(number))
-    subscription.offer(event(4, "progress"))
-    assert subscription.queue.qsize() == 4
-    for number in range(5, 20):
-        subscription.offer(event(number))
-    assert subscription.lost
-    assert subscription.queue.qsize() == 8
+    async def listen() -> tuple[list[str], Chunk | None]:
+        subscription = Subscription(frozenset({"jobs"}))
+        for number in range(4):
+            subscription.offer(Chunk([event(number)]))
+        subscription.offer(Chunk([event(4, "progress")]))
+        for number in range(5, 8):
+            subscription.offer(Chunk([event(number), event(number, "progress")]))
+        kept = [(await subscription.next() or Chunk()).events[0].id for _ in range(7)]
+        for number in range(9, 30):
+            subscription.offer(Chunk([event(number)]))
+        return kept, await subscription.next()
+
+    kept, after = asyncio.run(listen())
+    assert kept == [f"{number}-0" for number in (0, 1, 2, 3, 5, 6, 7)]
+    assert after is None, "told to start anew"
 
 
-def test_the_stream_of_a_lost_listener_ends() -> None:
-    subscription = Subscription(lambda _: True)
-    for number in range(1, 20):
-        subscription.offer(event(number))
+def test_progress_that_is_replaced_is_left_out_and_order_is_that_of_ids() -> None:
+    given = [event(1, "progress"), event(2, "progress", "k"), event(3), event(4, "progress"), event(5, "progress")]
+    assert [found.id for found in merged(given)] == ["2-0", "3-0", "5-0"]
 
-    async def read() -> list[Event | None]:
-        return [found async for found in merged(subscription, "0-0")]
 
-    assert asyncio.run(read()) == []
+def test_an_event_is_encoded_once_for_all_listeners(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = 0
+
+    def dumps(value: Any) -> str:
+        nonlocal encoded
+        encoded += 1
+        return json.JSONEncoder().encode(value)
+
+    monkeypatch.setattr(events, "json", SimpleNamespace(dumps=dumps))
+    chunk = Chunk([event(1), event(2)])
+    assert len({chunk.after(START) for _ in range(1000)}) == 1 and encoded == 2
+    assert chunk.after(position("1-0")) == event(2).frame and chunk.after(position("2-0")) == b""
+
+
+@pytest.mark.parametrize("place", ["18446744073709551616-0", "0-18446744073709551616", "99999999999999999999-0"])
+def test_a_place_beyond_64_bits_is_refused(place: str) -> None:
+    with pytest.raises(Exception, match="below 2"):
+        event_routes._a_place(place)
+
+
+# -- streams over a real Redis --------------------------------------------------------------------------------------
+
+
+class Stage:
+    """A coordinator's events on a Redis in which the test does the work."""
+
+    def __init__(self, url: str) -> None:
+        self.bench = Bench(url)
+        self.hub = Hub(self.bench.book)
+        views = Views(self.bench.book, Settings(redis_url=url))
+        self.cluster: Any = SimpleNamespace(hub=self.hub, views=views)
+
+    def job(self, job: str, since: str | None = None) -> AsyncIterator[bytes]:
+        return event_routes._job_frames(self.cluster, job, since)
+
+    def fleet(self, since: str | None = None, topics: str = "jobs,workers") -> AsyncIterator[bytes]:
+        return event_routes._fleet_frames(self.cluster, frozenset(topics.split(",")), since)
+
+    def done(self, job: str) -> None:
+        self.bench.work(want=2)
+        assert self.bench.client.hget(f"ct:job:{job}", "state") == b"done"
+
+
+@pytest.fixture
+def stage(any_redis_url: str) -> Stage:
+    return Stage(any_redis_url)
+
+
+def play(stage: Stage, scene: Callable[[], Awaitable[Any]]) -> Any:
+    """Runs a scene beside the hub."""
+
+    async def run() -> Any:
+        stage.hub.start(asyncio.get_running_loop())
+        try:
+            async with asyncio.timeout(20):
+                return await scene()
+        finally:
+            stage.hub.stop()
+
+    return asyncio.run(run())
+
+
+def parsed(frames: list[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
+    """(id, event, data) of what was sent."""
+    found = []
+    for frame in b"".join(frames).decode().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in frame.split("\n") if ": " in line)
+        if "data" in fields:
+            found.append((fields.get("id", ""), fields["event"], json.loads(fields["data"])))
+    return found
+
+
+async def take(frames: AsyncIterator[bytes], until: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """What comes up to an event of this type, that included."""
+    heard: list[bytes] = []
+    async for frame in frames:
+        heard.append(frame)
+        if any(kind == until for _, kind, _ in parsed([frame])):
+            break
+    await frames.aclose()  # type: ignore[attr-defined]
+    return parsed(heard)
+
+
+async def whole(frames: AsyncIterator[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
+    return parsed([frame async for frame in frames])
+
+
+def stages_of_a_job(stage: Stage) -> tuple[str, list[tuple[str, dict[str, str]]]]:
+    """A finished job of several leases and its events."""
+    bench = stage.bench
+    job = bench.submit(10)
+    for _ in range(5):
+        bench.hold("w")
+        bench.commit(bench.grant(job, 2).token)
+        bench.advance(300)
+    bench.finish(job)
+    bench.last_event = "0-0"
+    return job, [row for row in bench.look().stream("ct:events") if row[1].get("job") == job]
+
+
+def test_a_reconnection_at_any_place_misses_nothing_and_repeats_nothing(stage: Stage) -> None:
+    job, story = stages_of_a_job(stage)
+    assert [fields["type"] for _, fields in story][-2:] == ["finishing", "done"]
+
+    async def scene() -> None:
+        for number, (place, _) in enumerate(story):
+            later = [fields["type"] for _, fields in story[number + 1 :]]
+            of_job = await whole(stage.job(job, place)) if later else []
+            assert [kind for _, kind, _ in of_job] == later
+            assert [where for where, _, _ in of_job] == [where for where, _ in story[number + 1 :]]
+            if later:
+                of_fleet = await take(stage.fleet(place), "done")
+                assert [kind for _, kind, _ in of_fleet] == later
+        assert stage.hub.history(job, story[-1][0]) == [], "which is answered with 204"
+
+    play(stage, scene)
+
+
+def test_a_small_job_that_was_told_done_is_not_told_again(stage: Stage) -> None:
+    job = stage.bench.submit(1, small=True)
+    middle = stage.hub.tail()
+    stage.bench.work()
+
+    async def scene() -> None:
+        heard = await whole(stage.job(job, middle))
+        assert [kind for _, kind, _ in heard] == ["running", "done"]
+        assert stage.hub.history(job, heard[-1][0]) == []
+        first = await whole(stage.job(job))
+        assert [kind for _, kind, _ in first] == ["done"] and stage.hub.history(job, first[0][0]) == []
+
+    play(stage, scene)
+
+
+def test_ids_never_fall_and_progress_is_not_late(stage: Stage) -> None:
+    bench = stage.bench
+    slow, quick = bench.submit(100), bench.submit(1)
+    assert bench.hold("a") == slow and bench.hold("b") == quick
+
+    async def scene() -> list[tuple[str, str, dict[str, Any]]]:
+        await asyncio.sleep(0.1)
+        frames = stage.fleet()
+        heard = asyncio.create_task(take(frames, "done"))
+        await asyncio.sleep(0.1)
+        bench.commit(bench.grant(slow, 5, worker="a").token)
+        bench.commit(bench.grant(quick, worker="b").token)
+        bench.finish(quick)
+        return await heard
+
+    found = play(stage, scene)
+    ids = [position(place) for place, _, _ in found]
+    assert ids == sorted(ids) and found[-1][1] == "done"
+    assert ("progress", 5) in [(kind, data["done"]) for _, kind, data in found], "before the end of the other job"
+
+
+def test_a_replica_that_lags_repeats_nothing_older_than_what_was_heard(stage: Stage) -> None:
+    _, story = stages_of_a_job(stage)
+    heard = story[4][0]
+    stage.hub.last = story[0][0]
+
+    async def scene() -> list[tuple[str, str, dict[str, Any]]]:
+        stage.hub._tasks = [asyncio.create_task(stage.hub._deliver())]
+        frames = stage.fleet(heard)
+        listening = asyncio.create_task(take(frames, "done"))
+        await asyncio.sleep(0.1)
+        lagging = [Event(id=place, fields=fields) for place, fields in story]
+        for one in lagging:
+            stage.hub._take(one.id, [one])
+            await asyncio.sleep(0.01)
+        found = await listening
+        stage.hub._tasks[0].cancel()
+        return found
+
+    found = asyncio.run(scene())
+    assert [place for place, _, _ in found] == [place for place, _ in story[5:]]
+
+
+def test_a_place_after_all_that_happened_is_told_to_look_again(stage: Stage) -> None:
+    job, _ = stages_of_a_job(stage)
+
+    async def scene() -> None:
+        far = "18446744073709551615-18446744073709551615"
+        assert [kind for _, kind, _ in await take(stage.fleet(far), "resync")] == ["resync"]
+        assert [kind for _, kind, _ in await whole(stage.job(job, far))] == ["done"]
+
+    play(stage, scene)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"job": b"\xff\xfe", "type": "progress"}, {b"\xff": "x"}, {"job": "j0", "type": "progress", "done": "many"},
+     {"type": "a\nb"}],
+)  # fmt: skip
+def test_a_broken_event_is_skipped_and_the_next_is_heard(stage: Stage, fields: dict[Any, Any]) -> None:
+    before = SKIPS.counts["event"]
+
+    async def scene() -> list[tuple[str, str, dict[str, Any]]]:
+        await asyncio.sleep(0.1)
+        listening = asyncio.create_task(take(stage.fleet(), "done"))
+        await asyncio.sleep(0.1)
+        stage.bench.client.xadd("ct:events", fields)
+        stage.done(stage.bench.submit(1))
+        return await listening
+
+    assert play(stage, scene)[-1][1] == "done"
+    assert SKIPS.counts["event"] > before
+
+
+def test_a_stream_that_is_none_is_put_aside_and_events_go_on(stage: Stage) -> None:
+    async def scene() -> None:
+        await asyncio.sleep(0.1)
+        listening = asyncio.create_task(whole(stage.fleet()))
+        await asyncio.sleep(0.1)
+        stage.bench.client.xadd("ct:events", {"type": "worker"}, id="18446744073709551614-0")
+        await asyncio.sleep(0.1)
+        stage.bench.client.set("ct:events", "x")
+        job = stage.bench.submit(1)
+        waiting = asyncio.create_task(stage.hub.until_ended([job], lambda: ["queued"], 10))
+        assert (await listening)[-1][1] == "resync"
+        await asyncio.to_thread(stage.done, job)
+        await waiting
+
+    play(stage, scene)
+
+
+def test_who_waits_for_ends_hears_of_them_at_once_and_of_no_others(stage: Stage) -> None:
+    jobs = [stage.bench.submit(1), stage.bench.submit(1)]
+
+    async def scene() -> None:
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(stage.hub.until_ended(jobs, lambda: ["queued", "queued"], 10))
+        await asyncio.sleep(0.1)
+        await asyncio.to_thread(stage.bench.work, want=1)
+        await waiting
+        await stage.hub.until_ended(jobs, lambda: ["done", None], 10)
+        began = asyncio.get_running_loop().time()
+        await stage.hub.until_ended(["other"], lambda: ["queued"], 0.2)
+        assert asyncio.get_running_loop().time() - began >= 0.2
+        assert not stage.hub._waiters
+
+    play(stage, scene)
+
+
+def test_a_deleted_jobs_stream_ends(stage: Stage) -> None:
+    job = stage.bench.submit(1)
+    stage.bench.book.cancel(job)
+    stage.bench.book.delete(job)
+    with pytest.raises(errors.NotFound):
+        stage.cluster.views.job(job)
+    assert play(stage, lambda: whole(stage.job(job))) == []
+    assert isinstance(stage.bench.client, redis.Redis)
