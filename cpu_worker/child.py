@@ -62,9 +62,9 @@ def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: f
 
     try:
         done = execution.compute(kind, Device.CPU, spec, lo, hi, tick)
+        return done.upto, execution.encoded(kind, Device.CPU, done.partial), done.seconds
     except errors.KernelFailed as failure:
         return failure
-    return done.upto, execution.encode(done.partial), done.seconds
 
 
 def _small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:

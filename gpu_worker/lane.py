@@ -41,7 +41,8 @@ class StreamLane:
         done = self._told(
             lambda: execution.compute(facts.kind, Device.GPU, self._bounded(facts.spec), grant.lo, grant.hi, tick)
         )
-        return Computed(upto=done.upto, partial={}, seconds=done.seconds), execution.encode(done.partial)
+        encoded = execution.encoded(facts.kind, Device.GPU, done.partial)
+        return Computed(upto=done.upto, partial={}, seconds=done.seconds), encoded
 
     def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
         return [self._whole(fact) for fact in facts]

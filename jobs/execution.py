@@ -68,6 +68,15 @@ def encode(partial: Partial) -> bytes:
     return json.dumps(partial, separators=(",", ":")).encode()
 
 
+def encoded(kind: str, device: Device, partial: Partial) -> bytes:
+    """A kernel's partial as stored. Raises KernelFailed when it holds what JSON does not, such as numpy's integers."""
+    try:
+        return encode(partial)
+    except (TypeError, ValueError, RecursionError) as error:
+        detail = f"{kind} on {device}: the partial cannot be stored as JSON: {type(error).__name__}: {error}"
+        raise errors.KernelFailed(f"{detail}; convert its values with int() or float()") from error
+
+
 def _merged(kind: str, gathered: leases.Gathered) -> Partial | None:
     definition = registry.definition(kind)
     total: Partial | None = json.loads(gathered.accumulator) if gathered.accumulator else None
