@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import wait
@@ -18,8 +21,10 @@ from jobs.serving import LaneDied, Task
 
 log = logging.getLogger(__name__)
 
-#: Seconds between a stop flag and the kill, by how the task was asked to stop: commit what is done, or drop.
+#: Seconds between a stop flag and giving the lease up, by how the task was asked to stop: commit what is done, or drop.
 GRACE_SECONDS = {1: 5.0, 2: 0.5}
+#: Seconds between a stop flag and the kill: a chunk of 200 ms takes longer on a loaded machine, a new child longer yet.
+LATE_SECONDS = 5.0
 #: Small jobs take milliseconds; a child that needs this long for a handful hangs.
 SMALL_SECONDS = 30.0
 #: How often the parent looks at a task's stop flag.
@@ -34,11 +39,18 @@ class ChildLane:
     def __init__(self, name: str) -> None:
         self.name = name
         self.restarts = -1
+        self._closed = False
+        self._replacing = threading.Lock()
         self._start()
 
     @property
     def pid(self) -> int | None:
         return self._process.pid
+
+    @property
+    def ready(self) -> bool:
+        """True while its child is alive, warm and without work."""
+        return self._free and self._process.is_alive()
 
     def _start(self) -> None:
         self._pipe, theirs = _spawn.Pipe()
@@ -47,14 +59,23 @@ class ChildLane:
         self._process = _spawn.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
         self._process.start()
         theirs.close()
-        self._warm = False
+        #: The child is warm and waits for work.
+        self._free = False
+        #: Until when a child that did not stop in time may still answer; monotonic seconds.
+        self._late_until = 0.0
         self.restarts += 1
 
     def warm_up(self) -> dict[str, float]:
         """Waits until the child's kernels are compiled; seconds by kind. Raises LaneDied when they cannot be."""
-        seconds: dict[str, float] = self._receive(None)
-        self._warm = True
+        seconds: dict[str, float] = self._receive()
+        self._free = True
         return seconds
+
+    def mend(self) -> None:
+        """Waits until the lane is ready again: for a child that is late, else for another. Raises LaneDied."""
+        if not self._has_come_late():
+            self._replace()
+            self.warm_up()
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
@@ -71,39 +92,52 @@ class ChildLane:
         return answer
 
     def _ask(self, task: Task | None, *message: Any) -> Any:
-        if not self._process.is_alive():  # it died while idle: no work is lost
-            self._replace()
+        if not self.ready:
+            raise LaneDied(f"lane {self.name}: its process ended while it was idle", touched=False)
+        self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0
+        self._free = False
         try:
-            if not self._warm:
-                self.warm_up()
-            self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0
             self._pipe.send(message)
-            return self._receive(task)
-        except (LaneDied, OSError) as error:  # OSError: its pipe is broken
-            self._replace()
-            raise error if isinstance(error, LaneDied) else LaneDied(f"lane {self.name}: {error}") from error
+            answer = self._receive(task, math.inf if task else SMALL_SECONDS)
+        except OSError as error:  # its pipe is broken
+            raise LaneDied(f"lane {self.name}: {error}") from error
+        self._free = True
+        return answer
+
+    def _has_come_late(self) -> bool:
+        """Waits for the answer that nobody wants any more: its child is warm."""
+        patience = self._late_until - time.monotonic()
+        if patience <= 0 or not wait([self._pipe, self._process.sentinel], timeout=patience):
+            return False
+        with contextlib.suppress(LaneDied):
+            self._read()
+            self._free = True
+        return self.ready
 
     def _replace(self) -> None:
-        self.close()
-        self._start()
+        with self._replacing:
+            if self._closed:
+                raise LaneDied(f"lane {self.name}: the worker ends")
+            self._end()
+            self._start()
 
-    def _receive(self, task: Task | None) -> Any:
-        """The child's next answer; LaneDied when it dies, hangs or does not stop in time."""
-        patience = time.monotonic() + SMALL_SECONDS
+    def _receive(self, task: Task | None = None, patience: float = math.inf) -> Any:
+        """The child's next answer; LaneDied when it dies, does not stop in time or takes over `patience` seconds."""
+        deadline = time.monotonic() + patience
         while True:
             wait([self._pipe, self._process.sentinel], timeout=LOOK_SECONDS)
             if self._pipe.poll():
                 return self._read()
             if not self._process.is_alive():
                 raise LaneDied(f"lane {self.name}: its process ended with {self._process.exitcode}")
-            if task is None:
-                hangs = self._warm and time.monotonic() > patience
-            else:
-                self._shared[child.STOP] = task.stop
-                task.upto = max(task.upto, self._shared[child.UPTO])
-                hangs = task.stop > 0 and time.monotonic() - task.stop_since > GRACE_SECONDS[task.stop]
-            if hangs:
+            if time.monotonic() > deadline or (task and self._outlives_a_stop(task)):
                 raise LaneDied(f"lane {self.name}: its process did not stop")
+
+    def _outlives_a_stop(self, task: Task) -> bool:
+        self._shared[child.STOP] = task.stop
+        task.upto = max(task.upto, self._shared[child.UPTO])
+        self._late_until = task.stop_since + LATE_SECONDS if task.stop else 0.0
+        return task.stop > 0 and time.monotonic() - task.stop_since > GRACE_SECONDS[task.stop]
 
     def _read(self) -> Any:
         try:
@@ -111,8 +145,13 @@ class ChildLane:
         except (EOFError, OSError) as error:
             raise LaneDied(f"lane {self.name}: {error or 'its pipe closed'}") from error
 
-    def close(self) -> None:
-        """Kills the child and waits for it."""
+    def _end(self) -> None:
         self._process.kill()
         self._process.join()
         self._pipe.close()
+
+    def close(self) -> None:
+        """Kills the child for good and waits for it."""
+        with self._replacing:
+            self._closed = True
+            self._end()

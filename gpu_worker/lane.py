@@ -30,6 +30,13 @@ class StreamLane:
         self._most = most_units
         self._retire = retire
 
+    @property
+    def ready(self) -> bool:
+        """Always: what a device does not survive ends its worker."""
+        return True
+
+    def mend(self) -> None: ...
+
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
         deadline = time.monotonic() + serving.LONG_SECONDS

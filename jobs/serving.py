@@ -27,6 +27,8 @@ QUANTUM_SECONDS = 5.0
 LINGER_SECONDS = 0.15
 #: A lease past this many seconds commits what it has, if it has anything.
 LONG_SECONDS = 2 * pace.TARGET_SECONDS
+#: Seconds before another try to mend a lane.
+MEND_SECONDS = 0.5
 #: How long a stopping worker waits for its lanes.
 SHUTDOWN_SECONDS = 10.0
 
@@ -34,7 +36,11 @@ Answer = TypeVar("Answer")
 
 
 class LaneDied(Exception):
-    """The lane's process died or was killed; its work is lost."""
+    """The lane's process died or was given up, its work is lost. Not `touched`: it had died before the work came."""
+
+    def __init__(self, why: str, *, touched: bool = True) -> None:
+        super().__init__(why)
+        self.touched = touched
 
 
 class Task:
@@ -55,12 +61,19 @@ class Task:
 
 
 class Lane(Protocol):
-    """Computes one lease, or a few small jobs, at a time."""
+    """Computes one lease, or a few small jobs, at a time. Gets work only while it is ready."""
 
     name: str
 
+    @property
+    def ready(self) -> bool:
+        """True when work would start at once. Cheap, and may be asked from any thread."""
+
+    def mend(self) -> None:
+        """Blocks until the lane is ready again, for seconds. Raises LaneDied when that did not work out."""
+
     def compute(self, task: Task) -> tuple[Computed, bytes]:
-        """Blocks; the partial comes encoded. Raises KernelFailed, or LaneDied after replacing what died."""
+        """Blocks; the partial comes encoded. Raises KernelFailed, or LaneDied: then the lane wants mending."""
 
     def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
         """Whole jobs, each computed or failed. Raises LaneDied."""
@@ -105,6 +118,8 @@ class Server:
         self.tasks: dict[str, Task] = {}
         self.rates: dict[str, float] = {}
         self._idle: list[Lane] = list(lanes)
+        #: Lanes that a thread makes ready again; they get no work.
+        self._mending: list[Lane] = []
         self._changed = threading.Condition()
         self._paces: dict[tuple[str, str], pace.Pace] = {}
         self._threads = ThreadPoolExecutor(max_workers=len(self.lanes), thread_name_prefix="lane")
@@ -123,13 +138,13 @@ class Server:
         """After stop: waits for the lanes and gives the job back. Whatever is left then expires by itself."""
         deadline = time.monotonic() + SHUTDOWN_SECONDS
         with self._changed:
-            self._changed.wait_for(lambda: len(self._idle) == len(self.lanes), deadline - time.monotonic())
+            self._changed.wait_for(lambda: self.busy() == 0, deadline - time.monotonic())
         self._tolerant(lambda: self.book.leave(self.worker), None)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def busy(self) -> int:
         """Lanes at work."""
-        return len(self.lanes) - len(self._idle)
+        return len(self.lanes) - len(self._idle) - len(self._mending)
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
@@ -152,10 +167,33 @@ class Server:
                 return
 
     def _await_idle(self) -> bool:
-        """Waits for a free lane; False when the worker stops."""
+        """Waits for a free lane that is ready; False when the worker stops."""
         with self._changed:
-            self._changed.wait_for(lambda: self._idle or self.stopping)
+            self._changed.wait_for(lambda: self._ready() or self.stopping)
             return not self.stopping
+
+    def _ready(self) -> bool:
+        """Sends idle lanes that are not ready to be mended; True when others are left. Call it with the lock."""
+        for lane in [lane for lane in self._idle if not lane.ready]:
+            self._idle.remove(lane)
+            self._mending.append(lane)
+            threading.Thread(target=self._mend, args=(lane,), name=f"mend-{lane.name}", daemon=True).start()
+        return bool(self._idle)
+
+    def _mend(self, lane: Lane) -> None:
+        while not (self.stopping or lane.ready):
+            try:
+                lane.mend()
+            except (LaneDied, OSError) as error:
+                log.warning("a lane could not be mended: %s", error, extra={"lane": lane.name})
+                time.sleep(MEND_SECONDS)
+        with self._changed:
+            self._mending.remove(lane)
+            self._idle.append(lane)
+            self._changed.notify_all()
+
+    def _all_mending(self) -> bool:
+        return len(self._mending) == len(self.lanes)
 
     def _sit_out(self) -> None:
         """A drained worker pops no bells, or it would ring and pop the same one for ever."""
@@ -175,6 +213,8 @@ class Server:
                     self._changed.wait(0.05 if self._idle else 0.5)
                 if slot.over():
                     slot.close("quantum")
+                elif self._all_mending():
+                    slot.close("no lane is ready")
             self._let_go(slot)
         finally:
             self.slot = None
@@ -187,22 +227,29 @@ class Server:
             self._threads.submit(self._turn, lane, slot)
 
     def _let_go(self, slot: Slot) -> None:
-        """Waits until a lane is free, and for a result being derived, or NEXT would derive it again."""
+        """Waits until a lane is free, and for a result being derived, or NEXT would derive it again.
+
+        Without a lane that is ready the job goes to others at once.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._idle and not slot.finishing, timeout=60)
+            self._changed.wait_for(lambda: (self._idle or self._all_mending()) and not slot.finishing, timeout=60)
+        if self._all_mending():
+            self._tolerant(lambda: self.book.leave(self.worker), None)
 
     def _borrow(self) -> Lane | None:
         with self._changed:
-            return self._idle.pop() if self._idle else None
+            return self._idle.pop() if self._ready() else None
 
     def _give_back(self, lane: Lane) -> None:
         with self._changed:
             self._idle.append(lane)
+            if not self.stopping:
+                self._ready()
             self._changed.notify_all()
 
     def _turn(self, lane: Lane, slot: Slot) -> None:
         try:
-            while slot.open and not self.stopping:
+            while slot.open and lane.ready and not self.stopping:
                 self._one_lease(lane, slot)
         except Exception:
             log.exception("a lane's turn ended", extra={"job_id": slot.facts.job_id, "lane": lane.name})
@@ -255,9 +302,10 @@ class Server:
         try:
             with self.meter.lease() as share:
                 computed, encoded = lane.compute(task)
-        except LaneDied:
-            log.warning("a lane died", extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
-            self._persist(lambda: self.book.crash(job, token))
+        except LaneDied as died:
+            log.warning("%s", died, extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
+            give_back = self.book.crash if died.touched else self.book.release
+            self._persist(lambda: give_back(job, token))
         except errors.KernelFailed as failure:
             log.error("a kernel failed: %s", failure, extra={"job_id": job, "lane": lane.name})
             reason = str(failure)
@@ -316,6 +364,9 @@ class Server:
         """Shares the jobs out over the idle lanes; this thread drives the first: a lone job needs no other."""
         work = [(fact, token) for fact, (_, token) in zip(taken.facts, taken.jobs, strict=True)]
         lanes = [lane for lane in (self._borrow() for _ in range(min(len(self._idle), len(work)))) if lane]
+        if not lanes:  # they died since NEXT was asked
+            self._hand_back(work, self.book.release)
+            return
         shares = [work[number :: len(lanes)] for number in range(len(lanes))]
         waits = [self._threads.submit(self._small_turn, *pair) for pair in zip(lanes[1:], shares[1:], strict=True)]
         self._small_turn(lanes[0], shares[0])
@@ -328,13 +379,17 @@ class Server:
         try:
             results = lane.compute_small([fact for fact, _ in work])
             self._small_done(work, results)
-        except LaneDied:
-            for fact, token in work:
-                self._persist(partial(self.book.crash, fact.job_id, token))
+        except LaneDied as died:
+            log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
+            self._hand_back(work, self.book.crash if died.touched else self.book.release)
         finally:
             for token in tasks:
                 self.tasks.pop(token, None)
             self._give_back(lane)
+
+    def _hand_back(self, work: list[tuple[Facts, str]], how: Callable[[str, str], bool]) -> None:
+        for fact, token in work:
+            self._persist(partial(how, fact.job_id, token))
 
     def _small_done(self, work: list[tuple[Facts, str]], results: list[Whole | errors.KernelFailed]) -> None:
         finished = []

@@ -81,6 +81,19 @@ def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live)
     assert cluster.result(job) == {"sum": sum(range(4000)), "count": 4000}
 
 
+def test_a_killed_lanes_range_is_leased_by_a_lane_that_is_warm_within_five_seconds(cluster: Live) -> None:
+    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    job = cluster.submit("faulty", {"units": 6000, "seconds_per_unit": 0.005})
+    until(lambda: cluster.job(job)["progress"] > 0.05)
+    [(lo, _)] = until(lambda: ranges(cluster, job, "worker-0"))
+    kill_child(cluster)
+    until(lambda: not ranges(cluster, job, "worker-0"), 1)
+    until(lambda: any(low <= lo < high for low, high in ranges(cluster, job, "worker-1")), 5)
+    until(lambda: ranges(cluster, job, "worker-0"), 60)
+    assert cluster.result(job) == {"sum": sum(range(6000)), "count": 6000}
+    assert cluster.job(job)["usage"]["expired_leases"] == 0
+
+
 def ranges(cluster: Live, job: str, worker: str) -> list[tuple[int, int]]:
     """Ranges leased to a worker now."""
     found = [text.decode().split(":") for text in cluster.redis().hvals(f"ct:job:{job}:lease")]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
 import pytest
 
 from cpu_worker import child
+from cpu_worker import lane as lanes
+from cpu_worker.lane import ChildLane
 from jobs import errors, execution
 from jobs.execution import Computed
+from jobs.leases import Facts, Grant
+from jobs.serving import LaneDied, Task
+from tests.unit import lane_child
 
 
 def test_a_kernel_that_returns_numpys_integers_fails_its_job_and_not_its_lane(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +29,62 @@ def test_a_kernel_that_returns_numpys_integers_fails_its_job_and_not_its_lane(mo
     answer = child._lease([0, 0], "k", {}, 0, 5, 2.0)
     assert isinstance(answer, errors.KernelFailed)
     assert "k on cpu: the partial cannot be stored as JSON: TypeError: Object of type int64" in str(answer)
+
+
+@pytest.fixture
+def lane(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChildLane]:
+    """A lane whose child sleeps."""
+    monkeypatch.setattr(child, "main", lane_child.main)
+    made = ChildLane("0")
+    made.warm_up()
+    yield made
+    made.close()
+
+
+def task(chunk_seconds: float) -> Task:
+    spec = {"chunk_seconds": chunk_seconds}
+    facts = Facts(job_id="j", kind="k", spec=spec, queue="", total=9, expected_rate=1.0, nominal_rate=1.0)
+    return Task(facts, Grant(token="t", lo=0, hi=9))
+
+
+def test_a_lane_that_is_told_to_drop_lets_go_at_once_and_keeps_its_child(lane: ChildLane) -> None:
+    """A chunk that takes two seconds is what 200 ms are on a loaded machine: a new child would take longer."""
+    pid, late = lane.pid, task(2.0)
+    late.ask_to_stop(2)
+    asked = time.monotonic()
+    with pytest.raises(LaneDied):
+        lane.compute(late)
+    assert time.monotonic() - asked < 1.9
+    assert not lane.ready
+    lane.mend()
+    assert lane.ready and lane.pid == pid and lane.restarts == 0
+    assert lane.compute(task(0.001))[0].upto == 9
+
+
+def test_a_child_that_does_not_come_back_is_replaced(lane: ChildLane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "LATE_SECONDS", 1.0)
+    pid, hung = lane.pid, task(3600)
+    hung.ask_to_stop(2)
+    with pytest.raises(LaneDied):
+        lane.compute(hung)
+    lane.mend()
+    assert lane.ready and lane.pid != pid
+    assert lane.compute(task(0.001))[0].upto == 9
+
+
+def test_a_child_that_was_killed_while_idle_touches_no_work(lane: ChildLane) -> None:
+    os.kill(lane.pid or 0, signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while lane.ready and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(LaneDied) as died:
+        lane.compute(task(0.001))
+    assert not died.value.touched and lane.restarts == 0, "it is replaced outside of any lease"
+    lane.mend()
+    assert lane.ready and lane.restarts == 1
+
+
+def test_a_closed_lane_starts_no_child(lane: ChildLane) -> None:
+    lane.close()
+    with pytest.raises(LaneDied, match="the worker ends"):
+        lane.mend()

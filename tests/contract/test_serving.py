@@ -1,0 +1,150 @@
+"""A worker's turns on a real Redis, with lanes that die when told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+
+from jobs import broker, leases
+from jobs.execution import Computed, Whole, encode
+from jobs.leases import Facts, Leases
+from jobs.models import Device
+from jobs.serving import LaneDied, Server, Task
+from tests.contract.lease_model import new_job, total_of
+
+
+class FakeLane:
+    """Computes in steps of 10 ms; `die` ends it as a kill would, and `healed` lets it be mended."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ready = True
+        self.healed = threading.Event()
+        self.computed: list[tuple[int, int]] = []
+
+    def die(self) -> None:
+        self.ready = False
+
+    def mend(self) -> None:
+        assert self.healed.wait(20)
+        self.ready = True
+
+    def _check(self) -> None:
+        time.sleep(0.01)
+        if not self.ready:
+            raise LaneDied(f"lane {self.name} was killed")
+
+    def compute(self, task: Task) -> tuple[Computed, bytes]:
+        lo, hi = task.grant.lo, task.grant.hi
+        for _ in range(5):
+            self._check()
+        self.computed.append((lo, hi))
+        return Computed(upto=hi, partial={}, seconds=0.05), encode(total_of(lo, hi))
+
+    def compute_small(self, facts: Sequence[Facts]) -> list[Any]:
+        self._check()
+        whole = [Whole(result=encode(total_of(0, fact.total)), marks="[]", seconds=0.01) for fact in facts]
+        return list(whole)
+
+
+@pytest.fixture
+def book(any_redis_url: str) -> Iterator[Leases]:
+    client = redis.Redis.from_url(any_redis_url)
+    broker.place_bells(client)
+    yield Leases(client)
+    client.close()
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[None]:
+    """Serves on a thread of its own, as an idle worker does that asks NEXT again and again."""
+
+    def go_on() -> None:
+        while not server.stopping:
+            server.serve("", "")
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.stop()
+        thread.join(20)
+        server.settle_down()
+
+
+def until(what: Callable[[], Any], seconds: float = 20.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := what():
+            return answer
+        time.sleep(0.005)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def lanes_with_leases(book: Leases, job: str) -> set[str]:
+    leased = book.client.hvals(leases.key(job, "lease"))
+    return {text.decode().rpartition(":")[2].rpartition("/")[2] for text in leased}
+
+
+def state(book: Leases, job: str) -> str:
+    return (book.client.hget(leases.key(job), "state") or b"").decode()
+
+
+def test_a_lane_gets_no_lease_before_it_is_ready_again(book: Leases) -> None:
+    """Its replacement takes seconds to warm up; meanwhile the range goes to the other lane."""
+    sick, sound = FakeLane("0"), FakeLane("1")
+    server = Server(book, "w", Device.CPU, [sick, sound])
+    book.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
+    with serving(server):
+        until(lambda: lanes_with_leases(book, "j") == {"0", "1"})
+        sick.die()
+        until(lambda: int(book.client.hget("ct:outcomes", "crashed") or 0))
+        before = len(sound.computed)
+        until(lambda: len(sound.computed) > before + 5)
+        assert "0" not in lanes_with_leases(book, "j") and server.busy() == 1
+        assert book.client.hget("ct:outcomes", "crashed") == b"1"
+        sick.healed.set()
+        until(lambda: "0" in lanes_with_leases(book, "j"))
+
+
+def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(book: Leases) -> None:
+    lane = FakeLane("0")
+    book.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
+    with serving(Server(book, "w", Device.CPU, [lane])):
+        until(lambda: lanes_with_leases(book, "j") == {"0"})
+        lane.die()
+        until(lambda: book.client.zscore("ct:pending:any.normal", "j"))
+        assert not book.client.hexists("ct:slotjob", "w") and not lanes_with_leases(book, "j")
+        lane.healed.set()
+        until(lambda: lanes_with_leases(book, "j") == {"0"})
+
+
+def test_a_small_job_waits_for_a_lane_that_is_ready(book: Leases) -> None:
+    lane = FakeLane("0")
+    lane.die()
+    book.submit([new_job("j", 10, "any.normal", small=True, estimate_ms=10)])
+    with serving(Server(book, "w", Device.CPU, [lane])):
+        until(lambda: not lane.ready)
+        time.sleep(0.1)
+        assert state(book, "j") == "queued"
+        lane.healed.set()
+        until(lambda: state(book, "j") == "done")
+    assert not book.client.hexists("ct:outcomes", "crashed")
+
+
+def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(book: Leases) -> None:
+    sick, sound = FakeLane("0"), FakeLane("1")
+    server = Server(book, "w", Device.CPU, [sick, sound])
+    with serving(server):
+        sick.die()
+        until(lambda: not server._idle or sick not in server._idle)
+    assert server.busy() == 0
+    sick.healed.set()
