@@ -28,8 +28,8 @@ def machine() -> str:
 
 
 def main(wanted: list[str]) -> int:
-    """A module p5_... holds the benchmarks of the goal P5; its `run()` gives rows."""
-    modules = [entry.name for entry in pkgutil.iter_modules(benchmarks.__path__) if re.match(r"p\d+_", entry.name)]
+    """A module p5_... holds the benchmarks of the goal P5, r1_... of R1; its `run()` gives rows."""
+    modules = [entry.name for entry in pkgutil.iter_modules(benchmarks.__path__) if re.match(r"[pr]\d+_", entry.name)]
     goals = {name.partition("_")[0].upper(): name for name in sorted(modules)}
     unknown = set(wanted) - set(goals)
     if unknown:
