@@ -20,7 +20,7 @@ ROUND_SECONDS = 1.0
 _FULL, _REPEATS = (100, 100, 50), 50
 #: A mark of more ranges than this is joined, this often.
 _JOIN_AT, _JOIN_EVERY = 64, 10
-#: The bells' templates are put back this often, in case somebody flushed them.
+#: The bells' templates are put back this often, in case somebody flushed them, and killed workers' names struck out.
 _BELLS_EVERY = 60
 
 
@@ -59,6 +59,7 @@ class Janitor(threading.Thread):
         """One look: take or keep the lead, and audit when leading."""
         if self._rounds % _BELLS_EVERY == 0:
             broker.place_bells(self._book.client)
+            broker.forget_dead_workers(self._book.client)
         self._rounds += 1
         self.leading = self._book.lead(self._me)
         if self.leading:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import socket
 import time
@@ -24,12 +25,23 @@ from rq.exceptions import DequeueTimeout, StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.worker import WorkerStatus
+from rq.worker_registration import REDIS_WORKER_KEYS, WORKERS_BY_QUEUE_KEY, register
 
 from jobs import leases, queues
 from jobs.settings import Sentinel
 
 log = logging.getLogger(__name__)
 
+#: Seconds that an idle worker blocks on its bells, and that it waits for an answer to that before it connects anew.
+BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
+#: Seconds between the signs of life that RQ's tools look at, and after which they forget a worker: a turn may be long.
+RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
+#: The kernel finds a peer gone that neither answers nor resets: after 5 s of silence, three probes 2 s apart.
+KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
+    if hasattr(socket, name)
+}
 #: The only function name that a bell may carry.
 BELL = "jobs.execution.bell"
 ALLOWED = frozenset({BELL})
@@ -45,7 +57,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> lease
         "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
     }
     if not url.startswith("unix://"):
-        options["socket_keepalive"] = True
+        options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
     if not url.startswith("redis+sentinel://"):
         return redis.Redis.from_url(url, **options)
     place = Sentinel(url)
@@ -79,10 +91,27 @@ def queue_lengths(client: leases.Client) -> dict[str, int]:
     return dict(zip(queues.ALL, pipe.execute(), strict=True))
 
 
-class BellWorker(rq.SimpleWorker):
-    """Listens to bells and calls `serve(queue, bell)`; with empty names every two seconds, for a bell that got lost.
+def forget_dead_workers(client: leases.Client) -> int:
+    """Strikes out of RQ's sets the names of workers that were killed and could not do it themselves; how many."""
+    sets = [REDIS_WORKER_KEYS, *(WORKERS_BY_QUEUE_KEY % name for name in queues.ALL)]
+    pipe = client.pipeline(transaction=False)
+    for name in sets:
+        pipe.smembers(name)
+    known = sorted(set().union(*pipe.execute()))
+    for worker in known:
+        pipe.exists(worker)
+    dead = [worker for worker, alive in zip(known, pipe.execute(), strict=True) if not alive]
+    for name in sets if dead else []:
+        pipe.srem(name, *dead)
+    pipe.execute()
+    return len(dead)
 
-    RQ's own bookkeeping of executions, results and registries is left out: leases hold every fact about work.
+
+class BellWorker(rq.SimpleWorker):
+    """Listens to bells and calls `serve(queue, bell)`; with empty names each BLOCK_SECONDS, for a bell that got lost.
+
+    `silent` is called when Redis did not answer for SILENCE_SECONDS: other connections may be as dead. RQ's own
+    bookkeeping of executions, results and registries is left out: leases hold every fact about work.
     """
 
     def __init__(
@@ -91,11 +120,15 @@ class BellWorker(rq.SimpleWorker):
         client: leases.Client,
         serve: Callable[[str, str], None],
         stop: Callable[[], None],
+        silent: Callable[[], None] = lambda: None,
     ) -> None:
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        super().__init__(list(listened), name=name, connection=client, serializer=JSONSerializer, worker_ttl=17)
+        super().__init__(list(listened), name=name, connection=client, serializer=JSONSerializer)
         self._serve = serve
         self._stop = stop
+        self._silent = silent
+        self._beaten = -math.inf
+        self.worker_ttl = RQ_TTL_SECONDS
         self.log_job_description = False
 
     def execute_job(self, job: Job, queue: rq.Queue) -> None:
@@ -125,11 +158,11 @@ class BellWorker(rq.SimpleWorker):
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
         self.set_state(WorkerStatus.IDLE)
         while not self._stop_requested:
-            self.heartbeat()
             try:
+                self.heartbeat()
                 return self.queue_class.dequeue_any(
                     self._ordered_queues,
-                    timeout,
+                    BLOCK_SECONDS,
                     connection=self.connection,
                     job_class=self.job_class,
                     serializer=self.serializer,
@@ -137,7 +170,26 @@ class BellWorker(rq.SimpleWorker):
                 )
             except DequeueTimeout:
                 self._answer("", "")
+            except redis.exceptions.TimeoutError:
+                log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
+                self._silent()
+                self._answer("", "")
         raise StopRequested
+
+    @property
+    def connection_timeout(self) -> int:
+        """Of RQ: seconds that any command on its connection may take."""
+        return SILENCE_SECONDS
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """Tells RQ's tools that this worker lives, seldom: nothing else looks. Its name may have been struck out."""
+        if time.monotonic() - self._beaten < RQ_BEAT_SECONDS:
+            return
+        with self.connection.pipeline() as pipe:
+            register(self, pipe)
+            super().heartbeat(RQ_TTL_SECONDS, pipe)
+            pipe.execute()
+        self._beaten = time.monotonic()
 
     def handle_warm_shutdown_request(self) -> None:
         self._stop()

@@ -142,6 +142,10 @@ class Server:
         self._tolerant(lambda: self.book.leave(self.worker), None)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
+    def reconnect(self) -> None:
+        """Drops connections to Redis that nobody uses now: another one of this process was found dead."""
+        self.book.client.connection_pool.disconnect(inuse_connections=False)
+
     def busy(self) -> int:
         """Lanes at work."""
         return len(self.lanes) - len(self._idle) - len(self._mending)

@@ -22,6 +22,8 @@ from jobs.serving import Beats, Lane, Server
 
 log = logging.getLogger(__name__)
 
+#: A beat on a connection that fell silent is repeated on another before the leases expire.
+BEAT_TIMEOUT_SECONDS = 1.5
 #: What a worker says of itself: values of a flat hash.
 Facts = dict[str, str | int | float]
 
@@ -107,7 +109,7 @@ class Worker:
 
     def _serve(self, server: Server) -> None:
         chosen = self.chosen
-        own = leases.Leases(broker.connect(chosen.redis_url, retries=1))
+        own = leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
         beats = Beats(own, server, self.born, self.facts, self._name_taken, sign_of_life(chosen.heartbeat_file))
         beats.start()
         stop_metrics = worker_metrics.serve(chosen)
@@ -115,7 +117,8 @@ class Worker:
         try:
             bells = broker.connect(chosen.redis_url, retries=0, timeout=None)
             broker.listen(
-                lambda: broker.BellWorker(server.listened, bells, server.serve, server.stop), lambda: server.stopping
+                lambda: broker.BellWorker(server.listened, bells, server.serve, server.stop, server.reconnect),
+                lambda: server.stopping,
             )
         finally:
             server.stop()

@@ -1,0 +1,71 @@
+"""Workers whose connections to Redis fall silent: nobody closes them, nothing comes any more."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from jobs import broker
+from tests.integration.live import Live, until
+from tests.integration.proxy import SilentProxy
+
+SUM = {"sum": 4950, "count": 100}
+
+
+@pytest.fixture(scope="module")
+def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, SilentProxy]]:
+    """A worker of one lane that reaches Redis through a proxy only."""
+    live = Live(tmp_path_factory.mktemp("silent"), workers=0)
+    proxy = SilentProxy(live.redis_port)
+    proxy.start()
+    try:
+        live.start()
+        live.environment["REDIS_URL"] = f"redis://127.0.0.1:{proxy.port}/0"
+        live.start_worker(0, lanes=1)
+        until(lambda: live.get("/api/status")["workers"]["ready"] == 1, 120)
+        yield live, proxy
+    finally:
+        live.stop()
+        proxy.stop()
+
+
+@pytest.mark.parametrize("after", [0.0, 1.0])
+def test_an_idle_worker_whose_connections_fell_silent_takes_a_job_soon(
+    behind_a_proxy: tuple[Live, SilentProxy], after: float
+) -> None:
+    live, proxy = behind_a_proxy
+    assert live.result(live.submit("faulty", {"units": 100})) == SUM
+    time.sleep(after)
+    assert proxy.silence() >= 3
+    job = live.submit("faulty", {"units": 100})
+    asked = time.monotonic()
+    live.wait_for(job, "done", 30)
+    assert time.monotonic() - asked <= 7.0
+    assert live.job(job)["usage"]["expired_leases"] == 0
+
+
+def test_a_lease_outlives_the_silence_of_the_connection_that_beats_for_it(
+    behind_a_proxy: tuple[Live, SilentProxy],
+) -> None:
+    live, proxy = behind_a_proxy
+    job = live.submit("faulty", {"units": 1, "seconds_per_unit": 8.0})
+    live.wait_for(job, "running")
+    time.sleep(1.0)
+    proxy.silence()
+    assert live.result(job) == {"sum": 0, "count": 1}
+    assert live.job(job)["usage"]["expired_leases"] == 0
+
+
+def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tuple[Live, SilentProxy]) -> None:
+    live, _ = behind_a_proxy
+    sets = ["rq:workers", "rq:workers:cpu.normal", "rq:workers:any.high"]
+    [name] = until(lambda: live.redis().smembers("rq:workers"))
+    live.kill("worker-0", signal.SIGKILL)
+    assert broker.forget_dead_workers(live.redis()) == 0, "its key lives for a minute"
+    live.redis().delete(name)
+    live.redis().sadd("rq:workers", "rq:worker:another")
+    assert broker.forget_dead_workers(live.redis()) == 2
+    assert not any(live.redis().smembers(one) for one in sets)
