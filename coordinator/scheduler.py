@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs import errors, queues
@@ -22,6 +22,8 @@ class Fleet:
     load_seconds: Mapping[str, float] = field(default_factory=dict)
     #: Estimated seconds of work that a lane of each device does in one; 1 where nothing is measured yet.
     speeds: Mapping[Device, float] = field(default_factory=dict)
+    #: Versions of kinds' models that live workers of each device compute, a mapping each; empty: it does not tell.
+    kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
 
     def alive(self, device: Device) -> bool:
         return self.lanes.get(device, 0) > 0
@@ -89,16 +91,40 @@ def is_small(plan: Plan) -> bool:
     return plan.cpu_seconds <= SMALL_SECONDS
 
 
-def waiting_because(state: str, queue: str, before: int | None, holders: int, fleet: Fleet) -> str | None:
-    """Why a job does not run now, in words; None when it does or has ended. `before`: jobs ahead in its queue."""
+def waiting_because(
+    state: str, queue: str, before: int | None, holders: int, fleet: Fleet, kind: str = "", version: int = 0
+) -> str | None:
+    """Why a job does not run now, in words; None when it does or has ended. `before`: jobs ahead in its queue.
+
+    `kind` and `version`: of the job; without them every worker of its queue is taken to compute it.
+    """
     if state == "paused":
         return "paused; resume it to go on"
     if state not in ("queued", "running") or holders > 0:
         return None
     if estimated_wait(queue, fleet) is None:
         return f"no live worker serves the queue {queue}"
+    told = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
+    if kind and told and all(told) and not any(kinds.get(kind) == version for kinds in told):
+        return f"{_lacking(kind, version, told)}; it goes on when a worker with that version lives"
     if before is None:
-        return "its last leases are being computed"
-    if before:
-        return f"{before} {'job is' if before == 1 else 'jobs are'} before it in the queue {queue}"
-    return f"every worker is busy; it is next in the queue {queue}"
+        return "its last leases are being computed" if state == "running" else f"every worker with {kind} is busy"
+    return _in_turn(queue, before, fleet)
+
+
+def _lacking(kind: str, version: int, told: Sequence[Mapping[str, int]]) -> str:
+    have = ", ".join(str(found) for found in sorted({kinds[kind] for kinds in told if kind in kinds}))
+    other = f"they have version {have}" if have else "they lack the kind"
+    return f"no live worker of its queue computes version {version} of {kind}: {other}"
+
+
+def _in_turn(queue: str, before: int, fleet: Fleet) -> str:
+    """Its place among the jobs of its queue, and that others go first."""
+    place = f"{before} {'job is' if before == 1 else 'jobs are'} before it in the queue {queue}"
+    if not before:
+        place = f"it is next in the queue {queue}"
+    above = queues.higher(queue, tuple(fleet.load_seconds))
+    busy = [other for other in above if fleet.load_seconds[other] and _devices_of(other) & _devices_of(queue)]
+    if busy:
+        return f"work of a higher priority is served first ({', '.join(busy)}); {place} after that"
+    return place if before else f"every worker is busy; {place}"

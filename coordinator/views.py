@@ -220,13 +220,15 @@ class Views:
         ]
         pipe = client.pipeline(transaction=False)
         for _, name in names:
-            pipe.hmget(f"{P}worker:{name.decode()}", "lanes", "drain")
+            pipe.hmget(f"{P}worker:{name.decode()}", "lanes", "drain", "kinds")
         lanes: dict[Device, int] = {}
-        for (device, _), (count, drain) in zip(names, pipe.execute() if names else [], strict=True):
+        kinds: dict[Device, list[dict[str, int]]] = {}
+        for (device, _), (count, drain, told) in zip(names, pipe.execute() if names else [], strict=True):
             if drain != b"1":
                 lanes[device] = lanes.get(device, 0) + int(count or 0)
+                kinds.setdefault(device, []).append(json.loads(told or "{}"))
         waiting = {queue: int(ms) / 1000 for queue, ms in _text(load).items()}
-        return scheduler.Fleet(lanes=lanes, load_seconds=waiting, speeds=_speeds(_text(paces)))
+        return scheduler.Fleet(lanes=lanes, load_seconds=waiting, speeds=_speeds(_text(paces)), kinds=kinds)
 
     def queues(self) -> list[dict[str, Any]]:
         """Depth and oldest wait of every queue."""
@@ -340,7 +342,7 @@ def _job(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.
         "rate": rate,
         "eta_seconds": round((total - done) / rate, 1) if rate else None,
         "waiting_because": scheduler.waiting_because(
-            state, row["queue"], None if before == -1 else before, holders, fleet
+            state, row["queue"], None if before == -1 else before, holders, fleet, row["kind"], int(row["version"])
         ),
         "error": row.get("error"),
         "usage": _usage(row),

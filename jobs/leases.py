@@ -259,8 +259,11 @@ class Leases:
         bell: str = "",
         lanes: int = 1,
         take: int = TAKE,
+        kinds: Mapping[str, int] | None = None,
     ) -> Held | Taken | str:
         """The best pending job for this worker, small ones up to `take` at once; ends the slot it had.
+
+        Only jobs of `kinds`, the version of each kind's model that the worker computes; None: of any.
 
         Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
         of the bell that RQ has just taken.
@@ -268,13 +271,14 @@ class Leases:
         tokens = json.dumps([new_token() for _ in range(take)])
         names = list(queues)
         listened = json.dumps(names)
-        how, *rest = self._run("next", worker, popped, bell, lanes, LEASE_TTL_MS, SLOT_TTL_MS, listened, tokens)
+        able = "" if kinds is None else json.dumps(dict(kinds))
+        how, *rest = self._run("next", worker, popped, bell, lanes, LEASE_TTL_MS, SLOT_TTL_MS, listened, tokens, able)
         if how == b"hold":
             return Held(job_id=rest[0].decode())
         if how != b"take":
             return str(how.decode())
         taken = self._taken(rest)
-        return taken if taken.jobs else self.next(worker, names, lanes=lanes, take=take)
+        return taken if taken.jobs else self.next(worker, names, lanes=lanes, take=take, kinds=kinds)
 
     def _taken(self, words: list[Any]) -> Taken:
         """What NEXT took, without the jobs whose spec cannot be read: those are quarantined."""

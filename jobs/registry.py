@@ -122,6 +122,12 @@ def definition(kind: str) -> Definition:
     return cast(Definition, importlib.import_module(f"jobs.kinds.{kind}.definition"))
 
 
+@lru_cache
+def versions() -> Mapping[str, int]:
+    """The version of each kind's model: partials of two are never merged."""
+    return {kind: definition(kind).MODEL_VERSION for kind in names()}
+
+
 def marking(kind: str) -> Marking | None:
     """The kind's definition when its jobs leave marks."""
     found = definition(kind)

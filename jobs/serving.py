@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
 
-from jobs import errors, execution, leases, pace, queues
+from jobs import errors, execution, leases, pace, queues, registry
 from jobs.execution import Computed, Whole
 from jobs.leases import Facts, Finished, Grant, Held, Leases, Taken
 from jobs.meter import Meter, Share
@@ -104,9 +104,17 @@ class Server:
     """Serves bells with a set of lanes. Thread-safe where the beats and a signal handler touch it."""
 
     def __init__(
-        self, book: Leases, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None
+        self,
+        book: Leases,
+        worker: str,
+        device: Device,
+        lanes: Sequence[Lane],
+        meter: Meter | None = None,
+        kinds: Mapping[str, int] | None = None,
     ) -> None:
         self.book = book
+        #: The version of each kind's model that the lanes compute.
+        self.kinds = registry.versions() if kinds is None else kinds
         self.meter = meter or Meter()
         self.worker = worker
         self.device = device
@@ -159,7 +167,9 @@ class Server:
                 return
             free = len(self._idle)
             take = leases.TAKE * free
-            found = self.book.next(self.worker, self.listened, popped=popped, bell=bell, lanes=free, take=take)
+            found = self.book.next(
+                self.worker, self.listened, popped=popped, bell=bell, lanes=free, take=take, kinds=self.kinds
+            )
             popped = bell = ""
             if isinstance(found, Taken):
                 self._serve_small(found)

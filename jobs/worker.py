@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import broker, exposure, leases, settings, worker_metrics
+from jobs import broker, exposure, leases, registry, settings, worker_metrics
 from jobs.meter import Meter
 from jobs.models import Device
 from jobs.node import Node
@@ -61,6 +61,7 @@ class Worker:
         rates: Mapping[str, float] = dict(server.rates) if server else {}
         return {
             "device": self.device, "state": state, "lanes": self.lanes, "busy_lanes": busy, "job": job,
+            "kinds": json.dumps(registry.versions()),
             "pid": os.getpid(), "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
             **({"retired": self.retired} if self.retired else {}), **self.node.figures(), **self.more(),
         }  # fmt: skip

@@ -1,10 +1,11 @@
--- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json)
+-- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json)
 --   -> {hold, id} | {take, id, token, kind, spec, total, est_ms, id, ...} | {none} | {draining}
 -- Small jobs are taken up to TAKE_MS of estimated work a lane.
+-- kinds: the version of each kind's model that this worker computes; '' for any. What it lacks is left to others.
 -- popped: the queue whose bell RQ has just taken, or ''; bell: that bell's id. tokens: how many small jobs to take, and their leases' names.
 local worker, popped, bell, lanes, ttl, slot_ttl =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-local queues, tokens = cjson.decode(ARGV[7]), cjson.decode(ARGV[8])
+local queues, tokens, kinds = cjson.decode(ARGV[7]), cjson.decode(ARGV[8]), ARGV[9] ~= '' and cjson.decode(ARGV[9]) or nil
 local t = now()
 if bell ~= '' then call('DEL', 'rq:job:' .. bell) end
 park(worker, t)
@@ -26,13 +27,18 @@ local function hold(j)
   return { 'hold', j.id }
 end
 
+local function able(j) return not kinds or (kinds[j.kind] and num(kinds[j.kind]) == j.version) end
+
+local looks = 100
 local function first(queue)
-  while true do
+  while looks > 0 do
     local id = call('ZRANGE', P .. 'pending:' .. queue, 0, 0)[1]
     if not id then return nil end
     local j = job(id)
-    if j and PENDABLE[j.state] then return j end
-    call('ZREM', P .. 'pending:' .. queue, id)
+    local fit = j and PENDABLE[j.state]
+    if fit and able(j) then return j end
+    if fit then leave_to_others(j) else call('ZREM', P .. 'pending:' .. queue, id) end
+    looks = looks - 1
     level(queue)
   end
 end
@@ -59,27 +65,45 @@ local function take(queue, j)
   return taken
 end
 
+-- The running job that this worker may best help: of the best priority, then with the fewest holders.
+local rank = {}
+for at, queue in ipairs(queues) do
+  local priority = string.match(queue, '%.(.*)$')
+  rank[queue] = rank[priority] or at
+  rank[priority] = rank[queue]
+end
+
+local function helpable(above)
+  local seen, best = {}, nil
+  for _, text in ipairs(call('HVALS', P .. 'slotjob')) do
+    local id = string.match(text, '^(.*)|%d+$')
+    if id and not seen[id] then
+      seen[id] = true
+      local where = redis.pcall('HGET', key(id), 'queue')
+      local place = type(where) == 'string' and rank[where]
+      if place and place < above and (not best or place <= rank[best.queue]) then
+        local j = job(id)
+        local fits = j and j.state == 'running' and able(j) and leasable(j, t)
+        if fits and (not best or place < rank[best.queue] or j.holders < best.holders) then best = j end
+      end
+    end
+  end
+  return best
+end
+
+call_back(kinds)
 for _, queue in ipairs(queues) do
   local j = first(queue)
-  if small(j) and #tokens > 0 then return answer(take(queue, j)) end
   if j then
+    local above = rank[queue] > 1 and helpable(rank[queue])
+    if above then return answer(hold(above)) end
+    if small(j) and #tokens > 0 then return answer(take(queue, j)) end
     call('ZREM', P .. 'pending:' .. queue, j.id)
     level(queue)
     return answer(hold(j))
   end
 end
 
-local mine, seen, best = {}, {}, nil
-for _, queue in ipairs(queues) do mine[queue] = true end
-for _, text in ipairs(call('HVALS', P .. 'slotjob')) do
-  local id = string.match(text, '^(.*)|%d+$')
-  if id and not seen[id] then
-    seen[id] = true
-    local j = job(id)
-    if j and j.state == 'running' and mine[j.queue] and leasable(j, t) and (not best or j.holders < best.holders) then
-      best = j
-    end
-  end
-end
+local best = helpable(math.huge)
 if best then return answer(hold(best)) end
 return answer({ 'none' })

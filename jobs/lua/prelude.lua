@@ -26,7 +26,7 @@ local function bad_argument(err)
 end
 
 local function is_index(k)
-  return says(k, '^ct:pending:', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
+  return says(k, '^ct:pending:', '^ct:lacked', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
     '^ct:running$', '^ct:load$')
 end
 
@@ -143,8 +143,15 @@ local function level(queue)
   end
 end
 
+-- Jobs that the last worker to look lacked wait, in their turn, for one that has their kind and its version:
+-- zsets by queue:kind|version; the set ct:lacked says which of them may hold something.
+local CALLED_BACK = 32
+local function lacked(j) return j.queue .. ':' .. tostring(j.kind) .. '|' .. tostring(j.version) end
+
 local function pend(j)
-  if not call('ZSCORE', P .. 'pending:' .. j.queue, j.id) then
+  if call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
+    call('SADD', P .. 'lacked', lacked(j))
+  elseif not call('ZSCORE', P .. 'pending:' .. j.queue, j.id) then
     call('ZADD', P .. 'pending:' .. j.queue, call('INCR', P .. 'seq'), j.id)
     level(j.queue)
   end
@@ -153,6 +160,26 @@ end
 
 local function unpend(j)
   if call('ZREM', P .. 'pending:' .. j.queue, j.id) == 1 then level(j.queue) end
+  call('ZREM', P .. 'lacked:' .. lacked(j), j.id)
+end
+
+local function leave_to_others(j)
+  call('ZADD', P .. 'lacked:' .. lacked(j), call('ZSCORE', P .. 'pending:' .. j.queue, j.id), j.id)
+  call('ZREM', P .. 'pending:' .. j.queue, j.id)
+  call('SADD', P .. 'lacked', lacked(j))
+end
+
+-- Brings back what a worker with these versions can compute; without them: all.
+local function call_back(kinds)
+  for _, name in ipairs(call('SMEMBERS', P .. 'lacked')) do
+    local queue, kind, version = string.match(name, '^(.-):(.*)|(.-)$')
+    if queue and (not kinds or (kinds[kind] and num(kinds[kind]) == version)) then
+      local back = call('ZPOPMIN', P .. 'lacked:' .. name, CALLED_BACK)
+      for i = 1, #back, 2 do call('ZADD', P .. 'pending:' .. queue, back[i + 1], back[i]) end
+      if #back < 2 * CALLED_BACK then call('SREM', P .. 'lacked', name) end
+      level(queue)
+    end
+  end
 end
 
 local ACTIVE = { running = true, finishing = true, cancelling = true }

@@ -89,19 +89,24 @@ def all_done_means_finishing(view: JobView) -> None:
 
 def somebody_looks_at_every_job(seen: Snapshot, view: JobView) -> None:
     """5, 7. And nobody looks later than something falls due."""
-    pending = seen.waiting().get(view.job_id)
+    pending, lacked = seen.waiting().get(view.job_id), seen.lacked().get(view.job_id)
     later = seen.zset("ct:later").get(view.job_id)
     held = bool(seen.held(view.job_id))
     assert pending is None or (view.state in PENDABLE and pending == view.queue), "5"
+    assert lacked is None or (view.state in PENDABLE and not pending and lacked == _place(view)), "5"
     if view.state == "queued":
-        assert pending or held, "5"
+        assert pending or lacked or held, "5"
     elif view.state in PENDABLE:
-        assert pending or held or later is not None, "7"
+        assert pending or lacked or held or later is not None, "7"
     elif view.state == "cancelling":
         assert held or later is not None, "7"
     if view.state == "running" and later is not None and not pending and not held:
         assert later <= max(view.due(), seen.now), "7"
     assert later is None or view.state in ACTIVE, "5"
+
+
+def _place(view: JobView) -> str:
+    return f"{view.queue}:{view.fields['kind']}|{view.fields['version']}"
 
 
 def holders_are_counted(seen: Snapshot, view: JobView) -> None:
@@ -122,7 +127,10 @@ def indexes_agree(seen: Snapshot) -> None:
     ended = [view for view in seen.jobs.values() if view.state in TERMINAL]
     assert seen.zset("ct:expiry") == {view.job_id: view.number("ended") + view.number("ttl_ms") for view in ended}
     assert set(seen.zset("ct:slots")) == set(seen.slots)
-    assert set(seen.waiting()) | set(seen.zset("ct:later")) <= set(seen.jobs), "a deleted job is still mentioned"
+    assert set(seen.lacked().values()) <= set(seen.members("ct:lacked")), "nobody would call them back"
+    assert set(seen.waiting()) | set(seen.lacked()) | set(seen.zset("ct:later")) <= set(seen.jobs), (
+        "a deleted job is still mentioned"
+    )
     mentioned = {key.split(":")[2] for key in seen.keys if key.startswith("ct:job:")}
     assert mentioned == set(seen.jobs), "keys of a deleted job are left"
 

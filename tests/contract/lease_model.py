@@ -148,6 +148,11 @@ class Snapshot:
         """Every pending job and its queue."""
         return {job: queue for queue in queues.ALL for job in self.pending(queue)}
 
+    def lacked(self) -> dict[str, str]:
+        """Every job that waits for a worker that has it, and its queue:kind|version."""
+        names = [key.removeprefix("ct:lacked:") for key in self.keys if key.startswith("ct:lacked:")]
+        return {job: name for name in names for job in self.zset(f"ct:lacked:{name}")}
+
     def held(self, job: str) -> list[str]:
         return [worker for worker, (held, _) in self.slots.items() if held == job]
 
@@ -297,9 +302,9 @@ class Bench:
                 self.granted[token] = (job, (0, self.jobs[job].new.plan.total))
         return found
 
-    def hold(self, worker: str, listened: Sequence[str] = queues.ALL, lanes: int = 1) -> str:
+    def hold(self, worker: str, listened: Sequence[str] = queues.ALL, lanes: int = 1, **more: Any) -> str:
         """The job that NEXT makes the worker hold; a failure of the test when it answers something else."""
-        found = self.next(worker, listened, lanes=lanes)
+        found = self.next(worker, listened, lanes=lanes, **more)
         assert isinstance(found, Held), found
         return found.job_id
 
@@ -406,6 +411,8 @@ def new_job(
     max_lease_seconds: float = 30.0,
     ttl_seconds: int = 3600,
     estimate_ms: int = 1000,
+    kind: str = "sum",
+    version: int = 1,
 ) -> NewJob:
     plan = Plan(
         total=total,
@@ -417,7 +424,8 @@ def new_job(
         max_lease_seconds=max_lease_seconds,
     )
     return NewJob(
-        job_id=job, kind="sum", version=1, plan=plan, priority=queue.partition(".")[2] or Priority.NORMAL, device="any",
+        job_id=job, kind=kind, version=version, plan=plan,
+        priority=queue.partition(".")[2] or Priority.NORMAL, device="any",
         queue=queue, prefer=prefer, small=small, estimate_ms=estimate_ms, ttl_seconds=ttl_seconds, idempotency=key,
         digest=digest,
     )  # fmt: skip

@@ -183,13 +183,19 @@ class LeaseMachine(RuleBasedStateMachine):
 
     # -- workers ----------------------------------------------------------------------------------------------------
 
-    @rule(pick=PICK, popped=st.booleans(), lanes=st.integers(1, 3), take=st.sampled_from([0, 1, 8]))
-    def next(self, pick: int, popped: bool, lanes: int, take: int) -> None:
+    @rule(
+        pick=PICK, popped=st.booleans(), lanes=st.integers(1, 3), take=st.sampled_from([0, 1, 8]),
+        version=st.sampled_from([None, 1, 1, 2]),
+    )  # fmt: skip
+    def next(self, pick: int, popped: bool, lanes: int, take: int, version: int | None) -> None:
+        """Jobs are of version 1."""
+        kinds = version and {"sum": version}
         worker = self.workers[pick % len(self.workers)]
         bell = self.bench.pop(worker.listened) if popped else ""
-        found = self.bench.next(worker.name, worker.listened, popped=bell, lanes=lanes, take=take)
+        found = self.bench.next(worker.name, worker.listened, popped=bell, lanes=lanes, take=take, kinds=kinds)
         worker.job = found.job_id if isinstance(found, Held) else ""
         after = self.look()
+        assert version != 2 or isinstance(found, str)
         if found == "draining":
             assert after.hash(f"ct:worker:{worker.name}")["drain"] == "1"
         elif found == "none":
@@ -200,7 +206,7 @@ class LeaseMachine(RuleBasedStateMachine):
             assert isinstance(found, Taken)
 
     def _is_best(self, worker: Worker, after: Snapshot) -> None:
-        """Nothing waits in a better queue; somebody who helps, helps the job with the fewest holders."""
+        """Nothing waits in a better queue, nothing of a better priority could be helped, nor one with fewer holders."""
         mine = after.jobs[worker.job]
         better = worker.listened[: worker.listened.index(mine.queue)]
         assert not any(after.pending(queue) for queue in better)
@@ -210,8 +216,11 @@ class LeaseMachine(RuleBasedStateMachine):
             helpable = (
                 view.state == "running" and view.queue in worker.listened and held > 0 and view.leasable(after.now)
             )
-            waited = worker.job in self.seen.waiting() or others == 0
-            assert waited or not helpable or view.job_id == worker.job or held >= others
+            waited = worker.job in {**self.seen.waiting(), **self.seen.lacked()} or others == 0
+            above = view.queue in queues.higher(mine.queue, worker.listened)
+            assert not (helpable and above)
+            below = mine.queue in queues.higher(view.queue, worker.listened)
+            assert waited or not helpable or below or view.job_id == worker.job or held >= others
 
     @rule(pick=PICK)
     def leave(self, pick: int) -> None:

@@ -37,6 +37,102 @@ def test_an_idle_worker_helps_the_job_with_the_fewest_holders(bench: Bench) -> N
     assert bench.next("e", ("cpu.high",)) == "none"
 
 
+def test_a_running_job_of_a_higher_priority_is_helped_before_a_lower_one_is_taken(bench: Bench) -> None:
+    high, normal = bench.submit(2, queue="any.high"), bench.submit(queue="any.normal")
+    assert bench.hold("a") == high
+    bench.grant(high, worker="a")
+    assert bench.hold("b") == high, "while it has units to lease"
+    bench.grant(high, worker="b")
+    bench.book.leave("b")
+    assert bench.hold("b") == normal
+    check(bench, bench.look())
+
+
+def test_helpers_look_at_the_priority_before_they_count_holders(bench: Bench) -> None:
+    low, high = bench.submit(queue="any.low"), bench.submit(queue="any.high")
+    for worker in ("a", "b"):
+        assert bench.hold(worker, ("any.high",)) == high
+        bench.grant(high, worker=worker)
+    assert bench.hold("c", ("any.low",)) == low
+    bench.grant(low, worker="c")
+    assert bench.hold("d") == high
+    small = bench.submit(queue="any.normal", small=True)
+    assert bench.hold("e") == high, "a small job of a lower priority waits as well"
+    assert bench.job(small).state == "queued"
+
+
+# -- versions -------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_takes_only_jobs_whose_kind_and_version_it_has(bench: Bench) -> None:
+    old, new, other = bench.submit(version=1), bench.submit(version=2), bench.submit(kind="other")
+    assert bench.hold("two", kinds={"sum": 2}) == new
+    check(bench, bench.look())
+    assert bench.next("three", kinds={"sum": 3}) == "none"
+    assert bench.hold("one", kinds={"sum": 1}) == old
+    assert bench.hold("both", kinds={"sum": 2, "other": 1}) == other
+    check(bench, bench.look())
+
+
+def test_small_jobs_are_taken_by_version_too(bench: Bench) -> None:
+    jobs = [bench.submit(small=True, version=version, estimate_ms=1) for version in (1, 2, 1, 2)]
+    found = bench.next("two", take=8, kinds={"sum": 2})
+    assert isinstance(found, Taken) and [job for job, _ in found.jobs] == [jobs[1], jobs[3]]
+    found = bench.next("one", take=8, kinds={"sum": 1})
+    assert isinstance(found, Taken) and [job for job, _ in found.jobs] == [jobs[0], jobs[2]]
+    check(bench, bench.look())
+
+
+def test_a_running_job_is_helped_by_workers_of_its_version_only(bench: Bench) -> None:
+    job = bench.submit(version=1)
+    bench.grant(bench.hold("a", kinds={"sum": 1}), worker="a")
+    assert bench.next("b", kinds={"sum": 2}) == "none"
+    assert bench.hold("c", kinds={"sum": 1}) == job
+    for worker in ("a", "c"):
+        bench.book.leave(worker)
+    assert bench.next("b", kinds={"sum": 2}) == "none"
+    check(bench, bench.look())
+    assert bench.hold("a", kinds={"sum": 1}) == job
+
+
+def test_jobs_that_nobody_can_compute_ring_no_bell_and_keep_their_turn(bench: Bench) -> None:
+    lacking = [bench.submit(version=1) for _ in range(3)]
+    behind = bench.submit(version=2)
+    assert bench.hold("two", kinds={"sum": 2}) == behind
+    bench.audit()
+    assert not bench.look().members("rq:queue:any.normal"), "idle workers would pop them in a circle"
+    bench.submit(version=1, queue="any.high")
+    assert bench.next("three", kinds={"sum": 3}) == "none"
+    later = bench.submit(version=1)
+    served = []
+    for number in range(5):
+        served.append(bench.hold(f"one-{number}", kinds={"sum": 1}))
+    assert served == ["j4", *lacking, later]
+    check(bench, bench.look())
+
+
+def test_a_job_left_to_others_may_be_steered(bench: Bench) -> None:
+    paused, cancelled = bench.submit(version=1), bench.submit(version=1)
+    assert bench.next("two", kinds={"sum": 2}) == "none"
+    assert bench.book.pause(paused) == ["ok", "paused"] and bench.book.cancel(cancelled) == ["ok", "cancelled"]
+    assert bench.next("one", kinds={"sum": 1}) == "none"
+    bench.book.resume(paused)
+    assert bench.hold("one", kinds={"sum": 1}) == paused
+    check(bench, bench.look())
+
+
+def test_a_lease_yields_once_to_a_higher_job_that_its_worker_lacks(bench: Bench) -> None:
+    mine = bench.submit(version=2)
+    assert bench.hold("two", kinds={"sum": 2}) == mine
+    bench.submit(version=1, queue="any.high")
+    assert bench.lease(mine, worker="two", higher=("any.high",)) == "yield"
+    assert bench.hold("two", kinds={"sum": 2}) == mine
+    bench.grant(mine, worker="two", higher=("any.high",))
+
+
+# -- queues again ---------------------------------------------------------------------------------------------------
+
+
 def test_a_worker_that_asks_twice_holds_one_job_only(bench: Bench) -> None:
     """A lost reply must not orphan a job."""
     first, second = bench.submit(), bench.submit()

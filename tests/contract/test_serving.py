@@ -101,7 +101,7 @@ def state(book: Leases, job: str) -> str:
 def test_a_lane_gets_no_lease_before_it_is_ready_again(book: Leases) -> None:
     """Its replacement takes seconds to warm up; meanwhile the range goes to the other lane."""
     sick, sound = FakeLane("0"), FakeLane("1")
-    server = Server(book, "w", Device.CPU, [sick, sound])
+    server = Server(book, "w", Device.CPU, [sick, sound], kinds={"sum": 1})
     book.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
     with serving(server):
         until(lambda: lanes_with_leases(book, "j") == {"0", "1"})
@@ -118,7 +118,7 @@ def test_a_lane_gets_no_lease_before_it_is_ready_again(book: Leases) -> None:
 def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(book: Leases) -> None:
     lane = FakeLane("0")
     book.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
-    with serving(Server(book, "w", Device.CPU, [lane])):
+    with serving(Server(book, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: lanes_with_leases(book, "j") == {"0"})
         lane.die()
         until(lambda: book.client.zscore("ct:pending:any.normal", "j"))
@@ -131,7 +131,7 @@ def test_a_small_job_waits_for_a_lane_that_is_ready(book: Leases) -> None:
     lane = FakeLane("0")
     lane.die()
     book.submit([new_job("j", 10, "any.normal", small=True, estimate_ms=10)])
-    with serving(Server(book, "w", Device.CPU, [lane])):
+    with serving(Server(book, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: not lane.ready)
         time.sleep(0.1)
         assert state(book, "j") == "queued"
@@ -142,7 +142,7 @@ def test_a_small_job_waits_for_a_lane_that_is_ready(book: Leases) -> None:
 
 def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(book: Leases) -> None:
     sick, sound = FakeLane("0"), FakeLane("1")
-    server = Server(book, "w", Device.CPU, [sick, sound])
+    server = Server(book, "w", Device.CPU, [sick, sound], kinds={"sum": 1})
     with serving(server):
         sick.die()
         until(lambda: not server._idle or sick not in server._idle)

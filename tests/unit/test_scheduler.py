@@ -96,6 +96,39 @@ def test_a_job_says_why_it_waits(state: str, before: int | None, holders: int, w
     assert reason is None if words is None else words in (reason or "")
 
 
+@pytest.mark.parametrize(
+    ("load", "before", "words"),
+    [
+        (
+            {"any.normal": 5.0},
+            0,
+            "work of a higher priority is served first (any.normal); it is next in the queue any.low",
+        ),
+        ({"cpu.high": 5.0, "any.normal": 0.0}, 2, "first (cpu.high); 2 jobs are before it"),
+        ({"any.low": 5.0}, 0, "every worker is busy; it is next"),
+    ],
+)
+def test_a_low_job_beside_a_steady_stream_says_that_others_go_first(
+    load: dict[str, float], before: int, words: str
+) -> None:
+    fleet = Fleet(lanes={CPU: 4}, load_seconds=load)
+    assert words in (scheduler.waiting_because("queued", "any.low", before, 0, fleet) or "")
+
+
+def test_a_job_whose_version_no_worker_has_says_so() -> None:
+    def reason(*fleet: dict[str, int], device: Device = CPU) -> str:
+        told = Fleet(lanes={CPU: 1}, kinds={device: fleet})
+        return scheduler.waiting_because("running", "cpu.normal", None, 0, told, "collatz", 1) or ""
+
+    assert "no live worker of its queue computes version 1 of collatz: they have version 2, 3" in reason(
+        {"collatz": 2}, {"collatz": 3}
+    )
+    assert "they lack the kind" in reason({"thread": 1})
+    assert "last leases" in reason({"collatz": 2}, {"collatz": 1})
+    assert "last leases" in reason({"collatz": 2}, {}), "a worker that does not tell may have it"
+    assert "last leases" in reason({"collatz": 2}, device=GPU), "it does not serve the queue"
+
+
 @pytest.mark.parametrize(("seconds", "small"), [(0.001, True), (0.05, True), (0.051, False), (1e12, False)])
 def test_a_job_of_50_ms_is_small(seconds: float, small: bool) -> None:
     assert scheduler.is_small(plan(CPU, cpu_seconds=seconds)) is small

@@ -1,0 +1,62 @@
+"""A rolling update: workers of two versions of a kind on one cluster, whose partials must never meet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.integration.live import Live, until
+
+#: Runs a service whose kind `faulty` is of another version.
+SERVICE = """
+import sys
+from jobs.kinds.faulty import definition
+definition.MODEL_VERSION = {version}
+from {service}.__main__ import main
+sys.exit(main())
+"""
+SECONDS = 120
+
+
+def start(live: Live, service: str, name: str, version: int, **own: str) -> None:
+    command = [sys.executable, "-c", SERVICE.format(service=service, version=version)]
+    live._run(name, command, METRICS_PORT="0", **own)
+
+
+def start_worker(live: Live, number: int, version: int) -> None:
+    name = f"worker-{number}"
+    start(live, "cpu_worker", name, version, NODE_ID=name, WORKER_THREADS="1")
+
+    def ready() -> bool:
+        nodes = live.get("/api/nodes")["nodes"]
+        return any(node["id"] == name and node["live"] and node["state"] != "starting" for node in nodes)
+
+    until(ready, SECONDS)
+
+
+def test_partials_of_two_versions_never_merge_during_a_rolling_update(tmp_path: Path) -> None:
+    live = Live(tmp_path, workers=0)
+    try:
+        live.start()
+        start_worker(live, 1, version=1)
+        begun = live.submit("faulty", {"units": 900, "seconds_per_unit": 0.01})
+        until(lambda: live.job(begun)["done"] > 20)
+        start_worker(live, 2, version=2)
+        live.kill("worker-1")
+        small = live.submit("faulty", {"units": 2})
+        lacking = "no live worker of its queue computes version 1 of faulty: they have version 2"
+        for job in (begun, small):
+            until(lambda job=job: lacking in (live.job(job)["waiting_because"] or ""))
+        live.kill("coordinator-0")
+        start(live, "coordinator", "coordinator-0", 2, COORDINATOR_PORT=str(live.ports[0]))
+        until(lambda: live.get("/api/status"))
+        new = live.submit("faulty", {"units": 100, "seconds_per_unit": 0.01})
+        assert live.result(new, SECONDS) == {"sum": 4950, "count": 100}
+        assert live.job(begun)["done"] < 900, "the new worker leaves it alone"
+        start_worker(live, 3, version=1)
+        assert live.result(begun, SECONDS) == {"sum": sum(range(900)), "count": 900}
+        assert live.result(small, SECONDS) == {"sum": 1, "count": 2}
+        assert set(live.job(begun)["usage"]["workers"]) == {"worker-1", "worker-3"}
+        assert set(live.job(new)["usage"]["workers"]) == {"worker-2"}
+    finally:
+        live.stop()
