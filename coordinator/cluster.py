@@ -15,7 +15,7 @@ from coordinator import scheduler, submissions
 from coordinator.events import Hub
 from coordinator.views import Views
 from jobs import errors, execution, registry
-from jobs.leases import Leases
+from jobs.leases import Leases, NewJob
 from jobs.models import Binary
 from jobs.settings import Settings
 
@@ -37,6 +37,8 @@ class Cluster:
         #: What gives the bytes of a job, by job and name: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
         self._packing = threading.Lock()
+        #: Whether Redis has been found able to say what is on its disk.
+        self._disk_tells = False
 
     def owner(self, given: str) -> str:
         """A short name for who asks with this token. Unauthorized when another one is set."""
@@ -52,8 +54,19 @@ class Cluster:
         fleet = self._fleet()
         accepted = [self._accept(body, owner, fleet) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
-        written = iter(zip(good, self.book.submit([one.job for one in good]), strict=True) if good else [])
+        written = iter(zip(good, self._write([one.job for one in good]), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
+
+    def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
+        """Writes jobs; with SUBMIT_DURABLE returns when they are on Redis' disk."""
+        if self.settings.submit_durable == "false":
+            return self.book.submit(jobs)
+        if not self._disk_tells:
+            self.book.require_disk()
+            self._disk_tells = True
+        written = self.book.submit(jobs)
+        self.book.wait_for_disk()
+        return written
 
     def _fleet(self) -> scheduler.Fleet:
         """As it was at most FLEET_SECONDS ago."""

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, cast
 import redis
 from redis.exceptions import NoScriptError
 
-from jobs import metrics, queues
+from jobs import errors, metrics, queues
 from jobs.models import Plan, Spec
 
 #: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
@@ -39,6 +39,8 @@ WORKER_TTL_MS = 5000
 LEADER_TTL_MS = 5000
 GPU_TTL_MS = 5000
 BEAT_SECONDS = 1.0
+#: Longest wait for Redis' disk: shorter than the coordinator waits for a reply.
+DISK_MS = 2500
 #: Small jobs claimed in one script at most, a lane.
 TAKE = 32
 
@@ -214,6 +216,39 @@ class Leases:
         """Writes jobs, each atomically with its bell. One (new|same|conflict, job_id) each."""
         replies = self._many("submit", [_submit_arguments(job) for job in jobs])
         return [(how.decode(), job.decode()) for how, job in replies]
+
+    def require_disk(self) -> None:
+        """Refuses as Unavailable a Redis that cannot say what is on its disk; changes nothing."""
+        try:
+            self.client.waitaof(1, 0, 1)
+        except redis.exceptions.ResponseError as error:
+            raise errors.Unavailable(self._no_disk(str(error))) from error
+
+    def _no_disk(self, said: str) -> str:
+        if "unknown command" in said.lower():
+            version = self.client.info("server")["redis_version"]
+            why = f"needs Redis 7.2 or later for WAITAOF, and this is {version}: upgrade Redis"
+        elif "appendonly" in said:
+            why = (
+                "needs Redis' log, which is off: redis-cli config set appendonly yes, and the same in its configuration"
+            )
+        else:
+            why = f"cannot be kept, Redis says {said}: mend that"
+        return f"SUBMIT_DURABLE {why}, or unset SUBMIT_DURABLE; nothing was submitted"
+
+    def wait_for_disk(self) -> None:
+        """Returns when Redis has all that was written before on its disk; Unavailable after DISK_MS.
+
+        WAITAOF waits for writes of its own connection only: the log keeps their order, so one more write covers all.
+        """
+        pipe = self.client.pipeline(transaction=False)
+        pipe.set(f"{PREFIX}durable", 1).waitaof(1, 0, DISK_MS)
+        _, (local, _) = pipe.execute()
+        if not local:
+            after = f"{DISK_MS / 1000:g} s"
+            raise errors.Unavailable(
+                f"written, but not on Redis' disk after {after}: submit again with the same idempotency key"
+            )
 
     def _many(self, name: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
         """One script many times in one round trip."""

@@ -64,6 +64,8 @@ class Settings(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: Seconds that finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
+    #: true: submits are acknowledged only when Redis has them on its disk: Redis 7.2 or later with its log on.
+    submit_durable: Literal["true", "false"] = "false"
     #: A folder whose files the coordinator serves at /. Empty: another server has the pages.
     pages_dir: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"

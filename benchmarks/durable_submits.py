@@ -1,0 +1,49 @@
+"""What SUBMIT_DURABLE costs: milliseconds of a submit with and without, by appendfsync.
+
+python -m benchmarks.durable_submits redis://127.0.0.1:PORT/0     # an empty Redis 7.2 or later, with appendonly yes
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import Literal
+
+from coordinator import cluster, events
+from jobs import broker, leases
+from jobs.settings import Settings
+
+BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
+ROUNDS = 30
+CHOICES: tuple[Literal["true", "false"], ...] = ("false", "true")
+
+
+def milliseconds(url: str, durable: Literal["true", "false"], jobs: int) -> list[float]:
+    """Of each of ROUNDS submits of so many jobs."""
+    book = leases.Leases(broker.connect(url, retries=1, timeout=3))
+    chosen = Settings(redis_url=url, submit_durable=durable)
+    submitting = cluster.Cluster(book, events.Hub(book), chosen)
+    took = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        assert all("job_id" in answer for answer in submitting.submit([BODY] * jobs, "me"))
+        took.append((time.perf_counter() - began) * 1000)
+    return took
+
+
+def main(url: str) -> None:
+    client = broker.connect(url)
+    broker.place_bells(client)
+    print("| appendfsync | SUBMIT_DURABLE | jobs | median ms | greatest ms |\n| --- | --- | --- | --- | --- |")
+    for fsync in ("everysec", "always"):
+        client.config_set("appendfsync", fsync)
+        for durable in CHOICES:
+            for jobs in (1, 100):
+                took = milliseconds(url, durable, jobs)
+                row = (fsync, durable, str(jobs), f"{statistics.median(took):.1f}", f"{max(took):.1f}")
+                print(f"| {' | '.join(row)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
