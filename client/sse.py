@@ -39,9 +39,12 @@ class Reader:
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Complete lines. Not `str.splitlines`: it also cuts at U+2028 and its like, which JSON may hold."""
+    """Complete lines; what is no UTF-8 in them becomes U+FFFD, as the standard has it.
+
+    Not `str.splitlines`: it also cuts at U+2028 and its like, which JSON may hold.
+    """
     rest = b""
     for chunk in chunks:
         *complete, rest = (rest + chunk).split(b"\n")
         for line in complete:
-            yield line.removesuffix(b"\r").decode()
+            yield line.removesuffix(b"\r").decode(errors="replace")

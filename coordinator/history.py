@@ -70,8 +70,15 @@ class Block:
 
 
 def unpack(stored: bytes) -> Block:
-    found = json.loads(zlib.decompress(stored))
-    return Block(times=found["t"], columns=found["s"])
+    """What `pack` was given. ValueError when it is something else."""
+    try:
+        found = json.loads(zlib.decompress(stored))
+        times, columns = list(map(int, found["t"])), dict(found["s"])
+        if any(len(column) != len(times) for column in columns.values()):
+            raise ValueError("its columns differ in length")
+    except (zlib.error, KeyError, TypeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"this is no block of figures: {error!r}") from error
+    return Block(times=times, columns=columns)
 
 
 def _loose(rows: Iterable[bytes]) -> Block:

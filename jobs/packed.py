@@ -42,14 +42,22 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, array[Any]]]:
     """What `pack` was given. ValueError when it is something else."""
     if data[:4] != MAGIC:
         raise ValueError("these are not packed columns")
-    (length,) = struct.unpack_from("<I", data, 4)
-    header = json.loads(data[8 : 8 + length])
-    columns = {}
-    for row in header["columns"]:
-        column = array(_CODES[row["type"]])
-        column.frombytes(data[row["offset"] : row["offset"] + row["length"] * column.itemsize])
-        columns[row["name"]] = _little(column)
-    return header["facts"], columns
+    try:
+        (length,) = struct.unpack_from("<I", data, 4)
+        header = json.loads(data[8 : 8 + length])
+        return dict(header["facts"]), {row["name"]: _column(data, row) for row in header["columns"]}
+    except (struct.error, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"the header of these columns is broken: {error!r}") from error
+
+
+def _column(data: bytes, row: Mapping[str, Any]) -> array[Any]:
+    column = array(_CODES[row["type"]])
+    low, length = row["offset"], row["length"]
+    high = low + length * column.itemsize
+    if not 0 <= low <= high <= len(data):
+        raise ValueError(f"the column {row['name']!r} lies outside of the data")
+    column.frombytes(data[low:high])
+    return _little(column)
 
 
 def _header(facts: Mapping[str, Any], rows: list[dict[str, Any]]) -> bytes:

@@ -306,3 +306,7 @@ def test_messages_are_read_whatever_the_chunks() -> None:
         chunks = (raw[at : at + size] for at in range(0, len(raw), size))
         assert list(reader.messages(chunks)) == ['{"a":"one\u2028two"}', "b\nc"]
         assert reader.last_id == "7"
+
+
+def test_bytes_that_are_no_text_end_no_stream() -> None:
+    assert list(sse.Reader().messages([b"data: a\xff\n\n", b"data: b\n\n"])) == ["a\ufffd", "b"]

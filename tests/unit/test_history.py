@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -141,3 +142,12 @@ def test_a_speed_is_not_made_up() -> None:
     assert speeds.of("x", 20, 13.0) is None, "the counter began anew"
     assert speeds.of("x", 40, 14.0) == 20
     assert speeds.of("x", 90, 30.0) is None, "nobody looked for long"
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{}", '{"t": [1], "s": 7}', '{"t": [1, 2], "s": {"x": [1]}}', '{"t": [1e400], "s": {}}']
+)
+def test_what_is_no_block_is_refused_as_such(text: str) -> None:
+    for stored in (text.encode(), zlib.compress(text.encode())):
+        with pytest.raises(ValueError, match=r"no block|differ"):
+            history.unpack(stored)

@@ -60,3 +60,18 @@ def test_items_have_the_sizes_that_the_types_say() -> None:
 def test_something_else_is_refused() -> None:
     with pytest.raises(ValueError, match="not packed"):
         packed.unpack(b"PNG!")
+
+
+BROKEN = [
+    ("{", "Expecting"), ("[]", "broken"), ("{}", "broken"), ('{"facts": {}, "columns": [{}]}', "broken"),
+    ('{"facts": {}, "columns": [{"name": "x", "type": "u7", "offset": 8, "length": 1}]}', "broken"),
+    ('{"facts": {}, "columns": [{"name": "x", "type": "u16", "offset": 8, "length": 1000}]}', "outside"),
+    ('{"facts": {}, "columns": [{"name": "x", "type": "u16", "offset": -8, "length": 1}]}', "outside"),
+    ('{"facts": {}, "columns": [{"name": "x", "type": "u16", "offset": "8", "length": 1}]}', "broken"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("header", "words"), BROKEN)
+def test_a_broken_header_is_refused(header: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        packed.unpack(packed.MAGIC + struct.pack("<I", len(header)) + header.encode())
