@@ -11,7 +11,7 @@ GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration browser-test stack-test web web-test openapi bench \
+.PHONY: help setup check format test unit contract integration hostile browser-test stack-test web web-test openapi bench \
   gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -38,7 +38,7 @@ format: setup ## format the code and mend what ruff can
 	@deploy/pages.sh format
 
 test: setup web web-test ## all tests: unit, contract, integration, browser, stack, and those of the pages' code
-	$(PYTEST) tests/unit tests/contract tests/integration $(wildcard tests/browser) tests/stack
+	$(PYTEST) tests/unit tests/contract tests/integration tests/hostile $(wildcard tests/browser) tests/stack
 
 unit: setup ## unit tests
 	$(PYTEST) tests/unit
@@ -48,6 +48,9 @@ contract: setup ## every kind and device against the reference and the published
 
 integration: setup ## real Redis, real processes
 	$(PYTEST) tests/integration
+
+hostile: setup ## hostile input of every sort; MINUTES=30 looks for longer, SEED=N begins where a run that failed did
+	$(PYTEST) tests/hostile $(if $(MINUTES),--hostile-minutes=$(MINUTES) --timeout=0) $(if $(SEED),--hostile-seed=$(SEED))
 
 browser-test: setup web ## the pages in a real browser over a real cluster; without chromium they are skipped
 	$(PYTEST) tests/browser

@@ -79,6 +79,10 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
     app.router.routes.append(Pages(folder))
 
 
+def _cut(path: str, most: int = 200) -> str:
+    return path if len(path) <= most else f"{path[:most]}…"
+
+
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
     async def ours(_request: Request, error: errors.ClusterError) -> Response:
@@ -94,7 +98,7 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code,
-                "detail": f"{request.method} {request.url.path}: {error.detail}; see /api/docs"}  # fmt: skip
+                "detail": f"{request.method} {_cut(request.url.path)}: {error.detail}; see /api/docs"}  # fmt: skip
         headers = dict(error.headers or {})
         return Response(json.dumps(body), error.status_code, headers, "application/problem+json")
 

@@ -71,12 +71,12 @@ def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     """
     found = error.errors(include_url=False, include_context=False)
     first = min(found, key=lambda one: one["type"] != "extra_forbidden")
-    path = ".".join([part for part in prefix.split(".") if part] + [str(part) for part in first["loc"]])
+    path = ".".join([part for part in prefix.split(".") if part] + [str(part) for part in first["loc"]]) or "body"
     others = f"; there are {', '.join(model.model_fields)}" if len(first["loc"]) == 1 else ""
     known = {"extra_forbidden": f"is not known{others}", "missing": "is needed"}
     told = known.get(first["type"], first["msg"].removeprefix("Value error, "))
     given = "" if first["type"] in known or "got" in told else f"; got {short(first['input'])}"
-    return errors.InvalidRequest(f"{path or 'body'}: {told[0].lower() + told[1:]}{given}", field=path or None)
+    return errors.InvalidRequest(f"{path}: {told[0].lower() + told[1:]}{given}", field=path)
 
 
 def read(body: Any) -> Submission:

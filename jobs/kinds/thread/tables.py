@@ -21,6 +21,9 @@ from jobs.kinds.thread import parameters as given
 MAX_CHILDREN = 64
 #: Thresholds are compared with 32 random bits.
 ONE = 2**32
+#: With this many children on average at most, their probability rounds to 0. Fractions of such a mean have thousands of
+#: digits.
+_CHILDLESS = Fraction(1, 4 * ONE)
 #: A random word of zeros is the longest work: 64 ln 2 times the mean.
 _WORD_BITS = 64
 #: 64 ln 2 in sixteenths, and one point beyond.
@@ -243,9 +246,11 @@ def _offspring_at(law: given.Spawn, scale: Fraction) -> tuple[list[int], list[in
             childless = 1 - Fraction(repr(law.probability)) * scale
             return [0, law.children], [round(childless * ONE), ONE]
         case given.GeometricSpawn():
-            thresholds = _geometric(Fraction(repr(law.mean)) * scale)
+            mean = Fraction(repr(law.mean)) * scale
+            thresholds = _geometric(mean) if mean > _CHILDLESS else []
         case given.PoissonSpawn():
-            thresholds = _poisson(Fraction(repr(law.mean)) * scale)
+            mean = Fraction(repr(law.mean)) * scale
+            thresholds = _poisson(mean) if mean > _CHILDLESS else []
         case given.PmfSpawn():
             exact = [Fraction(repr(each)) for each in law.probabilities]
             thresholds = [round(each / sum(exact) * ONE) for each in accumulate(exact[:MAX_CHILDREN])]

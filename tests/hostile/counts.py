@@ -1,0 +1,67 @@
+"""What the suites sent and what came back; printed at the end of the run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+#: Of the unexpected so many are told.
+_TOLD = 5
+
+
+@dataclass
+class Tally:
+    """The inputs of one suite and their answers."""
+
+    name: str
+    accepted: int = 0
+    #: By status, or by the name of the error.
+    refused: Counter[str] = field(default_factory=Counter)
+    unexpected: list[str] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> int:
+        return self.accepted + self.refused.total() + len(self.unexpected)
+
+    def accept(self) -> None:
+        self.accepted += 1
+
+    def refuse(self, how: object) -> None:
+        self.refused[str(how)] += 1
+
+    def wrong(self, what: str) -> None:
+        self.unexpected.append(what)
+
+    def check(self) -> None:
+        """AssertionError naming the first of what was not expected, or when nothing was sent."""
+        assert self.inputs, f"{self.name}: nothing was sent"
+        told = "\n".join(self.unexpected[:_TOLD])
+        assert not self.unexpected, f"{self.name}: {len(self.unexpected)} of {self.inputs} unexpected:\n{told}"
+
+    def line(self) -> str:
+        refused = ", ".join(f"{count} {how}" for how, count in sorted(self.refused.items())) or "0"
+        return (
+            f"{self.name:<34} {self.inputs:>7} inputs  {self.accepted:>7} accepted  refused: {refused}  "
+            f"unexpected: {len(self.unexpected)}"
+        )
+
+
+_tallies: dict[str, Tally] = {}
+
+
+def tally(name: str) -> Tally:
+    """The counts of this suite, one object for one name."""
+    return _tallies.setdefault(name, Tally(name))
+
+
+def lines() -> Iterator[str]:
+    """A line a suite, and one for all."""
+    total = Tally("all")
+    for one in _tallies.values():
+        yield one.line()
+        total.accepted += one.accepted
+        total.refused.update(one.refused)
+        total.unexpected += one.unexpected
+    if _tallies:
+        yield total.line()

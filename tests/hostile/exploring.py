@@ -1,0 +1,53 @@
+"""How long the suites look, and from which seed: a fixed one in the short run, a printed random one in the long run."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import hypothesis
+from hypothesis import HealthCheck, Phase
+from hypothesis.strategies import SearchStrategy
+
+#: Of the short run.
+FIXED_SEED = 20261122
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long the run lasts and where it starts; 0 minutes: the short run."""
+
+    minutes: float
+    seed: int
+
+    @property
+    def long(self) -> bool:
+        return self.minutes > 0
+
+    def rounds(self, share: float) -> Iterator[int]:
+        """A seed a round: one round in the short run, else as many as begin in this share of the time."""
+        until = time.monotonic() + share * self.minutes * 60
+        seed = self.seed
+        yield seed
+        while self.long and time.monotonic() < until:
+            seed += 1
+            yield seed
+
+    def random(self, share: float) -> Iterator[random.Random]:
+        return map(random.Random, self.rounds(share))
+
+
+def explore(check: Callable[[Any], None], inputs: SearchStrategy[Any], examples: int, seed: int) -> None:
+    """Runs `check` on so many inputs drawn from this seed; what fails is made small before it is told."""
+    chosen = hypothesis.settings(
+        max_examples=examples, deadline=None, database=None, derandomize=False, print_blob=False,
+        phases=(Phase.generate, Phase.shrink), suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+
+    def one(value: Any) -> None:
+        check(value)
+
+    hypothesis.seed(seed)(chosen(hypothesis.given(inputs)(one)))()

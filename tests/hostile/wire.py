@@ -1,0 +1,111 @@
+"""One request as bytes over a socket of its own, as no good client would send it; and what to think of answers."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.hostile.counts import Tally
+
+#: A request that is not answered within so many seconds hangs.
+PATIENCE = 20.0
+#: Characters of a refusal's detail at most.
+MOST_DETAIL = 1000
+#: Statuses of refusals that are about one field of what was sent.
+_ABOUT_A_FIELD = {400, 409, 413, 415, 422}
+_MOST_READ = 64 << 20
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`status` 0: the connection was closed without an answer; -1: nothing came in time."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def request(
+    method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes | None = None, host: str = "127.0.0.1"
+) -> bytes:
+    """The bytes of a request; nothing is escaped or checked."""
+    rows = {"Host": host, "Connection": "close", **(headers or {})}
+    if body is not None and not {"Content-Length", "Transfer-Encoding"} & rows.keys():
+        rows["Content-Length"] = str(len(body))
+    head = "".join(f"{name}: {value}\r\n" for name, value in rows.items())
+    return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("utf-8", "surrogateescape") + (body or b"")
+
+
+def posted(path: str, body: bytes, **headers: str) -> bytes:
+    """A JSON body, with more headers or others; underscores stand for hyphens."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return request("POST", path, {"Content-Type": "application/json", **named}, body)
+
+
+def send(port: int, data: bytes, finish: bool = True) -> Answer:
+    """What comes back. Of server-sent events only the head is read. `finish`: the sender stays until the answer."""
+    started = time.monotonic()
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stream:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may be answered before it is read
+            stream.sendall(data)
+        if not finish:
+            return Answer(0, {}, b"", 0.0)
+        status, headers, body = _read(stream, data[:5] == b"HEAD ")
+    return Answer(status, headers, body, time.monotonic() - started)
+
+
+def _read(stream: socket.socket, head: bool) -> tuple[int, Mapping[str, str], bytes]:
+    response = http.client.HTTPResponse(stream, method="HEAD" if head else "GET")
+    with contextlib.closing(response):
+        try:
+            response.begin()
+            headers = {name.lower(): value for name, value in response.getheaders()}
+            streams = headers.get("content-type", "").startswith("text/event-stream")
+            return response.status, headers, b"" if streams else response.read(_MOST_READ)
+        except TimeoutError:
+            return -1, {}, b""
+        except (http.client.HTTPException, ConnectionError):
+            return 0, {}, b""
+
+
+def complaint(answer: Answer, raw: bool = False) -> str:
+    """What is wrong with an answer to whatever was sent; empty when nothing is. `raw`: it may have been no HTTP."""
+    if answer.status <= 0:
+        return "" if raw and answer.status == 0 else "nothing came in time" if answer.status else "no answer"
+    if answer.status >= 500 or 300 <= answer.status < 400:
+        return f"answered {answer.status}: {answer.body[:300]!r}"
+    if answer.status < 400 or (raw and answer.headers.get("content-type", "").startswith("text/plain")):
+        return ""
+    return _problem_complaint(answer) if answer.body else ""
+
+
+def _problem_complaint(answer: Answer) -> str:
+    if answer.headers.get("content-type") != "application/problem+json":
+        return f"{answer.status} is no problem+json: {answer.body[:300]!r}"
+    told = answer.json()
+    if told["status"] != answer.status or not 0 < len(told["detail"]) <= MOST_DETAIL:
+        return f"{answer.status} tells status {told['status']} and {len(told['detail'])} characters"
+    if answer.status in _ABOUT_A_FIELD and not told.get("field"):
+        return f"{answer.status} names no field: {told['detail'][:300]}"
+    return ""
+
+
+def note(tally: Tally, what: str, answer: Answer, raw: bool = False) -> None:
+    """Counts an answer."""
+    wrong = complaint(answer, raw)
+    if wrong:
+        tally.wrong(f"{what}: {wrong}")
+    elif 200 <= answer.status < 400:
+        tally.accept()
+    else:
+        tally.refuse(answer.status or "closed")
