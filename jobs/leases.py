@@ -197,6 +197,7 @@ class Leases:
         names = ", ".join(f"'{name}'" for name in queues.ALL)
         limits: dict[str, int | str] = {
             "MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds, "QUEUES": names,
+            "LEASE_TTL": LEASE_TTL_MS, "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS,
         }  # fmt: skip
         self._scripts = {name: client.register_script(text) for name, text in _sources(clock, limits).items()}
 
@@ -481,10 +482,18 @@ class Leases:
 
     # -- the fleet --------------------------------------------------------------------------------------------------
 
+    def birth(self) -> str:
+        """What tells a worker's process from others of its name; of a later one it sorts later. By Redis' clock."""
+        seconds, micros = self.client.time()
+        return f"{seconds * 1000 + micros // 1000:013d}-{secrets.token_hex(4)}"
+
     def heartbeat(
         self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
     ) -> str:
-        """A worker's sign of life: ok; drain, finish and take nothing new; taken, a later process has this name."""
+        """A worker's sign of life: ok; drain, finish and take nothing new; taken, a later process has this name.
+
+        `born` is what `birth` gave when the process began.
+        """
         flat = [item for pair in facts.items() for item in pair]
         reply: bytes = self._run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
         return reply.decode()

@@ -9,7 +9,6 @@ import os
 import signal
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +37,7 @@ class Worker:
     def __init__(self, chosen: settings.Settings, device: Device, lanes: int, more: Callable[[], Facts] = dict) -> None:
         self.chosen, self.device, self.lanes, self.more = chosen, device, lanes, more
         self.name = chosen.worker_name()
-        self.born = f"{time.time_ns() // 1_000_000:013d}-{uuid.uuid4().hex[:8]}"
+        self.born = ""
         self.node = Node()
         self.server: Server | None = None
         #: Why it ends, when a device failed.
@@ -70,6 +69,7 @@ class Worker:
             meter: Meter | None = None) -> int:  # fmt: skip
         """Serves until it is told to stop; the exit code. `start` makes the lanes, warm; `close` ends them."""
         book = leases.Leases(client)
+        self.born = book.birth()
         try:
             with self._starting(book):
                 lanes = start()

@@ -1,6 +1,8 @@
 -- AUDIT queues(json) -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
 local queues = cjson.decode(ARGV[1])
 local t = now()
+cap(P .. 'slots', t, SLOT_TTL)
+for _, device in ipairs({ '', ':cpu', ':gpu' }) do cap(P .. 'workers' .. device, t, WORKER_TTL) end
 local gpu_alive = call('ZCOUNT', P .. 'workers:gpu', num(t), '+inf') > 0
 local slots = call('ZRANGEBYSCORE', P .. 'slots', '-inf', num(t), 'LIMIT', 0, 100)
 for _, worker in ipairs(slots) do park(worker, t) end
@@ -14,17 +16,22 @@ local function look(j)
 end
 
 local back = call('ZRANGEBYSCORE', P .. 'later', '-inf', num(t), 'LIMIT', 0, 100)
-for _, id in ipairs(back) do
-  call('ZREM', P .. 'later', id)
-  local j = job(id)
-  if j then look(j) end
+-- Times further off than a lease lasts are few, unless the clock stepped back.
+local far = call('ZREVRANGEBYSCORE', P .. 'later', '+inf', '(' .. num(t + LEASE_TTL), 'LIMIT', 0, 100)
+for _, list in ipairs({ back, far }) do
+  for _, id in ipairs(list) do
+    call('ZREM', P .. 'later', id)
+    local j = job(id)
+    if j then look(j) end
+  end
 end
 
--- Jobs that an AOF's lost tail left where nobody looks.
+-- Jobs that an AOF's lost tail left where nobody looks, and leases from before the clock stepped back.
 local place = string.match(call('GET', P .. 'audit') or '', '^%d+$') or '0'
 local scan = call('SSCAN', P .. 'running', #place < 20 and place or '0', 'COUNT', 32)
 call('SET', P .. 'audit', scan[1])
 for _, id in ipairs(scan[2]) do
+  cap(key(id, 'leases'), t, LEASE_TTL)
   local j = job(id)
   if not j then
     call('SREM', P .. 'running', id)

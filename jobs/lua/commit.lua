@@ -29,7 +29,9 @@ if pace > 0 then
   if not old or not (old > 0 and old < math.huge) then old = pace end
   call('HSET', P .. 'pace', field, string.format('%.6g', old + (pace - old) / 4))
 end
-if t - j.mark_at >= 2000 then
+if t < j.mark_at then
+  call('HSET', key(id), 'mark_at', num(t), 'mark_done', num(j.done))
+elseif t - j.mark_at >= 2000 then
   local rate = (j.done - j.mark_done) * 1000 / (t - j.mark_at)
   if j.rate > 0 then rate = (rate + j.rate) / 2 end
   call('HSET', key(id), 'rate', string.format('%.9g', rate), 'mark_at', num(t), 'mark_done', num(j.done))
@@ -37,7 +39,7 @@ end
 if whole(j, t) then return { 2, parts } end
 if j.state == 'cancelled' then return { 1, parts } end
 account(j)
-if t - j.progress_at >= PROGRESS_MS then
+if math.abs(t - j.progress_at) >= PROGRESS_MS then
   call('HSET', key(id), 'progress_at', num(t))
   emit(j, 'progress', 'worker', worker)
 end

@@ -10,8 +10,8 @@ local piece = range(l.lo, l.hi, l.expiries, errors)
 if errors > MAX_ERRORS then
   call('RPUSH', key(id, 'dead'), piece)
 else
-  local backoff = math.min(60000, 500 * 2 ^ errors) * (0.5 + jitter / 2)
-  call('ZADD', key(id, 'retry'), num(t + math.floor(backoff)), piece)
+  local wait = backoff(errors) * (0.5 + jitter / 2)
+  call('ZADD', key(id, 'retry'), num(t + math.floor(wait)), piece)
 end
 after_lease(j, t)
 return 1

@@ -2,6 +2,7 @@
 -- @NAME@ is filled in by leases.py. Times are milliseconds of the server. Ranges are half open.
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
+local LEASE_TTL, SLOT_TTL, WORKER_TTL = @LEASE_TTL@, @SLOT_TTL@, @WORKER_TTL@
 local FLEET_EVENTS, JOB_EVENTS, STORY_EVENTS, PROGRESS_MS, TAKE_MS = 100000, 1000, 32, 200, 100
 local function every_queue() return { @QUEUES@ } end
 
@@ -237,6 +238,7 @@ end
 -- Histograms: per label the count of each upper bound in seconds, the sum in ms and the count. The bounds are metrics.py's.
 local BOUNDS = { @BOUNDS@ }
 local function observe(hash, label, ms)
+  ms = math.max(ms, 0) -- the clock may have stepped back in between
   for _, bound in ipairs(BOUNDS) do
     if ms <= bound * 1000 then
       call('HINCRBY', P .. hash, label .. '|' .. bound, 1)
@@ -318,7 +320,24 @@ local function lapse(j, l)
   end
 end
 
+-- Redis' clock may step back: what would fall due later than ttl from now was meant for a time before that.
+local function cap(zset, t, ttl)
+  for _, member in ipairs(call('ZRANGEBYSCORE', zset, '(' .. num(t + ttl), '+inf', 'LIMIT', 0, 100)) do
+    call('ZADD', zset, num(t + ttl), member)
+  end
+end
+
+-- The same of a key that Redis itself expires.
+local function curtail(k, ttl)
+  if call('PTTL', k) > tonumber(ttl) then call('PEXPIRE', k, ttl) end
+end
+
+-- The longest wait of a range that raised so often.
+local function backoff(errors) return math.min(60000, 500 * 2 ^ errors) end
+
 local function reclaim(j, t)
+  cap(key(j.id, 'leases'), t, LEASE_TTL)
+  cap(key(j.id, 'retry'), t, backoff(MAX_ERRORS))
   for _, token in ipairs(call('ZRANGEBYSCORE', key(j.id, 'leases'), '-inf', num(t), 'LIMIT', 0, 64)) do
     local l = lease_of(j.id, token)
     drop_lease(j.id, token)

@@ -1,9 +1,9 @@
--- WORKER worker born ttl name value ... -> ok | drain | taken by a later process. A heartbeat; ttl 0: it leaves.
+-- WORKER worker born ttl name value ... -> ok | drain | taken by a later process that is alive. A heartbeat; ttl 0: it leaves.
 local worker, born, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local t = now()
 local k = P .. 'worker:' .. worker
-local known = call('HGET', k, 'born')
-if known and known > born then return 'taken' end
+local known, lives_until = call('HGET', k, 'born'), call('ZSCORE', P .. 'workers', worker)
+if known and known > born and lives_until and tonumber(lives_until) > t then return 'taken' end
 
 local function tell(state)
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', state)

@@ -222,7 +222,7 @@ class Bench:
         self.extra: Counter[str] = Counter()
         self.leaked: set[str] = set()
         self.last_event = "0-0"
-        self._tokens = self._submitted = 0
+        self._tokens = self._submitted = self.stepped_back = 0
         self.client.set("test:clock", START)
 
     def look(self) -> Snapshot:
@@ -232,7 +232,9 @@ class Bench:
         return self.look().jobs[job]
 
     def advance(self, ms: int) -> None:
+        """Less than 0: the clock steps back."""
         self.client.incrby("test:clock", ms)
+        self.stepped_back += max(0, -ms)
 
     def new_token(self) -> str:
         """Not random here, so that a run can be repeated: leases that expire together are reclaimed by name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -61,6 +62,8 @@ class LeaseMachine(RuleBasedStateMachine):
         self.seen = self.bench.look()
         self.workers: list[Worker] = []
         self.born = 0
+        #: The clock never steps back.
+        self.steady = True
         #: What is on Redis' disk, and what callers have read and not yet folded or made a result of.
         self.backup = self.bench.back_up()
         self.read: list[tuple[str, Gathered]] = []
@@ -71,8 +74,9 @@ class LeaseMachine(RuleBasedStateMachine):
             if self.workers and sys.exc_info()[0] is None:
                 self.finish_everything()
 
-    @initialize(totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3))
-    def a_fleet_at_work(self, totals: list[int], want: int) -> None:
+    @initialize(totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3), steady=st.booleans())
+    def a_fleet_at_work(self, totals: list[int], want: int, steady: bool) -> None:
+        self.steady = steady
         for device in (Device.CPU, Device.GPU, Device.CPU):
             self._hire(device)
         for total, worker in zip(totals, self.workers, strict=False):
@@ -302,7 +306,8 @@ class LeaseMachine(RuleBasedStateMachine):
         """A repeated call gives the same range while it lives and the job runs."""
         token, view = self._token(pick)
         if view.state == "running" and min(view.expiries.values()) > self.seen.now:
-            answer = self._changes_nothing(lambda: self.bench.book.lease(view.job_id, token, want=1, worker="w"))
+            call = partial(self.bench.book.lease, view.job_id, token, want=1, worker="w")
+            answer = call() if self.bench.stepped_back else self._changes_nothing(call)
             assert (answer.lo, answer.hi) == view.leases[token]
 
     @precondition(lambda self: self._live())
@@ -385,6 +390,19 @@ class LeaseMachine(RuleBasedStateMachine):
     def redis_comes_back_without_its_last_writes(self) -> None:
         self.bench.come_back(self.backup)
 
+    @precondition(lambda self: self._live())
+    @rule(pick=PICK, lost=st.sampled_from([1, 2, 3]), kept=st.sampled_from([1, 2, 3]), limit=st.sampled_from([1, 256]))
+    def a_commit_is_lost_while_a_fold_is_in_flight(self, pick: int, lost: int, kept: int, limit: int) -> None:
+        """The same lease commits another share afterwards: the parts are as many as they were."""
+        token, view = self._token(pick)
+        lo, hi = view.leases[token]
+        backup = self.bench.back_up()
+        self.bench.commit(token, lo + max(1, (hi - lo) // lost))
+        gathered = self.bench.book.gather(view.job_id, limit)
+        self.bench.come_back(backup)
+        self.bench.commit(token, lo + max(1, (hi - lo) // kept))
+        self.bench.fold_read(view.job_id, gathered)
+
     @precondition(lambda self: self.seen.jobs)
     @rule(pick=PICK)
     def read(self, pick: int) -> None:
@@ -406,6 +424,11 @@ class LeaseMachine(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.bench.advance(ms)
 
+    @precondition(lambda self: not self.steady)
+    @rule(ms=st.sampled_from([100, 10_000, 3_600_000]))
+    def clock_steps_back(self, ms: int) -> None:
+        self.bench.advance(-ms)
+
     @rule()
     def audit(self) -> None:
         gpu_alive = any(until >= self.seen.now for until in self.seen.zset("ct:workers:gpu").values())
@@ -419,7 +442,11 @@ class LeaseMachine(RuleBasedStateMachine):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def finish_everything(self) -> None:
-        """13, 14. With the clock moved, one AUDIT and one honest worker finish every job that is not paused."""
+        """13, 14. With the clock moved, one AUDIT and one honest worker finish every job that is not paused.
+
+        The first AUDIT brings near what fell due before the clock stepped back.
+        """
+        self.bench.audit()
         self.bench.advance(LONG)
         self.bench.audit()
         self.look()

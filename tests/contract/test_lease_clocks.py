@@ -1,0 +1,143 @@
+"""Clocks that are wrong: Redis' own steps back by an hour, a worker's is an hour ahead."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from jobs import leases, worker
+from jobs.models import Device
+from jobs.serving import Lane
+from jobs.settings import Settings
+from tests.contract.lease_invariants import check
+from tests.contract.lease_model import Bench, total_of
+
+HOUR = 3_600_000
+
+
+def step_back(bench: Bench) -> None:
+    """Redis' clock is set right by an hour, and the leader goes on."""
+    bench.advance(-HOUR)
+    bench.audit()
+    check(bench, bench.look())
+
+
+def served_after(bench: Bench, ms: int) -> str:
+    """The job that another worker gets when a dead one's slot and leases have run out."""
+    bench.advance(ms)
+    bench.audit()
+    check(bench, bench.look())
+    return bench.hold("alive")
+
+
+def test_leases_and_slots_of_the_dead_end_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.hold("dead")
+    bench.grant(job, 10, worker="dead")
+    step_back(bench)
+    assert served_after(bench, leases.SLOT_TTL_MS) == job
+    bench.serve(job, "alive")
+    assert bench.job(job).result == total_of(0, 10)
+
+
+def test_a_job_that_waits_for_a_lease_is_looked_at_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.hold("dead")
+    bench.grant(job, 10, worker="dead")
+    bench.book.leave("dead")
+    step_back(bench)
+    assert served_after(bench, leases.LEASE_TTL_MS) == job
+
+
+def test_a_range_that_raised_is_tried_again_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
+    job = bench.submit(1)
+    bench.hold("w")
+    bench.fail(bench.grant(job).token)
+    bench.book.leave("w")
+    step_back(bench)
+    assert served_after(bench, 4000) == job
+
+
+def test_a_small_job_of_a_dead_worker_is_taken_up_when_the_clock_steps_back(bench: Bench) -> None:
+    job = bench.submit(small=True)
+    bench.next("dead")
+    step_back(bench)
+    bench.advance(leases.LEASE_TTL_MS)
+    bench.audit()
+    bench.work("alive")
+    assert bench.job(job).state == "done"
+
+
+def test_a_dead_worker_is_lost_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
+    bench.book.heartbeat("w", "1", {"device": "gpu"})
+    step_back(bench)
+    bench.advance(leases.WORKER_TTL_MS)
+    bench.audit()
+    assert bench.look().hash("ct:worker:w")["state"] == "lost"
+    assert not any(bench.look().zset(f"ct:workers{device}") for device in ("", ":cpu", ":gpu"))
+
+
+def test_the_living_lose_nothing_when_the_clock_steps_back(bench: Bench) -> None:
+    job = bench.submit(10, max_lease_seconds=5)
+    bench.hold("w")
+    token = bench.grant(job, 10).token
+    bench.book.heartbeat("w", "1", {"device": "cpu"})
+    step_back(bench)
+    for _ in range(5):
+        assert bench.beat(token) == 1 and bench.book.hold("w") and bench.book.heartbeat("w", "1", {}) == "ok"
+        bench.advance(1000)
+        bench.audit()
+    bench.advance(1000)
+    assert bench.beat(token) == 0, "the longest lease counts from the step"
+    assert bench.commit(token).finishing
+
+
+def test_progress_and_rate_go_on_when_the_clock_steps_back(bench: Bench) -> None:
+    job = bench.submit(100)
+    bench.hold("w")
+    bench.commit(bench.grant(job).token)
+    bench.advance(-HOUR)
+    for _ in range(4):
+        bench.advance(1000)
+        bench.commit(bench.grant(job).token)
+    assert float(bench.job(job).fields["rate"]) == 1.0
+    said = [event["done"] for _, event in bench.look().stream("ct:events") if event.get("type") == "progress"]
+    assert said[-4:] == ["2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize("name", ["ct:leader", "ct:gpu:GPU-1"])
+def test_a_lead_and_a_claim_of_the_dead_end_in_seconds_when_the_clock_steps_back(bench: Bench, name: str) -> None:
+    """Redis expires these by itself: an hour too late."""
+    bench.client.set(name, "dead", px=HOUR)
+
+    def take() -> bool:
+        return bench.book.lead("alive") if name == "ct:leader" else bench.book.claim("GPU-1", "alive")
+
+    assert not take()
+    assert 0 < bench.client.pttl(name) <= leases.LEADER_TTL_MS == leases.GPU_TTL_MS
+    bench.client.delete(name)
+    assert take()
+
+
+def test_a_name_is_free_again_when_the_later_process_is_dead(bench: Bench) -> None:
+    bench.book.heartbeat("w", "9", {})
+    assert bench.book.heartbeat("w", "1", {}) == "taken"
+    bench.advance(leases.WORKER_TTL_MS)
+    assert bench.book.heartbeat("w", "1", {}) == "ok"
+    assert bench.book.heartbeat("w", "1", {}, leaving=True) == "ok"
+    assert bench.book.heartbeat("w", "0", {}) == "ok"
+
+
+def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own, an hour ahead, it had its name for a day, whoever came later."""
+    ahead = time.time_ns() + HOUR * 10**6
+    monkeypatch.setattr(time, "time_ns", lambda: ahead)
+
+    def start() -> Sequence[Lane]:
+        raise worker.CannotStart("no lanes")
+
+    assert worker.Worker(Settings(node_id="w"), Device.CPU, 1).run(bench.client, start, lambda: None) == 1
+    seconds, _ = bench.client.time()
+    assert int(bench.look().hash("ct:worker:w")["born"].partition("-")[0]) <= (seconds + 1) * 1000
