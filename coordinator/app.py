@@ -103,8 +103,7 @@ def _answer_errors(app: FastAPI) -> None:
         return Response(json.dumps(body), error.status_code, headers, "application/problem+json")
 
     async def unreachable(_request: Request, error: Exception) -> Response:
-        detail = f"redis cannot be reached ({type(error).__name__}); nothing was lost, try again in a moment"
-        return edge.refused(errors.Unavailable(detail))
+        return edge.refused(errors.Unavailable(f"{leases.reason(error)}; nothing was lost, try again in a moment"))
 
     for kind in leases.Unreachable:
         app.add_exception_handler(kind, unreachable)

@@ -84,6 +84,8 @@ class Cluster:
 
     def _answer(self, one: submissions.Accepted, written: tuple[str, str]) -> dict[str, Any] | errors.ClusterError:
         how, job_id = written
+        if how == "refused":
+            return errors.Unavailable(f"{job_id}; this job was not taken, submit it again in a moment")
         if how == "conflict":
             return errors.Conflict(
                 f"idempotency_key: already used by job {job_id} with another body; use a new key",

@@ -130,5 +130,5 @@ def problem(error: errors.ClusterError) -> dict[str, Any]:
 
 def refused(error: errors.ClusterError) -> Response:
     """The answer that says so."""
-    extra = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    extra = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
     return Response(json.dumps(problem(error)), error.status, extra, "application/problem+json")

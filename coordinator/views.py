@@ -111,9 +111,9 @@ class Views:
 
     def result(self, job_id: str) -> tuple[dict[str, Any], str, bytes | None]:
         """What stands around a job's result, its state, and the result as it is stored, if it is; NotFound."""
-        pipe = self.book.client.pipeline(transaction=True)
-        pipe.hmget(leases.key(job_id), "kind", "total", "done", "state").get(leases.key(job_id, "result"))
-        (kind, total, done, state), stored = pipe.execute()
+        (kind, total, done, state), stored = self.book.read(
+            ("HMGET", leases.key(job_id), "kind", "total", "done", "state"), ("GET", leases.key(job_id, "result"))
+        )
         if kind is None:
             raise _not_found(job_id)
         units, total = exact(int(done)), exact(int(total))

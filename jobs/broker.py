@@ -19,6 +19,7 @@ from typing import Any
 import redis
 import rq
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.connection import DefaultParser
 from redis.retry import Retry
 from redis.sentinel import Sentinel as SentinelClient
 from rq.exceptions import DequeueTimeout, StopRequested
@@ -47,6 +48,14 @@ BELL = "jobs.execution.bell"
 ALLOWED = frozenset({BELL})
 
 
+class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
+    """Names Redis' refusals however they are wrapped: in a script's error, and without a name of the library."""
+
+    @classmethod
+    def parse_error(cls, response: str) -> Exception:
+        return leases.refusal(response) or super().parse_error(response)
+
+
 def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> leases.Client:
     """A client of the Redis at `url`. `retries` repeats whole commands: 0 for RQ, whose writes are not idempotent."""
     options: dict[str, Any] = {
@@ -54,6 +63,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> lease
         "socket_timeout": timeout,
         "health_check_interval": 10,
         "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
+        "parser_class": _Parser,
         "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
     }
     if not url.startswith("unix://"):

@@ -23,6 +23,12 @@ from jobs.models import Plan, Spec
 #: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
 Client: TypeAlias = Any
 RedisError = redis.exceptions.RedisError
+
+
+class Refused(redis.exceptions.ResponseError):
+    """Redis takes no writes for now: it cannot save, lacks replicas, or runs a script for too long."""
+
+
 #: What a call raises while Redis cannot be reached or takes no writes; the call may be repeated.
 Unreachable = (
     redis.exceptions.ConnectionError,
@@ -30,7 +36,18 @@ Unreachable = (
     redis.exceptions.ReadOnlyError,
     redis.exceptions.OutOfMemoryError,
     redis.exceptions.MasterDownError,
+    Refused,
 )
+#: Refusals by how they begin, wherever in an error's text: scripts and pipelines put words of their own before it.
+_REFUSALS: dict[str, type[RedisError]] = {
+    "OOM command": redis.exceptions.OutOfMemoryError,
+    "READONLY You": redis.exceptions.ReadOnlyError,
+    "LOADING Redis": redis.exceptions.BusyLoadingError,
+    "MASTERDOWN Link": redis.exceptions.MasterDownError,
+    "MISCONF ": Refused,
+    "NOREPLICAS Not": Refused,
+    "BUSY Redis": Refused,
+}
 
 PREFIX = "ct:"
 LEASE_TTL_MS = 3000
@@ -170,9 +187,22 @@ def wrong_type(error: object) -> bool:
     return isinstance(error, redis.exceptions.ResponseError) and "WRONGTYPE" in str(error)
 
 
-def _told(error: redis.exceptions.ResponseError) -> redis.exceptions.ResponseError:
-    """A Redis that cannot keep what is written refuses writes in a way that the library has no name for."""
-    return redis.exceptions.ReadOnlyError(str(error)) if str(error).startswith("MISCONF") else error
+def refusal(text: str) -> RedisError | None:
+    """What an error's text says, as one of Unreachable, when it is Redis' refusal of any call or of any write."""
+    for beginning, kind in _REFUSALS.items():
+        place = text.find(beginning)
+        if place == 0 or (place > 0 and text[place - 1] in " -"):
+            return kind(text[place:])
+    return None
+
+
+def reason(error: Exception) -> str:
+    """Of one of Unreachable, for people."""
+    if isinstance(error, redis.exceptions.OutOfMemoryError):
+        return "redis is full; delete jobs that have ended, or raise its maxmemory"
+    if isinstance(error, redis.exceptions.ResponseError):
+        return f"redis takes no writes ({str(error)[:100]})"
+    return f"redis cannot be reached ({type(error).__name__})"
 
 
 def _sources(clock: str | None, limits: Mapping[str, int | str]) -> dict[str, str]:
@@ -202,10 +232,7 @@ class Leases:
         self._scripts = {name: client.register_script(text) for name, text in _sources(clock, limits).items()}
 
     def _run(self, name: str, *arguments: Any) -> Any:
-        try:
-            return self._scripts[name](args=list(arguments))
-        except redis.exceptions.ResponseError as error:
-            raise _told(error) from error
+        return self._scripts[name](args=list(arguments))
 
     def _words(self, name: str, *arguments: Any) -> list[str]:
         reply = self._run(name, *arguments)
@@ -214,9 +241,19 @@ class Leases:
     # -- submitting and steering ------------------------------------------------------------------------------------
 
     def submit(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
-        """Writes jobs, each atomically with its bell. One (new|same|conflict, job_id) each."""
+        """Writes jobs, each atomically with its bell. One (new|same|conflict, job_id) each.
+
+        Where Redis refuses some and not all: (refused, why) for those. Raises Unreachable when it refuses all.
+        """
         replies = self._many("submit", [_submit_arguments(job) for job in jobs])
-        return [(how.decode(), job.decode()) for how, job in replies]
+        failed = [reply for reply in replies if isinstance(reply, Exception)]
+        for error in failed:
+            if len(failed) == len(replies) or not isinstance(error, Unreachable):
+                raise error
+        return [
+            ("refused", reason(reply)) if isinstance(reply, Exception) else (reply[0].decode(), reply[1].decode())
+            for reply in replies
+        ]
 
     def require_disk(self) -> None:
         """Refuses as Unavailable a Redis that cannot say what is on its disk; changes nothing."""
@@ -252,19 +289,19 @@ class Leases:
             )
 
     def _many(self, name: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
-        """One script many times in one round trip."""
+        """One script many times in one round trip. An error stands in the place of its reply."""
         script = self._scripts[name]
-        try:
-            return self._pipelined(script.sha, calls)
-        except NoScriptError:
-            self.client.script_load(script.script)
-            return self._pipelined(script.sha, calls)
+        replies = self._pipelined(script.sha, calls)
+        if not any(isinstance(reply, NoScriptError) for reply in replies):
+            return replies
+        self.client.script_load(script.script)
+        return self._pipelined(script.sha, calls)
 
     def _pipelined(self, sha: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)
         for arguments in calls:
             pipe.evalsha(sha, 0, *arguments)
-        return cast(list[Any], pipe.execute())
+        return cast(list[Any], pipe.execute(raise_on_error=False))
 
     def cancel(self, job: str) -> list[str]:
         return self._words("cancel", job)
@@ -407,7 +444,11 @@ class Leases:
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
         """DONE1 of many jobs in one round trip."""
         calls = [(one.job_id, one.token, one.result, one.ms, worker, device, one.marks) for one in finished]
-        return [bool(reply) for reply in self._many("done1", calls)]
+        replies = self._many("done1", calls)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return [bool(reply) for reply in replies]
 
     def release(self, job: str, token: str) -> bool:
         return bool(self._run("release", job, token))
@@ -419,14 +460,23 @@ class Leases:
         jitter = secrets.randbelow(1000) / 1000
         return bool(self._run("fail", job, token, error[:2000], jitter))
 
+    def read(self, *commands: Sequence[str]) -> list[Any]:
+        """Replies of commands that only read, all at one moment, in a full Redis too. Raises the first error."""
+        replies: list[Any] = self._run("read", json.dumps(commands))
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
     # -- results ----------------------------------------------------------------------------------------------------
 
     def gather(self, job: str, limit: int = 256) -> Gathered:
         """The accumulator and up to `limit` parts, read at one moment."""
-        pipe = self.client.pipeline(transaction=True)
-        pipe.hmget(key(job), "done", "spec").get(key(job, "acc")).lrange(key(job, "parts"), 0, limit - 1)
+        parts_read = ("LRANGE", key(job, "parts"), "0", str(limit - 1))
         try:
-            (done, spec), accumulator, parts = pipe.execute()
+            (done, spec), accumulator, parts = self.read(
+                ("HMGET", key(job), "done", "spec"), ("GET", key(job, "acc")), parts_read
+            )
             return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
         except (redis.exceptions.ResponseError, ValueError) as error:
             if not isinstance(error, ValueError) and not wrong_type(error):

@@ -1,37 +1,154 @@
-"""A Redis that takes no writes is one that cannot be reached: callers wait and repeat."""
+"""A Redis that takes no writes is one that cannot be reached: callers wait and repeat, and the API says 503."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 import redis
 
+from coordinator import app
 from jobs import broker, leases
+from jobs.settings import Settings
+from tests.contract.lease_model import Bench, new_job
+
+JOB = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 1000}}
 
 
-def test_a_redis_that_cannot_save_counts_as_unreachable(any_redis_url: str) -> None:
-    book = leases.Leases(broker.connect(any_redis_url, retries=0))
-    with redis.Redis.from_url(any_redis_url) as client:
-        obstacle = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
-        obstacle.unlink(missing_ok=True)
-        obstacle.mkdir()
-        save(client)
-        client.config_set("save", "3600 1")
-        try:
-            with pytest.raises(leases.Unreachable, match="MISCONF"):
-                book.lead("somebody")
-        finally:
-            client.config_set("save", "")
-            obstacle.rmdir()
-            save(client)
-            obstacle.unlink()
-    assert book.lead("somebody")
-    book.client.close()
+class Api:
+    """A coordinator's application without a server."""
+
+    def __init__(self, redis_url: str) -> None:
+        self._app = app.create(Settings(redis_url=redis_url))
+
+    def post(self, path: str, body: object) -> httpx.Response:
+        return asyncio.run(self._post(path, body))
+
+    async def _post(self, path: str, body: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.post(path, json=body)
 
 
-def save(client: redis.Redis) -> None:
+@contextmanager
+def set_to(client: redis.Redis, name: str, value: object, then: object) -> Iterator[None]:
+    client.config_set(name, value)
+    try:
+        yield
+    finally:
+        client.config_set(name, then)
+
+
+def full(client: redis.Redis) -> AbstractContextManager[None]:
+    return set_to(client, "maxmemory", 1, 0)
+
+
+def without_replicas(client: redis.Redis) -> AbstractContextManager[None]:
+    return set_to(client, "min-replicas-to-write", 1, 0)
+
+
+@contextmanager
+def a_replica(client: redis.Redis) -> Iterator[None]:
+    client.replicaof("127.0.0.1", "1")
+    try:
+        yield
+    finally:
+        client.replicaof("no", "one")
+
+
+@contextmanager
+def without_a_disk(client: redis.Redis) -> Iterator[None]:
+    obstacle = Path(client.config_get("dir")["dir"]) / client.config_get("dbfilename")["dbfilename"]
+    obstacle.unlink(missing_ok=True)
+    obstacle.mkdir()
+    _save(client)
+    client.config_set("save", "3600 1")
+    try:
+        yield
+    finally:
+        client.config_set("save", "")
+        obstacle.rmdir()
+        _save(client)
+        obstacle.unlink()
+
+
+def _save(client: redis.Redis) -> None:
     client.bgsave()
     while client.info("persistence")["rdb_bgsave_in_progress"]:
         time.sleep(0.01)
+
+
+REFUSALS: dict[str, Callable[[redis.Redis], AbstractContextManager[None]]] = {
+    "OOM": full, "NOREPLICAS": without_replicas, "READONLY": a_replica, "MISCONF": without_a_disk,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> None:
+    """Pipelines and scripts wrap the error, each version in its own way; some have no name in the library."""
+    book, client = bench.book, bench.client
+    calls: list[Callable[[], object]] = [
+        lambda: book.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
+        lambda: book._run("submit", "a", "", "", "any.normal"),
+        lambda: client.set("a", 1),
+        lambda: broker.place_bells(client),
+    ]
+    bench.submit(10, small=True)
+    [(job, token)] = bench.next("w").jobs
+    with REFUSALS[code](client):
+        for call in calls:
+            with pytest.raises(leases.Unreachable, match=code):
+                call()
+        if code != "OOM":
+            with pytest.raises(leases.Unreachable, match=code):
+                book.lead("somebody")
+            with pytest.raises(leases.Unreachable, match=code):
+                book.done1(job, token, b"{}", ms=1, worker="w", device="cpu")
+    assert book.lead("somebody") and bench.done1(token), "nothing was lost"
+    assert not client.exists("ct:broken")
+
+
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_refused_submission_is_a_503_and_is_taken_when_sent_again(bench: Bench, redis_url: str, code: str) -> None:
+    api = Api(redis_url)
+    with REFUSALS[code](bench.client):
+        for path, body in (("/api/submit", JOB), ("/api/submit-batch", {"jobs": [JOB, JOB]})):
+            answer = api.post(path, body)
+            assert (answer.status_code, answer.headers.get("retry-after")) == (503, "1"), answer.text
+            assert "redis is full" in answer.text if code == "OOM" else code in answer.text
+    assert api.post("/api/submit", JOB).status_code == 202
+    assert bench.client.zcard("ct:jobs") == 1
+
+
+def test_of_a_batch_that_fills_redis_each_job_is_answered(bench: Bench, redis_url: str) -> None:
+    """One 503 for all would have those submitted twice that were taken."""
+    api = Api(redis_url)
+    bench.client.set("ballast", b"x" * 2_000_000)
+    bench.client.script_flush()
+    api.post("/api/submit", JOB)
+    with set_to(bench.client, "maxmemory", bench.client.info("memory")["used_memory"] + 300_000, 0):
+        found = api.post("/api/submit-batch", {"jobs": [JOB] * 1000}).json()["answers"]
+        taken = [one["job_id"] for one in found if "job_id" in one]
+        assert 0 < len(taken) < 1000 and bench.client.zcard("ct:jobs") == len(taken) + 1
+    assert {one["error"]["status"] for one in found if "error" in one} == {503}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("LOADING Redis is loading the dataset in memory", redis.exceptions.BusyLoadingError),
+        ("MASTERDOWN Link with MASTER is down", redis.exceptions.MasterDownError),
+        ("BUSY Redis is busy running a script.", leases.Refused),
+        ("ERR Error running script (call to f_1): @user_script:1: -READONLY You can't", redis.exceptions.ReadOnlyError),
+        ("BUSYGROUP Consumer Group name already exists", type(None)),
+        ("ERR COMMIT of 1 outside (2, 3]", type(None)),
+    ],
+)
+def test_refusals_are_known_by_their_words(text: str, kind: type) -> None:
+    assert type(leases.refusal(text)) is kind
