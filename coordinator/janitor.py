@@ -31,7 +31,7 @@ class Janitor(threading.Thread):
         self._book = book
         self._me = uuid.uuid4().hex
         self._ended = threading.Event()
-        self._rounds = 0
+        self._rounds = self._bells_in = 0
         self.leading = False
 
     def run(self) -> None:
@@ -46,29 +46,36 @@ class Janitor(threading.Thread):
             except Exception:
                 log.exception("the audit failed")
 
-    def _write_down(self) -> None:
-        """For people only: that it fails must not hold up what moves work."""
+    def _aside(self, without: str, call: Callable[[], None]) -> bool:
+        """Does what must not hold up what moves work when it fails, as it does in a full Redis. True: it was done."""
         try:
-            self._record()
+            call()
         except leases.Unreachable as error:
-            log.warning("figures were not written down: %s", error)
+            log.warning("%s: %s", without, error)
         except Exception:
-            log.exception("writing down the figures failed")
+            log.exception(without)
+        else:
+            return True
+        return False
 
     def round(self) -> None:
         """One look: take or keep the lead, and audit when leading."""
-        if self._rounds % _BELLS_EVERY == 0:
-            broker.place_bells(self._book.client)
-            broker.forget_dead_workers(self._book.client)
-        self._rounds += 1
         self.leading = self._book.lead(self._me)
+        if self._bells_in <= 0 and self._aside("bells were not put back", self._place_bells):
+            self._bells_in = _BELLS_EVERY
+        self._bells_in -= 1
+        self._rounds += 1
         if self.leading:
             self._audit()
             if placed := self._book.reindex():
                 log.warning("an index was put aside and built anew", extra={"jobs": placed})
             if self._rounds % _JOIN_EVERY == 0:
                 self._join_marks()
-            self._write_down()
+            self._aside("figures were not written down", self._record)
+
+    def _place_bells(self) -> None:
+        broker.place_bells(self._book.client)
+        broker.forget_dead_workers(self._book.client)
 
     def _audit(self) -> None:
         """Repeats AUDIT while it does as much as it may: all jobs of a worker that died come back at once."""

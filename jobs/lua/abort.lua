@@ -3,6 +3,7 @@ local id, text = ARGV[1], ARGV[2]
 local t = now()
 local j = job(id)
 if not j or j.state ~= 'finishing' then return 0 end
+even_if_full()
 call('HSET', key(id), 'error', text)
 unpend(j)
 set_state(j, 'failed', t, 'error', text)

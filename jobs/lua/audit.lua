@@ -1,6 +1,7 @@
 -- AUDIT queues(json) -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
 local queues = cjson.decode(ARGV[1])
 local t = now()
+even_if_full()
 cap(P .. 'slots', t, SLOT_TTL)
 for _, device in ipairs({ '', ':cpu', ':gpu' }) do cap(P .. 'workers' .. device, t, WORKER_TTL) end
 local gpu_alive = call('ZCOUNT', P .. 'workers:gpu', num(t), '+inf') > 0

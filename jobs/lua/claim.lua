@@ -5,6 +5,7 @@ if owner and owner ~= ARGV[2] then
   if tonumber(ARGV[3]) > 0 then curtail(k, ARGV[3]) end
   return 0
 end
+even_if_full()
 if tonumber(ARGV[3]) == 0 then
   call('DEL', k)
 else

@@ -3,6 +3,7 @@ local id, seen, result, marks = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local t = now()
 local j = job(id)
 if not j or j.state ~= 'finishing' or call('LLEN', key(id, 'parts')) > 0 or digest(id, 0) ~= seen then return 0 end
+even_if_full()
 call('SET', key(id, 'result'), result)
 keep_marks(marks)
 unpend(j)

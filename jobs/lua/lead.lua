@@ -4,5 +4,6 @@ if leader and leader ~= ARGV[1] and call('PTTL', P .. 'leader') > 0 then
   curtail(P .. 'leader', ARGV[2])
   return 0
 end
+even_if_full()
 call('SET', P .. 'leader', ARGV[1], 'PX', ARGV[2])
 return 1

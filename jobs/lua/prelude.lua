@@ -122,6 +122,10 @@ local function job(id)
   return j
 end
 
+-- Redis looks at its memory at a script's first write: one that frees lets all others pass. For scripts that keep, end or
+-- free what is there; those that bring new work are refused by a full Redis.
+local function even_if_full() call('DEL', P .. 'spare') end
+
 -- What a finished job leaves for good: a JSON list of {mark, range, payload}. The range is opaque, of integers of any size.
 local function keep_marks(text)
   for _, mark in ipairs(cjson.decode(text)) do call('HSET', P .. 'mark:' .. mark[1], mark[2], mark[3]) end

@@ -1,6 +1,7 @@
 -- REINDEX id ... -> jobs that are there. The leader, after an index was put aside: what each job says of itself is
 -- in every index again. Load is counted from nothing: the caller has removed it.
 local t = now()
+even_if_full()
 local holders, lanes = {}, {}
 local slots = call('HGETALL', P .. 'slotjob')
 for i = 2, #slots, 2 do

@@ -6,6 +6,7 @@ if not j then return { 'missing' } end
 if PENDABLE[j.state] then return { 'ok', j.state } end
 if j.state ~= 'failed' and j.state ~= 'cancelled' then return { 'conflict', j.state } end
 if j.version ~= version then return { 'version', j.version } end
+even_if_full()
 reclaim(j, t)
 local pieces = call('LRANGE', key(id, 'dead'), 0, -1)
 for _, list in ipairs({ call('LRANGE', key(id, 'free'), 0, -1), call('ZRANGE', key(id, 'retry'), 0, -1) }) do

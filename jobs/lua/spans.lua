@@ -1,5 +1,6 @@
 -- SPANS -> spans put away. The leader: what no lease went on with joins the others, and what is old goes.
 local t = now()
+even_if_full()
 local latest = call('HGETALL', P .. 'span')
 local count = 0
 for i = 1, #latest, 2 do

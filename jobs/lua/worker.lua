@@ -5,6 +5,7 @@ local k = P .. 'worker:' .. worker
 local known, lives_until = call('HGET', k, 'born'), call('ZSCORE', P .. 'workers', worker)
 if known and known > born and lives_until and tonumber(lives_until) > t then return 'taken' end
 
+even_if_full()
 local function tell(state)
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', state)
 end

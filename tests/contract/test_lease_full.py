@@ -1,0 +1,122 @@
+"""A Redis that has reached its maxmemory: it takes no new work, and what is there is computed, ended and purged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from coordinator.janitor import Janitor
+from jobs import leases
+from tests.contract.lease_invariants import check
+from tests.contract.lease_model import Bench, encode, total_of
+
+
+@contextmanager
+def full(bench: Bench) -> Iterator[None]:
+    """No memory for anything that could need some."""
+    bench.client.config_set("maxmemory", 1)
+    try:
+        yield
+    finally:
+        bench.client.config_set("maxmemory", 0)
+
+
+def test_work_goes_on_to_its_end_in_a_full_redis(bench: Bench) -> None:
+    """BEAT was refused while LEASE took expired ranges back: sound jobs failed, though no lane had died."""
+    job = bench.submit(10)
+    bench.book.heartbeat("w", "1", {"device": "cpu"})
+    bench.hold("w")
+    tokens = [bench.grant(job, 5).token for _ in range(2)]
+    with full(bench):
+        for _ in range(5):
+            bench.advance(1000)
+            assert [bench.beat(token) for token in tokens] == [1, 1]
+            assert bench.book.hold("w")
+            assert bench.book.heartbeat("w", "1", {"device": "cpu"}) == "ok"
+            bench.audit()
+        bench.commit(tokens[0])
+        assert bench.fold(job)
+        assert bench.commit(tokens[1]).finishing and bench.finish(job)
+        check(bench, bench.look())
+    assert bench.job(job).result == total_of(0, 10) and bench.job(job).number("expired") == 0
+
+
+def test_a_lane_that_dies_or_gives_up_in_a_full_redis_is_no_loss(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.hold("w")
+    token = bench.grant(job, 10).token
+    with full(bench):
+        bench.release(token)
+        bench.crash(bench.grant(job, 10).token)
+        bench.fail(bench.grant(job, 10).token)
+        bench.advance(4000)
+        bench.book.leave("w")
+        bench.audit()
+        bench.work("w")
+    assert bench.job(job).result == total_of(0, 10)
+
+
+def test_small_jobs_end_in_a_full_redis(bench: Bench) -> None:
+    job = bench.submit(small=True)
+    with full(bench):
+        bench.work("w")
+    assert bench.job(job).state == "done"
+
+
+def test_jobs_are_steered_in_a_full_redis(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.hold("w")
+    bench.commit(bench.grant(job, 10).token)
+    with full(bench):
+        assert bench.book.abort(job, "no result")
+        assert bench.book.retry(job, 1) == ["ok", "finishing"]
+        bench.serve(job, "w")
+    other = bench.submit(10)
+    assert bench.job(job).state == "done"
+    with full(bench):
+        assert bench.book.pause(other) == ["ok", "paused"]
+        assert bench.book.resume(other) == ["ok", "queued"]
+        assert bench.book.cancel(other) == ["ok", "cancelled"]
+        assert bench.book.delete(other) == ["ok", "cancelled"]
+        assert bench.book.delete(job) == ["ok", "done"]
+
+
+def test_a_worker_is_drained_and_keeps_its_gpu_in_a_full_redis(bench: Bench) -> None:
+    bench.book.heartbeat("w", "1", {"device": "gpu"})
+    assert bench.book.claim("GPU-1", "w")
+    with full(bench):
+        assert bench.book.claim("GPU-1", "w")
+        assert bench.book.drain("w") and bench.book.heartbeat("w", "1", {}) == "drain"
+        bench.book.put_spans_away()
+
+
+def test_a_full_redis_takes_no_new_job_and_is_unharmed(bench: Bench) -> None:
+    known = bench.submit(10, key="k", digest="d")
+    with full(bench):
+        with pytest.raises(leases.Unreachable):
+            bench.submit(10)
+        assert bench.submit(10, key="k", digest="d") == known
+        check(bench, bench.look())
+    bench.work()
+    assert bench.job(known).state == "done"
+
+
+def test_a_full_redis_frees_itself_by_the_purge(bench: Bench) -> None:
+    """LEAD and AUDIT were refused before they came to it, and so was the leader's own round."""
+    job = bench.submit(10, ttl_seconds=60)
+    bench.hold("w")
+    bench.serve(job, "w")
+    bench.client.set(leases.key(job, "result"), encode({"sum": 45, "count": 10}) + b" " * 5_000_000)
+    bench.client.config_set("maxmemory", bench.client.info("memory")["used_memory"] - 1_000_000)
+    try:
+        with pytest.raises(leases.Unreachable):
+            bench.submit(10)
+        bench.advance(60_000)
+        janitor = Janitor(bench.book)
+        janitor.round()
+        assert janitor.leading and job not in bench.look().jobs
+        bench.submit(10)
+    finally:
+        bench.client.config_set("maxmemory", 0)
