@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -203,7 +203,7 @@ def _plan_range(parameters: Parameters) -> Plan:
         spec={"mode": mode, "start": str(start), "count": count, "batch_size": batch} | more,
         parameters={"mode": mode, "start_number": exact(start), "number_count": count, "batch_size": batch} | shown,
         devices=(Device.CPU,) if mode == "records" or parameters.columns else (Device.GPU, Device.CPU),
-        cpu_seconds=SECONDS[mode](start, count, batch),
+        cpu_seconds=SECONDS[mode](start, count, batch, parameters.columns or 1),
         mode=mode,
     )
 
@@ -221,26 +221,40 @@ def _known(start: int, known: Known | None) -> tuple[dict[str, Any], dict[str, A
     return {"known": {"delay": delay, "path": str(path), "source": source, "complete": complete}}, {"known": None}
 
 
-def _statistics_seconds(start: int, count: int, batch_size: int | None) -> float:
-    """Rough: single numbers at 4 million a second, small blocks at the two ends, and blocks by the size of numbers."""
-    bits = (start + count).bit_length()
+def _statistics_seconds(start: int, count: int, batch_size: int | None, columns: int = 1) -> float:
+    """Rough: each column is a range with ends of its own, and the first 2^18 numbers have no blocks."""
+    columns = min(columns, count)
+    lowest = min(count, max(0, 2**18 - start)) * 2.5e-7
+    return 5e-4 + lowest + columns * _range_seconds(start + count, -(-count // columns), batch_size)
+
+
+def _range_seconds(end: int, count: int, batch_size: int | None) -> float:
+    """Every launch, single numbers at 4 million a second, small blocks at both ends, blocks by the size of numbers."""
+    bits = end.bit_length()
     single = count if batch_size and batch_size < 2**10 else min(count, 2**11)
     rate = 5e8 if bits <= 44 else 2.5e8 * 50 / max(bits, 50)
-    return single * bits / 1.6e8 + min(count, 2**25) / 4e8 + count / rate
+    ends = min(count, 2**17) * bits * 1e-9 + min(count, 2**25) / 4e8
+    return 6e-5 + 4e-6 * count / (batch_size or count) + single * bits / 1.6e8 + ends + count / rate
 
 
-def _verify_seconds(start: int, count: int, batch_size: int | None) -> float:
+def _verify_seconds(start: int, count: int, batch_size: int | None, _columns: int) -> float:
     """Rough: whole blocks by the size of the numbers, the cells at both ends at a tenth of that, and every launch."""
-    rate = 6e10 if start + count < 2**42 else 4e10 if start + count < 2**90 else 1e10
-    return count / rate + min(count, 2**25) / 4e9 + 4e-5 * (2 + count / (batch_size or 2**32))
+    wide = start + count >= 2**90
+    rate = 1e10 if wide else 6e10 if start + count < 2**42 else 4e10
+    return count / rate + min(count, 2**25) / (3e8 if wide else 4e9) + 5e-4 + 4e-5 * (2 + count / (batch_size or 2**32))
 
 
-def _records_seconds(start: int, count: int, batch_size: int | None) -> float:
-    """Rough: several times as fast as statistics."""
-    return _statistics_seconds(start, count, batch_size) / (4 if count > 2**28 and start + count > 2**32 else 1)
+def _records_seconds(start: int, count: int, batch_size: int | None, _columns: int) -> float:
+    """Rough: twice as fast as statistics, until numbers are wide."""
+    blocks = count > 2**28 and 2**32 < start + count < 2**64
+    return _statistics_seconds(start, count, batch_size) / (2 if blocks else 1)
 
 
-SECONDS = {"statistics": _statistics_seconds, "verify": _verify_seconds, "records": _records_seconds}
+SECONDS: dict[str, Callable[[int, int, int | None, int], float]] = {
+    "statistics": _statistics_seconds,
+    "verify": _verify_seconds,
+    "records": _records_seconds,
+}
 
 
 def _plan_trajectory(parameters: Parameters) -> Plan:
@@ -251,8 +265,9 @@ def _plan_trajectory(parameters: Parameters) -> Plan:
         total=1,
         spec={"mode": "trajectory", "n": str(n), "max_points": max_points, "step_limit": STEP_LIMIT},
         parameters={"mode": "trajectory", "n": exact(n), "max_points": max_points},
-        # a step costs the more the longer the number; most numbers take 5 shortcut steps a bit, the worst 15
-        cpu_seconds=8 * bits * (5e-7 + 2.5e-11 * bits),
+        # a step costs the more the longer the number, a point always the same; most numbers take 5 shortcut steps a
+        # bit, the worst 15
+        cpu_seconds=8 * bits * (5e-7 + 2.5e-11 * bits) + 6e-6 * min(8 * bits, max_points),
         mode="trajectory",
         max_lease_seconds=TRAJECTORY_SECONDS,
     )

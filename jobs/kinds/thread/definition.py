@@ -57,7 +57,7 @@ def plan(parameters: Parameters) -> Plan:
         spec=spec,
         parameters=spec["parameters"],
         devices=(Device.GPU, Device.CPU) if _fits_gpus(spec) else (Device.CPU,),
-        cpu_seconds=parameters.replicas * sum(seconds),
+        cpu_seconds=parameters.replicas * sum(seconds) + sizes.chunk_seconds(spec),
         mode=schedulers.pop() if len(schedulers) == 1 else "sweep",
         max_lease_seconds=30 + 50 * longest,
         notes=tuple(theory.overloads(spec)),

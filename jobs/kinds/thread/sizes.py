@@ -12,8 +12,12 @@ _FAMILY_BYTES = 96
 _THREAD_NS = {"fifo": (30.0, 0.15), "lifo": (36.0, 0.15), "round_robin": (42.0, 0.15), "work_stealing": (42.0, 0.4)}
 _SLICE_NS = 20.0
 _REPLICA_NS = 600.0
-#: Seconds that recording one event of a trace takes.
-_EVENT_SECONDS = 30e-6
+#: With work_stealing, per simulated core: of a replica, and of each root that arrives where cores are idle and try.
+_CORE_NS, _TRY_NS = 80.0, 31.0
+#: Replicas that the kernel sums in one go at most, and seconds that each go takes besides.
+CHUNK_REPLICAS, _CHUNK_SECONDS = 65_536, 1.2e-3
+#: Seconds that recording one event of a trace takes, and one root.
+_EVENT_SECONDS, _ROOT_SECONDS = 30e-6, 7e-6
 
 
 def families(spec: Spec, scheduler: str) -> int:
@@ -39,9 +43,28 @@ def seconds(spec: Spec, threads: float, cores: int, scheduler: str) -> float:
     """Rough seconds of one replica on one CPU core."""
     fixed, per_core = _THREAD_NS[scheduler]
     again = _SLICE_NS * (slices(spec) - 1) if scheduler == "round_robin" else 0.0
-    return (threads * (fixed + per_core * cores + again) + _REPLICA_NS) / 1e9
+    tries = 0.0
+    if scheduler == "work_stealing":
+        tries = cores * (_CORE_NS + _TRY_NS * spec["thread_count"] * _idle(spec, cores))
+    return (threads * (fixed + per_core * cores + again) + _REPLICA_NS + tries) / 1e9
+
+
+def _idle(spec: Spec, cores: int) -> float:
+    """Share of the machine that stands idle while roots arrive, at most; 0 for a batch."""
+    if spec["arrival"] is None:
+        return 0.0
+    work = spec["expected_threads"] * float(tables.mean_work(spec["work"]))
+    lasts = spec["thread_count"] * float(tables.mean_arrival(spec["arrival"]))
+    return max(0.0, 1 - work / (lasts * cores))
+
+
+def chunk_seconds(spec: Spec) -> float:
+    """Rough seconds that a job's chunks take besides its replicas: many where batch_size is small."""
+    most = min(spec["batch_size"] or CHUNK_REPLICAS, CHUNK_REPLICAS)
+    return _CHUNK_SECONDS * len(spec["cells"]) * -(-int(spec["replicas"]) // most)
 
 
 def trace_seconds(spec: Spec) -> float:
     """Rough seconds of recording the replica that is asked for."""
-    return _EVENT_SECONDS * min(3.0 * spec["expected_threads"], float(spec["trace"]["max_events"]))
+    events = min(3.0 * spec["expected_threads"], float(spec["trace"]["max_events"]))
+    return _EVENT_SECONDS * events + _ROOT_SECONDS * spec["thread_count"]
