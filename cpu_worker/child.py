@@ -10,7 +10,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from jobs import errors, execution, registry
+from jobs import errors, execution, leases, registry
 from jobs.models import Device, Spec
 
 #: Slots of the array shared with the parent.
@@ -24,7 +24,7 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
-    answers: dict[str, Callable[..., Any]] = {"lease": _lease, "small": _small}
+    answers: dict[str, Callable[..., Any]] = {"lease": _lease, "small": _small, "derive": _derive}
     try:
         pipe.send(warm())
         while True:
@@ -75,5 +75,13 @@ def _small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
 def _whole(kind: str, spec: Spec, total: int) -> Any:
     try:
         return execution.whole(kind, Device.CPU, spec, total)
+    except errors.KernelFailed as failure:
+        return failure
+
+
+def _derive(shared: Any, kind: str, spec: Spec, gathered: leases.Gathered) -> Any:
+    """A job's result, or the KernelFailed."""
+    try:
+        return execution.derive(kind, spec, gathered)
     except errors.KernelFailed as failure:
         return failure

@@ -15,8 +15,9 @@ from typing import Any
 
 from cpu_worker import child
 from jobs import errors, serving
-from jobs.execution import Computed, Whole
-from jobs.leases import Facts
+from jobs.execution import Computed, Derived, Whole
+from jobs.leases import Facts, Gathered
+from jobs.models import Spec
 from jobs.serving import LaneDied, Task
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ GRACE_SECONDS = {1: 5.0, 2: 0.5}
 LATE_SECONDS = 5.0
 #: Small jobs take milliseconds; a child that needs this long for a handful hangs.
 SMALL_SECONDS = 30.0
+#: A result of tens of megabytes takes seconds; more of them on a loaded machine.
+DERIVE_SECONDS = 300.0
 #: How often the parent looks at a task's stop flag.
 LOOK_SECONDS = 0.05
 
@@ -79,26 +82,32 @@ class ChildLane:
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
-        answer = self._ask(task, "lease", facts.kind, facts.spec, grant.lo, grant.hi, serving.LONG_SECONDS)
+        message = ("lease", facts.kind, facts.spec, grant.lo, grant.hi, serving.LONG_SECONDS)
+        answer = self._ask(message, task=task)
         if isinstance(answer, errors.KernelFailed):
             raise answer
         upto, partial, seconds = answer
         return Computed(upto=upto, partial={}, seconds=seconds), partial
 
     def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
-        answer: list[Whole | errors.KernelFailed] = self._ask(
-            None, "small", [(fact.kind, fact.spec, fact.total) for fact in facts]
-        )
+        message = ("small", [(fact.kind, fact.spec, fact.total) for fact in facts])
+        answer: list[Whole | errors.KernelFailed] = self._ask(message, patience=SMALL_SECONDS)
         return answer
 
-    def _ask(self, task: Task | None, *message: Any) -> Any:
+    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+        answer: Derived | errors.KernelFailed = self._ask(("derive", kind, spec, gathered), patience=DERIVE_SECONDS)
+        if isinstance(answer, errors.KernelFailed):
+            raise answer
+        return answer
+
+    def _ask(self, message: tuple[Any, ...], *, task: Task | None = None, patience: float = math.inf) -> Any:
         if not self.ready:
             raise LaneDied(f"lane {self.name}: its process ended while it was idle", touched=False)
         self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0
         self._free = False
         try:
             self._pipe.send(message)
-            answer = self._receive(task, math.inf if task else SMALL_SECONDS)
+            answer = self._receive(task, patience)
         except OSError as error:  # its pipe is broken
             raise LaneDied(f"lane {self.name}: {error}") from error
         self._free = True

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jobs import errors, execution, gpu, serving
-from jobs.execution import Computed, Whole
-from jobs.leases import Facts
+from jobs.execution import Computed, Derived, Whole
+from jobs.leases import Facts, Gathered
 from jobs.models import Device, Spec
 from jobs.serving import LaneDied, Server, Task
 
@@ -53,6 +53,9 @@ class StreamLane:
 
     def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
         return [self._whole(fact) for fact in facts]
+
+    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+        return execution.derive(kind, spec, gathered)
 
     def _whole(self, fact: Facts) -> Whole | errors.KernelFailed:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jobs import errors, leases, marks, registry
@@ -12,6 +13,8 @@ from jobs.registry import Tick
 
 #: Parts are folded when this many wait, so that finishing stays quick.
 FOLD_AT = 32
+#: Parts read at once.
+GATHERED = 256
 
 
 def bell() -> None:
@@ -39,6 +42,15 @@ class Whole:
     marks: str
     #: Seconds inside the kernel.
     seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derived:
+    """What accumulator and parts come to, as stored: one accumulator, the result, and what that leaves besides."""
+
+    folded: bytes
+    result: bytes
+    marks: str
 
 
 def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick) -> Computed:
@@ -94,20 +106,40 @@ def fold(book: leases.Leases, job: str, kind: str) -> None:
         book.fold(job, gathered, encode(total))
 
 
-def finish(book: leases.Leases, job: str, kind: str, spec: Spec) -> bool:
-    """Folds what is left, derives the result and stores it. False: somebody else did, or the job moved on."""
+def derive(kind: str, spec: Spec, gathered: leases.Gathered) -> Derived:
+    """What was gathered, folded, and its result. Takes seconds for large ones. Raises KernelFailed."""
     try:
-        while (gathered := book.gather(job)).parts:
-            fold(book, job, kind)
         total = _merged(kind, gathered)
-        result = None if total is None else registry.definition(kind).result(spec, total)
-        left = marks.left_by(kind, spec, result)
-    except leases.RedisError:
-        raise
+        result = registry.definition(kind).result(spec, total or {})
+        folded = encode(total or {}) if gathered.parts else gathered.accumulator or b""
+        return Derived(folded=folded, result=encode(result), marks=marks.left_by(kind, spec, result))
     except Exception as error:
-        book.abort(job, f"the result could not be derived: {type(error).__name__}: {error}")
-        return False
-    return result is not None and book.finish(job, gathered, encode(result), left)
+        raise errors.KernelFailed(f"the result could not be derived: {type(error).__name__}: {error}") from error
+
+
+#: As `derive`; a lane has it done where computing disturbs nobody.
+Derive = Callable[[str, Spec, leases.Gathered], Derived]
+
+
+def finish(book: leases.Leases, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
+    """Folds what is left, derives the result and stores it. False: somebody else did, or the job moved on."""
+    derived: Derived | None = None
+    while True:
+        gathered = book.gather(job, GATHERED)
+        if len(gathered.parts) == GATHERED:  # there may be more
+            fold(book, job, kind)
+            continue
+        if derived and not gathered.parts and gathered.accumulator == derived.folded:
+            return book.finish(job, gathered, derived.result, derived.marks)
+        if not gathered.parts and gathered.accumulator is None:
+            return False
+        try:
+            derived = derive(kind, spec, gathered)
+        except errors.KernelFailed as failure:
+            book.abort(job, str(failure))
+            return False
+        if gathered.parts:
+            book.fold(job, gathered, derived.folded)
 
 
 def so_far(kind: str, spec: Spec, gathered: leases.Gathered) -> Partial | None:

@@ -14,10 +14,10 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from jobs import errors, execution, leases, pace, queues, registry
-from jobs.execution import Computed, Whole
-from jobs.leases import Facts, Finished, Grant, Held, Leases, Taken
+from jobs.execution import Computed, Derived, Whole
+from jobs.leases import Facts, Finished, Gathered, Grant, Held, Leases, Taken
 from jobs.meter import Meter, Share
-from jobs.models import Device
+from jobs.models import Device, Spec
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +77,9 @@ class Lane(Protocol):
 
     def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
         """Whole jobs, each computed or failed. Raises LaneDied."""
+
+    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+        """As `execution.derive`, where it keeps no heartbeat waiting. Raises KernelFailed or LaneDied."""
 
 
 class Slot:
@@ -293,7 +296,7 @@ class Server:
         elif answer == "wait":
             self._linger(slot)
         elif answer == "finishing" and slot.granted == 0:
-            self._finish(slot)
+            self._finish(lane, slot)
         else:
             slot.close(answer or "unreachable")
 
@@ -325,12 +328,20 @@ class Server:
             reason = str(failure)
             self._persist(lambda: self.book.fail(job, token, reason))
         else:
-            self._commit(slot, grant, computed, encoded, task, mine, share)
+            self._commit(lane, slot, grant, computed, encoded, task, mine, share)
         finally:
             self.tasks.pop(token, None)
 
     def _commit(
-        self, slot: Slot, grant: Grant, computed: Computed, encoded: bytes, task: Task, mine: pace.Pace, share: Share
+        self,
+        lane: Lane,
+        slot: Slot,
+        grant: Grant,
+        computed: Computed,
+        encoded: bytes,
+        task: Task,
+        mine: pace.Pace,
+        share: Share,
     ) -> None:
         facts, job = slot.facts, slot.facts.job_id
         units = computed.upto - grant.lo
@@ -350,17 +361,19 @@ class Server:
         if done is None or not done.merged:
             log.info("a stale lease was dropped", extra={"job_id": job})
         elif done.finishing:
-            self._finish(slot)
+            self._finish(lane, slot)
         elif done.parts >= execution.FOLD_AT:
             execution.fold(self.book, job, facts.kind)
 
-    def _finish(self, slot: Slot) -> None:
+    def _finish(self, lane: Lane, slot: Slot) -> None:
         facts = slot.facts
         slot.finishing = True
         slot.close("finishing")
         try:
-            if self._persist(lambda: execution.finish(self.book, facts.job_id, facts.kind, facts.spec)):
+            if self._persist(lambda: execution.finish(self.book, facts.job_id, facts.kind, facts.spec, lane.derive)):
                 log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind})
+        except LaneDied as died:  # whoever holds the job next derives it
+            log.warning("%s", died, extra={"job_id": facts.job_id, "lane": lane.name})
         finally:
             slot.finishing = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +13,11 @@ import pytest
 import redis
 
 from jobs import broker, leases
-from jobs.execution import Computed, Whole, encode
-from jobs.leases import Facts, Leases
-from jobs.models import Device
+from jobs.execution import Computed, Derived, Whole, encode
+from jobs.leases import Facts, Gathered, Leases
+from jobs.models import Device, Spec
 from jobs.serving import LaneDied, Server, Task
-from tests.contract.lease_model import new_job, total_of
+from tests.contract.lease_model import merge, new_job, total_of
 
 
 class FakeLane:
@@ -27,6 +28,7 @@ class FakeLane:
         self.ready = True
         self.healed = threading.Event()
         self.computed: list[tuple[int, int]] = []
+        self.derived: list[Gathered] = []
 
     def die(self) -> None:
         self.ready = False
@@ -51,6 +53,13 @@ class FakeLane:
         self._check()
         whole = [Whole(result=encode(total_of(0, fact.total)), marks="[]", seconds=0.01) for fact in facts]
         return list(whole)
+
+    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+        self._check()
+        self.derived.append(gathered)
+        texts = [gathered.accumulator, *gathered.parts]
+        total = encode(merge(json.loads(text) for text in texts if text))
+        return Derived(folded=total, result=total, marks="[]")
 
 
 @pytest.fixture
@@ -148,3 +157,29 @@ def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(book: Leases)
         until(lambda: not server._idle or sick not in server._idle)
     assert server.busy() == 0
     sick.healed.set()
+
+
+def test_a_result_is_derived_by_a_lane_and_not_beside_the_heartbeats(book: Leases) -> None:
+    """Reading and writing tens of megabytes of JSON holds the parent's lock for seconds."""
+    lane = FakeLane("0")
+    book.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    with serving(Server(book, "w", Device.CPU, [lane], kinds={"sum": 1})):
+        until(lambda: state(book, "j") == "done")
+    assert json.loads(book.client.get(leases.key("j", "result")) or "") == total_of(0, 10)
+    assert len(lane.derived) == 1
+
+
+def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(book: Leases) -> None:
+    sick, sound = FakeLane("0"), FakeLane("1")
+    server = Server(book, "w", Device.CPU, [sick], kinds={"sum": 1})
+
+    def derive(*_: Any) -> Derived:
+        sick.die()
+        raise LaneDied("killed")
+
+    sick.derive = derive  # type: ignore[method-assign]
+    book.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    with serving(server), serving(Server(book, "v", Device.CPU, [sound], kinds={"sum": 1})):
+        sick.healed.set()
+        until(lambda: state(book, "j") == "done")
+    assert json.loads(book.client.get(leases.key("j", "result")) or "") == total_of(0, 10)
