@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from jobs import broker, leases, marks, queues, registry
 from jobs.leases import Leases
+from jobs.models import MarkKind
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ class Janitor(threading.Thread):
         self._ended = threading.Event()
         self._rounds = self._bells_in = 0
         self.leading = False
+        #: Ranges that the last joining left, by mark.
+        self._joined: dict[str, int] = {}
 
     def run(self) -> None:
         due = time.monotonic() + ROUND_SECONDS
@@ -90,12 +93,18 @@ class Janitor(threading.Thread):
         for kind in registry.names():
             definition = registry.marking(kind)
             for name, mark in (definition.MARKS if definition else {}).items():
-                where = marks.where(kind, name)
-                stored = self._book.marks(where)
-                if len(stored) > _JOIN_AT:
-                    self._book.replace_marks(
-                        where, list(stored), marks.rows(marks.joined(marks.read(name, stored), mark))
-                    )
+                self._join(marks.where(kind, name), name, mark)
+
+    def _join(self, where: str, name: str, mark: MarkKind) -> None:
+        """Joins a mark's ranges once there are an eighth and 64 more than the last time left: many that do not touch
+        would be read again and again for nothing."""
+        left = self._joined.get(where, 0)
+        if self._book.count_marks(where) <= left + left // 8 + _JOIN_AT:
+            return
+        readable = marks.read(name, self._book.marks(where))
+        found = marks.rows(marks.joined(readable, mark))
+        self._joined[where] = len(found)
+        self._book.replace_marks(where, list(marks.rows(readable)), found)
 
     def stop(self) -> None:
         self._ended.set()

@@ -521,7 +521,11 @@ class Leases:
     def marks(self, name: str) -> dict[str, str]:
         """What finished jobs left under a mark: payload by range."""
         stored = self.client.hgetall(f"{PREFIX}mark:{name}")
-        return {field.decode(): payload.decode() for field, payload in stored.items()}
+        return {field.decode(errors="replace"): payload.decode(errors="replace") for field, payload in stored.items()}
+
+    def count_marks(self, name: str) -> int:
+        """Ranges stored under a mark."""
+        return int(self.client.hlen(f"{PREFIX}mark:{name}"))
 
     def replace_marks(self, name: str, old: Sequence[str], new: Mapping[str, str]) -> None:
         """Puts joined ranges in the place of those that they cover. A reader sees the ones or the others."""

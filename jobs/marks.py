@@ -7,6 +7,7 @@ any time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,9 +33,12 @@ def rows(marks: Iterable[Mark]) -> dict[str, str]:
 
 
 def read(name: str, stored: Mapping[str, str]) -> list[Mark]:
-    """As stored, in order."""
-    parted = [(field.split("-"), payload) for field, payload in stored.items()]
-    found = [Mark(name=name, lo=int(lo), hi=int(hi), payload=json.loads(text)) for (lo, hi), text in parted]
+    """As stored, in order. What cannot be read is left out; it is no fact about any number."""
+    found = []
+    for field, text in stored.items():
+        with contextlib.suppress(ValueError, TypeError):
+            lo, hi = map(int, field.split("-"))
+            found.append(Mark(name=name, lo=lo, hi=hi, payload=json.loads(text)))
     return sorted(found, key=lambda mark: (mark.lo, mark.hi))
 
 
