@@ -347,9 +347,9 @@ class Hub:
     def history(self, job: str, since: str) -> list[Event] | None:
         """Events of a job after a place; None when nobody knows what came after it."""
         own = leases.key(job, "ev")
-        pipe = self._book.client.pipeline(transaction=True)
-        pipe.xrevrange(f"{P}events", count=1).exists(own).xrange(own, since, "+")
-        newest, exists, found = skipped.replies(pipe)
+        pipe = self._book.client.pipeline(transaction=False)  # a full Redis refuses transactions
+        pipe.xrange(own, since, "+").exists(own).xrevrange(f"{P}events", count=1)
+        found, exists, newest = skipped.replies(pipe)
         if not newest or position(since) > position(newest[0][0].decode()):
             return None
         if not exists or found is None:  # small jobs have no stream of their own
@@ -359,10 +359,10 @@ class Hub:
 
     def fleet_history(self, since: str) -> list[Event] | None:
         """Events of the fleet after a place; None when the stream does not reach back, or not yet on, to there."""
-        pipe = self._book.client.pipeline(transaction=True)
-        pipe.xrange(f"{P}events", count=1).xrevrange(f"{P}events", count=1)
+        pipe = self._book.client.pipeline(transaction=False)
         pipe.xrange(f"{P}events", since, "+", count=_BACKLOG + 2)
-        first, newest, found = skipped.replies(pipe)
+        pipe.xrange(f"{P}events", count=1).xrevrange(f"{P}events", count=1)  # read last: nothing was trimmed before
+        found, first, newest = skipped.replies(pipe)
         if not first or not position(first[0][0].decode()) <= position(since) <= position(newest[0][0].decode()):
             return None
         later = [event for event in _events(found) if event.position > position(since)]

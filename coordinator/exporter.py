@@ -18,6 +18,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from coordinator import skipped
 from coordinator.views import VERSION, Views
 from jobs import broker, leases, metrics, metrics_server, queues, registry
 from jobs.models import TERMINAL, Device
@@ -79,6 +80,7 @@ class ClusterCollector(Collector):
         leader.add_metric([], float(self._leading()))
         yield leader
         yield _filled(metrics.BUILD, {(VERSION,): 1})
+        yield _filled(metrics.SKIPPED, {(what,): count for what, count in skipped.SKIPS.counts.items()})
         up = _family(metrics.REDIS_UP)
         try:
             found = list(self._cluster())
@@ -90,6 +92,8 @@ class ClusterCollector(Collector):
 
     def _cluster(self) -> Iterator[Metric]:
         yield from self._counters()
+        [broken] = skipped.replies(self._views.book.client.pipeline(transaction=False).scard(f"{P}broken"))
+        yield _filled(metrics.BROKEN, {(): broken or 0})
         yield from self._queues()
         yield from self._workers()
         yield self._histogram(metrics.DURATION, "durations", registry.names())
@@ -100,8 +104,8 @@ class ClusterCollector(Collector):
         yield states
 
     def _hash(self, name: str) -> dict[str, float]:
-        found = self._views.book.client.hgetall(f"{P}{name}")
-        return {key.decode(): float(value) for key, value in found.items()}
+        [found] = skipped.replies(self._views.book.client.pipeline(transaction=False).hgetall(f"{P}{name}"))
+        return dict(skipped.each("figure", (found or {}).items(), lambda key, value: (key.decode(), float(value))))
 
     def _counters(self) -> Iterator[Metric]:
         """From zero on: of a counter that first appears with its first count, rate() misses that count."""
@@ -113,7 +117,8 @@ class ClusterCollector(Collector):
         )
         for metric, name, labels in zeros:
             counted = {tuple(field.split("|")): value for field, value in self._hash(name).items()}
-            yield _filled(metric, dict.fromkeys(labels, 0.0) | counted)
+            sound = {row: value for row, value in counted.items() if len(row) == len(metric.labels)}
+            yield _filled(metric, dict.fromkeys(labels, 0.0) | sound)
 
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))
@@ -172,7 +177,8 @@ class ClusterCollector(Collector):
         rows: dict[str, dict[str, float]] = {label: {} for label in labels}
         for field, value in self._hash(name).items():
             label, _, bound = field.rpartition("|")
-            rows.setdefault(label, {})[bound] = value
+            if label:
+                rows.setdefault(label, {})[bound] = value
         family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
         for label, row in rows.items():
             within = accumulate(row.get(str(bound), 0) for bound in metrics.SECONDS)

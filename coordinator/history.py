@@ -7,11 +7,13 @@ A sample is figures by name; a figure that is not known is not there.
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator import skipped
 from jobs import errors, leases
 from jobs.numbers import short
 
@@ -42,7 +44,7 @@ def fold(client: leases.Client) -> bool:
         if len(rows) < BLOCK:
             return False
         pipe.multi()
-        pipe.rpush(BLOCKS, pack([json.loads(row) for row in rows]))
+        pipe.rpush(BLOCKS, pack(_samples(rows)))
         pipe.ltrim(BLOCKS, -MOST_BLOCKS, -1)
         pipe.ltrim(NOW, BLOCK, -1)
         pipe.execute()
@@ -69,11 +71,28 @@ class Block:
     columns: dict[str, list[float | None]]
 
 
+def _figure(value: object) -> float:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return value
+    raise ValueError("it is no figure")
+
+
+def _sample(row: bytes) -> tuple[int, Sample]:
+    moment, sample = json.loads(row)
+    return int(moment), {name: _figure(value) for name, value in sample.items()}
+
+
+def _samples(rows: Iterable[bytes]) -> list[tuple[int, Sample]]:
+    """Those that can be read."""
+    return skipped.each("sample", enumerate(rows), lambda _, row: _sample(row))
+
+
 def unpack(stored: bytes) -> Block:
     """What `pack` was given. ValueError when it is something else."""
     try:
         found = json.loads(zlib.decompress(stored))
-        times, columns = list(map(int, found["t"])), dict(found["s"])
+        times, rows = list(map(int, found["t"])), dict(found["s"])
+        columns = {name: [None if one is None else _figure(one) for one in column] for name, column in rows.items()}
         if any(len(column) != len(times) for column in columns.values()):
             raise ValueError("its columns differ in length")
     except (zlib.error, KeyError, TypeError, RecursionError, OverflowError) as error:
@@ -83,7 +102,7 @@ def unpack(stored: bytes) -> Block:
 
 def _loose(rows: Iterable[bytes]) -> Block:
     """The samples that are not folded yet."""
-    samples = [json.loads(row) for row in rows]
+    samples = _samples(rows)
     names = dict.fromkeys(name for _, sample in samples for name in sample)
     columns = {name: [sample.get(name) for _, sample in samples] for name in names}
     return Block(times=[moment for moment, _ in samples], columns=columns)
@@ -93,8 +112,9 @@ def read(client: leases.Client, seconds: int) -> tuple[int, list[Block]]:
     """Redis' time in seconds, and the blocks that reach back so far."""
     pipe = client.pipeline(transaction=True)  # a fold must not fall in between
     pipe.time().lrange(NOW, 0, -1).lrange(BLOCKS, -(-(-seconds // BLOCK) + 1), -1)
-    (now, _), rows, stored = pipe.execute()
-    return now, [*map(unpack, stored), _loose(rows)]
+    (now, _), rows, stored = skipped.replies(pipe)
+    blocks = skipped.each("sample", enumerate(stored or ()), lambda _, block: unpack(block))
+    return now, [*blocks, _loose(rows or ())]
 
 
 @dataclass(frozen=True)

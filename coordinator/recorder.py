@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator import alerts, history
+from coordinator import alerts, history, skipped
 from coordinator.views import P, Views, moment
 from jobs import leases, registry
 
@@ -29,6 +29,11 @@ _SLOW_EVERY = 5
 #: Failed jobs looked at, newest first.
 _FAILED_LOOK = 500
 _HOUR = 3600.0
+_TYPES = {
+    "alerts": "hash", "history": "list", "history:now": "list", "units": "hash", "load": "hash", "pace": "hash",
+    "nodes": "zset", "span": "hash", "spans": "stream", "workers": "zset", "workers:cpu": "zset",
+    "workers:gpu": "zset", "broken": "set", "jobs": "zset", "durations": "hash", "waits": "hash",
+}  # fmt: skip
 
 
 class Speeds:
@@ -60,12 +65,13 @@ class Recorder:
         nodes, queues = self._views.nodes(), self._views.queues()
         memory = self._client.info("memory")
         if self._rounds % _SLOW_EVERY == 0:
+            self._put_aside()
             self._views.book.put_spans_away()
             self._failed = self._failures()
         self._rounds += 1
-        (seconds, micros), units = self._client.pipeline(transaction=False).time().hgetall(f"{P}units").execute()
+        (seconds, micros), units = skipped.replies(self._client.pipeline(transaction=False).time().hgetall(f"{P}units"))
         now = seconds + micros / 1e6
-        sample = {**dict(self._fleet(nodes, queues, units, now)), "redis.memory": _stepped(memory["used_memory"])}
+        sample = {**dict(self._fleet(nodes, queues, units or {}, now)), "redis.memory": _stepped(memory["used_memory"])}
         for node in nodes:
             if node["live"]:
                 sample.update(self._node(node, now))
@@ -89,8 +95,8 @@ class Recorder:
         for state, count in self._views.counts().items():
             yield f"jobs.{state}", count
         done = Counter(dict.fromkeys(registry.names(), 0))  # from zero on: a kind's first units count too
-        for field, text in units.items():
-            done[field.decode().partition("|")[0]] += int(text)
+        for kind, count in skipped.each("figure", units.items(), lambda field, text: (field.decode(), int(text))):
+            done[kind.partition("|")[0]] += count
         for kind, total in done.items():
             speed = self._speeds.of(f"units.{kind}", total, now)
             if speed is not None:
@@ -113,13 +119,24 @@ class Recorder:
 
     def _failures(self) -> dict[str, int]:
         """Jobs that failed within the hour, by kind."""
-        ids = self._client.zrevrange(f"{P}in:failed", 0, _FAILED_LOOK - 1)
+        [ids] = skipped.replies(self._client.pipeline().zrevrange(f"{P}in:failed", 0, _FAILED_LOOK - 1))
         pipe = self._client.pipeline(transaction=False)
-        for job_id in ids:
-            pipe.hmget(leases.key(job_id.decode()), "ended", "kind")
+        for job_id in ids or ():
+            pipe.hmget(leases.key("").encode() + job_id, "ended", "kind")
         since = (time.time() - _HOUR) * 1000
-        found = pipe.execute() if ids else []
-        return dict(Counter(kind.decode() for ended, kind in found if ended and kind and int(ended) > since))
+        found = zip(ids, skipped.replies(pipe), strict=True) if ids else ()
+        kinds = skipped.each("job", found, lambda _, row: row[1].decode() if int(row[0] or 0) > since else "")
+        return dict(Counter(kind for kind in kinds if kind))
+
+    def _put_aside(self) -> None:
+        """Empties the places of keys of another type that only Python reads, or that no script mends."""
+        pipe = self._client.pipeline(transaction=False)
+        for name in _TYPES:
+            pipe.type(f"{P}{name}")
+        for (name, kind), found in zip(_TYPES.items(), pipe.execute(), strict=True):
+            if found.decode() not in (kind, "none"):
+                skipped.SKIPS.note("index", f"{P}{name}", f"a {found.decode()}, not a {kind}")
+                self._views.book.put_aside(f"{P}{name}")
 
     def _alarm(self, facts: alerts.Facts, now: float) -> None:
         known = {alert["id"]: alert for alert in self._views.alerts()}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
+from coordinator import skipped
 from coordinator.views import P, Views
 from jobs import leases
 from jobs.numbers import exact
@@ -47,17 +48,16 @@ def read(views: Views, seconds: int, most: int) -> dict[str, Any]:
     client = views.book.client
     pipe = client.pipeline(transaction=True)
     pipe.time().hgetall(f"{P}span").xlen(f"{P}spans").xrange(f"{P}spans", count=1).smembers(f"{P}running")
-    (whole, micros), latest, kept, first, running = pipe.execute()
+    (whole, micros), latest, kept, first, running = skipped.replies(pipe)
     now = whole * 1000 + micros // 1000
     since = now - seconds * 1000
-    past = [
-        _span(row[b"lane"].decode(), row[b"span"].decode()) for _, row in client.xrange(f"{P}spans", str(since), "+")
-    ]
-    recent = [_span(lane.decode(), text.decode()) for lane, text in latest.items()]
+    rows = client.xrange(f"{P}spans", str(since), "+") if first else []
+    past = skipped.each("span", rows, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))
+    recent = skipped.each("span", (latest or {}).items(), lambda lane, text: _span(lane.decode(), text.decode()))
     found = [span for span in (*past, *recent) if span.end >= since]
-    found += _open(views, [job.decode() for job in running], now)
+    found += _open(views, [job.decode(errors="replace") for job in running or ()], now)
     complete = now - MAX_SECONDS * 1000
-    if kept >= _KEPT:
+    if first and kept >= _KEPT:
         complete = max(complete, int(first[0][0].partition(b"-")[0]))
     joined, resolution = _joined(found, seconds, most)
     lanes = {span.lane: span.device for span in sorted(found, key=lambda span: span.lane)}
@@ -85,22 +85,32 @@ def _open(views: Views, running: Sequence[str], now: int) -> Iterator[Span]:
     pipe = views.book.client.pipeline(transaction=False)
     for job in running:
         pipe.hmget(leases.key(job), "kind", "small", "queue").hvals(leases.key(job, "lease"))
-    replies = pipe.execute() if running else []
+    replies = skipped.replies(pipe) if running else []
     small: dict[tuple[str, str], Span] = {}
-    for job, (kind, is_small, queue), held in zip(running, replies[::2], replies[1::2], strict=True):
-        for text in held if kind else ():
-            *_, granted, lane = text.decode().split(":", 6)[-2:]
-            device = queue.decode().partition(".")[0]
-            span = Span(
-                lane=lane, device=None if device == "any" else device, job=job, kind=kind.decode(), start=int(granted),
-                end=now, open=True,
-            )  # fmt: skip
-            if is_small == b"1":
-                known = small.get((lane, span.kind or ""))
-                small[(lane, span.kind or "")] = _both(known, span) if known else span
-            else:
-                yield span
+    rows = [(job, pair) for job, pair in zip(running, zip(replies[::2], replies[1::2], strict=True), strict=True)]
+    leased = skipped.each("span", rows, lambda job, pair: _leased(job, *pair, now))
+    for is_small, span in chain.from_iterable(leased):
+        if is_small:
+            known = small.get((span.lane, span.kind or ""))
+            small[(span.lane, span.kind or "")] = _both(known, span) if known else span
+        else:
+            yield span
     yield from small.values()
+
+
+def _leased(job: str, facts: Sequence[bytes], held: Sequence[bytes], now: int) -> list[tuple[bool, Span]]:
+    """The leases of one job, and whether it is small."""
+    kind, small, queue = facts
+    found = []
+    for text in held if kind else ():
+        *_, granted, lane = text.decode().split(":", 6)[-2:]
+        device = queue.decode().partition(".")[0]
+        span = Span(
+            lane=lane, device=None if device == "any" else device, job=job, kind=kind.decode(), start=int(granted),
+            end=now, open=True,
+        )  # fmt: skip
+        found.append((small == b"1", span))
+    return found
 
 
 def _both(left: Span, right: Span) -> Span:

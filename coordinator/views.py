@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any, NamedTuple
 
-from coordinator import alerts, scheduler
+from coordinator import alerts, scheduler, skipped
 from jobs import broker, errors, leases, marks, queues, registry
 from jobs.models import Device, JobState
 from jobs.numbers import exact
@@ -23,6 +24,8 @@ LOST_SECONDS = 3600
 FLEET_SECONDS = 0.5
 #: Pages looked at for one answer, when a kind is asked for that is rare.
 _PAGES = 20
+#: Numbers of jobs are integers up to here.
+_LAST = str(2**53)
 #: Bytes of results that one answer for many jobs holds.
 RESULTS_BYTES = 16 << 20
 #: Ranges of a mark that one answer shows.
@@ -35,13 +38,39 @@ def _not_found(job_id: str) -> errors.NotFound:
     return errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
 
 
+def _broken(job_id: str) -> errors.Broken:
+    return errors.Broken(
+        f"what is stored of job {job_id} cannot be read; delete it and submit it again", field="job_id"
+    )
+
+
 def moment(seconds: float) -> str:
     """Seconds since 1970 as the API writes them."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _when(ms: str | None) -> str | None:
-    return moment(int(ms) / 1000) if ms else None
+    try:
+        return moment(int(ms) / 1000) if ms else None
+    except OSError as error:  # what some platforms raise for a year that is none
+        raise ValueError(f"{ms} is no moment") from error
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
+def _json(text: str | bytes) -> Any:
+    """Parsed; ValueError for NaN and the like, which are no JSON."""
+    return json.loads(text, parse_constant=_finite)
+
+
+def _ids(members: Iterable[bytes]) -> list[str]:
+    """Names as text; what is no text names nothing that exists."""
+    return [member.decode(errors="replace") for member in members]
 
 
 def _text(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
@@ -57,20 +86,21 @@ class Views:
     # -- jobs -------------------------------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> dict[str, Any]:
-        """One job as the API shows it; NotFound."""
+        """One job as the API shows it; NotFound, or Broken when what is stored of it cannot be read."""
         found = self.jobs_by_id([job_id])
-        if not found:
-            raise _not_found(job_id)
-        return found[0]
+        if found:
+            return found[0]
+        raise _broken(job_id) if self.book.client.exists(leases.key(job_id)) else _not_found(job_id)
 
     def jobs_by_id(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         pipe = self.book.client.pipeline(transaction=False)
         for job_id in ids:
             pipe.hgetall(leases.key(job_id))
-        rows = [(job_id, _text(row)) for job_id, row in zip(ids, pipe.execute(), strict=True) if row]
+        stored = [(job_id, row) for job_id, row in zip(ids, skipped.replies(pipe), strict=True) if row]
+        rows = skipped.each("job", stored, lambda job_id, row: (job_id, _sound(_text(row))))
         ranks = self._ranks(rows)
         fleet = self.fleet() if ranks else scheduler.Fleet()
-        return [_job(job_id, row, ranks.get(job_id, -1), fleet) for job_id, row in rows]
+        return skipped.each("job", rows, lambda job_id, row: _job(job_id, row, ranks.get(job_id, -1), fleet))
 
     def _ranks(self, rows: Sequence[tuple[str, dict[str, str]]]) -> dict[str, int | None]:
         """Place in the queue of jobs that wait."""
@@ -80,22 +110,23 @@ class Views:
         pipe = self.book.client.pipeline(transaction=False)
         for job_id, row in waiting:
             pipe.zrank(f"{P}pending:{row['queue']}", job_id)
-        return {job_id: rank for (job_id, _), rank in zip(waiting, pipe.execute(), strict=True)}
+        return {job_id: rank for (job_id, _), rank in zip(waiting, skipped.replies(pipe), strict=True)}
 
     def jobs(self, state: str | None, kind: str | None, cursor: int | None, limit: int) -> dict[str, Any]:
         """Newest first. The cursor is the number of the last job looked at; a page may hold less than `limit`."""
         index = f"{P}in:{state}" if state else f"{P}jobs"
         found: list[dict[str, Any]] = []
-        top = f"({cursor}" if cursor is not None else "+inf"
+        top = f"({cursor}" if cursor is not None else _LAST
         for _ in range(_PAGES):
             size = max(limit, 100)
-            page = self.book.client.zrevrangebyscore(index, top, "-inf", start=0, num=size, withscores=True)
+            pipe = self.book.client.pipeline(transaction=False)
+            [page] = skipped.replies(pipe.zrevrangebyscore(index, top, 0, start=0, num=size, withscores=True))
             if not page:
                 return {"jobs": found, "cursor": None}
-            shown = {job["job_id"]: job for job in self.jobs_by_id([job_id.decode() for job_id, _ in page])}
+            shown = {job["job_id"]: job for job in self.jobs_by_id(_ids(job_id for job_id, _ in page))}
             for job_id, score in page:
                 cursor = int(score)
-                job = shown.get(job_id.decode())
+                job = shown.get(job_id.decode(errors="replace"))
                 if job and (kind is None or job["type"] == kind):
                     found.append(job)
                 if len(found) == limit:
@@ -107,18 +138,27 @@ class Views:
         pipe = self.book.client.pipeline(transaction=False)
         for job_id in ids:
             pipe.hget(leases.key(job_id), "state")
-        return [state.decode() if state else None for state in pipe.execute()]
+        return [state.decode(errors="replace") if state else None for state in skipped.replies(pipe)]
 
     def result(self, job_id: str) -> tuple[dict[str, Any], str, bytes | None]:
         """What stands around a job's result, its state, and the result as it is stored, if it is; NotFound."""
-        (kind, total, done, state), stored = self.book.read(
-            ("HMGET", leases.key(job_id), "kind", "total", "done", "state"), ("GET", leases.key(job_id, "result"))
-        )
-        if kind is None:
+        try:
+            row, stored = self.book.read(
+                ("HMGET", leases.key(job_id), "kind", "total", "done", "state"), ("GET", leases.key(job_id, "result"))
+            )
+        except leases.RedisError as error:
+            if leases.wrong_type(error):
+                raise _broken(job_id) from error
+            raise
+        if row[0] is None:
             raise _not_found(job_id)
-        units, total = exact(int(done)), exact(int(total))
-        head = {"job_id": job_id, "type": kind.decode(), "partial": False, "units": units, "total": total}
-        return head, state.decode(), stored
+        try:
+            kind, total, done, state = (value.decode() for value in row)
+            head = {"job_id": job_id, "type": kind, "partial": False, "units": exact(int(done)),
+                    "total": exact(int(total))}  # fmt: skip
+        except leases.Unreadable:
+            raise _broken(job_id) from None
+        return head, state, stored
 
     def results(self, ids: Sequence[str]) -> bytes:
         """State and, once done, result of each as one JSON answer; results are spliced in as they are stored.
@@ -130,7 +170,8 @@ class Views:
         for job_id in ids:
             pipe.hmget(leases.key(job_id), "state", "kind", "error")
             pipe.getrange(leases.key(job_id, "result"), 0, share)  # a byte more than the share: the result is longer
-        replies = pipe.execute()
+        replies: list[Any] = skipped.replies(pipe)
+        replies = [reply or (b"" if place % 2 else [None, None, None]) for place, reply in enumerate(replies)]
         rows, stored = replies[::2], [Stored(text) for text in replies[1::2]]
         if long := [place for place, text in enumerate(replies[1::2]) if len(text) > share]:
             left = RESULTS_BYTES - sum(len(text) for text in replies[1::2] if len(text) <= share)
@@ -184,21 +225,24 @@ class Views:
         """Workers, live ones and those lost within the hour."""
         client = self.book.client
         since = (time.time() - LOST_SECONDS) * 1000
-        names = sorted(name.decode() for name in client.zrangebyscore(f"{P}nodes", since, "+inf"))
+        [known] = skipped.replies(client.pipeline(transaction=False).zrangebyscore(f"{P}nodes", since, "+inf"))
+        names = sorted(_ids(known or ()))
         pipe = client.pipeline(transaction=False)
         for name in names:
             pipe.hgetall(f"{P}worker:{name}")
             pipe.zscore(f"{P}workers", name)
         pipe.time()
-        *replies, (seconds, micros) = pipe.execute()
+        *replies, (seconds, micros) = skipped.replies(pipe)
         now = seconds + micros / 1e6
         rows = zip(names, replies[::2], replies[1::2], strict=True)
-        nodes = [_node(name, _text(row), live, now) for name, row, live in rows if row]
+        found = [(name, (row, live)) for name, row, live in rows if row]
+        nodes = skipped.each("node", found, lambda name, both: _node(name, _text(both[0]), both[1], now))
         return [node for node in nodes if node["seen_seconds_ago"] < LOST_SECONDS]
 
     def alerts(self) -> list[dict[str, Any]]:
         """What fires and, for an hour, what did."""
-        return alerts.shown([json.loads(text) for text in self.book.client.hvals(f"{P}alerts")])
+        [stored] = skipped.replies(self.book.client.pipeline(transaction=False).hgetall(f"{P}alerts"))
+        return alerts.shown(skipped.each("alert", (stored or {}).items(), lambda _, text: _alert(text)))
 
     def fleet(self) -> scheduler.Fleet:
         """As decisions see it, at most FLEET_SECONDS old."""
@@ -214,21 +258,26 @@ class Views:
         for device in (Device.CPU, Device.GPU):
             pipe.zrangebyscore(f"{P}workers:{device}", (seconds - 1) * 1000, "+inf")
         pipe.hgetall(f"{P}pace")
-        load, *alive, paces = pipe.execute()
+        load, *alive, paces = skipped.replies(pipe)
         names = [
-            (device, name) for device, found in zip((Device.CPU, Device.GPU), alive, strict=True) for name in found
+            (device, name)
+            for device, found in zip((Device.CPU, Device.GPU), alive, strict=True)
+            for name in found or ()
         ]
         pipe = client.pipeline(transaction=False)
         for _, name in names:
-            pipe.hmget(f"{P}worker:{name.decode()}", "lanes", "drain", "kinds")
+            pipe.hmget(leases.PREFIX.encode() + b"worker:" + name, "lanes", "drain", "kinds")
         lanes: dict[Device, int] = {}
         kinds: dict[Device, list[dict[str, int]]] = {}
-        for (device, _), (count, drain, told) in zip(names, pipe.execute() if names else [], strict=True):
-            if drain != b"1":
-                lanes[device] = lanes.get(device, 0) + int(count or 0)
-                kinds.setdefault(device, []).append(json.loads(told or "{}"))
-        waiting = {queue: int(ms) / 1000 for queue, ms in _text(load).items()}
-        return scheduler.Fleet(lanes=lanes, load_seconds=waiting, speeds=_speeds(_text(paces)), kinds=kinds)
+        told = zip(names, skipped.replies(pipe) if names else [], strict=True)
+        for device, count, known in skipped.each("node", told, _alive):
+            if known is not None:
+                lanes[device] = lanes.get(device, 0) + count
+                kinds.setdefault(device, []).append(known)
+        waiting = skipped.each("figure", (load or {}).items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
+        speeds = skipped.each("figure", (paces or {}).items(), _pace)
+        load_seconds = {queue: max(0.0, seconds) for queue, seconds in waiting}
+        return scheduler.Fleet(lanes=lanes, load_seconds=load_seconds, speeds=_speeds(dict(speeds)), kinds=kinds)
 
     def queues(self) -> list[dict[str, Any]]:
         """Depth and oldest wait of every queue."""
@@ -236,22 +285,23 @@ class Views:
         for name in queues.ALL:
             pipe.zcard(f"{P}pending:{name}")
             pipe.zrange(f"{P}pending:{name}", 0, 0)
-        replies = pipe.execute()
-        first = {name: ids[0].decode() for name, ids in zip(queues.ALL, replies[1::2], strict=True) if ids}
+        replies = skipped.replies(pipe)
+        first = {
+            name: ids[0].decode(errors="replace") for name, ids in zip(queues.ALL, replies[1::2], strict=True) if ids
+        }
         pipe = self.book.client.pipeline(transaction=False)
         for job_id in first.values():
             pipe.hget(leases.key(job_id), "created")
-        created = dict(zip(first, pipe.execute() if first else [], strict=True))
+        stored = zip(first, skipped.replies(pipe) if first else [], strict=True)
+        created = dict(skipped.each("job", stored, lambda name, ms: (name, int(ms or 0))))
         bells = broker.queue_lengths(self.book.client)
         now = time.time()
         return [
             {
                 "queue": name,
-                "jobs": depth,
+                "jobs": depth or 0,
                 "bells": bells[name],
-                "oldest_wait_seconds": round(max(0.0, now - int(created[name] or 0) / 1000), 3)
-                if name in created
-                else 0.0,
+                "oldest_wait_seconds": round(max(0.0, now - created[name] / 1000), 3) if name in created else 0.0,
             }
             for name, depth in zip(queues.ALL, replies[::2], strict=True)
         ]
@@ -261,7 +311,7 @@ class Views:
         pipe = self.book.client.pipeline(transaction=False)
         for state in JobState:
             pipe.zcard(f"{P}in:{state}")
-        return {state.value: count for state, count in zip(JobState, pipe.execute(), strict=True)}
+        return {state.value: count or 0 for state, count in zip(JobState, skipped.replies(pipe), strict=True)}
 
     def snapshot(self) -> dict[str, Any]:
         """The fleet and the newest jobs, each read once."""
@@ -292,7 +342,8 @@ class Views:
 
     def _speeds(self) -> dict[str, float]:
         """Committed units/s now, by kind, over the jobs that run."""
-        running = self.jobs_by_id([job_id.decode() for job_id in self.book.client.zrevrange(f"{P}in:running", 0, 99)])
+        [found] = skipped.replies(self.book.client.pipeline(transaction=False).zrevrange(f"{P}in:running", 0, 99))
+        running = self.jobs_by_id(_ids(found or ()))
         speeds: dict[str, float] = {}
         for job in running:
             if job["rate"]:
@@ -317,6 +368,37 @@ def _speeds(paces: Mapping[str, str]) -> dict[Device, float]:
     return {device: median(values) for device, values in measured.items()}
 
 
+def _sound(row: dict[str, str]) -> dict[str, str]:
+    """The row itself. LookupError or ValueError without what all else asks for."""
+    JobState(row["state"])
+    if "queue" not in row or int(row["total"]) < 1:
+        raise ValueError("it has no queue or no units")
+    return row
+
+
+def _alert(text: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = _json(text)
+    if found["state"] not in ("firing", "resolved") or not isinstance(found["id"], str):
+        raise ValueError("it is no alert")
+    datetime.fromisoformat(found["since"])
+    datetime.fromisoformat(found["until"] or found["since"])
+    return found
+
+
+def _alive(worker: tuple[Device, bytes], row: Sequence[bytes | None]) -> tuple[Device, int, dict[str, int] | None]:
+    """A live worker's lanes and the kinds that it knows; None when it takes nothing new."""
+    count, drain, kinds = row
+    known = {name: int(version) for name, version in _json(kinds or b"{}").items()}
+    return worker[0], int(count or 0), None if drain == b"1" else known
+
+
+def _pace(field: bytes, stored: bytes) -> tuple[str, str]:
+    Device(field.decode().rpartition("|")[2])
+    if _finite(stored.decode()) <= 0:
+        raise ValueError("it is no speed")
+    return field.decode(), stored.decode()
+
+
 def _job(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.Fleet) -> dict[str, Any]:
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     rate = _rate(row) if state in ("running", "cancelling") else None
@@ -330,8 +412,8 @@ def _job(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.
         "priority": row["priority"],
         "device": row["device"],
         "queue": row["queue"],
-        "parameters": json.loads(row["parameters"]),
-        "notes": json.loads(row["notes"]),
+        "parameters": _json(row["parameters"]),
+        "notes": _json(row["notes"]),
         "created": _when(row["created"]),
         "started": _when(started),
         "ended": _when(ended),
@@ -353,7 +435,7 @@ def _rate(row: dict[str, str]) -> float | None:
     """Committed units/s: the smoothed rate, or the average so far while there is none."""
     now = time.time() * 1000
     if "rate" in row and now - int(row["mark_at"]) < _STALE_SECONDS * 1000:
-        return float(row["rate"])
+        return _finite(row["rate"])
     if "rate" in row or "started" not in row or int(row["done"]) == 0:
         return None
     return int(row["done"]) * 1000 / max(now - int(row["started"]), 1)
@@ -394,7 +476,7 @@ class Stored(NamedTuple):
 
 
 def _answer(job_id: str, row: Sequence[bytes | None], stored: Stored) -> bytes:
-    state, kind, error = (value.decode() if value else None for value in row)
+    state, kind, error = (value.decode(errors="replace") if value else None for value in row)
     answer: dict[str, Any] = {"job_id": job_id, "type": kind, "state": state}
     if state is None:
         answer = {"job_id": job_id, "state": None, "error": f"no job {job_id}"}
@@ -425,10 +507,10 @@ def _node(name: str, row: dict[str, str], live: float | None, now: float) -> dic
         "host": row.get("host"),
         "draining": row.get("drain") == "1",
         "seen_seconds_ago": round(max(0.0, seen), 1),
-        "cpu_ratio": float(row.get("cpu_ratio", 0)),
-        "rates": json.loads(row.get("rates", "{}")),
+        "cpu_ratio": _finite(row.get("cpu_ratio", "0")),
+        "rates": {kind: _finite(rate) for kind, rate in _json(row.get("rates", "{}")).items()},
         **{name: int(row[name]) for name in numbers if name in row},
-        **({"gpus": json.loads(row["gpus"])} if "gpus" in row else {}),
+        **({"gpus": [{**gpu, "uuid": str(gpu["uuid"])} for gpu in _json(row["gpus"])]} if "gpus" in row else {}),
         **({"retired": row["retired"]} if "retired" in row else {}),
-        **({"cpu_energy_joules_total": float(joules)} if (joules := row.get("cpu_energy_joules_total")) else {}),
+        **({"cpu_energy_joules_total": _finite(joules)} if (joules := row.get("cpu_energy_joules_total")) else {}),
     }

@@ -66,6 +66,12 @@ class Conflict(ClusterError):
     status = 409
 
 
+class Broken(ClusterError):
+    """What is stored of this cannot be read."""
+
+    status = 409
+
+
 class TooLarge(ClusterError):
     """The body is too large."""
 

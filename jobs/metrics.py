@@ -81,6 +81,11 @@ GPU_PCIE_RECEIVED = Metric("cluster_gpu_pcie_receive_bytes_per_second", "What a 
 GPU_PCIE_SENT = Metric("cluster_gpu_pcie_transmit_bytes_per_second", "What a GPU now sends over PCIe.", _GPU)
 GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU runs slower for this reason.", (*_GPU, "reason"))
 
+BROKEN = Metric("cluster_broken", "Jobs and keys that were found broken in Redis.")
+SKIPPED = Metric(
+    "cluster_skipped_entries_total", "Reads of entries in Redis that were skipped because they are broken.", ("what",),
+    "counter", per_replica=True,
+)  # fmt: skip
 BUILD = Metric("cluster_build_info", "Version of this coordinator, always 1.", ("version",), per_replica=True)
 REDIS_UP = Metric("cluster_redis_up", "1 when this replica reaches Redis.", (), "gauge", per_replica=True)
 LEADER = Metric("cluster_leader", "1 when this replica is the janitor.", (), "gauge", per_replica=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,8 +100,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage(any_redis_url: str) -> Stage:
-    return Stage(any_redis_url)
+def stage(any_redis_url: str) -> Iterator[Stage]:
+    made = Stage(any_redis_url)
+    yield made
+    made.bench.client.close()
 
 
 def play(stage: Stage, scene: Callable[[], Awaitable[Any]]) -> Any:

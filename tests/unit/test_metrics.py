@@ -102,7 +102,7 @@ def test_no_label_grows_without_bound() -> None:
     labels = {label for metric in metrics.ALL for label in metric.labels}
     assert labels == {
         "kind", "outcome", "state", "queue", "device", "worker", "host", "gpu", "index", "name", "reason", "version",
-        "method", "route", "status",
+        "method", "route", "status", "what",
     }  # fmt: skip
 
 

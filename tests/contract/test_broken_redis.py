@@ -1,0 +1,182 @@
+"""Random corruption of what is in Redis: sound jobs are done and every listing answers, whatever stands there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from coordinator import app
+from coordinator.skipped import SKIPS
+from jobs import broker, leases, queues
+from jobs.leases import Grant, Held, Leases, Taken
+from jobs.settings import Settings
+from tests.contract.lease_model import CLOCK, encode, new_job, total_of
+
+#: Strings that are no number, no text, no JSON, no range, or too much of one.
+NONSENSE = [
+    b"", b"x", b"\xff\xfe\x00", b"-1", b"nan", b"inf", b"1e400", b"18446744073709551616", b"{", b"[" * 2000, b"NaN",
+    b"null", b"[1,2]", b'{"id": 1}', b"0:0", b"9:1:0:0", b"a|b|c|d", b"use|x", b"0.5", b"9" * 5000,
+]  # fmt: skip
+#: Keys that there may be besides those that there are.
+NAMES = [
+    *(f"ct:{name}" for name in (
+        "later", "running", "jobs", "expiry", "slots", "slotjob", "workers", "workers:cpu", "workers:gpu", "nodes",
+        "events", "load", "bells", "seq", "audit", "audit:gpu.normal", "leader", "span", "spans", "history",
+        "history:now", "alerts", "pace", "units", "outcomes", "ended", "waits", "durations", "broken", "disturbed",
+        "worker:w", "worker:x", "mark:collatz:verified", "idem:anyone:k",
+    )),
+    *(f"ct:in:{state}" for state in ("queued", "running", "finishing", "done", "failed", "cancelled", "paused")),
+    *(f"ct:{kind}:{queue}" for kind in ("pending", "bell") for queue in queues.ALL),
+    *(f"rq:queue:{queue}" for queue in queues.ALL), "rq:queues", "rq:workers",
+]  # fmt: skip
+LISTINGS = [
+    "/api/jobs", "/api/jobs?state=running", "/api/jobs?state=failed", "/api/snapshot", "/api/status", "/api/nodes",
+    "/api/history", "/api/stream", "/api/job-types", "/ready",
+]  # fmt: skip
+
+
+class Vandal:
+    """Spoils one thing at a time; `bad` are the jobs whose keys it may spoil."""
+
+    def __init__(self, client: redis.Redis, seed: int, bad: list[str]) -> None:
+        self.client, self.random, self.bad = client, random.Random(seed), bad
+
+    def spoil(self) -> None:
+        parts = ["", "lease", "leases", "free", "dead", "retry", "parts", "acc", "ev", "result"]
+        job = leases.key(self.random.choice(self.bad), self.random.choice(parts))
+        key = self.random.choice([job, self.random.choice(NAMES), self.random.choice(NAMES)])
+        if self.random.random() < 0.4:
+            self.replace(key)
+        else:
+            self.meddle(key)
+
+    def replace(self, key: str) -> None:
+        """Another type, or nothing."""
+        one, other = self.random.choices(NONSENSE, k=2)
+        self.client.delete(key)
+        make: list[Any] = [
+            lambda: self.client.set(key, one), lambda: self.client.rpush(key, one, other),
+            lambda: self.client.sadd(key, one, other), lambda: self.client.hset(key, one, other),
+            lambda: self.client.zadd(key, {one: 1.5}), lambda: self.client.xadd(key, {one: other}),
+        ]  # fmt: skip
+        self.random.choice(make)()
+
+    def meddle(self, key: str) -> None:
+        """The same type with other contents."""
+        one, other = self.random.choices(NONSENSE, k=2)
+        found = self.client.type(key)
+        if found == b"hash":
+            fields = [*sorted(self.client.hkeys(key)), one]
+            self.client.hset(key, self.random.choice(fields), other)
+        elif found == b"list":
+            self.random.choice([self.client.rpush, self.client.lpush])(key, one)
+        elif found == b"zset":
+            self.client.zadd(key, {one: self.random.choice([0, 1e18, float("inf"), -5])})
+        elif found == b"set":
+            self.client.sadd(key, one)
+        elif found == b"stream":
+            self.client.xadd(key, {self.random.choice([b"job", b"type", b"done", one]): other})
+        else:
+            self.client.set(key, one)
+
+
+class Lane:
+    """A worker of one lane that does what it is told, on sound jobs exactly."""
+
+    def __init__(self, book: Leases) -> None:
+        self.book = book
+
+    def turn(self) -> None:
+        for _ in range(40):
+            found = self.book.next("w", queues.ALL)
+            if isinstance(found, Taken):
+                rows = zip(found.facts, found.jobs, strict=True)
+                done = [leases.Finished(job_id=job, token=token, result=encode(total_of(0, facts.total)), ms=1)
+                        for facts, (job, token) in rows]  # fmt: skip
+                self.book.done1_all(done, worker="w", device="cpu")
+            elif isinstance(found, Held):
+                self.serve(found.job_id)
+            else:
+                return
+
+    def serve(self, job: str) -> None:
+        if self.book.facts([job], "cpu") == [None]:
+            return
+        for _ in range(20):
+            answer = self.book.lease(job, token := leases.new_token(), want=4, worker="w")
+            if isinstance(answer, Grant):
+                part = encode(total_of(answer.lo, answer.hi))
+                self.book.commit(job, token, answer.hi, part, ms=1, worker="w", device="cpu", pace=1.0)
+            elif answer == "finishing":
+                self.finish(job)
+            else:
+                return
+
+    def finish(self, job: str) -> None:
+        if (gathered := self.book.gather(job)).parts:
+            self.book.fold(job, gathered, b"1")
+        gathered = self.book.gather(job)
+        if gathered.accumulator:
+            self.book.finish(job, gathered, gathered.accumulator)
+
+
+def _submit(book: Leases, name: str, small: bool) -> str:
+    [(_, job)] = book.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
+    return job
+
+
+async def _listings(client: httpx.AsyncClient, jobs: list[str]) -> None:
+    for path in LISTINGS:
+        answer = await client.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+        answer.json()
+    for job in jobs:
+        answer = await client.get(f"/api/jobs/{job}")
+        assert answer.status_code in (200, 404, 409), answer.text
+    answer = await client.post("/api/results", json={"job_ids": jobs})
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.timeout(240)
+def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
+    client = redis.Redis.from_url(any_redis_url)
+    broker.place_bells(client)
+    client.set("test:clock", round(time.time() * 1000))
+    book, rounds, each = Leases(client, clock=CLOCK), 100, 20
+    made = app.create(Settings(redis_url=any_redis_url, metrics_port=0))
+    cluster = made.state.cluster
+    vandal, lane = Vandal(client, 20261122, []), Lane(book)
+    skips = SKIPS.counts.total()
+
+    async def play() -> None:
+        transport = httpx.ASGITransport(made)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000") as web:
+            for number in range(rounds):
+                good = [_submit(book, f"g{number}-{n}", n == 0) for n in range(3)]
+                vandal.bad = [_submit(book, f"b{number}-{n}", n == 0) for n in range(2)]
+                for _ in range(each):
+                    vandal.spoil()
+                await asyncio.to_thread(settle, good)
+                cluster.views._fleet_at = 0.0
+                await _listings(web, [*vandal.bad, good[0]])
+
+    def settle(good: list[str]) -> None:
+        for _ in range(20):
+            book.lead("me")
+            book.audit(queues.ALL)
+            book.reindex()
+            lane.turn()
+            client.incrby("test:clock", leases.LEASE_TTL_MS)
+            if all(client.hget(leases.key(job), "state") == b"done" for job in good):
+                return
+        raise AssertionError([(job, client.hgetall(leases.key(job))) for job in good])
+
+    asyncio.run(play())
+    assert client.scard("ct:broken") > 0 and SKIPS.counts.total() > skips
+    client.close()
