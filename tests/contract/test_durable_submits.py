@@ -77,8 +77,8 @@ class Pipeline:
         self.disk.order.append("waitaof")
         self.waits = True
 
-    def execute(self) -> Any:
-        replies = self.pipe.execute()
+    def execute(self, **how: bool) -> Any:
+        replies = self.pipe.execute(**how)
         return [*replies, self.disk.answers.pop(0)] if self.waits else replies
 
 
