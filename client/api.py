@@ -10,12 +10,11 @@
         print(cluster.result(job["job_id"])["result"])
 
 Answers are the API's JSON as dicts. Integers beyond 2^53 are decimal strings there: `int(text)` is exact.
-Integers of any size may be sent as they are.
+Integers of any size may be sent as they are. What goes wrong is a `client.errors.ClientError` of one line.
 """
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,9 +23,11 @@ from typing import Any, Self, TypeAlias
 from urllib import parse
 
 import httpx
+from pydantic import BaseModel, ValidationError
 
+from client import answers, bodies
 from client.connection import Connection, Patience
-from client.errors import ApiError, JobEnded, TimedOut
+from client.errors import ApiError, BadArgument, JobEnded, Misconfigured, TimedOut, UnexpectedAnswer
 from client.sse import Reader
 from jobs import numbers, settings
 from jobs.models import TERMINAL
@@ -35,6 +36,10 @@ Json: TypeAlias = dict[str, Any]
 
 #: Longest a long poll may wait for one answer; the API's limit.
 LONG_POLL_SECONDS = 30.0
+#: Seconds between two looks at a job at least, whatever the other side answers.
+_LEAST_STEP = 0.1
+#: Pages without a job that may follow each other; each looked through thousands of jobs.
+_EMPTY_PAGES = 1000
 
 
 class Cluster:
@@ -54,8 +59,11 @@ class Cluster:
         wait_patience: float = 300.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`url` and `token` default to CLUSTER_URL and CLUSTER_TOKEN, then to the local cluster of this checkout."""
-        stated = settings.load()
+        """`url` and `token` default to CLUSTER_URL and CLUSTER_TOKEN, then to the local cluster of this checkout.
+
+        Misconfigured when they cannot be used.
+        """
+        stated = environment()
         token = stated.cluster_token if token is None else token
         self._connection = Connection(url or stated.url(), token, timeout, transport)
         self.url = self._connection.url
@@ -95,6 +103,7 @@ class Cluster:
                 gpu_preferred=gpu_preferred,
                 idempotency_key=idempotency_key,
             ),
+            shape=answers.Submitted,
         )
 
     def run(
@@ -108,7 +117,14 @@ class Cluster:
         body = submission(kind, parameters, **({"idempotency_key": None} | choices))
         patience = LONG_POLL_SECONDS if timeout is None else max(0.0, min(timeout, LONG_POLL_SECONDS))
         began = time.monotonic()
-        answer = self._ask("POST", "/api/submit", body=body, wait_seconds=f"{patience:g}", extra_seconds=patience)
+        answer = self._ask(
+            "POST",
+            "/api/submit",
+            body=body,
+            wait_seconds=f"{patience:g}",
+            extra_seconds=patience,
+            shape=answers.Submitted,
+        )
         if "result" in answer:
             return answer["result"]  # type: ignore[no-any-return]
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
@@ -121,37 +137,44 @@ class Cluster:
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Up to 1,000 jobs, each as the API's submit takes it; answers in the same order, `error` in those refused."""
         keyed = [{"idempotency_key": uuid.uuid4().hex} | wire(dict(job)) for job in jobs]
-        answers: list[Json] = self._post("submit-batch", {"jobs": keyed})["answers"]
-        return answers
+        return self._one_each(len(keyed), self._post("submit-batch", {"jobs": keyed}, shape=answers.Batch))
 
     def results(self, job_ids: Sequence[str], wait_seconds: float = 0.0) -> list[Json]:
         """States and results of up to 1,000 jobs; answers when all have ended or the time is over.
 
         Results that are together too large for one answer are asked for one by one.
         """
-        body = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
-        answers: list[Json] = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds)["answers"]
-        for answer in answers:
+        body: Json = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
+        asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=answers.Batch)
+        found = self._one_each(len(body["job_ids"]), asked)
+        for job_id, answer in zip(body["job_ids"], found, strict=True):
             if answer.pop("result_at", None):
-                del answer["result_bytes"]
-                answer["result"] = self.result(answer["job_id"])["result"]
-        return answers
+                answer.pop("result_bytes", None)
+                answer["result"] = self.result(job_id)["result"]
+        return found
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
         """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
-        return self._get(f"jobs/{quote(job_id)}", wait_seconds=wait_seconds)
+        return self._get(f"jobs/{quote(job_id)}", wait_seconds=wait_seconds, shape=answers.State)
 
     def follow(self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None) -> Iterator[Json]:
         """The job at most `step` seconds apart until it has ended; the last one is in its terminal state."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = step if until is None else min(step, until - time.monotonic())
-            job = self._get(f"jobs/{quote(job_id)}", wait_seconds=max(left, 0.0), patience=self.wait_patience)
+            began = time.monotonic()
+            left = step if until is None else min(step, until - began)
+            job = self._get(
+                f"jobs/{quote(job_id)}",
+                wait_seconds=max(left, 0.0),
+                patience=self.wait_patience,
+                shape=answers.State,
+            )
             yield job
             if job["state"] in TERMINAL:
                 return
             if left <= 0:
                 raise TimedOut(f"job {job_id} is {job['state']} after {timeout:g} seconds; it goes on")
+            time.sleep(max(0.0, min(left, began + _LEAST_STEP - time.monotonic())))
 
     def wait(self, job_id: str, timeout: float | None = None) -> Json:
         """The job when it has ended, well or not; TimedOut when it has not after `timeout` seconds."""
@@ -163,15 +186,23 @@ class Cluster:
 
         `partial` gives what is there so far, marked, with the units it covers.
         """
-        return self._get(f"jobs/{quote(job_id)}/result", wait_seconds=wait_seconds, partial="true" if partial else None)
+        return self._get(
+            f"jobs/{quote(job_id)}/result",
+            wait_seconds=wait_seconds,
+            partial="true" if partial else None,
+            shape=answers.Result,
+        )
 
     def events(self, job_id: str) -> Iterator[Json]:
         """Events of a job from its present state to its terminal one; broken connections are resumed."""
         reader, enduring = Reader(), Patience(self.wait_patience)
         while True:
             try:
+                seen = reader.last_id
                 for event in self._stream(job_id, reader):
-                    enduring.succeeded()
+                    if reader.last_id != seen:
+                        enduring.succeeded()
+                    seen = reader.last_id
                     yield event
                     if event.get("state") in TERMINAL:
                         return
@@ -180,18 +211,22 @@ class Cluster:
 
     def _stream(self, job_id: str, reader: Reader) -> Iterator[Json]:
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": reader.last_id} if reader.last_id else {})
-        with self._connection.stream(f"/api/jobs/{quote(job_id)}/events", headers) as answer:
-            yield from map(json.loads, reader.messages(answer.iter_bytes()))
+        with self._connection.stream(f"/api/jobs/{quote(job_id)}/events", headers) as chunks:
+            for message in reader.messages(chunks):
+                yield answers.checked(answers.Event, bodies.parse(message), self.url)
         raise httpx.RemoteProtocolError("the stream ended before the job")
 
     def jobs(self, *, state: str | None = None, kind: str | None = None, limit: int | None = None) -> Iterator[Json]:
         """Jobs, newest first, page by page as they are read."""
-        left, cursor = limit, None
+        left, cursor, empty = limit, None, 0
         while left is None or left > 0:
             size = 100 if left is None else min(left, 100)
-            page = self._get("jobs", state=state, type=kind, cursor=cursor, limit=size)
-            yield from page["jobs"]
+            page = self._get("jobs", state=state, type=kind, cursor=cursor, limit=size, shape=answers.Page)
+            yield from page["jobs"][:size]
             left = None if left is None else left - len(page["jobs"])
+            empty = 0 if page["jobs"] else empty + 1
+            if (cursor and page.get("cursor") == cursor) or empty > _EMPTY_PAGES:
+                raise UnexpectedAnswer(self.url, "its list of jobs never ends")
             cursor = page.get("cursor")
             if not cursor:
                 return
@@ -211,13 +246,13 @@ class Cluster:
 
     def delete(self, job_id: str) -> None:
         """Forgets a job that has ended, with its result."""
-        self._ask("DELETE", f"/api/jobs/{quote(job_id)}")
+        self._ask("DELETE", f"/api/jobs/{quote(job_id)}", shape=None)
 
     def status(self) -> Json:
         return self._get("status")
 
     def nodes(self) -> list[Json]:
-        nodes: list[Json] = self._get("nodes")["nodes"]
+        nodes: list[Json] = self._get("nodes", shape=answers.NodeList)["nodes"]
         return nodes
 
     def drain(self, node: str, on: bool = True) -> Json:
@@ -229,6 +264,7 @@ class Cluster:
         answer = self._get(f"jobs/{quote(job_id)}/{quote(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
+        answers.checked(answers.Asked, answer, self.url)
         self.wait(answer["job_id"])
         later: Json = self.result(answer["job_id"])["result"]
         return later
@@ -239,38 +275,70 @@ class Cluster:
 
     def kinds(self) -> list[Json]:
         """`{type, summary, schema, example, limits}` of each kind of job."""
-        kinds: list[Json] = self._get("job-types")["kinds"]
+        kinds: list[Json] = self._get("job-types", shape=answers.KindList)["kinds"]
         return kinds
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
-        waiting = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}
+        waiting: Json = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}
         answer: Json = self._ask("GET", f"/api/{path}", **query, **waiting)
         return answer
 
-    def _post(self, path: str, body: Any = None) -> Json:
-        answer: Json = self._ask("POST", f"/api/{path}", body=body)
+    def _post(self, path: str, body: Any = None, shape: type[BaseModel] = answers.Anything) -> Json:
+        answer: Json = self._ask("POST", f"/api/{path}", body=body, shape=shape)
         return answer
 
-    def _ask(self, method: str, path: str, **how: Any) -> Any:
-        return self._connection.ask(method, path, **({"patience": self.patience} | how))
+    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Any:
+        """The answer, once it is as the shape says; None: any will do."""
+        answer = self._connection.ask(method, path, **({"patience": self.patience} | how))
+        return answer if shape is None else answers.checked(shape, answer, self.url)
+
+    def _one_each(self, wanted: int, found: Json) -> list[Json]:
+        several: list[Json] = found["answers"]
+        if len(several) != wanted:
+            raise UnexpectedAnswer(self.url, f"{len(several)} answers to {wanted} questions")
+        return several
+
+
+def environment() -> settings.Settings:
+    """The settings. Misconfigured names the variable; its value stays unsaid."""
+    try:
+        return settings.load()
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"])).upper()
+        raise Misconfigured(f"the variable {name} cannot be used: {first['msg']}") from None
 
 
 def quote(name: str) -> str:
-    """A name as one step of a path."""
-    return parse.quote(name, safe="")
+    """A name as one step of a path. BadArgument for those that would name another path."""
+    if name in ("", ".", ".."):
+        raise BadArgument(f"no id can be {name!r}" if name else "the id is empty")
+    return parse.quote(name, safe="", errors="surrogateescape")
 
 
 def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_key: str | None, **choices: Any) -> Json:
     """The body of a submit: integers as they travel, nothing that was not chosen, always a key."""
+    if idempotency_key == "":
+        raise BadArgument("must not be empty", "idempotency_key")
     chosen = {name: value for name, value in choices.items() if value is not None}
     key = idempotency_key or uuid.uuid4().hex
     return {"type": kind, "parameters": wire(dict(parameters or {})), "idempotency_key": key} | chosen
 
 
 def wire(value: Any) -> Any:
-    """The value as JSON keeps it exactly: integers beyond 2^53 as decimal strings, at any depth."""
+    """The value as JSON keeps it exactly: integers beyond 2^53 as decimal strings, at any depth.
+
+    BadArgument when it is nested too deeply, or an integer in it has more than 100,000 digits.
+    """
+    try:
+        return _wired(value)
+    except (RecursionError, ValueError) as error:
+        raise BadArgument(f"the job cannot be sent: {error}") from None
+
+
+def _wired(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): wire(inner) for name, inner in value.items()}
+        return {str(name): _wired(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [wire(inner) for inner in value]
+        return [_wired(inner) for inner in value]
     return numbers.exact(value) if isinstance(value, int) else value

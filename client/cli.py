@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
-from client import errors, show
+from client import errors, show, terminal
 from client.session import Session, as_json_option
 from client.submitting import Kinds
 
@@ -19,9 +20,12 @@ _EPILOG = """\b
 Exit codes:
   0    it worked; with --wait or watch: the job is done
   1    the job failed or was cancelled
-  2    bad usage, or the cluster refused the request
-  3    no cluster answers, or it has trouble of its own
+  2    bad usage or settings, or the cluster refused the request
+  3    no cluster answers, it has trouble of its own, or its answer makes no sense
+  4    the output could not be written
+  70   a fault of this command
   130  Ctrl-C; what was submitted goes on
+  141  whoever read the output has gone, as in: cluster jobs | head -1
 
 \b
 --json prints one object on one line; jobs, nodes, kinds and watch print one line for each thing.
@@ -63,8 +67,10 @@ def connect(
 @app.command()
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     """What the cluster has and does."""
+    from client import answers
+
     cluster = ctx.obj.cluster
-    found = cluster.status()
+    found = ctx.obj.checked(answers.Status, cluster.status())
     if as_json:
         show.json_line(found)
         return
@@ -87,7 +93,9 @@ def jobs(
     as_json: AsJson = False,
 ) -> None:
     """Jobs, newest first."""
-    found = list(ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit))
+    from client import answers
+
+    found = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit)]
     if as_json:
         _lines(found)
     elif found:
@@ -101,7 +109,9 @@ def jobs(
 @app.command()
 def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """One job: state, parameters, who computed it."""
-    found = ctx.obj.cluster.job(job_id)
+    from client import answers
+
+    found = ctx.obj.checked(answers.Job, ctx.obj.cluster.job(job_id))
     show.json_line(found) if as_json else show.job(found)
 
 
@@ -113,7 +123,7 @@ def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     if as_json:
         job = _print_events(ctx.obj.cluster, job_id)
     else:
-        job = watching.until_end(ctx.obj.cluster, job_id)
+        job = watching.until_end(ctx.obj, job_id)
         show.say(show.ended_line(job))
         if job["state"] == "done":
             show.say(f"see its result with: cluster result {job_id}")
@@ -141,17 +151,20 @@ def result(
     table: Annotated[str | None, typer.Option(metavar="NAME", help="Which table --csv prints.")] = None,
     partial: Annotated[bool, typer.Option("--partial", help="What is there so far.")] = False,
     trace: Annotated[
-        typer.FileTextWrite | None, typer.Option(help="Write one replica of a thread job here, for Perfetto.")
+        typer.FileTextWrite | None,
+        typer.Option(metavar="FILE", help="Write one replica of a thread job here, for Perfetto."),
     ] = None,
-    replica: Annotated[int, typer.Option(min=0, help="Which replica --trace writes.")] = 0,
+    replica: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Which replica --trace writes.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """The result of a finished job."""
+    from client import answers
+
     if trace is not None:
-        json.dump(ctx.obj.cluster.ask(job_id, "trace", replica=replica), trace)
+        json.dump(ctx.obj.checked(answers.Trace, ctx.obj.cluster.ask(job_id, "trace", replica=replica)), trace)
         show.say(f"replica {replica}: {trace.name}; open it in https://ui.perfetto.dev")
         return
-    answer = ctx.obj.cluster.result(job_id, partial=partial)
+    answer = ctx.obj.checked(answers.Partial, ctx.obj.cluster.result(job_id, partial=partial))
     if as_json:
         show.json_line(answer)
     elif as_csv or table:
@@ -180,21 +193,24 @@ def _each(what: str, done: str) -> Callable[..., None]:
         job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
         as_json: AsJson = False,
     ) -> None:
+        from client import answers
+
         worst = 0
         for job_id in job_ids:
             try:
                 found = getattr(ctx.obj.cluster, what)(job_id)
-            except errors.ApiError as error:
+            except (errors.ApiError, errors.BadArgument) as error:
                 worst = worst or _complain(error)
                 continue
-            _acted(found or {"job_id": job_id, "state": done}, as_json=as_json)
+            found = {"job_id": job_id, "state": done} if found is None else ctx.obj.checked(answers.Acted, found)
+            _acted(found, as_json=as_json)
         raise typer.Exit(worst)
 
     return act
 
 
 def _acted(found: dict[str, Any], *, as_json: bool) -> None:
-    show.json_line(found) if as_json else print(f"{found['job_id']} {found['state']}")
+    show.json_line(found) if as_json else show.line(f"{found['job_id']} {found['state']}")
 
 
 for _name, _done, _help in (
@@ -210,7 +226,9 @@ for _name, _done, _help in (
 @app.command()
 def nodes(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The workers."""
-    found = ctx.obj.cluster.nodes()
+    from client import answers
+
+    found = [ctx.obj.checked(answers.Node, node) for node in ctx.obj.cluster.nodes()]
     if as_json:
         _lines(found)
     elif found:
@@ -221,8 +239,10 @@ def nodes(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """How far the Collatz map is verified by finished jobs, without a hole."""
-    found = ctx.obj.cluster.mark("collatz", "verified")
+    """How far finished jobs have verified the Collatz map."""
+    from client import answers
+
+    found = ctx.obj.checked(answers.Mark, ctx.obj.cluster.mark("collatz", "verified"))
     if as_json:
         show.json_line(found)
     else:
@@ -237,17 +257,21 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Let a worker finish what it holds and take nothing new."""
-    found = ctx.obj.cluster.drain(node, on=not off)
+    from client import answers
+
+    found = ctx.obj.checked(answers.Drained, ctx.obj.cluster.drain(node, on=not off))
     if as_json:
         show.json_line(found)
     else:
-        print(f"{node} takes work again" if off else f"{node} drains; back with: cluster drain {node} --off")
+        show.line(f"{node} takes work again" if off else f"{node} drains; back with: cluster drain {node} --off")
 
 
 @app.command()
 def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The kinds of jobs; --json with the schema of their parameters."""
-    found = ctx.obj.cluster.kinds()
+    from client import answers
+
+    found = [ctx.obj.checked(answers.Kind, kind) for kind in ctx.obj.cluster.kinds()]
     if as_json:
         _lines(found)
     else:
@@ -258,8 +282,10 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def version(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The version of the cluster that answers."""
-    found = ctx.obj.cluster.status()["version"]
-    show.json_line({"version": found}) if as_json else print(found)
+    from client import answers
+
+    found = ctx.obj.checked(answers.Version, ctx.obj.cluster.status())["version"]
+    show.json_line({"version": found}) if as_json else show.line(found)
 
 
 def _lines(found: Iterable[dict[str, Any]]) -> None:
@@ -274,12 +300,15 @@ _ADVICE = {
     "GET /api/job-types": "cluster kinds",
     "partial=true": "--partial",
 }
+_NO_TOKEN = "the cluster takes only those who have its token, and CLUSTER_TOKEN holds none or another"
 
 
 def _complain(error: errors.ClientError) -> int:
     """Says what went wrong in the words of the command line; the exit code."""
     from client import options
 
+    if getattr(error, "status", None) == 401:
+        error.args = (_NO_TOKEN,)
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):
@@ -292,13 +321,85 @@ def _complain(error: errors.ClientError) -> int:
     return error.exit_code
 
 
+class Fault(errors.ClientError):
+    """What nobody thought of. Named by its place alone: its text may hold anything, also a token."""
+
+    exit_code = errors.FAULT
+    next = "please report it, with the command and its version: cluster version"
+
+    def __init__(self, error: BaseException) -> None:
+        places = traceback.extract_tb(error.__traceback__)
+        place = f"{places[-1].filename}:{places[-1].lineno}" if places else "an unknown place"
+        super().__init__(f"a fault of this command: {type(error).__name__} at {place}")
+
+
+class Usage(errors.ClientError):
+    """Arguments that the command does not take."""
+
+    exit_code = errors.REFUSED
+
+    def __init__(self, error: Any) -> None:
+        super().__init__(error.format_message().removesuffix("."))
+        self.next = f"see {error.ctx.command_path} --help" if getattr(error, "ctx", None) else ""
+
+
+class Unwritten(errors.ClientError):
+    """The output could not be written."""
+
+    exit_code = errors.UNWRITTEN
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the output could not be written: {error.strerror or error}")
+
+
+def _understood(error: Exception) -> errors.ClientError:
+    if isinstance(error, errors.ClientError):
+        return error
+    if hasattr(error, "format_message"):
+        return Usage(error)
+    if isinstance(error, OSError):  # those of the network and of files that are read have become others
+        return Unwritten(error)
+    if isinstance(error, RecursionError):
+        return errors.ClientError("the cluster's answer is nested too deeply to be shown; --json prints it")
+    return Fault(error)
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Runs a command to its last written byte; the exit code."""
+    terminal.prepare()
+    ended = app(arguments, prog_name="cluster", standalone_mode=False)
+    sys.stdout.flush()
+    if ended == errors.INTERRUPTED:  # Typer has caught it
+        raise KeyboardInterrupt
+    return ended if isinstance(ended, int) else 0
+
+
+def _outcome(arguments: list[str] | None) -> int:
+    """The exit code. Whatever goes wrong is said in one line, and in a second one what to do."""
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        show.say("interrupted; what was submitted goes on")
+        return errors.INTERRUPTED
+    except BrokenPipeError:
+        return errors.PIPE_CLOSED
+    except SystemExit as ended:
+        # Typer's own answer to a closed pipe; else that of completion.
+        gone = isinstance(ended.__context__, BrokenPipeError)
+        return errors.PIPE_CLOSED if gone else int(ended.code or 0)
+    except Exception as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()  # type: ignore[attr-defined]
+            return errors.REFUSED
+        return _complain(_understood(error))
+
+
 def main(arguments: list[str] | None = None) -> NoReturn:
     """The entry point: runs a command and exits."""
-    try:
-        app(arguments, prog_name="cluster")
-    except errors.ClientError as error:
-        sys.exit(_complain(error))
-    sys.exit(0)
+    code = _outcome(arguments)
+    if code in (errors.UNWRITTEN, errors.PIPE_CLOSED):
+        terminal.discard(sys.stdout)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

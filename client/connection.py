@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import ssl
 import time
 import uuid
@@ -12,12 +14,16 @@ from typing import Any
 
 import httpx
 
-from client.errors import ApiError, ClientError, Unreachable
+from client import bodies
+from client.errors import ApiError, BadArgument, ClientError, Misconfigured, UnexpectedAnswer, Unreachable
+from client.terminal import visible
 
 #: Answers of a proxy or a coordinator that say "not now".
 BUSY = frozenset({429, 502, 503, 504})
 #: Seconds between two attempts at most.
 LONGEST_PAUSE = 2.0
+#: What a body or a stream can fail with on its way; worth another attempt.
+_BROKEN = (httpx.TransportError, ApiError)
 
 
 class Patience:
@@ -43,19 +49,21 @@ class Patience:
 
 
 class Connection:
-    """Not for several threads at once."""
+    """Not for several threads at once. Misconfigured when no request could be made with this address or token."""
 
     def __init__(self, url: str, token: str, timeout: float, transport: httpx.BaseTransport | None = None) -> None:
-        self.url = (url if "://" in url else f"http://{url}").rstrip("/")
+        stated = address(url)
+        #: For people: without a name and password that it may hold.
+        self.url = str(stated.copy_with(userinfo=b"")).rstrip("/")
         self.timeout = timeout
         #: Set by the first answer: only a cluster that has answered is worth waiting for.
         self.answered = False
-        headers = {"User-Agent": "cluster-client", "Accept": "application/json"}
+        headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
         if token:
-            headers["Authorization"] = f"Bearer {token}"
+            headers["Authorization"] = f"Bearer {sendable(token)}"
         # trust_env off: a proxy set for the internet must not catch calls to this machine.
         self.http = httpx.Client(
-            base_url=self.url, headers=headers, transport=transport, trust_env=False, verify=trust(self.url)
+            base_url=stated, headers=headers, transport=transport, trust_env=False, verify=trust(self.url)
         )
 
     def ask(
@@ -67,25 +75,42 @@ class Connection:
         """
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
-        content: dict[str, Any] = {} if body is None else {"json": body}
+        request: dict[str, Any] = {"params": present(query), "headers": {}, "timeout": timeout}
         # Tells proxies that they may send it again too; a key in the body is the one that counts.
-        content |= {"headers": {"Idempotency-Key": uuid.uuid4().hex}} if method == "POST" else {}
+        request["headers"] |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
+        if body is not None:
+            request["content"] = encoded(body)
+            request["headers"]["Content-Type"] = "application/json"
         while True:
             try:
-                answer = self.http.request(method, path, params=present(query), timeout=timeout, **content)
-                return self._read(answer)
-            except (httpx.TransportError, ApiError) as error:
+                with self._open(method, path, **request) as answer:
+                    return self._read(answer, self.timeout + extra_seconds)
+            except _BROKEN as error:
                 self.endure(error, enduring)
 
     @contextmanager
-    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
-        """An open answer; silence of a minute breaks it."""
+    def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
+        """The bytes of an open answer of events; silence of a minute breaks it."""
         timeout = httpx.Timeout(self.timeout, read=60.0)
-        with self.http.stream("GET", path, headers=headers, timeout=timeout) as answer:
+        with self._open("GET", path, headers={"Accept-Encoding": "identity", **headers}, timeout=timeout) as answer:
             if answer.status_code != httpx.codes.OK:
-                answer.read()
-            self._read_problem(answer)
-            yield answer
+                self._read_problem(answer, bodies.read(answer, self.timeout))
+            kind = answer.headers.get("Content-Type", "")
+            if not kind.startswith("text/event-stream"):
+                raise UnexpectedAnswer(self.url, f"the answer is no stream of events but {kind or 'of no type'}")
+            self.answered = True
+            yield bodies.unpacked(answer)
+
+    @contextmanager
+    def _open(self, method: str, path: str, **request: Any) -> Iterator[httpx.Response]:
+        """An answer whose body is not read yet. What httpx has no transport error for becomes an error of ours."""
+        try:
+            with self.http.stream(method, path, **request) as answer:
+                yield answer
+        except bodies.BadBody as error:
+            raise UnexpectedAnswer(self.url, str(error)) from None
+        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:  # also a name that DNS cannot hold
+            raise Unreachable(self.url, str(error)) from error
 
     def endure(self, error: httpx.TransportError | ApiError, enduring: Patience) -> None:
         """Pauses before the next attempt, or raises what the caller shall see."""
@@ -100,20 +125,67 @@ class Connection:
             raise seen
         enduring.failed(seen, error.retry_after if isinstance(error, ApiError) else 0.0)
 
-    def _read(self, answer: httpx.Response) -> Any:
-        self._read_problem(answer)
-        try:
-            return answer.json() if answer.content else None
-        except ValueError as error:
-            raise Unreachable(self.url, "what answers there is not a cluster") from error
+    def _read(self, answer: httpx.Response, seconds: float) -> Any:
+        body = bodies.read(answer, seconds)
+        self._read_problem(answer, body)
+        return bodies.parse(body) if body else None
 
-    def _read_problem(self, answer: httpx.Response) -> None:
+    def _read_problem(self, answer: httpx.Response, body: bytes) -> None:
         if answer.status_code not in BUSY:
             self.answered = True
         if answer.is_success:
             return
+        if answer.status_code < httpx.codes.BAD_REQUEST:
+            raise UnexpectedAnswer(self.url, elsewhere(answer))
         after = answer.headers.get("Retry-After", "")
-        raise ApiError(answer.status_code, problem(answer), float(after) if after.isdigit() else 0.0)
+        seconds = float(after) if re.fullmatch("[0-9]{1,9}", after) else 0.0
+        raise ApiError(answer.status_code, problem(answer, body), seconds)
+
+
+def address(url: str) -> httpx.URL:
+    """The address of a cluster, http:// unless it says otherwise. Misconfigured when it is none."""
+    text = url if "://" in url or url.endswith(":") else f"http://{url}"
+    try:
+        found = httpx.URL(text)
+        found.host.encode("idna")
+    except (httpx.InvalidURL, ValueError) as error:
+        raise _no_address(text, str(error)) from None
+    plain = found.scheme in ("http", "https") and not found.query and not found.fragment
+    if not plain or not found.host or not 0 < (found.port or 80) < 65536:
+        raise _no_address(text, "it has the form http://host:port")
+    return found
+
+
+def _no_address(text: str, reason: str) -> Misconfigured:
+    shown = re.sub("//[^/]*@", "//...@", visible(text, 100))
+    error = Misconfigured(f"{shown} is no address of a cluster: {reason[:1].lower()}{reason[1:]}")
+    error.next = "say where the cluster is with --url or CLUSTER_URL, such as http://127.0.0.1:3000"
+    return error
+
+
+def sendable(token: str) -> str:
+    """The token. Misconfigured, without a part of it in the message, when no header can hold it."""
+    wrong = re.search(r"[^\x21-\x7e]", token)
+    if wrong is None:
+        return token
+    what = "white space" if wrong[0].isspace() else "a character that is not ASCII"
+    raise Misconfigured(f"CLUSTER_TOKEN cannot be sent: its character {wrong.start() + 1} is {what}")
+
+
+def encoded(body: Any) -> bytes:
+    """The body as JSON. BadArgument for what JSON cannot hold: NaN, half characters, objects of other types."""
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        raise BadArgument("the job holds text that is not valid Unicode") from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadArgument(f"the job cannot be sent as JSON: {error}") from None
+
+
+def elsewhere(answer: httpx.Response) -> str:
+    """What a redirect says. It is never followed: the token is for the stated address alone."""
+    target = visible(answer.headers.get("Location", ""), 200)
+    return f"it answers {answer.status_code}{f' and sends to {target}' if target else ''}"
 
 
 def trust(url: str) -> ssl.SSLContext:
@@ -126,11 +198,11 @@ def present(query: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in query.items() if value not in (None, "")}
 
 
-def problem(answer: httpx.Response) -> dict[str, Any]:
+def problem(answer: httpx.Response, body: bytes) -> dict[str, Any]:
     """Problem details, also for an answer that is none, such as a proxy's page."""
     try:
-        said = answer.json()
-    except ValueError:
+        said = bodies.parse(body)
+    except bodies.BadBody:
         said = None
     return said if isinstance(said, dict) else {"title": f"{answer.status_code} {answer.reason_phrase}".strip()}
 
@@ -139,7 +211,5 @@ def reason(error: Exception) -> str:
     """In few words why nothing came back."""
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout):
         return "it takes too long to answer"
-    text = str(error)
-    if isinstance(error, httpx.ConnectError):
-        return text.partition("] ")[2].lower() or text
-    return text or type(error).__name__
+    text = visible(re.sub(r"^\[Errno -?[0-9]+\] ", "", str(error)), 200)
+    return f"{text[:1].lower()}{text[1:]}" or type(error).__name__

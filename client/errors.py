@@ -1,18 +1,29 @@
-"""What can go wrong between a client and its cluster. `exit_code` is what the `cluster` command ends with."""
+"""What can go wrong between a client and its cluster. `exit_code` is what the `cluster` command ends with.
+
+Messages are one line, also where a server chose the words, and never hold the token.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from client.terminal import LONGEST, visible
+
 #: The job failed or was cancelled.
 JOB_FAILED = 1
 #: Bad usage, or the cluster refused the request (4xx).
 REFUSED = 2
-#: No cluster answers, or it answered with an error of its own (5xx).
+#: No cluster answers, it answered with an error of its own (5xx), or its answer makes no sense.
 UNREACHABLE = 3
+#: The output could not be written.
+UNWRITTEN = 4
+#: A fault of the command itself; EX_SOFTWARE of sysexits.h.
+FAULT = 70
 #: Ctrl-C. What was submitted goes on.
 INTERRUPTED = 130
+#: Who read the output went away, as in `cluster jobs | head -1`: 128 + SIGPIPE, as other commands end then.
+PIPE_CLOSED = 141
 
 
 class ClientError(Exception):
@@ -22,14 +33,42 @@ class ClientError(Exception):
     #: What to do now; may be empty.
     next: str = ""
 
+    def __init__(self, message: str = "") -> None:
+        super().__init__(visible(message, LONGEST))
+
+
+class BadArgument(ClientError, ValueError):
+    """An argument of a call that no cluster could take; nothing was sent."""
+
+    exit_code = REFUSED
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.field = field
+
+
+class Misconfigured(ClientError):
+    """A setting or option, such as the address or the token, that cannot be used; nothing was sent."""
+
+    exit_code = REFUSED
+
 
 class Unreachable(ClientError):
     """No cluster answers at the address."""
 
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"no cluster answers at {url} ({reason})")
+        super().__init__(f"no cluster answers at {url} ({visible(reason, LONGEST)})")
         self.url = url
         self.next = "start one with ./deploy-cluster.sh local, or say where yours is with --url or CLUSTER_URL"
+
+
+class UnexpectedAnswer(Unreachable):
+    """Something answers at the address, but not as a cluster does."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        ClientError.__init__(self, f"what answers at {url} is not a cluster, or one of another version ({reason})")
+        self.url = url
+        self.next = "say where the cluster is with --url or CLUSTER_URL"
 
 
 class TimedOut(ClientError):
@@ -56,11 +95,11 @@ class ApiError(ClientError):
         self.status = status
         #: Seconds after which the cluster would like to be asked again.
         self.retry_after = retry_after
-        self.title = str(problem.get("title") or f"status {status}")
-        self.detail = str(problem.get("detail") or "")
+        self.title = _text(problem, "title") or f"status {status}"
+        self.detail = _text(problem, "detail")
         #: Dotted path of the offending input, for example `parameters.number_count`.
-        self.field: str | None = problem.get("field")
-        self.next = str(problem.get("next") or ("set CLUSTER_TOKEN" if status == 401 else ""))
+        self.field: str | None = _text(problem, "field") or None
+        self.next = _text(problem, "next") or ("set CLUSTER_TOKEN to the cluster's token" if status == 401 else "")
         #: Everything the cluster said.
         self.problem = dict(problem)
         super().__init__(self.detail or self.title)
@@ -68,3 +107,8 @@ class ApiError(ClientError):
     @property
     def exit_code(self) -> int:  # type: ignore[override]
         return REFUSED if self.status < 500 else UNREACHABLE
+
+
+def _text(problem: Mapping[str, Any], name: str) -> str:
+    found = problem.get(name)
+    return visible(found, LONGEST) if isinstance(found, str) else ""

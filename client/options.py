@@ -7,12 +7,14 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from jobs import numbers
 
 Schema: TypeAlias = Mapping[str, Any]
 
+#: Branches of one parameter's schema that are followed.
+_BRANCHES = 1000
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 #: After a label: several of these, separated by commas.
 _MORE = "[,...]"
@@ -105,27 +107,32 @@ def flags(schema: Schema) -> list[Flag]:
 
 
 def _flag(name: str, node: Schema, root: Schema, required: bool) -> Flag:
-    found = tuple(_alternatives(node, root))
+    found = tuple(_alternatives(node, root, iter(range(_BRANCHES))))
     options = tuple(option for option in found if option.get("type") != "null")
     said = next((option["description"] for option in (node, *options) if option.get("description")), "")
     return Flag(name, {**node, "description": said}, options, len(options) < len(found), required)
 
 
-def _alternatives(node: Schema, root: Schema) -> Iterator[Schema]:
-    """The schemas a value may follow: references resolved, anyOf, oneOf and allOf opened, bounds handed down."""
+def _alternatives(node: Schema, root: Schema, left: Iterator[int]) -> Iterator[Schema]:
+    """The schemas a value may follow: references resolved, anyOf, oneOf and allOf opened, bounds handed down.
+
+    ValueError when there are more branches than `left`.
+    """
+    if next(left, None) is None:
+        raise ValueError("the schema branches too often")
     if "$ref" in node:
         step: Any = root
         for part in str(node["$ref"]).removeprefix("#/").split("/"):
             step = step[part]
-        yield from _alternatives(step, root)
+        yield from _alternatives(step, root, left)
         return
     inner = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
     bounds = {name: node[name] for name in _BOUNDS if name in node}
     for option in inner:
-        yield from ({**bounds, **found} for found in _alternatives(option, root))
+        yield from ({**bounds, **found} for found in _alternatives(option, root, left))
     if not inner:
         items = node.get("items")
-        yield {**node, "options": tuple(_alternatives(items, root))} if items else node
+        yield {**node, "options": tuple(_alternatives(items, root, left))} if items else node
 
 
 def _label(option: Schema) -> str:
@@ -163,7 +170,10 @@ def _read(text: str, options: tuple[Schema, ...]) -> Any:
         return parse_json(text)
     lists = [option for option in options if option.get("type") == "array"]
     if lists and ("," in text or len(lists) == len(options)):
-        return [_read(part.strip(), lists[0].get("options", ())) for part in text.split(",") if part.strip()]
+        parts = [part.strip() for part in text.split(",")]
+        if "" in parts:
+            raise BadValue(f"item {parts.index('') + 1} is empty; got {numbers.short(text)}")
+        return [_read(part, lists[0].get("options", ())) for part in parts]
     return _scalar(text.strip(), options)
 
 
@@ -217,9 +227,15 @@ def decimal(text: str) -> int | float | str | None:
 def parse_json(text: str) -> Any:
     """JSON with every integer kept exactly, as it travels."""
     try:
-        return json.loads(text, parse_int=lambda digits: numbers.exact(int(digits)))
+        return json.loads(text, parse_int=lambda digits: numbers.exact(int(digits)), parse_constant=_refuse)
+    except RecursionError:
+        raise BadValue("is nested too deeply") from None
     except ValueError as error:
         raise BadValue(f"is not valid JSON: {error}") from None
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
 
 
 def _range(low: Any, high: Any) -> str:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from client import errors
+from client import errors, terminal
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from client.api import Cluster, Json
 
 
@@ -22,19 +24,30 @@ class Session:
     def __init__(self, url: str | None) -> None:
         self._url = url
         #: Why no cluster could be asked for its kinds.
-        self.missing: errors.Unreachable | None = None
+        self.missing: errors.ClientError | None = None
 
     @cached_property
     def cluster(self) -> Cluster:
         from client.api import Cluster
 
+        if self._url == "":
+            raise errors.Misconfigured("--url is empty; it has the form http://host:port")
         return Cluster(self._url)
+
+    def checked(self, shape: type[BaseModel], found: Json) -> Json:
+        """The answer, once it has what the command shows. UnexpectedAnswer otherwise."""
+        from client import answers
+
+        return answers.checked(shape, found, self.cluster.url)
 
     def kinds(self) -> list[Json]:
         """The cluster's kinds; this checkout's when none answers, good for help and for finding mistakes."""
+        from client import answers
+
         try:
-            return self.cluster.kinds()
-        except errors.Unreachable as error:
+            found = [self.checked(answers.Kind, kind) for kind in self.cluster.kinds()]
+            return [terminal.visible_everywhere(kind) for kind in found]
+        except errors.ClientError as error:
             self.missing = error
             return known_here()
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from client import figures, tables
+from client.terminal import LONGEST, discard, visible
 
 #: Rows of a table inside a result that people see; --csv prints them all.
 ROWS = 10
@@ -21,12 +22,20 @@ DIGITS = 60
 
 def json_line(value: Any) -> None:
     """One object on one line of stdout, no colours."""
-    print(json.dumps(value, separators=(",", ":")))
+    line(json.dumps(value, separators=(",", ":")))
+
+
+def line(text: str) -> None:
+    """One line of stdout."""
+    print(visible(text))
 
 
 def say(text: str) -> None:
-    """Chatter: never on stdout."""
-    print(text, file=sys.stderr, flush=True)
+    """One line of chatter: never on stdout, lost where stderr takes none."""
+    try:
+        print(visible(text), file=sys.stderr, flush=True)
+    except OSError:
+        discard(sys.stderr)
 
 
 def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int = 0, gap: str = "") -> None:
@@ -34,29 +43,29 @@ def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int 
 
     `gap` is a line of its own in the middle.
     """
-    found = [list(line) for line in lines]
-    cells = [list(columns), *([plain(cell) for cell in line] for line in found)]
-    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
-    right = [_all_numbers(line[number] for line in found) for number in range(len(columns))]
-    for number, line in enumerate(cells):
+    found = [list(row) for row in lines]
+    cells = [[plain(cell) for cell in row] for row in (columns, *found)]
+    widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
+    right = [_all_numbers(row[number] for row in found) for number in range(len(columns))]
+    for number, row in enumerate(cells):
         if gap and number == 1 + len(found) // 2:
-            print(gap)
+            line(gap)
         shown = (
-            cell.rjust(width) if by else cell.ljust(width) for cell, width, by in zip(line, widths, right, strict=True)
+            cell.rjust(width) if by else cell.ljust(width) for cell, width, by in zip(row, widths, right, strict=True)
         )
-        print(" " * indent + "  ".join(shown).rstrip())
+        line(" " * indent + "  ".join(shown).rstrip())
 
 
 def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
     """`name  value` lines; empty values left out."""
-    kept = {name: plain(value) for name, value in facts.items() if value not in (None, "", [], {})}
+    kept = {plain(name): plain(value) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max(map(len, kept), default=0)
     for name, value in kept.items():
-        print(f"{' ' * indent}{name:<{width}}  {value}")
+        line(f"{' ' * indent}{name:<{width}}  {value}")
 
 
 def plain(value: Any) -> str:
-    """A scalar or short list for people: floats to six digits, integers exact unless they are very long."""
+    """A scalar or short list for people: floats to six digits, integers exact and texts whole unless very long."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, float):
@@ -64,18 +73,19 @@ def plain(value: Any) -> str:
     if isinstance(value, list):
         return " ".join(plain(item) for item in value)
     if isinstance(value, Mapping):
-        return json.dumps(value)
+        return visible(json.dumps(value), LONGEST)
     text = str(value)
     if len(text) > DIGITS and text.lstrip("-").isdigit():
         return f"{text[:20]}...{text[-20:]} ({len(text.lstrip('-'))} digits)"
-    return text
+    return visible(text, LONGEST)
 
 
 def result(answer: Mapping[str, Any]) -> None:
     """A result for people: scalars by section, tables shortened with a note on how to get them whole."""
     if answer.get("partial"):
         say(f"partial: {plain(answer.get('units'))} of {plain(answer.get('total'))} units")
-    _section(answer["result"], str(answer["job_id"]), (), 0)
+    found = answer["result"]
+    _section(found if isinstance(found, Mapping) else {"result": found}, str(answer["job_id"]), (), 0)
 
 
 def _section(value: Mapping[str, Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
@@ -83,7 +93,7 @@ def _section(value: Mapping[str, Any], job_id: str, path: tuple[str, ...], inden
     for name, inner in value.items():
         if _is_plain(inner) or inner in ({}, []):
             continue
-        print(f"{' ' * indent}{name}")
+        line(f"{' ' * indent}{name}")
         _part(inner, job_id, (*path, name), indent + 2)
 
 
@@ -96,10 +106,10 @@ def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
             _section(value, job_id, path, indent)
     elif all(isinstance(item, Mapping) and not all(map(_is_plain, item.values())) for item in value):
         for number, item in enumerate(value[:SECTIONS]):
-            print(f"{' ' * indent}[{number}]")
+            line(f"{' ' * indent}[{number}]")
             _section(item, job_id, (*path, str(number)), indent + 2)
         if len(value) > SECTIONS:
-            print(_more(len(value) - SECTIONS, job_id, ".".join(path), indent))
+            line(_more(len(value) - SECTIONS, job_id, ".".join(path), indent))
     else:
         _shortened(value, job_id, path, indent)
 
@@ -107,7 +117,7 @@ def _part(value: Any, job_id: str, path: tuple[str, ...], indent: int) -> None:
 def _shortened(value: list[Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
     table = next(tables.find(value, path), None)
     if table is None:
-        print(f"{' ' * indent}{plain(value[:ROWS])}")
+        line(f"{' ' * indent}{plain(value[:ROWS])}")
         return
     if len(table.rows) <= ROWS + SLACK:
         rows(table.columns, table.rows, indent=indent)
@@ -131,7 +141,7 @@ def mark(found: Mapping[str, Any]) -> None:
     )
     beyond = [row for row in found["ranges"] if int(row["first"]) > int(found["up_to"] or found["origin"])]
     if beyond:
-        print("beyond a hole")
+        line("beyond a hole")
         rows(["first", "last"], [[row["first"], row["last"]] for row in beyond], indent=2)
 
 
@@ -170,11 +180,11 @@ def ended_line(job: Mapping[str, Any]) -> str:
     """How a job ended: state, time, average speed, error."""
     seconds = job.get("seconds")
     done = int(job["done"])
-    line = f"{job['job_id']} {job['state']}"
+    text = f"{job['job_id']} {job['state']}"
     if seconds is not None:
-        line += f" in {figures.duration(seconds)}"
-        line += f", {figures.scaled(done)} units at {figures.rate(done / seconds)}" if seconds and done > 1 else ""
-    return f"{line}: {job['error']}" if job.get("error") else line
+        text += f" in {figures.duration(seconds)}"
+        text += f", {figures.scaled(done)} units at {figures.rate(done / seconds)}" if seconds and done > 1 else ""
+    return f"{text}: {job['error']}" if job.get("error") else text
 
 
 def _because(job: Mapping[str, Any]) -> str:
@@ -198,15 +208,15 @@ def _job_row(job: Mapping[str, Any]) -> list[Any]:
 
 def job(found: Mapping[str, Any]) -> None:
     """One job, with what it was asked and who computed it."""
-    line = ended_line(found) if found.get("ended") else job_line(found)
+    state = ended_line(found) if found.get("ended") else job_line(found)
     pairs({
-        "job": found["job_id"], "type": found["type"], "state": line.removeprefix(f"{found['job_id']} "),
+        "job": found["job_id"], "type": found["type"], "state": state.removeprefix(f"{found['job_id']} "),
         "done": f"{found['done']} of {found['total']} units", "priority": found.get("priority"),
         "device": found.get("device"), "queue": found.get("queue"), "created": _moment(found, "created"),
         "started": _moment(found, "started"), "ended": _moment(found, "ended"),
         "notes": "; ".join(found.get("notes", [])),
     })  # fmt: skip
-    print("parameters")
+    line("parameters")
     pairs({name: json.dumps(value) if isinstance(value, Mapping | list) else value
            for name, value in found["parameters"].items()}, indent=2)  # fmt: skip
     workers = (found.get("usage") or {}).get("workers") or {}
@@ -229,9 +239,10 @@ def nodes(found: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _node_row(node: Mapping[str, Any]) -> list[Any]:
-    state = "draining" if node.get("draining") and node["state"] != "lost" else node["state"]
+    state = "draining" if node.get("draining") and node.get("state") != "lost" else node.get("state")
     return [
-        node["id"], node["device"], state, node.get("lanes"), node.get("job"), figures.percent(node.get("cpu_ratio")),
+        node["id"], node.get("device"), state, node.get("lanes"), node.get("job"),
+        figures.percent(node.get("cpu_ratio")),
         figures.size(node.get("memory_used_bytes")), node.get("host"),
         figures.ago(node.get("seen_seconds_ago", 0)),
     ]  # fmt: skip

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from client.bodies import BadBody
+
+#: Bytes of one message at most.
+LARGEST = 1 << 20
+
 
 @dataclass
 class Reader:
@@ -13,11 +18,15 @@ class Reader:
     last_id: str = ""
     _id: str = ""
     _data: list[str] = field(default_factory=list)
+    _size: int = 0
 
     def messages(self, chunks: Iterable[bytes]) -> Iterator[str]:
-        """The `data` of each complete message; a message cut off by the end of the stream is dropped."""
+        """The `data` of each complete message; a message cut off by the end of the stream is dropped.
+
+        BadBody when a message has over LARGEST bytes.
+        """
         self._data.clear()
-        self._id = self.last_id
+        self._id, self._size = self.last_id, 0
         for line in lines(chunks):
             message = self._take(line)
             if message is not None:
@@ -27,15 +36,23 @@ class Reader:
         if not line:
             message = "\n".join(self._data) if self._data else None
             self._data.clear()
-            self.last_id = self._id
+            self.last_id, self._size = self._id, 0
             return message
+        self._size = bounded(self._size + len(line))
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
-        elif name == "id" and "\0" not in value:
+        elif name == "id" and value.isascii() and value.isprintable():  # it goes back in a header
             self._id = value
         return None
+
+
+def bounded(size: int) -> int:
+    """The size of what was read of a message. BadBody over LARGEST bytes."""
+    if size > LARGEST:
+        raise BadBody(f"an event has over {LARGEST >> 20} MiB")
+    return size
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[str]:
@@ -48,3 +65,4 @@ def lines(chunks: Iterable[bytes]) -> Iterator[str]:
         *complete, rest = (rest + chunk).split(b"\n")
         for line in complete:
             yield line.removesuffix(b"\r").decode(errors="replace")
+        bounded(len(rest))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,9 +18,11 @@ from client.session import Session, as_json_option
 # What takes long to import is imported where it is used, so that help and completion come at once.
 if TYPE_CHECKING:
     from client import options
-    from client.api import Cluster, Json
+    from client.api import Json
 
 PARAMETERS = "parameters_file"
+#: Characters that a file of parameters may have; the API takes less.
+_LONGEST_FILE = 16 << 20
 _COMMON: dict[str, Any] = {
     PARAMETERS: Annotated[
         str | None,
@@ -56,9 +59,20 @@ class Kinds(TyperGroup):
         app = typer.Typer(rich_markup_mode=None)
         app.callback()(lambda: None)
         for kind in session.kinds():
-            app.command(kind["type"], help=_help(kind))(command(kind))
+            with usable(session, kind):
+                app.command(kind["type"], help=_help(kind))(command(kind))
         group = typer.main.get_command(app)
         self.commands.update(group.commands)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def usable(session: Session, kind: Json) -> Iterator[None]:
+    """Turns what a schema makes of us that is none into UnexpectedAnswer."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        reason = f"the schema of {kind['type']} cannot be read: {type(error).__name__}"
+        raise errors.UnexpectedAnswer(session.cluster.url, reason) from error
 
 
 def _help(kind: Json) -> str:
@@ -76,7 +90,10 @@ def command(kind: Json) -> Any:
     def call(**given: Any) -> None:
         ctx = given.pop("ctx")
         chosen = {name: given.pop(name) for name in _COMMON}
-        submit(ctx.find_root().obj, kind["type"], parameters(flags, given, chosen.pop(PARAMETERS)), **chosen)
+        session: Session = ctx.find_root().obj
+        with usable(session, kind):
+            found = parameters(flags, given, chosen.pop(PARAMETERS))
+        submit(session, kind["type"], found, **chosen)
 
     empty = inspect.Parameter.empty
     arguments: list[tuple[str, Any, Any]] = [("ctx", typer.Context, empty)]
@@ -128,8 +145,7 @@ def _from_file(file: str) -> Json:
 
     hint = "'--parameters'"
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        found = options.parse_json(text)
+        found = options.parse_json(_text(file))
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=hint) from None
     except options.BadValue as error:
@@ -139,20 +155,34 @@ def _from_file(file: str) -> Json:
     return found
 
 
+def _text(file: str) -> str:
+    """What the file holds, - for stdin; OSError when it is closed, or longer than any cluster takes."""
+    if file == "-" and sys.stdin is None:
+        raise OSError("stdin is closed")
+    with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as source:
+        text = source.read(_LONGEST_FILE + 1)
+    if len(text) > _LONGEST_FILE:
+        raise OSError(f"it has over {_LONGEST_FILE >> 20} MiB")
+    return text
+
+
 def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **chosen: Any) -> None:
     """Submits and, when asked, waits; says on stderr how to go on."""
     chosen["gpu_preferred"] = chosen["gpu_preferred"] or None
     session.check(kind, parameters)
-    answer = session.cluster.submit(kind, parameters, **chosen)
+    from client import answers
+
+    answer = session.checked(answers.Notes, session.cluster.submit(kind, parameters, **chosen))
     for note in answer.get("notes", []):
         show.say(f"note: {note}")
     if wait:
-        finish(session.cluster, answer["job_id"], as_json=as_json)
+        finish(session, answer["job_id"], as_json=as_json)
         return
     if as_json:
         show.json_line(answer)
         return
-    print(answer["job_id"], flush=True)
+    show.line(answer["job_id"])
+    sys.stdout.flush()
     show.say(f"{answer['status']}{_starts(answer)}; watch it with: cluster watch {answer['job_id']}")
 
 
@@ -163,14 +193,14 @@ def _starts(answer: Json) -> str:
     return ", starts at once" if seconds < 1 else f", starts in about {figures.duration(seconds)}"
 
 
-def finish(cluster: Cluster, job_id: str, *, as_json: bool) -> None:
+def finish(session: Session, job_id: str, *, as_json: bool) -> None:
     """Waits, prints the result, and ends the command with the job's exit code."""
-    from client import watching
+    from client import answers, watching
 
     if not as_json:
         show.say(f"job {job_id}")
-    job = watching.until_end(cluster, job_id, quiet=as_json)
-    answer = cluster.result(job_id) if job["state"] == "done" else None
+    job = watching.until_end(session, job_id, quiet=as_json)
+    answer = session.checked(answers.Partial, session.cluster.result(job_id)) if job["state"] == "done" else None
     if as_json:
         show.json_line(job | ({"result": answer["result"]} if answer else {}))
     else:

@@ -8,6 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from client.terminal import visible
+
+#: Cells of one table at most: rows that share no names would need more of them than the result has values.
+LARGEST = 10_000_000
 #: Lists up to this long that hold only scalars are values, not tables.
 SHORT = 8
 #: What the columns of lists of pairs mean, by the name of the list.
@@ -54,11 +58,11 @@ def scalars(value: Any) -> Table:
 
 
 def as_csv(table: Table) -> str:
-    """RFC 4180, with the digits as they travelled."""
+    """RFC 4180, with the digits as they travelled; one row a line, so control characters are escaped."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.rows)
+    writer.writerow(map(visible, table.columns))
+    writer.writerows([visible(cell) if isinstance(cell, str) else cell for cell in row] for row in table.rows)
     return out.getvalue()
 
 
@@ -67,6 +71,8 @@ def _as_table(rows: list[Any], path: tuple[str, ...]) -> Table | None:
     if all(isinstance(row, Mapping) for row in rows):
         flat = [dict(_flat(row)) for row in rows]
         columns = tuple(dict.fromkeys(column for row in flat for column in row))
+        if len(columns) * len(flat) > LARGEST:
+            return None
         return Table(name, columns, [[row.get(column, "") for column in columns] for row in flat])
     if all(isinstance(row, list) and len(row) == len(rows[0]) for row in rows) and len(rows[0]) > 1:
         return Table(name, _columns(path, len(rows[0])), rows)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
-from client import errors, show
-from client.api import LONG_POLL_SECONDS, Cluster, Json
+from client import answers, errors, show
+from client.api import LONG_POLL_SECONDS, Json
+from client.session import Session
+from client.terminal import visible
 
 #: Shows the job as it is now.
 Reporter: TypeAlias = Callable[[Mapping[str, Any]], None]
@@ -24,7 +26,7 @@ class Interrupted(errors.ClientError):
     exit_code = errors.INTERRUPTED
 
 
-def until_end(cluster: Cluster, job_id: str, *, quiet: bool = False) -> Json:
+def until_end(session: Session, job_id: str, *, quiet: bool = False) -> Json:
     """The job when it has ended, shown on stderr meanwhile. Ctrl-C raises Interrupted."""
     live = sys.stderr.isatty() and not quiet
     step = LONG_POLL_SECONDS if quiet else _LIVE_STEP if live else _LOG_STEP
@@ -32,7 +34,8 @@ def until_end(cluster: Cluster, job_id: str, *, quiet: bool = False) -> Json:
     job: Json = {}
     try:
         with shown as report:
-            for job in cluster.follow(job_id, step=step):
+            for found in session.cluster.follow(job_id, step=step):
+                job = session.checked(answers.Job, found)
                 report(job)
     except KeyboardInterrupt:
         raise Interrupted(goes_on(job_id)) from None
@@ -71,16 +74,19 @@ class bar(AbstractContextManager[Reporter]):  # noqa: N801 - used like the funct
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[line]}"))
+        described = TextColumn("{task.description}", markup=False)
+        columns = (described, BarColumn(), TextColumn("{task.fields[line]}", markup=False))
         self.progress = Progress(*columns, console=Console(stderr=True, markup=False), transient=True)
         self.task = self.progress.add_task("", total=1, line="")
         self.progress.start()
         return self.show
 
     def show(self, job: Mapping[str, Any]) -> None:
-        description = f"{job['type']} {job['job_id']}"
         self.progress.update(
-            self.task, completed=job.get("progress") or 0, description=description, line=show.job_line(job)
+            self.task,
+            completed=job.get("progress") or 0,
+            description=visible(f"{job['type']} {job['job_id']}"),
+            line=visible(show.job_line(job)),
         )
 
     def __exit__(self, *exc: object) -> None:

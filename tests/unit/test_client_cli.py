@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,9 @@ from client import api, cli, connection, figures, options, show, tables, watchin
 from tests.unit.cluster_fake import KIND, Fake, job, problem
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
+
+EXIT_CODES = (0, 1, 2, 3, 4, 70, 130, 141)
+EVENTS = {"Content-Type": "text/event-stream"}
 
 
 @dataclass
@@ -170,7 +174,15 @@ def test_help_tells_types_defaults_and_bounds(run: Run) -> None:
 
 def test_help_documents_the_exit_codes(run: Run) -> None:
     text = run("--help").out
-    assert all(f"  {code}  " in text for code in (0, 1, 2, 3, 130))
+    assert all(f"  {code}  " in text for code in EXIT_CODES)
+
+
+def test_the_readme_has_the_same_exit_codes_as_the_help(run: Run) -> None:
+    readme = (Path(cli.__file__).parents[1] / "README.md").read_text()
+    for code in EXIT_CODES:
+        meaning = re.search(rf"^ +{code} +(.+)$", run("--help").out, re.MULTILINE)
+        assert meaning, code
+        assert f"| {code} | {meaning[1]} |".replace("cluster jobs | head -1", "`cluster jobs \\| head -1`") in readme
 
 
 def test_help_comes_at_once_because_nothing_heavy_is_imported() -> None:
@@ -259,6 +271,29 @@ def test_a_refusal_speaks_of_flags(fake: Fake, run: Run) -> None:
     assert (ran.code, ran.out, ran.err) == (2, "", "error: --start: must be in 1..9; got 10\n")
 
 
+def test_a_missing_token_is_said_in_the_words_of_the_command(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/status", problem(401, "A token is needed", "send Authorization: Bearer TOKEN"))
+    ran = run("status")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "error: the cluster takes only those who have its token, and CLUSTER_TOKEN holds none or another",
+        "next: set CLUSTER_TOKEN to the cluster's token",
+    ]
+
+
+def test_help_of_submit_needs_no_token(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/job-types", problem(401, "A token is needed", "send Authorization: Bearer TOKEN"))
+    assert "collatz" in run("submit", "--help").out
+    ran = run("submit", "collatz", "--start-number", "1", "--number-count", "1")
+    assert (ran.code, "CLUSTER_TOKEN" in ran.err) == (2, True)
+
+
+def test_a_usage_error_is_two_lines(run: Run) -> None:
+    ran = run("job")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: Missing argument 'JOB'\nnext: see cluster job --help\n"
+
+
 def test_no_cluster_is_exit_code_3_with_what_to_do(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/status", httpx.ConnectError("[Errno 111] Connection refused"))
     ran = run("status", "--json")
@@ -303,7 +338,7 @@ def test_lists_are_one_object_a_line(fake: Fake, run: Run) -> None:
 
 def test_watch_with_json_prints_events(fake: Fake, run: Run) -> None:
     text = b'id: 1\ndata: {"state":"running"}\n\nid: 2\ndata: {"state":"done"}\n\n'
-    fake.on("GET", "/api/jobs/j1/events", httpx.Response(200, content=text))
+    fake.on("GET", "/api/jobs/j1/events", httpx.Response(200, content=text, headers=EVENTS))
     ran = run("watch", "j1", "--json")
     assert (ran.code, ran.lines()) == (0, [{"state": "running"}, {"state": "done"}])
 

@@ -1,0 +1,214 @@
+"""What the client relies on in the API's answers; everything else in them may be as it likes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
+
+from client.errors import UnexpectedAnswer
+
+Checked = TypeVar("Checked")
+Element = TypeVar("Element")
+
+Id: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]*$", max_length=200)]
+#: A number up to 2^53, decimal digits beyond.
+Whole: TypeAlias = Annotated[int, Field(ge=0, le=2**64)] | Annotated[str, Field(pattern="^[0-9]{1,40}$")]
+Count: TypeAlias = Annotated[int, Field(ge=0, le=2**64)]
+Many: TypeAlias = Annotated[list[Element], FailFast()]
+
+
+def _moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a moment has a time zone")
+    return text
+
+
+Moment: TypeAlias = Annotated[str, AfterValidator(_moment)]
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+# -- what client.api reads ------------------------------------------------------------------------------------------
+
+
+class Anything(Answer):
+    """An object."""
+
+
+class Submitted(Answer):
+    job_id: Id
+    status: str
+
+
+class State(Answer):
+    state: str
+
+
+class Event(Answer):
+    state: str | None = None
+
+
+class Result(Answer):
+    result: Any
+
+
+class Batch(Answer):
+    answers: Many[dict[str, Any]]
+
+
+class Page(Answer):
+    jobs: Many[dict[str, Any]]
+    cursor: str | None = None
+
+
+class NodeList(Answer):
+    nodes: Many[dict[str, Any]]
+
+
+class KindList(Answer):
+    kinds: Many[dict[str, Any]] = Field(max_length=1000)
+
+
+class Asked(Answer):
+    """The answer to a question is still being computed, by a job."""
+
+    job_id: Id
+
+
+# -- what the command shows besides ---------------------------------------------------------------------------------
+
+
+class Notes(Answer):
+    """Of a submission."""
+
+    notes: list[str] = []
+    estimated_wait_seconds: float | None = None
+
+
+class Share(Answer):
+    device: str | None = None
+    units: Whole | None = None
+    leases: Count | None = None
+    seconds: float | None = None
+
+
+class Usage(Answer):
+    workers: dict[str, Share] | None = None
+
+
+class Acted(Answer):
+    job_id: Id
+    state: str
+
+
+class Job(Acted):
+    type: str
+    done: Whole
+    total: Whole
+    parameters: dict[str, Any]
+    notes: list[str] = []
+    priority: str | None = None
+    device: str | None = None
+    queue: str | None = None
+    created: Moment | None = None
+    started: Moment | None = None
+    ended: Moment | None = None
+    seconds: float | None = None
+    progress: float | None = None
+    rate: float | None = None
+    eta_seconds: float | None = None
+    waiting_because: str | None = None
+    error: str | None = None
+    usage: Usage | None = None
+
+
+class Node(Answer):
+    id: str
+    device: str | None = None
+    state: str | None = None
+    lanes: Count | None = None
+    job: str | None = None
+    host: str | None = None
+    draining: bool | None = None
+    seen_seconds_ago: float = 0.0
+    cpu_ratio: float | None = None
+    memory_used_bytes: Count | None = None
+
+
+class Kind(Answer):
+    type: str
+    summary: str
+    parameters_schema: dict[str, Any] = Field(alias="schema")
+
+
+class Workers(Answer):
+    """By device, besides their number."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    __pydantic_extra__: dict[str, Count | dict[str, Count]]
+
+    live: Count
+
+
+class Status(Answer):
+    version: str
+    workers: Workers
+    cluster_size: Count | None = None
+    lanes: Count = 0
+    jobs: dict[str, Count]
+    queues: dict[str, Count] = {}
+    oldest_wait_seconds: float | None = None
+    units_per_second: dict[str, float] = {}
+
+
+class Drained(Answer):
+    draining: bool
+
+
+class Version(Answer):
+    version: str
+
+
+class Trace(Answer):
+    """Of one replica, in the form that Perfetto reads."""
+
+    traceEvents: Many[dict[str, Any]]  # noqa: N815 - the format's name
+
+
+class Span(Answer):
+    first: Whole
+    last: Whole
+
+
+class Mark(Answer):
+    mark: str
+    origin: Whole
+    up_to: Whole | None
+    ranges: Many[Span]
+
+
+class Partial(Answer):
+    """Of a result, whole or not."""
+
+    job_id: Id
+    partial: bool | None = None
+    units: Whole | None = None
+    total: Whole | None = None
+    result: Any
+
+
+def checked(shape: type[BaseModel], found: Checked, url: str) -> Checked:
+    """The answer as it came. UnexpectedAnswer names the first place that is not as the shape says."""
+    if not isinstance(found, dict):
+        raise UnexpectedAnswer(url, "the answer is no JSON object")
+    try:
+        shape.model_validate(found)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UnexpectedAnswer(url, f"{place}: {first['msg'].lower()}") from None
+    return found
