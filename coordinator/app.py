@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator import docs, edge, event_routes, fleet_routes, routes, views
 from coordinator.admission import Admission
+from coordinator.bodies import Bodies
 from coordinator.cluster import Cluster
 from coordinator.events import Hub
 from coordinator.exporter import Exporter
@@ -61,6 +62,7 @@ def create(chosen: Settings) -> FastAPI:
         openapi_url="/api/openapi.json", description="Submit divisible computations; every CPU and GPU works on each.",
     )  # fmt: skip
     app.state.cluster = cluster
+    app.state.bodies = Bodies()
     app.include_router(routes.open_routes)
     app.include_router(docs.routes)
     for part in (fleet_routes.routes, event_routes.routes, routes.routes):

@@ -1,4 +1,4 @@
-"""What all routes share: who asks; bodies read by hand, so that NaN, depth and size are refused in our words."""
+"""What all routes share: who asks, what is answered, and bodies as models, refused in our words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
-from starlette.concurrency import run_in_threadpool
 
 from coordinator import submissions
 from coordinator.answers import Problem
@@ -16,13 +15,6 @@ from coordinator.cluster import Cluster
 from jobs import errors
 from jobs.numbers import short
 
-#: Largest bodies, in bytes: one submission, and a batch.
-MAX_BODY = 1 << 20
-MAX_BATCH_BODY = 16 << 20
-#: Bodies under this are parsed where they arrive: a thread would cost more.
-_SHORT = 1 << 16
-#: A body over the limit is read on and thrown away up to here, so that its sender hears the answer.
-_SWALLOW = 256 << 20
 MAX_WAIT_SECONDS = 30.0
 
 JobId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")]
@@ -75,37 +67,6 @@ def shown(body: Any, status: int = 200) -> Response:
     return Response(json.dumps(body, ensure_ascii=False, separators=(",", ":")), status, media_type="application/json")
 
 
-async def body(request: Request, limit: int, empty: Any = None) -> Any:
-    """The parsed body, or `empty` for none. TooLarge over the limit; MalformedBody when it is not JSON."""
-    kept, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size <= limit:
-            kept.append(piece)
-        elif size > _SWALLOW:
-            break
-    if size > limit:
-        raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")
-    text = b"".join(kept)
-    if not text and empty is not None:
-        return empty
-    return _parsed(text) if size < _SHORT else await run_in_threadpool(_parsed, text)
-
-
-def _parsed(text: bytes) -> Any:
-    def refuse(name: str) -> None:
-        raise errors.MalformedBody(f"{name} is not JSON; give a number", field="body")
-
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except errors.MalformedBody:
-        raise
-    except RecursionError:
-        raise errors.MalformedBody("the body is nested too deeply", field="body") from None
-    except ValueError as error:
-        raise errors.MalformedBody(f"the body is not JSON: {error}", field="body") from None
-
-
 def describes(model: type[BaseModel]) -> dict[str, Any]:
     """For OpenAPI: the body that a route reads by hand."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
@@ -115,7 +76,7 @@ def parsed(model: type[Any], body: Any) -> Any:
     if not isinstance(body, dict):
         raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
     try:
-        return model.model_validate(body)
+        return model.model_validate(submissions.bounded(body, model))
     except ValidationError as error:
         raise submissions.problems(error, model) from None
 

@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import answers, edge, history, stream
+from coordinator import answers, bodies, edge, history, stream
 from coordinator.edge import shown
 from jobs import errors
 
@@ -45,7 +45,7 @@ async def drain(
     request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: edge.The
 ) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
-    asked = edge.parsed(Drain, await edge.body(request, edge.MAX_BODY, empty={}))
+    asked = edge.parsed(Drain, await bodies.body(request, empty={}))
     if not await run_in_threadpool(cluster.book.drain, node_id, asked.on):
         raise errors.NotFound(f"no worker {node_id}; list them with GET /api/nodes", field="node_id")
     return shown({"id": node_id, "draining": asked.on})

@@ -10,7 +10,7 @@ from fastapi import Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import answers, edge, submissions, views
+from coordinator import answers, bodies, edge, submissions, views
 from coordinator.cluster import Cluster
 from coordinator.edge import shown
 from jobs import errors, registry
@@ -108,7 +108,7 @@ async def submit(
     wait_seconds: edge.Wait = 0,
 ) -> Response:
     """Writes one job and rings its bell; with `wait_seconds`, answers with its result, or when the time is over."""
-    body = await edge.body(request, edge.MAX_BODY)
+    body = await bodies.body(request)
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
     [answer] = await run_in_threadpool(cluster.submit, [body], owner)
@@ -137,10 +137,11 @@ async def submit_batch(
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
     """Writes up to 1,000 jobs; a bad one does not hold the others up."""
-    batch = edge.parsed(Batch, await edge.body(request, edge.MAX_BATCH_BODY))
-    if idempotency_key:
-        _give_keys(batch.jobs, idempotency_key)
-    found = await run_in_threadpool(cluster.submit, batch.jobs, owner)
+    async with bodies.held(request, bodies.MAX_BATCH_BODY, bodies.MAX_BATCH_VALUES) as body:
+        batch = edge.parsed(Batch, body)
+        if idempotency_key:
+            _give_keys(batch.jobs, idempotency_key)
+        found = await run_in_threadpool(cluster.submit, batch.jobs, owner)
     return shown({"answers": [_told(answer) for answer in found]})
 
 
@@ -179,7 +180,7 @@ async def results(request: Request, cluster: edge.The) -> Response:
     An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
     `result_bytes`.
     """
-    asked = edge.parsed(Ids, await edge.body(request, edge.MAX_BODY))
+    asked = edge.parsed(Ids, await bodies.body(request))
     if asked.wait_seconds:
         await cluster.hub.until_ended(asked.job_ids, lambda: cluster.views.states(asked.job_ids), asked.wait_seconds)
     return Response(await run_in_threadpool(cluster.views.results, asked.job_ids), media_type="application/json")

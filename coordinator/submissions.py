@@ -7,6 +7,7 @@ import json
 import math
 import secrets
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -71,7 +72,8 @@ def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     """
     found = error.errors(include_url=False, include_context=False)
     first = min(found, key=lambda one: one["type"] != "extra_forbidden")
-    path = ".".join([part for part in prefix.split(".") if part] + [str(part) for part in first["loc"]]) or "body"
+    parts = [part for part in prefix.split(".") if part] + [str(part)[:64] for part in first["loc"]]
+    path = ".".join(parts) or "body"
     others = f"; there are {', '.join(model.model_fields)}" if len(first["loc"]) == 1 else ""
     known = {"extra_forbidden": f"is not known{others}", "missing": "is needed"}
     told = known.get(first["type"], first["msg"].removeprefix("Value error, "))
@@ -79,12 +81,18 @@ def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     return errors.InvalidRequest(f"{path}: {told[0].lower() + told[1:]}{given}", field=path)
 
 
+def bounded(body: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """The body, cut after one key more than the model knows: enough to name one that is not known, of a million."""
+    most = len(model.model_fields) + 1
+    return body if len(body) <= most else dict(islice(body.items(), most))
+
+
 def read(body: Any) -> Submission:
     """A valid submission, or InvalidRequest naming the field."""
     if not isinstance(body, dict):
         raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
     try:
-        return Submission.model_validate(body)
+        return Submission.model_validate(bounded(body, Submission))
     except ValidationError as error:
         raise problems(error, Submission) from None
 
@@ -113,7 +121,7 @@ def _choice(value: str, allowed: list[str], field: str) -> str:
 def _planned(asked: Submission) -> tuple[int, Plan]:
     definition = registry.definition(asked.type)
     try:
-        parameters = definition.Parameters.model_validate(asked.parameters)
+        parameters = definition.Parameters.model_validate(bounded(asked.parameters, definition.Parameters))
     except ValidationError as error:
         raise problems(error, definition.Parameters, "parameters") from None
     plan = definition.plan(parameters)

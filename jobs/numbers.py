@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -22,20 +23,49 @@ def exact(value: int) -> int | str:
 
 
 def short(value: object, limit: int = 40) -> str:
-    """The value for an error message, cut in the middle when it is long."""
+    """The value for an error message, cut when it is long; costs no more for what is cut off."""
+    text = ""
+    for piece in _pieces(value, limit):
+        text += piece
+        if len(text) > limit:
+            return f"{text[: limit - 12]}… ({_size(value, text)})"
+    return text
+
+
+def _pieces(value: object, limit: int) -> Iterator[str]:
+    """The value's repr, bit by bit; of a text no more than its beginning."""
     if isinstance(value, int) and value.bit_length() > 10_000:
-        return f"an integer of {value.bit_length()} bits"
-    try:
-        text = repr(value)
-    except RecursionError:
-        text = f"a deeply nested {type(value).__name__}"
-    return text if len(text) <= limit else f"{text[: limit - 12]}… ({len(text)} characters)"
+        yield f"an integer of {value.bit_length()} bits"
+    elif isinstance(value, str):
+        yield repr(value[: limit + 1])
+    elif isinstance(value, list | tuple | dict):
+        opening, closing = ("{", "}") if isinstance(value, dict) else ("[", "]")
+        yield opening
+        for number, each in enumerate(value):
+            yield ", " if number else ""
+            yield from _pieces(each, limit)
+            if isinstance(value, dict):
+                yield ": "
+                yield from _pieces(value[each], limit)
+        yield closing
+    else:
+        yield repr(value)
+
+
+def _size(value: object, text: str) -> str:
+    if isinstance(value, list | tuple | dict):
+        return f"{type(value).__name__} of {len(value)}"
+    return f"{len(value if isinstance(value, str) else text)} characters"
+
+
+def _is_decimal(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").isdigit()
 
 
 def _read(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.isascii() and value.removeprefix("-").isdigit() and len(value) <= MAX_DIGITS:
+    if isinstance(value, str) and len(value) <= MAX_DIGITS and _is_decimal(value):
         return int(value)
     raise PydanticCustomError("integer", "must be an integer or its decimal string; got {got}", {"got": short(value)})
 
@@ -50,14 +80,18 @@ def _bound(name: str, value: int) -> dict[str, Any]:
 def ExactInt(low: int, high: int) -> Any:  # noqa: N802 - it makes a type
     """A pydantic field type: an integer in [low, high], given as a number or as a decimal string."""
 
+    most = max(len(str(low)), len(str(high)))
+
     def bounded(value: Any) -> int:
-        number = _read(value)
+        # Reading digits takes the square of their number: what cannot be within the bounds is not read.
+        far = isinstance(value, str) and most < len(value.lstrip("-0")) <= MAX_DIGITS and _is_decimal(value)
+        number = high + 1 if far else _read(value)
         if low <= number <= high:
             return number
         raise PydanticCustomError(
             "bounds",
             "must be in {low}..{high}; got {got}",
-            {"low": str(low), "high": str(high), "got": short(number)},
+            {"low": str(low), "high": str(high), "got": short(value if far else number)},
         )
 
     schema = {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": "^-?[0-9]+$"}]}

@@ -165,6 +165,7 @@ def test_a_batch_answers_each_job_alone(cluster: Live) -> None:
     assert [answer.get("result") for answer in found] == [{"sum": 3, "count": 3}] * 2 + [None]
     problem(cluster.post("/api/submit-batch", {"jobs": [good] * 1001}), 422, "jobs", "1000")
     problem(cluster.post("/api/submit-batch", {"jobs": []}), 422, "jobs", "1 item")
+    problem(cluster.post("/api/submit-batch"), 400, "body")
 
 
 def test_a_thousand_small_jobs_finish_and_rq_tells_the_truth_meanwhile(tmp_path: Path) -> None:

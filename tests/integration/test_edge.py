@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 
 import httpx
+import psutil
 import pytest
 
 from tests.integration.live import Live
@@ -34,3 +39,92 @@ def test_a_page_of_somebody_else_neither_drives_nor_reads_the_cluster(coordinato
         assert http.get("/health", headers={"Host": "10.0.0.7"}).status_code == 200
         assert http.get("/api/jobs").json()["jobs"] == []
         assert http.post("/api/submit", content=job, headers={"Content-Type": "application/json"}).status_code == 202
+
+
+# -- bombs ------------------------------------------------------------------------------------------------------------
+
+JOB = '{"type":"collatz","parameters":{"start_number":"%s","number_count":1}}'
+
+
+def filled(inside: str, size: int = 15 << 20) -> bytes:
+    """A batch of `inside` again and again."""
+    return f'{{"jobs":[{",".join([inside] * (size // (len(inside) + 1)))}]}}'.encode()
+
+
+def bombs() -> list[bytes]:
+    """Legal JSON under 16 MiB: by digits, by values, by keys, by texts, and by bad jobs within all bounds."""
+    keys = ",".join(f'"{number}":0' for number in range(1_300_000))
+    some_keys = ",".join(f'"{number}":0' for number in range(140))
+    return [
+        filled("7" * 100_000), filled("7" * 4300), filled("[]"), filled("0"), filled('{"type":{}}'),
+        f'{{"jobs":[{{{keys}}}]}}'.encode(), filled(JOB % ("9" * 90_000)),
+        '{"jobs":["\N{GRINNING FACE}'.encode() + b"x" * (15 << 20) + b'"]}',
+        f'{{"jobs":[{{"type":"collatz","parameters":{{"mode":[{",".join(["[]"] * 74_000)}]}}}}]}}'.encode(),
+        f'{{"jobs":[{",".join([f"{{{some_keys}}}"] * 1000)}]}}'.encode(),
+    ]  # fmt: skip
+
+
+class Watch:
+    """The longest time that /health took and the most memory, while the block runs.
+
+    Time is the coordinator's own where that is less than the clock's: on a machine that is busy with other things, the
+    clock tells of those.
+    """
+
+    def __init__(self, live: Live) -> None:
+        self._url = live.url()
+        self._process = psutil.Process(live.processes["coordinator-0"].pid)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.seconds, self.by_clock, self.memory, self.asked = 0.0, 0.0, 0, 0
+
+    def _worked(self) -> float:
+        times = self._process.cpu_times()
+        return times.user + times.system
+
+    def _run(self) -> None:
+        with httpx.Client(base_url=self._url, timeout=60) as http:
+            while not self._ended.wait(0.02):
+                began, worked = time.monotonic(), self._worked()
+                assert http.get("/health").status_code == 200
+                self.seconds = max(self.seconds, min(time.monotonic() - began, self._worked() - worked))
+                self.by_clock = max(self.by_clock, time.monotonic() - began)
+                self.memory = max(self.memory, self._process.memory_info().rss)
+                self.asked += 1
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def test_bombs_neither_stop_nor_fill_a_coordinator(coordinator: Live) -> None:
+    def ask(method: str, path: str, body: bytes | None = None) -> int:
+        # Not httpx: 70 of its clients read certificates for seconds, and the watch would wait for them.
+        http = HTTPConnection("127.0.0.1", coordinator.ports[0], timeout=120)
+        http.request(method, path, body, {"Content-Type": "application/json"})
+        status = http.getresponse().status
+        http.close()
+        return status
+
+    def post(body: bytes) -> int:
+        return ask("POST", "/api/submit-batch", body)
+
+    def star(_: int) -> int:
+        return ask("GET", f"/api/history?names={'*' * 14}X")
+
+    bodies = bombs()
+    assert all(len(body) <= 16 << 20 for body in bodies)
+    with ThreadPoolExecutor(70) as pool, Watch(coordinator) as watch:
+        posted, read = pool.map(post, bodies * 2), pool.map(star, range(50))
+        answers = [*posted, *read]
+    print(
+        f"/health {watch.seconds:.2f} s, by the clock {watch.by_clock:.2f}, of {watch.asked}; {watch.memory >> 20} MB"
+    )
+    assert set(answers[:20]) <= {200, 400, 413, 422} and set(answers[20:]) <= {200, 422}
+    assert watch.asked > 20
+    assert watch.memory <= 400 << 20
+    assert watch.seconds <= 1 and watch.by_clock <= 15

@@ -1,0 +1,124 @@
+"""Bodies of requests: read within bounds of size, time and memory, and parsed within bounds of values.
+
+One call of C code parses a body, and nobody else runs meanwhile: so what it may find is bounded before it is called.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import Request
+from pydantic_core import from_json
+
+from jobs import errors
+
+#: Largest bodies, in bytes: one submission, and a batch.
+MAX_BODY = 1 << 20
+MAX_BATCH_BODY = 16 << 20
+#: Most values in them.
+MAX_VALUES = 20_000
+MAX_BATCH_VALUES = 150_000
+#: Bytes of bodies that are read or worked on at once; who would pass it waits. Bodies up to _SMALL never do.
+_ROOM = 24 << 20
+_SMALL = 1 << 16
+#: A body over the limit is read on and thrown away up to here, so that its sender hears the answer.
+_SWALLOW = 256 << 20
+#: Once there is room, a body must arrive within so many seconds.
+READ_SECONDS = 60.0
+
+
+class Bodies:
+    """What one replica reads at once."""
+
+    def __init__(self) -> None:
+        self._free = _ROOM
+        self._freed = asyncio.Event()
+
+    @asynccontextmanager
+    async def room(self, size: int) -> AsyncIterator[None]:
+        """Waits until so many bytes are free, and has them."""
+        while size > self._free:
+            self._freed.clear()
+            await self._freed.wait()
+        self._free -= size
+        try:
+            yield
+        finally:
+            self._free += size
+            self._freed.set()
+
+
+@asynccontextmanager
+async def held(request: Request, limit: int, values: int, empty: Any = None) -> AsyncIterator[Any]:
+    """The parsed body, or `empty` for none, with room for it until the block ends.
+
+    TooLarge over `limit` bytes or so many values; TooSlow; MalformedBody when it is not JSON.
+    """
+    size = _announced(request, limit)
+    bodies: Bodies = request.app.state.bodies
+    async with bodies.room(size) if size > _SMALL else _no_room_needed():
+        text = await _read(request, limit)
+        yield empty if not text and empty is not None else parsed(text, values)
+
+
+async def body(request: Request, empty: Any = None) -> Any:
+    """The parsed body of one thing, or `empty` for none; errors as `held`."""
+    async with held(request, MAX_BODY, MAX_VALUES, empty) as found:
+        return found
+
+
+@asynccontextmanager
+async def _no_room_needed() -> AsyncIterator[None]:
+    yield
+
+
+def _announced(request: Request, limit: int) -> int:
+    """Bytes that a body may need: what its length says, and the limit for one in chunks."""
+    length = request.headers.get("content-length", "")
+    return min(int(length), limit) if length.isdigit() else limit * ("transfer-encoding" in request.headers)
+
+
+async def _read(request: Request, limit: int) -> bytearray:
+    kept, size = bytearray(), 0
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            async for piece in request.stream():
+                size += len(piece)
+                if size <= limit:
+                    kept += piece
+                elif size > _SWALLOW:
+                    break
+                else:
+                    kept.clear()
+    except TimeoutError:
+        detail = f"the body did not arrive within {READ_SECONDS:g} s; send less at once"
+        raise errors.TooSlow(detail, field="body") from None
+    if size > limit:
+        raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")
+    return kept
+
+
+def parsed(text: bytes | bytearray, values: int) -> Any:
+    """The value of a JSON text of at most so many values, 200 levels, integers of 4,300 digits; NaN is none."""
+    # Each value but the first of each level is after a comma or before an end; what stands in texts counts too.
+    if sum(map(text.count, (b",", b"]", b"}"))) > values:
+        detail = f"the body has over {values} values (commas and closing brackets); split the batch or shorten it"
+        raise errors.TooLarge(detail, field="body")
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except ValueError as error:
+        raise errors.MalformedBody(f"the body is not JSON: {_explained(text, str(error))}", field="body") from None
+
+
+def _explained(text: bytes | bytearray, told: str) -> str:
+    if told.startswith("number out of range"):
+        return f"{told}; write an integer of over 4,300 digits as a decimal string"
+    place = re.search(r"line (\d+) column (\d+)$", told)
+    if place is None or int(place[1]) > 1:
+        return told
+    near = bytes(text[max(0, int(place[2]) - 12) : int(place[2]) + 12])
+    return f"{told}, near {near.decode(errors='replace')!r}"

@@ -1,0 +1,77 @@
+"""Bodies: what is parsed, what is refused before it costs, and how many are held at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from coordinator import bodies, submissions
+from jobs import errors
+
+MB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(b'{"a": [1, -2.5, null, true]}', {"a": [1, -2.5, None, True]}), (b"7" * 4300, int("7" * 4300)),
+     (b"[" * 199 + b"]" * 199, None), ('"\N{GRINNING FACE}"'.encode(), "\N{GRINNING FACE}"),
+     (b'{"a":1,"a":2}', {"a": 2}), (b"18446744073709551617", 2**64 + 1)],
+)  # fmt: skip
+def test_json_is_read_exactly(text: bytes, value: Any) -> None:
+    assert value is None or bodies.parsed(text, 1000) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(b"7" * 4301, "decimal string"), (b"7" * MB, "decimal string"), (b"[" * 300_000, "recursion"), (b"NaN", "NaN"),
+     (b'{"a": -Infinity}', "-Infinity"), (b'"\xff"', "not JSON"), (b'"\\ud800"', "not JSON"), (b"{}}", "not JSON"),
+     (b"\n\n nonsense", "line 3")],
+)  # fmt: skip
+def test_what_is_not_json_or_too_long_a_number_is_refused(text: bytes, words: str) -> None:
+    with pytest.raises(errors.MalformedBody, match=words):
+        bodies.parsed(text, bodies.MAX_BATCH_VALUES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" + b",".join([b"[]"] * 4 * MB) + b"]", b"[" + b"0," * 8 * MB + b"0]", b"[" + b"[[[]]]," * 2 * MB + b"0]",
+     b"{" + b'"":0,' * 3 * MB + b'"":0}'],
+    ids=["lists", "numbers", "nested", "keys"],
+)  # fmt: skip
+def test_many_values_are_refused_unread(text: bytes) -> None:
+    before = time.process_time()
+    with pytest.raises(errors.TooLarge, match="values"):
+        bodies.parsed(text, bodies.MAX_BATCH_VALUES)
+    assert time.process_time() - before < 0.5
+
+
+def test_a_million_unknown_keys_are_one_complaint() -> None:
+    before = time.process_time()
+    for _ in range(3):
+        with pytest.raises(errors.InvalidRequest, match="x0: is not known"):
+            submissions.read({f"x{number}": 1 for number in range(300_000)})
+    assert time.process_time() - before < 3
+
+
+def test_bodies_wait_for_room_and_give_it_back_however_they_end() -> None:
+    async def go() -> list[str]:
+        held, told = bodies.Bodies(), []
+
+        async def one(name: str, size: int, seconds: float) -> None:
+            async with held.room(size):
+                told.append(f"{name} in")
+                await asyncio.sleep(seconds)
+                told.append(f"{name} out")
+
+        first = asyncio.create_task(one("first", 20 * MB, 60))
+        await asyncio.sleep(0)
+        second, small = asyncio.create_task(one("second", 16 * MB, 0)), asyncio.create_task(one("small", MB, 0))
+        await small
+        first.cancel()
+        await second
+        return told
+
+    assert asyncio.run(go()) == ["first in", "small in", "small out", "second in", "second out"]
