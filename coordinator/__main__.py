@@ -8,6 +8,7 @@ import sys
 import uvicorn
 
 from coordinator import app
+from coordinator.protocol import BoundedProtocol
 from jobs import exposure, logs, settings
 
 log = logging.getLogger("coordinator")
@@ -23,7 +24,7 @@ def main() -> int:
         return exposure.REFUSED
     uvicorn.run(
         app.create(chosen), host=chosen.bind, port=chosen.coordinator_port, log_config=None, access_log=False,
-        timeout_graceful_shutdown=2, timeout_keep_alive=75,
+        timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
     )  # fmt: skip
     return 0
 

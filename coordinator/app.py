@@ -15,6 +15,8 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator import docs, edge, event_routes, fleet_routes, routes, views
@@ -33,6 +35,9 @@ from jobs.numbers import short
 from jobs.settings import Settings
 
 log = structlog.get_logger("coordinator")
+
+#: As nginx has it; no standard names one.
+CLIENT_CLOSED_REQUEST = 499
 
 
 def create(chosen: Settings) -> FastAPI:
@@ -59,7 +64,8 @@ def create(chosen: Settings) -> FastAPI:
 
     app = FastAPI(
         title="Threads Cluster", version=views.VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
-        openapi_url="/api/openapi.json", description="Submit divisible computations; every CPU and GPU works on each.",
+        openapi_url="/api/openapi.json",
+        description="Submit divisible computations; every CPU and GPU works on each.",
     )  # fmt: skip
     app.state.cluster = cluster
     app.state.bodies = Bodies()
@@ -104,6 +110,11 @@ def _answer_errors(app: FastAPI) -> None:
         headers = dict(error.headers or {})
         return Response(json.dumps(body), error.status_code, headers, "application/problem+json")
 
+    @app.exception_handler(ClientDisconnect)
+    async def gone(_request: Request, _error: ClientDisconnect) -> Response:
+        # Nobody hears it; it is what the log says of a client that left before its request was read.
+        return Response(None, CLIENT_CLOSED_REQUEST)
+
     async def unreachable(_request: Request, error: Exception) -> Response:
         return edge.refused(errors.Unavailable(f"{leases.reason(error)}; nothing was lost, try again in a moment"))
 
@@ -140,7 +151,8 @@ class Figures:
             self._count(scope, status, time.perf_counter() - started)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unknown") or "pages"
+        found = scope.get("route")
+        route = "pages" if isinstance(found, Mount) else getattr(found, "path_format", "unknown")
         method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
         # A stream lasts and a wait was asked for: neither is slowness.

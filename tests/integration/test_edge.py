@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.integration.live import Live
+from tests.integration.live import Live, until
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +130,43 @@ def test_bombs_neither_stop_nor_fill_a_coordinator(coordinator: Live) -> None:
     assert watch.asked > 20
     assert watch.memory <= 400 << 20
     assert watch.seconds <= 1 and watch.by_clock <= 15
+
+
+# -- requests that do not end ------------------------------------------------------------------------------------------
+
+
+def connected(live: Live) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", live.ports[0]), timeout=40)
+
+
+def heard(connection: socket.socket) -> bytes:
+    """All that comes until the connection is closed."""
+    text = b""
+    with contextlib.suppress(ConnectionError):
+        while piece := connection.recv(65536):
+            text += piece
+    return text
+
+
+def test_a_client_that_goes_away_in_mid_body_is_no_fault_of_ours(coordinator: Live) -> None:
+    before = len(coordinator.log("coordinator-0"))
+    with connected(coordinator) as half:
+        half.sendall(b"POST /api/submit HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n")
+        half.sendall(b"Content-Length: 1000\r\n\r\n{")
+        time.sleep(0.3)
+    log = until(lambda: '"status": 499' in (new := coordinator.log("coordinator-0")[before:]) and new)
+    assert "Traceback" not in log and '"status": 500' not in log
+
+
+@pytest.mark.parametrize("head", [b"X-A: " + b"a" * (32 << 20), b"X-A: a\r\n" * 20_000, b"X: " + b"a" * 70_000])
+def test_a_head_is_bounded(coordinator: Live, head: bytes) -> None:
+    process = psutil.Process(coordinator.processes["coordinator-0"].pid)
+    before = process.cpu_times().user
+    with connected(coordinator) as large, contextlib.suppress(ConnectionError):
+        large.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+        large.sendall(head)
+        large.sendall(b"\r\n\r\n")
+        said = heard(large)
+        assert not said or said.startswith(b"HTTP/1.1 431 ")
+    assert process.cpu_times().user - before < 1
+    assert httpx.get(coordinator.url() + "/health", headers={"X-A": "a" * 60_000}).status_code == 200

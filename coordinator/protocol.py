@@ -1,0 +1,110 @@
+"""uvicorn's HTTP protocol with bounds on a request's head and on the time that a request takes to arrive.
+
+nginx has such bounds; a coordinator without it needs them too. uvicorn bounds the head with h11 only, which is slower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import Any
+
+from httptools import HttpParserError
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+#: Bytes of a request's first line and headers. What was read at once (256 KB) may be over it while it is looked at.
+MAX_HEAD = 64 << 10
+
+_TOO_LARGE = b"the first line and the headers have over 64 KiB; send what they hold in a body\n"
+
+
+class Stage(Enum):
+    """What of a request is awaited."""
+
+    NOTHING = 0
+    HEAD = 1
+    BODY = 2
+
+
+#: Within which it must arrive; a body's wait for room is in it.
+SECONDS = {Stage.HEAD: 15.0, Stage.BODY: 150.0}
+
+
+class HeadTooLarge(HttpParserError):
+    """Ends the parsing of a request."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._stage = Stage.NOTHING
+        #: Bytes of the head that the parser has told of, and those that it was fed while it told of no end.
+        self._head = self._fed = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect(Stage.HEAD)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect(Stage.NOTHING)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        before = self._stage
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._stage is Stage.NOTHING and (self.cycle is None or self.cycle.response_complete):
+            self._stage = Stage.HEAD  # empty lines before a request
+        if self._stage is not before:
+            self._expect(self._stage)
+        elif self._stage is Stage.HEAD:
+            self._fed += len(data)
+            if self._fed > MAX_HEAD:
+                self.send_400_response("")
+
+    def _expect(self, stage: Stage) -> None:
+        self._stage = stage
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if stage is not Stage.NOTHING:
+            self._timer = self.loop.call_later(SECONDS[stage], self.transport.close)
+
+    # Callbacks of the parser.
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._stage = Stage.HEAD
+        self._head = self._fed = 0
+
+    def on_url(self, url: bytes) -> None:
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count(len(name) + len(value) + len(b": \r\n"))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._stage = Stage.BODY
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._stage = Stage.NOTHING
+        super().on_message_complete()
+
+    def _count(self, size: int) -> None:
+        self._head += size
+        if self._head > MAX_HEAD:
+            raise HeadTooLarge
+
+    def send_400_response(self, msg: str) -> None:
+        """Says 431 where the head is too large; both close the connection."""
+        if max(self._head, self._fed) <= MAX_HEAD:
+            super().send_400_response(msg)
+            return
+        head = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+        self.transport.write(head + b"content-length: %d\r\n\r\n%s" % (len(_TOO_LARGE), _TOO_LARGE))
+        self.transport.close()
