@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import docs, edge, event_routes, fleet_routes, routes, views
+from coordinator import docs, edge, event_routes, fleet_routes, paths, routes, views
 from coordinator.admission import Admission
 from coordinator.bodies import Bodies
 from coordinator.cluster import Cluster
@@ -64,7 +63,7 @@ def create(chosen: Settings) -> FastAPI:
 
     app = FastAPI(
         title="Threads Cluster", version=views.VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
-        openapi_url="/api/openapi.json",
+        redirect_slashes=False, openapi_url="/api/openapi.json",
         description="Submit divisible computations; every CPU and GPU works on each.",
     )  # fmt: skip
     app.state.cluster = cluster
@@ -87,10 +86,6 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
     app.router.routes.append(Pages(folder))
 
 
-def _cut(path: str, most: int = 200) -> str:
-    return path if len(path) <= most else f"{path[:most]}…"
-
-
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
     async def ours(_request: Request, error: errors.ClusterError) -> Response:
@@ -105,10 +100,7 @@ def _answer_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code,
-                "detail": f"{request.method} {_cut(request.url.path)}: {error.detail}; see /api/docs"}  # fmt: skip
-        headers = dict(error.headers or {})
-        return Response(json.dumps(body), error.status_code, headers, "application/problem+json")
+        return paths.unanswered(app, request, error)
 
     @app.exception_handler(ClientDisconnect)
     async def gone(_request: Request, _error: ClientDisconnect) -> Response:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from coordinator import answers, bodies, edge, submissions, views
 from coordinator.cluster import Cluster
@@ -58,12 +59,14 @@ open_routes, routes = edge.open_router(), edge.router()
 # -- health ---------------------------------------------------------------------------------------------------------
 
 
+@open_routes.head("/health", include_in_schema=False)
 @open_routes.get("/health", tags=["health"], **edge.answers(answers.Health))
 async def health() -> Response:
     """The process answers; says nothing of Redis."""
     return shown({"status": "ok", "version": views.VERSION})
 
 
+@open_routes.head("/ready", include_in_schema=False)
 @open_routes.get("/ready", tags=["health"], **edge.answers(answers.Ready))
 def ready(cluster: edge.The) -> Response:
     """Redis answers too. 503 otherwise."""
@@ -93,7 +96,7 @@ class Ids(BaseModel):
     job_ids: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]] = Field(
         min_length=1, max_length=submissions.MAX_BATCH
     )
-    wait_seconds: float = Field(0, ge=0, le=edge.MAX_WAIT_SECONDS, allow_inf_nan=False)
+    wait_seconds: float = Field(0, strict=True, ge=0, le=edge.MAX_WAIT_SECONDS, allow_inf_nan=False)
 
 
 @routes.post(
@@ -280,7 +283,16 @@ def _not_yet(answering: str, state: str) -> Response:
     return answer
 
 
-@routes.post("/jobs/{job_id}/{verb}", tags=["jobs"], **edge.answers(answers.Job))
+class Verb(StringConvertor):
+    """What a job may be told. Other words are other paths, so that a wrong method of theirs is a 405."""
+
+    regex = "cancel|pause|resume|retry"
+
+
+register_url_convertor("verb", Verb())
+
+
+@routes.post("/jobs/{job_id}/{verb:verb}", tags=["jobs"], **edge.answers(answers.Job))
 def steer(
     job_id: edge.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: edge.The
 ) -> Response:

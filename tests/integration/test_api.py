@@ -168,6 +168,11 @@ def test_a_batch_answers_each_job_alone(cluster: Live) -> None:
     problem(cluster.post("/api/submit-batch"), 400, "body")
 
 
+@pytest.mark.parametrize("seconds", [True, "1", 31, -1, None])
+def test_a_wait_for_results_is_a_number_of_seconds(cluster: Live, seconds: Any) -> None:
+    problem(cluster.post("/api/results", {"job_ids": ["a"], "wait_seconds": seconds}), 422, "wait_seconds")
+
+
 def test_a_thousand_small_jobs_finish_and_rq_tells_the_truth_meanwhile(tmp_path: Path) -> None:
     with running(tmp_path, workers=0) as cluster:
         body = {"type": "faulty", "parameters": {"units": 10}}

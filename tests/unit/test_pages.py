@@ -137,3 +137,48 @@ def test_a_folder_may_come_later(tmp_path: Path) -> None:
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / "index.html").write_text("here")
     assert late.get("/").text == "here"
+
+
+# -- paths and methods ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [("/api/status/", "/api/status"), ("/api/jobs/", "/api/jobs"), ("/api/submit/", "/api/submit"),
+     ("/api/jobs/a/cancel/", "/api/jobs/a/cancel"), ("/health//", "/health")],
+)  # fmt: skip
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_slash_at_the_end_is_a_404_that_names_the_path(client: Client, method: str, path: str, meant: str) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["detail"].endswith(f" {meant}")
+
+
+def test_a_slash_where_there_is_nothing_either_way_names_nothing(client: Client) -> None:
+    assert "see /api/docs" in client.get("/api/no/such/path/").json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [("POST", "/api/jobs/a/result", "GET, OPTIONS"), ("POST", "/api/jobs/a/events", "GET, OPTIONS"),
+     ("GET", "/api/submit", "POST, OPTIONS"), ("POST", "/api/jobs/a", "GET, DELETE, OPTIONS"),
+     ("GET", "/api/jobs/a/cancel", "POST, OPTIONS"), ("DELETE", "/api/jobs", "GET, OPTIONS"),
+     ("PUT", "/api/jobs/a", "GET, DELETE, OPTIONS"), ("POST", "/health", "GET, HEAD, OPTIONS")],
+)  # fmt: skip
+def test_a_wrong_method_is_a_405_that_lists_the_right_ones(client: Client, method: str, path: str, allow: str) -> None:
+    answer = client.request(method, path)
+    assert answer.status_code == 405, answer.text
+    assert answer.headers["allow"] == allow and answer.headers["content-type"] == "application/problem+json"
+    asked = client.request("OPTIONS", path)
+    assert (asked.status_code, asked.headers["allow"], asked.content) == (204, allow, b"")
+
+
+def test_what_no_method_finds_stays_a_404(client: Client) -> None:
+    for method in ("POST", "OPTIONS"):
+        assert client.request(method, "/api/jobs/a/nonsense").status_code == 404
+
+
+def test_health_answers_head(client: Client) -> None:
+    answer = client.request("HEAD", "/health")
+    assert answer.status_code == 200
+    assert client.request("HEAD", "/ready").status_code == 503, "there is no Redis, and HEAD says so too"

@@ -1,0 +1,47 @@
+"""Answers where no route fits a request: which path or method would."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
+
+_METHODS = ("GET", "HEAD", "POST", "DELETE")
+
+
+def unanswered(app: FastAPI, request: Request, error: HTTPException) -> Response:
+    """The error as a problem; with a path's methods for a wrong one, and the path without a slash at its end."""
+    asked, headers = f"{request.method} {_cut(request.url.path)}", dict(error.headers or {})
+    detail = f"{asked}: {error.detail}; see /api/docs"
+    if error.status_code == 405 and (takes := methods(app, request.scope)):
+        headers["Allow"] = ", ".join([*takes, "OPTIONS"])
+        if request.method == "OPTIONS":
+            return Response(None, 204, headers)
+        detail = f"{asked}: this path takes {' and '.join(takes)}; see /api/docs"
+    elif error.status_code == 404 and (meant := without_slash(app, request.scope)):
+        detail = f"{asked}: there is nothing; without the slash at its end it is {_cut(meant)}"
+    body = {"type": "about:blank", "title": str(error.detail), "status": error.status_code, "detail": detail}
+    return Response(json.dumps(body), error.status_code, headers, "application/problem+json")
+
+
+def _cut(path: str, most: int = 200) -> str:
+    return path if len(path) <= most else f"{path[:most]}…"
+
+
+def methods(app: FastAPI, scope: Scope) -> list[str]:
+    """Those that the scope's path takes."""
+    return [method for method in _METHODS if _has(app, {**scope, "method": method})]
+
+
+def without_slash(app: FastAPI, scope: Scope) -> str | None:
+    """The path without the slashes at its end, when there is something at it."""
+    path = scope["path"].rstrip("/")
+    return path if path != scope["path"] and path and methods(app, {**scope, "path": path}) else None
+
+
+def _has(app: FastAPI, scope: Scope) -> bool:
+    return any(route.matches(scope)[0] is Match.FULL for route in app.router.routes)
