@@ -184,6 +184,9 @@ class BellWorker(rq.SimpleWorker):
                 log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
                 self._silent()
                 self._answer("", "")
+            except leases.Unreachable as error:  # RQ would log a traceback and end
+                log.warning("redis cannot be reached: %s", error)
+                time.sleep(0.5)
         raise StopRequested
 
     @property
@@ -195,11 +198,16 @@ class BellWorker(rq.SimpleWorker):
         """Tells RQ's tools that this worker lives, seldom: nothing else looks. Its name may have been struck out."""
         if time.monotonic() - self._beaten < RQ_BEAT_SECONDS:
             return
-        with self.connection.pipeline() as pipe:
-            register(self, pipe)
-            super().heartbeat(RQ_TTL_SECONDS, pipe)
-            pipe.execute()
-        self._beaten = time.monotonic()
+        try:
+            with self.connection.pipeline() as pipe:
+                register(self, pipe)
+                super().heartbeat(RQ_TTL_SECONDS, pipe)
+                pipe.execute()
+            self._beaten = time.monotonic()
+        except redis.exceptions.TimeoutError:  # silence: connections must be made anew
+            raise
+        except redis.exceptions.RedisError as error:  # RQ would give up
+            log.warning("RQ does not hear that this worker lives: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
         self._stop()

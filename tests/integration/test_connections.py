@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
+import redis
+from rq.exceptions import StopRequested
 
 from jobs import broker
 from tests.integration.live import Live, until
@@ -69,3 +72,31 @@ def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tupl
     live.redis().sadd("rq:workers", "rq:worker:another")
     assert broker.forget_dead_workers(live.redis()) == 2
     assert not any(live.redis().smembers(one) for one in sets)
+
+
+def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
+    any_redis_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bells = broker.connect(any_redis_url, retries=0, timeout=None)
+    broker.place_bells(bells)
+    cut, asked = threading.Event(), threading.Event()
+
+    def serve(queue: str, bell: str) -> None:
+        if cut.is_set():
+            asked.set()
+            raise StopRequested
+
+    def cut_off() -> None:
+        with redis.Redis.from_url(any_redis_url) as other:
+            until(lambda: any(client["cmd"] == "blpop" for client in other.client_list()))
+            cut.set()
+            other.client_kill_filter(_type="normal", skipme=True)
+
+    cutting = threading.Thread(target=cut_off)
+    cutting.start()
+    worker = broker.BellWorker(("any.high", "any.normal"), bells, serve, lambda: None)
+    worker.work(logging_level="WARNING")
+    cutting.join()
+    bells.close()
+    assert asked.is_set(), "it listens no more"
+    assert not [record for record in caplog.records if record.exc_info], caplog.text
