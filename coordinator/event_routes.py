@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Response
@@ -14,8 +16,10 @@ from starlette.concurrency import run_in_threadpool
 from coordinator import edge, pulse
 from coordinator.cluster import Cluster
 from coordinator.events import START, Event, Position, Subscription, position
-from jobs import errors
+from jobs import errors, leases
 from jobs.models import TERMINAL
+
+log = logging.getLogger(__name__)
 
 routes = edge.router()
 
@@ -52,10 +56,24 @@ async def job_events(job_id: edge.JobId, cluster: edge.The, last_event_id: LastI
     since = last_event_id if job["state"] in TERMINAL else None
     if since and await run_in_threadpool(cluster.hub.history, job_id, since) == []:
         return Response(status_code=204)
-    return StreamingResponse(_job_frames(cluster, job_id, last_event_id), media_type="text/event-stream", headers=_SSE)
+    return _streamed(_job_frames(cluster, job_id, last_event_id))
 
 
-async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> AsyncIterator[bytes]:
+def _streamed(frames: AsyncGenerator[bytes, None]) -> StreamingResponse:
+    return StreamingResponse(_up_to_an_outage(frames), media_type="text/event-stream", headers=_SSE)
+
+
+async def _up_to_an_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """Frames until Redis cannot be asked: an answer that has begun cannot become a 503. Its listener comes again."""
+    async with aclosing(frames):
+        try:
+            async for frame in frames:
+                yield frame
+        except leases.Unreachable as error:
+            log.warning("a stream of events ends: %s", error)
+
+
+async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> AsyncGenerator[bytes, None]:
     with cluster.hub.subscribe(frozenset({f"job:{job_id}"})) as subscription:
         yield _RETRY
         missed = await run_in_threadpool(cluster.hub.history, job_id, since) if since else None
@@ -107,12 +125,10 @@ async def fleet_events(
     an id; `gone` says that one is no longer listed.
     """
     wanted = frozenset(topics.split(","))
-    return StreamingResponse(
-        _fleet_frames(cluster, wanted, last_event_id), media_type="text/event-stream", headers=_SSE
-    )
+    return _streamed(_fleet_frames(cluster, wanted, last_event_id))
 
 
-async def _fleet_frames(cluster: Cluster, wanted: frozenset[str], since: str | None) -> AsyncIterator[bytes]:
+async def _fleet_frames(cluster: Cluster, wanted: frozenset[str], since: str | None) -> AsyncGenerator[bytes, None]:
     with cluster.hub.subscribe(wanted) as subscription:
         yield _RETRY
         at = START

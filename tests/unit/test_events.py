@@ -308,3 +308,21 @@ def test_a_deleted_jobs_stream_ends(stage: Stage) -> None:
         stage.cluster.views.job(job)
     assert play(stage, lambda: whole(stage.job(job))) == []
     assert isinstance(stage.bench.client, redis.Redis)
+
+
+def test_a_stream_whose_redis_goes_away_ends_in_order_for_its_listener_to_come_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(*_: object) -> None:
+        raise redis.exceptions.ConnectionError("refused")
+
+    async def scene() -> list[list[bytes | str]]:
+        monkeypatch.setattr(stage.hub, "fleet_history", gone)
+        monkeypatch.setattr(stage.hub, "history", gone)
+        job = stage.bench.submit(10)
+        fleet: Any = await event_routes.fleet_events(stage.cluster, "jobs", "1-0")
+        own: Any = await event_routes.job_events(job, stage.cluster, "1-0")
+        return [[chunk async for chunk in stream.body_iterator] for stream in (fleet, own)]
+
+    assert play(stage, scene) == [[b"retry: 2000\n\n"]] * 2
+    assert caplog.text.count("a stream of events ends: refused") == 2
