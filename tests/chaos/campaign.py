@@ -1,0 +1,196 @@
+"""Plays a plan: rounds of jobs under faults, each judged when all is healed; adds up what was found."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from tests.chaos import faults, listener, verdict
+from tests.chaos.bench import Bench
+from tests.chaos.customer import Customer, GaveUp, lost_with_the_log
+from tests.chaos.listener import Listener
+from tests.chaos.plan import Fault, Plan, Round
+from tests.chaos.verdict import Findings
+
+#: A job that has not ended this long after the last fault was healed is stuck.
+DEADLINE_SECONDS = 90.0
+#: Within this all that was leased, held or rung must be gone, and every worker ready.
+REST_SECONDS = 30.0
+
+
+@dataclass
+class Tally:
+    """What a campaign has done and found."""
+
+    seeds: int = 0
+    jobs: int = 0
+    repeated: int = 0
+    submitted_again: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    findings: Findings = field(default_factory=Findings)
+
+    def lines(self) -> Iterator[str]:
+        for kind, count in sorted(self.struck.items()):
+            yield f"  {kind:16} {count:5}"
+        for why, count in self.skipped.items():
+            yield f"  skipped: {why} ({count})"
+        counts = {
+            "seeds": self.seeds, "faults": sum(self.struck.values()), "calls repeated": self.repeated,
+            "jobs": self.jobs, "lost with the log and submitted again": self.submitted_again,
+            **{heading: len(sentences) for heading, sentences in self.findings.told.items()},
+        }  # fmt: skip
+        width = max(map(len, counts))
+        yield from (f"{name:{width}} {count:7}" for name, count in counts.items())
+
+
+class Game:
+    """The rounds of one plan on one bench."""
+
+    def __init__(self, bench: Bench, plan: Plan, tally: Tally) -> None:
+        self.bench, self.plan, self.tally = bench, plan, tally
+        self.findings = Findings()
+        self.urls = [bench.url(number) for number in range(len(bench.ports))]
+        self.customer = Customer(self.urls, plan.seed)
+        #: One fault at a time strikes a part.
+        self.parts = {fault.part: threading.Lock() for one in plan.rounds for fault in one.faults}
+
+    def play(self, number: int) -> None:
+        one = self.plan.rounds[number]
+        self.began = time.monotonic()
+        self.since = last_event(self.bench.redis())
+        listeners = [Listener(self.urls, self.since, 2 * self.plan.seed + which) for which in (0, 1)]
+        threads = [threading.Thread(target=self._strike, args=(fault,), daemon=True) for fault in one.faults]
+        threads.append(threading.Thread(target=self._serve, args=(one,), daemon=True))
+        for thread in (*listeners, *threads):
+            thread.start()
+        try:
+            self._watch(threads)
+            self._say("faults healed")
+            self._judge()
+            for listening in listeners:
+                listening.catch_up(last_event(self.bench.redis()))
+        finally:
+            for thread in threads:
+                thread.join()
+            for listening in listeners:
+                listening.end()
+        self._judge_events(listeners)
+        self.tally.jobs += len(one.jobs)
+
+    def _say(self, text: str) -> None:
+        print(f"    {time.monotonic() - self.began:6.1f} s  {text}", flush=True)
+
+    def _found(self, heading: str, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            self._say(f"{heading}: {sentence}")
+        self.findings.add(heading, sentences)
+
+    def _serve(self, one: Round) -> None:
+        try:
+            self.customer.serve(one.jobs)
+        except GaveUp as error:
+            self._found("stuck", [str(error)])
+
+    def _strike(self, fault: Fault) -> None:
+        """Strikes at the fault's moment, or when its part is whole again, and heals."""
+        time.sleep(max(0.0, self.began + fault.at - time.monotonic()))
+        with self.parts[fault.part]:
+            try:
+                with faults.STRIKES[fault.kind](self.bench, fault):
+                    time.sleep(fault.seconds)
+                self.tally.struck[fault.kind] += 1
+            except faults.CannotStrike as error:
+                self.tally.skipped[str(error)] += 1
+            except Exception as error:  # whatever a part did that it must not, such as not ending when told to
+                self._found("stuck", [f"{fault}: {type(error).__name__}: {error}"])
+
+    def _watch(self, threads: list[threading.Thread]) -> None:
+        """Until all have ended, looks whether the invariants hold that must hold at any moment."""
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(1.0)
+                with contextlib.suppress(redis.RedisError):
+                    self._found("left over", verdict.breaches(verdict.look(self.bench.redis())))
+
+    # -- after a round ------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        lost = lost_with_the_log(self.bench.deaths)
+        before = sum(len(order.ids) for order in self.customer.orders)
+        try:
+            self._found("stuck", self.customer.settle(DEADLINE_SECONDS, lost))
+            self._say("jobs ended")
+            self.customer.collect()
+        except GaveUp as error:
+            self._found("stuck", [str(error)])
+        self.tally.submitted_again += sum(len(order.ids) for order in self.customer.orders) - before
+        self._found("wrong results", verdict.wrong_results(self.customer.orders))
+        self._found("left over", self._left_over())
+        self._say("judged")
+
+    def _left_over(self) -> list[str]:
+        """What is still left after REST_SECONDS, in Redis and of processes."""
+        jobs = {known for order in self.customer.orders for known in order.ids}
+        deadline = time.monotonic() + REST_SECONDS
+        while True:
+            told = verdict.left_over(verdict.look(self.bench.redis()), jobs, self.bench.workers)
+            told += verdict.strays(self.bench)
+            if not told or time.monotonic() > deadline:
+                return told
+            time.sleep(0.5)
+
+    def _judge_events(self, listeners: Sequence[Listener]) -> None:
+        written = events_after(self.bench.redis(), self.since)
+        cut = any(at > self.began for at, _ in self.bench.deaths)
+        for one in listeners:
+            told = listener.problems(one.ids, written, cut, one.anew)
+            self._found("events", [f"{text} ({one.connections} connections)" for text in told])
+
+
+def last_event(client: redis.Redis) -> str:
+    return client.xrevrange("ct:events", count=1)[0][0].decode()
+
+
+def events_after(client: redis.Redis, since: str) -> dict[str, str]:
+    """Type of each event of jobs and workers after a position."""
+    return {where.decode(): fields[b"type"].decode() for where, fields in client.xrange("ct:events", f"({since}", "+")}
+
+
+def run(plan: Plan, tally: Tally) -> Findings:
+    """Plays a plan on a cluster of its own and adds what it found to the tally; its logs stay if it found anything."""
+    folder = Path(tempfile.mkdtemp(prefix=f"chaos-{plan.seed}-"))
+    found = _played(folder, plan, tally)
+    tally.seeds += 1
+    for heading, sentences in found.told.items():
+        tally.findings.add(heading, [f"seed {plan.seed}: {sentence}" for sentence in sentences])
+    if list(found):
+        print(f"logs: {folder}", flush=True)
+    else:
+        shutil.rmtree(folder)
+    return found
+
+
+def _played(folder: Path, plan: Plan, tally: Tally) -> Findings:
+    bench = Bench(folder, version=plan.version, workers=plan.workers)
+    game = Game(bench, plan, tally)
+    try:
+        bench.start()
+        for number in range(len(plan.rounds)):
+            game.play(number)
+    finally:
+        bench.stop()
+        game.customer.close()
+        tally.repeated += bench.proxy.repeated
+    game.findings.add("left over", [f"process {one} outlived its cluster" for one in bench.all_processes()])
+    game.findings.add("tracebacks", verdict.tracebacks(folder))
+    return game.findings

@@ -1,0 +1,190 @@
+"""What must be true after a round: results, keys, processes, logs. Every finding is a sentence under a heading."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import redis
+
+from jobs import queues
+from tests.chaos import work
+from tests.chaos.bench import Bench
+from tests.chaos.customer import Order
+from tests.contract import lease_invariants
+from tests.contract.lease_model import DUMP, JobView, Snapshot
+
+HEADINGS = ("wrong results", "stuck", "left over", "events", "tracebacks")
+
+#: What may be in Redis when nothing is going on, besides the jobs' own keys: docs/lease-protocol.md has them all.
+MAY_STAY = re.compile(
+    r"ct:(jobs|in:(done|failed|cancelled)|expiry|workers(:cpu)?|worker:worker-\d|nodes|events|idem:.*|mark:.*|load|bell:.*"
+    r"|bells|seq|audit|leader|span|spans|history(:now)?|alerts|pace|units|outcomes|ended|waits|durations)"
+    r"|rq:(queues|workers(:.*)?|worker:.*)"
+    r"|test:clock"
+)
+#: Of a job that is done.
+JOB_MAY_STAY = re.compile(r"ct:job:([^:]+)(:result|:ev)?")
+#: What an invariant asks of the model's bench: this Redis' clock has never stepped back.
+_CLOCK: Any = SimpleNamespace(stepped_back=0)
+#: A traceback in a log that is no fault, by a pattern of its text, and why.
+EXPLAINED = {
+    r"time\.sleep\([^\n]*\nOSError: \[Errno 22\]": "libfaketime: a sleep whose end has passed before it begins",
+}
+
+
+@dataclass
+class Findings:
+    """Sentences by heading."""
+
+    told: dict[str, list[str]] = field(default_factory=lambda: {heading: [] for heading in HEADINGS})
+
+    def add(self, heading: str, sentences: Iterable[str]) -> None:
+        self.told[heading] += sentences
+
+    def __iter__(self) -> Iterator[str]:
+        return (f"{heading}: {sentence}" for heading, sentences in self.told.items() for sentence in sentences)
+
+
+def wrong_results(orders: Sequence[Order]) -> list[str]:
+    """Results that are not the undisturbed run's, bit for bit."""
+    return [
+        f"{order.job.key} ({order.job_id}): {short(order.result)} instead of {short(expected)}"
+        for order in orders
+        if order.state == "done"
+        and canonical(order.result) != canonical(expected := work.undisturbed(order.job.kind, order.job.parameters))
+    ]
+
+
+def canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def short(value: Any) -> str:
+    text = canonical(value)
+    return text if len(text) < 200 else f"{text[:200]}... ({len(text)} characters)"
+
+
+def look(client: redis.Redis) -> Snapshot:
+    """All of Redis at one moment, by Redis' clock; streams without their items."""
+    seconds, micros = client.time()
+    dumped: bytes = client.eval(DUMP, 0, f"{seconds + 86400}000-0")
+    keys = json.loads(dumped.decode(errors="replace"))  # RQ packs what a bell calls
+    return Snapshot({**keys, "test:clock": str(seconds * 1000 + micros // 1000)})
+
+
+def left_over(seen: Snapshot, jobs: set[str], workers: int) -> list[str]:
+    """What is not as it must be when every job has ended. `jobs`: ids that customers know."""
+    told = breaches(seen)
+    for check in (partial(_at_rest, seen), partial(_all_workers, seen, workers)):
+        told += _said(check)
+    told += [f"job {job} was made for nobody" for job in seen.jobs if job not in jobs]
+    return told + [f"key {name} is left" for name in seen.keys if not _may_stay(name, seen)]
+
+
+def _said(check: Callable[[], None]) -> list[str]:
+    """The words of an assertion that does not hold, and where it stands."""
+    try:
+        check()
+    except AssertionError as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return [f"{where.name}: {error or where.line} ({where.line})"]
+    return []
+
+
+def _at_rest(seen: Snapshot) -> None:
+    """Nothing is pending, held or rung. The hash of a bell that died with who popped it may stay, if it expires."""
+    rung = {f"rq:job:{bell}" for queue in queues.ALL for bell in seen.members(f"rq:queue:{queue}")}
+    expiring = {key for key, expires in seen.keys.items() if key.startswith("rq:job:") and expires} - rung
+    lease_invariants.at_rest(SimpleNamespace(leaked=expiring), seen)  # type: ignore[arg-type]
+
+
+def _all_workers(seen: Snapshot, workers: int) -> None:
+    live = seen.zset("ct:workers")
+    assert len(live) == workers, f"{sorted(live)} are alive, not {workers} workers"
+
+
+def _may_stay(name: str, seen: Snapshot) -> bool:
+    job = JOB_MAY_STAY.fullmatch(name)
+    return job[1] in seen.jobs if job else bool(MAY_STAY.fullmatch(name) or name.startswith("rq:job:"))
+
+
+def breaches(seen: Snapshot) -> list[str]:
+    """Invariants that hold at any moment, whatever goes on."""
+    checks: list[Callable[[], None]] = [
+        lambda: lease_invariants.indexes_agree(seen),
+        lambda: lease_invariants.load_is_the_sum(seen),
+        *(partial(_holds, seen, view) for view in seen.jobs.values()),
+    ]
+    return [sentence for check in checks for sentence in _said(check)]
+
+
+def _holds(seen: Snapshot, view: JobView) -> None:
+    lease_invariants.leases_agree(view)
+    lease_invariants.done_has_a_result_and_nothing_else(view)
+    lease_invariants.all_done_means_finishing(view)
+    lease_invariants.somebody_looks_at_every_job(_CLOCK, seen, view)
+    lease_invariants.holders_are_counted(seen, view)
+    _covers(view)
+
+
+def _covers(view: JobView) -> None:
+    """Leases, free, retry and dead are disjoint; with what is done they are what was handed out."""
+    pieces, at = sorted(view.pieces()), 0
+    for lo, hi in pieces:
+        assert at <= lo < hi, ("1", view.job_id, pieces)
+        at = hi
+    assert view.number("done") + sum(hi - lo for lo, hi in pieces) == view.number("cursor"), ("2", view.job_id)
+
+
+def strays(bench: Bench) -> list[str]:
+    """Processes of the bench that nobody who lives has started, and lanes that are too few or too many."""
+    there, kept = bench.all_processes(), set[int]()
+    for process in bench.processes.values():
+        own = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
+        kept |= set(own)
+    lanes = {name: len(bench.lanes_of(name)) for name in bench.processes if name.startswith("worker")}
+    told = [f"process {pid} is left: {_command(process)}" for pid, process in there.items() if pid not in kept]
+    return told + [f"{name} has {count} lanes" for name, count in lanes.items() if count != bench.lanes]
+
+
+def _command(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())[:200]
+    return "gone by now"
+
+
+def tracebacks(folder: Path) -> list[str]:
+    """Tracebacks in any log that nothing explains: how often, and the last line of each kind without its numbers."""
+    seen: dict[str, int] = defaultdict(int)
+    for path in sorted(folder.glob("*.log")):
+        for text in _raised(path.read_text(errors="replace")):
+            if not any(re.search(pattern, text) for pattern in EXPLAINED):
+                last = re.sub(r"[0-9a-f]{16,}|\d+", "N", text.strip().splitlines()[-1])
+                seen[f"{path.name}: {last[:160]}"] += 1
+    return [f"{text} ({count} times)" for text, count in seen.items()]
+
+
+def _raised(log: str) -> Iterator[str]:
+    """The text of each traceback, in a line of JSON or plain."""
+    plain: list[str] = []
+    for line in log.splitlines():
+        if line.startswith("{"):
+            with_exception = json.loads(line).get("exception") if '"exception"' in line else None
+            if with_exception:
+                yield with_exception
+        elif plain or line.startswith("Traceback (most recent") or "REDIS BUG REPORT" in line:
+            plain.append(line)
+            if not line.startswith((" ", "Traceback")):
+                yield "\n".join(plain)
+                plain.clear()

@@ -1,0 +1,98 @@
+"""The jobs of a campaign and what each must give: the same computation in this process, alone and in one piece."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+from jobs import execution, registry
+from jobs.models import Device
+
+#: Divided among lanes; half a second to a second and a half of one lane each.
+SPLIT: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("collatz", {"start_number": 1, "number_count": 400_000_000}),
+    ("collatz", {"start_number": 10**12 + 7, "number_count": 150_000_000}),
+    ("collatz", {"start_number": 10**9, "number_count": 120_000_000, "columns": 16}),
+    ("collatz", {"mode": "verify", "start_number": 2**40 + 5, "number_count": 20_000_000_000}),
+    ("collatz", {"mode": "records", "start_number": 10**9, "number_count": 700_000_000}),
+    ("thread", {"replicas": 1200, "seed": 11}),
+    ("thread", {"replicas": 250, "seed": 5, "cores": [1, 4, 8]}),
+    ("faulty", {"units": 300, "seconds_per_unit": 0.005}),
+    ("faulty", {"units": 1200, "seconds_per_unit": 0.002}),
+)
+#: Taken whole by one lane, several at a time.
+SMALL: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("collatz", {"start_number": 27, "number_count": 1}),
+    ("collatz", {"start_number": 1000, "number_count": 100_000}),
+    ("collatz", {"mode": "verify", "start_number": 1, "number_count": 1_000_000}),
+    ("collatz", {"mode": "records", "start_number": 1, "number_count": 65_536}),
+    ("collatz", {"mode": "trajectory", "n": 837_799}),
+    ("thread", {"replicas": 8, "seed": 3}),
+    ("thread", {"replicas": 16, "seed": 9, "cores": [1, 2]}),
+    ("faulty", {"units": 20, "cpu_seconds": 0.001}),
+)
+#: What a client does to some jobs: verb by verb, seconds after the one before.
+STEERING = (("pause", "resume"), ("cancel", "retry"), ("pause", "cancel", "retry"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One submission; `key` is its idempotency key."""
+
+    key: str
+    kind: str
+    parameters: Mapping[str, Any]
+    priority: str
+    #: Seconds into the round.
+    at: float
+    #: (seconds after the call before, verb).
+    steering: tuple[tuple[float, str], ...] = ()
+
+    def __str__(self) -> str:
+        told = " ".join(f"{name}={value}" for name, value in self.parameters.items())
+        steered = "".join(f", {verb} {after:.2f} s later" for after, verb in self.steering)
+        return f"{self.at:5.2f} s  {self.key}: {self.kind} {told}, {self.priority}{steered}"
+
+    def body(self) -> dict[str, Any]:
+        return {
+            "type": self.kind, "parameters": dict(self.parameters), "priority": self.priority,
+            "idempotency_key": self.key,
+        }  # fmt: skip
+
+
+def draw_jobs(draw: Random, name: str, seconds: float, split: int = 7, small: int = 24) -> tuple[Job, ...]:
+    """A mix of both kinds over so many seconds, and jobs of unit numbers that cost no time of a core."""
+    picked = draw.sample(SPLIT, split) + [draw.choice(SMALL) for _ in range(small)]
+    return tuple(
+        Job(
+            key=f"chaos-{name}-{number}", kind=kind, parameters=parameters, at=round(draw.uniform(0.0, seconds), 2),
+            priority=draw.choice(("high", "normal", "normal", "low")), steering=_steering(draw, number < split),
+        )
+        for number, (kind, parameters) in enumerate(picked)
+    )  # fmt: skip
+
+
+def _steering(draw: Random, split: bool) -> tuple[tuple[float, str], ...]:
+    if draw.random() > (0.4 if split else 0.1):
+        return ()
+    return tuple((round(draw.uniform(0.05, 1.5), 2), verb) for verb in draw.choice(STEERING))
+
+
+def undisturbed(kind: str, parameters: Mapping[str, Any]) -> Any:
+    """The result as the API must give it, bit for bit."""
+    return _undisturbed(kind, json.dumps(parameters))
+
+
+@cache
+def _undisturbed(kind: str, parameters: str) -> Any:
+    given = json.loads(parameters)
+    if kind == "faulty":  # this process does not know the kinds of tests
+        return {"sum": sum(range(given["units"])), "count": given["units"]}
+    definition = registry.definition(kind)
+    plan = definition.plan(definition.Parameters.model_validate(given))
+    spec = json.loads(json.dumps(plan.spec))
+    return json.loads(execution.whole(kind, Device.CPU, spec, plan.total).result)
