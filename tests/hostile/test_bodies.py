@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.hostile import bodies, counts, exploring, wire
@@ -71,4 +74,30 @@ def test_broken_framing_is_answered_or_closed(what: str, cluster: Live, watch: W
     headers, body = FRAMES[what]
     declared = {"Content-Type": "application/json", **headers}
     wire.note(tally, what, wire.send(cluster.ports[0], wire.request("POST", "/api/submit", declared, body)), raw=True)
+    tally.check()
+
+
+def test_who_leaves_in_mid_body_leaves_nothing_in_the_log(cluster: Live, watch: Watch) -> None:
+    tally = counts.tally("left in mid-body")
+    for size in (0, 1, 10, 5000):
+        wire.send(cluster.ports[0], wire.posted("/api/submit", b"[" * size, Content_Length="100000"), finish=False)
+        tally.accept()
+    assert wire.send(cluster.ports[0], wire.request("GET", "/health")).status == 200
+    log = cluster.log("coordinator-0")
+    assert "Traceback" not in log and "fault of the server" not in log, log[-2000:]
+
+
+def test_bombs_hurt_nobody_else(cluster: Live, watch: Watch, plan: exploring.Plan) -> None:
+    """Twenty at once; whoever asks for the health meanwhile is answered, see `watch`."""
+    tally = counts.tally("bombs")
+
+    def throw(what: str) -> None:
+        route, body = bodies.BOMBS[what]()
+        post(cluster, tally, what, route, body)
+
+    for seed in plan.rounds(share=0.1):
+        names = list(bodies.BOMBS)
+        random.Random(seed).shuffle(names)
+        with ThreadPoolExecutor(20) as pool:
+            list(pool.map(throw, names))
     tally.check()

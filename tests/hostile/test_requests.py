@@ -90,9 +90,11 @@ def path(draw: random.Random) -> str:
         parts[place] = draw.choice(SEGMENTS)
     elif change == 1:
         parts.insert(place, draw.choice(SEGMENTS))
+    elif change == 2:
+        parts.append("")
     elif change == 3:
         parts[place] = parts[place].upper()
-    return "/".join(parts).rstrip("/").replace(" ", "%20") or "/"
+    return "/".join(parts).replace(" ", "%20") or "/"
 
 
 def query(draw: random.Random) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from tests.hostile.counts import Tally
 
 #: A request that is not answered within so many seconds hangs.
-PATIENCE = 20.0
+PATIENCE = 60.0
 #: Characters of a refusal's detail at most.
 MOST_DETAIL = 1000
 #: Statuses of refusals that are about one field of what was sent.

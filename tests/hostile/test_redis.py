@@ -1,0 +1,73 @@
+"""Redis holds what nobody wrote: whatever a key is turned into, the API answers, and a job that is sound goes in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.hostile import counts, exploring, wire
+from tests.integration.live import Live, running
+
+JUNK = (
+    b"",
+    b"x",
+    b"-1",
+    b"1e400",
+    b"9" * 400,
+    b"\xff\xfe",
+    b"{",
+    b"null",
+    b"[]",
+    b"nan",
+    b"1:2",
+    b"\x00",
+    b"cpu.normal",
+)
+READS = (
+    "/ready", "/api/status", "/api/nodes", "/api/snapshot", "/api/history", "/api/stream", "/api/jobs?limit=20",
+    "/api/jobs?state=queued", "/api/collatz/verified",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def spoiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A cluster of its own without a worker: what is queued stays there to be spoiled."""
+    with running(tmp_path_factory.mktemp("spoiled"), workers=0) as live:
+        yield live
+
+
+def spoil(client: Any, draw: random.Random) -> str:
+    """Turns one key of the cluster into something else, and says which."""
+    name = draw.choice(sorted(client.scan_iter("ct:*")))
+    junk, fields = draw.choice(JUNK), client.hkeys(name) if client.type(name) == b"hash" else []
+    changes: list[Callable[[], Any]] = [
+        lambda: client.set(name, junk), lambda: (client.delete(name), client.rpush(name, junk, b"y")),
+        lambda: (client.delete(name), client.hset(name, junk, junk)),
+        lambda: (client.delete(name), client.zadd(name, {junk: draw.choice((0, -1e300, float("inf")))})),
+        lambda: (client.delete(name), client.xadd(name, {junk: junk})), lambda: client.delete(name),
+    ]  # fmt: skip
+    if fields:
+        field = draw.choice(fields)
+        changes += [lambda: client.hset(name, field, junk), lambda: client.hdel(name, field)] * 4
+    number = draw.randrange(len(changes))
+    changes[number]()
+    return f"{name!r} change {number} to {junk!r}"
+
+
+def test_spoiled_keys_stop_no_answers(spoiled: Live, plan: exploring.Plan) -> None:
+    tally = counts.tally("spoiled keys of Redis")
+    body = b'{"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}'
+    port, client = spoiled.ports[0], spoiled.redis()
+    for draw in plan.random(share=0.1):
+        for _ in range(40):
+            client.flushdb()
+            job = spoiled.submit("collatz", {"start_number": 1, "number_count": 10**9})
+            what = " and ".join(spoil(client, draw) for _ in range(draw.choice((1, 1, 3))))
+            for path in (*READS, f"/api/jobs/{job}", f"/api/jobs/{job}/result"):
+                wire.note(tally, f"{what}: GET {path}", wire.send(port, wire.request("GET", path)))
+            for path in ("/api/submit", f"/api/jobs/{job}/cancel", f"/api/jobs/{job}/retry"):
+                wire.note(tally, f"{what}: POST {path}", wire.send(port, wire.posted(path, body)))
+    tally.check()
