@@ -6,6 +6,8 @@ BIN := .venv/bin
 PACKAGES := jobs coordinator cpu_worker gpu_worker client deploy
 PINNED := coordinator cpu-worker gpu-worker client local web
 PYTEST := $(BIN)/python -m pytest
+# Of tests that start no clusters: those measure nothing that a neighbour could disturb.
+PARALLEL := -n auto --maxprocesses=4 --dist worksteal
 # The Python that the GPU's tests use: one that has CuPy.
 GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
@@ -38,13 +40,14 @@ format: setup ## format the code and mend what ruff can
 	@deploy/pages.sh format
 
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, browser, stack, and those of the pages' code
-	$(PYTEST) tests/unit tests/contract tests/integration tests/hostile tests/chaos $(wildcard tests/browser) tests/stack
+	$(PYTEST) $(PARALLEL) tests/unit tests/contract
+	$(PYTEST) tests/integration tests/hostile tests/chaos $(wildcard tests/browser) tests/stack
 
 unit: setup ## unit tests
-	$(PYTEST) tests/unit
+	$(PYTEST) $(PARALLEL) tests/unit
 
 contract: setup ## every kind and device against the reference and the published answers
-	$(PYTEST) tests/contract
+	$(PYTEST) $(PARALLEL) tests/contract
 
 integration: setup ## real Redis, real processes
 	$(PYTEST) tests/integration
