@@ -79,7 +79,7 @@ def read_history(
     .power (W), .clock (Hz).
     """
     wanted = history.patterns(names)
-    now, blocks = history.read(cluster.book.client, seconds)
+    now, blocks = history.read(cluster.book, seconds)
     return shown(history.binned(now, blocks, wanted, seconds, points))
 
 

@@ -108,13 +108,14 @@ def _loose(rows: Iterable[bytes]) -> Block:
     return Block(times=[moment for moment, _ in samples], columns=columns)
 
 
-def read(client: leases.Client, seconds: int) -> tuple[int, list[Block]]:
-    """Redis' time in seconds, and the blocks that reach back so far."""
-    pipe = client.pipeline(transaction=True)  # a fold must not fall in between
-    pipe.time().lrange(NOW, 0, -1).lrange(BLOCKS, -(-(-seconds // BLOCK) + 1), -1)
-    (now, _), rows, stored = skipped.replies(pipe)
+def read(book: leases.Leases, seconds: int) -> tuple[int, list[Block]]:
+    """Redis' time in seconds, and the blocks that reach back so far, at one moment: a fold must not fall in between."""
+    far = str(-(-(-seconds // BLOCK) + 1))
+    (now, _), rows, stored = skipped.replies_at_once(
+        book, ("TIME",), ("LRANGE", NOW, "0", "-1"), ("LRANGE", BLOCKS, far, "-1")
+    )
     blocks = skipped.each("sample", enumerate(stored or ()), lambda _, block: unpack(block))
-    return now, [*blocks, _loose(rows or ())]
+    return int(now), [*blocks, _loose(rows or ())]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from jobs import leases
@@ -56,7 +56,15 @@ def each(what: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any, Sto
 def replies(pipe: Any) -> list[Any]:
     """A pipeline's replies; None in the place of each whose key has another type."""
     asked = [command[0] for command in pipe.command_stack]
-    found = pipe.execute(raise_on_error=False)
+    return _readable(asked, pipe.execute(raise_on_error=False))
+
+
+def replies_at_once(book: leases.Leases, *commands: Sequence[str]) -> list[Any]:
+    """The same of commands that read at one moment."""
+    return _readable(commands, book.replies(*commands))
+
+
+def _readable(asked: Sequence[Sequence[Any]], found: list[Any]) -> list[Any]:
     for place, reply in enumerate(found):
         if isinstance(reply, Exception):
             if not leases.wrong_type(reply):

@@ -46,7 +46,7 @@ def _span(lane: str, text: str) -> Span:
 def read(views: Views, seconds: int, most: int) -> dict[str, Any]:
     """Every span that reaches into the last `seconds`, as the API shows it; joined where there are over `most`."""
     client = views.book.client
-    pipe = client.pipeline(transaction=True)
+    pipe = client.pipeline(transaction=False)  # a full Redis refuses MULTI
     pipe.time().hgetall(f"{P}span").xlen(f"{P}spans").xrange(f"{P}spans", count=1).smembers(f"{P}running")
     (whole, micros), latest, kept, first, running = skipped.replies(pipe)
     now = whole * 1000 + micros // 1000

@@ -462,11 +462,15 @@ class Leases:
 
     def read(self, *commands: Sequence[str]) -> list[Any]:
         """Replies of commands that only read, all at one moment, in a full Redis too. Raises the first error."""
-        replies: list[Any] = self._run("read", json.dumps(commands))
+        replies = self.replies(*commands)
         for reply in replies:
             if isinstance(reply, Exception):
                 raise reply
         return replies
+
+    def replies(self, *commands: Sequence[str]) -> list[Any]:
+        """The same, with the errors in their places."""
+        return cast(list[Any], self._run("read", json.dumps(commands)))
 
     # -- results ----------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def at(monkeypatch: pytest.MonkeyPatch, client: leases.Client) -> Callable[[int,
     """What the history shows at a moment: (now, seconds, names, points)."""
 
     def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> dict[str, Any]:
-        _, blocks = history.read(client, seconds)
+        _, blocks = history.read(leases.Leases(client), seconds)
         return history.binned(now, blocks, history.patterns(names), seconds, points)
 
     return show
@@ -44,6 +44,15 @@ def test_samples_come_back_second_by_second(client: leases.Client, at: Any) -> N
     assert shown["series"]["a"]["mean"] == list(range(30, 150))
     assert shown["series"]["b"]["max"] == [1 if second % 2 else None for second in range(30, 150)]
     assert shown["names"] == ["a", "b"]
+
+
+def test_it_is_read_in_a_full_redis(client: leases.Client, at: Any) -> None:
+    history.append(client, 1000, {"a": 1})
+    client.config_set("maxmemory", 1)
+    try:
+        assert at(1000, 10)["series"]["a"]["max"][-1] == 1
+    finally:
+        client.config_set("maxmemory", 0)
 
 
 def test_bins_hold_least_mean_and_greatest_and_stay_in_place(client: leases.Client, at: Any) -> None:

@@ -39,6 +39,15 @@ def test_every_span_of_the_time_asked_for_is_there(views: Views) -> None:
     assert 90 < len(few["spans"]) < 320, "those that reach into the last two seconds"
 
 
+def test_it_is_read_in_a_full_redis(views: Views) -> None:
+    put(views, 5)
+    views.book.client.config_set("maxmemory", 1)
+    try:
+        assert len(stream.read(views, 600, 5000)["spans"]) == 5
+    finally:
+        views.book.client.config_set("maxmemory", 0)
+
+
 def test_too_many_are_joined_and_nothing_is_lost(views: Views) -> None:
     put(views, 3000)
     found = stream.read(views, 600, 100)
