@@ -62,7 +62,8 @@ def main() -> int:
     if chosen.plan:
         print(*plan.make(chosen.seed or chosen.first, chosen.families, chosen.rounds).lines(), sep="\n")
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is stopped
+    for how in (signal.SIGTERM, signal.SIGHUP):  # so that the cluster is stopped
+        signal.signal(how, lambda number, _: sys.exit(128 + number))
     tally, failed = play(chosen)
     print("", *tally.lines(), *failed, sep="\n")
     return 1 if failed else 0

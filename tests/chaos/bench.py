@@ -56,7 +56,7 @@ class Bench(Live):
         #: When Redis died without warning, and how many seconds of its log were taken away.
         self.deaths: list[tuple[float, float]] = []
         self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=200)
-        self._ended = threading.Event()
+        self._over = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
     def start(self, seconds: float = 280.0) -> Bench:  # kernels may be compiled first
@@ -67,7 +67,7 @@ class Bench(Live):
 
     def stop(self) -> None:
         super().stop()
-        self._ended.set()
+        self._over.set()
         if self._sampler.is_alive():
             self._sampler.join()
             self.proxy.stop()
@@ -128,7 +128,7 @@ class Bench(Live):
         return max(parts, key=lambda path: path.stat().st_mtime, default=None)
 
     def _sample(self) -> None:
-        while not self._ended.wait(_SAMPLE_SECONDS):
+        while not self._over.wait(_SAMPLE_SECONDS):
             path = self.log_file()
             if path:
                 self._sizes.append((time.monotonic(), path, path.stat().st_size))
