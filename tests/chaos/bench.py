@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from tests.chaos.proxy import Proxy
-from tests.integration.live import Live, until, wheel_redis
+from tests.integration.live import TOP, Live, until, wheel_redis
 
 #: Every process of a bench has this variable, whatever becomes of its parent.
 MARK = "CHAOS_BENCH"
@@ -38,6 +38,15 @@ def redis_of(version: str) -> str | None:
 def faketime() -> str | None:
     """The library that gives a process another clock, if it is here."""
     return next((str(path) for path in Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")), None)
+
+
+def another_clock(offset: int) -> dict[str, str]:
+    """The environment of a Python process whose clock is ahead by so many seconds; how time passes stays as it is."""
+    path = ":".join(map(str, (Path(__file__).parent / "clock", TOP / "tests" / "kinds", TOP)))
+    return {
+        "LD_PRELOAD": faketime() or "", "FAKETIME": f"{offset:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1", "PYTHONPATH": path,
+    }  # fmt: skip
 
 
 class Bench(Live):
@@ -87,8 +96,7 @@ class Bench(Live):
         if number == 0:
             own["REDIS_URL"] = f"redis://127.0.0.1:{self.proxy.port}/0"
         if offset := self.offsets.get(name):
-            own |= {"LD_PRELOAD": faketime() or "", "FAKETIME": f"{offset:+d}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                    "DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
+            own |= another_clock(offset)
         self._run(name, [sys.executable, "-m", "cpu_worker"], **own)
 
     def start_again(self, name: str) -> None:
