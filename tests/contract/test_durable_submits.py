@@ -64,6 +64,10 @@ class Pipeline:
     def __init__(self, disk: Disk, pipe: Any) -> None:
         self.disk, self.pipe, self.waits = disk, pipe, False
 
+    @property
+    def command_stack(self) -> Any:
+        return self.pipe.command_stack
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Pipeline:
             self.disk.order.append(name)

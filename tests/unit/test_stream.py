@@ -55,7 +55,8 @@ def test_too_many_are_joined_and_nothing_is_lost(views: Views) -> None:
     assert sum(span["units"] for span in found["spans"]) == 3000 * 7
     assert sum(span["leases"] for span in found["spans"]) == 3000 * 2
     assert sum(span["jobs"] for span in found["spans"]) == 3000
-    assert {span["job_id"] for span in found["spans"]} == {None}
+    single = [span for span in found["spans"] if span["job_id"] is not None]
+    assert all(span["jobs"] == 1 for span in single) and len(single) <= 8, "at both ends of each lane"
 
 
 def test_what_was_dropped_for_room_is_said(views: Views) -> None:
