@@ -62,6 +62,8 @@ class Bench(Live):
         self.proxy = Proxy(self.redis_port)
         #: Seconds by which a worker's clock is ahead.
         self.offsets: dict[str, int] = {}
+        #: How long a worker's log was when it was started.
+        self._logged: dict[str, int] = {}
         #: When Redis died without warning, and how many seconds of its log were taken away.
         self.deaths: list[tuple[float, float]] = []
         self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=200)
@@ -97,7 +99,13 @@ class Bench(Live):
             own["REDIS_URL"] = f"redis://127.0.0.1:{self.proxy.port}/0"
         if offset := self.offsets.get(name):
             own |= another_clock(offset)
+        log = self.folder / f"{name}.log"
+        self._logged[name] = log.stat().st_size if log.exists() else 0
         self._run(name, [sys.executable, "-m", "cpu_worker"], **own)
+
+    def ready(self, worker: str) -> bool:
+        """True when a worker has said, since its start, that its lanes are warm. Asks nobody: Redis may be gone."""
+        return b'"event": "ready"' in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
 
     def start_again(self, name: str) -> None:
         """Starts what was killed and, but for Redis, waits for nothing."""

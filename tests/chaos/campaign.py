@@ -24,7 +24,7 @@ from tests.chaos.verdict import Findings
 #: A job that has not ended this long after the last fault was healed is stuck.
 DEADLINE_SECONDS = 90.0
 #: Within this all that was leased, held or rung must be gone, and every worker ready.
-REST_SECONDS = 30.0
+REST_SECONDS = 60.0
 
 
 @dataclass

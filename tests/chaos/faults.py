@@ -51,10 +51,10 @@ def stop(bench: Bench, fault: Fault) -> Struck:
 
 
 def _child(bench: Bench, worker: str) -> psutil.Process:
-    """A lane of the worker; one that has just been replaced may not be there yet."""
+    """A lane of the worker. One that dies before the worker is ready ends it, for its supervisor to start again."""
     lanes = bench.lanes_of(worker)
-    if not lanes:
-        raise CannotStrike(f"{worker} had no lane yet")
+    if not lanes or not bench.ready(worker):
+        raise CannotStrike("a worker had just been started, or its lane")
     return psutil.Process(lanes[0])
 
 

@@ -152,8 +152,9 @@ def strays(bench: Bench) -> list[str]:
         own = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
         kept |= set(own)
     lanes = {name: len(bench.lanes_of(name)) for name in bench.processes if name.startswith("worker")}
+    late = [f"{name} is not ready" for name in lanes if not bench.ready(name)]
     told = [f"process {pid} is left: {_command(process)}" for pid, process in there.items() if pid not in kept]
-    return told + [f"{name} has {count} lanes" for name, count in lanes.items() if count != bench.lanes]
+    return told + late + [f"{name} has {count} lanes" for name, count in lanes.items() if count != bench.lanes]
 
 
 def _command(process: psutil.Process) -> str:
