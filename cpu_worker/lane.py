@@ -56,16 +56,18 @@ class ChildLane:
         return self._free and self._process.is_alive()
 
     def _start(self) -> None:
-        self._pipe, theirs = _spawn.Pipe()
-        self._shared = _spawn.RawArray("q", 2)
-        arguments = (theirs, self._shared, os.getpid())
-        self._process = _spawn.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
-        self._process.start()
-        theirs.close()
+        """Raises OSError where no process can be had; the lane keeps the one that ended."""
         #: The child is warm and waits for work.
         self._free = False
         #: Until when a child that did not stop in time may still answer; monotonic seconds.
         self._late_until = 0.0
+        ours, theirs = _spawn.Pipe()
+        shared = _spawn.RawArray("q", 2)
+        arguments = (theirs, shared, os.getpid())
+        process = _spawn.Process(target=child.main, args=arguments, name=f"lane-{self.name}", daemon=True)
+        with theirs:
+            process.start()
+        self._pipe, self._shared, self._process = ours, shared, process
         self.restarts += 1
 
     def warm_up(self) -> dict[str, float]:

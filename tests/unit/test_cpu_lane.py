@@ -84,6 +84,27 @@ def test_a_child_that_was_killed_while_idle_touches_no_work(lane: ChildLane) -> 
     assert lane.ready and lane.restarts == 1
 
 
+def test_a_lane_whose_new_child_could_not_be_started_is_mended_later(
+    lane: ChildLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine without memory or processes to spare: the lane was lost for good, and the worker's end hung."""
+    os.kill(lane.pid or 0, signal.SIGKILL)
+    lane._process.join()
+    start = lanes._spawn.Process.start
+
+    def refuse(_: Any) -> None:
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(lanes._spawn.Process, "start", refuse)
+    for _ in range(2):
+        with pytest.raises(OSError, match="temporarily"):
+            lane.mend()
+        assert not lane.ready
+    monkeypatch.setattr(lanes._spawn.Process, "start", start)
+    lane.mend()
+    assert lane.ready and lane.compute(task(0.001))[0].upto == 9
+
+
 def test_a_closed_lane_starts_no_child(lane: ChildLane) -> None:
     lane.close()
     with pytest.raises(LaneDied, match="the worker ends"):
