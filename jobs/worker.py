@@ -46,6 +46,8 @@ class Worker:
     def retire(self, why: str) -> None:
         """Ends the worker because its device failed. From any thread."""
         self.retired = self.retired or why
+        if self.server:
+            self.server.stop()
         os.kill(os.getpid(), signal.SIGTERM)
 
     def facts(self, state: str = "") -> Facts:
