@@ -99,9 +99,12 @@ def _merged(kind: str, gathered: leases.Gathered) -> Partial | None:
 
 
 def fold(book: leases.Leases, job: str, kind: str) -> None:
-    """Merges waiting parts into the accumulator; losing the race to another worker is fine."""
+    """Merges waiting parts into the accumulator; losing the race to another worker is fine. Raises KernelFailed."""
     gathered = book.gather(job)
-    total = _merged(kind, gathered)
+    try:
+        total = _merged(kind, gathered)
+    except Exception as error:
+        raise errors.KernelFailed(f"partials could not be merged: {type(error).__name__}: {error}") from error
     if gathered.parts and total is not None:
         book.fold(job, gathered, encode(total))
 
@@ -122,7 +125,15 @@ Derive = Callable[[str, Spec, leases.Gathered], Derived]
 
 
 def finish(book: leases.Leases, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
-    """Folds what is left, derives the result and stores it. False: somebody else did, or the job moved on."""
+    """Folds what is left, derives the result and stores it. False: somebody else did, or the job moved on or failed."""
+    try:
+        return _finish(book, job, kind, spec, derive)
+    except errors.KernelFailed as failure:
+        book.abort(job, str(failure))
+        return False
+
+
+def _finish(book: leases.Leases, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
     derived: Derived | None = None
     while True:
         gathered = book.gather(job, GATHERED)
@@ -133,11 +144,7 @@ def finish(book: leases.Leases, job: str, kind: str, spec: Spec, derive: Derive 
             return book.finish(job, gathered, derived.result, derived.marks)
         if not gathered.parts and gathered.accumulator is None:
             return False
-        try:
-            derived = derive(kind, spec, gathered)
-        except errors.KernelFailed as failure:
-            book.abort(job, str(failure))
-            return False
+        derived = derive(kind, spec, gathered)
         if gathered.parts:
             book.fold(job, gathered, derived.folded)
 

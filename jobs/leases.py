@@ -499,6 +499,10 @@ class Leases:
     def abort(self, job: str, error: str) -> bool:
         return bool(self._run("abort", job, error[:2000]))
 
+    def stumble(self, job: str, token: str, error: str) -> bool:
+        """Says that a lane died over the job's result, once a token; True: it was one death too many."""
+        return bool(self._run("stumble", job, token, error[:2000]))
+
     # -- what is broken ---------------------------------------------------------------------------------------------
 
     def quarantine(self, job: str | bytes, why: str) -> None:
@@ -511,14 +515,22 @@ class Leases:
 
     def reindex(self) -> int:
         """The leader's, after an index was put aside: puts every job back into all of them. Returns how many."""
-        if not self.client.delete(f"{PREFIX}disturbed"):
+        if not self._disturbed():
             return 0
         self.client.delete(f"{PREFIX}load")
         names = self.client.scan_iter(f"{PREFIX}job:*", count=1000)
         ids = [name[len(key("")) :] for name in names if name.count(b":") == 2]
         for at in range(0, len(ids), 100):
             self._run("reindex", *ids[at : at + 100])
+        self.client.delete(f"{PREFIX}disturbed:kept")
         return len(ids)
+
+    def _disturbed(self) -> bool:
+        """True from when an index was put aside until `reindex` came to its end, whoever began it."""
+        found, kept = f"{PREFIX}disturbed", f"{PREFIX}disturbed:kept"
+        if self.client.exists(found):
+            self.client.rename(found, kept)
+        return bool(self.client.exists(kept))
 
     # -- marks --------------------------------------------------------------------------------------------------------
 

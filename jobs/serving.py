@@ -29,6 +29,8 @@ LINGER_SECONDS = 0.15
 LONG_SECONDS = 2 * pace.TARGET_SECONDS
 #: Seconds before another try to mend a lane.
 MEND_SECONDS = 0.5
+#: How long a turn that is over waits for its lanes.
+LET_GO_SECONDS = 60.0
 #: How long a stopping worker waits for its lanes.
 SHUTDOWN_SECONDS = 10.0
 
@@ -91,6 +93,7 @@ class Slot:
         self.open = True
         #: A lane is deriving the job's result.
         self.finishing = False
+        self._result = threading.Lock()
         self.granted = 0
         self.opened = time.monotonic()
 
@@ -98,6 +101,10 @@ class Slot:
         if self.open:
             self.open = False
             log.debug("slot closed: %s", why, extra={"job_id": self.facts.job_id})
+
+    def takes_result(self) -> bool:
+        """True for the first lane that asks: one derives, and all others would hold a copy of all there is."""
+        return self._result.acquire(blocking=False)
 
     def over(self) -> bool:
         return time.monotonic() - self.opened > QUANTUM_SECONDS
@@ -186,23 +193,26 @@ class Server:
     def _await_idle(self) -> bool:
         """Waits for a free lane that is ready; False when the worker stops."""
         with self._changed:
-            self._changed.wait_for(lambda: self._ready() or self.stopping)
+            while not self.stopping:  # a signal handler can wake nobody
+                if self._changed.wait_for(self._ready, leases.BEAT_SECONDS):
+                    break
             return not self.stopping
 
     def _ready(self) -> bool:
         """Sends idle lanes that are not ready to be mended; True when others are left. Call it with the lock."""
         for lane in [lane for lane in self._idle if not lane.ready]:
+            mending = threading.Thread(target=self._mend, args=(lane,), name=f"mend-{lane.name}", daemon=True)
+            mending.start()  # first: where no thread can be had, the lane stays where it is found again
             self._idle.remove(lane)
             self._mending.append(lane)
-            threading.Thread(target=self._mend, args=(lane,), name=f"mend-{lane.name}", daemon=True).start()
         return bool(self._idle)
 
     def _mend(self, lane: Lane) -> None:
         while not (self.stopping or lane.ready):
             try:
                 lane.mend()
-            except (LaneDied, OSError) as error:
-                log.warning("a lane could not be mended: %s", error, extra={"lane": lane.name})
+            except Exception as error:  # whatever it is, else the lane would be lost
+                log.warning("a lane could not be mended: %r", error, extra={"lane": lane.name})
                 time.sleep(MEND_SECONDS)
         with self._changed:
             self._mending.remove(lane)
@@ -248,10 +258,16 @@ class Server:
 
         Without a lane that is ready the job goes to others at once.
         """
+        deadline = time.monotonic() + LET_GO_SECONDS
         with self._changed:
-            self._changed.wait_for(lambda: (self._idle or self._all_mending()) and not slot.finishing, timeout=60)
+            while not self.stopping and time.monotonic() < deadline:  # a signal handler can wake nobody
+                if self._changed.wait_for(lambda: self._is_let_go(slot), leases.BEAT_SECONDS):
+                    break
         if self._all_mending():
             self._tolerant(lambda: self.book.leave(self.worker), None)
+
+    def _is_let_go(self, slot: Slot) -> bool:
+        return not slot.finishing and (bool(self._idle) or self._all_mending())
 
     def _borrow(self) -> Lane | None:
         with self._changed:
@@ -363,17 +379,28 @@ class Server:
         elif done.finishing:
             self._finish(lane, slot)
         elif done.parts >= execution.FOLD_AT:
-            execution.fold(self.book, job, facts.kind)
+            self._fold(facts)
+
+    def _fold(self, facts: Facts) -> None:
+        try:
+            execution.fold(self.book, facts.job_id, facts.kind)
+        except errors.KernelFailed as failure:  # the job fails at its end
+            log.error("%s", failure, extra={"job_id": facts.job_id})
 
     def _finish(self, lane: Lane, slot: Slot) -> None:
         facts = slot.facts
+        if not slot.takes_result():
+            return
         slot.finishing = True
         slot.close("finishing")
         try:
             if self._persist(lambda: execution.finish(self.book, facts.job_id, facts.kind, facts.spec, lane.derive)):
                 log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind})
-        except LaneDied as died:  # whoever holds the job next derives it
+        except LaneDied as died:  # whoever holds the job next derives it, a few times
             log.warning("%s", died, extra={"job_id": facts.job_id, "lane": lane.name})
+            if died.touched and not self.stopping:
+                token, reason = leases.new_token(), f"the result could not be derived: {died}"
+                self._persist(lambda: self.book.stumble(facts.job_id, token, reason))
         finally:
             slot.finishing = False
 

@@ -63,7 +63,9 @@ if j.state == 'queued' then
   if fresh then
     local device = string.match(j.queue, '^(%a+)')
     local eligible = P .. (device == 'any' and 'workers' or 'workers:' .. device)
-    local idle = call('ZCARD', eligible) - #call('ZINTER', 2, eligible, P .. 'slots')
+    local idle = call('ZCARD', eligible)
+    call('ZCARD', P .. 'slots') -- which puts it aside if it is none: ZINTER does not begin with its key
+    idle = idle - #call('ZINTER', 2, eligible, P .. 'slots')
     local pieces = math.floor((j.total - cut) / math.max(least, 1))
     for _ = 1, math.min(idle, pieces, 1000) do ring(j.queue) end
   end

@@ -17,7 +17,7 @@ for _, piece in ipairs(pieces) do
   local lo, hi = split_range(piece)
   call('RPUSH', key(id, 'free'), range(lo, hi, 0, 0))
 end
-call('HDEL', key(id), 'error', 'ended')
+call('HDEL', key(id), 'error', 'ended', 'stumbles')
 set_state(j, 'queued', t)
 if j.done == j.total then set_state(j, 'finishing', t) end
 rest(j, t)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import redis
 
 from coordinator.janitor import Janitor
 from jobs import leases, queues
@@ -166,3 +167,45 @@ def test_a_result_of_what_redis_lost_twice_is_refused(bench: Bench) -> None:
     bench.fold(job)
     assert not bench.book.finish(job, half, encode(total_of(0, 10)))
     assert bench.finish(job) and bench.job(job).result == total_of(0, 20)
+
+
+def test_a_broken_index_of_slots_is_no_fault_of_the_job_that_is_leased(bench: Bench) -> None:
+    """The command that met it names its keys elsewhere: what was put aside was not there, and the job failed."""
+    job = bench.submit(100)
+    bench.hold("w")
+    bench.client.delete("ct:slots")
+    bench.client.set("ct:slots", "x")
+    assert isinstance(bench.lease(job), Grant)
+    assert bench.job(job).state == "running" and bench.client.exists("ct:aside:ct:slots")
+
+
+def test_indexes_that_a_leader_died_over_are_built_by_the_next(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It forgot first that they are to be built: their jobs were in no index for ever."""
+    job = bench.submit(10)
+    bench.book.put_aside("ct:pending:any.normal")
+
+    def die(*_: object) -> None:
+        raise redis.exceptions.ConnectionError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.book, "_run", die)
+        with pytest.raises(redis.exceptions.ConnectionError):
+            bench.book.reindex()
+    assert bench.book.reindex() == 1 and bench.book.reindex() == 0
+    assert bench.look().pending("any.normal") == [job]
+
+
+def test_a_job_over_whose_result_lanes_die_fails_after_the_limit(bench: Bench) -> None:
+    job = bench.submit(2)
+    bench.hold("w")
+    bench.commit(bench.grant(job, 2).token)
+    assert not bench.book.stumble(job, "a", "died") and not bench.book.stumble(job, "a", "died"), (
+        "one death, told twice"
+    )
+    assert bench.book.stumble(job, "b", "died") and not bench.book.stumble(job, "c", "died")
+    assert bench.job(job).state == "failed" and bench.job(job).fields["error"] == "died"
+    check(bench, bench.look())
+    assert bench.book.retry(job, 1) == ["ok", "finishing"]
+    assert not bench.book.stumble(job, "d", "died"), "counted anew"
+    bench.work("w")
+    assert bench.job(job).state == "done"

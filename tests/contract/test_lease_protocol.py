@@ -380,6 +380,14 @@ class LeaseMachine(RuleBasedStateMachine):
         assert not self._changes_nothing(lambda: self.bench.book.finish(job, gathered, b"{}"))
         assert not self._changes_nothing(lambda: self.bench.book.abort(job, "no result"))
 
+    @precondition(lambda self: any(view.state == "finishing" for view in self.seen.jobs.values()))
+    @rule(pick=PICK)
+    def stumble(self, pick: int) -> None:
+        views = [view for view in self.seen.jobs.values() if view.state == "finishing"]
+        job, token = views[pick % len(views)].job_id, self.bench.new_token()
+        assert self.bench.book.stumble(job, token, "died") == (self.bench.job(job).state == "failed")
+        assert not self._changes_nothing(lambda: self.bench.book.stumble(job, token, "died"))
+
     # -- lost writes ------------------------------------------------------------------------------------------------
 
     @rule()

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import redis
 
-from jobs import broker, leases
+from jobs import broker, execution, leases, queues
+from jobs.errors import KernelFailed
 from jobs.execution import Computed, Derived, Whole, encode
-from jobs.leases import Facts, Gathered, Leases
+from jobs.leases import Facts, Gathered, Grant, Leases
 from jobs.models import Device, Spec
 from jobs.serving import LaneDied, Server, Task
 from tests.contract.lease_model import merge, new_job, total_of
@@ -183,3 +184,111 @@ def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(book: Leas
         sick.healed.set()
         until(lambda: state(book, "j") == "done")
     assert json.loads(book.client.get(leases.key("j", "result")) or "") == total_of(0, 10)
+
+
+def test_a_job_whose_result_kills_every_lane_fails(book: Leases) -> None:
+    """It stayed finishing for ever, where nobody can cancel it, and wore the fleet's lanes out."""
+    lane = FakeLane("0")
+    lane.healed.set()
+
+    def derive(*_: Any) -> Derived:
+        lane.die()
+        raise LaneDied("killed over a result")
+
+    lane.derive = derive  # type: ignore[method-assign]
+    book.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    with serving(Server(book, "w", Device.CPU, [lane], kinds={"sum": 1})):
+        until(lambda: state(book, "j") == "failed", 5)
+    assert b"killed over a result" in (book.client.hget(leases.key("j"), "error") or b"")
+    assert book.retry("j", 1) == ["ok", "finishing"]
+
+
+def test_a_result_is_derived_by_one_lane_of_a_worker(book: Leases) -> None:
+    """Each that asked at once got the answer finishing, and held a copy of all there is."""
+    book.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    book.next("v", queues.ALL)
+    grant = book.lease("j", "t", want=10, worker="v")
+    assert isinstance(grant, Grant)
+    book.commit("j", "t", 10, encode(total_of(0, 10)), ms=1, worker="v", device="cpu")
+    book.leave("v")
+    lanes, lease = [FakeLane(str(number)) for number in range(8)], book.lease
+
+    def answer_late(*given: Any, **more: Any) -> Any:
+        answer = lease(*given, **more)
+        time.sleep(0.1)
+        return answer
+
+    book.lease = answer_late  # type: ignore[method-assign]
+    with serving(Server(book, "w", Device.CPU, lanes, kinds={"sum": 1})):
+        until(lambda: state(book, "j") == "done")
+    assert sum(len(lane.derived) for lane in lanes) == 1
+
+
+def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(book: Leases) -> None:
+    lane = FakeLane("0")
+    lane.die()
+    server = Server(book, "w", Device.CPU, [lane], kinds={"sum": 1})
+    thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
+    thread.start()
+    until(lambda: lane in server._mending)
+    server.stop()
+    thread.join(2)
+    over = not thread.is_alive()
+    lane.healed.set()
+    assert over
+
+
+def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute(book: Leases) -> None:
+    lane, go_on, began = FakeLane("0"), threading.Event(), threading.Event()
+
+    def derive(*_: Any) -> Derived:
+        began.set()
+        go_on.wait(20)
+        raise LaneDied("it was told to stop")
+
+    lane.derive = derive  # type: ignore[method-assign]
+    book.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    server = Server(book, "w", Device.CPU, [lane], kinds={"sum": 1})
+    thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
+    thread.start()
+    assert began.wait(10)
+    server.stop()
+    thread.join(3)
+    over = not thread.is_alive()
+    go_on.set()
+    server.settle_down()
+    assert over and state(book, "j") == "finishing"
+
+
+def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(book: Leases) -> None:
+    """An error that nobody thought of ended the thread, and the lane was away for good."""
+    lane = FakeLane("0")
+    lane.die()
+    lane.healed.set()
+    errors, mend = [AttributeError("no process"), RuntimeError("can't start new thread")], lane.mend
+
+    def fail_at_first() -> None:
+        if errors:
+            raise errors.pop()
+        mend()
+
+    lane.mend = fail_at_first  # type: ignore[method-assign]
+    server = Server(book, "w", Device.CPU, [lane], kinds={"sum": 1})
+    server._idle, server._mending = [], [lane]
+    server._mend(lane)
+    assert lane.ready and server._idle == [lane] and not server._mending
+
+
+@pytest.mark.parametrize("count", [40, 300])
+def test_parts_that_cannot_be_merged_fail_their_job(book: Leases, count: int) -> None:
+    """With more of them than are read at once it stayed finishing for ever."""
+    book.submit([new_job("j", count, "any.normal", kind="collatz")])
+    book.next("v", queues.ALL)
+    for number in range(count):
+        book.lease("j", f"t{number}", want=1, worker="v")
+        book.commit("j", f"t{number}", number + 1, b"{", ms=1, worker="v", device="cpu")
+    assert state(book, "j") == "finishing"
+    with pytest.raises(KernelFailed):
+        execution.fold(book, "j", "collatz")
+    assert not execution.finish(book, "j", "collatz", {})
+    assert state(book, "j") == "failed"
