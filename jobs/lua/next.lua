@@ -16,6 +16,7 @@ local function answer(reply)
   return reply
 end
 
+if kept.taken and #kept.taken > 1 then return answer(kept.taken) end
 if redis.pcall('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return answer({ 'draining' }) end
 
 local function hold(j)
@@ -47,6 +48,7 @@ local function small(j) return j and j.small == 1 and j.state == 'queued' and j.
 
 local function take(queue, j)
   local taken, count, budget = { 'take' }, 0, TAKE_MS * lanes
+  kept.taken = taken
   while small(j) and count < #tokens and (budget > 0 or count == 0) do
     count = count + 1
     call('ZREM', P .. 'pending:' .. queue, j.id)

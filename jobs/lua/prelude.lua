@@ -10,6 +10,8 @@ local function every_queue() return { @QUEUES@ } end
 -- aside and its place is empty; a job of which that is true is quarantined. Other errors are Redis' own refusals, such
 -- as for want of memory, and go to the caller.
 local refused, in_hand, broken = false, nil, {}
+-- What a script must not forget when it runs again without a broken job.
+local kept = {}
 
 local function says(text, ...)
   for _, word in ipairs({ ... }) do

@@ -108,6 +108,17 @@ def test_a_small_job_without_a_readable_spec_is_not_taken_with_the_others(bench:
     assert bench.next("w") == "none" and told(bench, alone) == "failed"
 
 
+def test_small_jobs_taken_before_a_broken_one_are_told_of(bench: Bench) -> None:
+    """The script ran again and forgot them: they were leased to nobody until that expired, and counted as deaths."""
+    first, bad, last = (bench.submit(1, small=True, estimate_ms=1) for _ in range(3))
+    bench.client.set(leases.key(bad, "leases"), "x")
+    found = bench.next("w")
+    assert isinstance(found, Taken) and [job for job, _ in found.jobs] == [first]
+    assert told(bench, bad) == "failed" and bench.done1(found.jobs[0][1])
+    bench.work()
+    assert told(bench, last) == "done" and not bench.client.hexists("ct:outcomes", "expired")
+
+
 @pytest.mark.parametrize("name", FLEET)
 def test_a_key_of_another_type_is_put_aside_and_everything_is_done(bench: Bench, name: str) -> None:
     first = bench.submit(10, key="a:k")
