@@ -1,111 +1,110 @@
-"""R1: kill -9 of a child or of a worker while both cores compute, until a warm lane has leased its range again."""
+"""R1: kill -9 of a worker and of a lane's child with every core busy, until the range they held is leased again.
+
+Each kill is in the middle of a job, whose result must be exact; processes that only count keep the cores busy besides.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measure import Row
-from jobs import leases
-from tests.integration.live import Live, running, until
-from tests.integration.test_worker import children
+from tests.chaos import work
+from tests.chaos.bench import Bench, redis_of
+from tests.integration.live import until
 
 KILLS = 20
 GOAL_SECONDS = 5.0
-#: Two workers of a lane each: every lane has another that can take over.
-WORKERS, LANES = 2, 1
-VICTIM = "worker-0"
-JOB = {"mode": "statistics", "start_number": 10**12, "number_count": 10**13}
-
-Range = tuple[int, int]
+JOB = ("collatz", {"start_number": 1, "number_count": 3_000_000_000})
 
 
-def _leased(live: Live, job: str) -> dict[str, tuple[Range, str]]:
-    """What is leased now: range and lane by token."""
-    found = {}
-    for token, text in live.redis().hgetall(leases.key(job, "lease")).items():
-        lo, hi, *_, lane = text.decode().split(":")
-        found[token.decode()] = ((int(lo), int(hi)), lane)
-    return found
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
 
 
-def _holders(live: Live, job: str, unit: int) -> set[str]:
-    return {token for token, ((lo, hi), _) in _leased(live, job).items() if lo <= unit < hi}
+def kill_worker(bench: Bench) -> None:
+    bench.kill("worker-1")
 
 
-def _free(live: Live, job: str, unit: int) -> bool:
-    pieces = [piece.decode().split(":") for piece in live.redis().lrange(leases.key(job, "free"), 0, -1)]
-    return any(int(lo) <= unit < int(hi) for lo, hi, *_ in pieces)
+def kill_child(bench: Bench) -> None:
+    os.kill(bench.lanes_of("worker-1")[0], signal.SIGKILL)
 
 
-def _kill_child(live: Live) -> None:
-    os.kill(children(live, VICTIM)[0].pid, signal.SIGKILL)
+def held(bench: Bench, job: str) -> dict[str, tuple[int, int, str]]:
+    """Leases of a job: token -> first unit, end, lane."""
+    found = bench.redis().hgetall(f"ct:job:{job}:lease").items()
+    rows = {token.decode(): text.decode().split(":", 6) for token, text in found}
+    return {token: (int(row[0]), int(row[1]), row[6]) for token, row in rows.items()}
 
 
-def _kill_worker(live: Live) -> None:
-    live.kill(VICTIM)
+def mine(bench: Bench, job: str) -> dict[str, tuple[int, int, str]]:
+    """Leases of the worker that is to die."""
+    return {token: lease for token, lease in held(bench, job).items() if lease[2].startswith("worker-1")}
 
 
-def _lapsed(live: Live) -> int:
-    """Leases that were taken back because their lane died."""
-    return sum(int(count or 0) for count in live.redis().hmget("ct:outcomes", "crashed", "expired"))
-
-
-def _once(live: Live, job: str, kill: Callable[[Live], None]) -> float | None:
-    """Seconds from the kill of a lane until the first unit of its lease is in another. None: it had just committed."""
-    token, lo = until(lambda: _held(live, job), 120)
-    before = _lapsed(live)
-    time.sleep(0.2)
-    kill(live)
+def measure(bench: Bench, kill: Callable[[Bench], None]) -> float | None:
+    """Seconds from a kill until somebody leases the range; None when nothing was leased at that moment."""
+    job = bench.submit(*JOB)
+    until(lambda: bench.job(job)["progress"] > 0.1 and mine(bench, job))
+    kill(bench)
     died = time.monotonic()
-    token, lo = _held(live, job) or (token, lo)
-    until(lambda: token not in _holders(live, job, lo) and not _free(live, job, lo), 60)
-    return time.monotonic() - died if _lapsed(live) > before else None
+    lost = mine(bench, job)
+    taken = None
+    if lost:
+        first = min(lo for lo, _, _ in lost.values())
+        until(lambda: taken_over(bench, job, first, set(lost)), 60, every=0.005)
+        taken = time.monotonic() - died
+    if "worker-1" not in bench.processes:
+        bench.start_worker(1)
+    assert bench.result(job, 120) == work.undisturbed(*JOB)
+    until(lambda: bench.get("/api/status")["workers"]["ready"] == 2, 120)
+    return taken
 
 
-def _held(live: Live, job: str) -> tuple[str, int] | None:
-    """Token and first unit of the victim's lease."""
-    held = [(token, lo) for token, ((lo, _), lane) in _leased(live, job).items() if lane.startswith(VICTIM)]
-    return held[0] if held else None
+def taken_over(bench: Bench, job: str, unit: int, old: set[str]) -> bool:
+    return any(lo <= unit < hi and token not in old for token, (lo, hi, _) in held(bench, job).items())
 
 
-def _ready(live: Live) -> None:
-    """Both workers are back, and both lanes compute."""
-    if VICTIM not in live.processes:
-        live.start_worker(0)
-    until(lambda: len(live.redis().zrange("ct:workers", 0, -1)) == WORKERS, 120)
-
-
-def _measure(live: Live, what: str, kill: Callable[[Live], None]) -> list[float]:
-    job = live.submit("collatz", JOB)
+def times_of(bench: Bench, name: str, kill: Callable[[Bench], None]) -> list[float]:
+    """Seconds of KILLS takeovers."""
     seconds: list[float] = []
     while len(seconds) < KILLS:
-        _ready(live)
-        took = _once(live, job, kill)
-        if took is not None:
-            seconds.append(took)
-            print(f"R1 {what} {len(seconds)}: {took:.2f} s", file=sys.stderr)
-    live.post(f"/api/jobs/{job}/cancel")
-    _ready(live)
+        taken = measure(bench, kill)
+        if taken is not None:
+            seconds.append(taken)
+            print(f"R1 {name} {len(seconds)}: {taken:.2f} s", file=sys.stderr)
     return seconds
 
 
+def rows_of(name: str, seconds: list[float]) -> Iterator[Row]:
+    for what, reached in (("median", statistics.median(seconds)), ("max", max(seconds))):
+        yield Row(
+            id=f"R1@{name}-{what}", ours=reached, peer=GOAL_SECONDS, ratio=GOAL_SECONDS / reached, unit="s",
+            peer_name="the goal",
+        )  # fmt: skip
+
+
 def run() -> list[Row]:
-    rows = []
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder), workers=WORKERS, lanes=LANES) as live:
-        for what, kill in (("child", _kill_child), ("worker", _kill_worker)):
-            seconds = _measure(live, what, kill)
-            for name, reached in (("median", statistics.median(seconds)), ("max", max(seconds))):
-                rows.append(
-                    Row(
-                        id=f"R1@{what}-{name}", ours=reached, peer=GOAL_SECONDS, ratio=GOAL_SECONDS / reached, unit="s",
-                        peer_name="the goal",
-                    )
-                )  # fmt: skip
-    return rows
+    with tempfile.TemporaryDirectory(prefix="recovery-") as folder, busy_cores():
+        bench = Bench(Path(folder), version="7" if redis_of("7") else "6.2", workers=2)
+        try:
+            bench.start()
+            victims = (("child", kill_child), ("worker", kill_worker))
+            return [row for name, kill in victims for row in rows_of(name, times_of(bench, name, kill))]
+        finally:
+            bench.stop()
