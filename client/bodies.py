@@ -6,7 +6,7 @@ import json
 import math
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import httpx
@@ -62,14 +62,15 @@ def _gunzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:
         raise BadBody(f"the answer is no gzip: {error}") from None
 
 
-def parse(body: bytes | str) -> Any:
+def parse(body: bytes | str, parse_int: Callable[[str], Any] = int) -> Any:
     """The JSON value. BadBody for anything else, also NaN, infinities and what overflows to one."""
+    decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, parse_int=parse_int)
     try:
-        return _DECODER.decode(body if isinstance(body, str) else body.decode())
+        return decoder.decode(body if isinstance(body, str) else body.decode())
     except RecursionError:
         raise BadBody("JSON that is nested too deeply") from None
     except ValueError as error:
-        raise BadBody(f"no JSON: {error}") from None
+        raise BadBody(f"not valid JSON: {error}") from None
 
 
 def _refuse(name: str) -> NoReturn:
@@ -79,6 +80,3 @@ def _refuse(name: str) -> NoReturn:
 def _finite(text: str) -> float:
     number = float(text)
     return number if math.isfinite(number) else _refuse(text[:20])
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)

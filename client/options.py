@@ -7,8 +7,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
+from client import bodies
 from jobs import numbers
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -227,15 +228,9 @@ def decimal(text: str) -> int | float | str | None:
 def parse_json(text: str) -> Any:
     """JSON with every integer kept exactly, as it travels."""
     try:
-        return json.loads(text, parse_int=lambda digits: numbers.exact(int(digits)), parse_constant=_refuse)
-    except RecursionError:
-        raise BadValue("is nested too deeply") from None
-    except ValueError as error:
-        raise BadValue(f"is not valid JSON: {error}") from None
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+        return bodies.parse(text, lambda digits: numbers.exact(int(digits)))
+    except bodies.BadBody as error:
+        raise BadValue(f"is {error}") from None
 
 
 def _range(low: Any, high: Any) -> str:

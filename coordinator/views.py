@@ -280,31 +280,44 @@ class Views:
         return scheduler.Fleet(lanes=lanes, load_seconds=load_seconds, speeds=_speeds(dict(speeds)), kinds=kinds)
 
     def queues(self) -> list[dict[str, Any]]:
-        """Depth and oldest wait of every queue."""
-        pipe = self.book.client.pipeline(transaction=False)
-        for name in queues.ALL:
-            pipe.zcard(f"{P}pending:{name}")
-            pipe.zrange(f"{P}pending:{name}", 0, 0)
-        replies = skipped.replies(pipe)
-        first = {
-            name: ids[0].decode(errors="replace") for name, ids in zip(queues.ALL, replies[1::2], strict=True) if ids
-        }
-        pipe = self.book.client.pipeline(transaction=False)
-        for job_id in first.values():
-            pipe.hget(leases.key(job_id), "created")
-        stored = zip(first, skipped.replies(pipe) if first else [], strict=True)
-        created = dict(skipped.each("job", stored, lambda name, ms: (name, int(ms or 0))))
+        """Depth and oldest wait of every queue; jobs whose kind or version no worker has wait too."""
+        waiting = self._waiting()
+        created = self._created({job_id for _, _, job_id in waiting if job_id})
         bells = broker.queue_lengths(self.book.client)
         now = time.time()
-        return [
-            {
-                "queue": name,
-                "jobs": depth or 0,
-                "bells": bells[name],
-                "oldest_wait_seconds": round(max(0.0, now - created[name] / 1000), 3) if name in created else 0.0,
-            }
-            for name, depth in zip(queues.ALL, replies[::2], strict=True)
-        ]
+        rows = []
+        for name in queues.ALL:
+            mine = [(depth, job_id) for queue, depth, job_id in waiting if queue == name]
+            oldest = min((created[job_id] for _, job_id in mine if job_id in created), default=now)
+            rows.append(
+                {
+                    "queue": name, "jobs": sum(depth for depth, _ in mine), "bells": bells[name],
+                    "oldest_wait_seconds": round(max(0.0, now - oldest), 3),
+                }
+            )  # fmt: skip
+        return rows
+
+    def _waiting(self) -> list[tuple[str, int, str]]:
+        """Queue, number of jobs and the first of them, or empty: of each queue, and of what its workers lack."""
+        client = self.book.client
+        [lacked] = skipped.replies(client.pipeline(transaction=False).smembers(f"{P}lacked"))
+        names = [name.decode(errors="replace") for name in lacked or ()]
+        places = [(name, f"{P}pending:{name}") for name in queues.ALL]
+        places += [(name.partition(":")[0], f"{P}lacked:{name}") for name in names]
+        pipe = client.pipeline(transaction=False)
+        for _, place in places:
+            pipe.zcard(place).zrange(place, 0, 0)
+        replies = skipped.replies(pipe)
+        rows = zip(places, replies[::2], replies[1::2], strict=True)
+        return [(name, depth or 0, ids[0].decode(errors="replace") if ids else "") for (name, _), depth, ids in rows]
+
+    def _created(self, ids: Iterable[str]) -> dict[str, float]:
+        """Seconds since 1970 of each job's submission."""
+        pipe, wanted = self.book.client.pipeline(transaction=False), list(ids)
+        for job_id in wanted:
+            pipe.hget(leases.key(job_id), "created")
+        stored = zip(wanted, skipped.replies(pipe), strict=True)
+        return dict(skipped.each("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
     def counts(self) -> dict[str, int]:
         """Jobs kept, by state."""

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.chaos.proxy import Proxy
 from tests.integration.live import TOP, Live, until, wheel_redis
+from tests.integration.proxy import Proxy
 
 #: Every process of a bench has this variable, whatever becomes of its parent.
 MARK = "CHAOS_BENCH"

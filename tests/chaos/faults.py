@@ -12,7 +12,7 @@ import psutil
 
 from tests.chaos.bench import Bench, faketime
 from tests.chaos.plan import Fault
-from tests.chaos.proxy import MODES
+from tests.integration.proxy import MODES
 
 Strike: TypeAlias = Callable[[Bench, Fault], AbstractContextManager[None]]
 Struck: TypeAlias = Generator[None, None, None]

@@ -16,11 +16,12 @@ import pytest
 import redis
 
 from jobs import broker, leases
-from tests.chaos import campaign, faults, listener, plan, proxy, verdict, work
+from tests.chaos import campaign, faults, listener, plan, verdict, work
 from tests.chaos.bench import MARK, Bench, another_clock, faketime, redis_of
 from tests.chaos.campaign import Tally
 from tests.chaos.customer import Order, lost_with_the_log
 from tests.contract.lease_model import new_job
+from tests.integration import proxy
 from tests.integration.live import until
 
 IN_CI = os.environ.get("CI") == "true"

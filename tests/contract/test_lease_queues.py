@@ -5,9 +5,11 @@ from __future__ import annotations
 import rq
 from rq.serializers import JSONSerializer
 
+from coordinator.views import Views
 from jobs import broker, leases, queues
 from jobs.leases import Taken
 from jobs.models import Device
+from jobs.settings import Settings
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
 
@@ -72,6 +74,16 @@ def test_a_worker_takes_only_jobs_whose_kind_and_version_it_has(bench: Bench) ->
     assert bench.hold("one", kinds={"sum": 1}) == old
     assert bench.hold("both", kinds={"sum": 2, "other": 1}) == other
     check(bench, bench.look())
+
+
+def test_jobs_that_no_worker_can_compute_still_count_as_waiting(bench: Bench) -> None:
+    bench.submit(queue="cpu.normal")
+    bench.submit(queue="cpu.normal")
+    views = Views(bench.book, Settings())
+    before = {row["queue"]: row["jobs"] for row in views.queues()}
+    assert bench.next("w", CPU, kinds={"sum": 99}) == "none"
+    [row] = [row for row in views.queues() if row["queue"] == "cpu.normal"]
+    assert row["jobs"] == before["cpu.normal"] == 2 and row["oldest_wait_seconds"] > 0
 
 
 def test_small_jobs_are_taken_by_version_too(bench: Bench) -> None:

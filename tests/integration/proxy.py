@@ -1,69 +1,181 @@
-"""A TCP proxy that falls silent: established connections stay open and carry nothing more, new ones work."""
+"""A TCP proxy between one worker and Redis that can be made a bad network, and that can say things twice."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import selectors
-import socket
 import threading
+from collections.abc import Iterator
+from random import Random
+
+import redis
+
+from jobs.leases import Leases
+from tests.integration.live import free_port
+
+#: Calls whose repetition, however late, must change nothing.
+REPEATED = ("commit", "done1", "fold", "finish", "release", "crash", "fail", "beat", "abort")
+#: A call is said again at most this much later: after its lease has expired, or after Redis has lost its log.
+LATEST_SECONDS = 8.0
+MODES = ("", "stall", "cut", "delay", "half-open", "lost-replies", "repeat")
 
 
-class SilentProxy(threading.Thread):
-    """Forwards 127.0.0.1:`port` to a port of this machine."""
+def commands(buffer: bytearray) -> Iterator[bytes]:
+    """Takes complete commands of Redis' protocol off the front of a buffer."""
+    while (end := _end(buffer)) > 0:
+        command = bytes(buffer[:end])
+        del buffer[:end]
+        yield command
 
-    def __init__(self, target: int) -> None:
-        super().__init__(name="proxy", daemon=True)
-        self._target = target
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self._peers: dict[socket.socket, socket.socket] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._listener, selectors.EVENT_READ)
-        self._silenced: list[socket.socket] = []
-        self._turning = threading.Lock()
-        self._ended = False
 
-    def run(self) -> None:
-        while not self._ended:
-            ready = self._selector.select(0.1)
-            with self._turning:
-                for key, _ in ready:
-                    self._serve(key.fileobj)
+def _end(buffer: bytearray) -> int:
+    """Where the first command ends; 0 when more must come."""
+    line = buffer.find(b"\r\n")
+    if line < 0:
+        return 0
+    left, at = int(buffer[1:line]), line + 2
+    while left and (line := buffer.find(b"\r\n", at)) >= 0:
+        at = line + 2 + int(buffer[at + 1 : line]) + 2
+        left -= 1
+    return 0 if left or at > len(buffer) else at
 
-    def _serve(self, source: object) -> None:
-        if source is self._listener:
-            ours, _ = self._listener.accept()
-            theirs = socket.create_connection(("127.0.0.1", self._target))
-            self._peers |= {ours: theirs, theirs: ours}
-            for end in (ours, theirs):
-                self._selector.register(end, selectors.EVENT_READ)
-        elif isinstance(source, socket.socket) and source in self._peers:
-            data = b""
-            with contextlib.suppress(OSError):
-                data = source.recv(65536)
-            if data:
-                self._peers[source].sendall(data)
-            else:
-                self._hang_up(source)
 
-    def _hang_up(self, end: socket.socket) -> None:
-        for one in (end, self._peers.pop(end)):
-            self._peers.pop(one, None)
-            self._selector.unregister(one)
-            one.close()
+class Link:
+    """One connection. A silent one takes bytes and passes none on, in one or both directions, for ever."""
 
-    def silence(self) -> int:
-        """Half-open from now on: what is sent is never read, and neither end hears that. How many connections."""
-        with self._turning:
-            for end in self._peers:
-                self._selector.unregister(end)
-            self._silenced += self._peers
-            self._peers.clear()
-        return len(self._silenced) // 2
+    def __init__(self) -> None:
+        self.outward_silent = self.inward_silent = False
+        self.sent = bytearray()
+
+
+class Proxy:
+    """Relays `port` to Redis in a thread of its own. `disturb` and `heal` from any thread."""
+
+    def __init__(self, upstream: int) -> None:
+        self.upstream = upstream
+        self.port = free_port()
+        self.repeated = 0
+        self._mode, self._amount, self._draw = "", 0.0, Random(upstream)
+        book = Leases(redis.Redis(port=upstream))
+        self._shas = {book._scripts[name].sha.encode() for name in REPEATED}
+        self._writers: dict[asyncio.StreamWriter, Link] = {}
+        self._later: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._thread.start()
+        self._call(self._listen())
 
     def stop(self) -> None:
-        self._ended = True
-        self.join()
-        for end in [*self._peers, *self._silenced, self._listener]:
-            end.close()
-        self._selector.close()
+        self._call(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    def disturb(self, mode: str, amount: float = 0.0) -> None:
+        """From now on a mode of MODES; `amount` in 0..1 says how badly."""
+        assert mode in MODES, mode
+        self._call(self._set(mode, amount))
+
+    def heal(self) -> None:
+        """A good network for what connects from now on; silent connections stay silent."""
+        self._call(self._set("", 0.0))
+
+    def silence(self) -> int:
+        """Half-open for good what is connected now; what connects later works. Returns how many connections."""
+        self.disturb("half-open")
+        self.heal()
+        return len(self._writers) // 2
+
+    def _call(self, what: object) -> None:
+        asyncio.run_coroutine_threadsafe(what, self._loop).result(10)  # type: ignore[arg-type]
+
+    async def _listen(self) -> None:
+        self._clear = asyncio.Event()
+        self._clear.set()
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self.port)
+
+    async def _close(self) -> None:
+        self._server.close()
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _set(self, mode: str, amount: float) -> None:
+        self._mode, self._amount = mode, amount
+        if mode in ("stall", "half-open", "lost-replies"):
+            self._clear.clear()
+        else:
+            self._clear.set()
+        if mode == "cut":
+            for writer in list(self._writers):
+                writer.transport.abort()
+        for link in self._writers.values():
+            link.outward_silent |= mode == "half-open"
+            link.inward_silent |= mode in ("half-open", "lost-replies")
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.CancelledError):
+            if self._mode == "cut":
+                writer.transport.abort()
+                return
+            await self._clear.wait()
+            there, back = await asyncio.open_connection("127.0.0.1", self.upstream)
+            link = Link()
+            self._writers |= {writer: link, back: link}
+            try:
+                await asyncio.gather(
+                    self._pump(link, reader, back, outward=True), self._pump(link, there, writer, outward=False)
+                )
+            finally:
+                for end in (writer, back):
+                    self._writers.pop(end, None)
+        writer.transport.abort()
+
+    async def _pump(
+        self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, outward: bool
+    ) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                if await self._passes(link, data, outward=outward):
+                    writer.write(data)
+                    await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    async def _passes(self, link: Link, data: bytes, *, outward: bool) -> bool:
+        """Waits as the mode wants; False for bytes that get lost."""
+        if outward:
+            self._overhear(link, data)
+        if link.outward_silent if outward else link.inward_silent:
+            return False
+        if self._mode == "delay":
+            await asyncio.sleep(0.05 + self._amount * 0.5)
+        elif self._mode == "stall":
+            await self._clear.wait()
+        return True
+
+    def _overhear(self, link: Link, data: bytes) -> None:
+        """Has calls that end something said again on another connection, at once or seconds later."""
+        link.sent += data
+        for command in commands(link.sent):
+            if self._mode == "repeat" and any(sha in command[:120] for sha in self._shas):
+                task = self._loop.create_task(
+                    self._repeat(command, self._draw.random() * LATEST_SECONDS * self._amount)
+                )
+                self._later.add(task)
+                task.add_done_callback(self._later.discard)
+
+    async def _repeat(self, command: bytes, after: float) -> None:
+        await asyncio.sleep(after)
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.upstream)
+            writer.write(command)
+            await reader.readline()
+            self.repeated += 1
+            writer.close()
+            await writer.wait_closed()

@@ -13,16 +13,16 @@ from rq.exceptions import StopRequested
 
 from jobs import broker
 from tests.integration.live import Live, until
-from tests.integration.proxy import SilentProxy
+from tests.integration.proxy import Proxy
 
 SUM = {"sum": 4950, "count": 100}
 
 
 @pytest.fixture(scope="module")
-def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, SilentProxy]]:
+def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Proxy]]:
     """A worker of one lane that reaches Redis through a proxy only."""
     live = Live(tmp_path_factory.mktemp("silent"), workers=0)
-    proxy = SilentProxy(live.redis_port)
+    proxy = Proxy(live.redis_port)
     proxy.start()
     try:
         live.start()
@@ -37,7 +37,7 @@ def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[L
 
 @pytest.mark.parametrize("after", [0.0, 1.0])
 def test_an_idle_worker_whose_connections_fell_silent_takes_a_job_soon(
-    behind_a_proxy: tuple[Live, SilentProxy], after: float
+    behind_a_proxy: tuple[Live, Proxy], after: float
 ) -> None:
     live, proxy = behind_a_proxy
     assert live.result(live.submit("faulty", {"units": 100})) == SUM
@@ -51,7 +51,7 @@ def test_an_idle_worker_whose_connections_fell_silent_takes_a_job_soon(
 
 
 def test_a_lease_outlives_the_silence_of_the_connection_that_beats_for_it(
-    behind_a_proxy: tuple[Live, SilentProxy],
+    behind_a_proxy: tuple[Live, Proxy],
 ) -> None:
     live, proxy = behind_a_proxy
     job = live.submit("faulty", {"units": 1, "seconds_per_unit": 8.0})
@@ -62,7 +62,7 @@ def test_a_lease_outlives_the_silence_of_the_connection_that_beats_for_it(
     assert live.job(job)["usage"]["expired_leases"] == 0
 
 
-def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tuple[Live, SilentProxy]) -> None:
+def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tuple[Live, Proxy]) -> None:
     live, _ = behind_a_proxy
     sets = ["rq:workers", "rq:workers:cpu.normal", "rq:workers:any.high"]
     [name] = until(lambda: live.redis().smembers("rq:workers"))

@@ -14,19 +14,14 @@ import httpx
 import psutil
 import pytest
 
-from tests.integration.live import Live, until
+from tests.integration.live import Live, running, until
 
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """One coordinator over Redis; nobody computes."""
-    live = Live(tmp_path_factory.mktemp("edge"), workers=0)
-    try:
-        live.start_redis()
-        live.start_coordinator()
+    with running(tmp_path_factory.mktemp("edge"), workers=0) as live:
         yield live
-    finally:
-        live.stop()
 
 
 def test_a_page_of_somebody_else_neither_drives_nor_reads_the_cluster(coordinator: Live) -> None:
