@@ -32,7 +32,7 @@ local place = string.match(call('GET', P .. 'audit') or '', '^%d+$') or '0'
 local scan = call('SSCAN', P .. 'running', #place < 20 and place or '0', 'COUNT', 32)
 call('SET', P .. 'audit', scan[1])
 for _, id in ipairs(scan[2]) do
-  cap(key(id, 'leases'), t, LEASE_TTL)
+  cap_job(id, t)
   local j = job(id)
   if not j then
     call('SREM', P .. 'running', id)

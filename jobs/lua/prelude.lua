@@ -341,9 +341,13 @@ end
 -- The longest wait of a range that raised so often.
 local function backoff(errors) return math.min(60000, 500 * 2 ^ errors) end
 
+local function cap_job(id, t)
+  cap(key(id, 'leases'), t, LEASE_TTL)
+  cap(key(id, 'retry'), t, backoff(MAX_ERRORS))
+end
+
 local function reclaim(j, t)
-  cap(key(j.id, 'leases'), t, LEASE_TTL)
-  cap(key(j.id, 'retry'), t, backoff(MAX_ERRORS))
+  cap_job(j.id, t)
   for _, token in ipairs(call('ZRANGEBYSCORE', key(j.id, 'leases'), '-inf', num(t), 'LIMIT', 0, 64)) do
     local l = lease_of(j.id, token)
     drop_lease(j.id, token)

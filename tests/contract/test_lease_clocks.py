@@ -60,6 +60,22 @@ def test_a_range_that_raised_is_tried_again_in_seconds_when_the_clock_steps_back
     assert served_after(bench, 4000) == job
 
 
+def test_a_range_that_raised_under_a_holder_that_died_waits_no_minute_more_when_the_clock_steps_back(
+    bench: Bench,
+) -> None:
+    """The holder's slot ended, and only whoever leased next brought the backoff near."""
+    job = bench.submit(2)
+    bench.hold("dead")
+    bench.fail(bench.grant(job, 1).token)
+    step_back(bench)
+    for _ in range(2):
+        bench.audit()
+        bench.advance(60_000)
+    bench.audit()
+    bench.work("alive")
+    assert bench.job(job).state == "done"
+
+
 def test_a_small_job_of_a_dead_worker_is_taken_up_when_the_clock_steps_back(bench: Bench) -> None:
     job = bench.submit(small=True)
     bench.next("dead")
