@@ -8,7 +8,7 @@ from typing import Any
 from celery import Celery
 from celery.signals import worker_process_init
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.models import Device
 
 _url = os.environ.get("CELERY_REDIS_URL", "redis://127.0.0.1:6379/1")

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from benchmarks.measure import Row, in_turns
-from jobs import registry
+from jobs.kinds import registry
 from jobs.models import Device, Spec
 
 PEERS = Path(__file__).parent / "peers"

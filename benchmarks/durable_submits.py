@@ -10,9 +10,10 @@ import sys
 import time
 from typing import Literal
 
-from coordinator import cluster, events
-from jobs import broker, leases
+from coordinator import cluster
+from coordinator.events import hub
 from jobs.settings import Settings
+from jobs.store import bells, leases
 
 BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 ROUNDS = 30
@@ -21,9 +22,9 @@ CHOICES: tuple[Literal["true", "false"], ...] = ("false", "true")
 
 def milliseconds(url: str, durable: Literal["true", "false"], jobs: int) -> list[float]:
     """Of each of ROUNDS submits of so many jobs."""
-    book = leases.Leases(broker.connect(url, retries=1, timeout=3))
+    book = leases.Leases(bells.connect(url, retries=1, timeout=3))
     chosen = Settings(redis_url=url, submit_durable=durable)
-    submitting = cluster.Cluster(book, events.Hub(book), chosen)
+    submitting = cluster.Cluster(book, hub.Hub(book), chosen)
     took = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -33,8 +34,8 @@ def milliseconds(url: str, durable: Literal["true", "false"], jobs: int) -> list
 
 
 def main(url: str) -> None:
-    client = broker.connect(url)
-    broker.place_bells(client)
+    client = bells.connect(url)
+    bells.place_bells(client)
     print("| appendfsync | SUBMIT_DURABLE | jobs | median ms | greatest ms |\n| --- | --- | --- | --- | --- |")
     for fsync in ("everysec", "always"):
         client.config_set("appendfsync", fsync)

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.measure import Row, in_turns
 from benchmarks.peers import thread_c, thread_simpy
-from jobs import registry
+from jobs.kinds import registry
 from jobs.kinds.thread import rows
 from jobs.models import Device
 

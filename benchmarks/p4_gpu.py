@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.measure import Row
-from jobs import gpu, registry
+from jobs.kinds import gpu, registry
 from jobs.models import Device
 
 BLOCK = 2**32

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.measure import Row, in_turns
 from client.api import Cluster
-from jobs import registry
+from jobs.kinds import registry
 from jobs.models import Device
 from tests.integration.live import running
 

@@ -57,7 +57,7 @@ class Session:
             return
         from pydantic import ValidationError
 
-        from jobs import registry
+        from jobs.kinds import registry
 
         try:
             registry.definition(kind).Parameters.model_validate(parameters)
@@ -74,7 +74,7 @@ class Session:
 
 def known_here() -> list[Json]:
     """The kinds of this checkout in the API's shape."""
-    from jobs import registry
+    from jobs.kinds import registry
 
     definitions = {name: registry.definition(name) for name in registry.names()}
     return [

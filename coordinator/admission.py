@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator import edge
+from coordinator import http
 from jobs import errors, exposure
 from jobs.numbers import short
 from jobs.settings import Settings
@@ -37,7 +37,7 @@ class Admission:
             try:
                 self._check(scope)
             except errors.ClusterError as error:
-                await edge.refused(error)(scope, receive, send)
+                await http.refused(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 

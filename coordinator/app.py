@@ -18,20 +18,25 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import docs, edge, event_routes, fleet_routes, paths, routes, views
+from coordinator import docs, http, paths
 from coordinator.admission import Admission
 from coordinator.bodies import Bodies
 from coordinator.cluster import Cluster
-from coordinator.events import Hub
-from coordinator.exporter import Exporter
-from coordinator.janitor import Janitor
+from coordinator.events import routes as event_routes
+from coordinator.events.hub import Hub
+from coordinator.events.live_rows import Pulse
+from coordinator.fleet import routes as fleet_routes
+from coordinator.jobs import queries
+from coordinator.jobs import routes as job_routes
+from coordinator.jobs.queries import Views
+from coordinator.leader import Janitor
 from coordinator.pages import Pages
-from coordinator.pulse import Pulse
-from coordinator.recorder import Recorder
-from coordinator.views import Views
-from jobs import broker, errors, leases
+from coordinator.telemetry.exporter import Exporter
+from coordinator.telemetry.recorder import Recorder
+from jobs import errors
 from jobs.numbers import short
 from jobs.settings import Settings
+from jobs.store import bells, leases
 
 log = structlog.get_logger("coordinator")
 
@@ -41,9 +46,9 @@ CLIENT_CLOSED_REQUEST = 499
 
 def create(chosen: Settings) -> FastAPI:
     """One replica's application."""
-    book = leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=3))
-    hub = Hub(leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=10)))
-    own = leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=3))
+    book = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=3))
+    hub = Hub(leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=10)))
+    own = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=3))
     janitor = Janitor(own, Recorder(Views(own, chosen)).round)
     cluster = Cluster(book, hub, chosen)
     pulse = Pulse(cluster.views, hub)
@@ -62,15 +67,15 @@ def create(chosen: Settings) -> FastAPI:
         stop_metrics()
 
     app = FastAPI(
-        title="Threads Cluster", version=views.VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
+        title="Threads Cluster", version=queries.VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
         redirect_slashes=False, openapi_url="/api/openapi.json",
         description="Submit divisible computations; every CPU and GPU works on each.",
     )  # fmt: skip
     app.state.cluster = cluster
     app.state.bodies = Bodies()
-    app.include_router(routes.open_routes)
+    app.include_router(job_routes.open_routes)
     app.include_router(docs.routes)
-    for part in (fleet_routes.routes, event_routes.routes, routes.routes):
+    for part in (fleet_routes.routes, event_routes.routes, job_routes.routes):
         app.include_router(part)
     if chosen.pages_dir:
         _serve_pages(app, Path(chosen.pages_dir))
@@ -89,17 +94,17 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
     async def ours(_request: Request, error: errors.ClusterError) -> Response:
-        return edge.refused(error)
+        return http.refused(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
         detail = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}; got {short(first.get('input'))}"
-        return edge.refused(errors.InvalidRequest(detail, field=where))
+        return http.refused(errors.InvalidRequest(detail, field=where))
 
     @app.exception_handler(HTTPException)
-    async def http(request: Request, error: HTTPException) -> Response:
+    async def unrouted(request: Request, error: HTTPException) -> Response:
         return paths.unanswered(app, request, error)
 
     @app.exception_handler(ClientDisconnect)
@@ -108,14 +113,14 @@ def _answer_errors(app: FastAPI) -> None:
         return Response(None, CLIENT_CLOSED_REQUEST)
 
     async def unreachable(_request: Request, error: Exception) -> Response:
-        return edge.refused(errors.Unavailable(f"{leases.reason(error)}; nothing was lost, try again in a moment"))
+        return http.refused(errors.Unavailable(f"{leases.reason(error)}; nothing was lost, try again in a moment"))
 
     for kind in leases.Unreachable:
         app.add_exception_handler(kind, unreachable)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        return edge.refused(errors.ClusterError("this is a fault of the server; its log says more"))
+        return http.refused(errors.ClusterError("this is a fault of the server; its log says more"))
 
 
 class Figures:

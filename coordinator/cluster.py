@@ -11,13 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from coordinator import scheduler, submissions
-from coordinator.events import Hub
-from coordinator.views import Views
-from jobs import errors, execution, registry
-from jobs.leases import Leases, NewJob
+from coordinator.events.hub import Hub
+from coordinator.jobs import scheduler, submissions
+from coordinator.jobs.queries import Views
+from jobs import errors
+from jobs.kinds import registry
 from jobs.models import Binary
 from jobs.settings import Settings
+from jobs.store.leases import Leases, NewJob
+from jobs.worker import execution
 
 #: Estimates and routes of submissions may be so old: reading the fleet takes longer than all else in a submission.
 FLEET_SECONDS = 0.25

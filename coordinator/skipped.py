@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from jobs import leases
+from jobs.store import leases
 
 log = logging.getLogger(__name__)
 

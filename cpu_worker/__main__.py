@@ -7,11 +7,11 @@ import sys
 
 from cpu_worker.lane import ChildLane
 from jobs import logs, settings
-from jobs.meter import Meter
 from jobs.models import Device
-from jobs.node import Packages
-from jobs.serving import LaneDied
-from jobs.worker import CannotStart, Worker, refusal, wait_for_redis
+from jobs.worker.host import Packages
+from jobs.worker.life import CannotStart, Worker, refusal, wait_for_redis
+from jobs.worker.meter import Meter
+from jobs.worker.serving import LaneDied
 
 log = logging.getLogger("cpu_worker")
 

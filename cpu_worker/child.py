@@ -10,8 +10,11 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
-from jobs import errors, execution, leases, registry
+from jobs import errors
+from jobs.kinds import registry
 from jobs.models import Device, Spec
+from jobs.store import leases
+from jobs.worker import execution
 
 #: Slots of the array shared with the parent.
 STOP, UPTO = 0, 1

@@ -14,11 +14,12 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from cpu_worker import child
-from jobs import errors, serving
-from jobs.execution import Computed, Derived, Whole
-from jobs.leases import Facts, Gathered
+from jobs import errors
 from jobs.models import Spec
-from jobs.serving import LaneDied, Task
+from jobs.store.leases import Facts, Gathered
+from jobs.worker import serving
+from jobs.worker.execution import Computed, Derived, Whole
+from jobs.worker.serving import LaneDied, Task
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class ChildLane:
-    """A `jobs.serving.Lane` whose work happens in a spawned process."""
+    """A `jobs.worker.serving.Lane` whose work happens in a spawned process."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -15,10 +15,12 @@ from gpu_worker.claim import Claim, NoGpu, allowed
 from gpu_worker.cupy_device import CupyDevice
 from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
-from jobs import gpu, leases, logs, settings
-from jobs.meter import Meter
+from jobs import logs, settings
+from jobs.kinds import gpu
 from jobs.models import Device
-from jobs.worker import CannotStart, Facts, Worker, refusal, wait_for_redis
+from jobs.store import leases
+from jobs.worker.life import CannotStart, Facts, Worker, refusal, wait_for_redis
+from jobs.worker.meter import Meter
 
 log = logging.getLogger("gpu_worker")
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from gpu_worker.telemetry import Found
-from jobs import leases
+from jobs.store import leases
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs import gpu
+from jobs.kinds import gpu
 
 #: cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY.
 _OUT_OF_MEMORY = 2
@@ -21,7 +21,7 @@ OPTIONS = ("--std=c++17",)
 
 
 class CupyDevice:
-    """`jobs.gpu.Device`. `memory` is the most bytes that it takes; 0: what is free. Raises DeviceLost."""
+    """`jobs.kinds.gpu.Device`. `memory` is the most bytes that it takes; 0: what is free. Raises DeviceLost."""
 
     def __init__(self, uuid: str, memory: int = 0) -> None:
         self.uuid = uuid

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from jobs import errors, execution, gpu, serving
-from jobs.execution import Computed, Derived, Whole
-from jobs.leases import Facts, Gathered
+from jobs import errors
+from jobs.kinds import gpu
 from jobs.models import Device, Spec
-from jobs.serving import LaneDied, Server, Task
+from jobs.store.leases import Facts, Gathered
+from jobs.worker import execution, serving
+from jobs.worker.execution import Computed, Derived, Whole
+from jobs.worker.serving import LaneDied, Server, Task
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 class StreamLane:
-    """A `jobs.serving.Lane`. `retire` is called, once or more, when the device fails."""
+    """A `jobs.worker.serving.Lane`. `retire` is called, once or more, when the device fails."""
 
     def __init__(self, name: str, most_units: int, retire: Callable[[str], None]) -> None:
         self.name = name

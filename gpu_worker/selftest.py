@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jobs import errors, registry
+from jobs import errors
+from jobs.kinds import registry
 from jobs.models import Device
 
 #: Beside a kind's kernel: a list of {parameters, lo, hi, partial, source}.

@@ -17,7 +17,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.settings import Settings
 
 pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")

@@ -1,4 +1,4 @@
-"""Each folder here is one kind of job. Nothing is registered by hand: `jobs.registry` lists the folders."""
+"""Each folder here is one kind of job. Nothing is registered by hand: `jobs.kinds.registry` lists the folders."""
 
 from pkgutil import extend_path
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs import broker, leases
+from jobs.store import bells, leases
 from tests.browser.conftest import DIST, PHONE, Open, overflow, shot, violations
 from tests.integration.live import Live, until
 
@@ -302,7 +302,7 @@ def test_the_history_has_one_clock_and_a_table(page: Page) -> None:
 @pytest.fixture
 def gpus(pages: Live) -> Iterator[None]:
     """Two GPU workers, as far as their heartbeats go: one computes, one holds a job and does nothing."""
-    book = leases.Leases(broker.connect(f"redis://127.0.0.1:{pages.redis_port}/0"))
+    book = leases.Leases(bells.connect(f"redis://127.0.0.1:{pages.redis_port}/0"))
     ended = threading.Event()
 
     def beat() -> None:

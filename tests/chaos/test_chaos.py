@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from jobs import broker, leases
+from jobs.store import bells, leases
 from tests.chaos import campaign, faults, listener, plan, verdict, work
 from tests.chaos.bench import MARK, Bench, another_clock, faketime, redis_of
 from tests.chaos.campaign import Tally
@@ -90,7 +90,7 @@ def quiet(any_redis_url: str) -> Iterator[redis.Redis]:
 
 
 def one_job(client: redis.Redis) -> None:
-    broker.place_bells(client)
+    bells.place_bells(client)
     book = leases.Leases(client)
     book.submit([new_job("j0", 10, "any.normal")])
     book.next("w", ["any.normal"])
@@ -269,7 +269,7 @@ def test_a_delay_delays(bare: Bench) -> None:
 
 def test_calls_that_end_leases_are_said_again_and_change_nothing(bare: Bench) -> None:
     with through(bare, 10) as client:
-        broker.place_bells(client)
+        bells.place_bells(client)
         book = leases.Leases(client)
         book.submit([new_job("j0", 10, "any.normal")])
         book.lease("j0", "token", want=5, worker="w")

@@ -9,8 +9,9 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from jobs import execution, registry
+from jobs.kinds import registry
 from jobs.models import Device
+from jobs.worker import execution
 
 #: Divided among lanes; half a second to a second and a half of one lane each.
 SPLIT: tuple[tuple[str, Mapping[str, Any]], ...] = (

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from jobs import leases, queues
-from jobs.leases import Grant
+from jobs import queues
+from jobs.store import leases
+from jobs.store.leases import Grant
 from tests.contract.lease_model import Bench, JobView, Snapshot, merge, total_of
 
 PENDABLE = {"queued", "running", "finishing"}

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from jobs import broker, leases, queues
-from jobs.leases import Committed, Gathered, Grant, Held, Leases, NewJob, Taken
+from jobs import queues
 from jobs.models import Device, Plan, Priority
+from jobs.store import bells, leases
+from jobs.store.leases import Committed, Gathered, Grant, Held, Leases, NewJob, Taken
 
 Range: TypeAlias = tuple[int, int]
 
@@ -209,9 +210,9 @@ class Bench:
     """The scripts, with a record of which units were accepted."""
 
     def __init__(self, url: str, *, limit: int = 1) -> None:
-        self.client = broker.connect(url, retries=0, timeout=30)
+        self.client = bells.connect(url, retries=0, timeout=30)
         self.client.flushall()
-        broker.place_bells(self.client)
+        bells.place_bells(self.client)
         self.book = Leases(self.client, clock=CLOCK, max_expiries=limit, max_errors=limit)
         self._dump = self.client.register_script(DUMP)
         self.jobs: dict[str, History] = {}

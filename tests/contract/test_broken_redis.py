@@ -13,9 +13,10 @@ import redis
 
 from coordinator import app
 from coordinator.skipped import SKIPS
-from jobs import broker, leases, queues
-from jobs.leases import Grant, Held, Leases, Taken
+from jobs import queues
 from jobs.settings import Settings
+from jobs.store import bells, leases
+from jobs.store.leases import Grant, Held, Leases, Taken
 from tests.contract.lease_model import CLOCK, encode, new_job, total_of
 
 #: Strings that are no number, no text, no JSON, no range, or too much of one.
@@ -146,7 +147,7 @@ async def _listings(client: httpx.AsyncClient, jobs: list[str]) -> None:
 @pytest.mark.timeout(240)
 def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
     client = redis.Redis.from_url(any_redis_url)
-    broker.place_bells(client)
+    bells.place_bells(client)
     client.set("test:clock", round(time.time() * 1000))
     book, rounds, each = Leases(client, clock=CLOCK), 100, 20
     made = app.create(Settings(redis_url=any_redis_url, metrics_port=0))

@@ -20,7 +20,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.kinds.collatz import blocks, partials, statistics, tables, tails_portable, trajectory, vectors, wide
 from jobs.kinds.collatz.curve import FRACTION_BITS, leading, log2
 from jobs.models import MAX_UNITS, Device

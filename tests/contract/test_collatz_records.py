@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.kinds.collatz import columns, published, records, statistics, tails_portable, vectors
 from jobs.models import Device
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.kinds.collatz import partials, sweep, sweep_portable, vectors, verify
 from jobs.kinds.collatz import sieve as sieves
 from jobs.models import Device

@@ -10,15 +10,16 @@ import pytest
 import redis
 
 from coordinator.cluster import Cluster
-from coordinator.events import Hub
-from jobs import broker, errors, leases
+from coordinator.events.hub import Hub
+from jobs import errors
 from jobs.settings import Settings
+from jobs.store import bells, leases
 
 BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 
 
 def cluster(url: str) -> Cluster:
-    book = leases.Leases(broker.connect(url, retries=0))
+    book = leases.Leases(bells.connect(url, retries=0))
     return Cluster(book, Hub(book), Settings(redis_url=url, submit_durable="true"))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coordinator import scheduler
-from jobs import registry
+from coordinator.jobs import scheduler
+from jobs.kinds import registry
 from jobs.kinds.thread import cpu_reduction, sizes
 from jobs.models import Device, Plan
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from jobs import errors, registry
+from jobs import errors
+from jobs.kinds import registry
 from jobs.models import Device, Partial, Plan
 
 KINDS = registry.names()
-FOLDER = Path(registry.__file__).parent / "kinds"
+FOLDER = Path(registry.__file__).parent
 
 
 def _kernels() -> list[tuple[str, Device]]:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jobs import gpu, registry
+from jobs.kinds import gpu, registry
 from jobs.kinds.collatz import gpu_statistics, gpu_verify, statistics, verify
 from jobs.models import Device
 from tests.gpu import devices

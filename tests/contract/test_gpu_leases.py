@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import leases
 from jobs.models import Device
+from jobs.store import leases
 from tests.contract.lease_model import Bench
 
 

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from gpu_worker import selftest
-from jobs import gpu, registry
+from jobs.kinds import gpu, registry
 from jobs.models import Device
 from tests.gpu import devices, nvrtc
 from tests.gpu.host_device import MISSING, HostDevice

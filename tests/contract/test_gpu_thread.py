@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs import gpu, registry
+from jobs.kinds import gpu, registry
 from jobs.kinds.thread import gpu_simulation
 from jobs.models import Device, Plan
 from tests.gpu import devices

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 import redis
 
-from jobs import leases, queues
-from jobs.leases import Gathered, Grant, Taken
+from jobs import queues
+from jobs.store import leases
+from jobs.store.leases import Gathered, Grant, Taken
 from tests.contract.lease_model import Bench, total_of
 
 #: By what is done to it: a job that breaks the scripts.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jobs import leases, queues
-from jobs.leases import Grant
+from jobs import queues
 from jobs.models import Device
+from jobs.store import leases
+from jobs.store.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, total_of
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs import leases, worker
 from jobs.models import Device
-from jobs.serving import Lane
 from jobs.settings import Settings
+from jobs.store import leases
+from jobs.worker import life
+from jobs.worker.serving import Lane
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, total_of
 
@@ -152,8 +153,8 @@ def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytes
     monkeypatch.setattr(time, "time_ns", lambda: ahead)
 
     def start() -> Sequence[Lane]:
-        raise worker.CannotStart("no lanes")
+        raise life.CannotStart("no lanes")
 
-    assert worker.Worker(Settings(node_id="w"), Device.CPU, 1).run(bench.client, start, lambda: None) == 1
+    assert life.Worker(Settings(node_id="w"), Device.CPU, 1).run(bench.client, start, lambda: None) == 1
     seconds, _ = bench.client.time()
     assert int(bench.look().hash("ct:worker:w")["born"].partition("-")[0]) <= (seconds + 1) * 1000

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from jobs import leases
+from jobs.store import leases
 from tests.contract.lease_model import Bench
 
 

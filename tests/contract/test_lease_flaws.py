@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import redis
 
-from coordinator.janitor import Janitor
-from jobs import leases, queues
-from jobs.leases import Grant
+from coordinator.leader import Janitor
+from jobs import queues
+from jobs.store import leases
+from jobs.store.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, encode, new_job, total_of
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from coordinator.janitor import Janitor
-from jobs import leases
+from coordinator.leader import Janitor
+from jobs.store import leases
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, encode, total_of
 

@@ -20,9 +20,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobs import leases, queues
-from jobs.leases import Gathered, Grant, Held, Taken
+from jobs import queues
 from jobs.models import Device
+from jobs.store import leases
+from jobs.store.leases import Gathered, Grant, Held, Taken
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
 from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, Worker, new_job
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import rq
 from rq.serializers import JSONSerializer
 
-from coordinator.views import Views
-from jobs import broker, leases, queues
-from jobs.leases import Taken
+from coordinator.jobs.queries import Views
+from jobs import queues
 from jobs.models import Device
 from jobs.settings import Settings
+from jobs.store import bells, leases
+from jobs.store.leases import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
 
@@ -175,7 +176,7 @@ def test_a_bell_is_a_job_that_rq_itself_can_dequeue(bench: Bench) -> None:
     bench.submit()
     listened = [rq.Queue(name, connection=bench.client, serializer=JSONSerializer) for name in CPU]
     bell, queue = rq.Queue.dequeue_any(listened, None, connection=bench.client, serializer=JSONSerializer)
-    assert bell.func_name in broker.ALLOWED and queue.name == "any.normal"
+    assert bell.func_name in bells.ALLOWED and queue.name == "any.normal"
 
 
 def test_the_first_grant_rings_for_idle_workers_but_not_for_more_than_there_is_work(bench: Bench) -> None:

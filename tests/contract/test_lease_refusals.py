@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from coordinator import app
-from jobs import broker, leases
 from jobs.settings import Settings
+from jobs.store import bells, leases
 from tests.contract.lease_model import Bench, new_job
 
 JOB = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 1000}}
@@ -97,7 +97,7 @@ def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> N
         lambda: book.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
         lambda: book._run("submit", "a", "", "", "any.normal"),
         lambda: client.set("a", 1),
-        lambda: broker.place_bells(client),
+        lambda: bells.place_bells(client),
     ]
     bench.submit(10, small=True)
     [(job, token)] = bench.next("w").jobs

@@ -8,20 +8,20 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator import stream
-from coordinator.stream import Span
-from jobs import leases
-from jobs.leases import Held, Taken
+from coordinator.telemetry import spans
+from coordinator.telemetry.spans import Span
+from jobs.store import leases
+from jobs.store.leases import Held, Taken
 from tests.contract.lease_model import Bench
 
 P = leases.PREFIX
 
 
-def spans(bench: Bench) -> list[Span]:
+def kept(bench: Bench) -> list[Span]:
     """Those put away, then the latest of each lane."""
-    past = [stream._span(row[b"lane"].decode(), row[b"span"].decode()) for _, row in bench.client.xrange(f"{P}spans")]
+    past = [spans._span(row[b"lane"].decode(), row[b"span"].decode()) for _, row in bench.client.xrange(f"{P}spans")]
     latest = bench.client.hgetall(f"{P}span")
-    return past + [stream._span(lane.decode(), text.decode()) for lane, text in latest.items()]
+    return past + [spans._span(lane.decode(), text.decode()) for lane, text in latest.items()]
 
 
 def lease(bench: Bench, job: str, lane: str = "w/0", ms: int = 100, units: int = 1) -> None:
@@ -37,7 +37,7 @@ def test_leases_that_follow_each_other_on_one_job_are_one_span(bench: Bench) -> 
     for _ in range(5):
         lease(bench, job)
         bench.advance(50)
-    [span] = spans(bench)
+    [span] = kept(bench)
     assert (span.lane, span.job, span.kind, span.device) == ("w/0", job, "sum", "cpu")
     assert (span.leases, span.units, span.jobs, span.busy) == (5, 5, 1, 5)
     assert span.end - span.start == 5 * 100 + 4 * 50
@@ -50,10 +50,10 @@ def test_another_job_a_pause_and_half_a_minute_begin_a_new_span(bench: Bench) ->
     lease(bench, other)
     bench.advance(2000)
     lease(bench, other)
-    assert [(span.job, span.leases) for span in spans(bench)] == [(one, 1), (other, 1), (other, 1)]
+    assert [(span.job, span.leases) for span in kept(bench)] == [(one, 1), (other, 1), (other, 1)]
     for _ in range(40):
         lease(bench, other, ms=1000)
-    found = [span for span in spans(bench) if span.job == other][1:]
+    found = [span for span in kept(bench) if span.job == other][1:]
     assert sum(span.leases for span in found) == 41 and len(found) == 2
     assert all(span.end - span.start <= 31_000 for span in found)
 
@@ -63,19 +63,19 @@ def test_lanes_have_spans_of_their_own(bench: Bench) -> None:
     bench.hold("w")
     lease(bench, job, "w/0")
     lease(bench, job, "w/1")
-    assert {(span.lane, span.leases) for span in spans(bench)} == {("w/0", 1), ("w/1", 1)}
+    assert {(span.lane, span.leases) for span in kept(bench)} == {("w/0", 1), ("w/1", 1)}
 
 
 def test_small_jobs_are_counted_in_one_span(bench: Bench) -> None:
     for _ in range(30):
         bench.submit(3, small=True, estimate_ms=1)
     bench.work("w")
-    [span] = spans(bench)
+    [span] = kept(bench)
     assert (span.job, span.jobs, span.units, span.leases, span.lane) == (None, 30, 90, 30, "w")
     bench.submit(3, small=True)
     bench.advance(5000)
     bench.work("w")
-    assert [span.job for span in spans(bench)] == [None, "j30"]
+    assert [span.job for span in kept(bench)] == [None, "j30"]
 
 
 def test_what_is_dropped_is_in_no_span(bench: Bench) -> None:
@@ -86,7 +86,7 @@ def test_what_is_dropped_is_in_no_span(bench: Bench) -> None:
     lease(bench, job)
     assert not bench.commit(stale).merged
     bench.release(bench.grant(job).token)
-    assert [span.units for span in spans(bench)] == [1]
+    assert [span.units for span in kept(bench)] == [1]
 
 
 def test_the_leader_puts_away_what_ended_and_keeps_an_hour(bench: Bench) -> None:
@@ -96,9 +96,9 @@ def test_the_leader_puts_away_what_ended_and_keeps_an_hour(bench: Bench) -> None
     assert bench.book.put_spans_away() == 0
     bench.advance(2000)
     assert bench.book.put_spans_away() == 1
-    assert not bench.client.exists(f"{P}span") and len(spans(bench)) == 1
+    assert not bench.client.exists(f"{P}span") and len(kept(bench)) == 1
     lease(bench, job)
-    assert [span.units for span in spans(bench)] == [1, 1]
+    assert [span.units for span in kept(bench)] == [1, 1]
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -127,7 +127,7 @@ def test_spans_add_up_to_what_was_committed(
             bench.book.put_spans_away()
     look = bench.look()
     committed = sum(view.number("done") for view in look.jobs.values())
-    found_spans = spans(bench)
+    found_spans = kept(bench)
     assert sum(span.units for span in found_spans) == committed
     for lane in {span.lane for span in found_spans}:
         mine = sorted((span for span in found_spans if span.lane == lane), key=lambda span: (span.start, span.end))

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import redis
 
-from jobs import broker, execution, leases, queues
+from jobs import queues
 from jobs.errors import KernelFailed
-from jobs.execution import Computed, Derived, Whole, encode
-from jobs.leases import Facts, Gathered, Grant, Leases
 from jobs.models import Device, Spec
-from jobs.serving import LaneDied, Server, Task
+from jobs.store import bells, leases
+from jobs.store.leases import Facts, Gathered, Grant, Leases
+from jobs.worker import execution
+from jobs.worker.execution import Computed, Derived, Whole, encode
+from jobs.worker.serving import LaneDied, Server, Task
 from tests.contract.lease_model import merge, new_job, total_of
 
 
@@ -66,7 +68,7 @@ class FakeLane:
 @pytest.fixture
 def book(any_redis_url: str) -> Iterator[Leases]:
     client = redis.Redis.from_url(any_redis_url)
-    broker.place_bells(client)
+    bells.place_bells(client)
     yield Leases(client)
     client.close()
 

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.kinds.thread import estimates, rows
 from jobs.models import Device, Plan
 

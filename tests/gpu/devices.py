@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs import gpu
+from jobs.kinds import gpu
 from tests.gpu.host_device import MISSING, HostDevice
 
 ON_CUDA = os.environ.get("GPU_TESTS") == "cuda"

@@ -1,4 +1,4 @@
-"""A `jobs.gpu.Device` without a GPU: the kernels' sources, compiled for this CPU with shim.hpp in CUDA's place."""
+"""A GPU without a GPU (`jobs.kinds.gpu.Device`): the sources compiled for this CPU, with shim.hpp in CUDA's place."""
 
 from __future__ import annotations
 

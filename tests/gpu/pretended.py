@@ -14,7 +14,8 @@ from typing import Any
 
 from gpu_worker import __main__ as worker
 from gpu_worker.telemetry import Found, Sample
-from jobs import gpu, logs, settings
+from jobs import logs, settings
+from jobs.kinds import gpu
 from tests.gpu.host_device import HostArray, HostDevice
 
 UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000001")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from gpu_worker import selftest
-from jobs import gpu, registry
+from jobs.kinds import gpu, registry
 from jobs.models import Device
 from tests.gpu.devices import ON_CUDA, device
 

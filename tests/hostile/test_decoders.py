@@ -12,8 +12,13 @@ from typing import Any
 import pytest
 
 from client import sse
-from coordinator import edge, fleet_routes, history, routes, submissions
-from jobs import errors, marks, packed
+from coordinator import http
+from coordinator.fleet import routes as fleet_routes
+from coordinator.jobs import routes as job_routes
+from coordinator.jobs import submissions
+from coordinator.telemetry import history
+from jobs import errors, packed
+from jobs.store import marks
 from tests.hostile import bodies, counts, exploring
 
 _BLOCK = history.pack([(1, {"jobs.done": 1.0, "x": 2.5}), (2, {"x": 3.0})])
@@ -38,7 +43,7 @@ def _read_marks(data: bytes) -> Any:
 
 def _read_body(model: Any) -> Callable[[bytes], Any]:
     def read(data: bytes) -> Any:
-        return edge.parsed(model, json.loads(data))
+        return http.parsed(model, json.loads(data))
 
     return read
 
@@ -51,8 +56,8 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], bytes, tuple[type[Exception], 
     "marks": (_read_marks, b"1-1000=null", (ValueError,)),
     "server-sent events": (_read_stream, _STREAM, ()),
     "submissions": (_read_body(submissions.Submission), bodies.VALID[0], (ValueError, errors.InvalidRequest)),
-    "batches": (_read_body(routes.Batch), bodies.VALID[1], (ValueError, errors.InvalidRequest)),
-    "ids": (_read_body(routes.Ids), bodies.VALID[2], (ValueError, errors.InvalidRequest)),
+    "batches": (_read_body(job_routes.Batch), bodies.VALID[1], (ValueError, errors.InvalidRequest)),
+    "ids": (_read_body(job_routes.Ids), bodies.VALID[2], (ValueError, errors.InvalidRequest)),
     "drains": (_read_body(fleet_routes.Drain), bodies.VALID[3], (ValueError, errors.InvalidRequest)),
 }
 

@@ -11,8 +11,9 @@ import httpx
 import pytest
 from hypothesis import strategies as st
 
-from coordinator import scheduler, submissions
-from jobs import errors, registry
+from coordinator.jobs import scheduler, submissions
+from jobs import errors
+from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Plan
 from jobs.settings import Settings
 from tests.hostile import collatz_parameters, counts, exploring, thread_parameters

@@ -10,7 +10,7 @@ from random import Random
 
 import redis
 
-from jobs.leases import Leases
+from jobs.store.leases import Leases
 from tests.integration.live import free_port
 
 #: Calls whose repetition, however late, must change nothing.

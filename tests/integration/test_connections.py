@@ -11,7 +11,7 @@ import pytest
 import redis
 from rq.exceptions import StopRequested
 
-from jobs import broker
+from jobs.store import bells
 from tests.integration.live import Live, until
 from tests.integration.proxy import Proxy
 
@@ -67,18 +67,18 @@ def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tupl
     sets = ["rq:workers", "rq:workers:cpu.normal", "rq:workers:any.high"]
     [name] = until(lambda: live.redis().smembers("rq:workers"))
     live.kill("worker-0", signal.SIGKILL)
-    assert broker.forget_dead_workers(live.redis()) == 0, "its key lives for a minute"
+    assert bells.forget_dead_workers(live.redis()) == 0, "its key lives for a minute"
     live.redis().delete(name)
     live.redis().sadd("rq:workers", "rq:worker:another")
-    assert broker.forget_dead_workers(live.redis()) == 2
+    assert bells.forget_dead_workers(live.redis()) == 2
     assert not any(live.redis().smembers(one) for one in sets)
 
 
 def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
     any_redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bells = broker.connect(any_redis_url, retries=0, timeout=None)
-    broker.place_bells(bells)
+    listening = bells.connect(any_redis_url, retries=0, timeout=None)
+    bells.place_bells(listening)
     cut, asked = threading.Event(), threading.Event()
 
     def serve(queue: str, bell: str) -> None:
@@ -94,9 +94,9 @@ def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
 
     cutting = threading.Thread(target=cut_off)
     cutting.start()
-    worker = broker.BellWorker(("any.high", "any.normal"), bells, serve, lambda: None)
+    worker = bells.BellWorker(("any.high", "any.normal"), listening, serve, lambda: None)
     worker.work(logging_level="WARNING")
     cutting.join()
-    bells.close()
+    listening.close()
     assert asked.is_set(), "it listens no more"
     assert not [record for record in caplog.records if record.exc_info], caplog.text

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.models import Device
 from tests.gpu.host_device import MISSING
 from tests.gpu.pretended import UUIDS, WATTS

@@ -132,8 +132,9 @@ def test_every_panel_shows_data_after_a_load(stack: Stack) -> None:
 
 PRETENDED_GPU = """
 import json, time
-from jobs import broker, leases, settings
-book = leases.Leases(broker.connect(settings.load().redis_url))
+from jobs import settings
+from jobs.store import bells, leases
+book = leases.Leases(bells.connect(settings.load().redis_url))
 gpu = {"uuid": "GPU-pretended", "name": "Pretended", "index": 0, "utilization_ratio": 0.9, "sm_active_ratio": 0.8,
        "memory_used_bytes": 1 << 30, "memory_total_bytes": 80 << 30, "temperature_celsius": 60, "power_watts": 300,
        "clock_sm_hertz": 1.7e9, "throttle_reasons": ["sw_power_cap"]}

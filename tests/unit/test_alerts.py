@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator import alerts, scheduler
-from coordinator.alerts import Facts, Watch
+from coordinator.jobs import scheduler
+from coordinator.telemetry import alerts
+from coordinator.telemetry.alerts import Facts, Watch
 from jobs.models import Device
 
 NOW = "2030-01-01T12:00:00.000Z"

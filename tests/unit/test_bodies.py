@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from coordinator import bodies, submissions
+from coordinator import bodies
+from coordinator.jobs import submissions
 from jobs import errors
 
 MB = 1 << 20

@@ -313,8 +313,8 @@ def test_without_a_cluster_help_and_mistakes_come_from_this_checkout(
         SUMMARY, EXAMPLE = "Adds numbers.", {"start": 1}
 
     Definition.Parameters = Parameters  # type: ignore[attr-defined]
-    monkeypatch.setattr("jobs.registry.names", lambda: ("sums",))
-    monkeypatch.setattr("jobs.registry.definition", lambda kind: Definition)
+    monkeypatch.setattr("jobs.kinds.registry.names", lambda: ("sums",))
+    monkeypatch.setattr("jobs.kinds.registry.definition", lambda kind: Definition)
     fake.on("GET", "/api/job-types", httpx.ConnectError("refused"))
     assert "First number.  [required; at least 1]" in run("submit", "sums", "--help").out
     ran = run("submit", "sums", "--start", "0")

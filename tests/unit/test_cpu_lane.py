@@ -14,10 +14,11 @@ import pytest
 from cpu_worker import child
 from cpu_worker import lane as lanes
 from cpu_worker.lane import ChildLane
-from jobs import errors, execution
-from jobs.execution import Computed
-from jobs.leases import Facts, Grant
-from jobs.serving import LaneDied, Task
+from jobs import errors
+from jobs.store.leases import Facts, Grant
+from jobs.worker import execution
+from jobs.worker.execution import Computed
+from jobs.worker.serving import LaneDied, Task
 from tests.unit import lane_child
 
 

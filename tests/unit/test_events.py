@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator import event_routes, events
-from coordinator.events import START, Chunk, Event, Hub, Subscription, merged, position
+from coordinator.events import hub
+from coordinator.events import routes as event_routes
+from coordinator.events.hub import START, Chunk, Event, Hub, Subscription, merged, position
+from coordinator.jobs.queries import Views
 from coordinator.skipped import SKIPS
-from coordinator.views import Views
 from jobs import errors
 from jobs.settings import Settings
 from tests.contract.lease_model import Bench
@@ -29,7 +30,7 @@ def event(number: int, type: str = "submitted", job: str = "j") -> Event:
 
 @pytest.fixture
 def small_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_BACKLOG", 4)
+    monkeypatch.setattr(hub, "_BACKLOG", 4)
 
 
 @pytest.mark.usefixtures("small_backlog")
@@ -64,7 +65,7 @@ def test_an_event_is_encoded_once_for_all_listeners(monkeypatch: pytest.MonkeyPa
         encoded += 1
         return json.JSONEncoder().encode(value)
 
-    monkeypatch.setattr(events, "json", SimpleNamespace(dumps=dumps))
+    monkeypatch.setattr(hub, "json", SimpleNamespace(dumps=dumps))
     chunk = Chunk([event(1), event(2)])
     assert len({chunk.after(START) for _ in range(1000)}) == 1 and encoded == 2
     assert chunk.after(position("1-0")) == event(2).frame and chunk.after(position("2-0")) == b""

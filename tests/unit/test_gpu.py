@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs import gpu
+from jobs.kinds import gpu
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpu_worker.cupy_device import CupyDevice
-from jobs import gpu
+from jobs.kinds import gpu
 
 
 class Failure(Exception):

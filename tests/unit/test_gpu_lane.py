@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from gpu_worker import lane as lanes
-from jobs import errors, execution, gpu
-from jobs.execution import Computed
-from jobs.leases import Facts, Grant
-from jobs.serving import LaneDied, Task
+from jobs import errors
+from jobs.kinds import gpu
+from jobs.store.leases import Facts, Grant
+from jobs.worker import execution
+from jobs.worker.execution import Computed
+from jobs.worker.serving import LaneDied, Task
 
 
 def task(spec: dict[str, Any]) -> Task:

@@ -17,8 +17,8 @@ from gpu_worker.claim import allowed
 from gpu_worker.nvml import REASONS
 from gpu_worker.telemetry import Found, Sample
 from jobs import metrics
-from jobs.meter import Meter
-from jobs.node import Packages
+from jobs.worker.host import Packages
+from jobs.worker.meter import Meter
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = ROOT / "tests" / "gpu" / "nvml_stub.c"

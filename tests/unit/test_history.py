@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import history
-from coordinator.recorder import Speeds
-from jobs import broker, errors, leases
+from coordinator.telemetry import history
+from coordinator.telemetry.recorder import Speeds
+from jobs import errors
+from jobs.store import bells, leases
 
 #: Of 8 nodes with a GPU each.
 GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", "clock")
@@ -21,7 +22,7 @@ GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", 
 
 @pytest.fixture
 def client(any_redis_url: str) -> leases.Client:
-    return broker.connect(any_redis_url)
+    return bells.connect(any_redis_url)
 
 
 @pytest.fixture

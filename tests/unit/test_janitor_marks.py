@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from coordinator.janitor import Janitor
-from jobs import broker, leases, registry
-from jobs.leases import Leases
+from coordinator.leader import Janitor
+from jobs.kinds import registry
+from jobs.store import bells, leases
+from jobs.store.leases import Leases
 from tests.unit.test_marks import stored
 
 
@@ -19,7 +20,7 @@ class Counting(Leases):
 
 
 def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
-    client = broker.connect(any_redis_url)
+    client = bells.connect(any_redis_url)
     book = Counting(client)
     janitor, where = Janitor(book), f"{leases.PREFIX}mark:collatz:verified"
     kind = registry.marking("collatz")
@@ -36,7 +37,7 @@ def test_ranges_that_do_not_touch_are_joined_once(any_redis_url: str) -> None:
 
 
 def test_a_range_that_cannot_be_read_hides_no_other() -> None:
-    from jobs import marks
+    from jobs.store import marks
 
     rows = {**stored([(0, 5)]), "x": "{}", "1-2": "{", "3-4-5": "null"}
     assert len(marks.read("seen", rows)) == 1

@@ -13,10 +13,13 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.exporter import GPU_FIGURES, Exporter
-from coordinator.views import VERSION, Views
-from jobs import broker, leases, metrics, queues, registry, worker_metrics
+from coordinator.jobs.queries import VERSION, Views
+from coordinator.telemetry.exporter import GPU_FIGURES, Exporter
+from jobs import metrics, queues
+from jobs.kinds import registry
 from jobs.settings import Settings
+from jobs.store import bells, leases
+from jobs.worker import exporter
 from tests.unit.monitoring import ROOT, promtool
 
 GPU = {
@@ -39,7 +42,7 @@ class Shown:
     """A coordinator's exporter on a Redis, and what it shows."""
 
     def __init__(self, url: str) -> None:
-        self.book = leases.Leases(broker.connect(url, retries=0, timeout=1))
+        self.book = leases.Leases(bells.connect(url, retries=0, timeout=1))
         self.views = Views(self.book, Settings(cluster_size=3, redis_url=url))
         self.exporter = Exporter(self.views, lambda: True)
 
@@ -72,7 +75,7 @@ def test_promtool_finds_nothing_wrong_with_a_coordinators_metrics(shown: Shown) 
 
 
 def test_promtool_finds_nothing_wrong_with_a_workers_metrics() -> None:
-    text = generate_latest(worker_metrics.registry()).decode()
+    text = generate_latest(exporter.registry()).decode()
     assert metrics.WORKER_MEMORY.name in text
     done = promtool("check", "metrics", text=text)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
@@ -120,7 +123,7 @@ def test_counters_begin_at_zero(shown: Shown) -> None:
 
 
 def test_the_scripts_count_the_outcomes_that_are_declared() -> None:
-    scripts = "".join(path.read_text() for path in (ROOT / "jobs" / "lua").glob("*.lua"))
+    scripts = "".join(path.read_text() for path in (ROOT / "jobs" / "store" / "lua").glob("*.lua"))
     assert set(re.findall(r"'outcomes', '(\w+)'", scripts)) == set(metrics.LEASE_OUTCOMES)
 
 

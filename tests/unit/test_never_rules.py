@@ -42,7 +42,7 @@ def loaded(imports: str, forbidden: set[str]) -> set[str]:
     return set(done.stdout.split())
 
 
-DEFINITIONS = "from jobs import registry\nfor kind in registry.names(): registry.definition(kind)"
+DEFINITIONS = "from jobs.kinds import registry\nfor kind in registry.names(): registry.definition(kind)"
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def complaints(path: str, source: str) -> list[str]:
             found.append(f"{path}:{line}: {name} unpickles: what travels or is kept is JSON")
         # ruff exempts these files from all its banned imports at once, so the other halves are checked here.
         if path == "jobs/settings.py" and first in {"redis", "rq"}:
-            found.append(f"{path}:{line}: only jobs/broker.py and jobs/leases.py talk to Redis")
-        if path in {"jobs/broker.py", "jobs/leases.py"} and name in {"os.environ", "os.getenv"}:
+            found.append(f"{path}:{line}: only jobs/store/bells.py and jobs/store/leases.py talk to Redis")
+        if path in {"jobs/store/bells.py", "jobs/store/leases.py"} and name in {"os.environ", "os.getenv"}:
             found.append(f"{path}:{line}: only jobs/settings.py reads the environment")
-        if path == "jobs/leases.py" and first == "rq":
-            found.append(f"{path}:{line}: only jobs/broker.py talks to RQ")
+        if path == "jobs/store/leases.py" and first == "rq":
+            found.append(f"{path}:{line}: only jobs/store/bells.py talks to RQ")
     if set(Path(path).with_suffix("").parts) & NAMELESS:
         found.append(f"{path}: this name says nothing; call the module after what it holds")
     return found
@@ -125,15 +125,15 @@ def test_no_module_says_what_it_may_not() -> None:
 @pytest.mark.parametrize(
     ("path", "source", "complaint"),
     [
-        ("coordinator/exporter.py", 'jobs = "cluster_jobs_total"', "declare it in jobs/metrics.py"),
-        ("coordinator/exporter.py", 'new = "cluster_new_seconds"', "declare it in jobs/metrics.py"),
+        ("coordinator/telemetry/exporter.py", 'jobs = "cluster_jobs_total"', "declare it in jobs/metrics.py"),
+        ("coordinator/telemetry/exporter.py", 'new = "cluster_new_seconds"', "declare it in jobs/metrics.py"),
         ("cpu_worker/lane.py", 'queue = f("any.normal")', "use jobs.queues.name"),
-        ("jobs/execution.py", "from pickle import loads", "is JSON"),
-        ("jobs/execution.py", "def late():\n    import cloudpickle", "is JSON"),
+        ("jobs/worker/execution.py", "from pickle import loads", "is JSON"),
+        ("jobs/worker/execution.py", "def late():\n    import cloudpickle", "is JSON"),
         ("jobs/settings.py", "import redis", "talk to Redis"),
-        ("jobs/broker.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
-        ("jobs/leases.py", "from os import getenv", "reads the environment"),
-        ("jobs/leases.py", "import rq.job", "talks to RQ"),
+        ("jobs/store/bells.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
+        ("jobs/store/leases.py", "from os import getenv", "reads the environment"),
+        ("jobs/store/leases.py", "import rq.job", "talks to RQ"),
         ("client/utils.py", "", "this name says nothing"),
         ("jobs/common/ranges.py", "", "this name says nothing"),
     ],
@@ -164,12 +164,16 @@ TANGLED = (
 @pytest.mark.parametrize(
     ("path", "source", "message"),
     [
-        ("coordinator/probe.py", "import redis\n\nredis\n", "Only jobs/broker.py and jobs/leases.py talk to Redis"),
+        (
+            "coordinator/probe.py",
+            "import redis\n\nredis\n",
+            "Only jobs/store/bells.py and jobs/store/leases.py talk to Redis",
+        ),
         ("jobs/probe.py", "from redis.exceptions import RedisError\n\nRedisError\n", "talk to Redis"),
         (
             "cpu_worker/probe.py",
             "def f() -> None:\n    import rq\n\n    rq.Queue()\n",
-            "Only jobs/broker.py talks to RQ",
+            "Only jobs/store/bells.py talks to RQ",
         ),
         ("coordinator/probe.py", 'import os\n\nos.environ["X"]\n', "Only jobs/settings.py reads the environment"),
         ("client/probe.py", 'import os\n\nos.getenv("X")\n', "Only jobs/settings.py reads the environment"),
@@ -184,7 +188,7 @@ def test_ruff_catches_a_violation_and_says_what_to_do(path: str, source: str, me
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("jobs/broker.py", "import redis\nimport rq\n\nredis, rq\n"),
+        ("jobs/store/bells.py", "import redis\nimport rq\n\nredis, rq\n"),
         ("jobs/settings.py", 'import os\n\nos.environ["X"]\n'),
         ("tests/unit/test_probe.py", 'import os\n\nimport redis\n\nredis, os.environ["X"]\n'),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.pace import Pace
+from jobs.worker.pace import Pace
 
 
 def leases_until(guess: float, true_rate: float, within: float) -> int:

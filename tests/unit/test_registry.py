@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from jobs import errors, kinds, registry
+from jobs import errors, kinds
+from jobs.kinds import registry
 from jobs.models import Device
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOW = "from jobs import registry; registry.keep_compiled_code_apart(); import numba; print(numba.config.CACHE_DIR)"
+SHOW = "from jobs.kinds import registry; registry.keep_compiled_code_apart(); import numba; print(numba.config.CACHE_DIR)"
 
 
 def cache_folder(extra: Path, base: Path) -> str:
@@ -46,7 +47,7 @@ def test_a_device_without_a_kernel_is_an_error_of_its_own(monkeypatch: pytest.Mo
 
 COMPILE = """
 import sys, time
-from jobs import registry
+from jobs.kinds import registry
 with registry.one_compiles():
     print("in", time.monotonic(), flush=True)
     if sys.argv[1] == "dies":

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from coordinator import views
-from coordinator.views import Views
-from jobs import broker, leases
+from coordinator.jobs import queries
+from coordinator.jobs.queries import Views
 from jobs.settings import Settings
+from jobs.store import bells, leases
 
 
 @pytest.fixture
 def book(any_redis_url: str) -> leases.Leases:
-    return leases.Leases(broker.connect(any_redis_url))
+    return leases.Leases(bells.connect(any_redis_url))
 
 
 def store(book: leases.Leases, job: str, result: bytes | None, state: str = "done", **more: str) -> str:
@@ -53,7 +53,7 @@ def test_a_result_travels_as_it_is_stored(book: leases.Leases) -> None:
 def test_an_answer_holds_so_much_and_tells_where_the_rest_is(
     book: leases.Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(views, "RESULTS_BYTES", 1000)
+    monkeypatch.setattr(queries, "RESULTS_BYTES", 1000)
     sizes = {"a": 10, "b": 600, "c": 600, "d": 100, "e": 350, "f": 200}
     for name, size in sizes.items():
         store(book, name, b'"' + b"x" * (size - 2) + b'"')
@@ -74,5 +74,5 @@ def test_large_results_take_little_memory(book: leases.Leases) -> None:
     text = Views(book, Settings()).results(ids)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(text) < views.RESULTS_BYTES + 100_000
-    assert peak < 5 * views.RESULTS_BYTES, peak
+    assert len(text) < queries.RESULTS_BYTES + 100_000
+    assert peak < 5 * queries.RESULTS_BYTES, peak

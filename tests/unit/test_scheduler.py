@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator import scheduler
-from coordinator.scheduler import Fleet
+from coordinator.jobs import scheduler
+from coordinator.jobs.scheduler import Fleet
 from jobs import errors
 from jobs.models import Device, Plan, Priority
 

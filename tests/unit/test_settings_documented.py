@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices
 
-from coordinator import views
+from coordinator.jobs import queries
 from jobs.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +57,7 @@ def test_compose_gives_every_variable_the_same_default_everywhere() -> None:
 
 def test_one_version_stands_everywhere() -> None:
     stated = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert stated and stated[1] == views.VERSION == COMPOSE["VERSION"]
+    assert stated and stated[1] == queries.VERSION == COMPOSE["VERSION"]
 
 
 def test_the_example_holds_every_setting_with_its_default() -> None:

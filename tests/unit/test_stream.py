@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from coordinator import stream
-from coordinator.stream import Span
-from coordinator.views import P, Views
-from jobs import broker, leases
+from coordinator.jobs.queries import P, Views
+from coordinator.telemetry import spans
+from coordinator.telemetry.spans import Span
 from jobs.settings import Settings
+from jobs.store import bells, leases
 
 
 @pytest.fixture
 def views(any_redis_url: str) -> Views:
-    return Views(leases.Leases(broker.connect(any_redis_url)), Settings())
+    return Views(leases.Leases(bells.connect(any_redis_url)), Settings())
 
 
 def put(views: Views, count: int, lanes: int = 4, age_ms: int = 0) -> None:
@@ -31,11 +31,11 @@ def put(views: Views, count: int, lanes: int = 4, age_ms: int = 0) -> None:
 
 def test_every_span_of_the_time_asked_for_is_there(views: Views) -> None:
     put(views, 500)
-    found = stream.read(views, 600, 5000)
+    found = spans.read(views, 600, 5000)
     assert len(found["spans"]) == 500 and found["resolution_seconds"] == 0
     assert [lane["worker"] for lane in found["lanes"]] == ["w0", "w1", "w2", "w3"]
     assert found["complete_since"] == pytest.approx(time.time() - 3600, abs=5)
-    few = stream.read(views, 2, 5000)
+    few = spans.read(views, 2, 5000)
     assert 90 < len(few["spans"]) < 320, "those that reach into the last two seconds"
 
 
@@ -43,14 +43,14 @@ def test_it_is_read_in_a_full_redis(views: Views) -> None:
     put(views, 5)
     views.book.client.config_set("maxmemory", 1)
     try:
-        assert len(stream.read(views, 600, 5000)["spans"]) == 5
+        assert len(spans.read(views, 600, 5000)["spans"]) == 5
     finally:
         views.book.client.config_set("maxmemory", 0)
 
 
 def test_too_many_are_joined_and_nothing_is_lost(views: Views) -> None:
     put(views, 3000)
-    found = stream.read(views, 600, 100)
+    found = spans.read(views, 600, 100)
     assert len(found["spans"]) <= 100 and found["resolution_seconds"] > 0
     assert sum(span["units"] for span in found["spans"]) == 3000 * 7
     assert sum(span["leases"] for span in found["spans"]) == 3000 * 2
@@ -61,7 +61,7 @@ def test_too_many_are_joined_and_nothing_is_lost(views: Views) -> None:
 
 def test_what_was_dropped_for_room_is_said(views: Views) -> None:
     put(views, 20_000, age_ms=1000)
-    found = stream.read(views, 3600, 20_000)
+    found = spans.read(views, 3600, 20_000)
     assert found["complete_since"] == pytest.approx(time.time() - 1 - 200, abs=5)
 
 
@@ -72,7 +72,7 @@ def test_a_lease_of_now_is_open_and_small_ones_are_together(views: Views) -> Non
         client.hset(leases.key(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
         lane = "w" if small else "w/0"
         client.hset(leases.key(job, "lease"), f"token-{job}", f"0:9:0:0:0:{now - 500}:{lane}")
-    found = stream.read(views, 60, 1000)
+    found = spans.read(views, 60, 1000)
     by_lane = {found["lanes"][span["lane"]]["lane"]: span for span in found["spans"]}
     assert by_lane.keys() == {"w", "w/0"} and all(span["open"] for span in found["spans"])
     assert by_lane["w/0"]["job_id"] == "big" and by_lane["w"]["job_id"] is None and by_lane["w"]["jobs"] == 2
@@ -80,11 +80,11 @@ def test_a_lease_of_now_is_open_and_small_ones_are_together(views: Views) -> Non
 
 
 def test_joining_keeps_lanes_apart_and_names_what_is_one_job() -> None:
-    spans = [
+    every = [
         Span(lane=lane, device="cpu", job=job, kind="sum", start=start, end=start + 50, units=1)
         for lane in ("a", "b") for start in range(0, 1000, 100) for job in ("x",)
     ]  # fmt: skip
-    joined, resolution = stream._joined(spans, 10, 4)
+    joined, resolution = spans._joined(every, 10, 4)
     assert resolution and len(joined) <= 4
     assert {(span.lane, span.job, span.jobs) for span in joined} == {("a", "x", 1), ("b", "x", 1)}
     assert sum(span.units for span in joined) == 20

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from coordinator import scheduler, submissions
+from coordinator.jobs import scheduler, submissions
 from jobs.kinds.thread import parameters, tables
 from jobs.settings import Settings
 

@@ -11,7 +11,7 @@ import pytest
 
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.worker import Worker
+from jobs.worker.life import Worker
 
 
 def test_a_worker_that_retires_takes_no_lease_more(monkeypatch: pytest.MonkeyPatch) -> None:

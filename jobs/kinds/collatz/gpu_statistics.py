@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from jobs import gpu
+from jobs.kinds import gpu
 from jobs.kinds.collatz import blocks, statistics, tables
 from jobs.kinds.collatz.gpu_tables import descent_on
 from jobs.kinds.collatz.statistics import LEAST_BLOCK, TICK_SECONDS, Tally
+from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 SOURCE = gpu.Source(
     Path(__file__).with_name("gpu_statistics.cu"),

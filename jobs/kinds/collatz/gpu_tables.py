@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobs import gpu
+from jobs.kinds import gpu
 from jobs.kinds.collatz import tables
 from jobs.kinds.collatz.sieve import Sieve, sieve
 

@@ -7,14 +7,14 @@ from time import monotonic
 
 import numpy as np
 
-from jobs import gpu
+from jobs.kinds import gpu
 from jobs.kinds.collatz import verify
 from jobs.kinds.collatz.gpu_tables import sieve_on
 from jobs.kinds.collatz.sieve import BLOCK_BITS, C_SHIFT, CELLS, RHO_SHIFT, THREES, sieve
 from jobs.kinds.collatz.sweep import PASSES
 from jobs.kinds.collatz.verify import Piece, Seen
+from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 SOURCE = gpu.Source(
     Path(__file__).with_name("gpu_verify.cu"),

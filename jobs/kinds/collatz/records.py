@@ -24,8 +24,8 @@ from jobs.kinds.collatz.statistics import (
     tails,
 )
 from jobs.kinds.collatz.sweep import LIMB
+from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 #: Floors are computed anew after so many blocks: what was found meanwhile raises them.
 BLOCKS_A_FLOOR = 64

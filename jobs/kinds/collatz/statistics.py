@@ -14,8 +14,8 @@ import numpy as np
 from jobs.kinds.collatz import blocks, tables, tails_portable, vectors
 from jobs.kinds.collatz.columns import layout
 from jobs.kinds.collatz.partials import Record, column_row, running, sorted_pairs
+from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 #: Sizes of blocks, as powers of two, the greatest first.
 LEVELS = (24, 22, 16, 10)

@@ -6,8 +6,8 @@ from time import monotonic
 
 from jobs import numbers  # noqa: F401 - lifts Python's limit of 4,300 digits
 from jobs.kinds.collatz.curve import leading, log2
+from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 #: Shortcut steps between looks at the clock.
 CHUNK = 2048

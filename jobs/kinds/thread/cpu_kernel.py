@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from jobs.kinds.registry import Tick
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import rows, sizes, streams, tables, tracing
 from jobs.kinds.thread.cpu_draws import JIT, LAWS, mix, sub
 from jobs.kinds.thread.merging import merge
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 #: A chunk is sized to take this long; ticks come between chunks.
 _CHUNK_SECONDS = 0.1

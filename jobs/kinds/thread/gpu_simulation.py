@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from jobs import gpu
+from jobs.kinds import gpu
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import rows, sizes, streams, tables

@@ -4,8 +4,8 @@ import os
 import time
 from pathlib import Path
 
+from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 
 def warm() -> None: ...

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from jobs.kinds.paced import pacing
+from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
-from jobs.registry import Tick
 
 
 def warm() -> None: ...

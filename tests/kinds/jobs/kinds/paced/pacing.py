@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import time
 
+from jobs.kinds.registry import Tick
 from jobs.models import Partial
-from jobs.registry import Tick
 
 
 def run(seconds: float, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:

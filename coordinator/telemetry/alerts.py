@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from coordinator import scheduler
+from coordinator.jobs import scheduler
 from jobs import queues
 from jobs.models import Device, Priority
 

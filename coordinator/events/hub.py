@@ -18,9 +18,9 @@ from functools import cached_property
 from typing import Any
 
 from coordinator import skipped
-from jobs import leases
-from jobs.leases import Leases
 from jobs.models import TERMINAL
+from jobs.store import leases
+from jobs.store.leases import Leases
 
 log = logging.getLogger(__name__)
 

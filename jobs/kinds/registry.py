@@ -23,7 +23,7 @@ from jobs import errors, kinds
 from jobs.models import Binary, Device, Mark, MarkKind, Partial, Plan, Spec
 
 #: Where compiled kernels are kept when NUMBA_CACHE_DIR does not say.
-CACHE_FOLDER = Path(__file__).resolve().parent.parent / ".cluster" / "cache" / "numba"
+CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "numba"
 #: Called between chunks with the number of the first unit not yet computed; False asks the kernel to stop there.
 Tick = Callable[[int], bool]
 

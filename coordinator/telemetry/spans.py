@@ -8,9 +8,9 @@ from itertools import chain, groupby
 from typing import Any
 
 from coordinator import skipped
-from coordinator.views import P, Views
-from jobs import leases
+from coordinator.jobs.queries import P, Views
 from jobs.numbers import exact
+from jobs.store import leases
 
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
 #: As many as the scripts keep: with fewer, none was dropped but for its age.

@@ -10,11 +10,15 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, NamedTuple
 
-from coordinator import alerts, scheduler, skipped
-from jobs import broker, errors, leases, marks, queues, registry
+from coordinator import skipped
+from coordinator.jobs import scheduler
+from coordinator.telemetry import alerts
+from jobs import errors, queues
+from jobs.kinds import registry
 from jobs.models import Device, JobState
 from jobs.numbers import exact
 from jobs.settings import Settings
+from jobs.store import bells, leases, marks
 
 P = leases.PREFIX
 VERSION = "0.1.0"
@@ -283,7 +287,7 @@ class Views:
         """Depth and oldest wait of every queue; jobs whose kind or version no worker has wait too."""
         waiting = self._waiting()
         created = self._created({job_id for _, _, job_id in waiting if job_id})
-        bells = broker.queue_lengths(self.book.client)
+        ringing = bells.queue_lengths(self.book.client)
         now = time.time()
         rows = []
         for name in queues.ALL:
@@ -291,7 +295,7 @@ class Views:
             oldest = min((created[job_id] for _, job_id in mine if job_id in created), default=now)
             rows.append(
                 {
-                    "queue": name, "jobs": sum(depth for depth, _ in mine), "bells": bells[name],
+                    "queue": name, "jobs": sum(depth for depth, _ in mine), "bells": ringing[name],
                     "oldest_wait_seconds": round(max(0.0, now - oldest), 3),
                 }
             )  # fmt: skip

@@ -13,15 +13,17 @@ from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import edge, pulse
+from coordinator import http
 from coordinator.cluster import Cluster
-from coordinator.events import START, Event, Position, Subscription, position
-from jobs import errors, leases
+from coordinator.events import live_rows
+from coordinator.events.hub import START, Event, Position, Subscription, position
+from jobs import errors
 from jobs.models import TERMINAL
+from jobs.store import leases
 
 log = logging.getLogger(__name__)
 
-routes = edge.router()
+routes = http.router()
 
 _STREAMED: dict[int | str, dict[str, Any]] = {
     200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -47,7 +49,7 @@ LastId = Annotated[
 @routes.get(
     "/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses={**_STREAMED, **_ENDED}
 )
-async def job_events(job_id: edge.JobId, cluster: edge.The, last_event_id: LastId = None) -> Response:
+async def job_events(job_id: http.JobId, cluster: http.The, last_event_id: LastId = None) -> Response:
     """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end.
 
     204 when it has ended and nothing came after Last-Event-ID.
@@ -113,7 +115,7 @@ async def _live(subscription: Subscription, at: Position, done: int) -> AsyncIte
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
 async def fleet_events(
-    cluster: edge.The,
+    cluster: http.The,
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",
     last_event_id: LastId = None,
 ) -> StreamingResponse:
@@ -140,7 +142,9 @@ async def _fleet_frames(cluster: Cluster, wanted: frozenset[str], since: str | N
                 at = missed[-1].position if missed else position(since)
             if heard := [event.frame for event in missed or () if wanted.intersection(event.topics)]:
                 yield b"".join(heard)
-        rows = pulse.changes({}, await run_in_threadpool(pulse.read, cluster.views, wanted & pulse.TOPICS.keys()))
+        rows = live_rows.changes(
+            {}, await run_in_threadpool(live_rows.read, cluster.views, wanted & live_rows.TOPICS.keys())
+        )
         if known := b"".join(row.frame for row in rows):
             yield known
         while chunk := await subscription.next():

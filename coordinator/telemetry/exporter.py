@@ -19,10 +19,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from coordinator import skipped
-from coordinator.views import VERSION, Views
-from jobs import broker, leases, metrics, metrics_server, queues, registry
+from coordinator.jobs.queries import VERSION, Views
+from jobs import metrics, metrics_server, queues
+from jobs.kinds import registry
 from jobs.models import TERMINAL, Device
 from jobs.settings import Settings
+from jobs.store import bells, leases
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +196,7 @@ class Exporter:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more a counter, which nothing reads
         self.registry = CollectorRegistry()
         # A connection of its own, without patience: a replica must answer a scrape while Redis hangs.
-        own = leases.Leases(broker.connect(views.settings.redis_url, retries=0, timeout=1))
+        own = leases.Leases(bells.connect(views.settings.redis_url, retries=0, timeout=1))
         self.registry.register(ClusterCollector(Views(own, views.settings), leading))
         ProcessCollector(registry=self.registry)
         http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS

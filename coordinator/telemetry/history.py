@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from coordinator import skipped
-from jobs import errors, leases
+from jobs import errors
 from jobs.numbers import short
+from jobs.store import leases
 
 P = leases.PREFIX
 NOW, BLOCKS = f"{P}history:now", f"{P}history"

@@ -13,11 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
 
-from jobs import errors, execution, leases, pace, queues, registry
-from jobs.execution import Computed, Derived, Whole
-from jobs.leases import Facts, Finished, Gathered, Grant, Held, Leases, Taken
-from jobs.meter import Meter, Share
+from jobs import errors, queues
+from jobs.kinds import registry
 from jobs.models import Device, Spec
+from jobs.store import leases
+from jobs.store.leases import Facts, Finished, Gathered, Grant, Held, Leases, Taken
+from jobs.worker import execution, pace
+from jobs.worker.execution import Computed, Derived, Whole
+from jobs.worker.meter import Meter, Share
 
 log = logging.getLogger(__name__)
 

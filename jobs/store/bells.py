@@ -28,8 +28,9 @@ from rq.serializers import JSONSerializer
 from rq.worker import WorkerStatus
 from rq.worker_registration import REDIS_WORKER_KEYS, WORKERS_BY_QUEUE_KEY, register
 
-from jobs import leases, queues
+from jobs import queues
 from jobs.settings import Sentinel
+from jobs.store import leases
 
 log = logging.getLogger(__name__)
 

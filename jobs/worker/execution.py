@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from jobs import errors, leases, marks, registry
+from jobs import errors
+from jobs.kinds import registry
+from jobs.kinds.registry import Tick
 from jobs.models import Device, Partial, Spec
-from jobs.registry import Tick
+from jobs.store import leases, marks
 
 #: Parts are folded when this many wait, so that finishing stays quick.
 FOLD_AT = 32

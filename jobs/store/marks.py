@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobs import registry
+from jobs.kinds import registry
 from jobs.models import Mark, MarkKind, Spec
 
 

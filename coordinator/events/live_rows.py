@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from coordinator.events import Event, Hub
-from coordinator.views import Views
-from jobs import leases
+from coordinator.events.hub import Event, Hub
+from coordinator.jobs.queries import Views
+from jobs.store import leases
 
 log = logging.getLogger(__name__)
 

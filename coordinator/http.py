@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
 
-from coordinator import submissions
-from coordinator.answers import Problem
 from coordinator.cluster import Cluster
+from coordinator.jobs import submissions
+from coordinator.jobs.schemas import Problem
 from jobs import errors
 from jobs.numbers import short
 

@@ -12,11 +12,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coordinator import scheduler
-from jobs import errors, leases, registry
+from coordinator.jobs import scheduler
+from jobs import errors
+from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
 from jobs.numbers import short
 from jobs.settings import Settings
+from jobs.store import leases
 
 #: Jobs in one batch.
 MAX_BATCH = 1000

@@ -8,9 +8,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator import alerts, history, skipped
-from coordinator.views import P, Views, moment
-from jobs import leases, registry
+from coordinator import skipped
+from coordinator.jobs.queries import P, Views, moment
+from coordinator.telemetry import alerts, history
+from jobs.kinds import registry
+from jobs.store import leases
 
 #: Figures of a node and of a GPU by their names in the heartbeat, and how they are called here.
 NODE_NAMES = {"cpu_ratio": "cpu", "memory_used_bytes": "memory", "memory_total_bytes": "memory_total"}

@@ -11,16 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from coordinator import answers, bodies, edge, submissions, views
+from coordinator import bodies, http
 from coordinator.cluster import Cluster
-from coordinator.edge import shown
-from jobs import errors, registry
+from coordinator.http import shown
+from coordinator.jobs import queries, schemas, submissions
+from jobs import errors
+from jobs.kinds import registry
 from jobs.models import TERMINAL, JobState
 
 #: A question that takes longer is answered with 202.
 QUESTION_WAIT_SECONDS = 2.0
 
-_LATER: dict[int | str, dict[str, Any]] = {202: {"model": answers.Asked, "description": "A worker still computes it"}}
+_LATER: dict[int | str, dict[str, Any]] = {202: {"model": schemas.Asked, "description": "A worker still computes it"}}
 _QUESTION: dict[str, Any] = {
     "response_model": None,
     "responses": {200: {"description": "As the kind says", "content": {"application/json": {"schema": {}}}}, **_LATER},
@@ -53,22 +55,22 @@ _BINARIES = "\n\n".join(
     ]
 )
 
-open_routes, routes = edge.open_router(), edge.router()
+open_routes, routes = http.open_router(), http.router()
 
 
 # -- health ---------------------------------------------------------------------------------------------------------
 
 
 @open_routes.head("/health", include_in_schema=False)
-@open_routes.get("/health", tags=["health"], **edge.answers(answers.Health))
+@open_routes.get("/health", tags=["health"], **http.answers(schemas.Health))
 async def health() -> Response:
     """The process answers; says nothing of Redis."""
-    return shown({"status": "ok", "version": views.VERSION})
+    return shown({"status": "ok", "version": queries.VERSION})
 
 
 @open_routes.head("/ready", include_in_schema=False)
-@open_routes.get("/ready", tags=["health"], **edge.answers(answers.Ready))
-def ready(cluster: edge.The) -> Response:
+@open_routes.get("/ready", tags=["health"], **http.answers(schemas.Ready))
+def ready(cluster: http.The) -> Response:
     """Redis answers too. 503 otherwise."""
     cluster.book.client.ping()
     return shown({"status": "ready"})
@@ -96,19 +98,19 @@ class Ids(BaseModel):
     job_ids: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]] = Field(
         min_length=1, max_length=submissions.MAX_BATCH
     )
-    wait_seconds: float = Field(0, strict=True, ge=0, le=edge.MAX_WAIT_SECONDS, allow_inf_nan=False)
+    wait_seconds: float = Field(0, strict=True, ge=0, le=http.MAX_WAIT_SECONDS, allow_inf_nan=False)
 
 
 @routes.post(
-    "/submit", status_code=202, tags=["jobs"], openapi_extra=edge.describes(submissions.Submission),
-    **edge.answers(answers.Submitted, 202),
+    "/submit", status_code=202, tags=["jobs"], openapi_extra=http.describes(submissions.Submission),
+    **http.answers(schemas.Submitted, 202),
 )  # fmt: skip
 async def submit(
     request: Request,
-    cluster: edge.The,
-    owner: edge.Owner,
+    cluster: http.The,
+    owner: http.Owner,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
-    wait_seconds: edge.Wait = 0,
+    wait_seconds: http.Wait = 0,
 ) -> Response:
     """Writes one job and rings its bell; with `wait_seconds`, answers with its result, or when the time is over."""
     body = await bodies.body(request)
@@ -131,17 +133,17 @@ def _submitted(cluster: Cluster, answer: dict[str, Any]) -> bytes:
 
 
 @routes.post(
-    "/submit-batch", tags=["jobs"], openapi_extra=edge.describes(Batch), **edge.answers(answers.SubmittedBatch)
+    "/submit-batch", tags=["jobs"], openapi_extra=http.describes(Batch), **http.answers(schemas.SubmittedBatch)
 )
 async def submit_batch(
     request: Request,
-    cluster: edge.The,
-    owner: edge.Owner,
+    cluster: http.The,
+    owner: http.Owner,
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
     """Writes up to 1,000 jobs; a bad one does not hold the others up."""
     async with bodies.held(request, bodies.MAX_BATCH_BODY, bodies.MAX_BATCH_VALUES) as body:
-        batch = edge.parsed(Batch, body)
+        batch = http.parsed(Batch, body)
         if idempotency_key:
             _give_keys(batch.jobs, idempotency_key)
         found = await run_in_threadpool(cluster.submit, batch.jobs, owner)
@@ -156,15 +158,15 @@ def _give_keys(bodies: Sequence[Any], key: str) -> None:
 
 
 def _told(answer: dict[str, Any] | errors.ClusterError) -> dict[str, Any]:
-    return {"error": edge.problem(answer)} if isinstance(answer, errors.ClusterError) else answer
+    return {"error": http.problem(answer)} if isinstance(answer, errors.ClusterError) else answer
 
 
 # -- jobs -----------------------------------------------------------------------------------------------------------
 
 
-@routes.get("/jobs", tags=["jobs"], **edge.answers(answers.Jobs))
+@routes.get("/jobs", tags=["jobs"], **http.answers(schemas.Jobs))
 def list_jobs(
-    cluster: edge.The,
+    cluster: http.The,
     state: JobState | None = None,
     type: Annotated[str | None, Query(max_length=64)] = None,
     cursor: Annotated[int | None, Query(ge=0, le=2**53)] = None,
@@ -176,14 +178,14 @@ def list_jobs(
     return shown(cluster.views.jobs(state, type, cursor, limit))
 
 
-@routes.post("/results", tags=["jobs"], openapi_extra=edge.describes(Ids), **edge.answers(answers.ManyResults))
-async def results(request: Request, cluster: edge.The) -> Response:
+@routes.post("/results", tags=["jobs"], openapi_extra=http.describes(Ids), **http.answers(schemas.ManyResults))
+async def results(request: Request, cluster: http.The) -> Response:
     """States and results of many jobs, once all have ended or the time is over.
 
     An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
     `result_bytes`.
     """
-    asked = edge.parsed(Ids, await bodies.body(request))
+    asked = http.parsed(Ids, await bodies.body(request))
     if asked.wait_seconds:
         await cluster.hub.until_ended(asked.job_ids, lambda: cluster.views.states(asked.job_ids), asked.wait_seconds)
     return Response(await run_in_threadpool(cluster.views.results, asked.job_ids), media_type="application/json")
@@ -194,16 +196,16 @@ async def _waited(cluster: Cluster, job_id: str, seconds: float) -> None:
         await cluster.hub.until_ended([job_id], lambda: cluster.views.states([job_id]), seconds)
 
 
-@routes.get("/jobs/{job_id}", tags=["jobs"], **edge.answers(answers.Job))
-async def get_job(job_id: edge.JobId, cluster: edge.The, wait_seconds: edge.Wait = 0) -> Response:
+@routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(schemas.Job))
+async def get_job(job_id: http.JobId, cluster: http.The, wait_seconds: http.Wait = 0) -> Response:
     """One job; with `wait_seconds`, once it has ended or the time is over."""
     await _waited(cluster, job_id, wait_seconds)
     return shown(await run_in_threadpool(cluster.views.job, job_id))
 
 
-@routes.get("/jobs/{job_id}/result", tags=["jobs"], **edge.answers(answers.Result))
+@routes.get("/jobs/{job_id}/result", tags=["jobs"], **http.answers(schemas.Result))
 async def get_result(
-    job_id: edge.JobId, cluster: edge.The, wait_seconds: edge.Wait = 0, partial: bool = False
+    job_id: http.JobId, cluster: http.The, wait_seconds: http.Wait = 0, partial: bool = False
 ) -> Response:
     """The result; 409 naming the state before the end. `partial` gives what is committed so far."""
     await _waited(cluster, job_id, wait_seconds)
@@ -225,9 +227,9 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
 @routes.get("/jobs/{job_id}/{question}.json", tags=["jobs"], **_QUESTION)
 async def ask(
     request: Request,
-    job_id: edge.JobId,
+    job_id: http.JobId,
     question: Annotated[str, Path(max_length=64, description="Such as trace, for a job of kind thread.")],
-    cluster: edge.The,
+    cluster: http.The,
 ) -> Response:
     """What a worker computes about a job when it is asked. 202 with Location while it still does."""
     answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params))
@@ -238,9 +240,9 @@ async def ask(
 @routes.get("/jobs/{job_id}/{binary}.bin", tags=["jobs"], description=_BINARIES, **_PACKED)
 async def get_binary(
     request: Request,
-    job_id: edge.JobId,
+    job_id: http.JobId,
     binary: Annotated[str, Path(max_length=64, description="Such as columns, for a job of kind collatz.")],
-    cluster: edge.The,
+    cluster: http.The,
 ) -> Response:
     """Numbers about a job as packed columns. 202 with Location while a worker still computes what they are made of."""
     choice = dict(request.query_params)
@@ -292,9 +294,9 @@ class Verb(StringConvertor):
 register_url_convertor("verb", Verb())
 
 
-@routes.post("/jobs/{job_id}/{verb:verb}", tags=["jobs"], **edge.answers(answers.Job))
+@routes.post("/jobs/{job_id}/{verb:verb}", tags=["jobs"], **http.answers(schemas.Job))
 def steer(
-    job_id: edge.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: edge.The
+    job_id: http.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: http.The
 ) -> Response:
     """cancel, pause, resume or retry. 409 naming the state when it does not allow that.
 
@@ -306,18 +308,18 @@ def steer(
 
 
 @routes.delete("/jobs/{job_id}", status_code=204, tags=["jobs"])
-def delete(job_id: edge.JobId, cluster: edge.The) -> Response:
+def delete(job_id: http.JobId, cluster: http.The) -> Response:
     """Removes a finished job and its result."""
     cluster.steer(job_id, "delete")
     return Response(status_code=204)
 
 
 # Last: its path is everybody's.
-@routes.get("/{kind}/{mark}", tags=["jobs"], **edge.answers(answers.Mark))
+@routes.get("/{kind}/{mark}", tags=["jobs"], **http.answers(schemas.Mark))
 def get_mark(
     kind: Annotated[str, Path(max_length=64, description="A type of job, such as collatz.")],
     mark: Annotated[str, Path(max_length=64, description="One of its marks, such as verified.")],
-    cluster: edge.The,
+    cluster: http.The,
 ) -> Response:
     """What finished jobs of a kind proved together, for good: how far from its origin without a hole, and the rest."""
     return shown(cluster.views.mark(kind, mark))

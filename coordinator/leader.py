@@ -9,9 +9,11 @@ import time
 import uuid
 from collections.abc import Callable
 
-from jobs import broker, leases, marks, queues, registry
-from jobs.leases import Leases
+from jobs import queues
+from jobs.kinds import registry
 from jobs.models import MarkKind
+from jobs.store import bells, leases, marks
+from jobs.store.leases import Leases
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +79,8 @@ class Janitor(threading.Thread):
             self._aside("figures were not written down", self._record)
 
     def _place_bells(self) -> None:
-        broker.place_bells(self._book.client)
-        broker.forget_dead_workers(self._book.client)
+        bells.place_bells(self._book.client)
+        bells.forget_dead_workers(self._book.client)
 
     def _audit(self) -> None:
         """Repeats AUDIT while it does as much as it may: all jobs of a worker that died come back at once."""

@@ -8,11 +8,13 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import answers, bodies, edge, history, stream
-from coordinator.edge import shown
+from coordinator import bodies, http
+from coordinator.http import shown
+from coordinator.jobs import schemas
+from coordinator.telemetry import history, spans
 from jobs import errors
 
-routes = edge.router()
+routes = http.router()
 
 _NAMES = (
     f"Comma-separated, at most {history.MAX_NAMES}; * stands for anything, at most {history.MAX_STARS} times in a name."
@@ -26,46 +28,46 @@ class Drain(BaseModel):
     on: bool = True
 
 
-@routes.get("/status", tags=["cluster"], **edge.answers(answers.Status))
-def status(cluster: edge.The) -> Response:
+@routes.get("/status", tags=["cluster"], **http.answers(schemas.Status))
+def status(cluster: http.The) -> Response:
     """Workers, queues and jobs in numbers."""
     return shown(cluster.views.status())
 
 
-@routes.get("/nodes", tags=["cluster"], **edge.answers(answers.Nodes))
-def nodes(cluster: edge.The) -> Response:
+@routes.get("/nodes", tags=["cluster"], **http.answers(schemas.Nodes))
+def nodes(cluster: http.The) -> Response:
     """Workers that live, and those lost within the hour."""
     return shown({"nodes": cluster.views.nodes()})
 
 
 @routes.post(
-    "/nodes/{node_id}/drain", tags=["cluster"], openapi_extra=edge.describes(Drain), **edge.answers(answers.Drained)
+    "/nodes/{node_id}/drain", tags=["cluster"], openapi_extra=http.describes(Drain), **http.answers(schemas.Drained)
 )
 async def drain(
-    request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: edge.The
+    request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: http.The
 ) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
-    asked = edge.parsed(Drain, await bodies.body(request, empty={}))
+    asked = http.parsed(Drain, await bodies.body(request, empty={}))
     if not await run_in_threadpool(cluster.book.drain, node_id, asked.on):
         raise errors.NotFound(f"no worker {node_id}; list them with GET /api/nodes", field="node_id")
     return shown({"id": node_id, "draining": asked.on})
 
 
-@routes.get("/job-types", tags=["cluster"], **edge.answers(answers.Kinds))
-def job_types(cluster: edge.The) -> Response:
+@routes.get("/job-types", tags=["cluster"], **http.answers(schemas.Kinds))
+def job_types(cluster: http.The) -> Response:
     """Every kind: summary, JSON Schema of its parameters, an example."""
     return shown({"kinds": cluster.kinds()})
 
 
-@routes.get("/snapshot", tags=["cluster"], **edge.answers(answers.Snapshot))
-def snapshot(cluster: edge.The) -> Response:
+@routes.get("/snapshot", tags=["cluster"], **http.answers(schemas.Snapshot))
+def snapshot(cluster: http.The) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
     return shown({"stream": cluster.hub.last, **cluster.views.snapshot()})
 
 
-@routes.get("/history", tags=["cluster"], **edge.answers(answers.History))
+@routes.get("/history", tags=["cluster"], **http.answers(schemas.History))
 def read_history(
-    cluster: edge.The,
+    cluster: http.The,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
     seconds: Annotated[int, Query(ge=1, le=history.MAX_SECONDS)] = 600,
     points: Annotated[int, Query(ge=1, le=history.MAX_POINTS)] = 300,
@@ -83,11 +85,13 @@ def read_history(
     return shown(history.binned(now, blocks, wanted, seconds, points))
 
 
-@routes.get("/stream", tags=["cluster"], **edge.answers(answers.Stream))
+@routes.get("/stream", tags=["cluster"], **http.answers(schemas.Stream))
 def read_stream(
-    cluster: edge.The,
-    seconds: Annotated[int, Query(ge=1, le=stream.MAX_SECONDS)] = 600,
-    spans: Annotated[int, Query(ge=100, le=stream.MAX_SPANS, description="More than these are joined.")] = 5000,
+    cluster: http.The,
+    seconds: Annotated[int, Query(ge=1, le=spans.MAX_SECONDS)] = 600,
+    most: Annotated[
+        int, Query(alias="spans", ge=100, le=spans.MAX_SPANS, description="More than these are joined.")
+    ] = 5000,
 ) -> Response:
     """Which lane computed which job from when to when, in the last hour and up to now."""
-    return shown(stream.read(cluster.views, seconds, spans))
+    return shown(spans.read(cluster.views, seconds, most))

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import broker, exposure, leases, registry, settings, worker_metrics
-from jobs.meter import Meter
+from jobs import exposure, settings
+from jobs.kinds import registry
 from jobs.models import Device
-from jobs.node import Node
-from jobs.serving import Beats, Lane, Server
+from jobs.store import bells, leases
+from jobs.worker import exporter
+from jobs.worker.host import Node
+from jobs.worker.meter import Meter
+from jobs.worker.serving import Beats, Lane, Server
 
 log = logging.getLogger(__name__)
 
@@ -112,15 +115,15 @@ class Worker:
 
     def _serve(self, server: Server) -> None:
         chosen = self.chosen
-        own = leases.Leases(broker.connect(chosen.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
+        own = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
         beats = Beats(own, server, self.born, self.facts, self._name_taken, sign_of_life(chosen.heartbeat_file))
         beats.start()
-        stop_metrics = worker_metrics.serve(chosen)
+        stop_metrics = exporter.serve(chosen)
         log.info("ready", extra={"lanes": self.lanes})
         try:
-            bells = broker.connect(chosen.redis_url, retries=0, timeout=None)
-            broker.listen(
-                lambda: broker.BellWorker(server.listened, bells, server.serve, server.stop, server.reconnect),
+            listening = bells.connect(chosen.redis_url, retries=0, timeout=None)
+            bells.listen(
+                lambda: bells.BellWorker(server.listened, listening, server.serve, server.stop, server.reconnect),
                 lambda: server.stopping,
             )
         finally:
@@ -150,10 +153,10 @@ def refusal(chosen: settings.Settings) -> int:
 
 
 def wait_for_redis(url: str) -> leases.Client:
-    client = broker.connect(url)
+    client = bells.connect(url)
     while True:
         try:
-            broker.place_bells(client)
+            bells.place_bells(client)
             return client
         except leases.Unreachable as error:
             log.warning("waiting for redis at %s: %s", url.rpartition("@")[2], error)

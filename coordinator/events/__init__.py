@@ -1,0 +1,1 @@
+"""The stream of events and the rows that change with it."""

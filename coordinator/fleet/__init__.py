@@ -1,0 +1,1 @@
+"""Workers and the cluster at one moment."""

@@ -1,0 +1,1 @@
+"""Submitting jobs, steering them, and what they answer."""

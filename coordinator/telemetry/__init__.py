@@ -1,0 +1,1 @@
+"""What was: history, spans of work, metrics, alerts."""

@@ -1,0 +1,1 @@
+"""What every worker does, whatever its device: its life, its lanes, its beats, its figures."""
