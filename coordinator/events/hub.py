@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from coordinator import skipped
 from jobs.models import TERMINAL
-from jobs.store import leases
+from jobs.store import leases, skipped
 from jobs.store.leases import Leases
 
 log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ def _event(where: bytes, fields: dict[bytes, bytes]) -> Event:
 
 def _events(entries: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> list[Event]:
     """Those that can be read."""
-    return skipped.each("event", entries, _event)
+    return skipped.readable("event", entries, _event)
 
 
 class Chunk:

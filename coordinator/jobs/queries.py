@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, NamedTuple
 
-from coordinator import skipped
 from coordinator.jobs import scheduler
 from coordinator.telemetry import alerts
 from jobs import errors, queues
@@ -18,7 +17,7 @@ from jobs.kinds import registry
 from jobs.models import Device, JobState
 from jobs.numbers import exact
 from jobs.settings import Settings
-from jobs.store import bells, leases, marks
+from jobs.store import bells, leases, marks, skipped
 
 P = leases.PREFIX
 VERSION = "0.1.0"
@@ -101,10 +100,10 @@ class Views:
         for job_id in ids:
             pipe.hgetall(leases.key(job_id))
         stored = [(job_id, row) for job_id, row in zip(ids, skipped.replies(pipe), strict=True) if row]
-        rows = skipped.each("job", stored, lambda job_id, row: (job_id, _sound(_text(row))))
+        rows = skipped.readable("job", stored, lambda job_id, row: (job_id, _sound(_text(row))))
         ranks = self._ranks(rows)
         fleet = self.fleet() if ranks else scheduler.Fleet()
-        return skipped.each("job", rows, lambda job_id, row: _job(job_id, row, ranks.get(job_id, -1), fleet))
+        return skipped.readable("job", rows, lambda job_id, row: _job(job_id, row, ranks.get(job_id, -1), fleet))
 
     def _ranks(self, rows: Sequence[tuple[str, dict[str, str]]]) -> dict[str, int | None]:
         """Place in the queue of jobs that wait."""
@@ -240,13 +239,13 @@ class Views:
         now = seconds + micros / 1e6
         rows = zip(names, replies[::2], replies[1::2], strict=True)
         found = [(name, (row, live)) for name, row, live in rows if row]
-        nodes = skipped.each("node", found, lambda name, both: _node(name, _text(both[0]), both[1], now))
+        nodes = skipped.readable("node", found, lambda name, both: _node(name, _text(both[0]), both[1], now))
         return [node for node in nodes if node["seen_seconds_ago"] < LOST_SECONDS]
 
     def alerts(self) -> list[dict[str, Any]]:
         """What fires and, for an hour, what did."""
         [stored] = skipped.replies(self.book.client.pipeline(transaction=False).hgetall(f"{P}alerts"))
-        return alerts.shown(skipped.each("alert", (stored or {}).items(), lambda _, text: _alert(text)))
+        return alerts.shown(skipped.readable("alert", (stored or {}).items(), lambda _, text: _alert(text)))
 
     def fleet(self) -> scheduler.Fleet:
         """As decisions see it, at most FLEET_SECONDS old."""
@@ -274,12 +273,12 @@ class Views:
         lanes: dict[Device, int] = {}
         kinds: dict[Device, list[dict[str, int]]] = {}
         told = zip(names, skipped.replies(pipe) if names else [], strict=True)
-        for device, count, known in skipped.each("node", told, _alive):
+        for device, count, known in skipped.readable("node", told, _alive):
             if known is not None:
                 lanes[device] = lanes.get(device, 0) + count
                 kinds.setdefault(device, []).append(known)
-        waiting = skipped.each("figure", (load or {}).items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
-        speeds = skipped.each("figure", (paces or {}).items(), _pace)
+        waiting = skipped.readable("figure", (load or {}).items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
+        speeds = skipped.readable("figure", (paces or {}).items(), _pace)
         load_seconds = {queue: max(0.0, seconds) for queue, seconds in waiting}
         return scheduler.Fleet(lanes=lanes, load_seconds=load_seconds, speeds=_speeds(dict(speeds)), kinds=kinds)
 
@@ -321,7 +320,7 @@ class Views:
         for job_id in wanted:
             pipe.hget(leases.key(job_id), "created")
         stored = zip(wanted, skipped.replies(pipe), strict=True)
-        return dict(skipped.each("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
+        return dict(skipped.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
     def counts(self) -> dict[str, int]:
         """Jobs kept, by state."""

@@ -18,13 +18,12 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator import skipped
 from coordinator.jobs.queries import VERSION, Views
 from jobs import metrics, metrics_server, queues
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Device
 from jobs.settings import Settings
-from jobs.store import bells, leases
+from jobs.store import bells, leases, skipped
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +106,7 @@ class ClusterCollector(Collector):
 
     def _hash(self, name: str) -> dict[str, float]:
         [found] = skipped.replies(self._views.book.client.pipeline(transaction=False).hgetall(f"{P}{name}"))
-        return dict(skipped.each("figure", (found or {}).items(), lambda key, value: (key.decode(), float(value))))
+        return dict(skipped.readable("figure", (found or {}).items(), lambda key, value: (key.decode(), float(value))))
 
     def _counters(self) -> Iterator[Metric]:
         """From zero on: of a counter that first appears with its first count, rate() misses that count."""

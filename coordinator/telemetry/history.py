@@ -13,10 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coordinator import skipped
 from jobs import errors
 from jobs.numbers import short
-from jobs.store import leases
+from jobs.store import leases, skipped
 
 P = leases.PREFIX
 NOW, BLOCKS = f"{P}history:now", f"{P}history"
@@ -85,7 +84,7 @@ def _sample(row: bytes) -> tuple[int, Sample]:
 
 def _samples(rows: Iterable[bytes]) -> list[tuple[int, Sample]]:
     """Those that can be read."""
-    return skipped.each("sample", enumerate(rows), lambda _, row: _sample(row))
+    return skipped.readable("sample", enumerate(rows), lambda _, row: _sample(row))
 
 
 def unpack(stored: bytes) -> Block:
@@ -115,7 +114,7 @@ def read(book: leases.Leases, seconds: int) -> tuple[int, list[Block]]:
     (now, _), rows, stored = skipped.replies_at_once(
         book, ("TIME",), ("LRANGE", NOW, "0", "-1"), ("LRANGE", BLOCKS, far, "-1")
     )
-    blocks = skipped.each("sample", enumerate(stored or ()), lambda _, block: unpack(block))
+    blocks = skipped.readable("sample", enumerate(stored or ()), lambda _, block: unpack(block))
     return int(now), [*blocks, _loose(rows or ())]
 
 

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator import skipped
 from coordinator.jobs.queries import P, Views, moment
 from coordinator.telemetry import alerts, history
 from jobs.kinds import registry
-from jobs.store import leases
+from jobs.store import leases, skipped
 
 #: Figures of a node and of a GPU by their names in the heartbeat, and how they are called here.
 NODE_NAMES = {"cpu_ratio": "cpu", "memory_used_bytes": "memory", "memory_total_bytes": "memory_total"}
@@ -97,7 +96,7 @@ class Recorder:
         for state, count in self._views.counts().items():
             yield f"jobs.{state}", count
         done = Counter(dict.fromkeys(registry.names(), 0))  # from zero on: a kind's first units count too
-        for kind, count in skipped.each("figure", units.items(), lambda field, text: (field.decode(), int(text))):
+        for kind, count in skipped.readable("figure", units.items(), lambda field, text: (field.decode(), int(text))):
             done[kind.partition("|")[0]] += count
         for kind, total in done.items():
             speed = self._speeds.of(f"units.{kind}", total, now)
@@ -127,7 +126,7 @@ class Recorder:
             pipe.hmget(leases.key("").encode() + job_id, "ended", "kind")
         since = (time.time() - _HOUR) * 1000
         found = zip(ids, skipped.replies(pipe), strict=True) if ids else ()
-        kinds = skipped.each("job", found, lambda _, row: row[1].decode() if int(row[0] or 0) > since else "")
+        kinds = skipped.readable("job", found, lambda _, row: row[1].decode() if int(row[0] or 0) > since else "")
         return dict(Counter(kind for kind in kinds if kind))
 
     def _put_aside(self) -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
-from coordinator import skipped
 from coordinator.jobs.queries import P, Views
 from jobs.numbers import exact
-from jobs.store import leases
+from jobs.store import leases, skipped
 
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
 #: As many as the scripts keep: with fewer, none was dropped but for its age.
@@ -52,8 +51,8 @@ def read(views: Views, seconds: int, most: int) -> dict[str, Any]:
     now = whole * 1000 + micros // 1000
     since = now - seconds * 1000
     rows = client.xrange(f"{P}spans", str(since), "+") if first else []
-    past = skipped.each("span", rows, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))
-    recent = skipped.each("span", (latest or {}).items(), lambda lane, text: _span(lane.decode(), text.decode()))
+    past = skipped.readable("span", rows, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))
+    recent = skipped.readable("span", (latest or {}).items(), lambda lane, text: _span(lane.decode(), text.decode()))
     found = [span for span in (*past, *recent) if span.end >= since]
     found += _open(views, [job.decode(errors="replace") for job in running or ()], now)
     complete = now - MAX_SECONDS * 1000
@@ -88,7 +87,7 @@ def _open(views: Views, running: Sequence[str], now: int) -> Iterator[Span]:
     replies = skipped.replies(pipe) if running else []
     small: dict[tuple[str, str], Span] = {}
     rows = [(job, pair) for job, pair in zip(running, zip(replies[::2], replies[1::2], strict=True), strict=True)]
-    leased = skipped.each("span", rows, lambda job, pair: _leased(job, *pair, now))
+    leased = skipped.readable("span", rows, lambda job, pair: _leased(job, *pair, now))
     for is_small, span in chain.from_iterable(leased):
         if is_small:
             known = small.get((span.lane, span.kind or ""))

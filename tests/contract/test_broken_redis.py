@@ -12,11 +12,11 @@ import pytest
 import redis
 
 from coordinator import app
-from coordinator.skipped import SKIPS
 from jobs import queues
 from jobs.settings import Settings
 from jobs.store import bells, leases
 from jobs.store.leases import Grant, Held, Leases, Taken
+from jobs.store.skipped import SKIPS
 from tests.contract.lease_model import CLOCK, encode, new_job, total_of
 
 #: Strings that are no number, no text, no JSON, no range, or too much of one.

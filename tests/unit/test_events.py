@@ -15,9 +15,9 @@ from coordinator.events import hub
 from coordinator.events import routes as event_routes
 from coordinator.events.hub import START, Chunk, Event, Hub, Subscription, merged, position
 from coordinator.jobs.queries import Views
-from coordinator.skipped import SKIPS
 from jobs import errors
 from jobs.settings import Settings
+from jobs.store.skipped import SKIPS
 from tests.contract.lease_model import Bench
 
 

@@ -14,7 +14,9 @@ from jobs.kinds import registry
 from jobs.models import Device
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOW = "from jobs.kinds import registry; registry.keep_compiled_code_apart(); import numba; print(numba.config.CACHE_DIR)"
+SHOW = (
+    "from jobs.kinds import registry; registry.keep_compiled_code_apart(); import numba; print(numba.config.CACHE_DIR)"
+)
 
 
 def cache_folder(extra: Path, base: Path) -> str:

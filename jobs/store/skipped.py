@@ -1,0 +1,75 @@
+"""Entries of Redis that cannot be read: each is skipped, logged once by its name, and counted by its sort."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from jobs.store import leases
+
+log = logging.getLogger(__name__)
+
+Stored = TypeVar("Stored")
+Read = TypeVar("Read")
+#: The sorts of entry that can be skipped: values of the metric's label.
+SORTS = ("job", "node", "event", "span", "sample", "alert", "mark", "figure", "index")
+#: At most this many names are remembered as logged.
+_REMEMBERED = 10_000
+
+
+class Skips:
+    """Counts of skipped entries by sort. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(SORTS, 0))
+        self._logged: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def note(self, sort: str, name: str, why: object) -> None:
+        """Count an entry that was skipped; log it when its name is new."""
+        with self._lock:
+            self.counts[sort] += 1
+            known = (sort, name) in self._logged or len(self._logged) >= _REMEMBERED
+            self._logged.add((sort, name))
+        if not known:
+            log.warning("skipped a broken %s: %s: %s", sort, name[:200], str(why)[:500])
+
+
+#: Counts of this process.
+SKIPS = Skips()
+
+
+def readable(sort: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any, Stored], Read]) -> list[Read]:
+    """Return `read(name, stored)` of each row, without the rows that it cannot read."""
+    entries = []
+    for name, stored in rows:
+        try:
+            entries.append(read(name, stored))
+        except leases.Unreadable as error:
+            SKIPS.note(sort, repr(name), f"{type(error).__name__}: {error}")
+    return entries
+
+
+def replies(pipe: Any) -> list[Any]:
+    """Execute a pipeline and return its replies; None in the place of each whose key has another type."""
+    commands = [command[0] for command in pipe.command_stack]
+    return _without_wrong_types(commands, pipe.execute(raise_on_error=False))
+
+
+def replies_at_once(book: leases.Leases, *commands: Sequence[str]) -> list[Any]:
+    """Return the replies of commands that read at one moment; None as in `replies`."""
+    return _without_wrong_types(commands, book.replies(*commands))
+
+
+def _without_wrong_types(commands: Sequence[Sequence[Any]], answered: Sequence[Any]) -> list[Any]:
+    readable_replies = list(answered)
+    for place, reply in enumerate(answered):
+        if isinstance(reply, Exception):
+            if not leases.wrong_type(reply):
+                raise reply
+            SKIPS.note("index", " ".join(map(str, commands[place][:2])), reply)
+            readable_replies[place] = None
+    return readable_replies
