@@ -1,4 +1,4 @@
-"""Writes web/test/trace/fixtures/replicas.json: small traces and what the reference measured in their replicas.
+"""Writes web/test/timeline/fixtures/replicas.json: small traces and what the reference measured in their replicas.
 
 From the repository's top: .venv/bin/python web/scripts/trace-fixtures.py
 """
@@ -39,6 +39,6 @@ def case(parameters: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     found = {name: case(parameters) for name, parameters in CASES.items()}
-    target = TOP / "web/test/trace/fixtures/replicas.json"
+    target = TOP / "web/test/timeline/fixtures/replicas.json"
     target.write_text(json.dumps(found, separators=(",", ":")) + "\n")
     print(target, target.stat().st_size, {name: len(each["trace"]["traceEvents"]) for name, each in found.items()})

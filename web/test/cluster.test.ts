@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import type { Job, Stream } from "../src/lib/api";
-import { matches, only, parse, summary, toggled } from "../src/pages/cluster/filter";
-import { curl, literal, python } from "../src/pages/cluster/snippets";
-import { busy, edges, spanAt } from "../src/pages/cluster/spans";
+import { matches, only, parse, summary, toggled } from "../src/pages/cluster/model/filter";
+import { curl, literal, python } from "../src/pages/cluster/model/snippets";
+import { busy, edges, spanAt } from "../src/pages/cluster/model/spans";
 
 const JOB = {
   job_id: "5c7b3fb0",

@@ -1,6 +1,6 @@
 /** What all pages share: header, connection, keys, notices, dialogs. */
 
-import "../tokens.css";
+import "./tokens.css";
 import { computed, signal, useComputed, useSignal } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";

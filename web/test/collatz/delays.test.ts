@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
-import { table, window } from "../../src/collatz/delays";
-import { bitLength } from "../../src/collatz/number";
-import { walk } from "../../src/collatz/walk";
+import { table, window } from "../../src/pages/collatz/model/delays";
+import { bitLength } from "../../src/pages/collatz/model/number";
+import { walk } from "../../src/pages/collatz/model/walk";
 
 it("knows the delays of 1 to 10^6", () => {
   const { delays } = window(1n, 1_000_000);

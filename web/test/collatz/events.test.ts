@@ -3,9 +3,9 @@ import { beforeEach, expect, test, vi } from "vitest";
 vi.stubGlobal("location", { hash: "", href: "http://cluster/" });
 vi.stubGlobal("addEventListener", () => undefined);
 const { asText, CAPACITY, clear, dropped, isStar, lines, log, restore, shown } = await import(
-  "../../src/pages/collatz/events"
+  "../../src/pages/collatz/model/events"
 );
-const { state } = await import("../../src/pages/collatz/state");
+const { state } = await import("../../src/pages/collatz/model/state");
 
 const settled = () => new Promise<void>((done) => queueMicrotask(done));
 

@@ -1,12 +1,12 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { bounds, coral, svg } from "../../src/collatz/coral";
-import { classCounts, expected, expectedMean, logNormal, summary } from "../../src/collatz/fit";
-import { before, fastest, grow, placed } from "../../src/collatz/inverse";
-import { bitLength, log2, MAX_DIGITS, parse, positive } from "../../src/collatz/number";
-import { compare, complete, missing, published } from "../../src/collatz/records";
-import { nextWindow, relatives, STRATEGIES, type Setting } from "../../src/collatz/strategies";
-import { walk } from "../../src/collatz/walk";
+import { bounds, coral, svg } from "../../src/pages/collatz/model/coral";
+import { classCounts, expected, expectedMean, logNormal, summary } from "../../src/pages/collatz/model/fit";
+import { before, fastest, grow, placed } from "../../src/pages/collatz/model/inverse";
+import { bitLength, log2, MAX_DIGITS, parse, positive } from "../../src/pages/collatz/model/number";
+import { compare, complete, missing, published } from "../../src/pages/collatz/model/records";
+import { nextWindow, relatives, STRATEGIES, type Setting } from "../../src/pages/collatz/model/strategies";
+import { walk } from "../../src/pages/collatz/model/walk";
 
 describe("numbers as typed", () => {
   const good: [string, bigint][] = [

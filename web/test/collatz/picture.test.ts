@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { window } from "../../src/collatz/delays";
+import { window } from "../../src/pages/collatz/model/delays";
 import {
   across,
   back,
@@ -15,7 +15,7 @@ import {
   paintExact,
   thickened,
   type Frame,
-} from "../../src/collatz/layers";
+} from "../../src/pages/collatz/model/layers";
 import {
   aligned,
   around,
@@ -31,7 +31,7 @@ import {
   whole,
   zoomed,
   type View,
-} from "../../src/collatz/view";
+} from "../../src/pages/collatz/model/view";
 
 const limits = { first: 1n, end: 2n ** 96n };
 const far = 2n ** 90n;

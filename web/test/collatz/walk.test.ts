@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { log2 } from "../../src/collatz/number";
-import { bitAt, decimated, meeting, next, values, walk } from "../../src/collatz/walk";
+import { log2 } from "../../src/pages/collatz/model/number";
+import { bitAt, decimated, meeting, next, values, walk } from "../../src/pages/collatz/model/walk";
 
 /** Step by step, without any shortcut. */
 function plain(n: bigint): bigint[] {

@@ -1,9 +1,9 @@
 /** What the threads page computes of results and views. */
 
 import { describe, expect, it, vi } from "vitest";
-import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/canvas/view";
-import { palette, shadeAt, type Rgb } from "../../src/canvas/palette";
-import { MODES } from "../../src/trace/lod";
+import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/timeline/view";
+import { palette, shadeAt, type Rgb } from "../../src/timeline/palette";
+import { MODES } from "../../src/timeline/lod";
 import {
   barsOf,
   binAt,
@@ -13,7 +13,7 @@ import {
   named,
   nested,
   type Cell,
-} from "../../src/pages/threads/result";
+} from "../../src/pages/threads/model/result";
 
 function cellOf(bins: [number, number][], more: Partial<Cell> = {}): Cell {
   return {

@@ -6,7 +6,7 @@ import { keys, type Keys } from "../../lib/keys";
 import { connection } from "../../lib/live";
 import { Page } from "../../ui/page";
 import { Panel, Tabs } from "../../ui/tabs";
-import { perform } from "./acts";
+import { perform } from "./model/acts";
 import { Gpus } from "./gpus";
 import { focusRow, Jobs, meant, focused, moveRow } from "./jobs";
 import { firing, Monitoring } from "./monitoring";
@@ -24,7 +24,7 @@ import {
   tab,
   togglePause,
   type TabName,
-} from "./state";
+} from "./model/state";
 import { SubmitDialog } from "./submit";
 import { Workers } from "./workers";
 

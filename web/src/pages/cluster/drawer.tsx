@@ -12,11 +12,11 @@ import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table } from "../../ui/table";
 import { toast } from "../../ui/toast";
-import { allowed, perform, type Act } from "./acts";
-import { eventsOf } from "./events";
+import { allowed, perform, type Act } from "./model/acts";
+import { eventsOf } from "./model/events";
 import { said } from "./overview";
 import { Tree } from "./result";
-import { compose, open } from "./state";
+import { compose, open } from "./model/state";
 import { Trouble } from "./trouble";
 
 const ACTS: Record<Act, string> = {

@@ -6,8 +6,8 @@ import { known } from "../../lib/live";
 import { Chart, type Series } from "../../ui/chart";
 import { State } from "../../ui/state";
 import { Empty, Skeleton } from "../../ui/table";
-import { usePolled, type Polled } from "./polled";
-import { fleet, open, state } from "./state";
+import { usePolled, type Polled } from "./model/polled";
+import { fleet, open, state } from "./model/state";
 import { Range, REFRESH_SECONDS } from "./range";
 import { Trouble } from "./trouble";
 

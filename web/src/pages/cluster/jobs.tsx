@@ -11,10 +11,10 @@ import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { now } from "../../ui/page";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
-import { offered, perform } from "./acts";
+import { offered, perform } from "./model/acts";
 import { Drawer } from "./drawer";
-import { NAMES, only, summary, toggled } from "./filter";
-import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./state";
+import { NAMES, only, summary, toggled } from "./model/filter";
+import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./model/state";
 import { Trouble } from "./trouble";
 
 /** Rows drawn at first, and more each time. */

@@ -8,10 +8,10 @@ import { Chart, type Series } from "../../ui/chart";
 import { now } from "../../ui/page";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
-import { usePolled } from "./polled";
+import { usePolled } from "./model/polled";
 import { Range, REFRESH_SECONDS } from "./range";
-import { silence, silenced, silencedUntil } from "./silence";
-import { fleet, state } from "./state";
+import { silence, silenced, silencedUntil } from "./model/silence";
+import { fleet, state } from "./model/state";
 import { Trouble } from "./trouble";
 
 export function Monitoring() {

@@ -9,7 +9,7 @@ import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { GpuStrip } from "./gpus";
-import { compose, fleet, go, happened, open, state } from "./state";
+import { compose, fleet, go, happened, open, state } from "./model/state";
 import { WorkerStream } from "./stream";
 
 const MOST_EVENTS = 12;

@@ -1,6 +1,6 @@
 /** How far back charts reach; kept in the address. */
 
-import { state } from "./state";
+import { state } from "./model/state";
 
 /** Histories are asked for again this often. */
 export const REFRESH_SECONDS = 5;

@@ -8,9 +8,9 @@ import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { now } from "../../ui/page";
 import { Empty, Skeleton } from "../../ui/table";
-import { usePolled } from "./polled";
-import { busy, edges, kindsOf, laneHeight, spanAt, xOf, type Frame } from "./spans";
-import { open, paused } from "./state";
+import { usePolled } from "./model/polled";
+import { busy, edges, kindsOf, laneHeight, spanAt, xOf, type Frame } from "./model/spans";
+import { open, paused } from "./model/state";
 import { Trouble } from "./trouble";
 
 const SECONDS = 600;

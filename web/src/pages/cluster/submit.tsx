@@ -11,8 +11,8 @@ import type { Schema } from "../../ui/fields";
 import { SchemaForm } from "../../ui/form";
 import { Skeleton } from "../../ui/table";
 import { toast } from "../../ui/toast";
-import { curl, python, type Submission } from "./snippets";
-import { closeForm, draft, open, type Draft } from "./state";
+import { curl, python, type Submission } from "./model/snippets";
+import { closeForm, draft, open, type Draft } from "./model/state";
 import { Trouble } from "./trouble";
 
 /** What most jobs of a kind need; the rest is under "more". A kind that is not here shows all. */

@@ -9,7 +9,7 @@ import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
-import { fleet, open } from "./state";
+import { fleet, open } from "./model/state";
 
 /** Workers whose drain was asked for and is not seen yet. */
 const asking = signal<ReadonlySet<string>>(new Set());

@@ -2,15 +2,15 @@
 
 import { computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { STRATEGIES, MEANING } from "../../collatz/strategies";
+import { STRATEGIES, MEANING } from "./model/strategies";
 import { compact, rate, seconds } from "../../lib/format";
 import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { active, cancel, current, jobViews, pause, phase, resume, runtime, start } from "./run";
-import { reset } from "./acts";
+import { active, cancel, current, jobViews, pause, phase, resume, runtime, start } from "./model/run";
+import { reset } from "./model/acts";
 import { Check, Numeral, Whole } from "./fields";
-import { asked, COLOURS, fit, metric, size, state, strategy } from "./state";
+import { asked, COLOURS, fit, metric, size, state, strategy } from "./model/state";
 import { snapshot } from "../../lib/live";
 
 function set(name: "from" | "to", value: string): void {

@@ -1,15 +1,15 @@
 /** Trajectories as a coral: left on even numbers, right on odd ones. */
 
 import { computed } from "@preact/signals";
-import { bounds, coral, svg } from "../../collatz/coral";
-import { css, viridis } from "../../gl/colour";
+import { bounds, coral, svg } from "./model/coral";
+import { css, viridis } from "../../density/colour";
 import { download } from "../../lib/export";
 import { integer } from "../../lib/format";
 import { dark } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
-import { savePicture } from "./acts";
-import { usePicture } from "./save";
-import { state } from "./state";
+import { savePicture } from "./model/acts";
+import { usePicture } from "./model/save";
+import { state } from "./model/state";
 
 const MOST = 30_000;
 

@@ -2,14 +2,14 @@
 
 import { effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { log2 } from "../../collatz/number";
-import { seen } from "../../collatz/view";
+import { log2 } from "./model/number";
+import { seen } from "./model/view";
 import { get } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
-import { active } from "./run";
-import { limits, range, view } from "./state";
+import { active } from "./model/run";
+import { limits, range, view } from "./model/state";
 
 interface Verified {
   up_to: number | string | null;

@@ -1,7 +1,7 @@
 /** Fields that are bound to the page's state. */
 
 import type { ComponentChildren } from "preact";
-import { state } from "./state";
+import { state } from "./model/state";
 
 type Named<T> = { [K in keyof typeof state]: (typeof state)[K] extends { value: T } ? K : never }[keyof typeof state];
 

@@ -2,22 +2,22 @@
 
 import { effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { back } from "../../collatz/layers";
-import { bitLength } from "../../collatz/number";
-import { distance, moved, panned, seen, zoomed, type Range } from "../../collatz/view";
-import { walk } from "../../collatz/walk";
-import { painter, type Painter } from "../../gl/density";
+import { back } from "./model/layers";
+import { bitLength } from "./model/number";
+import { distance, moved, panned, seen, zoomed, type Range } from "./model/view";
+import { walk } from "./model/walk";
+import { painter, type Painter } from "../../density/density";
 import { compact, integer } from "../../lib/format";
 import { dark } from "../../lib/theme";
 import { Figure, tables } from "../../ui/figure";
-import { drawAxes, drawOver, EDGE, type Ring } from "./axes";
+import { drawAxes, drawOver, EDGE, type Ring } from "./model/axes";
 import { Coverage } from "./coverage";
-import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need } from "./data";
+import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need } from "./model/data";
 import { Legend } from "./legend";
-import { AUTO_MOST, phase, records, refine, refining } from "./run";
-import { useSaved } from "./save";
-import { finest, scene, type Scene } from "./scene";
-import { choose, limits, look, metric, pointed, range, select, selection, state, view } from "./state";
+import { AUTO_MOST, phase, records, refine, refining } from "./model/run";
+import { useSaved } from "./model/save";
+import { finest, scene, type Scene } from "./model/scene";
+import { choose, limits, look, metric, pointed, range, select, selection, state, view } from "./model/state";
 
 /** What is on the screen now; undefined before the first picture. */
 export const drawn = signal<Scene | undefined>(undefined);

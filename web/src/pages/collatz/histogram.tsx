@@ -1,19 +1,19 @@
 /** How many numbers take how many steps, of the selection or of what is seen. */
 
 import { useEffect } from "preact/hooks";
-import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "../../collatz/fit";
-import { seen, type Range } from "../../collatz/view";
+import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "./model/fit";
+import { seen, type Range } from "./model/view";
 import { compact, integer, percent } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
-import { saveHistogram, saveNumbers } from "./acts";
-import { histogramOf, learnt, need, type Counted } from "./data";
-import { letters, xTicks, yTicks, type Box } from "./plot";
-import { results } from "./run";
-import { limits, select, selection, state, view } from "./state";
+import { saveHistogram, saveNumbers } from "./model/acts";
+import { histogramOf, learnt, need, type Counted } from "./model/data";
+import { letters, xTicks, yTicks, type Box } from "./model/plot";
+import { results } from "./model/run";
+import { limits, select, selection, state, view } from "./model/state";
 import { ClassMark } from "./classes";
 import { Check } from "./fields";
-import { usePicture } from "./save";
+import { usePicture } from "./model/save";
 
 /** The chosen numbers: the selection, else what is seen. */
 export function chosenRange(): Range {

@@ -2,9 +2,9 @@
 
 import { integer } from "../../lib/format";
 import { dark } from "../../lib/theme";
-import { CLASSES, css, MIXED_COLOUR, viridis } from "../../gl/colour";
-import { state } from "./state";
-import type { Scene } from "./scene";
+import { CLASSES, css, MIXED_COLOUR, viridis } from "../../density/colour";
+import { state } from "./model/state";
+import type { Scene } from "./model/scene";
 
 /** The colour scale with its ends. */
 function Scale({ low, high, text }: { low: string; high: string; text: string }) {

@@ -1,12 +1,12 @@
 /** What happened, line by line. */
 
 import { useEffect, useRef } from "preact/hooks";
-import { CLASSES } from "../../collatz/fit";
+import { CLASSES } from "./model/fit";
 import { clock, integer } from "../../lib/format";
-import { clearLog, saveLog } from "./acts";
-import { CAPACITY, dropped, lines, shown } from "./events";
+import { clearLog, saveLog } from "./model/acts";
+import { CAPACITY, dropped, lines, shown } from "./model/events";
 import { Check } from "./fields";
-import { state } from "./state";
+import { state } from "./model/state";
 
 /** Lines in the page; the file has all. */
 const DRAWN = 500;

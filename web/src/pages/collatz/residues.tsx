@@ -4,12 +4,12 @@ import { useEffect } from "preact/hooks";
 import { integer } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
-import { EXACT_MOST, exactOf, isExact, learnt, need } from "./data";
+import { EXACT_MOST, exactOf, isExact, learnt, need } from "./model/data";
 import { chosenRange } from "./histogram";
-import { letters, xTicks, yTicks, type Box } from "./plot";
+import { letters, xTicks, yTicks, type Box } from "./model/plot";
 import { Whole } from "./fields";
-import { usePicture } from "./save";
-import { choose, state } from "./state";
+import { usePicture } from "./model/save";
+import { choose, state } from "./model/state";
 
 interface Residue {
   residue: number;

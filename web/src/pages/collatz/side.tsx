@@ -1,14 +1,14 @@
 /** Records and figures of the run, beside the picture. */
 
-import { fastest } from "../../collatz/inverse";
-import { compare, complete, missing, type Compared, type RecordKind } from "../../collatz/records";
-import { computing } from "../../collatz/client";
+import { fastest } from "./model/inverse";
+import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
+import { computing } from "./model/client";
 import { compact, integer, seconds } from "../../lib/format";
 import { now } from "../../ui/page";
 import { totalRate } from "./controls";
-import { computedHere, exactOf, isExact, learnt } from "./data";
-import { active, contiguous, jobViews, phase, records, results, runtime, about, current } from "./run";
-import { choose, range } from "./state";
+import { computedHere, exactOf, isExact, learnt } from "./model/data";
+import { active, contiguous, jobViews, phase, records, results, runtime, about, current } from "./model/run";
+import { choose, range } from "./model/state";
 
 const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = {
   published: { mark: "\u2713", text: "in the published list" },

@@ -2,20 +2,20 @@
 
 import { computed, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { terms, trajectory } from "../../collatz/client";
-import type { Path } from "../../collatz/messages";
-import { bitLength, positive } from "../../collatz/number";
-import { bitAt, decimated, meeting } from "../../collatz/walk";
+import { terms, trajectory } from "./model/client";
+import type { Path } from "./model/messages";
+import { bitLength, positive } from "./model/number";
+import { bitAt, decimated, meeting } from "./model/walk";
 import { copy } from "../../lib/export";
 import { compact, integer, percent } from "../../lib/format";
 import { calm, token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
 import { toast } from "../../ui/toast";
-import { isStar, log } from "./events";
+import { isStar, log } from "./model/events";
 import { Check, Numeral } from "./fields";
-import { letters, xTicks, yTicks, type Box } from "./plot";
-import { usePicture } from "./save";
-import { chosen, compare, MOST_PATHS, state } from "./state";
+import { letters, xTicks, yTicks, type Box } from "./model/plot";
+import { usePicture } from "./model/save";
+import { chosen, compare, MOST_PATHS, state } from "./model/state";
 
 const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
 const EDGE = { left: 60, right: 12, top: 10, bottom: 54 };

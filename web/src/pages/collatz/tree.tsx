@@ -1,14 +1,14 @@
 /** The inverse tree: every number that comes to the root, unfolded on demand. */
 
-import { before, grow, placed, type Branch } from "../../collatz/inverse";
-import { CLASSES, classOf } from "../../collatz/fit";
-import { positive } from "../../collatz/number";
-import { next, walk } from "../../collatz/walk";
+import { before, grow, placed, type Branch } from "./model/inverse";
+import { CLASSES, classOf } from "./model/fit";
+import { positive } from "./model/number";
+import { next, walk } from "./model/walk";
 import { integer } from "../../lib/format";
 import { Figure } from "../../ui/figure";
 import { ClassMark, SHAPES } from "./classes";
 import { Check, Numeral, Whole } from "./fields";
-import { choose, state } from "./state";
+import { choose, state } from "./model/state";
 import { short } from "./trajectory";
 
 /** Branches that are drawn at most. */

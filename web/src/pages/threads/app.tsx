@@ -9,7 +9,7 @@ import { later } from "../../ui/later";
 import { Page } from "../../ui/page";
 import { Empty } from "../../ui/table";
 import { Setup } from "./setup";
-import { main, run, saving, say, state } from "./state";
+import { main, run, saving, say, state } from "./model/state";
 
 const Desk = later(() => import("./desk").then((part) => part.Desk));
 const SaveDialog = later(() => import("./save").then((part) => part.SaveDialog));

@@ -5,9 +5,9 @@
 import { useEffect } from "preact/hooks";
 import { percent } from "../../lib/format";
 import { keys, type Keys } from "../../lib/keys";
-import { MODES } from "../../trace/lod";
-import { threadAt } from "../../trace/log";
-import { NONE } from "../../trace/model";
+import { MODES } from "../../timeline/lod";
+import { threadAt } from "./model/log";
+import { NONE } from "../../timeline/model";
 import { Skeleton } from "../../ui/table";
 import { Panel, Tabs } from "../../ui/tabs";
 import { failed, toast } from "../../ui/toast";
@@ -40,7 +40,7 @@ import {
   until,
   view,
   type TabName,
-} from "./state";
+} from "./model/state";
 import { TreeView } from "./tree";
 
 const SCHEDULERS = ["fifo", "lifo", "round_robin", "work_stealing"];

@@ -1,11 +1,11 @@
 /** The picked thread: who it is, when it lived, where it ran. */
 
 import { compact, integer } from "../../lib/format";
-import { us } from "../../trace/log";
-import { coreOf, NO_CORE, nameOf, NONE, pathOf, slicesOf, STOLEN } from "../../trace/model";
-import { childrenOf } from "../../trace/tree";
-import { around } from "../../canvas/view";
-import { loaded, pick, picked, see, state, until } from "./state";
+import { us } from "./model/log";
+import { coreOf, NO_CORE, nameOf, NONE, pathOf, slicesOf, STOLEN } from "../../timeline/model";
+import { childrenOf } from "../../timeline/tree";
+import { around } from "../../timeline/view";
+import { loaded, pick, picked, see, state, until } from "./model/state";
 
 /** Children that are named; of more only the number is told. */
 const NAMED = 12;

@@ -1,13 +1,13 @@
 /** What all replicas say, what this replica says at the playhead, and the distribution to choose replicas from. */
 
 import { useComputed } from "@preact/signals";
-import { bounds } from "../../trace/critical";
-import { us } from "../../trace/log";
-import { moment, statistics } from "../../trace/statistics";
+import { bounds } from "../../timeline/critical";
+import { us } from "./model/log";
+import { moment, statistics } from "./model/statistics";
 import { compact, integer, percent, rate } from "../../lib/format";
 import { Histogram } from "../../ui/histogram";
 import { failed, toast } from "../../ui/toast";
-import { barsOf, type Cell, type Metric } from "./result";
+import { barsOf, type Cell, type Metric } from "./model/result";
 import {
   cell,
   choose,
@@ -23,7 +23,7 @@ import {
   run,
   searching,
   until,
-} from "./state";
+} from "./model/state";
 
 const plain = (value: number) => (value >= 10_000 ? integer(value) : String(Number(value.toPrecision(4))));
 const brief = (value: number) => String(Number(value.toPrecision(3)));

@@ -2,7 +2,7 @@
 
 import { computed, useSignal, type ReadonlySignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { colour, palette, shadeAt } from "../../canvas/palette";
+import { colour, palette, shadeAt } from "../../timeline/palette";
 import {
   coreAt,
   drawLanes,
@@ -15,17 +15,17 @@ import {
   overviewTime,
   timeAt,
   type Scene,
-} from "../../canvas/timeline";
-import { panned, whole, zoomed } from "../../canvas/view";
+} from "../../timeline/timeline";
+import { panned, whole, zoomed } from "../../timeline/view";
 import { integer } from "../../lib/format";
 import { keys, type Keys } from "../../lib/keys";
 import { dark, token } from "../../lib/theme";
-import type { Loaded } from "../../trace/load";
-import { before } from "../../trace/lod";
-import { lineOf, us } from "../../trace/log";
-import { countUpTo, coreOf, lineage, NONE } from "../../trace/model";
-import { glance } from "../../trace/statistics";
-import { childrenOf } from "../../trace/tree";
+import type { Loaded } from "../../timeline/load";
+import { before } from "../../timeline/lod";
+import { lineOf, us } from "./model/log";
+import { countUpTo, coreOf, lineage, NONE } from "../../timeline/model";
+import { glance } from "./model/statistics";
+import { childrenOf } from "../../timeline/tree";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import {
@@ -43,7 +43,7 @@ import {
   state,
   until,
   view,
-} from "./state";
+} from "./model/state";
 
 const paint = computed(() => palette(mode.value, dark.value));
 const inks = computed(() => {

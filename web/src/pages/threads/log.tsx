@@ -3,8 +3,8 @@
 import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { clock, integer } from "../../lib/format";
-import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "../../trace/log";
-import { NONE } from "../../trace/model";
+import { KNOWN, lineOf, lines, MOST_LINES, tests, us } from "./model/log";
+import { NONE } from "../../timeline/model";
 import {
   forgetMessages,
   loaded,
@@ -14,7 +14,7 @@ import {
   calmRange as range,
   state,
   until,
-} from "./state";
+} from "./model/state";
 
 const ROW = 22;
 /** Lines before this time were cleared. */

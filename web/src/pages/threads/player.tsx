@@ -1,9 +1,9 @@
 /** Playback: the replica as it goes on, as fast as wanted. */
 
-import { us } from "../../trace/log";
-import { pace, slot, speedAt } from "../../trace/clock";
+import { us } from "./model/log";
+import { pace, slot, speedAt } from "../../timeline/clock";
 import { toast } from "../../ui/toast";
-import { loaded, play, playing, reset, state, until } from "./state";
+import { loaded, play, playing, reset, state, until } from "./model/state";
 
 export function resetWithUndo(): void {
   const undo = reset();

@@ -2,12 +2,12 @@
 
 import { useSignal } from "@preact/signals";
 import { copy, download } from "../../lib/export";
-import { assembled, chromeTrace, csvPieces } from "../../trace/export";
-import { us } from "../../trace/log";
+import { assembled, chromeTrace, csvPieces } from "./model/export";
+import { us } from "./model/log";
 import { Dialog } from "../../ui/dialog";
 import { failed, toast } from "../../ui/toast";
 import { described } from "./setup";
-import { loaded, main, range, saving, state, until } from "./state";
+import { loaded, main, range, saving, state, until } from "./model/state";
 
 function nameOf(end: string): string {
   const trace = loaded.peek()?.trace;

@@ -10,8 +10,8 @@ import { later } from "../../ui/later";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton } from "../../ui/table";
-import { expectedThreads, flat } from "./result";
-import { draft, problemOf, run, start, state } from "./state";
+import { expectedThreads, flat } from "./model/result";
+import { draft, problemOf, run, start, state } from "./model/state";
 
 const SchemaForm = later(() => import("../../ui/form").then((part) => part.SchemaForm), 6);
 const FEW = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;

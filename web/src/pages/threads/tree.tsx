@@ -1,17 +1,17 @@
 /** The spawn tree: as an icicle, or as a list that opens; both as wide or heavy as time on cores. */
 
 import { useComputed, useSignal } from "@preact/signals";
-import { colour, palette, shadeAt } from "../../canvas/palette";
+import { colour, palette, shadeAt } from "../../timeline/palette";
 import { compact, integer, percent } from "../../lib/format";
 import { dark, token } from "../../lib/theme";
-import type { Loaded } from "../../trace/load";
-import { waitLevel } from "../../trace/lod";
-import { threadAt, us } from "../../trace/log";
-import { lineage, nameOf, NONE, pathOf, STOLEN } from "../../trace/model";
-import { childrenOf, heaviestPath, icicle, weights, type Piece, type Weights } from "../../trace/tree";
+import type { Loaded } from "../../timeline/load";
+import { waitLevel } from "../../timeline/lod";
+import { threadAt, us } from "./model/log";
+import { lineage, nameOf, NONE, pathOf, STOLEN } from "../../timeline/model";
+import { childrenOf, heaviestPath, icicle, weights, type Piece, type Weights } from "../../timeline/tree";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { loaded, mode, pick, picked, playhead, calmRange as range, state } from "./state";
+import { loaded, mode, pick, picked, playhead, calmRange as range, state } from "./model/state";
 
 const ROW = 20;
 

@@ -1,0 +1,77 @@
+/** The same pictures without WebGL2, on a plain canvas. */
+
+import type { Grid } from "../pages/collatz/model/layers";
+import { colour, css, share, type Look } from "./colour";
+import type { Painter, Points } from "./density";
+
+/** Colours of a share are looked up, not computed for each of a million pixels. */
+const STEPS = 255;
+
+/** From the value of a cell to its pixel, little-endian RGBA. */
+function table(look: Look): (value: number) => number {
+  const place = (value: number) =>
+    look.mode === "class" ? value : Math.round(STEPS * Math.min(1, Math.max(0, share(value, look))));
+  const plain: Look = look.mode === "class" ? look : { ...look, mode: "value", least: 0, most: STEPS };
+  const pixels = Int32Array.from({ length: STEPS + 1 }, (_, each) => {
+    const [red, green, blue] = colour(each, plain);
+    return (255 << 24) | (blue << 16) | (green << 8) | red;
+  });
+  return (value) => pixels[place(value)] as number;
+}
+
+class FlatPainter implements Painter {
+  readonly kind = "canvas";
+  readonly software = true;
+  readonly mostPoints = 5e4;
+
+  constructor(private readonly context: CanvasRenderingContext2D) {}
+
+  clear(): void {
+    const { canvas } = this.context;
+    this.context.clearRect(0, 0, canvas.width, canvas.height);
+  }
+
+  grid({ width, height, cells }: Grid, look: Look): void {
+    const image = this.context.createImageData(width, height);
+    const pixels = new Int32Array(image.data.buffer);
+    const pixelOf = table(look);
+    for (let row = 0; row < height; row += 1) {
+      const into = (height - 1 - row) * width;
+      for (let column = 0; column < width; column += 1) {
+        const value = cells[row * width + column] as number;
+        if (value > 0) pixels[into + column] = pixelOf(value);
+      }
+    }
+    this.context.putImageData(image, 0, 0);
+  }
+
+  points(all: readonly Points[], look: Look): void {
+    this.clear();
+    const { context } = this;
+    const { height } = context.canvas;
+    for (const { delays, values, left, step, low, high, size } of all) {
+      for (const [place, delay] of delays.entries()) {
+        context.fillStyle = css(colour(values[place] as number, look));
+        context.beginPath();
+        context.arc(
+          left + place * step,
+          height - ((delay + 0.5 - low) * height) / (high - low),
+          size / 2,
+          0,
+          2 * Math.PI,
+        );
+        context.fill();
+      }
+    }
+  }
+
+  dispose(): void {
+    this.clear();
+  }
+}
+
+export function flatPainter(canvas: HTMLCanvasElement): Painter {
+  const context = canvas.getContext("2d");
+  if (!context) throw new Error("this browser draws on no canvas");
+  return new FlatPainter(context);
+}

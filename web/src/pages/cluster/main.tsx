@@ -1,0 +1,5 @@
+import "./cluster.css";
+import { mount } from "../../ui/page";
+import { ClusterPage } from "./app";
+
+mount(<ClusterPage />);

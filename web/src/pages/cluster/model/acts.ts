@@ -1,0 +1,107 @@
+/** What is done to jobs, one or many, with what the cluster answered. */
+
+import { Problem, type Job } from "../../../lib/api";
+import { remove, steer, verbs, type Verb } from "../../../lib/jobs";
+import { snapshot } from "../../../lib/live";
+import { confirm } from "../../../ui/dialog";
+import { failed, toast } from "../../../ui/toast";
+import { ended } from "../../../lib/fleet";
+import { open, state } from "./state";
+
+export type Act = Verb | "delete";
+
+const PAST: Record<Act, string> = {
+  cancel: "Asked to cancel",
+  pause: "Paused",
+  resume: "Resumed",
+  retry: "Retried",
+  delete: "Deleted",
+};
+const TITLES: Record<Act, string> = {
+  cancel: "Cancel",
+  pause: "Pause",
+  resume: "Resume",
+  retry: "Retry",
+  delete: "Delete",
+};
+/** Questions under way at once. */
+const AT_ONCE = 6;
+
+/** Acts that a job's state allows. */
+export function allowed(job: Job): Act[] {
+  return ended(job) ? [...verbs(job), "delete"] : verbs(job);
+}
+
+function able(ids: readonly string[], act: Act): string[] {
+  return ids.filter((id) => {
+    const job = snapshot.peek().jobs.get(id)?.peek();
+    return job !== undefined && allowed(job).includes(act);
+  });
+}
+
+/** Acts that at least one of these jobs allows, with how many do. */
+export function offered(ids: readonly string[]): [Act, number][] {
+  const acts: Act[] = ["pause", "resume", "cancel", "retry", "delete"];
+  return acts.map((act): [Act, number] => [act, able(ids, act).length]).filter(([, count]) => count > 0);
+}
+
+function question(act: Act, ids: readonly string[]) {
+  const what = ids.length === 1 ? `job ${ids[0]}` : `${ids.length} jobs`;
+  const after =
+    act === "cancel"
+      ? "Its leases are let go within a second or so; what is committed stays, and retry goes on from there."
+      : "The job and its result are gone for good.";
+  return {
+    title: `${TITLES[act]} ${what}?`,
+    text:
+      ids.length === 1
+        ? after
+        : after.replace("Its", "Their").replace("The job and its result", "They and their results"),
+    act: TITLES[act],
+    danger: true,
+  };
+}
+
+async function one(id: string, act: Act): Promise<void> {
+  if (act !== "delete") await steer(id, act);
+  else await remove(id);
+}
+
+/** Does it to those that allow it, after asking where it cannot be undone. Tells what came of it. */
+export async function perform(act: Act, ids: readonly string[]): Promise<void> {
+  const able_ = able(ids, act);
+  if (!able_.length) return toast(refusal(act, ids));
+  if ((act === "cancel" || act === "delete") && !(await confirm(question(act, able_)))) return;
+  const problems: unknown[] = [];
+  const left = [...able_];
+  const work = async () => {
+    for (let id = left.shift(); id !== undefined; id = left.shift())
+      await one(id, act).catch((error: unknown) => problems.push(error));
+  };
+  await Promise.all(Array.from({ length: Math.min(AT_ONCE, able_.length) }, work));
+  report(act, able_, problems);
+}
+
+function refusal(act: Act, ids: readonly string[]): string {
+  const job =
+    ids.length === 1
+      ? snapshot
+          .peek()
+          .jobs.get(ids[0] ?? "")
+          ?.peek()
+      : undefined;
+  return job ? `${TITLES[act]}: job ${job.job_id} is ${job.state}` : `${TITLES[act]}: none of these jobs allows it`;
+}
+
+function report(act: Act, ids: readonly string[], problems: readonly unknown[]): void {
+  const done = ids.length - problems.length;
+  if (done && ids.length > 1) toast(`${PAST[act]} ${done} jobs`);
+  else if (done) toast(`${PAST[act]}: job ${ids[0]}`);
+  if (problems.length) failed(`${TITLES[act]}: ${problems.length} refused, such as`, problems[0]);
+  if (act === "delete" && ids.includes(state.job.peek())) open("");
+}
+
+/** A problem in the API's words, or what else went wrong. */
+export function wording(error: unknown): string {
+  return error instanceof Problem ? error.detail : String(error);
+}

@@ -1,0 +1,97 @@
+/** The filter above the jobs: `state:running kind:collatz -priority:low 5c7b`. Pure. */
+
+import type { Job } from "../../../lib/api";
+import { integer } from "../../../lib/format";
+
+export const NAMES = ["state", "kind", "priority", "device", "queue", "id"] as const;
+type Name = (typeof NAMES)[number];
+
+interface Token {
+  name: Name | "text";
+  value: string;
+  not: boolean;
+}
+
+export interface Filter {
+  tokens: readonly Token[];
+  /** Names before a colon that are none of ours; the filter treats them as text. */
+  unknown: readonly string[];
+}
+
+function token(word: string): { token: Token; unknown?: string } {
+  const not = word.startsWith("-") && word.length > 1;
+  const plain = not ? word.slice(1) : word;
+  const [, name, value] = /^([a-z]+):(.*)$/i.exec(plain) ?? [];
+  if (name === undefined || value === undefined) return { token: { name: "text", value: plain.toLowerCase(), not } };
+  const known = NAMES.find((each) => each === name.toLowerCase());
+  if (known) return { token: { name: known, value: value.toLowerCase(), not } };
+  return { token: { name: "text", value: plain.toLowerCase(), not }, unknown: name };
+}
+
+export function parse(text: string): Filter {
+  const found = text.split(/\s+/).filter(Boolean).map(token);
+  return {
+    // A token that is still being typed says nothing.
+    tokens: found.map((each) => each.token).filter((each) => each.value !== ""),
+    unknown: found.flatMap((each) => each.unknown ?? []),
+  };
+}
+
+const FIELDS: Record<Name, (job: Job) => string> = {
+  state: (job) => job.state,
+  kind: (job) => job.type,
+  priority: (job) => job.priority,
+  device: (job) => job.device,
+  queue: (job) => job.queue,
+  id: (job) => job.job_id,
+};
+
+function haystack(job: Job): string {
+  return (
+    `${job.job_id} ${job.type} ${job.state} ${summary(job, JSON.stringify)} ${job.error ?? ""} ` +
+    `${job.waiting_because ?? ""}`
+  ).toLowerCase();
+}
+
+function fits(job: Job, { name, value }: Token): boolean {
+  if (name === "text") return haystack(job).includes(value);
+  const field = FIELDS[name](job).toLowerCase();
+  return name === "id" ? field.startsWith(value) : field === value;
+}
+
+/** Tokens of one name are alternatives; different names, each text and each `-token` must all hold. */
+export function matches(job: Job, { tokens }: Filter): boolean {
+  if (tokens.some((each) => each.not && fits(job, each))) return false;
+  const wanted = tokens.filter((each) => !each.not);
+  if (!wanted.filter((each) => each.name === "text").every((each) => fits(job, each))) return false;
+  const names = new Set(wanted.map((each) => each.name).filter((name) => name !== "text"));
+  return [...names].every((name) => wanted.some((each) => each.name === name && fits(job, each)));
+}
+
+/** The one value of a name, if the filter asks for exactly one: what the API can be asked for. */
+export function only({ tokens }: Filter, name: Name): string | undefined {
+  const found = tokens.filter((each) => each.name === name);
+  return found.length === 1 && !found[0]?.not ? found[0]?.value : undefined;
+}
+
+/** The text with a token switched on or, if it is there, off. */
+export function toggled(text: string, word: string): string {
+  const words = text.split(/\s+/).filter(Boolean);
+  return (words.includes(word) ? words.filter((each) => each !== word) : [...words, word]).join(" ");
+}
+
+const QUIET = new Set(["columns", "density", "known", "batch_size"]);
+
+/** A job's parameters in one line; `show` writes a value. */
+export function summary(job: Pick<Job, "parameters">, show: (value: unknown) => string = shortened): string {
+  return Object.entries(job.parameters)
+    .filter(([name, value]) => value !== null && !QUIET.has(name))
+    .map(([name, value]) => `${name} ${show(value)}`)
+    .join(", ");
+}
+
+function shortened(value: unknown): string {
+  const text = typeof value === "object" ? JSON.stringify(value) : String(value);
+  if (text.length > 40) return `${text.slice(0, 30)}…${/^\d+$/.test(text) ? ` (${text.length} digits)` : ""}`;
+  return /^-?\d+$/.test(text) ? integer(text) : text;
+}

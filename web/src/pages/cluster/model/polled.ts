@@ -1,0 +1,64 @@
+/**
+ * What no event tells: asked for again while somebody looks and the cluster answers, and never faster than it answers.
+ */
+
+import { effect, useSignal, type Signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Problem } from "../../../lib/api";
+import { connection } from "../../../lib/live";
+
+export interface Polled<T> {
+  value: T | undefined;
+  /** Why the last question failed. */
+  problem: Problem | undefined;
+}
+
+/** The latest answer of `ask`, asked each `seconds` while the component is shown. `key` changes with the question. */
+export function usePolled<T>(
+  key: string,
+  seconds: number,
+  ask: (signal: AbortSignal) => Promise<T>,
+): Signal<Polled<T>> {
+  const found = useSignal<Polled<T>>({ value: undefined, problem: undefined });
+  useEffect(() => {
+    const control = new AbortController();
+    let timer = 0;
+    let busy = false;
+    const round = async () => {
+      timer = 0;
+      if (busy) return;
+      busy = true;
+      try {
+        const value = await ask(control.signal);
+        if (!control.signal.aborted) found.value = { value, problem: undefined };
+      } catch (error) {
+        if (control.signal.aborted) return;
+        found.value = {
+          ...found.peek(),
+          problem: error instanceof Problem ? error : new Problem(0, "Failed", String(error)),
+        };
+        if (error instanceof Problem && error.status === 404) return; // this cluster has no such thing: never again
+      }
+      busy = false;
+      plan();
+    };
+    const plan = () => {
+      if (!timer && !document.hidden && connection.peek() === "live" && !control.signal.aborted)
+        timer = window.setTimeout(round, seconds * 1000);
+    };
+    const wake = () => {
+      if (!document.hidden && !timer) void round();
+    };
+    const stop = effect(() => {
+      if (connection.value === "live") queueMicrotask(wake);
+    });
+    document.addEventListener("visibilitychange", wake);
+    return () => {
+      control.abort();
+      clearTimeout(timer);
+      stop();
+      document.removeEventListener("visibilitychange", wake);
+    };
+  }, [key]);
+  return found;
+}

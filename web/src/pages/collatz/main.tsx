@@ -1,0 +1,131 @@
+/** The Collatz page. */
+
+import "./collatz.css";
+import { useEffect } from "preact/hooks";
+import { keys } from "../../lib/keys";
+import { Panel, Tabs } from "../../ui/tabs";
+import { later } from "../../ui/later";
+import { mount, Page } from "../../ui/page";
+import { clearLog, cycle, reset, saveNumbers, savePicture } from "./model/acts";
+import { Controls, JobLine } from "./controls";
+import { log } from "./model/events";
+import { Graph, markSeen, pan, step, zoom } from "./graph";
+import { HistogramView } from "./histogram";
+import { LogView } from "./log";
+import { open, toggle } from "./model/run";
+import { Records, Rules, Stats } from "./side";
+import { choose, chosen, fit, show, state, tab, TABS } from "./model/state";
+import { play, stepTo, Trajectory } from "./trajectory";
+
+const CoralView = later(() => import("./coral").then((part) => part.CoralView));
+const ResiduesView = later(() => import("./residues").then((part) => part.ResiduesView));
+const TreeView = later(() => import("./tree").then((part) => part.TreeView));
+
+const TITLES: Record<(typeof TABS)[number], string> = {
+  graph: "Graph",
+  histogram: "Histogram",
+  residues: "Residues",
+  tree: "Tree",
+  coral: "Coral",
+  log: "Log",
+};
+
+const VIEWS = {
+  graph: Graph,
+  histogram: HistogramView,
+  residues: ResiduesView,
+  tree: TreeView,
+  coral: CoralView,
+  log: LogView,
+};
+
+function neighbour(by: bigint): void {
+  const n = chosen.peek().value;
+  if (n !== undefined && n + by >= 1n) choose(n + by);
+}
+
+function focusNumber(): void {
+  const field = document.getElementById("number");
+  if (field instanceof HTMLInputElement) {
+    field.focus();
+    field.select();
+  }
+}
+
+function find(): void {
+  show("log");
+  requestAnimationFrame(() => document.getElementById("find")?.focus());
+}
+
+const BOUND = {
+  Space: { text: "start, pause, go on", run: toggle },
+  R: { text: "reset, after a question while jobs run", run: () => void reset() },
+  ...Object.fromEntries(
+    TABS.map((name, place) => [String(place + 1), { text: TITLES[name].toLowerCase(), run: () => show(name) }]),
+  ),
+  V: { text: "next view", run: cycle },
+  H: { text: "histogram", run: () => show("histogram") },
+  Left: { text: "move the view left", run: () => pan(-0.2) },
+  Right: { text: "move the view right", run: () => pan(0.2) },
+  "+": { text: "zoom in", run: () => zoom(0.5) },
+  "=": { text: "zoom in", run: () => zoom(0.5) },
+  "-": { text: "zoom out", run: () => zoom(2) },
+  F: { text: "show the whole range", run: fit },
+  "Shift+Left": { text: "point at the number before", run: () => step(-1n) },
+  "Shift+Right": { text: "point at the next number", run: () => step(1n) },
+  M: { text: "select what is seen, or take the selection away", run: markSeen },
+  N: { text: "go to the number of the trajectory", run: focusNumber },
+  PageUp: { text: "trajectory of n + 1", run: () => neighbour(1n) },
+  PageDown: { text: "trajectory of n \u2212 1", run: () => neighbour(-1n) },
+  ".": { text: "a step on in the trajectory", run: () => stepTo(state.step.peek() + 1) },
+  ",": { text: "a step back", run: () => stepTo(state.step.peek() - 1) },
+  P: { text: "play the trajectory, or stop", run: play },
+  L: { text: "log axis of the graph", run: () => (state.log.value = !state.log.peek()) },
+  S: { text: "save the picture as PNG", run: () => savePicture() },
+  E: { text: "save the numbers as CSV", run: () => void saveNumbers() },
+  X: { text: "empty the log", run: clearLog },
+  "/": { text: "search the log", run: find },
+};
+
+function Welcome() {
+  useEffect(() => {
+    log("system", "Collatz: n goes to n / 2 when it is even, to 3n + 1 when it is odd. Press ? for the keys.");
+    const job = state.job.peek();
+    if (job) void open(job);
+    return keys(BOUND);
+  }, []);
+  return null;
+}
+
+function App() {
+  const View = VIEWS[tab.value];
+  return (
+    <Page current="collatz">
+      <Welcome />
+      <h1 class="visually-hidden">Collatz</h1>
+      <div class="collatz">
+        <Controls />
+        <JobLine />
+        <div class="picture-column">
+          <Tabs
+            label="Views"
+            tabs={TABS.map((id) => ({ id, title: TITLES[id] }))}
+            current={tab.value}
+            onChange={(id) => show(id as (typeof TABS)[number])}
+          />
+          <Panel id={tab.value} class="view-panel">
+            <View />
+          </Panel>
+        </div>
+        <div class="side">
+          <Records />
+          <Stats />
+          <Rules />
+        </div>
+        <Trajectory />
+      </div>
+    </Page>
+  );
+}
+
+mount(<App />);

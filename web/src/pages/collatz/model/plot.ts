@@ -1,0 +1,62 @@
+/** Small helpers of 2D plots: places of values, round ticks, labels. */
+
+import { roundStep } from "./view";
+import { token } from "../../../lib/theme";
+
+export interface Box {
+  left: number;
+  top: number;
+  width: number;
+  height: number;
+}
+
+export type Context = CanvasRenderingContext2D;
+
+export function letters(context: Context): void {
+  context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+}
+
+/** Round values between two, about so many. */
+export function rounds(low: number, high: number, about: number): number[] {
+  const span = high - low;
+  if (!(span > 0)) return [low];
+  const scale = span < 20 ? 1000 : 1;
+  const step = Number(roundStep((span * scale) / Math.max(1, about))) / scale;
+  const found: number[] = [];
+  for (let place = Math.ceil(low / step); place * step <= high + 1e-9; place += 1) found.push(place * step);
+  return found;
+}
+
+/** Lines and numbers of a y axis. */
+export function yTicks(context: Context, box: Box, low: number, high: number, text: (value: number) => string): void {
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  for (const value of rounds(low, high, box.height / 50)) {
+    const y = Math.round(box.top + box.height * (1 - (value - low) / (high - low)));
+    context.fillStyle = token("line");
+    context.fillRect(box.left, y, box.width, 1);
+    context.fillStyle = token("ink-soft");
+    context.fillText(text(value), box.left - 6, Math.max(7, y));
+  }
+}
+
+export function xTicks(
+  context: Context,
+  box: Box,
+  low: number,
+  high: number,
+  text: (value: number) => string,
+  title: string,
+): void {
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  context.fillStyle = token("ink-soft");
+  const room = context.measureText(title).width + 16;
+  for (const value of rounds(low, high, box.width / 90)) {
+    const x = box.left + (box.width * (value - low)) / (high - low);
+    context.fillRect(Math.round(x), box.top + box.height, 1, 4);
+    if (x < box.left + box.width - room) context.fillText(text(value), x, box.top + box.height + 6);
+  }
+  context.textAlign = "right";
+  context.fillText(title, box.left + box.width, box.top + box.height + 6);
+}

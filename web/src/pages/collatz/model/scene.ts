@@ -1,0 +1,179 @@
+/**
+ * From what is known to a picture of it: a grid or single points, with the edges of the axes. Pure but for the caches.
+ */
+
+import type { Points } from "../../../density/density";
+import type { Look } from "../../../density/colour";
+import {
+  coarseness,
+  greatest,
+  grid,
+  lit,
+  paintDensity,
+  paintExact,
+  across,
+  thickened,
+  type Density,
+  type Exact,
+  type Frame,
+  type Grid,
+  type Metric,
+} from "./layers";
+import { distance, type View } from "./view";
+
+export interface Wanted {
+  view: View;
+  log: boolean;
+  metric: Metric;
+  modulus: number;
+  dark: boolean;
+  /** Pixels. */
+  width: number;
+  height: number;
+  scale: number;
+  mostPoints: number;
+}
+
+export interface Scene {
+  frame: Frame;
+  look: Look;
+  grid?: Grid;
+  points?: Points[];
+  /** Numbers that are drawn, pixels that they light; 0 for points. */
+  numbers: number;
+  lit: number;
+  /** What it is drawn from. */
+  source: "points" | "exact" | "columns" | "none";
+}
+
+/** Pixels a number from which on each is a point. */
+const POINT_PIXELS = 0.5;
+
+/** Below this share of lit pixels they are drawn thicker. */
+const SPARSE = 0.2;
+
+function scanned(delays: Uint16Array): [number, number] {
+  let [least, most] = [Infinity, -Infinity];
+  for (const delay of delays) {
+    if (delay < least) least = delay;
+    if (delay > most) most = delay;
+  }
+  return [least, most];
+}
+
+const known = new WeakMap<Exact, [number, number]>();
+
+/** Least and greatest delay of a whole chunk. */
+function extremes(exact: Exact): [number, number] {
+  const found = known.get(exact) ?? scanned(exact.delays);
+  known.set(exact, found);
+  return found;
+}
+
+/** Delays to be seen, a little wider than they are, at round places so that the axis does not tremble. */
+export function bounds(view: View, exact: readonly Exact[], densities: readonly Density[]): [number, number] {
+  let [least, most] = [Infinity, -Infinity];
+  for (const each of exact) {
+    const far = distance(view, each.start);
+    const [from, to] = [Math.max(0, Math.floor(-far)), Math.min(each.delays.length, Math.ceil(view.span - far))];
+    if (from >= to) continue;
+    const [low, high] = to - from === each.delays.length ? extremes(each) : scanned(each.delays.subarray(from, to));
+    [least, most] = [Math.min(least, low), Math.max(most, high)];
+  }
+  for (const each of densities) [least, most] = [Math.min(least, each.least), Math.max(most, each.greatest)];
+  if (most < 0) return [0, 500];
+  const step = most > 400 ? 50 : 20;
+  const high = Math.ceil((most + step / 4) / step) * step;
+  return [least < 0.3 * most ? 0 : Math.floor(least / step) * step, high];
+}
+
+function lookOf({ metric, dark, modulus }: Wanted, most: number, least: number): Look {
+  if (metric === "residue" && modulus <= 8) return { mode: "class", least: 1, most: modulus, dark };
+  return { mode: metric === "count" ? "count" : "value", least, most: Math.max(most, least + 1), dark };
+}
+
+function leastBits(exact: readonly Exact[]): number {
+  return Math.min(...exact.map((each) => each.bits.reduce((least, bits) => Math.min(least, bits), 65_535)), 65_535);
+}
+
+/** Points of single numbers have the colour of one of so many. */
+const ALONE = 60;
+
+/** Single numbers as points. */
+function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scene {
+  const { view, metric, modulus, width } = wanted;
+  const step = width / view.span;
+  const parts = exact.flatMap((each) => {
+    const far = distance(view, each.start);
+    const from = Math.max(0, Math.floor(-far));
+    const to = Math.min(each.delays.length, Math.ceil(view.span - far));
+    if (from >= to) return [];
+    const first = Number((each.start + BigInt(from)) % BigInt(Math.max(1, modulus)));
+    const values =
+      metric === "peak"
+        ? each.bits.subarray(from, to)
+        : Uint16Array.from({ length: to - from }, (_, place) =>
+            metric === "residue" ? ((first + place) % modulus) + 1 : 1,
+          );
+    return [
+      {
+        delays: each.delays.subarray(from, to),
+        values,
+        left: (far + from + 0.5) * step,
+        step,
+        bits: each.bits.subarray(from, to),
+      },
+    ];
+  });
+  const size = Math.max(3 * wanted.scale, Math.min(9 * wanted.scale, step * 0.7));
+  const points = parts.map(({ bits: _, ...each }) => ({ ...each, low: frame.low, high: frame.high, size }));
+  const bits = parts.map((each) => ({ bits: each.bits }) as Exact);
+  const most = Math.max(1, ...bits.map((each) => each.bits.reduce((high, value) => Math.max(high, value), 0)));
+  const look = lookOf(wanted, metric === "peak" ? most : ALONE, metric === "peak" ? leastBits(bits) : 0);
+  return {
+    frame,
+    look,
+    points,
+    numbers: points.reduce((sum, each) => sum + each.delays.length, 0),
+    lit: 0,
+    source: "points",
+  };
+}
+
+/** What is drawn of the numbers in view. `whole` says that every one of them is known. */
+export function scene(wanted: Wanted, exact: readonly Exact[], whole: boolean, densities: readonly Density[]): Scene {
+  const { view, log, metric, modulus, width, height, scale } = wanted;
+  const coarse = whole ? [] : densities;
+  const [low, high] = bounds(view, exact, coarse);
+  const frame = { view, low, high, log };
+  const asPoints = !log && whole && width / view.span >= POINT_PIXELS * wanted.scale && view.span <= wanted.mostPoints;
+  if (asPoints) return pointScene(wanted, frame, exact);
+  const cells = grid(width, height);
+  const shown = whole || !coarse.length ? metric : "count";
+  for (const each of coarse) paintDensity(cells, frame, each);
+  let numbers = 0;
+  // beside columns, single chunks would be counted twice
+  if (!coarse.length) for (const each of exact) numbers += paintExact(cells, frame, each, shown, modulus);
+  const look = lookOf({ ...wanted, metric: shown }, greatest(cells), shown === "peak" ? leastBits(exact) : 0);
+  const count = lit(cells);
+  const sparse = count < SPARSE * width * height;
+  const shownCells = sparse ? thickened(cells, Math.round(1 + scale)) : cells;
+  return {
+    frame,
+    look,
+    grid: shownCells,
+    numbers,
+    lit: count,
+    source: count === 0 ? "none" : coarse.length ? "columns" : "exact",
+  };
+}
+
+/** The finest columns of those there are, in numbers; Infinity for none. */
+export function finest(densities: readonly Density[]): number {
+  return densities.reduce((least, each) => Math.min(least, coarseness(each)), Infinity);
+}
+
+/** Where a number lies, in pixels from the left edge. */
+export function placeOf(frame: Frame, width: number, n: bigint): number {
+  return across(frame, width)(distance(frame.view, n) + (frame.log ? 0 : 0.5));
+}

@@ -1,0 +1,162 @@
+/** What the Collatz page shows, kept in its address. */
+
+import { computed, signal } from "@preact/signals";
+import { positive } from "./number";
+import { STRATEGIES, type Strategy } from "./strategies";
+import { clamped, type Range, type View, whole } from "./view";
+import { hashState } from "../../../lib/hash";
+
+export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log"] as const;
+export type TabName = (typeof TABS)[number];
+export const COLOURS = ["count", "peak", "residue"] as const;
+
+/** Trajectories beside each other at most. */
+export const MOST_PATHS = 8;
+/** Where the kind's ranges end, and its longest range. */
+const END = 2n ** 96n;
+const MOST = 2n ** 53n - 2n ** 33n;
+
+export const state = hashState({
+  v: 1,
+  view: "graph",
+  job: "",
+  from: "1",
+  to: "10^6",
+  strategy: "sequential",
+  size: 65_536,
+  windows: 16,
+  parallel: 2,
+  seed: 1,
+  auto: true,
+  x: "",
+  span: 0,
+  sel: "",
+  log: false,
+  colour: "count",
+  mod: 8,
+  n: "27",
+  with: [] as readonly string[],
+  tails: false,
+  step: 0,
+  steps: "",
+  speed: 500,
+  terms: false,
+  logcounts: false,
+  root: "1",
+  depth: 12,
+  prune: false,
+  open: [] as readonly string[],
+  node: "",
+  numbers: 3000,
+  even: 8.65,
+  odd: 16.2,
+  find: "",
+  length: "",
+  stars: false,
+  follow: true,
+});
+
+export const tab = computed<TabName>(() => TABS.find((each) => each === state.view.value) ?? "graph");
+export const strategy = computed<Strategy>(
+  () => STRATEGIES.find((each) => each === state.strategy.value) ?? "sequential",
+);
+export const metric = computed(() => COLOURS.find((each) => each === state.colour.value) ?? "count");
+
+export function show(name: TabName): void {
+  state.view.value = name;
+  state.commit();
+}
+
+// -- the range ------------------------------------------------------------------------------------------------------
+
+interface Asked {
+  range: Range;
+  /** No end was given: as far as the kind goes. */
+  unbounded: boolean;
+  why: { from?: string; to?: string };
+}
+
+function endless(text: string): boolean {
+  return /^\s*(0|inf|infinity|∞)?\s*$/i.test(text);
+}
+
+/** The range as typed; what does not parse is told and replaced. */
+export const asked = computed<Asked>(() => {
+  const from = positive(state.from.value);
+  const first = from.value !== undefined && from.value < END ? from.value : 1n;
+  const why: Asked["why"] = {};
+  if (from.value === undefined) why.from = from.why;
+  else if (from.value >= END) why.from = "must be below 2^96: larger numbers have their trajectories below";
+  const most = first + MOST < END ? first + MOST : END;
+  if (endless(state.to.value)) return { range: { first, end: most }, unbounded: true, why };
+  const to = positive(state.to.value);
+  if (to.value === undefined) why.to = to.why;
+  else if (to.value < first) why.to = "must not be below the first number";
+  else if (to.value >= most)
+    why.to = first + MOST < END ? "at most 2^53 - 2^33 numbers at a time" : "must be below 2^96";
+  const end = to.value !== undefined && !why.to ? to.value + 1n : first + 1_000_000n < END ? first + 1_000_000n : END;
+  return { range: { first, end }, unbounded: false, why };
+});
+
+export const range = computed(() => asked.value.range);
+/** How many numbers the range holds. */
+export const size = computed(() => range.value.end - range.value.first);
+/** Where one may look: anywhere that the kind goes. */
+export const limits: Range = { first: 1n, end: END };
+
+// -- the view -------------------------------------------------------------------------------------------------------
+
+/** The part of the numbers that is seen. */
+export const view = computed<View>(() => {
+  const [left, frac = "0"] = state.x.value.split(".");
+  if (!state.span.value || !left || !/^\d{1,30}$/.test(left)) return whole(range.value);
+  return clamped({ base: BigInt(left), frac: Number(`0.${frac}`), span: state.span.value }, limits);
+});
+
+export function look(next: View): void {
+  state.x.value = next.frac ? `${next.base}.${next.frac.toFixed(6).slice(2)}` : String(next.base);
+  state.span.value = next.span;
+}
+
+export function fit(): void {
+  state.x.value = "";
+  state.span.value = 0;
+}
+
+// -- the selection --------------------------------------------------------------------------------------------------
+
+/** The brushed numbers. */
+export const selection = computed<Range | undefined>(() => {
+  const [, first, last] = /^(\d{1,30})-(\d{1,30})$/.exec(state.sel.value) ?? [];
+  if (!first || !last) return undefined;
+  const found = { first: BigInt(first), end: BigInt(last) + 1n };
+  return found.first >= 1n && found.first < found.end && found.end <= END ? found : undefined;
+});
+
+export function select(chosen: Range | undefined): void {
+  state.sel.value = chosen ? `${chosen.first}-${chosen.end - 1n}` : "";
+  state.commit();
+}
+
+// -- trajectories ---------------------------------------------------------------------------------------------------
+
+/** The number whose trajectory is shown, or why there is none. */
+export const chosen = computed(() => positive(state.n.value));
+
+/** Shows the trajectory of a number. */
+export function choose(n: bigint | string): void {
+  state.n.value = String(n);
+  state.step.value = 0;
+  state.steps.value = "";
+  state.commit();
+}
+
+/** Adds one to those compared, or takes it out. */
+export function compare(n: string, add = true): void {
+  const others = state.with.peek().filter((each) => each !== n);
+  state.with.value = add ? [...others, n].slice(-(MOST_PATHS - 1)) : others;
+  state.commit();
+}
+
+/** Under the pointer or the keys in the graph. */
+export const pointed = signal<bigint | undefined>(undefined);

@@ -1,0 +1,171 @@
+/** What happened, line by line: which slices a filter lets through, and how each is told. */
+
+import type { Index } from "../../../timeline/lod";
+import {
+  BLOCKED,
+  FIRST,
+  JOIN,
+  NO_CORE,
+  NONE,
+  RUN,
+  STEAL,
+  STOLEN,
+  coreOf,
+  nameOf,
+  pathOf,
+  within,
+  type Trace,
+} from "../../../timeline/model";
+import { childrenOf, type Tree } from "../../../timeline/tree";
+
+/** Lines that are kept at most. */
+export const MOST_LINES = 5000;
+
+export type Test = (slice: number) => boolean;
+
+const WORDS: Record<string, (trace: Trace) => Test> = {
+  stolen:
+    ({ kind, flags }) =>
+    (slice) =>
+      kind[slice] === RUN && ((flags[slice] as number) & STOLEN) !== 0,
+  steal:
+    ({ kind }) =>
+    (slice) =>
+      kind[slice] === STEAL,
+  block:
+    ({ kind }) =>
+    (slice) =>
+      kind[slice] === BLOCKED,
+  join:
+    ({ kind }) =>
+    (slice) =>
+      kind[slice] === JOIN,
+  start:
+    ({ flags, kind }) =>
+    (slice) =>
+      kind[slice] === RUN && ((flags[slice] as number) & FIRST) !== 0,
+  wait:
+    ({ kind, wait }) =>
+    (slice) =>
+      kind[slice] === RUN && (wait[slice] as number) > 0,
+};
+export const KNOWN = "core:3, depth:2, T3.0 (it and its descendants), start, stolen, steal, wait, block, join";
+
+/** The thread of a path; NONE when the trace has none. */
+export function threadAt(trace: Trace, tree: Tree, path: string): number {
+  const numbers = /^(?:T|Thread-)?(\d+(?:\.\d+)*)\**$/i.exec(path.trim())?.[1]?.split(".").map(Number);
+  let at = NONE;
+  for (const wanted of numbers ?? []) {
+    const found = childrenOf(tree, at).find((child) => trace.threads.number[child] === wanted);
+    if (found === undefined) return NONE;
+    at = found;
+  }
+  return at;
+}
+
+/** Tests that all must pass; a string says which word is not known. */
+export function tests(trace: Trace, tree: Tree, filter: string): Test[] | string {
+  const found: Test[] = [];
+  for (const word of filter.trim().split(/\s+/).filter(Boolean)) {
+    const test = testOf(trace, tree, word);
+    if (!test) return `"${word}" is not known: use ${KNOWN}`;
+    found.push(test);
+  }
+  return found;
+}
+
+function testOf(trace: Trace, tree: Tree, word: string): Test | undefined {
+  const [, what, value] = /^(core|depth):(\d+)$/i.exec(word) ?? [];
+  if (what?.toLowerCase() === "core") {
+    const [from = 0, to = 0] = [trace.lanes[Number(value)], trace.lanes[Number(value) + 1]];
+    return (slice) => slice >= from && slice < to;
+  }
+  if (what)
+    return (slice) =>
+      trace.thread[slice] !== NONE && trace.threads.depth[trace.thread[slice] as number] === Number(value);
+  if (WORDS[word.toLowerCase()]) return WORDS[word.toLowerCase()]?.(trace);
+  if (!/^T/i.test(word)) return undefined;
+  const ancestor = threadAt(trace, tree, word);
+  return (slice) =>
+    ancestor !== NONE && trace.thread[slice] !== NONE && within(trace.threads, trace.thread[slice] as number, ancestor);
+}
+
+/** The newest slices that began between t0 and t1 and pass, oldest first; `more` when older ones were left out. */
+export function lines(
+  trace: Trace,
+  { order }: Index,
+  t0: number,
+  t1: number,
+  tests: readonly Test[],
+  most = MOST_LINES,
+): { slices: number[]; more: boolean } {
+  const slices: number[] = [];
+  for (let place = rank(trace, order, t1) - 1; place >= 0; place -= 1) {
+    const slice = order[place] as number;
+    if ((trace.start[slice] as number) < t0) break;
+    if (!tests.every((test) => test(slice))) continue;
+    if (slices.length === most) return { slices: slices.reverse(), more: true };
+    slices.push(slice);
+  }
+  return { slices: slices.reverse(), more: false };
+}
+
+/** Slices that began at or before a moment. */
+function rank({ start }: Trace, order: Uint32Array, moment: number): number {
+  let [low, high] = [0, order.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((start[order[middle] as number] as number) <= moment) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export interface Line {
+  time: number;
+  name: string;
+  path: string;
+  depth: number | undefined;
+  text: string;
+}
+
+/** A duration in µs, ms or s with four digits. */
+export function us(value: number): string {
+  if (value >= 1e6) return `${Number((value / 1e6).toPrecision(4))}\u202fs`;
+  if (value >= 1000) return `${Number((value / 1000).toPrecision(4))}\u202fms`;
+  return `${Number(value.toPrecision(4))}\u202fµs`;
+}
+
+export function lineOf(trace: Trace, slice: number): Line {
+  const thread = trace.thread[slice] as number;
+  const core = coreOf(trace, slice);
+  const time = trace.start[slice] as number;
+  const lasts = us((trace.end[slice] as number) - time);
+  if (thread === NONE)
+    return { time, name: `core ${core}`, path: "", depth: undefined, text: stealText(trace, slice, lasts) };
+  const depth = trace.threads.depth[thread] as number;
+  const base = { time, name: nameOf(trace.threads, thread), path: pathOf(trace.threads, thread), depth };
+  const kind = trace.kind[slice];
+  if (kind === BLOCKED) return { ...base, text: `waits for its children and holds core ${core} for ${lasts}` };
+  if (kind === JOIN) return { ...base, text: `continues after its children on core ${core} for ${lasts}` };
+  const flags = trace.flags[slice] as number;
+  const waited = trace.wait[slice] as number;
+  const wanted = trace.threads.wanted[thread] as number;
+  const what = flags & FIRST ? "starts" : "goes on";
+  const parts = [
+    `${what} on core ${core} for ${lasts}`,
+    flags & STOLEN ? "stolen" : "",
+    waited ? `waited ${us(waited)}` : "",
+    flags & FIRST && wanted ? `spawns ${wanted}` : "",
+  ];
+  return { ...base, text: parts.filter(Boolean).join(", ") };
+}
+
+function stealText(trace: Trace, slice: number, lasts: string): string {
+  const count = trace.attempts[slice] as number;
+  const tries = `looks for work for ${lasts}, ${count} attempt${count === 1 ? "" : "s"}`;
+  const victim = trace.victim[slice];
+  return (trace.flags[slice] as number) & STOLEN && victim !== NO_CORE
+    ? `${tries}, steals from core ${victim}`
+    : `${tries}, finds nothing`;
+}

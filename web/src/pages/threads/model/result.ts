@@ -1,0 +1,187 @@
+/** The part of a `thread` job's result that the page reads, and what follows from it. */
+
+import { edgesOf } from "./statistics";
+import type { Bin } from "../../../ui/histogram";
+
+export interface Metric {
+  mean: number;
+  ci: [number, number] | null;
+  stdev: number | null;
+  min: number;
+  p05: number;
+  p50: number;
+  p95: number;
+  p99: number;
+  max: number;
+}
+
+export interface Cell {
+  cell: number;
+  cores: number;
+  scheduler: string;
+  replicas: number;
+  outcomes: { completed: number; deadlocked: number; capped: number };
+  metrics: Record<string, Metric>;
+  latency: Record<string, { mean: number; ci: [number, number] | null; p50?: number; p99?: number }>;
+  histograms: Record<string, { bins: [number, number][]; replicas?: [number, number][] }>;
+  examples: Record<string, { replica: number; makespan_us: number }>;
+  deadlock: { probability: { mean: number; ci: [number, number] } } | null;
+}
+
+export interface ThreadResult {
+  model_version: number;
+  parameters: Record<string, unknown>;
+  replicas: number;
+  cells: Cell[];
+  warnings: string[];
+  threads_simulated: number | string;
+}
+
+/** A bar of the distribution: times in µs, and the result's own bins that it covers. */
+export interface Bar extends Bin {
+  low: number;
+  high: number;
+}
+
+const MOST_BARS = 40;
+
+/** The makespans of a cell in bars of equally many bins, holes included. */
+export function barsOf(cell: Cell): Bar[] {
+  const bins = cell.histograms.makespan_ns?.bins ?? [];
+  const first = bins[0]?.[0];
+  const last = bins.at(-1)?.[0];
+  if (first === undefined || last === undefined) return [];
+  const each = Math.max(1, Math.ceil((last - first + 1) / MOST_BARS));
+  const bars: Bar[] = [];
+  for (let low = first; low <= last; low += each) {
+    const high = low + each - 1;
+    bars.push({ low, high, from: edgesOf(low)[0] / 1000, to: edgesOf(high)[1] / 1000, count: 0 });
+  }
+  for (const [bin, count] of bins) (bars[Math.floor((bin - first) / each)] as Bar).count += count;
+  return bars;
+}
+
+/** The bin in which a share of the replicas is reached. */
+export function binAt(cell: Cell, share: number): number | undefined {
+  const bins = cell.histograms.makespan_ns?.bins ?? [];
+  let left = share * bins.reduce((sum, [, count]) => sum + count, 0);
+  for (const [bin, count] of bins) {
+    left -= count;
+    if (left <= 0) return bin;
+  }
+  return bins.at(-1)?.[0];
+}
+
+/** A replica of which the result itself says that its makespan is within these bins. */
+export function named(cell: Cell, low: number, high: number): number | undefined {
+  const told = (cell.histograms.makespan_ns?.replicas ?? [])
+    .filter(([bin]) => bin >= low && bin <= high)
+    .map(([, replica]) => replica);
+  if (told.length) return Math.min(...told);
+  const fits = (us: number) => us * 1000 >= edgesOf(low)[0] - 0.5 && us * 1000 < edgesOf(high)[1];
+  return Object.entries(cell.examples)
+    .filter(([name, { makespan_us }]) => name !== "deadlocked" && fits(makespan_us))
+    .map(([, { replica }]) => replica)[0];
+}
+
+/**
+ * The first replica whose makespan is within the bins low..high.
+ *
+ * Replica i is the same in every job with the same seed, whatever their number. So the histogram of the first k
+ * replicas says whether one of them fits, and halving k finds it. `bins` gives the histogram of the first k. Undefined
+ * when no replica fits.
+ */
+export async function firstWithin(
+  low: number,
+  high: number,
+  replicas: number,
+  bins: (count: number) => Promise<readonly [number, number][]>,
+): Promise<number | undefined> {
+  const holds = async (count: number) =>
+    (await bins(count)).some(([bin, many]) => many > 0 && bin >= low && bin <= high);
+  let reach = Math.min(16, replicas);
+  let known = 0;
+  while (!(await holds(reach))) {
+    if (reach === replicas) return undefined;
+    known = reach;
+    reach = Math.min(replicas, reach * 4);
+  }
+  while (reach - known > 1) {
+    const middle = (reach + known) >> 1;
+    if (await holds(middle)) reach = middle;
+    else known = middle;
+  }
+  return reach - 1;
+}
+
+/** Mean children of a thread at a depth; undefined where the law is not understood. */
+function meanChildren(spawn: Record<string, unknown>, depth: number, deepest: number): number | undefined {
+  const number = (name: string) => Number(spawn[name] ?? Number.NaN);
+  const laws: Record<string, () => number> = {
+    fixed: () => number("children"),
+    binomial: () => number("children") * number("probability"),
+    geometric: () => number("mean"),
+    poisson: () => number("mean"),
+    pmf: () =>
+      Array.isArray(spawn.probabilities)
+        ? spawn.probabilities.reduce((sum: number, each, place) => sum + place * Number(each), 0)
+        : Number.NaN,
+  };
+  const plain = laws[String(spawn.distribution)]?.();
+  if (plain === undefined || Number.isNaN(plain)) return undefined;
+  return spawn.shape === "linear" ? plain * (1 - depth / deepest) : plain;
+}
+
+/** Threads of a replica as the law of children has it; undefined where the parameters are not understood. */
+export function expectedThreads(parameters: Record<string, unknown>): number | undefined {
+  const [roots, deepest] = [Number(parameters.thread_count), Number(parameters.max_depth)];
+  const spawn = (parameters.spawn ?? {}) as Record<string, unknown>;
+  if (!(roots > 0) || !(deepest >= 0 && deepest <= 64)) return undefined;
+  let [level, sum] = [roots, roots];
+  for (let depth = 0; depth < deepest; depth += 1) {
+    const mean = meanChildren(spawn, depth, deepest);
+    if (mean === undefined) return undefined;
+    level *= mean;
+    sum += level;
+  }
+  return sum;
+}
+
+// -- parameters in the address ----------------------------------------------------------------------------------------
+
+/** {cores: 4, spawn: {mean: 2}} as ["cores:4", "spawn.mean:2"]. */
+export function flat(value: Record<string, unknown>, path = ""): string[] {
+  return Object.entries(value).flatMap(([name, each]) => {
+    if (each !== null && typeof each === "object" && !Array.isArray(each))
+      return flat(each as Record<string, unknown>, `${path}${name}.`);
+    return [`${path}${name}:${typeof each === "string" ? each : JSON.stringify(each)}`];
+  });
+}
+
+/** The same, back. What is no JSON is a text. */
+export function nested(list: readonly string[]): Record<string, unknown> {
+  const found: Record<string, unknown> = {};
+  for (const each of list) {
+    const colon = each.indexOf(":");
+    const names = each.slice(0, colon).split(".");
+    const last = names.pop();
+    if (colon < 1 || !last || [...names, last].includes("__proto__")) continue;
+    let at = found;
+    for (const name of names) {
+      at[name] ??= {};
+      at = at[name] as Record<string, unknown>;
+    }
+    at[last] = parsed(each.slice(colon + 1));
+  }
+  return found;
+}
+
+function parsed(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    // Digits that a double would change stay as they are.
+    return typeof value === "number" && !Number.isSafeInteger(value) && /^\d+$/.test(text) ? text : value;
+  } catch {
+    return text;
+  }
+}

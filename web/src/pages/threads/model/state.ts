@@ -1,0 +1,459 @@
+/** What the page shows: in its address, and what was loaded for it. */
+
+import { batch, computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
+import { MODES, type Mode } from "../../../timeline/lod";
+import { NONE } from "../../../timeline/model";
+import { threadAt } from "./log";
+import { pathOf } from "../../../timeline/model";
+import type { Loaded } from "../../../timeline/load";
+import { kept, whole, type View } from "../../../timeline/view";
+import { bytes, Problem, type Job } from "../../../lib/api";
+import { hashState } from "../../../lib/hash";
+import { remove, result, submit, watch } from "../../../lib/jobs";
+import { Ring } from "../../../lib/ring";
+import { advanced, toggled } from "../../../timeline/clock";
+import { readTrace } from "../../../timeline/reader";
+import { binAt, firstWithin, named, nested, type Cell, type ThreadResult } from "./result";
+
+export const TABS = ["tree", "log", "statistics"] as const;
+export type TabName = (typeof TABS)[number];
+
+export const state = hashState({
+  v: 1,
+  set: [] as readonly string[],
+  job: "",
+  cell: 0,
+  replica: -1,
+  from: 0,
+  to: 0,
+  a: 0,
+  b: 0,
+  at: 0,
+  pick: "",
+  color: "depth",
+  critical: false,
+  steals: true,
+  vs: "",
+  job2: "",
+  tab: "tree",
+  tree: "icicle",
+  root: "",
+  speed: 10,
+  log: "",
+  follow: true,
+});
+
+export const draft = computed(() => nested(state.set.value));
+export const mode = computed<Mode>(() => MODES.find((each) => each === state.color.value) ?? "depth");
+export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "tree");
+
+// -- what the system says ---------------------------------------------------------------------------------------------
+
+export interface Said {
+  time: number;
+  text: string;
+}
+
+const said = new Ring<Said>(200);
+export const messages = signal<readonly Said[]>([]);
+
+/** Writes a line of the system into the log. */
+export function say(text: string): void {
+  said.push({ time: Date.now(), text });
+  messages.value = said.toArray();
+}
+
+export function forgetMessages(): void {
+  said.clear();
+  messages.value = [];
+}
+
+// -- a job and its result ---------------------------------------------------------------------------------------------
+
+export interface Run {
+  job: ReadonlySignal<Job | undefined>;
+  result: ReadonlySignal<ThreadResult | undefined>;
+  /** True while the result covers only what is committed so far. */
+  partial: ReadonlySignal<boolean>;
+  problem: ReadonlySignal<Problem | undefined>;
+}
+
+export function problemOf(error: unknown): Problem {
+  return error instanceof Problem
+    ? error
+    : new Problem(0, "Failed", error instanceof Error ? error.message : String(error));
+}
+
+const PARTIAL_MS = 1500;
+
+/** Follows the job that a signal names. */
+function followed(id: ReadonlySignal<string>): Run {
+  const job = signal<Job | undefined>(undefined);
+  const found = signal<ThreadResult | undefined>(undefined);
+  const partial = signal(false);
+  const problem = signal<Problem | undefined>(undefined);
+  let stop = () => {};
+  effect(() => {
+    const wanted = id.value;
+    stop();
+    batch(() => ([job.value, found.value, partial.value, problem.value] = [undefined, undefined, false, undefined]));
+    if (wanted) stop = untracked(() => follow(wanted));
+  });
+  function follow(wanted: string): () => void {
+    let [alive, timer, ended] = [true, 0, ""];
+    const watched = watch(wanted);
+    const ask = async (soFar: boolean) => {
+      try {
+        const answer = await result<ThreadResult>(wanted, soFar);
+        if (!alive) return;
+        batch(() => ([found.value, partial.value] = [answer.result, answer.partial === true]));
+      } catch (error) {
+        if (alive && !soFar) problem.value = problemOf(error);
+      }
+    };
+    const poll = async () => {
+      if (job.peek()?.state === "running" && Number(job.peek()?.done) > 0) await ask(true);
+      if (alive && !ended) timer = setTimeout(poll, PARTIAL_MS) as unknown as number;
+    };
+    const leave = effect(() => {
+      const now = watched.value;
+      job.value = now;
+      if (!now || now.state === ended) return;
+      if (!["done", "failed", "cancelled"].includes(now.state)) {
+        ended = "";
+        return;
+      }
+      ended = now.state;
+      say(`job ${wanted} is ${now.state}${now.error ? `: ${now.error}` : ""}`);
+      if (now.state === "done") void ask(false);
+    });
+    timer = setTimeout(poll, PARTIAL_MS) as unknown as number;
+    return () => {
+      alive = false;
+      clearTimeout(timer);
+      leave();
+    };
+  }
+  return { job, result: found, partial, problem };
+}
+
+const id = computed(() => state.job.value);
+export const run = followed(id);
+/** The job to compare with; often the same, another cell of it. */
+export const otherId = computed(() => state.job2.value);
+export const otherRun = followed(otherId);
+
+export const cell = computed<Cell | undefined>(() => {
+  const cells = run.result.value?.cells ?? [];
+  return cells.find((each) => each.cell === state.cell.value) ?? cells[0];
+});
+
+export const otherCell = computed<Cell | undefined>(() => {
+  if (!state.vs.value || !cell.value) return undefined;
+  const cells = (otherId.value ? otherRun : run).result.value?.cells ?? [];
+  return cells.find((each) => each.scheduler === state.vs.value && each.cores === cell.value?.cores);
+});
+
+// -- traces -----------------------------------------------------------------------------------------------------------
+
+/** As many as the API gives. */
+const MOST_EVENTS = 250_000;
+
+export interface TraceState {
+  loaded: Loaded | undefined;
+  loading: boolean;
+  problem: Problem | undefined;
+}
+
+const NOTHING: TraceState = { loaded: undefined, loading: false, problem: undefined };
+
+/** The trace of a replica, for as long as the same is wanted. `wanted` gives job, cell and replica, or "". */
+function traced(wanted: ReadonlySignal<string>): {
+  value: ReadonlySignal<TraceState>;
+  again: () => void;
+  show: (source: Blob) => Promise<void>;
+} {
+  const value = signal<TraceState>(NOTHING);
+  const tries = signal(0);
+  let control = new AbortController();
+  const put = async (source: Promise<ArrayBuffer> | Blob, signal: AbortSignal, name: string) => {
+    value.value = { ...value.peek(), loading: true, problem: undefined };
+    try {
+      const found = await readTrace(source instanceof Blob ? source : await source);
+      if (signal.aborted) return;
+      value.value = { loaded: found, loading: false, problem: undefined };
+      const { trace } = found;
+      say(
+        `${name}: ${trace.start.length} slices of ${trace.threads.parent.length} threads on ${trace.cores} ` +
+          `cores, ` +
+          `${trace.scheduler}${trace.truncated ? ", cut at the most events" : ""}` +
+          `${trace.deadlocked ? ", ends in a deadlock" : ""}`,
+      );
+    } catch (error) {
+      if (!signal.aborted) value.value = { ...NOTHING, problem: problemOf(error) };
+    }
+  };
+  const renew = () => {
+    control.abort();
+    control = new AbortController();
+    return control.signal;
+  };
+  effect(() => {
+    void tries.value;
+    const signal = renew();
+    const [job, cell, replica] = wanted.value.split(" ");
+    if (!job) {
+      value.value = NOTHING;
+      return;
+    }
+    untracked(
+      () =>
+        void put(
+          bytes(`/api/jobs/${job}/trace.json`, { replica, cell, max_events: MOST_EVENTS }, signal),
+          signal,
+          `replica ${replica}`,
+        ),
+    );
+  });
+  return { value, again: () => (tries.value += 1), show: (source) => put(source, renew(), "file") };
+}
+
+export const replica = computed(() => Math.max(0, state.replica.value));
+const wanted = computed(() =>
+  cell.value && !run.partial.value
+    ? `${id.value} ${cell.value.cell} ${Math.min(replica.value, cell.value.replicas - 1)}`
+    : "",
+);
+const otherWanted = computed(() =>
+  wanted.value && otherCell.value && !otherRun.partial.value
+    ? `${otherId.value || id.value} ${otherCell.value.cell} ${replica.value}`
+    : "",
+);
+
+export const main = traced(wanted);
+export const other = traced(otherWanted);
+export const loaded = computed(() => main.value.value.loaded);
+export const otherLoaded = computed(() => (state.vs.value ? other.value.value.loaded : undefined));
+
+/** Where both pictures end. */
+export const until = computed(() => Math.max(loaded.value?.trace.until ?? 1, otherLoaded.value?.trace.until ?? 0));
+
+export const view = computed<View>(() =>
+  state.to.value > state.from.value
+    ? kept({ t0: state.from.value, t1: state.to.value }, until.value)
+    : whole(until.value),
+);
+
+export function see(next: View): void {
+  const all = whole(until.peek());
+  const full = next.t1 - next.t0 >= (all.t1 - all.t0) * 0.9999;
+  batch(() => ([state.from.value, state.to.value] = full ? [0, 0] : [round(next.t0), round(next.t1)]));
+}
+
+/** ns are exact in a trace; the address needs no more. */
+function round(us: number): number {
+  return Number(us.toFixed(4));
+}
+
+/** The marked range; all of the trace without one. */
+export const range = computed<View | undefined>(() =>
+  state.b.value > state.a.value ? { t0: state.a.value, t1: state.b.value } : undefined,
+);
+
+export function mark(next: View | undefined): void {
+  batch(
+    () =>
+      ([state.a.value, state.b.value] = next
+        ? [round(Math.max(0, next.t0)), round(Math.min(until.peek(), next.t1))]
+        : [0, 0]),
+  );
+}
+
+// -- the picked thread ------------------------------------------------------------------------------------------------
+
+export const picked = computed(() =>
+  loaded.value && state.pick.value ? threadAt(loaded.value.trace, loaded.value.tree, state.pick.value) : NONE,
+);
+/** The slice that arrows move from: the picked thread's first, or another of its. */
+export const slice = signal(NONE);
+
+export function pick(thread: number, at = NONE): void {
+  const trace = loaded.peek()?.trace;
+  if (!trace) return;
+  batch(() => {
+    state.pick.value = thread === NONE ? "" : pathOf(trace.threads, thread);
+    slice.value = thread === NONE ? NONE : at === NONE ? (trace.threads.slice[thread] as number) : at;
+  });
+}
+
+/** A signal's value, at most so often: for what costs a look at every slice. */
+function sampled<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
+  const found = signal(source.peek());
+  let timer = 0;
+  let since = 0;
+  const take = () => {
+    [timer, since] = [0, performance.now()];
+    found.value = source.peek();
+  };
+  effect(() => {
+    void source.value;
+    timer ||= setTimeout(take, Math.max(0, ms - (performance.now() - since))) as unknown as number;
+  });
+  return found;
+}
+
+/** The time under the pointer, in either picture. */
+export const cursor = signal<number | undefined>(undefined);
+
+// -- playback ---------------------------------------------------------------------------------------------------------
+
+export const playing = signal(false);
+/** Undefined at either end: then everything is shown. */
+export const playhead = computed(() =>
+  state.at.value > 0 && state.at.value < until.value ? state.at.value : undefined,
+);
+
+/** The marked range and the playhead for numbers and texts. */
+export const calmRange = sampled(range, 150);
+export const calmPlayhead = sampled(playhead, 150);
+
+let last = 0;
+
+function tick(now: number): void {
+  if (!playing.peek()) return;
+  const next = advanced({ at: state.at.peek(), playing: true, speed: state.speed.peek() }, until.peek(), now - last);
+  last = now;
+  batch(() => ([state.at.value, playing.value] = [next.at, next.playing]));
+  if (next.playing) requestAnimationFrame(tick);
+}
+
+export function play(): void {
+  if (!loaded.peek()) return;
+  const next = toggled({ at: state.at.peek(), playing: playing.peek(), speed: state.speed.peek() }, until.peek());
+  batch(() => ([state.at.value, playing.value] = [next.at, next.playing]));
+  last = performance.now();
+  if (next.playing) requestAnimationFrame(tick);
+}
+
+/** Back to the whole of the replica; gives what brings it back. */
+export function reset(): () => void {
+  const keep = (["from", "to", "a", "b", "at"] as const).map((name) => [state[name], state[name].peek()] as const);
+  const text = (["pick", "root"] as const).map((name) => [state[name], state[name].peek()] as const);
+  batch(() => {
+    playing.value = false;
+    for (const [each] of keep) each.value = 0;
+    for (const [each] of text) each.value = "";
+    slice.value = NONE;
+  });
+  state.commit();
+  return () =>
+    batch(() => {
+      for (const [each, value] of keep) each.value = value;
+      for (const [each, value] of text) each.value = value;
+    });
+}
+
+/** True while the dialog that saves and opens files is open. */
+export const saving = signal(false);
+
+// -- acts -------------------------------------------------------------------------------------------------------------
+
+/** Shows another job: nothing of the former's view holds. */
+export function open(job: string): void {
+  reset();
+  batch(() => {
+    [state.job.value, state.job2.value, state.vs.value] = [job, "", ""];
+    [state.cell.value, state.replica.value] = [0, -1];
+  });
+  state.commit();
+}
+
+export async function start(parameters: Record<string, unknown>): Promise<void> {
+  const job = await submit("thread", parameters);
+  say(`job ${job} submitted`);
+  open(job);
+}
+
+export function choose(next: number): void {
+  const most = cell.peek()?.replicas ?? 1;
+  reset();
+  state.replica.value = Math.max(0, Math.min(most - 1, next));
+  state.commit();
+}
+
+/** The same program under another policy: another cell of this job if it has one, else a job of its own. */
+export async function compare(scheduler: string): Promise<void> {
+  const [mine, found] = [cell.peek(), run.result.peek()];
+  if (!mine || !found) return;
+  if (!scheduler) return void batch(() => ([state.vs.value, state.job2.value] = ["", ""]));
+  if (found.cells.some((each) => each.scheduler === scheduler && each.cores === mine.cores)) {
+    batch(() => ([state.vs.value, state.job2.value] = [scheduler, ""]));
+    return state.commit();
+  }
+  const { quantum_us: quantum, ...rest } = found.parameters;
+  const job = await submit("thread", {
+    ...rest,
+    cores: mine.cores,
+    scheduler,
+    ...(scheduler === "round_robin" && quantum ? { quantum_us: quantum } : {}),
+  });
+  say(`job ${job} submitted: the same with ${scheduler}`);
+  batch(() => ([state.vs.value, state.job2.value] = [scheduler, job]));
+  state.commit();
+}
+
+/** What is being looked for: the number of the job that looks. */
+export const searching = signal<string>("");
+let search = 0;
+
+/** Loads the first replica whose makespan is within some bins of the result. */
+export async function chooseWithin(low: number, high: number): Promise<void> {
+  const [mine, found] = [cell.peek(), run.result.peek()];
+  if (!mine || !found) return;
+  const told = named(mine, low, high);
+  search += 1;
+  const number = search;
+  if (told !== undefined) return choose(told);
+  const probe = async (count: number) => {
+    if (count === mine.replicas) return mine.histograms.makespan_ns?.bins ?? [];
+    searching.value = `looking at the first ${count} of ${mine.replicas} replicas`;
+    return histogramOf({ ...found.parameters, cores: mine.cores, scheduler: mine.scheduler, replicas: count });
+  };
+  try {
+    const first = await firstWithin(low, high, mine.replicas, probe);
+    if (number === search && first !== undefined) choose(first);
+  } finally {
+    if (number === search) searching.value = "";
+  }
+}
+
+async function histogramOf(parameters: Record<string, unknown>): Promise<[number, number][]> {
+  const { quantum_us: quantum, ...rest } = parameters;
+  const given = parameters.scheduler === "round_robin" && quantum ? { ...rest, quantum_us: quantum } : rest;
+  const job = await submit("thread", given, { priority: "high" });
+  const watched = watch(job);
+  await new Promise<void>((done, refused) => {
+    const leave = effect(() => {
+      const now = watched.value?.state;
+      if (now === "done")
+        queueMicrotask(() => {
+          leave();
+          done();
+        });
+      if (now === "failed" || now === "cancelled")
+        queueMicrotask(() => {
+          leave();
+          refused(new Error(`job ${job} is ${now}`));
+        });
+    });
+  });
+  const answer = await result<ThreadResult>(job);
+  void remove(job).catch(() => undefined);
+  return answer.result.cells[0]?.histograms.makespan_ns?.bins ?? [];
+}
+
+export function chooseQuantile(share: number): Promise<void> {
+  const mine = cell.peek();
+  const bin = mine && binAt(mine, share);
+  return bin === undefined ? Promise.resolve() : chooseWithin(bin, bin);
+}

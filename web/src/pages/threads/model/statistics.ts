@@ -1,0 +1,186 @@
+/** What happened in a window of a trace. */
+
+import { before, BLOCKED_TIME, BUSY_TIME, STEAL_TIME, until, type Index } from "../../../timeline/lod";
+import { FIRST, RUN, STEAL, STOLEN, countUpTo, type Trace } from "../../../timeline/model";
+
+export interface CoreTimes {
+  busy: number;
+  steal: number;
+  blocked: number;
+  slices: number;
+}
+
+export interface Statistics {
+  t0: number;
+  t1: number;
+  cores: CoreTimes[];
+  /** Mean of busy cores, and its share of all. */
+  busyCores: number;
+  utilization: number;
+  slices: number;
+  /** Threads that were first on a core within, by depth, and all. */
+  byDepth: number[];
+  started: number;
+  stolen: number;
+  attempts: number;
+  /** Of the threads that started within. */
+  wait: { mean: number; p50: number; p95: number; max: number; waited: number };
+}
+
+export function statistics(trace: Trace, index: Index, t0: number, t1: number): Statistics {
+  const cores: CoreTimes[] = [];
+  const waits = new Waits();
+  const found = { byDepth: new Array<number>(index.deepest + 1).fill(0), stolen: 0, attempts: 0, slices: 0 };
+  for (let core = 0; core < trace.cores; core += 1) {
+    const from = before(trace, index, core, t0);
+    const to = before(trace, index, core, t1);
+    const share = (row: number) => until(trace, index, row, to, core, t1) - until(trace, index, row, from, core, t0);
+    const touched = from >= (trace.lanes[core] as number) && (trace.end[from] as number) > t0 ? from : from + 1;
+    cores.push({
+      busy: share(BUSY_TIME),
+      steal: share(STEAL_TIME),
+      blocked: share(BLOCKED_TIME),
+      slices: to - touched + 1,
+    });
+    found.slices += to - touched + 1;
+    for (let slice = touched; slice <= to; slice += 1) count(trace, slice, t0, t1, found, waits);
+  }
+  const busy = cores.reduce((sum, core) => sum + core.busy, 0) / Math.max(1e-9, t1 - t0);
+  return {
+    t0,
+    t1,
+    cores,
+    busyCores: busy,
+    utilization: busy / trace.cores,
+    ...found,
+    started: waits.count,
+    wait: waits.told(),
+  };
+}
+
+/** What can be told of a window without looking at its slices. */
+export function glance(
+  trace: Trace,
+  index: Index,
+  t0: number,
+  t1: number,
+): { busyCores: number; slices: number; steals: number } {
+  let [busy, slices] = [0, 0];
+  for (let core = 0; core < trace.cores; core += 1) {
+    const [from, to] = [before(trace, index, core, t0), before(trace, index, core, t1)];
+    busy += until(trace, index, BUSY_TIME, to, core, t1) - until(trace, index, BUSY_TIME, from, core, t0);
+    const touches = from >= (trace.lanes[core] as number) && (trace.end[from] as number) > t0;
+    slices += to - from + (touches ? 1 : 0);
+  }
+  const { time } = trace.steals;
+  return { busyCores: busy / Math.max(1e-9, t1 - t0), slices, steals: countUpTo(time, t1) - countUpTo(time, t0) };
+}
+
+type Counted = Pick<Statistics, "byDepth" | "stolen" | "attempts">;
+
+function count(trace: Trace, slice: number, t0: number, t1: number, found: Counted, waits: Waits): void {
+  const kind = trace.kind[slice];
+  const begin = trace.start[slice] as number;
+  if (kind === STEAL) {
+    const end = trace.end[slice] as number;
+    if (end <= t1) found.attempts += trace.attempts[slice] as number;
+    return;
+  }
+  if (kind !== RUN || begin < t0 || begin > t1) return;
+  const flags = trace.flags[slice] as number;
+  if (flags & STOLEN) found.stolen += 1;
+  if (!(flags & FIRST)) return;
+  const depth = trace.threads.depth[trace.thread[slice] as number] as number;
+  found.byDepth[depth] = (found.byDepth[depth] ?? 0) + 1;
+  waits.add(trace.wait[slice] as number);
+}
+
+/** Bins of ns, 64 an octave: quantiles within 1.6 % without sorting. */
+export class Waits {
+  count = 0;
+  private sum = 0;
+  private max = 0;
+  private waited = 0;
+  private readonly bins = new Uint32Array(3840);
+
+  add(us: number): void {
+    this.count += 1;
+    this.sum += us;
+    if (us > 0) this.waited += 1;
+    if (us > this.max) this.max = us;
+    const place = binOf(us * 1000);
+    this.bins[place] = (this.bins[place] as number) + 1;
+  }
+
+  private quantile(share: number): number {
+    let left = share * this.count;
+    for (const [place, count] of this.bins.entries()) {
+      left -= count;
+      if (left <= 0 && count) return Math.min(this.max, middleOf(place) / 1000);
+    }
+    return this.max;
+  }
+
+  told(): Statistics["wait"] {
+    const none = this.count === 0;
+    return {
+      mean: none ? 0 : this.sum / this.count,
+      p50: none ? 0 : this.quantile(0.5),
+      p95: none ? 0 : this.quantile(0.95),
+      max: this.max,
+      waited: this.waited,
+    };
+  }
+}
+
+/** The result's own bins (loglinear6): 0..63 have one each, every octave above has 64. */
+export function binOf(value: number): number {
+  const whole = Math.max(0, Math.round(value));
+  if (whole < 64) return whole;
+  const octave = Math.floor(Math.log2(whole));
+  return 64 * (octave - 5) + Math.floor(whole / 2 ** (octave - 6)) - 64;
+}
+
+/** Least value of a bin and of the next one. */
+export function edgesOf(bin: number): [number, number] {
+  if (bin < 64) return [bin, bin + 1];
+  const width = 2 ** (Math.floor(bin / 64) - 1);
+  const low = ((bin % 64) + 64) * width;
+  return [low, low + width];
+}
+
+function middleOf(bin: number): number {
+  const [low, high] = edgesOf(bin);
+  return bin < 64 ? low : (low + high - 1) / 2;
+}
+
+export interface Moment {
+  active: number;
+  created: number;
+  depth: number;
+  busy: number;
+  ready: number;
+  steals: number;
+  /** Threads created per simulated second so far. */
+  rate: number;
+}
+
+/** The counters of the replica at a moment. */
+export function moment(trace: Trace, index: Index, at: number): Moment {
+  const created = countUpTo(index.births, at);
+  let busy = 0;
+  for (let core = 0; core < trace.cores; core += 1) {
+    const slice = before(trace, index, core, at);
+    if (slice < (trace.lanes[core] as number) || at >= (trace.end[slice] as number)) continue;
+    if (trace.kind[slice] === RUN || trace.kind[slice] === 2) busy += 1;
+  }
+  return {
+    active: created - countUpTo(index.ends, at),
+    created,
+    depth: created ? (index.reached[created - 1] as number) : 0,
+    busy,
+    ready: trace.ready.count[countUpTo(trace.ready.time, at) - 1] ?? 0,
+    steals: countUpTo(trace.steals.time, at),
+    rate: at > 0 ? (created / at) * 1e6 : 0,
+  };
+}

@@ -1,0 +1,426 @@
+/**
+ * Lanes of cores on a plain 2D canvas: shares of time per pixel, slices where they are wide enough, arrows for steals.
+ */
+
+import { before, busyCores, shade, shadesOf, waitLevel, type Mode, type Shades } from "./lod";
+import type { Loaded } from "./load";
+import { BLOCKED, NONE, RUN, STEAL, STOLEN, countUpTo, pathOf, slicesOf, type Trace } from "./model";
+import { colour, shadeAt, type Palette } from "./palette";
+import { ticksOf, tickText, type View } from "./view";
+
+export interface Frame {
+  left: number;
+  width: number;
+  lane: number;
+  cores: number;
+}
+
+export interface Inks {
+  ink: string;
+  soft: string;
+  line: string;
+  accent: string;
+  ground: string;
+}
+
+export interface Scene {
+  loaded: Loaded;
+  view: View;
+  mode: Mode;
+  palette: Palette;
+  inks: Inks;
+  /** The range that is marked. */
+  range: View | undefined;
+  /** The playhead; what comes after it is dimmed. */
+  at: number | undefined;
+  /** The cursor, shared with a picture beside. */
+  cursor: number | undefined;
+  steals: boolean;
+  /** Threads that are outlined: of the critical path, and of the one that was picked. */
+  critical: readonly number[];
+  picked: number;
+  family: readonly number[];
+}
+
+const AXIS = 20;
+/** Slices of this many px are drawn with an edge of their own. */
+const EDGED = 5;
+const LABELLED = 44;
+/** Beyond so many steals in sight there are ticks instead of arrows. */
+export const MOST_ARROWS = 300;
+
+export function frameOf(width: number, cores: number): Frame {
+  const left = width < 480 ? 32 : 60;
+  return {
+    left,
+    width: Math.max(1, width - left - 4),
+    lane: Math.max(7, Math.min(30, Math.floor(340 / cores))),
+    cores,
+  };
+}
+
+export function heightOf(frame: Frame): number {
+  return frame.lane * frame.cores + AXIS;
+}
+
+export function xOf(frame: Frame, { t0, t1 }: View, time: number): number {
+  return frame.left + ((time - t0) / (t1 - t0)) * frame.width;
+}
+
+export function timeAt(frame: Frame, { t0, t1 }: View, x: number): number {
+  return t0 + ((x - frame.left) / frame.width) * (t1 - t0);
+}
+
+export function coreAt(frame: Frame, y: number): number | undefined {
+  const core = Math.floor(y / frame.lane);
+  return core >= 0 && core < frame.cores ? core : undefined;
+}
+
+/** The slice under a point, or within two pixels of it. */
+export function hit({ trace, index }: Loaded, frame: Frame, view: View, x: number, y: number): number {
+  const core = coreAt(frame, y);
+  if (core === undefined || x < frame.left) return NONE;
+  const time = timeAt(frame, view, x);
+  const near = (2 / frame.width) * (view.t1 - view.t0);
+  const slice = before(trace, index, core, time + near);
+  return slice >= (trace.lanes[core] as number) && time - near <= (trace.end[slice] as number) ? slice : NONE;
+}
+
+// -- pixels ---------------------------------------------------------------------------------------------------------
+
+let shades: Shades = shadesOf(1);
+let pixels: ImageData | undefined;
+let sheet: HTMLCanvasElement | undefined;
+
+/** One row of pixels a core: mixtures of what happened in each. */
+function paint(scene: Scene, width: number): HTMLCanvasElement {
+  const { trace, index } = scene.loaded;
+  sheet ??= document.createElement("canvas");
+  const context = sheet.getContext("2d") as CanvasRenderingContext2D;
+  if (sheet.width !== width || sheet.height !== trace.cores)
+    [sheet.width, sheet.height, pixels] = [width, trace.cores, undefined];
+  pixels ??= context.createImageData(width, trace.cores);
+  if (shades.busy.length !== width) shades = shadesOf(width);
+  const words = new Uint32Array(pixels.data.buffer);
+  const scale = scene.mode === "depth" ? 255 / Math.max(1, index.deepest) : 255;
+  for (let core = 0; core < trace.cores; core += 1) {
+    shade(trace, index, core, scene.view.t0, scene.view.t1, scene.mode, shades);
+    mix(shades, scene.palette, scale, words.subarray(core * width, (core + 1) * width));
+  }
+  context.putImageData(pixels, 0, 0);
+  return sheet;
+}
+
+function mix(
+  { busy, steal, blocked, level }: Shades,
+  { ramp, steal: stealing, blocked: held }: Palette,
+  scale: number,
+  words: Uint32Array,
+): void {
+  for (let pixel = 0; pixel < words.length; pixel += 1) {
+    const [b, s, h] = [busy[pixel] as number, steal[pixel] as number, blocked[pixel] as number];
+    const total = b + s + h;
+    if (total <= 0) {
+      words[pixel] = 0;
+      continue;
+    }
+    const at = 3 * Math.min(255, Math.round((level[pixel] as number) * scale));
+    const part = (place: 0 | 1 | 2) =>
+      (b * (ramp[at + place] as number) + s * stealing[place] + h * held[place]) / total;
+    // Idle time is the ground showing through.
+    words[pixel] = (Math.round(Math.min(1, total) * 255) << 24) | (part(2) << 16) | (part(1) << 8) | part(0);
+  }
+}
+
+// -- lanes ----------------------------------------------------------------------------------------------------------
+
+type Context = CanvasRenderingContext2D;
+
+export function drawLanes(context: Context, width: number, scene: Scene): void {
+  const { trace } = scene.loaded;
+  const frame = frameOf(width, trace.cores);
+  const bottom = frame.lane * frame.cores;
+  ground(context, frame, scene);
+  const image = paint(scene, Math.max(1, Math.round(frame.width * (devicePixelRatio || 1))));
+  context.imageSmoothingEnabled = false;
+  const gap = frame.lane >= 12 ? 2 : 1;
+  for (let core = 0; core < frame.cores; core += 1) {
+    context.drawImage(
+      image,
+      0,
+      core,
+      image.width,
+      1,
+      frame.left,
+      core * frame.lane + gap / 2,
+      frame.width,
+      frame.lane - gap,
+    );
+  }
+  context.save();
+  context.beginPath();
+  context.rect(frame.left, 0, frame.width, bottom);
+  context.clip();
+  edges(context, frame, scene, gap);
+  later(context, frame, scene, bottom);
+  if (scene.critical.length) outline(context, frame, scene, scene.critical, scene.inks.ink, 2);
+  if (scene.family.length) outline(context, frame, scene, scene.family, scene.inks.accent, 1.5);
+  if (scene.picked !== NONE) outline(context, frame, scene, [scene.picked], scene.inks.accent, 3);
+  if (scene.steals) arrows(context, frame, scene);
+  marks(context, frame, scene, bottom);
+  context.restore();
+  axis(context, frame, scene, bottom);
+}
+
+function ground(
+  context: Context,
+  frame: Frame,
+  { inks, palette: { ground: paper }, loaded: { trace }, view }: Scene,
+): void {
+  context.fillStyle = colour(paper);
+  const from = Math.max(frame.left, xOf(frame, view, 0));
+  const to = Math.min(frame.left + frame.width, xOf(frame, view, trace.until));
+  context.fillRect(from, 0, Math.max(0, to - from), frame.lane * frame.cores);
+  context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  context.fillStyle = inks.soft;
+  const every = frame.lane >= 12 ? 1 : frame.lane >= 9 ? 2 : 4;
+  const word = frame.left > 40 ? "core " : "";
+  for (let core = 0; core < frame.cores; core += every)
+    context.fillText(`${word}${core}`, frame.left - 5, (core + 0.5) * frame.lane);
+  context.strokeStyle = inks.line;
+  context.lineWidth = 1;
+  context.strokeRect(frame.left - 0.5, -0.5, frame.width + 1, frame.lane * frame.cores + 1);
+}
+
+/** Edges, hatching and names of slices that are wide enough. */
+function edges(context: Context, frame: Frame, scene: Scene, gap: number): void {
+  const { trace, index } = scene.loaded;
+  const { t0, t1 } = scene.view;
+  const least = (EDGED / frame.width) * (t1 - t0);
+  const mean = trace.until / Math.max(1, trace.start.length / trace.cores);
+  if (mean * 40 < least) return; // none is wide enough, but for a few: their pixels say the same
+  const tall = frame.lane - gap;
+  context.textAlign = "left";
+  for (let core = 0; core < frame.cores; core += 1) {
+    const last = before(trace, index, core, t1);
+    const y = core * frame.lane + gap / 2;
+    for (let slice = Math.max(trace.lanes[core] as number, before(trace, index, core, t0)); slice <= last; slice += 1) {
+      if ((trace.end[slice] as number) - (trace.start[slice] as number) < least) continue;
+      const x = xOf(frame, scene.view, trace.start[slice] as number);
+      const wide = xOf(frame, scene.view, trace.end[slice] as number) - x;
+      context.fillStyle = colour(scene.palette.ground);
+      context.fillRect(x + wide - 0.5, y, 1, tall);
+      if (trace.kind[slice] === STEAL || trace.kind[slice] === BLOCKED)
+        hatch(context, x, y, wide, tall, scene, trace.kind[slice] === BLOCKED);
+      else if (wide >= LABELLED && tall >= 12) label(context, scene, slice, x, y, wide, tall);
+    }
+  }
+}
+
+function hatch(
+  context: Context,
+  x: number,
+  y: number,
+  wide: number,
+  tall: number,
+  { palette: { ground: paper } }: Scene,
+  down: boolean,
+): void {
+  context.save();
+  context.beginPath();
+  const from = Math.max(x, 0);
+  context.rect(from, y, Math.min(wide, 4000), tall);
+  context.clip();
+  context.strokeStyle = colour(paper);
+  context.lineWidth = 1.5;
+  context.beginPath();
+  for (let at = from - tall; at < Math.min(x + wide, from + 4000); at += 7) {
+    context.moveTo(at, down ? y : y + tall);
+    context.lineTo(at + tall, down ? y + tall : y);
+  }
+  context.stroke();
+  context.restore();
+}
+
+function luminance(rgb: readonly number[]): number {
+  const [red = 0, green = 0, blue = 0] = rgb.map((each) => (each / 255) ** 2.2);
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** What a slice's colour tells, 0..1. */
+function levelOf({ loaded: { trace, index }, mode }: Scene, slice: number): number {
+  if (mode === "stolen") return (trace.flags[slice] as number) & STOLEN ? 1 : 0;
+  if (mode === "wait") return waitLevel(trace.wait[slice] as number);
+  return (trace.threads.depth[trace.thread[slice] as number] as number) / Math.max(1, index.deepest);
+}
+
+function label(context: Context, scene: Scene, slice: number, x: number, y: number, wide: number, tall: number): void {
+  const { trace } = scene.loaded;
+  const name = pathOf(trace.threads, trace.thread[slice] as number) + (trace.kind[slice] === RUN ? "" : " joins");
+  const text = (trace.flags[slice] as number) & STOLEN ? `${name} stolen` : name;
+  const from = Math.max(x, 0);
+  const room = x + wide - from - 8;
+  const shown = context.measureText(text).width <= room ? text : name;
+  if (context.measureText(shown).width > room) return;
+  context.fillStyle = luminance(shadeAt(scene.palette, levelOf(scene, slice))) > 0.22 ? "#101418" : "#ffffff";
+  context.fillText(shown, from + 4, y + tall / 2 + 0.5);
+}
+
+/** What the playhead has not reached is pale. */
+function later(context: Context, frame: Frame, scene: Scene, bottom: number): void {
+  if (scene.at === undefined) return;
+  const x = Math.max(frame.left, xOf(frame, scene.view, scene.at));
+  context.globalAlpha = 0.8;
+  context.fillStyle = scene.inks.ground;
+  context.fillRect(x, 0, frame.left + frame.width - x, bottom);
+  context.globalAlpha = 1;
+}
+
+function outline(
+  context: Context,
+  frame: Frame,
+  scene: Scene,
+  threads: readonly number[],
+  ink: string,
+  thick: number,
+): void {
+  const { trace } = scene.loaded;
+  context.strokeStyle = ink;
+  context.lineWidth = thick;
+  for (const thread of threads) {
+    for (const slice of slicesOf(trace, thread)) {
+      const x = xOf(frame, scene.view, trace.start[slice] as number);
+      const wide = Math.max(2, xOf(frame, scene.view, trace.end[slice] as number) - x);
+      if (x > frame.left + frame.width || x + wide < frame.left) continue;
+      context.strokeRect(x, laneOf(trace, slice) * frame.lane + thick / 2, wide, frame.lane - thick);
+    }
+  }
+}
+
+function laneOf({ lanes }: Trace, slice: number): number {
+  let core = 0;
+  while ((lanes[core + 1] as number) <= slice) core += 1;
+  return core;
+}
+
+/** From the victim to the thief; ticks on the thief's lane where there would be too many. */
+function arrows(context: Context, frame: Frame, { loaded: { trace }, view, inks, at }: Scene): void {
+  const { time, from, to } = trace.steals;
+  const first = countUpTo(time, view.t0);
+  const last = countUpTo(time, Math.min(view.t1, at ?? view.t1));
+  const many = last - first > MOST_ARROWS;
+  context.strokeStyle = context.fillStyle = inks.ink;
+  context.lineWidth = 1;
+  for (let steal = first; steal < last; steal += many ? Math.ceil((last - first) / 20_000) : 1) {
+    const x = Math.round(xOf(frame, view, time[steal] as number)) + 0.5;
+    const end = ((to[steal] as number) + 0.5) * frame.lane;
+    if (many) {
+      context.fillRect(x - 0.5, end - frame.lane / 2, 1, 3);
+      continue;
+    }
+    const begin = ((from[steal] as number) + 0.5) * frame.lane;
+    const tip = begin < end ? -4 : 4;
+    context.beginPath();
+    context.moveTo(x, begin);
+    context.lineTo(x, end);
+    context.stroke();
+    context.beginPath();
+    context.arc(x, begin, 1.5, 0, 7);
+    context.moveTo(x, end);
+    context.lineTo(x - 3, end + tip);
+    context.lineTo(x + 3, end + tip);
+    context.fill();
+  }
+}
+
+/** The marked range, the cursor and the playhead. */
+function marks(
+  context: Context,
+  frame: Frame,
+  { range, at, cursor, view, inks, loaded: { trace } }: Scene,
+  bottom: number,
+): void {
+  if (range) {
+    const [x, to] = [xOf(frame, view, range.t0), xOf(frame, view, range.t1)];
+    context.globalAlpha = 0.14;
+    context.fillStyle = inks.accent;
+    context.fillRect(x, 0, to - x, bottom);
+    context.globalAlpha = 1;
+    context.fillRect(x - 0.5, 0, 1.5, bottom);
+    context.fillRect(to - 1, 0, 1.5, bottom);
+  }
+  if (cursor !== undefined && cursor <= trace.until) {
+    context.fillStyle = inks.soft;
+    context.fillRect(Math.round(xOf(frame, view, cursor)), 0, 1, bottom);
+  }
+  if (at !== undefined) {
+    context.fillStyle = inks.accent;
+    const x = Math.round(xOf(frame, view, at));
+    context.fillRect(x - 1, 0, 2, bottom);
+    context.beginPath();
+    context.moveTo(x - 5, 0);
+    context.lineTo(x + 5, 0);
+    context.lineTo(x, 6);
+    context.fill();
+  }
+}
+
+function axis(context: Context, frame: Frame, { view, inks, loaded: { trace } }: Scene, top: number): void {
+  const { step, at } = ticksOf(view, Math.max(2, Math.floor(frame.width / 90)));
+  context.fillStyle = inks.soft;
+  context.textBaseline = "middle";
+  for (const time of at) {
+    const x = Math.round(xOf(frame, view, time));
+    context.fillRect(x, top, 1, 4);
+    const text = tickText(time, step, trace.until);
+    const half = context.measureText(text).width / 2;
+    context.textAlign = "center";
+    if (x - half >= 0 && x + half <= frame.left + frame.width + 4) context.fillText(text, x, top + 12);
+  }
+}
+
+// -- overview -------------------------------------------------------------------------------------------------------
+
+export const OVERVIEW_HEIGHT = 56;
+
+/** Busy cores over the whole trace, and which part of it the lanes show. */
+export function drawOverview(context: Context, width: number, scene: Scene): void {
+  const { trace, index } = scene.loaded;
+  const frame = frameOf(width, trace.cores);
+  const all = { t0: 0, t1: trace.until };
+  const [tall, foot] = [OVERVIEW_HEIGHT - 8, OVERVIEW_HEIGHT - 4];
+  const busy = busyCores(trace, index, 0, trace.until, Math.round(frame.width));
+  context.fillStyle = colour(scene.palette.ground);
+  context.fillRect(frame.left, foot - tall, frame.width, tall);
+  context.fillStyle = colour(shadeAt(scene.palette, 0.35));
+  for (const [pixel, count] of busy.entries())
+    context.fillRect(frame.left + pixel, foot - (count / trace.cores) * tall, 1.02, (count / trace.cores) * tall);
+  context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  context.fillStyle = scene.inks.soft;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  context.fillText(String(trace.cores), frame.left - 5, foot - tall + 5);
+  context.fillText("0", frame.left - 5, foot - 4);
+  if (frame.left > 40) context.fillText("busy", frame.left - 5, foot - tall / 2);
+  const [from, to] = [
+    Math.max(frame.left, xOf(frame, all, scene.view.t0)),
+    Math.min(frame.left + frame.width, xOf(frame, all, scene.view.t1)),
+  ];
+  context.globalAlpha = 0.72;
+  context.fillStyle = scene.inks.ground;
+  context.fillRect(frame.left, foot - tall, from - frame.left, tall);
+  context.fillRect(to, foot - tall, frame.left + frame.width - to, tall);
+  context.globalAlpha = 1;
+  context.strokeStyle = scene.inks.accent;
+  context.lineWidth = 1.5;
+  context.strokeRect(from, foot - tall, Math.max(2, to - from), tall);
+  marks(context, { ...frame, lane: OVERVIEW_HEIGHT, cores: 1 }, { ...scene, view: all }, OVERVIEW_HEIGHT);
+}
+
+/** The time under a point of the overview. */
+export function overviewTime(width: number, { cores, until }: Trace, x: number): number {
+  const frame = frameOf(width, cores);
+  return Math.max(0, Math.min(until, timeAt(frame, { t0: 0, t1: until }, x)));
+}
