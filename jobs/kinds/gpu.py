@@ -20,6 +20,9 @@ Array: TypeAlias = Any
 #: Seconds that a launch aims at: long enough to cost nothing, short enough for cancel and SIGTERM.
 LAUNCH_SECONDS = 0.1
 
+#: Where includes are looked for that are not beside the file: what kinds share.
+SHARED = Path(__file__).parent
+
 _INCLUDE = re.compile(r'^#include "([\w.]+)"$', re.MULTILINE)
 
 
@@ -90,7 +93,11 @@ class Source:
 
 
 def _included(path: Path) -> str:
-    return _INCLUDE.sub(lambda found: _included(path.with_name(found[1])), path.read_text())
+    def text(include: re.Match[str]) -> str:
+        beside = path.with_name(include[1])
+        return _included(beside if beside.exists() else SHARED / include[1])
+
+    return _INCLUDE.sub(text, path.read_text())
 
 
 _compiling = threading.Lock()

@@ -1,7 +1,6 @@
 """Lists the kinds and loads one kernel by (kind, device), lazily. The only module that loads kernels.
 
-A kind is a folder of `jobs/kinds` with a `definition.py`. The modules it may hold and what they must offer are the
-protocols below; `docs/adding-a-kind.md` walks through one.
+A kind is a folder of `jobs/kinds` with a `definition.py`. What its modules must offer is in `contract.py`.
 """
 
 from __future__ import annotations
@@ -11,100 +10,18 @@ import hashlib
 import importlib
 import pkgutil
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, cast
-
-from pydantic import BaseModel
+from typing import cast
 
 from jobs import errors, kinds
-from jobs.models import Binary, Device, Mark, MarkKind, Partial, Plan, Spec
+from jobs.kinds.contract import Asking, Definition, Kernel, Marking, Packing, Reference
+from jobs.models import Device
 
 #: Where compiled kernels are kept when NUMBA_CACHE_DIR does not say.
 CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "numba"
-#: Called between chunks with the number of the first unit not yet computed; False asks the kernel to stop there.
-Tick = Callable[[int], bool]
-
-
-class Definition(Protocol):
-    """`definition.py`: what the work is. Imports neither numpy nor a kernel."""
-
-    #: Must change when partials of the old and the new code must not be merged.
-    MODEL_VERSION: int
-    #: One sentence for people.
-    SUMMARY: str
-    #: A valid set of parameters that takes milliseconds; used by self-tests and documentation.
-    EXAMPLE: dict[str, Any]
-    Parameters: type[BaseModel]
-
-    @staticmethod
-    def plan(parameters: Any) -> Plan: ...
-
-    @staticmethod
-    def merge(left: Partial, right: Partial) -> Partial: ...
-
-    @staticmethod
-    def result(spec: Spec, partial: Partial) -> dict[str, Any]: ...
-
-
-class Marking(Definition, Protocol):
-    """A definition whose finished jobs leave marks: facts about ranges that outlive the jobs."""
-
-    #: By name; their ranges are joined where they touch.
-    MARKS: Mapping[str, MarkKind]
-
-    @staticmethod
-    def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]: ...
-
-
-class Asking(Definition, Protocol):
-    """A definition that answers questions about a job by computing: each is a small job of the same kind."""
-
-    #: One sentence for people, by name.
-    QUESTIONS: Mapping[str, str]
-
-    @staticmethod
-    def question(name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
-        """Parameters of the job that answers. `parameters` are the job's own, `choice` the query of the request.
-
-        Raises InvalidRequest naming what is wrong in `choice`.
-        """
-        ...
-
-
-class Packing(Definition, Protocol):
-    """A definition that gives numbers about a job as bytes, for drawing."""
-
-    #: By name: GET /api/jobs/{id}/NAME.bin.
-    BINARIES: Mapping[str, Binary]
-
-    @staticmethod
-    def binary(name: str, found: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
-        """What gives the bytes, made once of the stored result or answer and kept for later requests.
-
-        It takes the query's `choices`, and raises InvalidRequest naming what is wrong in them. `binary` itself raises
-        NotFound when the job has nothing of the kind.
-        """
-        ...
-
-
-class Reference(Protocol):
-    """`reference.py`: the slow obvious version, the truth."""
-
-    @staticmethod
-    def run(spec: Spec, lo: int, hi: int) -> Partial: ...
-
-
-class Kernel(Protocol):
-    """`cpu_kernel.py`, `gpu_kernel.py`: numbers in, numbers out."""
-
-    @staticmethod
-    def warm() -> None: ...
-
-    @staticmethod
-    def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]: ...
 
 
 @lru_cache
@@ -130,20 +47,20 @@ def versions() -> Mapping[str, int]:
 
 def marking(kind: str) -> Marking | None:
     """The kind's definition when its jobs leave marks."""
-    found = definition(kind)
-    return cast(Marking, found) if hasattr(found, "MARKS") else None
+    module = definition(kind)
+    return cast(Marking, module) if hasattr(module, "MARKS") else None
 
 
 def asking(kind: str) -> Asking | None:
     """The kind's definition when it answers questions."""
-    found = definition(kind)
-    return cast(Asking, found) if hasattr(found, "QUESTIONS") else None
+    module = definition(kind)
+    return cast(Asking, module) if hasattr(module, "QUESTIONS") else None
 
 
 def packing(kind: str) -> Packing | None:
     """The kind's definition when it gives numbers as bytes."""
-    found = definition(kind)
-    return cast(Packing, found) if hasattr(found, "BINARIES") else None
+    module = definition(kind)
+    return cast(Packing, module) if hasattr(module, "BINARIES") else None
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jobs import errors
 from jobs.kinds import registry
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
 from jobs.store import leases, marks
 

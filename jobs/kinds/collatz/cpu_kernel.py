@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.kinds.collatz import records, statistics, trajectory, verify
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 _MODES: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.kinds.collatz import gpu_statistics, gpu_verify
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 _MODES: dict[str, Any] = {"statistics": gpu_statistics.run, "verify": gpu_verify.run}

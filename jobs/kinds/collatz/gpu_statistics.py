@@ -17,7 +17,7 @@ from jobs.kinds import gpu
 from jobs.kinds.collatz import blocks, statistics, tables
 from jobs.kinds.collatz.gpu_tables import descent_on
 from jobs.kinds.collatz.statistics import LEAST_BLOCK, TICK_SECONDS, Tally
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 SOURCE = gpu.Source(

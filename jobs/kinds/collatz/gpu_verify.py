@@ -13,7 +13,7 @@ from jobs.kinds.collatz.gpu_tables import sieve_on
 from jobs.kinds.collatz.sieve import BLOCK_BITS, C_SHIFT, CELLS, RHO_SHIFT, THREES, sieve
 from jobs.kinds.collatz.sweep import PASSES
 from jobs.kinds.collatz.verify import Piece, Seen
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 SOURCE = gpu.Source(

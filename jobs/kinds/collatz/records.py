@@ -24,7 +24,7 @@ from jobs.kinds.collatz.statistics import (
     tails,
 )
 from jobs.kinds.collatz.sweep import LIMB
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 #: Floors are computed anew after so many blocks: what was found meanwhile raises them.

@@ -14,7 +14,7 @@ import numpy as np
 from jobs.kinds.collatz import blocks, tables, tails_portable, vectors
 from jobs.kinds.collatz.columns import layout
 from jobs.kinds.collatz.partials import Record, column_row, running, sorted_pairs
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 #: Sizes of blocks, as powers of two, the greatest first.

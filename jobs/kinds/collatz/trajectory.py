@@ -6,7 +6,7 @@ from time import monotonic
 
 from jobs import numbers  # noqa: F401 - lifts Python's limit of 4,300 digits
 from jobs.kinds.collatz.curve import leading, log2
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 #: Shortcut steps between looks at the clock.

@@ -13,7 +13,7 @@ import numpy as np
 from jobs.kinds.collatz import partials, sweep, sweep_portable, vectors
 from jobs.kinds.collatz.sieve import BLOCK_BITS, CELLS, RESIDUE_BITS, THREES, sieve
 from jobs.kinds.collatz.tables import lookup
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 #: From this block on numbers take two limbs: below, few outgrow one.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import rows, sizes, streams, tables, tracing

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.kinds import gpu, registry
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.kinds.thread.cpu_reduction import MOST_ROWS
 from jobs.kinds.thread.gpu_simulation import MOST_THREADS, SOURCE, LaunchedCell
 from jobs.kinds.thread.merging import merge

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from jobs.kinds.contract import Tick
 from jobs.kinds.paced import pacing
-from jobs.kinds.registry import Tick
 from jobs.models import Partial, Spec
 
 

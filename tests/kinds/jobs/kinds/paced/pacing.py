@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from jobs.kinds.registry import Tick
+from jobs.kinds.contract import Tick
 from jobs.models import Partial
 
 
