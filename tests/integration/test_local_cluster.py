@@ -19,7 +19,8 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy import local, processes
+from deploy.local import cluster as local
+from deploy.local import processes
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("jobs", "coordinator", "cpu_worker", "client", "deploy", "requirements", "deploy-cluster.sh")
@@ -283,7 +284,7 @@ def test_a_terminal_that_was_closed_does_not_keep_it_from_being_stopped(checkout
 
 def test_what_a_killed_guard_left_is_ended_by_the_next_command(checkout: Checkout) -> None:
     with checkout.up() as (starter, _):
-        guard = until(lambda: checkout.process("deploy.processes"))
+        guard = until(lambda: checkout.process("deploy.local.processes"))
         supervisor = guard.parent()
         assert supervisor
         # The starter must not see its supervisor end. Stopping the guard would not do: the kernel wakes it again.

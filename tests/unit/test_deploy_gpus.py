@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy import gpus, supervision
-from deploy.processes import Run
+from deploy.local import gpus, supervision
+from deploy.local.processes import Run
 from jobs.settings import Settings
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from deploy import local
+from deploy.local import cluster as local
 from jobs import exposure, metrics_server
 from jobs.settings import Settings
 from tests.conftest import _free_port

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.processes import Run
+from deploy.local.processes import Run
 
 #: Oldest Redis whose scripts do what ours need.
 OLDEST_REDIS = (6, 2)
@@ -147,7 +147,7 @@ def programs(shape: Shape, run: Run, password: str) -> list[Program]:
         )
         for number in range(1, shape.gpus + 1)
     ]
-    guard = (python, "-m", "deploy.processes", str(run.folder), run.name)
+    guard = (python, "-m", "deploy.local.processes", str(run.folder), run.name)
     return [
         Program(name="guard", command=guard, environment={}, priority=1),
         Program(

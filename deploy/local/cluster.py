@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 
 import psutil
 
-from deploy import gpus, processes, supervision
-from deploy.processes import Run
-from deploy.supervision import Shape
+from deploy.local import gpus, processes, supervision
+from deploy.local.processes import Run
+from deploy.local.supervision import Shape
 from jobs import exposure, settings
 
 CHECKOUT = settings.LOCAL_FOLDER.parent

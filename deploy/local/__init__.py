@@ -1,0 +1,1 @@
+"""The local cluster: everything as plain processes of one checkout, under supervisord."""
