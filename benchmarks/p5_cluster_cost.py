@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Row, in_turns
-from client.api import Cluster
 from jobs.kinds import registry
 from jobs.models import Device
 from tests.integration.live import running
+from threads_cluster.api import Cluster
 
 LANES = 2
 SECONDS = 32.0

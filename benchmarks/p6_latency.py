@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from benchmarks.measure import Row
-from client.api import Cluster
 from tests.integration.live import running
+from threads_cluster.api import Cluster
 
 SAMPLES = 500
 GOAL_MS = {"p50": 10.0, "p99": 40.0}

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Row, in_turns
-from client.api import Cluster
 from tests.integration.live import TOP, Live, running
+from threads_cluster.api import Cluster
 
 JOBS = 1000
 BODY = {"start_number": 1, "number_count": 10}

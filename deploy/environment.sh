@@ -75,7 +75,7 @@ write_command() { # .venv/bin/cluster, and the checkout on the environment's pat
   pwd >"$packages/threads-cluster.pth"
   {
     printf '#!/bin/sh\n'
-    printf 'exec %q -c "import sys; from client.cli import main; sys.exit(main())" "$@"\n' "$PWD/.venv/bin/python"
+    printf 'exec %q -c "import sys; from threads_cluster.cli import main; sys.exit(main())" "$@"\n' "$PWD/.venv/bin/python"
   } >.venv/bin/cluster
   chmod +x .venv/bin/cluster
 }

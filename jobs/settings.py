@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 #: Where the local cluster of this checkout keeps its data; it leaves its address there.
@@ -48,8 +48,6 @@ class Settings(BaseSettings):
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", ""] = ""
     #: Stable name of a worker, shown everywhere. Default: the host's name and the process number.
     node_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
-    #: Where clients find the API.
-    coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
     #: When set, every API call needs it as a bearer token.
     cluster_token: str = ""
     #: Lanes of a CPU worker. 0: the cores it may use.
@@ -71,15 +69,6 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""
-
-    def url(self) -> str:
-        """The API's address for clients: stated, else the local cluster's, else the default port on this machine."""
-        if self.coordinator_url:
-            return self.coordinator_url.rstrip("/")
-        left = LOCAL_FOLDER / "url"
-        if left.is_file():
-            return left.read_text().strip()
-        return f"http://127.0.0.1:{self.coordinator_port}"
 
     def worker_name(self) -> str:
         return self.node_id or f"{socket.gethostname()}-{os.getpid()}"

@@ -28,10 +28,10 @@ from typing import Any, TypeAlias
 import httpx
 import pytest
 
-from client import api, cli, errors, options, show, tables
-from client.api import Cluster
 from jobs import settings
 from tests.unit.cluster_fake import KIND, job
+from threads_cluster import api, cli, errors, options, show, tables
+from threads_cluster.api import Cluster
 
 TOP = Path(__file__).resolve().parents[2]
 TOKEN = "t0ken-that-nobody-may-see"
@@ -219,7 +219,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setenv("CLUSTER_TOKEN", TOKEN)
     original = api.Cluster
 
-    monkeypatch.setattr("client.bodies.LARGEST", 4 << 20, raising=False)
+    monkeypatch.setattr("threads_cluster.bodies.LARGEST", 4 << 20, raising=False)
 
     def go(url: str | None, arguments: list[str], transport: httpx.BaseTransport | None = None) -> Ran:
         settings.load.cache_clear()
@@ -517,7 +517,7 @@ def environment(url: str, **more: str) -> dict[str, str]:
 def process(arguments: list[str], *, url: str, more: dict[str, str] | None = None, **how: Any) -> Ran:
     """Runs the command as a process of its own."""
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | how
-    command = [sys.executable, "-W", "error", "-m", "client", *arguments]
+    command = [sys.executable, "-W", "error", "-m", "threads_cluster", *arguments]
     began = time.monotonic()
     ended = subprocess.run(command, env=environment(url, **more or {}), cwd=TOP, timeout=60, **how)
     out, err = ((text or b"").decode(errors="surrogateescape") for text in (ended.stdout, ended.stderr))
@@ -631,7 +631,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(arguments: list[str], 
 
 
 def test_head_gets_its_line_and_nobody_complains(cluster: Server) -> None:
-    script = f"{sys.executable} -W error -m client jobs | head -1; exit ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -W error -m threads_cluster jobs | head -1; exit ${{PIPESTATUS[0]}}"
     ended = subprocess.run(
         ["bash", "-c", script], env=environment(cluster.url), cwd=TOP, capture_output=True, text=True
     )
@@ -652,7 +652,7 @@ def test_ctrl_c_is_exit_code_130(arguments: list[str]) -> None:
             time.sleep(10)
 
     with serving(slow) as server:
-        command = [sys.executable, "-W", "error", "-m", "client", *arguments]
+        command = [sys.executable, "-W", "error", "-m", "threads_cluster", *arguments]
         running = subprocess.Popen(
             command, env=environment(server.url), cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

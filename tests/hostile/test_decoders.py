@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from client import sse
 from coordinator import http
 from coordinator.fleet import routes as fleet_routes
 from coordinator.jobs import routes as job_routes
@@ -20,6 +19,7 @@ from coordinator.telemetry import history
 from jobs import errors, packed
 from jobs.store import marks
 from tests.hostile import bodies, counts, exploring
+from threads_cluster import sse
 
 _BLOCK = history.pack([(1, {"jobs.done": 1.0, "x": 2.5}), (2, {"x": 3.0})])
 _PACKED = packed.pack({"start": "1"}, {"a": array("H", [1, 2, 3]), "b": array("d", [0.5])})

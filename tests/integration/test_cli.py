@@ -9,15 +9,15 @@ import subprocess
 import sys
 from typing import Any
 
-from client.api import Cluster
 from tests.integration.live import TOP, Live, until
+from threads_cluster.api import Cluster
 
 SLOW = ("submit", "faulty", "--seconds-per-unit", "0.05")
 
 
 def start(cluster: Live, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "CLUSTER_URL": cluster.url(), "PYTHONPATH": str(TOP)}
-    command = [sys.executable, "-W", "error", "-m", "client", *arguments]
+    command = [sys.executable, "-W", "error", "-m", "threads_cluster", *arguments]
     return subprocess.Popen(
         command, env=environment, cwd=TOP, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

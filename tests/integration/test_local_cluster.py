@@ -23,7 +23,7 @@ from deploy.local import cluster as local
 from deploy.local import processes
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("jobs", "coordinator", "cpu_worker", "client", "deploy", "requirements", "deploy-cluster.sh")
+COPIED = ("jobs", "coordinator", "cpu_worker", "threads_cluster", "deploy", "requirements", "deploy-cluster.sh")
 #: The first start compiles the kernels; two cores may be shared.
 START_SECONDS = 280
 

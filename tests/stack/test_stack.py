@@ -88,7 +88,7 @@ def test_the_coordinators_image_holds_no_compiler_of_kernels(stack: Stack) -> No
         done = stack.run("docker", "exec", coordinator, "python", "-c", f"import {module}", check=False)
         assert "ModuleNotFoundError" in done.stderr, module
     [worker, *_] = stack.ids("cpu-worker")
-    for module in ("fastapi", "coordinator", "client"):
+    for module in ("fastapi", "coordinator", "threads_cluster"):
         done = stack.run("docker", "exec", worker, "python", "-c", f"import {module}", check=False)
         assert "ModuleNotFoundError" in done.stderr, module
 

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from client import api, connection, errors, sse
-from client.api import Cluster
 from tests.unit.cluster_fake import Fake, job, problem
+from threads_cluster import api, connection, errors, sse
+from threads_cluster.api import Cluster
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": []}
 

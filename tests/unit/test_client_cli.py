@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from client import api, cli, connection, figures, options, show, tables, watching
 from tests.unit.cluster_fake import KIND, Fake, job, problem
+from threads_cluster import api, cli, connection, figures, options, show, tables, watching
 
 ACCEPTED = {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 0.0, "notes": ["no GPU kernel"]}
 
@@ -187,7 +187,7 @@ def test_the_readme_has_the_same_exit_codes_as_the_help(run: Run) -> None:
 
 def test_help_comes_at_once_because_nothing_heavy_is_imported() -> None:
     heavy = ("httpx", "pydantic", "pydantic_settings", "rich")
-    code = f"import sys, client.cli; print([name for name in {heavy} if name in sys.modules])"
+    code = f"import sys, threads_cluster.cli; print([name for name in {heavy} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 

@@ -19,7 +19,9 @@ from jobs import metrics
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = tuple(
-    name for name in ("jobs", "coordinator", "cpu_worker", "gpu_worker", "client", "deploy") if (ROOT / name).is_dir()
+    name
+    for name in ("jobs", "coordinator", "cpu_worker", "gpu_worker", "threads_cluster", "deploy")
+    if (ROOT / name).is_dir()
 )
 BIN = Path(sys.executable).parent
 
@@ -53,7 +55,7 @@ DEFINITIONS = "from jobs.kinds import registry\nfor kind in registry.names(): re
         ),
         pytest.param("import cpu_worker.__main__", {"numba", "cupy"}, id="parent of a CPU worker"),
         pytest.param("import gpu_worker.__main__", {"numba", "cupy", "pynvml"}, id="GPU worker before it chose a GPU"),
-        pytest.param("import client.cli", {"redis", "rq", "fastapi", "numpy", "numba", "cupy"}, id="client"),
+        pytest.param("import threads_cluster.cli", {"redis", "rq", "fastapi", "numpy", "numba", "cupy"}, id="client"),
     ],
 )
 def test_an_image_never_loads_what_is_not_its_business(imports: str, forbidden: set[str]) -> None:
@@ -101,7 +103,7 @@ def complaints(path: str, source: str) -> list[str]:
         if first in PICKLES:
             found.append(f"{path}:{line}: {name} unpickles: what travels or is kept is JSON")
         # ruff exempts these files from all its banned imports at once, so the other halves are checked here.
-        if path == "jobs/settings.py" and first in {"redis", "rq"}:
+        if path in {"jobs/settings.py", "threads_cluster/settings.py"} and first in {"redis", "rq"}:
             found.append(f"{path}:{line}: only jobs/store/bells.py and jobs/store/leases.py talk to Redis")
         if path in {"jobs/store/bells.py", "jobs/store/leases.py"} and name in {"os.environ", "os.getenv"}:
             found.append(f"{path}:{line}: only jobs/settings.py reads the environment")
@@ -134,7 +136,7 @@ def test_no_module_says_what_it_may_not() -> None:
         ("jobs/store/bells.py", "import os\nurl = os.environ['REDIS_URL']", "reads the environment"),
         ("jobs/store/leases.py", "from os import getenv", "reads the environment"),
         ("jobs/store/leases.py", "import rq.job", "talks to RQ"),
-        ("client/utils.py", "", "this name says nothing"),
+        ("threads_cluster/utils.py", "", "this name says nothing"),
         ("jobs/common/ranges.py", "", "this name says nothing"),
     ],
 )
@@ -143,7 +145,7 @@ def test_a_violation_is_complained_about(path: str, source: str, complaint: str)
 
 
 def test_names_may_be_spoken_of_and_declared_at_home() -> None:
-    assert not complaints("client/show.py", '"""Shows cluster_jobs_total and any.normal."""')
+    assert not complaints("threads_cluster/show.py", '"""Shows cluster_jobs_total and any.normal."""')
     assert not complaints("jobs/metrics.py", 'JOBS = "cluster_jobs_total"')
     assert not complaints("jobs/queues.py", 'FIRST = "gpu.high"')
 
@@ -176,7 +178,7 @@ TANGLED = (
             "Only jobs/store/bells.py talks to RQ",
         ),
         ("coordinator/probe.py", 'import os\n\nos.environ["X"]\n', "Only jobs/settings.py reads the environment"),
-        ("client/probe.py", 'import os\n\nos.getenv("X")\n', "Only jobs/settings.py reads the environment"),
+        ("threads_cluster/probe.py", 'import os\n\nos.getenv("X")\n', "Only jobs/settings.py reads the environment"),
         ("jobs/probe.py", "import pickle\n\npickle\n", "Nothing travels pickled"),
         ("jobs/probe.py", TANGLED, "C901"),
     ],
@@ -200,10 +202,10 @@ def test_ruff_lets_the_owners_and_tests_do_it(path: str, source: str) -> None:
 #: One violation of every import contract: where it is written, what it imports, and the chain that must be reported.
 VIOLATIONS = {
     "The shared package never imports a service": ("jobs/probe_service.py", "coordinator.app"),
-    "A service never imports another": ("client/probe_service.py", "cpu_worker"),
+    "A service never imports another": ("threads_cluster/probe_service.py", "cpu_worker"),
     "The coordinator never imports numpy": ("coordinator/probe_numpy.py", "jobs.probe_numpy"),
     "CuPy is the GPU worker's alone": ("jobs/probe_cupy.py", "cupy"),
-    "The client never imports a server's library": ("client/probe_library.py", "redis"),
+    "The client never imports a server's library": ("threads_cluster/probe_library.py", "redis"),
     "A kernel never imports redis": ("jobs/kinds/probe_one/cpu_kernel.py", "jobs.logs"),
     "One kind never imports another": ("jobs/kinds/probe_one/definition.py", "jobs.kinds.probe_two"),
     "Only the registry loads kernels": ("jobs/probe_kernel.py", "jobs.kinds.probe_one.cpu_kernel"),

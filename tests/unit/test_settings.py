@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from jobs import settings
-from jobs.settings import Sentinel, Settings
+from jobs.settings import Sentinel, Settings, usable_cores
+from threads_cluster import settings as client_settings
 
 
 def test_the_clients_address_is_stated_or_the_local_clusters_or_the_default(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(settings, "LOCAL_FOLDER", tmp_path)
-    assert Settings().url() == "http://127.0.0.1:3000"
+    monkeypatch.setattr(client_settings, "LOCAL_FOLDER", tmp_path)
+    assert client_settings.Settings().url() == "http://127.0.0.1:3000"
     (tmp_path / "url").write_text("http://127.0.0.1:3007\n")
-    assert Settings().url() == "http://127.0.0.1:3007"
+    assert client_settings.Settings().url() == "http://127.0.0.1:3007"
     monkeypatch.setenv("COORDINATOR_URL", "http://one:1/")
-    assert Settings().url() == "http://one:1"
+    assert client_settings.Settings().url() == "http://one:1"
     monkeypatch.setenv("CLUSTER_URL", "http://two:2")
-    assert Settings().url() == "http://two:2"
+    assert client_settings.Settings().url() == "http://two:2"
 
 
 def test_lanes_are_the_cores_this_process_may_use_unless_stated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_containers_cpu_limit_bounds_the_cores(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert settings.usable_cores(tmp_path) == cores
+    assert usable_cores(tmp_path) == cores
 
 
 def test_secrets_come_from_files_and_a_variable_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

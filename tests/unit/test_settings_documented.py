@@ -9,15 +9,17 @@ from pydantic import AliasChoices
 
 from coordinator.jobs import queries
 from jobs.settings import Settings
+from threads_cluster import settings as client
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = (ROOT / "docker-compose.yml", ROOT / "deploy/tls.yml")
 FOUND = [pair for path in FILES for pair in re.findall(r"\$\{([A-Z_]+)(:-[^}]*)?\}", path.read_text())]
 COMPOSE = {name: default.removeprefix(":-") for name, default in FOUND}
-DEFAULTS = COMPOSE | {name.upper(): str(field.default) for name, field in Settings.model_fields.items()}
+FIELDS = Settings.model_fields | client.Settings.model_fields
+DEFAULTS = COMPOSE | {name.upper(): str(field.default) for name, field in FIELDS.items()}
 ALIASES = {
     str(choice).upper()
-    for field in Settings.model_fields.values()
+    for field in FIELDS.values()
     if isinstance(field.validation_alias, AliasChoices)
     for choice in field.validation_alias.choices
 }

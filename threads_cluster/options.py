@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from client import bodies
-from jobs import numbers
+from threads_cluster import bodies, numbers
 
 Schema: TypeAlias = Mapping[str, Any]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from client import errors, figures, show
-from client.session import Session, as_json_option
+from threads_cluster import errors, figures, show
+from threads_cluster.session import Session, as_json_option
 
 # What takes long to import is imported where it is used, so that help and completion come at once.
 if TYPE_CHECKING:
-    from client import options
-    from client.api import Json
+    from threads_cluster import options
+    from threads_cluster.api import Json
 
 PARAMETERS = "parameters_file"
 #: Characters that a file of parameters may have; the API takes less.
@@ -58,7 +58,10 @@ class Kinds(TyperGroup):
         session: Session = ctx.find_root().obj
         app = typer.Typer(rich_markup_mode=None)
         app.callback()(lambda: None)
-        for kind in session.kinds():
+        kinds = session.kinds()
+        if not kinds and session.missing:
+            raise session.missing
+        for kind in kinds:
             with usable(session, kind):
                 app.command(kind["type"], help=_help(kind))(command(kind))
         group = typer.main.get_command(app)
@@ -83,7 +86,7 @@ def _help(kind: Json) -> str:
 
 def command(kind: Json) -> Any:
     """A function with one argument for each parameter of the kind, as typer reads it."""
-    from client import options
+    from threads_cluster import options
 
     flags = [flag for flag in options.flags(kind["schema"]) if not _is_taken(flag)]
 
@@ -123,7 +126,7 @@ def _annotation(flag: options.Flag) -> Any:
 
 def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
     """What the file says, then what the flags say. BadParameter names the flag."""
-    from client import options
+    from threads_cluster import options
 
     found = _from_file(file) if file else {}
     for flag in flags:
@@ -141,7 +144,7 @@ def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: st
 
 
 def _from_file(file: str) -> Json:
-    from client import options
+    from threads_cluster import options
 
     hint = "'--parameters'"
     try:
@@ -170,7 +173,7 @@ def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json
     """Submits and, when asked, waits; says on stderr how to go on."""
     chosen["gpu_preferred"] = chosen["gpu_preferred"] or None
     session.check(kind, parameters)
-    from client import answers
+    from threads_cluster import answers
 
     answer = session.checked(answers.Notes, session.cluster.submit(kind, parameters, **chosen))
     for note in answer.get("notes", []):
@@ -195,7 +198,7 @@ def _starts(answer: Json) -> str:
 
 def finish(session: Session, job_id: str, *, as_json: bool) -> None:
     """Waits, prints the result, and ends the command with the job's exit code."""
-    from client import answers, watching
+    from threads_cluster import answers, watching
 
     if not as_json:
         show.say(f"job {job_id}")

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from client import figures, tables
-from client.terminal import LONGEST, discard, visible
+from threads_cluster import figures, tables
+from threads_cluster.terminal import LONGEST, discard, visible
 
 #: Rows of a table inside a result that people see; --csv prints them all.
 ROWS = 10

@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx
 
-from client import bodies
-from client.errors import ApiError, BadArgument, ClientError, Misconfigured, UnexpectedAnswer, Unreachable
-from client.terminal import visible
+from threads_cluster import bodies
+from threads_cluster.errors import ApiError, BadArgument, ClientError, Misconfigured, UnexpectedAnswer, Unreachable
+from threads_cluster.terminal import visible
 
 #: Answers of a proxy or a coordinator that say "not now".
 BUSY = frozenset({429, 502, 503, 504})

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from client.terminal import visible
+from threads_cluster.terminal import visible
 
 #: Cells of one table at most: rows that share no names would need more of them than the result has values.
 LARGEST = 10_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from client.terminal import LONGEST, visible
+from threads_cluster.terminal import LONGEST, visible
 
 #: The job failed or was cancelled.
 JOB_FAILED = 1

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from client import errors, terminal
+from threads_cluster import errors, terminal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from client.api import Cluster, Json
+    from threads_cluster.api import Cluster, Json
 
 
 def as_json_option(help: str) -> Any:
@@ -28,7 +28,7 @@ class Session:
 
     @cached_property
     def cluster(self) -> Cluster:
-        from client.api import Cluster
+        from threads_cluster.api import Cluster
 
         if self._url == "":
             raise errors.Misconfigured("--url is empty; it has the form http://host:port")
@@ -36,13 +36,13 @@ class Session:
 
     def checked(self, shape: type[BaseModel], found: Json) -> Json:
         """The answer, once it has what the command shows. UnexpectedAnswer otherwise."""
-        from client import answers
+        from threads_cluster import answers
 
         return answers.checked(shape, found, self.cluster.url)
 
     def kinds(self) -> list[Json]:
         """The cluster's kinds; this checkout's when none answers, good for help and for finding mistakes."""
-        from client import answers
+        from threads_cluster import answers
 
         try:
             found = [self.checked(answers.Kind, kind) for kind in self.cluster.kinds()]
@@ -57,14 +57,16 @@ class Session:
             return
         from pydantic import ValidationError
 
-        from jobs.kinds import registry
-
         try:
+            from jobs.kinds import registry
+
             registry.definition(kind).Parameters.model_validate(parameters)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             where = ".".join(map(str, ("parameters", *first["loc"])))
             raise errors.ApiError(422, {"detail": f"{where}: {first['msg']}", "field": where}) from None
+        except ModuleNotFoundError:
+            pass
         raise self.missing
 
     def close(self) -> None:
@@ -73,9 +75,11 @@ class Session:
 
 
 def known_here() -> list[Json]:
-    """The kinds of this checkout in the API's shape."""
-    from jobs.kinds import registry
-
+    """Return the kinds of this checkout in the API's shape; none where the client is installed without them."""
+    try:
+        from jobs.kinds import registry
+    except ModuleNotFoundError:
+        return []
     definitions = {name: registry.definition(name) for name in registry.names()}
     return [
         {

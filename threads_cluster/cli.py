@@ -12,9 +12,9 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from client import errors, show, terminal
-from client.session import Session, as_json_option
-from client.submitting import Kinds
+from threads_cluster import errors, show, terminal
+from threads_cluster.session import Session, as_json_option
+from threads_cluster.submitting import Kinds
 
 _EPILOG = """\b
 Exit codes:
@@ -67,7 +67,7 @@ def connect(
 @app.command()
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     """What the cluster has and does."""
-    from client import answers
+    from threads_cluster import answers
 
     cluster = ctx.obj.cluster
     found = ctx.obj.checked(answers.Status, cluster.status())
@@ -93,7 +93,7 @@ def jobs(
     as_json: AsJson = False,
 ) -> None:
     """Jobs, newest first."""
-    from client import answers
+    from threads_cluster import answers
 
     found = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit)]
     if as_json:
@@ -109,7 +109,7 @@ def jobs(
 @app.command()
 def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """One job: state, parameters, who computed it."""
-    from client import answers
+    from threads_cluster import answers
 
     found = ctx.obj.checked(answers.Job, ctx.obj.cluster.job(job_id))
     show.json_line(found) if as_json else show.job(found)
@@ -118,7 +118,7 @@ def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
 @app.command()
 def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Watch a job until it ends; Ctrl-C leaves it running."""
-    from client import watching
+    from threads_cluster import watching
 
     if as_json:
         job = _print_events(ctx.obj.cluster, job_id)
@@ -131,7 +131,7 @@ def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
 
 
 def _print_events(cluster: Any, job_id: str) -> dict[str, Any]:
-    from client import watching
+    from threads_cluster import watching
 
     event: dict[str, Any] = {}
     try:
@@ -158,7 +158,7 @@ def result(
     as_json: AsJson = False,
 ) -> None:
     """The result of a finished job."""
-    from client import answers
+    from threads_cluster import answers
 
     if trace is not None:
         json.dump(ctx.obj.checked(answers.Trace, ctx.obj.cluster.ask(job_id, "trace", replica=replica)), trace)
@@ -174,7 +174,7 @@ def result(
 
 
 def _print_csv(found: Any, name: str | None) -> None:
-    from client import tables
+    from threads_cluster import tables
 
     try:
         picked, others = tables.chosen(found, name)
@@ -193,7 +193,7 @@ def _each(what: str, done: str) -> Callable[..., None]:
         job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
         as_json: AsJson = False,
     ) -> None:
-        from client import answers
+        from threads_cluster import answers
 
         worst = 0
         for job_id in job_ids:
@@ -226,7 +226,7 @@ for _name, _done, _help in (
 @app.command()
 def nodes(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The workers."""
-    from client import answers
+    from threads_cluster import answers
 
     found = [ctx.obj.checked(answers.Node, node) for node in ctx.obj.cluster.nodes()]
     if as_json:
@@ -240,7 +240,7 @@ def nodes(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
     """How far finished jobs have verified the Collatz map."""
-    from client import answers
+    from threads_cluster import answers
 
     found = ctx.obj.checked(answers.Mark, ctx.obj.cluster.mark("collatz", "verified"))
     if as_json:
@@ -257,7 +257,7 @@ def drain(
     as_json: AsJson = False,
 ) -> None:
     """Let a worker finish what it holds and take nothing new."""
-    from client import answers
+    from threads_cluster import answers
 
     found = ctx.obj.checked(answers.Drained, ctx.obj.cluster.drain(node, on=not off))
     if as_json:
@@ -269,7 +269,7 @@ def drain(
 @app.command()
 def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The kinds of jobs; --json with the schema of their parameters."""
-    from client import answers
+    from threads_cluster import answers
 
     found = [ctx.obj.checked(answers.Kind, kind) for kind in ctx.obj.cluster.kinds()]
     if as_json:
@@ -282,7 +282,7 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def version(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The version of the cluster that answers."""
-    from client import answers
+    from threads_cluster import answers
 
     found = ctx.obj.checked(answers.Version, ctx.obj.cluster.status())["version"]
     show.json_line({"version": found}) if as_json else show.line(found)
@@ -305,7 +305,7 @@ _NO_TOKEN = "the cluster takes only those who have its token, and CLUSTER_TOKEN 
 
 def _complain(error: errors.ClientError) -> int:
     """Says what went wrong in the words of the command line; the exit code."""
-    from client import options
+    from threads_cluster import options
 
     if getattr(error, "status", None) == 401:
         error.args = (_NO_TOKEN,)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
 
-from client.errors import UnexpectedAnswer
+from threads_cluster.errors import UnexpectedAnswer
 
 Checked = TypeVar("Checked")
 Element = TypeVar("Element")
@@ -32,7 +32,7 @@ class Answer(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-# -- what client.api reads ------------------------------------------------------------------------------------------
+# -- what the library reads --------------------------------------------------------------------------------------------
 
 
 class Anything(Answer):

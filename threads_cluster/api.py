@@ -1,6 +1,6 @@
 """The cluster from Python.
 
-    from client.api import Cluster
+    from threads_cluster.api import Cluster
 
     with Cluster() as cluster:
         print(cluster.run("collatz", {"start_number": 1, "number_count": 1_000_000})["delay"])
@@ -10,7 +10,7 @@
         print(cluster.result(job["job_id"])["result"])
 
 Answers are the API's JSON as dicts. Integers beyond 2^53 are decimal strings there: `int(text)` is exact.
-Integers of any size may be sent as they are. What goes wrong is a `client.errors.ClientError` of one line.
+Integers of any size may be sent as they are. What goes wrong is a `threads_cluster.errors.ClientError` of one line.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from urllib import parse
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from client import answers, bodies
-from client.connection import Connection, Patience
-from client.errors import ApiError, BadArgument, JobEnded, Misconfigured, TimedOut, UnexpectedAnswer
-from client.sse import Reader
-from jobs import numbers, settings
-from jobs.models import TERMINAL
+from threads_cluster import answers, bodies, numbers, settings
+from threads_cluster.connection import Connection, Patience
+from threads_cluster.errors import ApiError, BadArgument, JobEnded, Misconfigured, TimedOut, UnexpectedAnswer
+from threads_cluster.sse import Reader
 
 Json: TypeAlias = dict[str, Any]
 
+#: States of a job that has ended, well or not.
+TERMINAL = frozenset({"done", "failed", "cancelled"})
 #: Longest a long poll may wait for one answer; the API's limit.
 LONG_POLL_SECONDS = 30.0
 #: Seconds between two looks at a job at least, whatever the other side answers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from client.bodies import BadBody
+from threads_cluster.bodies import BadBody
 
 #: Bytes of one message at most.
 LARGEST = 1 << 20

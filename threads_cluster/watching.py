@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
-from client import answers, errors, show
-from client.api import LONG_POLL_SECONDS, Json
-from client.session import Session
-from client.terminal import visible
+from threads_cluster import answers, errors, show
+from threads_cluster.api import LONG_POLL_SECONDS, Json
+from threads_cluster.session import Session
+from threads_cluster.terminal import visible
 
 #: Shows the job as it is now.
 Reporter: TypeAlias = Callable[[Mapping[str, Any]], None]

@@ -1,5 +1,0 @@
-"""`python -m client` is the `cluster` command."""
-
-from client.cli import main
-
-main()

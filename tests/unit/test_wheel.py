@@ -1,0 +1,89 @@
+"""The client as `pip install .` installs it: its wheel, alone, with nothing of the checkout beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from jobs import models, numbers
+from threads_cluster import api
+from threads_cluster import numbers as client_numbers
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, by the build backend of the development environment: nothing is downloaded."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, copy)
+    for package in ("threads_cluster", "jobs"):
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel"], cwd=copy, check=True)
+    return next((copy / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("installed")
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", str(folder), str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    return folder
+
+
+def run(installed: Path, *arguments: str) -> str:
+    """What Python prints that knows the wheel and the packages it requires; -S leaves the checkout off its path."""
+    path = os.pathsep.join((str(installed), sysconfig.get_path("purelib")))
+    environment = {"PYTHONPATH": path, "HOME": str(installed), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-S", "-W", "error", *arguments]
+    done = subprocess.run(command, cwd=installed, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_wheel_holds_the_client_and_nothing_of_the_servers(wheel: Path) -> None:
+    folders = {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    assert {name for name in folders if not name.endswith(".dist-info")} == {"threads_cluster"}
+
+
+def test_the_wheel_requires_what_the_clients_group_holds() -> None:
+    assert sorted(PROJECT["project"]["dependencies"]) == sorted(PROJECT["dependency-groups"]["client"])
+
+
+def test_python_imports_the_client_without_the_checkout(installed: Path) -> None:
+    program = (
+        "import importlib.util, threads_cluster; from threads_cluster import Cluster;"
+        "print(threads_cluster.__file__, importlib.util.find_spec('jobs'), Cluster().url)"
+    )
+    assert run(installed, "-c", program).split() == [
+        str(installed / "threads_cluster/__init__.py"), "None", "http://127.0.0.1:3000",
+    ]  # fmt: skip
+
+
+def test_the_command_runs_without_the_checkout(installed: Path) -> None:
+    assert re.search(r"Usage: .*cluster .*submit", run(installed, "bin/cluster", "--help"), re.DOTALL)
+
+
+def test_a_kind_is_unknown_without_a_cluster_and_says_so(installed: Path) -> None:
+    with pytest.raises(AssertionError, match=r"no cluster answers at http://127\.0\.0\.1:9"):
+        run(installed, "bin/cluster", "--url", "http://127.0.0.1:9", "submit", "collatz", "--start-number", "1")
+
+
+def test_client_and_server_agree_on_integers_and_states() -> None:
+    assert (client_numbers.JSON_SAFE, client_numbers.MAX_DIGITS) == (numbers.JSON_SAFE, numbers.MAX_DIGITS)
+    for value in (0, 2**53 - 1, 2**53, -(2**53), 10**90):
+        assert client_numbers.exact(value) == numbers.exact(value)
+    for text in ("short", "x" * 39, "x" * 400, "'" * 41):
+        assert client_numbers.short(text) == numbers.short(text)
+    assert {state.value for state in models.TERMINAL} == api.TERMINAL

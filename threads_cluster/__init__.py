@@ -1,0 +1,21 @@
+"""Talk to a cluster from Python (`Cluster`) or from a shell (`cluster`, `threads_cluster.cli`). HTTP only.
+
+The name is loaded on first use, so that the command's help and completion come at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from threads_cluster.api import Cluster
+
+__all__ = ["Cluster"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "Cluster":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from threads_cluster.api import Cluster
+
+    return Cluster
