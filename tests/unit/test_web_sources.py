@@ -1,20 +1,80 @@
-"""What the pages' formatter leaves alone: comments and texts."""
+"""What the pages' formatter and linter leave alone: long comments and texts, and which part may import which."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from os.path import normpath
 from pathlib import Path
+
+import pytest
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 SUFFIXES = {".ts", ".tsx", ".mjs", ".css"}
+IMPORT = re.compile(r"""(?:from|import|import\(|URL\()\s*"(\.[^"]+)\"""")
+#: The parts that a part may import beside itself; a page imports no other page.
+BELOW = {
+    "lib": set(),
+    "timeline": {"lib"},
+    "density": {"lib"},
+    "kinds.ts": set(),
+    "ui": {"lib", "kinds.ts"},
+    "pages": {"lib", "ui", "timeline", "density", "kinds.ts"},
+}
+
+
+def sources(*folders: str) -> list[Path]:
+    files = [path for folder in folders for path in (WEB / folder).rglob("*")]
+    return [path for path in files if path.suffix in SUFFIXES and path.name != "schema.d.ts"]
 
 
 def test_no_line_is_longer_than_120_characters() -> None:
-    files = [path for folder in ("src", "test", "scripts") for path in (WEB / folder).rglob("*")]
-    sources = [path for path in files if path.suffix in SUFFIXES and path.name != "schema.d.ts"]
+    files = sources("src", "test", "scripts")
     long = [
         f"{path.relative_to(WEB)}:{number}"
-        for path in sources
+        for path in files
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if len(line) > 120
     ]
-    assert len(sources) > 100 and long == []
+    assert len(files) > 100 and long == []
+
+
+def room(path: str) -> tuple[str, str]:
+    """The part of web/src that a file belongs to, and the page if the part is `pages`."""
+    part, _, rest = path.partition("/")
+    return part, rest.partition("/")[0] if part == "pages" else ""
+
+
+def imports(name: str, text: str) -> Iterator[str]:
+    for target in IMPORT.findall(text):
+        yield normpath(f"{name}/../{target}")
+
+
+def strays(name: str, text: str) -> list[str]:
+    """Imports of one source that its part must not have."""
+    part, page = room(name)
+    wrong = []
+    for target in imports(name, text):
+        there, other = room(target if target != "kinds" else "kinds.ts")
+        if (there, other) != (part, page) and there not in BELOW[part]:
+            wrong.append(f"{name} imports {target}")
+    return wrong
+
+
+def test_parts_import_only_what_lies_below_them() -> None:
+    names = {str(path.relative_to(WEB / "src")): path for path in sources("src")}
+    assert [wrong for name, path in names.items() for wrong in strays(name, path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("lib/live.ts", 'import { Page } from "../ui/page";'),
+        ("ui/form.tsx", 'const part = import("../pages/cluster/app");'),
+        ("density/flat.ts", 'import type { Grid } from "../pages/collatz/model/layers";'),
+        ("pages/threads/app.tsx", 'import { Tree } from "../cluster/result";'),
+        ("pages/collatz/model/run.ts", 'import { open } from "../../cluster/model/state";'),
+    ],
+)
+def test_an_import_against_the_order_is_seen(name: str, text: str) -> None:
+    assert strays(name, text)

@@ -5,34 +5,8 @@
 
 import { CLASSES, MIXED_COLOUR, part, VIRIDIS, type Look } from "./colour";
 import { flatPainter } from "./flat";
-import type { Grid } from "../pages/collatz/model/layers";
-
-/** Single numbers beside each other. */
-export interface Points {
-  delays: Uint16Array;
-  /** What colours each: bits or residue plus one. */
-  values: Uint16Array;
-  /** Pixels from the left edge to the middle of the first, and from one to the next. */
-  left: number;
-  step: number;
-  low: number;
-  high: number;
-  /** Pixels across a point. */
-  size: number;
-}
-
-export interface Painter {
-  readonly kind: "webgl2" | "canvas";
-  /** True where the machine has no graphics processor. */
-  readonly software: boolean;
-  /** Points drawn at a time at most. */
-  readonly mostPoints: number;
-  /** The grid must be as large as the canvas. */
-  grid(grid: Grid, look: Look): void;
-  points(points: readonly Points[], look: Look): void;
-  clear(): void;
-  dispose(): void;
-}
+import type { Grid } from "./grid";
+import type { Painter, Points } from "./painter";
 
 const MODES = { count: 0, value: 1, class: 2 } as const;
 

@@ -1,8 +1,8 @@
 /** The same pictures without WebGL2, on a plain canvas. */
 
-import type { Grid } from "../pages/collatz/model/layers";
 import { colour, css, share, type Look } from "./colour";
-import type { Painter, Points } from "./density";
+import type { Grid } from "./grid";
+import type { Painter, Points } from "./painter";
 
 /** Colours of a share are looked up, not computed for each of a million pixels. */
 const STEPS = 255;

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { grid } from "../../src/density/grid";
 import { window } from "../../src/pages/collatz/model/delays";
 import {
   across,
@@ -7,7 +8,6 @@ import {
   countExact,
   fromBinary,
   fromResult,
-  grid,
   greatest,
   lit,
   MIXED,

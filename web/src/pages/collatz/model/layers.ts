@@ -1,18 +1,8 @@
 /** Delays as counts on a grid of pixels, from exact values or from a job's columns. Pure. */
 
+import { grid, type Grid } from "../../../density/grid";
 import { unpack } from "./packed";
 import { distance, type View } from "./view";
-
-export interface Grid {
-  width: number;
-  height: number;
-  /** Row after row, the lowest delays first; 0: no number. */
-  cells: Float32Array;
-}
-
-export function grid(width: number, height: number): Grid {
-  return { width, height, cells: new Float32Array(width * height) };
-}
 
 export interface Frame {
   view: View;

@@ -2,12 +2,12 @@
  * From what is known to a picture of it: a grid or single points, with the edges of the axes. Pure but for the caches.
  */
 
-import type { Points } from "../../../density/density";
+import type { Points } from "../../../density/painter";
 import type { Look } from "../../../density/colour";
+import { grid, type Grid } from "../../../density/grid";
 import {
   coarseness,
   greatest,
-  grid,
   lit,
   paintDensity,
   paintExact,
@@ -16,7 +16,6 @@ import {
   type Density,
   type Exact,
   type Frame,
-  type Grid,
   type Metric,
 } from "./layers";
 import { distance, type View } from "./view";
