@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
+import re
 import socket
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 #: Where the local cluster of this checkout keeps its data; it leaves its address there.
@@ -18,6 +22,12 @@ LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
 #: Secrets in files: one a setting, under its name (redis_url, cluster_token). A variable wins over a file.
 SECRETS_FOLDER = Path("/run/secrets")
+
+_NAME = r"^[A-Za-z0-9._-]{0,64}$"
+#: What makes digests of /etc/machine-id ours: machine-id(5) forbids to show the number itself.
+_MACHINE_KEY = b"threads-cluster host"
+#: Files that container engines leave in a container.
+_CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 
 class Settings(BaseSettings):
@@ -46,8 +56,10 @@ class Settings(BaseSettings):
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
     #: What an image runs: coordinator, cpu-worker or gpu-worker.
     node_type: Literal["coordinator", "cpu-worker", "gpu-worker", ""] = ""
-    #: Stable name of a worker, shown everywhere. Default: the host's name and the process number.
-    node_id: str = Field(default="", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    #: Stable name of a worker, shown everywhere. Default: the machine's name and the process number.
+    worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
+    #: Name of the machine that a worker runs on; workers with the same one share it. Default: `default_host`.
+    host_id: str = Field(default="", pattern=_NAME)
     #: When set, every API call needs it as a bearer token.
     cluster_token: str = ""
     #: Lanes of a CPU worker. 0: the cores it may use.
@@ -71,7 +83,11 @@ class Settings(BaseSettings):
     heartbeat_file: str = ""
 
     def worker_name(self) -> str:
-        return self.node_id or f"{socket.gethostname()}-{os.getpid()}"
+        return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
+
+    def host_name(self) -> str:
+        """Name of this machine among the cluster's hosts."""
+        return self.host_id or default_host()
 
     def lanes(self) -> int:
         """Lanes of a CPU worker: as stated, else the cores it may use."""
@@ -94,6 +110,24 @@ def _cpu_limit(cgroup: Path) -> int | None:
         except (OSError, ValueError):
             continue
     return None
+
+
+def default_host(machine_id: Path = Path("/etc/machine-id"), marks: Iterable[Path] = _CONTAINER_MARKS) -> str:
+    """The machine's name with a digest of its machine-id, so that two machines of one name are two hosts.
+
+    The name alone where there is no machine-id, and in a container: what an image brings is the same on every machine.
+    """
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())
+    try:
+        number = b"" if any(mark.exists() for mark in marks) or _in_a_pod() else machine_id.read_bytes().strip()
+    except OSError:
+        number = b""
+    digest = hmac.new(_MACHINE_KEY, number, hashlib.sha256).hexdigest()[:8]
+    return f"{name[:55]}-{digest}" if number else name[:64]
+
+
+def _in_a_pod() -> bool:
+    return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
 def show_one_gpu(uuid: str) -> None:

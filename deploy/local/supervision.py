@@ -130,7 +130,7 @@ def programs(shape: Shape, run: Run, password: str) -> list[Program]:
             environment=shared
             | {
                 "NODE_TYPE": "cpu-worker",
-                "NODE_ID": f"cpu-{number}",
+                "WORKER_ID": f"cpu-{number}",
                 "WORKER_THREADS": str(lanes),
                 "METRICS_PORT": "0",
             },
@@ -142,7 +142,7 @@ def programs(shape: Shape, run: Run, password: str) -> list[Program]:
         Program(
             name=f"gpu-worker-{number}",
             command=(python, "-m", "gpu_worker"),
-            environment=shared | {"NODE_TYPE": "gpu-worker", "NODE_ID": f"gpu-{number}", "METRICS_PORT": "0"},
+            environment=shared | {"NODE_TYPE": "gpu-worker", "WORKER_ID": f"gpu-{number}", "METRICS_PORT": "0"},
             priority=30,
         )
         for number in range(1, shape.gpus + 1)

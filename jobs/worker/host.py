@@ -1,8 +1,7 @@
-"""Figures of the machine that ride on a worker's heartbeat."""
+"""Figures of the host that ride on a worker's heartbeat."""
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import psutil
@@ -10,10 +9,12 @@ import psutil
 RAPL = Path("/sys/class/powercap")
 
 
-class Node:
-    """CPU, memory and network of this host (inside a container: what the kernel shows there)."""
+class Host:
+    """CPU, memory and network of this host under its name (inside a container: what the kernel shows there)."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.network = network_namespace()
         psutil.cpu_percent(None)
         self.packages = Packages()
 
@@ -22,7 +23,8 @@ class Node:
         network = psutil.net_io_counters()
         joules = self.packages.joules()
         return {
-            "host": socket.gethostname(),
+            "host": self.name,
+            "network": self.network,
             "cpu_ratio": round(psutil.cpu_percent(None) / 100, 4),
             "cpus": psutil.cpu_count() or 1,
             "memory_used_bytes": memory.total - memory.available,
@@ -31,6 +33,14 @@ class Node:
             "network_transmit_bytes_total": network.bytes_sent if network else 0,
             **({} if joules is None else {"cpu_energy_joules_total": round(joules, 3)}),
         }
+
+
+def network_namespace(file: Path = Path("/proc/self/ns/net")) -> str:
+    """Number of the network that this process sees, one a host and one a container; 0 where there is but one."""
+    try:
+        return str(file.stat().st_ino)
+    except OSError:
+        return "0"
 
 
 class Packages:

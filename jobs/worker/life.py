@@ -18,7 +18,7 @@ from jobs.kinds import registry
 from jobs.models import Device
 from jobs.store import bells, leases
 from jobs.worker import exporter
-from jobs.worker.host import Node
+from jobs.worker.host import Host
 from jobs.worker.meter import Meter
 from jobs.worker.serving import Beats, Lane, Server
 
@@ -41,7 +41,7 @@ class Worker:
         self.chosen, self.device, self.lanes, self.more = chosen, device, lanes, more
         self.name = chosen.worker_name()
         self.born = ""
-        self.node = Node()
+        self.host = Host(chosen.host_name())
         self.server: Server | None = None
         #: Why it ends, when a device failed.
         self.retired = ""
@@ -67,7 +67,7 @@ class Worker:
             "device": self.device, "state": state, "lanes": self.lanes, "busy_lanes": busy, "job": job,
             "kinds": json.dumps(registry.versions()),
             "pid": os.getpid(), "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
-            **({"retired": self.retired} if self.retired else {}), **self.node.figures(), **self.more(),
+            **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
         }  # fmt: skip
 
     def run(self, client: leases.Client, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
@@ -133,7 +133,7 @@ class Worker:
             stop_metrics()
 
     def _name_taken(self) -> None:
-        log.error("another worker runs under the name %s; give each its own NODE_ID", self.name)
+        log.error("another worker runs under the name %s; give each its own WORKER_ID", self.name)
         os.kill(os.getpid(), signal.SIGTERM)
 
 

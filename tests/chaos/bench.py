@@ -94,7 +94,7 @@ class Bench(Live):
 
     def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
         name = f"worker-{number}"
-        own = {"NODE_ID": name, "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
+        own = {"WORKER_ID": name, "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
         if number == 0:
             own["REDIS_URL"] = f"redis://127.0.0.1:{self.proxy.port}/0"
         if offset := self.offsets.get(name):

@@ -119,7 +119,9 @@ def test_a_real_worker_computes_in_a_real_cluster(tmp_path: Path) -> None:
     live = Live(tmp_path, workers=0)
     try:
         live.start()
-        live._run("gpu-0", [sys.executable, "-m", "gpu_worker"], NODE_ID="gpu-0", METRICS_PORT="0", GPU_ENABLED="true")
+        live._run(
+            "gpu-0", [sys.executable, "-m", "gpu_worker"], WORKER_ID="gpu-0", METRICS_PORT="0", GPU_ENABLED="true"
+        )
         until(lambda: live.get("/api/status")["workers"]["ready"] == 1, 300)
         job = spec("verify", 2**50, 2**44)
         parameters = {"mode": "verify", "start_number": job["start"], "number_count": job["count"]}

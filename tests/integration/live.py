@@ -108,7 +108,7 @@ class Live:
         self._run(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **ports)
 
     def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
-        own = {"NODE_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
+        own = {"WORKER_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
         self._run(f"worker-{number}", [sys.executable, "-m", "cpu_worker"], **own)
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:

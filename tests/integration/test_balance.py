@@ -27,7 +27,7 @@ def mixed(tmp_path: Path) -> Iterator[Live]:
     live = Live(tmp_path, workers=1, lanes=1)
     try:
         live.start()
-        own = {"NODE_ID": "gpu-0", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(tmp_path / "faults")}
+        own = {"WORKER_ID": "gpu-0", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(tmp_path / "faults")}
         live._run("gpu-0", [sys.executable, "-m", "tests.gpu.pretended"], **own)
         until(lambda: live.get("/api/status")["workers"]["ready"] == 2, 120)
         yield live

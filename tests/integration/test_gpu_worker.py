@@ -40,7 +40,7 @@ def gpu_cluster(folder: Path, gpus: int = 1, cpus: int = 0, **environment: str) 
 
 
 def start_gpu_worker(live: Live, number: int = 0, **environment: str) -> None:
-    own = {"NODE_ID": f"gpu-{number}", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(live.folder / "faults")}
+    own = {"WORKER_ID": f"gpu-{number}", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(live.folder / "faults")}
     live._run(f"gpu-{number}", [sys.executable, "-m", "tests.gpu.pretended"], **own, **environment)
 
 

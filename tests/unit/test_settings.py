@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from jobs import settings
 from jobs.settings import Sentinel, Settings, usable_cores
 from threads_cluster import settings as client_settings
 
@@ -67,8 +69,49 @@ def test_a_sentinel_address_is_taken_apart() -> None:
     assert (place.service, place.database, place.password) == ("main", 2, "secret")
 
 
-@pytest.mark.parametrize(("name", "value"), [("COORDINATOR_PORT", "0"), ("GPU_ENABLED", "maybe"), ("NODE_ID", "a b")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("COORDINATOR_PORT", "0"), ("GPU_ENABLED", "maybe"), ("WORKER_ID", "a b"), ("NODE_ID", "a b"), ("HOST_ID", "a/b")],
+)
 def test_a_wrong_setting_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=name.lower()):
+    with pytest.raises(ValueError, match=f"(?i){name}|worker_id"):
         Settings()
+
+
+def test_a_worker_is_named_by_worker_id_and_node_id_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NODE_ID", "old")
+    assert Settings().worker_name() == "old"
+    monkeypatch.setenv("WORKER_ID", "new")
+    assert Settings().worker_name() == "new"
+
+
+def test_a_host_is_named_by_its_setting_else_its_name_and_machine_id(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "desk one")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    number, mark = tmp_path / "machine-id", tmp_path / "mark"
+    number.write_text("0123456789abcdef0123456789abcdef\n")
+    here = settings.default_host(number, [mark])
+    assert re.fullmatch(r"desk-one-[0-9a-f]{8}", here) and here[9:] not in number.read_text()
+    number.write_text("fedcba9876543210fedcba9876543210\n")
+    assert settings.default_host(number, [mark]) != here, "two machines of one name"
+    for empty in ("", "\n"):
+        number.write_text(empty)
+        assert settings.default_host(number, [mark]) == "desk-one"
+    number.unlink()
+    assert settings.default_host(number, [mark]) == "desk-one"
+    monkeypatch.setenv("HOST_ID", "rack-7")
+    assert Settings().host_name() == "rack-7"
+
+
+def test_a_machine_id_inside_a_container_names_no_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "4f1c")
+    number, mark = tmp_path / "machine-id", tmp_path / "mark"
+    number.write_text("0123456789abcdef0123456789abcdef\n")
+    mark.touch()
+    assert settings.default_host(number, [mark]) == "4f1c"
+    mark.unlink()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert settings.default_host(number, [mark]) == "4f1c"

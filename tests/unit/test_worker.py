@@ -18,7 +18,7 @@ def test_a_worker_that_retires_takes_no_lease_more(monkeypatch: pytest.MonkeyPat
     """Until its main thread had heard the signal, lanes on a lost GPU took range after range and reported them dead."""
     told: list[Any] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: told.append(number))
-    worker = Worker(Settings(node_id="w"), Device.GPU, 2)
+    worker = Worker(Settings(worker_id="w"), Device.GPU, 2)
     worker.retire("before it served")
     worker.server = SimpleNamespace(stop=lambda: told.append("stopped"))  # type: ignore[assignment]
     worker.retire("the GPU failed")
