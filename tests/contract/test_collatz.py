@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs.kinds import registry
-from jobs.kinds.collatz import blocks, partials, statistics, tables, tails_portable, trajectory, vectors, wide
-from jobs.kinds.collatz.curve import FRACTION_BITS, leading, log2
+from jobs.kinds.collatz import partials, statistics, tables, trajectory, vectors, wide
+from jobs.kinds.collatz import statistics_blocks as blocks
+from jobs.kinds.collatz import statistics_tails_portable as tails_portable
+from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS, leading, log2
 from jobs.models import MAX_UNITS, Device
 
 definition: Any = registry.definition("collatz")

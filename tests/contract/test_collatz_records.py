@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs.kinds import registry
-from jobs.kinds.collatz import columns, published, records, statistics, tails_portable, vectors
+from jobs.kinds.collatz import records, statistics, vectors
+from jobs.kinds.collatz import records_published as published
+from jobs.kinds.collatz import statistics_columns as columns
+from jobs.kinds.collatz import statistics_tails_portable as tails_portable
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")

@@ -16,8 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobs.kinds import registry
-from jobs.kinds.collatz import partials, sweep, sweep_portable, vectors, verify
-from jobs.kinds.collatz import sieve as sieves
+from jobs.kinds.collatz import partials, vectors, verify
+from jobs.kinds.collatz import verify_sieve as sieves
+from jobs.kinds.collatz import verify_sweep as sweep
+from jobs.kinds.collatz import verify_sweep_portable as sweep_portable
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")

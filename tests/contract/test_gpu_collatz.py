@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobs.kinds import gpu, registry
-from jobs.kinds.collatz import gpu_statistics, gpu_verify, statistics, verify
+from jobs.kinds.collatz import statistics, statistics_gpu, verify, verify_gpu
 from jobs.models import Device
 from tests.gpu import devices
 
@@ -48,7 +48,7 @@ def device() -> Iterator[None]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 2^10 numbers go to the device, so that the reference can follow."""
-    monkeypatch.setattr(gpu_statistics, "LEVELS", (10,))
+    monkeypatch.setattr(statistics_gpu, "LEVELS", (10,))
 
 
 def go_on(_: int) -> bool:
@@ -100,7 +100,7 @@ def test_verification_agrees_with_cpus_on_millions_of_numbers(start: int) -> Non
 @pytest.mark.parametrize("start", [BLOCK, 2**42 - BLOCK, 2**64 - BLOCK])
 def test_blocks_taken_by_one_launch_are_those_taken_one_by_one(start: int) -> None:
     tasks = [verify.piece(start + at * BLOCK, start + at * BLOCK + 2 * CELL) for at in range(2)]
-    together, apart = gpu_verify.LaunchedSeen(), gpu_verify.LaunchedSeen()
+    together, apart = verify_gpu.LaunchedSeen(), verify_gpu.LaunchedSeen()
     together.take_blocks(tasks[0], 2)
     for task in tasks:
         apart.take_blocks(task, 1)
@@ -115,8 +115,8 @@ def test_whole_blocks_go_to_launches_together(monkeypatch: pytest.MonkeyPatch) -
         taken.append((task.h, count))
         return count
 
-    monkeypatch.setattr(gpu_verify.LaunchedSeen, "take_blocks", take_blocks)
-    monkeypatch.setattr(gpu_verify, "_batch", gpu.Batch(first=5, most=5))
+    monkeypatch.setattr(verify_gpu.LaunchedSeen, "take_blocks", take_blocks)
+    monkeypatch.setattr(verify_gpu, "_batch", gpu.Batch(first=5, most=5))
     on_gpu.run(spec("verify", 2 * BLOCK - 7, 7 * BLOCK + 10), 0, 7 * BLOCK + 10, go_on)
     assert taken == [(1, 1), (2, 5), (7, 2), (9, 1)]
 
@@ -124,8 +124,8 @@ def test_whole_blocks_go_to_launches_together(monkeypatch: pytest.MonkeyPatch) -
 def test_what_a_launch_has_no_room_for_is_launched_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec("verify", 2**95 + 12345, CELL)
     usual = computed(on_gpu, job)
-    monkeypatch.setattr(gpu_verify, "ROOM", 64)
-    monkeypatch.setattr(gpu_verify, "SOURCE", with_passes(gpu_verify.SOURCE, 40))
+    monkeypatch.setattr(verify_gpu, "ROOM", 64)
+    monkeypatch.setattr(verify_gpu, "SOURCE", with_passes(verify_gpu.SOURCE, 40))
     assert computed(on_gpu, job) == usual
 
 
@@ -139,7 +139,7 @@ def with_passes(source: gpu.Source, passes: int) -> gpu.Source:
 def test_numbers_left_to_the_host_count_all_the_same(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec("verify", start, 50_000)
     usual = same(job)
-    monkeypatch.setattr(gpu_verify, "SOURCE", with_passes(gpu_verify.SOURCE, 2))
+    monkeypatch.setattr(verify_gpu, "SOURCE", with_passes(verify_gpu.SOURCE, 2))
     assert computed(on_gpu, job) == usual
 
 
@@ -185,9 +185,9 @@ def test_published_path_records_are_found_by_the_device(n: int) -> None:
 def test_a_launch_that_lists_too_much_takes_fewer_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     job = spec("statistics", 2**50, 2**17)
     usual = same(job)
-    monkeypatch.setattr(gpu_statistics, "GROWTH", 1000)
-    monkeypatch.setattr(gpu_statistics, "_batch", gpu.Batch(first=128, most=128))
-    monkeypatch.setattr(gpu_statistics, "ROOM", 450)
+    monkeypatch.setattr(statistics_gpu, "GROWTH", 1000)
+    monkeypatch.setattr(statistics_gpu, "_batch", gpu.Batch(first=128, most=128))
+    monkeypatch.setattr(statistics_gpu, "ROOM", 450)
     assert computed(on_gpu, job) == usual
 
 
@@ -196,7 +196,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
     """Below 2^96 only few do, so the walk is made to give up as if they had."""
     job = spec("statistics", 2**94, 2**13)
     usual = computed(on_gpu, job)
-    walked, seen = gpu_statistics.LaunchedTally._walked, []
+    walked, seen = statistics_gpu.LaunchedTally._walked, []
 
     def giving_up(tally: Any, places: Any) -> Any:
         delays, high, low = walked(tally, places)
@@ -204,7 +204,7 @@ def test_what_passes_two_limbs_is_left_to_integers_of_any_size(monkeypatch: pyte
         seen.append(len(delays))
         return delays, high, low
 
-    monkeypatch.setattr(gpu_statistics.LaunchedTally, "_walked", giving_up)
+    monkeypatch.setattr(statistics_gpu.LaunchedTally, "_walked", giving_up)
     assert computed(on_gpu, job) == usual and seen
 
 
@@ -214,11 +214,11 @@ def test_rising_is_what_exceeds_all_before_it() -> None:
         rows = [(dice.randrange(3), dice.randrange(2**62, 2**62 + 4)) for _ in range(dice.randrange(1, 40))]
         high, low = np.array(rows, np.uint64).T
         expected = [at for at, row in enumerate(rows) if all(row > other for other in rows[:at])]
-        assert gpu_statistics.rising(high, low) == expected
+        assert statistics_gpu.rising(high, low) == expected
 
 
 def test_numbers_that_the_walk_ends_early_are_said() -> None:
-    tally = gpu_statistics.LaunchedTally(2**127)
+    tally = statistics_gpu.LaunchedTally(2**127)
     delays, *_ = tally._walked(np.array([0, 1, 2**62 - 1], np.uint64))
     assert delays[1] == 2**64 - 1
 
@@ -239,7 +239,7 @@ def test_any_partition_merges_to_the_same_partial(mode: str, start: int) -> None
 @pytest.mark.parametrize("mode", ["statistics", "verify"])
 def test_told_to_stop_it_keeps_what_it_has(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "TICK_SECONDS", 0)
-    monkeypatch.setattr(gpu_statistics, "TICK_SECONDS", 0)
+    monkeypatch.setattr(statistics_gpu, "TICK_SECONDS", 0)
     told: list[int] = []
 
     def tick(unit: int) -> bool:
@@ -273,9 +273,9 @@ def test_what_has_no_kernel_is_planned_to_cpus(parameters: dict[str, Any], devic
 
 def test_constants_of_the_sources_are_those_of_the_statistics() -> None:
     assert statistics.LEAST_BLOCK << 10 >= 2**8
-    assert 2 ** (8 + gpu_statistics.GROWTH_BITS) > 2 * 3**8
+    assert 2 ** (8 + statistics_gpu.GROWTH_BITS) > 2 * 3**8
     assert 3**8 < 2**13
-    assert (gpu_statistics.MOST_NUMBERS >> 22) * 2**22 <= 2**32
+    assert (statistics_gpu.MOST_NUMBERS >> 22) * 2**22 <= 2**32
 
 
 @pytest.mark.parametrize("mode", ["statistics", "verify"])
@@ -283,7 +283,7 @@ def test_constants_of_the_sources_are_those_of_the_statistics() -> None:
 def test_when_memory_runs_out_launches_shrink_and_the_answer_stays(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     small = mode == "statistics"
     job = spec(mode, 2**40, 2**18 if small else 6 * BLOCK)
-    module, name = (gpu_statistics, "LaunchedTally") if small else (gpu_verify, "LaunchedSeen")
+    module, name = (statistics_gpu, "LaunchedTally") if small else (verify_gpu, "LaunchedSeen")
     real, asked = getattr(module, name).take_blocks, []
 
     def full(seen: Any, *arguments: Any) -> Any:

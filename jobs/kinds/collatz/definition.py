@@ -17,11 +17,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from jobs.kinds.collatz import partials, published
-from jobs.kinds.collatz.binaries import BINARIES as BINARIES
-from jobs.kinds.collatz.binaries import binary as binary
-from jobs.kinds.collatz.columns import layout
-from jobs.kinds.collatz.curve import FRACTION_BITS
+from jobs.kinds.collatz import partials
+from jobs.kinds.collatz import records_published as published
+from jobs.kinds.collatz.statistics_binaries import BINARIES as BINARIES
+from jobs.kinds.collatz.statistics_binaries import binary as binary
+from jobs.kinds.collatz.statistics_columns import layout
+from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS
 from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
 from jobs.numbers import ExactInt, exact, short
 

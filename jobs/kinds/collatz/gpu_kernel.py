@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.kinds.collatz import gpu_statistics, gpu_verify
+from jobs.kinds.collatz import statistics_gpu, verify_gpu
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-_MODES: dict[str, Any] = {"statistics": gpu_statistics.run, "verify": gpu_verify.run}
+_MODES: dict[str, Any] = {"statistics": statistics_gpu.run, "verify": verify_gpu.run}
 
-SOURCES = (gpu_statistics.SOURCE, gpu_verify.SOURCE)
+SOURCES = (statistics_gpu.SOURCE, verify_gpu.SOURCE)
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
@@ -21,5 +21,5 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 def warm() -> None:
     """Compiles every kernel and brings the tables to the device."""
-    gpu_statistics.warm()
-    gpu_verify.warm()
+    statistics_gpu.warm()
+    verify_gpu.warm()

@@ -9,7 +9,7 @@ import numpy as np
 
 from jobs.kinds import gpu
 from jobs.kinds.collatz import tables
-from jobs.kinds.collatz.sieve import Sieve, sieve
+from jobs.kinds.collatz.verify_sieve import Sieve, sieve
 
 
 class Descent(NamedTuple):

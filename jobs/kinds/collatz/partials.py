@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from jobs.kinds.collatz.columns import Layout
+from jobs.kinds.collatz.statistics_columns import Layout
 from jobs.models import Partial, Spec
 from jobs.numbers import exact
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from jobs.kinds.collatz import published, tables
+from jobs.kinds.collatz import records_published as published
+from jobs.kinds.collatz import tables
 from jobs.kinds.collatz.partials import running
 from jobs.kinds.collatz.statistics import (
     NARROW_END,
@@ -23,7 +24,7 @@ from jobs.kinds.collatz.statistics import (
     pieces,
     tails,
 )
-from jobs.kinds.collatz.sweep import LIMB
+from jobs.kinds.collatz.verify_sweep import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from jobs.kinds.collatz.columns import layout
-from jobs.kinds.collatz.curve import leading, log2
+from jobs.kinds.collatz.statistics_columns import layout
+from jobs.kinds.collatz.trajectory_curve import leading, log2
 from jobs.models import Partial, Spec
 
 

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from jobs.kinds.collatz import blocks, tables, tails_portable, vectors
-from jobs.kinds.collatz.columns import layout
+from jobs.kinds.collatz import statistics_blocks as blocks
+from jobs.kinds.collatz import statistics_tails_portable as tails_portable
+from jobs.kinds.collatz import tables, vectors
 from jobs.kinds.collatz.partials import Record, column_row, running, sorted_pairs
+from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
@@ -142,7 +144,7 @@ def tails() -> Any:
     """The module with the blocks for this CPU."""
     if not vectors.available():
         return tails_portable
-    from jobs.kinds.collatz import tails_vector
+    from jobs.kinds.collatz import statistics_tails_vector as tails_vector
 
     return tails_vector
 

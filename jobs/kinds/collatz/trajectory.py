@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 
 from jobs import numbers  # noqa: F401 - lifts Python's limit of 4,300 digits
-from jobs.kinds.collatz.curve import leading, log2
+from jobs.kinds.collatz.trajectory_curve import leading, log2
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 

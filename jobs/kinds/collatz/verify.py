@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobs.kinds.collatz import partials, sweep, sweep_portable, vectors
-from jobs.kinds.collatz.sieve import BLOCK_BITS, CELLS, RESIDUE_BITS, THREES, sieve
+from jobs.kinds.collatz import partials, vectors
+from jobs.kinds.collatz import verify_sweep as sweep
+from jobs.kinds.collatz import verify_sweep_portable as sweep_portable
 from jobs.kinds.collatz.tables import lookup
+from jobs.kinds.collatz.verify_sieve import BLOCK_BITS, CELLS, RESIDUE_BITS, THREES, sieve
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
@@ -176,7 +178,7 @@ def sweeps() -> Any:
     """The module with the sweeps for this CPU."""
     if not vectors.available():
         return sweep_portable
-    from jobs.kinds.collatz import sweep_vector
+    from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
 
     return sweep_vector
 

@@ -93,7 +93,7 @@ describe("the inverse tree", () => {
 
 describe("published records", () => {
   it("are those of the kind", () => {
-    const source = readFileSync(new URL("../../../jobs/kinds/collatz/published.py", import.meta.url), "utf8");
+    const source = readFileSync(new URL("../../../jobs/kinds/collatz/records_published.py", import.meta.url), "utf8");
     const pairs = [...source.matchAll(/^ {4}\((\d+), (\d+)\),$/gm)].map(([, n, value]) => `${n} ${value}`);
     expect([...published("delay"), ...published("path")].map(({ n, value }) => `${n} ${value}`)).toEqual(pairs);
     expect([complete("delay"), complete("path")]).toEqual([17_828_259_369n, 12_327_829_503n]);

@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from jobs.kinds import gpu
-from jobs.kinds.collatz import blocks, statistics, tables
+from jobs.kinds.collatz import statistics, tables
+from jobs.kinds.collatz import statistics_blocks as blocks
 from jobs.kinds.collatz.gpu_tables import descent_on
 from jobs.kinds.collatz.statistics import LEAST_BLOCK, TICK_SECONDS, Tally
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 SOURCE = gpu.Source(
-    Path(__file__).with_name("gpu_statistics.cu"),
+    Path(__file__).with_name("statistics_gpu.cu"),
     (
         ("LOW_BITS", tables.LOW_BITS), ("D_SHIFT", tables.D_SHIFT), ("WEIGHT_SHIFT", tables.WEIGHT_SHIFT),
         ("DELAYS", blocks.DELAYS),

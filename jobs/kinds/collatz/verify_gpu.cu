@@ -9,7 +9,7 @@
 #define CANDIDATES 7
 #define BLOCKS 8
 #define WORDS 9
-// Defined by gpu_verify.py: C_SHIFT and RHO_SHIFT of a packed residue, BLOCK_RHO, 2^32 modulo 81, and
+// Defined by verify_gpu.py: C_SHIFT and RHO_SHIFT of a packed residue, BLOCK_RHO, 2^32 modulo 81, and
 // PASSES, of 16 steps, after which a number is left to the host.
 
 struct Seen {

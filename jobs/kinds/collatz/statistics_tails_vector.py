@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import ones
-from jobs.kinds.collatz.blocks import (
+from jobs.kinds.collatz.statistics_blocks import (
     LONG,
     TAG_WEIGHT,
     TILE,
@@ -22,9 +22,8 @@ from jobs.kinds.collatz.blocks import (
     record_of,
     settle,
 )
-from jobs.kinds.collatz.sweep import LIMB
+from jobs.kinds.collatz.statistics_tails_portable import wide_limit
 from jobs.kinds.collatz.tables import D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
-from jobs.kinds.collatz.tails_portable import wide_limit
 from jobs.kinds.collatz.vector_steps import eight_wide, sixteen_narrow, tables
 from jobs.kinds.collatz.vectors import (
     add,
@@ -44,6 +43,7 @@ from jobs.kinds.collatz.vectors import (
     sub,
     up,
 )
+from jobs.kinds.collatz.verify_sweep import LIMB
 from jobs.kinds.collatz.wide import SAFE
 
 _ZERO, _ALL, _EIGHT, _FIFTEEN = np.uint64(0), np.uint64(2**64 - 1), np.uint64(8), np.uint64(15)
@@ -74,7 +74,7 @@ def _tag(entry, index):
 def narrow(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
 ) -> int:
-    """As `tails_portable.narrow`."""
+    """As `statistics_tails_portable.narrow`."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(found, walked)
@@ -129,7 +129,7 @@ def _narrow_tails(
 def wide(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
 ) -> int:
-    """As `tails_portable.wide`."""
+    """As `statistics_tails_portable.wide`."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         limit = wide_limit(found, walked, _HIGH)
@@ -146,7 +146,7 @@ def wide(
 
 @njit(nogil=True, cache=True)
 def _times(power, d, h):
-    """3^c h + d in limbs, lowest first; see `tails_portable.times`."""
+    """3^c h + d in limbs, lowest first; see `statistics_tails_portable.times`."""
     digit, mask = splat(_DIGIT), splat(_DIGIT_MASK)
     first = add(mul(power, h[0]), d)
     second = add(mul(power, h[1]), down(first, digit))
@@ -202,7 +202,7 @@ def _wide_tails(
 def narrow_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
 ) -> int:
-    """As `tails_portable.narrow_rare`."""
+    """As `statistics_tails_portable.narrow_rare`."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         high, low = reach(found, walked)
@@ -243,7 +243,7 @@ def _narrow_rare_tails(h: np.uint64, bits: int, packed, lookup: Lookup, limit: n
 def wide_rare(
     h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
 ) -> int:
-    """As `tails_portable.wide_rare`."""
+    """As `statistics_tails_portable.wide_rare`."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
         _wide_rare_tails(h, bits, packed, lookup, wide_limit(found, walked, _HIGH), floors, tile)

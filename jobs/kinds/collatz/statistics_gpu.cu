@@ -2,7 +2,7 @@
 // classes of blocks in turn. Delays are counted; classes that may hold a record are listed for a walk of their own.
 #include "gpu_steps.cuh"
 
-// Defined by gpu_statistics.py: LOW_BITS, D_SHIFT, WEIGHT_SHIFT, DELAYS. Delays from DELAYS on are left to the host.
+// Defined by statistics_gpu.py: LOW_BITS, D_SHIFT, WEIGHT_SHIFT, DELAYS. Delays from DELAYS on are left to the host.
 
 // A tail ends below this, with its delay from a table.
 #define LOW (1ull << LOW_BITS)

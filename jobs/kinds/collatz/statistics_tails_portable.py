@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from jobs.kinds.collatz.blocks import (
+from jobs.kinds.collatz.statistics_blocks import (
     LONG,
     TAG_WEIGHT,
     TILE,
@@ -21,8 +21,8 @@ from jobs.kinds.collatz.blocks import (
     record_of,
     settle,
 )
-from jobs.kinds.collatz.sweep import LIMB, in_limbs
 from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
+from jobs.kinds.collatz.verify_sweep import LIMB, in_limbs
 from jobs.kinds.collatz.wide import SAFE
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)

@@ -9,8 +9,9 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import lowest, ones
-from jobs.kinds.collatz.sieve import Sieve
-from jobs.kinds.collatz.sweep import (
+from jobs.kinds.collatz.tables import C_SHIFT, STEP_BITS
+from jobs.kinds.collatz.verify_sieve import Sieve
+from jobs.kinds.collatz.verify_sweep import (
     BITS_HIGH,
     BITS_LOW,
     BLOCKS,
@@ -28,7 +29,6 @@ from jobs.kinds.collatz.sweep import (
     settle,
     unpack,
 )
-from jobs.kinds.collatz.tables import C_SHIFT, STEP_BITS
 
 _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)

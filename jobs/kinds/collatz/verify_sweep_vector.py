@@ -9,25 +9,6 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import ones
-from jobs.kinds.collatz.sieve import Sieve
-from jobs.kinds.collatz.sweep import (
-    BITS_HIGH,
-    BITS_LOW,
-    BLOCKS,
-    CANDIDATES,
-    LIMB,
-    PASSES,
-    POOL,
-    SUM_HIGH,
-    SUM_LOW,
-    Room,
-    Task,
-    entrance,
-    finish_residue,
-    in_limbs,
-    settle,
-    unpack,
-)
 from jobs.kinds.collatz.vector_steps import eight_wide, sixteen_narrow, tables
 from jobs.kinds.collatz.vectors import (
     add,
@@ -46,6 +27,25 @@ from jobs.kinds.collatz.vectors import (
     store,
     store_bytes,
     widen,
+)
+from jobs.kinds.collatz.verify_sieve import Sieve
+from jobs.kinds.collatz.verify_sweep import (
+    BITS_HIGH,
+    BITS_LOW,
+    BLOCKS,
+    CANDIDATES,
+    LIMB,
+    PASSES,
+    POOL,
+    SUM_HIGH,
+    SUM_LOW,
+    Room,
+    Task,
+    entrance,
+    finish_residue,
+    in_limbs,
+    settle,
+    unpack,
 )
 
 #: Where the cells of a residue are listed among the places.

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.bits import lowest, ones
-from jobs.kinds.collatz.sieve import C_SHIFT, RHO_SHIFT, Sieve
+from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
 from jobs.kinds.collatz.wide import sixteen_steps
 
 #: Numbers that wait in a pool at most, and room for what one residue adds. Fewer than 2^10 in all, so that their sum

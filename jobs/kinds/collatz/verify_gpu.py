@@ -10,14 +10,14 @@ import numpy as np
 from jobs.kinds import gpu
 from jobs.kinds.collatz import verify
 from jobs.kinds.collatz.gpu_tables import sieve_on
-from jobs.kinds.collatz.sieve import BLOCK_BITS, C_SHIFT, CELLS, RHO_SHIFT, THREES, sieve
-from jobs.kinds.collatz.sweep import PASSES
 from jobs.kinds.collatz.verify import Piece, Seen
+from jobs.kinds.collatz.verify_sieve import BLOCK_BITS, C_SHIFT, CELLS, RHO_SHIFT, THREES, sieve
+from jobs.kinds.collatz.verify_sweep import PASSES
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 SOURCE = gpu.Source(
-    Path(__file__).with_name("gpu_verify.cu"),
+    Path(__file__).with_name("verify_gpu.cu"),
     (("C_SHIFT", C_SHIFT), ("RHO_SHIFT", RHO_SHIFT), ("BLOCK_RHO", 2**BLOCK_BITS % THREES), ("PASSES", PASSES)),
 )
 #: Words of the kernels' tally; see the source.
