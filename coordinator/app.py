@@ -26,11 +26,12 @@ from coordinator.events import routes as event_routes
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import Pulse
 from coordinator.fleet import routes as fleet_routes
-from coordinator.jobs import queries
 from coordinator.jobs import routes as job_routes
-from coordinator.jobs.queries import Views
+from coordinator.jobs.queries import VERSION
 from coordinator.leader import Janitor
 from coordinator.pages import Pages
+from coordinator.queries import Queries
+from coordinator.telemetry import routes as telemetry_routes
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
 from jobs import errors
@@ -49,10 +50,10 @@ def create(chosen: Settings) -> FastAPI:
     book = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=3))
     hub = Hub(leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=10)))
     own = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=3))
-    janitor = Janitor(own, Recorder(Views(own, chosen)).round)
+    janitor = Janitor(own, Recorder(Queries(own, chosen)).round)
     cluster = Cluster(book, hub, chosen)
-    pulse = Pulse(cluster.views, hub)
-    exporter = Exporter(cluster.views, lambda: janitor.leading)
+    pulse = Pulse(cluster.queries, hub)
+    exporter = Exporter(cluster.queries, lambda: janitor.leading)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -67,7 +68,7 @@ def create(chosen: Settings) -> FastAPI:
         stop_metrics()
 
     app = FastAPI(
-        title="Threads Cluster", version=queries.VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
+        title="Threads Cluster", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
         redirect_slashes=False, openapi_url="/api/openapi.json",
         description="Submit divisible computations; every CPU and GPU works on each.",
     )  # fmt: skip
@@ -75,7 +76,7 @@ def create(chosen: Settings) -> FastAPI:
     app.state.bodies = Bodies()
     app.include_router(job_routes.open_routes)
     app.include_router(docs.routes)
-    for part in (fleet_routes.routes, event_routes.routes, job_routes.routes):
+    for part in (fleet_routes.routes, telemetry_routes.routes, event_routes.routes, job_routes.routes):
         app.include_router(part)
     if chosen.pages_dir:
         _serve_pages(app, Path(chosen.pages_dir))

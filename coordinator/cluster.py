@@ -6,14 +6,13 @@ import hashlib
 import hmac
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
-from coordinator.jobs.queries import Views
+from coordinator.queries import Queries
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Binary
@@ -21,8 +20,6 @@ from jobs.settings import Settings
 from jobs.store.leases import Leases, NewJob
 from jobs.worker import execution
 
-#: Estimates and routes of submissions may be so old: reading the fleet takes longer than all else in a submission.
-FLEET_SECONDS = 0.25
 #: Prepared traces and the like that are kept, up to some tens of MB each.
 _PACKERS = 4
 #: Takes a request's choice.
@@ -34,8 +31,7 @@ class Cluster:
         self.book = book
         self.hub = hub
         self.settings = chosen
-        self.views = Views(book, chosen)
-        self._seen: tuple[float, scheduler.Fleet | None] = (0.0, None)
+        self.queries = Queries(book, chosen)
         #: What gives the bytes of a job, by job and name: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
         self._packing = threading.Lock()
@@ -53,7 +49,7 @@ class Cluster:
 
     def submit(self, bodies: Sequence[Any], owner: str) -> list[dict[str, Any] | errors.ClusterError]:
         """Validates each body alone and writes the good ones; one answer or error each, in order."""
-        fleet = self._fleet()
+        fleet = self.queries.fleet_cache.get()
         accepted = [self._accept(body, owner, fleet) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
         written = iter(zip(good, self._write([one.job for one in good]), strict=True) if good else [])
@@ -70,15 +66,7 @@ class Cluster:
         self.book.wait_for_disk()
         return written
 
-    def _fleet(self) -> scheduler.Fleet:
-        """As it was at most FLEET_SECONDS ago."""
-        read, fleet = self._seen
-        if fleet is None or time.monotonic() - read > FLEET_SECONDS:
-            fleet = self.views.fleet()
-            self._seen = (time.monotonic(), fleet)
-        return fleet
-
-    def _accept(self, body: Any, owner: str, fleet: Any) -> submissions.Accepted | errors.ClusterError:
+    def _accept(self, body: Any, owner: str, fleet: scheduler.Fleet) -> submissions.Accepted | errors.ClusterError:
         try:
             return submissions.accept(submissions.read(body), owner, fleet, self.settings)
         except errors.ClusterError as error:
@@ -93,12 +81,12 @@ class Cluster:
                 f"idempotency_key: already used by job {job_id} with another body; use a new key",
                 field="idempotency_key",
             )
-        state = "queued" if how == "new" else self.views.states([job_id])[0] or "queued"
+        state = "queued" if how == "new" else self.queries.jobs.states([job_id])[0] or "queued"
         return one.answer(job_id, state)
 
     def binary(self, job_id: str, name: str) -> tuple[str, Binary]:
         """The kind of a job and what it has under this name. NotFound naming those there are."""
-        kind = self.views.result(job_id)[0]["type"]
+        kind = self.queries.jobs.result(job_id)[0]["type"]
         packing = registry.packing(kind)
         if packing is None or name not in packing.BINARIES:
             have = ", ".join(packing.BINARIES if packing else ()) or "none"
@@ -125,12 +113,14 @@ class Cluster:
 
         NotFound naming the questions that its kind answers; Unavailable when no live worker could.
         """
-        job = self.views.job(job_id)
+        job = self.queries.jobs.job(job_id)
         asking = registry.asking(job["type"])
         if asking is None or name not in asking.QUESTIONS:
             have = ", ".join(asking.QUESTIONS if asking else ()) or "none"
             raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {have}", field="question")
-        asked = submissions.question(job["type"], asking.question(name, job["parameters"], choice), self._fleet())
+        asked = submissions.question(
+            job["type"], asking.question(name, job["parameters"], choice), self.queries.fleet_cache.get()
+        )
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/nodes")
         [(_, answering)] = self.book.submit([asked.job])
@@ -139,7 +129,7 @@ class Cluster:
     def steer(self, job_id: str, verb: str) -> None:
         """cancel, pause, resume, retry or delete; NotFound, or Conflict naming the state."""
         if verb == "retry":
-            kind = self.views.job(job_id)["type"]
+            kind = self.queries.jobs.job(job_id)["type"]
             how, *rest = self.book.retry(job_id, registry.definition(kind).MODEL_VERSION)
         else:
             how, *rest = getattr(self.book, verb)(job_id)

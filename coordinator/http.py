@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
-from coordinator.jobs.schemas import Problem
+from coordinator.schemas import Problem
 from jobs import errors
 from jobs.numbers import short
 

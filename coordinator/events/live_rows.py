@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from coordinator.events.hub import Event, Hub
-from coordinator.jobs.queries import Views
+from coordinator.queries import Queries
 from jobs.store import leases
 
 log = logging.getLogger(__name__)
@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 SECONDS = 1.0
 Rows = dict[str, dict[str, Any]]
 #: By topic: the event's type, the field that names the row, and where the rows come from.
-TOPICS: dict[str, tuple[str, str, Callable[[Views], list[dict[str, Any]]]]] = {
-    "nodes": ("node", "id", Views.nodes),
-    "queues": ("queue", "queue", Views.queues),
-    "alerts": ("alert", "id", Views.alerts),
+TOPICS: dict[str, tuple[str, str, Callable[[Queries], list[dict[str, Any]]]]] = {
+    "nodes": ("node", "id", lambda queries: queries.fleet.nodes()),
+    "queues": ("queue", "queue", lambda queries: queries.fleet.queues()),
+    "alerts": ("alert", "id", lambda queries: queries.telemetry.alerts()),
 }
 
 
-def read(views: Views, topics: frozenset[str]) -> dict[str, Rows]:
+def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
     """The rows of each of these topics, by name."""
-    return {topic: {row[TOPICS[topic][1]]: row for row in TOPICS[topic][2](views)} for topic in sorted(topics)}
+    return {topic: {row[TOPICS[topic][1]]: row for row in TOPICS[topic][2](queries)} for topic in sorted(topics)}
 
 
 def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Event]:
@@ -48,8 +48,8 @@ def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Eve
 class Pulse:
     """One replica's reading of the rows, fanned out through its hub."""
 
-    def __init__(self, views: Views, hub: Hub) -> None:
-        self._views = views
+    def __init__(self, queries: Queries, hub: Hub) -> None:
+        self._queries = queries
         self._hub = hub
         self._known: dict[str, Rows] = {}
 
@@ -69,6 +69,6 @@ class Pulse:
         if not wanted:
             self._known = {}
             return
-        now = await asyncio.to_thread(read, self._views, frozenset(wanted))
+        now = await asyncio.to_thread(read, self._queries, frozenset(wanted))
         self._hub.offer(list(changes(self._known, now)))
         self._known = now

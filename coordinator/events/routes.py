@@ -1,4 +1,4 @@
-"""Server-sent events: of one job, and of the fleet."""
+"""The fleet at one moment, and server-sent events: of one job, and of the fleet."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator import http
 from coordinator.cluster import Cluster
-from coordinator.events import live_rows
+from coordinator.events import live_rows, queries, schemas
 from coordinator.events.hub import START, Event, Position, Subscription, position
+from coordinator.http import shown
 from jobs import errors
 from jobs.models import TERMINAL
 from jobs.store import leases
@@ -54,7 +55,7 @@ async def job_events(job_id: http.JobId, cluster: http.The, last_event_id: LastI
 
     204 when it has ended and nothing came after Last-Event-ID.
     """
-    job = await run_in_threadpool(cluster.views.job, job_id)
+    job = await run_in_threadpool(cluster.queries.jobs.job, job_id)
     since = last_event_id if job["state"] in TERMINAL else None
     if since and await run_in_threadpool(cluster.hub.history, job_id, since) == []:
         return Response(status_code=204)
@@ -95,7 +96,7 @@ async def _job_frames(cluster: Cluster, job_id: str, since: str | None) -> Async
 def _present(cluster: Cluster, job_id: str) -> Event:
     """What a job is now, as an event at the place up to which that says all."""
     at = cluster.hub.tail()
-    job = cluster.views.job(job_id)
+    job = cluster.queries.jobs.job(job_id)
     fields = {"job": job_id, "kind": job["type"], "type": job["state"], "state": job["state"],
               "done": str(job["done"]), "total": str(job["total"])}  # fmt: skip
     return Event(id=at, fields={**fields, **({"error": job["error"]} if job["error"] else {})})
@@ -111,6 +112,12 @@ async def _live(subscription: Subscription, at: Position, done: int) -> AsyncIte
                 yield event.frame
                 if event.ends:
                     return
+
+
+@routes.get("/snapshot", tags=["cluster"], **http.answers(schemas.Snapshot))
+def snapshot(cluster: http.The) -> Response:
+    """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
+    return shown({"stream": cluster.hub.last, **queries.snapshot(cluster.queries)})
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
@@ -143,7 +150,7 @@ async def _fleet_frames(cluster: Cluster, wanted: frozenset[str], since: str | N
             if heard := [event.frame for event in missed or () if wanted.intersection(event.topics)]:
                 yield b"".join(heard)
         rows = live_rows.changes(
-            {}, await run_in_threadpool(live_rows.read, cluster.views, wanted & live_rows.TOPICS.keys())
+            {}, await run_in_threadpool(live_rows.read, cluster.queries, wanted & live_rows.TOPICS.keys())
         )
         if known := b"".join(row.frame for row in rows):
             yield known

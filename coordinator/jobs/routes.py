@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from coordinator import bodies, http
+from coordinator import schemas as common
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.jobs import queries, schemas, submissions
@@ -62,14 +63,14 @@ open_routes, routes = http.open_router(), http.router()
 
 
 @open_routes.head("/health", include_in_schema=False)
-@open_routes.get("/health", tags=["health"], **http.answers(schemas.Health))
+@open_routes.get("/health", tags=["health"], **http.answers(common.Health))
 async def health() -> Response:
     """The process answers; says nothing of Redis."""
     return shown({"status": "ok", "version": queries.VERSION})
 
 
 @open_routes.head("/ready", include_in_schema=False)
-@open_routes.get("/ready", tags=["health"], **http.answers(schemas.Ready))
+@open_routes.get("/ready", tags=["health"], **http.answers(common.Ready))
 def ready(cluster: http.The) -> Response:
     """Redis answers too. 503 otherwise."""
     cluster.book.client.ping()
@@ -127,7 +128,7 @@ async def submit(
 
 def _submitted(cluster: Cluster, answer: dict[str, Any]) -> bytes:
     """The answer with the state that the job has now, and with its result if it is done."""
-    _, state, stored = cluster.views.result(answer["job_id"])
+    _, state, stored = cluster.queries.jobs.result(answer["job_id"])
     text = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
     return text if stored is None else text[:-1] + b',"result":' + stored + b"}"
 
@@ -161,6 +162,12 @@ def _told(answer: dict[str, Any] | errors.ClusterError) -> dict[str, Any]:
     return {"error": http.problem(answer)} if isinstance(answer, errors.ClusterError) else answer
 
 
+@routes.get("/job-types", tags=["cluster"], **http.answers(schemas.Kinds))
+def job_types(cluster: http.The) -> Response:
+    """Every kind: summary, JSON Schema of its parameters, an example."""
+    return shown({"kinds": cluster.kinds()})
+
+
 # -- jobs -----------------------------------------------------------------------------------------------------------
 
 
@@ -175,7 +182,7 @@ def list_jobs(
     """Jobs, newest first; `cursor` of one page asks for the next."""
     if type is not None:
         registry.definition(type)
-    return shown(cluster.views.jobs(state, type, cursor, limit))
+    return shown(cluster.queries.jobs.page(state, type, cursor, limit))
 
 
 @routes.post("/results", tags=["jobs"], openapi_extra=http.describes(Ids), **http.answers(schemas.ManyResults))
@@ -187,20 +194,22 @@ async def results(request: Request, cluster: http.The) -> Response:
     """
     asked = http.parsed(Ids, await bodies.body(request))
     if asked.wait_seconds:
-        await cluster.hub.until_ended(asked.job_ids, lambda: cluster.views.states(asked.job_ids), asked.wait_seconds)
-    return Response(await run_in_threadpool(cluster.views.results, asked.job_ids), media_type="application/json")
+        await cluster.hub.until_ended(
+            asked.job_ids, lambda: cluster.queries.jobs.states(asked.job_ids), asked.wait_seconds
+        )
+    return Response(await run_in_threadpool(cluster.queries.jobs.results, asked.job_ids), media_type="application/json")
 
 
 async def _waited(cluster: Cluster, job_id: str, seconds: float) -> None:
     if seconds:
-        await cluster.hub.until_ended([job_id], lambda: cluster.views.states([job_id]), seconds)
+        await cluster.hub.until_ended([job_id], lambda: cluster.queries.jobs.states([job_id]), seconds)
 
 
 @routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(schemas.Job))
 async def get_job(job_id: http.JobId, cluster: http.The, wait_seconds: http.Wait = 0) -> Response:
     """One job; with `wait_seconds`, once it has ended or the time is over."""
     await _waited(cluster, job_id, wait_seconds)
-    return shown(await run_in_threadpool(cluster.views.job, job_id))
+    return shown(await run_in_threadpool(cluster.queries.jobs.job, job_id))
 
 
 @routes.get("/jobs/{job_id}/result", tags=["jobs"], **http.answers(schemas.Result))
@@ -213,11 +222,11 @@ async def get_result(
 
 
 def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
-    head, state, stored = cluster.views.result(job_id)
+    head, state, stored = cluster.queries.jobs.result(job_id)
     if stored is None and partial:
         if so_far := cluster.so_far(job_id, head["type"]):
             return json.dumps({**head, "partial": True, **so_far}).encode()
-        head, state, stored = cluster.views.result(job_id)  # it ended in between
+        head, state, stored = cluster.queries.jobs.result(job_id)  # it ended in between
     if stored is not None:
         return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
     detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
@@ -263,7 +272,7 @@ async def get_binary(
 
 async def _stored(cluster: Cluster, job_id: str) -> tuple[str, bytes]:
     """A job's state and its result; Conflict while there is none."""
-    _, state, stored = await run_in_threadpool(cluster.views.result, job_id)
+    _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, job_id)
     if stored is None:
         raise errors.Conflict(f"the job is {state}; its numbers come with state done", field="state")
     return state, stored
@@ -272,9 +281,9 @@ async def _stored(cluster: Cluster, job_id: str) -> tuple[str, bytes]:
 async def _answered(cluster: Cluster, answering: str) -> tuple[str, bytes | None]:
     """The state of the job that answers a question, and its answer if it came soon."""
     await _waited(cluster, answering, QUESTION_WAIT_SECONDS)
-    _, state, stored = await run_in_threadpool(cluster.views.result, answering)
+    _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answering)
     if stored is None and state in TERMINAL:
-        job = await run_in_threadpool(cluster.views.job, answering)
+        job = await run_in_threadpool(cluster.queries.jobs.job, answering)
         raise errors.ClusterError(f"job {answering} was to answer and is {state}: {job['error']}")
     return state, stored
 
@@ -304,7 +313,7 @@ def steer(
     again: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
     """
     cluster.steer(job_id, verb)
-    return shown(cluster.views.job(job_id))
+    return shown(cluster.queries.jobs.job(job_id))
 
 
 @routes.delete("/jobs/{job_id}", status_code=204, tags=["jobs"])
@@ -322,4 +331,4 @@ def get_mark(
     cluster: http.The,
 ) -> Response:
     """What finished jobs of a kind proved together, for good: how far from its origin without a hole, and the rest."""
-    return shown(cluster.views.mark(kind, mark))
+    return shown(cluster.queries.jobs.mark(kind, mark))

@@ -18,7 +18,8 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from coordinator.jobs.queries import VERSION, Views
+from coordinator.jobs.queries import VERSION
+from coordinator.queries import Queries
 from jobs import metrics, metrics_server, queues
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Device
@@ -69,8 +70,8 @@ def _filled(metric: metrics.Metric, values: Mapping[Any, float]) -> Family:
 class ClusterCollector(Collector):
     """Reads Redis once a scrape. When Redis is gone only what concerns this replica remains."""
 
-    def __init__(self, views: Views, leading: Callable[[], bool]) -> None:
-        self._views = views
+    def __init__(self, queries: Queries, leading: Callable[[], bool]) -> None:
+        self._queries = queries
         self._leading = leading
 
     def describe(self) -> Iterable[Metric]:
@@ -93,19 +94,19 @@ class ClusterCollector(Collector):
 
     def _cluster(self) -> Iterator[Metric]:
         yield from self._counters()
-        [broken] = skipped.replies(self._views.book.client.pipeline(transaction=False).scard(f"{P}broken"))
+        [broken] = skipped.replies(self._queries.leases.client.pipeline(transaction=False).scard(f"{P}broken"))
         yield _filled(metrics.BROKEN, {(): broken or 0})
         yield from self._queues()
         yield from self._workers()
         yield self._histogram(metrics.DURATION, "durations", registry.names())
         yield self._histogram(metrics.WAIT, "waits", queues.ALL)
         states = _family(metrics.JOBS_KEPT)
-        for state, count in self._views.counts().items():
+        for state, count in self._queries.jobs.counts().items():
             states.add_metric([state], count)
         yield states
 
     def _hash(self, name: str) -> dict[str, float]:
-        [found] = skipped.replies(self._views.book.client.pipeline(transaction=False).hgetall(f"{P}{name}"))
+        [found] = skipped.replies(self._queries.leases.client.pipeline(transaction=False).hgetall(f"{P}{name}"))
         return dict(skipped.readable("figure", (found or {}).items(), lambda key, value: (key.decode(), float(value))))
 
     def _counters(self) -> Iterator[Metric]:
@@ -124,14 +125,14 @@ class ClusterCollector(Collector):
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))
         waiting = self._hash("load")
-        for row in self._views.queues():
+        for row in self._queries.fleet.queues():
             depth.add_metric([row["queue"]], row["jobs"])
             oldest.add_metric([row["queue"]], row["oldest_wait_seconds"])
             load.add_metric([row["queue"]], waiting.get(row["queue"], 0) / 1000)
         yield from (depth, oldest, load)
 
     def _workers(self) -> Iterator[Metric]:
-        nodes = [node for node in self._views.nodes() if node["live"]]
+        nodes = [node for node in self._queries.fleet.nodes() if node["live"]]
         devices = (Device.CPU.value, Device.GPU.value)
         workers = defaultdict(float, dict.fromkeys(product(devices, metrics.WORKER_STATES), 0.0))
         lanes = defaultdict(float, dict.fromkeys(product(devices, ("busy", "idle")), 0.0))
@@ -146,7 +147,7 @@ class ClusterCollector(Collector):
         for metric, values in ((metrics.WORKERS, workers), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
             yield _filled(metric, values)
         desired = _family(metrics.DESIRED)
-        desired.add_metric(["any"], self._views.settings.cluster_size)
+        desired.add_metric(["any"], self._queries.settings.cluster_size)
         yield desired
         yield from self._nodes(nodes)
 
@@ -191,12 +192,12 @@ class ClusterCollector(Collector):
 class Exporter:
     """The registry of one replica and its HTTP figures."""
 
-    def __init__(self, views: Views, leading: Callable[[], bool]) -> None:
+    def __init__(self, queries: Queries, leading: Callable[[], bool]) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more a counter, which nothing reads
         self.registry = CollectorRegistry()
         # A connection of its own, without patience: a replica must answer a scrape while Redis hangs.
-        own = leases.Leases(bells.connect(views.settings.redis_url, retries=0, timeout=1))
-        self.registry.register(ClusterCollector(Views(own, views.settings), leading))
+        own = leases.Leases(bells.connect(queries.settings.redis_url, retries=0, timeout=1))
+        self.registry.register(ClusterCollector(Queries(own, queries.settings), leading))
         ProcessCollector(registry=self.registry)
         http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS
         self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)

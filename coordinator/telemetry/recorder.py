@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from coordinator.jobs.queries import P, Views, moment
+from coordinator.decoding import moment
+from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
 from jobs.kinds import registry
 from jobs.store import leases, skipped
 
+P = leases.PREFIX
 #: Figures of a node and of a GPU by their names in the heartbeat, and how they are called here.
 NODE_NAMES = {"cpu_ratio": "cpu", "memory_used_bytes": "memory", "memory_total_bytes": "memory_total"}
 RATE_NAMES = {"network_receive_bytes_total": "receive", "network_transmit_bytes_total": "send"}
@@ -54,20 +56,20 @@ class Speeds:
 class Recorder:
     """One replica's pen; only the leader's writes."""
 
-    def __init__(self, views: Views) -> None:
-        self._views = views
-        self._client = views.book.client
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._client = queries.leases.client
         self._speeds = Speeds()
         self._watch = alerts.Watch()
         self._rounds = 0
         self._failed: dict[str, int] = {}
 
     def round(self) -> None:
-        nodes, queues = self._views.nodes(), self._views.queues()
+        nodes, queues = self._queries.fleet.nodes(), self._queries.fleet.queues()
         memory = self._client.info("memory")
         if self._rounds % _SLOW_EVERY == 0:
             self._put_aside()
-            self._views.book.put_spans_away()
+            self._queries.leases.put_spans_away()
             self._failed = self._failures()
         self._rounds += 1
         (seconds, micros), units = skipped.replies(self._client.pipeline(transaction=False).time().hgetall(f"{P}units"))
@@ -80,7 +82,10 @@ class Recorder:
         limit = memory.get("maxmemory") or memory.get("total_system_memory")
         ratio = memory["used_memory"] / limit if limit else None
         self._alarm(
-            alerts.Facts(nodes=nodes, queues=queues, fleet=self._views.fleet(), failed=self._failed, memory=ratio), now
+            alerts.Facts(
+                nodes=nodes, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed, memory=ratio
+            ),
+            now,
         )
 
     def _fleet(
@@ -93,7 +98,7 @@ class Recorder:
         yield "wait.oldest", max(row["oldest_wait_seconds"] for row in queues)
         for row in queues:
             yield f"queue.{row['queue']}", row["jobs"]
-        for state, count in self._views.counts().items():
+        for state, count in self._queries.jobs.counts().items():
             yield f"jobs.{state}", count
         done = Counter(dict.fromkeys(registry.names(), 0))  # from zero on: a kind's first units count too
         for kind, count in skipped.readable("figure", units.items(), lambda field, text: (field.decode(), int(text))):
@@ -137,10 +142,10 @@ class Recorder:
         for (name, kind), found in zip(_TYPES.items(), pipe.execute(), strict=True):
             if found.decode() not in (kind, "none"):
                 skipped.SKIPS.note("index", f"{P}{name}", f"a {found.decode()}, not a {kind}")
-                self._views.book.put_aside(f"{P}{name}")
+                self._queries.leases.put_aside(f"{P}{name}")
 
     def _alarm(self, facts: alerts.Facts, now: float) -> None:
-        known = {alert["id"]: alert for alert in self._views.alerts()}
+        known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}
         when = moment(now)
         changed, gone = self._watch.round(known, alerts.figures(facts), when)
         if changed:

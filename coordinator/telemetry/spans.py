@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
-from coordinator.jobs.queries import P, Views
 from jobs.numbers import exact
 from jobs.store import leases, skipped
 
+P = leases.PREFIX
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
 #: As many as the scripts keep: with fewer, none was dropped but for its age.
 _KEPT = 20_000
@@ -42,9 +42,9 @@ def _span(lane: str, text: str) -> Span:
     )  # fmt: skip
 
 
-def read(views: Views, seconds: int, most: int) -> dict[str, Any]:
+def read(store: leases.Leases, seconds: int, most: int) -> dict[str, Any]:
     """Every span that reaches into the last `seconds`, as the API shows it; joined where there are over `most`."""
-    client = views.book.client
+    client = store.client
     pipe = client.pipeline(transaction=False)  # a full Redis refuses MULTI
     pipe.time().hgetall(f"{P}span").xlen(f"{P}spans").xrange(f"{P}spans", count=1).smembers(f"{P}running")
     (whole, micros), latest, kept, first, running = skipped.replies(pipe)
@@ -54,7 +54,7 @@ def read(views: Views, seconds: int, most: int) -> dict[str, Any]:
     past = skipped.readable("span", rows, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))
     recent = skipped.readable("span", (latest or {}).items(), lambda lane, text: _span(lane.decode(), text.decode()))
     found = [span for span in (*past, *recent) if span.end >= since]
-    found += _open(views, [job.decode(errors="replace") for job in running or ()], now)
+    found += _open(store, [job.decode(errors="replace") for job in running or ()], now)
     complete = now - MAX_SECONDS * 1000
     if first and kept >= _KEPT:
         complete = max(complete, int(first[0][0].partition(b"-")[0]))
@@ -79,9 +79,9 @@ def _shown(span: Span, lane: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _open(views: Views, running: Sequence[str], now: int) -> Iterator[Span]:
+def _open(store: leases.Leases, running: Sequence[str], now: int) -> Iterator[Span]:
     """What is leased now. Small jobs that a worker took at once are one span."""
-    pipe = views.book.client.pipeline(transaction=False)
+    pipe = store.client.pipeline(transaction=False)
     for job in running:
         pipe.hmget(leases.key(job), "kind", "small", "queue").hvals(leases.key(job, "lease"))
     replies = skipped.replies(pipe) if running else []

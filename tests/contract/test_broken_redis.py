@@ -164,7 +164,7 @@ def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
                 for _ in range(each):
                     vandal.spoil()
                 await asyncio.to_thread(settle, good)
-                cluster.views._fleet_at = 0.0
+                cluster.queries.fleet_cache.forget()
                 await _listings(web, [*vandal.bad, good[0]])
 
     def settle(good: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import rq
 from rq.serializers import JSONSerializer
 
-from coordinator.jobs.queries import Views
+from coordinator.queries import Queries
 from jobs import queues
 from jobs.models import Device
 from jobs.settings import Settings
@@ -80,10 +80,10 @@ def test_a_worker_takes_only_jobs_whose_kind_and_version_it_has(bench: Bench) ->
 def test_jobs_that_no_worker_can_compute_still_count_as_waiting(bench: Bench) -> None:
     bench.submit(queue="cpu.normal")
     bench.submit(queue="cpu.normal")
-    views = Views(bench.book, Settings())
-    before = {row["queue"]: row["jobs"] for row in views.queues()}
+    fleet = Queries(bench.book, Settings()).fleet
+    before = {row["queue"]: row["jobs"] for row in fleet.queues()}
     assert bench.next("w", CPU, kinds={"sum": 99}) == "none"
-    [row] = [row for row in views.queues() if row["queue"] == "cpu.normal"]
+    [row] = [row for row in fleet.queues() if row["queue"] == "cpu.normal"]
     assert row["jobs"] == before["cpu.normal"] == 2 and row["oldest_wait_seconds"] > 0
 
 

@@ -14,7 +14,11 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-from coordinator.jobs import schemas
+from coordinator import schemas
+from coordinator.events.schemas import Snapshot
+from coordinator.fleet import schemas as fleet_schemas
+from coordinator.jobs import schemas as job_schemas
+from coordinator.telemetry import schemas as telemetry_schemas
 from jobs import packed, queues
 from tests.integration.live import Live, running, until
 
@@ -56,21 +60,23 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
     failed = cluster.submit("faulty", {"units": 3, "fault": "result"})
     cluster.wait_for(failed, "failed")
     asked: list[tuple[str, type[BaseModel]]] = [
-        ("/api/snapshot", schemas.Snapshot), ("/api/status", schemas.Status), ("/api/nodes", schemas.Nodes),
-        ("/api/jobs", schemas.Jobs), (f"/api/jobs/{done}", schemas.Job), (f"/api/jobs/{failed}", schemas.Job),
-        (f"/api/jobs/{done}/result", schemas.Result), ("/api/job-types", schemas.Kinds),
-        ("/api/history", schemas.History),
-        ("/api/stream", schemas.Stream), ("/api/collatz/verified", schemas.Mark), ("/health", schemas.Health),
-        ("/ready", schemas.Ready),
+        ("/api/snapshot", Snapshot), ("/api/status", fleet_schemas.Status),
+        ("/api/nodes", fleet_schemas.Nodes),
+        ("/api/jobs", job_schemas.Jobs), (f"/api/jobs/{done}", job_schemas.Job),
+        (f"/api/jobs/{failed}", job_schemas.Job),
+        (f"/api/jobs/{done}/result", job_schemas.Result), ("/api/job-types", job_schemas.Kinds),
+        ("/api/history", telemetry_schemas.History),
+        ("/api/stream", telemetry_schemas.Stream), ("/api/collatz/verified", job_schemas.Mark),
+        ("/health", schemas.Health), ("/ready", schemas.Ready),
     ]  # fmt: skip
     for path, model in asked:
         model.model_validate(cluster.get(path))
     bodies: list[tuple[str, Any, type[BaseModel]]] = [
-        ("/api/submit", {"type": "faulty", "parameters": {"units": 1}}, schemas.Submitted),
-        ("/api/submit-batch", {"jobs": [{"type": "faulty"}, {"type": "nosuch"}]}, schemas.SubmittedBatch),
-        ("/api/results", {"job_ids": [done, failed, "nosuch"]}, schemas.ManyResults),
-        (f"/api/jobs/{failed}/retry", None, schemas.Job),
-        ("/api/nodes/worker-0/drain", {"on": False}, schemas.Drained),
+        ("/api/submit", {"type": "faulty", "parameters": {"units": 1}}, job_schemas.Submitted),
+        ("/api/submit-batch", {"jobs": [{"type": "faulty"}, {"type": "nosuch"}]}, job_schemas.SubmittedBatch),
+        ("/api/results", {"job_ids": [done, failed, "nosuch"]}, job_schemas.ManyResults),
+        (f"/api/jobs/{failed}/retry", None, job_schemas.Job),
+        ("/api/nodes/worker-0/drain", {"on": False}, fleet_schemas.Drained),
     ]
     for path, body, answer in bodies:
         answer.model_validate(cluster.post(path, body).json())
@@ -192,7 +198,7 @@ def test_rows_come_whole_then_as_they_change_on_any_replica(cluster: Live) -> No
         assert 2 <= len(heard) <= 4 * 4
         for place, kind, row in found:
             assert place == ""
-            (schemas.Node if kind == "node" else schemas.Queue).model_validate(row)
+            (fleet_schemas.Node if kind == "node" else fleet_schemas.Queue).model_validate(row)
 
 
 def test_events_with_a_place_resume_among_rows(cluster: Live) -> None:
@@ -220,7 +226,7 @@ def test_a_failed_job_is_an_alert(cluster: Live) -> None:
     cluster.wait_for(job, "failed")
     alert = until(lambda: firing(cluster, "jobs-failed/faulty"), 15)
     assert alert["value"] >= 1 > alert["threshold"] and alert["unit"] == "jobs" and alert["until"] is None
-    schemas.Alert.model_validate(alert)
+    telemetry_schemas.Alert.model_validate(alert)
     for row in cluster.get("/api/jobs?state=failed")["jobs"]:
         httpx.delete(f"{cluster.url()}/api/jobs/{row['job_id']}")
     over = until(lambda: resolved(cluster, "jobs-failed/faulty"), 15)

@@ -14,7 +14,7 @@ import redis
 from coordinator.events import hub
 from coordinator.events import routes as event_routes
 from coordinator.events.hub import START, Chunk, Event, Hub, Subscription, merged, position
-from coordinator.jobs.queries import Views
+from coordinator.queries import Queries
 from jobs import errors
 from jobs.settings import Settings
 from jobs.store.skipped import SKIPS
@@ -86,8 +86,8 @@ class Stage:
     def __init__(self, url: str) -> None:
         self.bench = Bench(url)
         self.hub = Hub(self.bench.book)
-        views = Views(self.bench.book, Settings(redis_url=url))
-        self.cluster: Any = SimpleNamespace(hub=self.hub, views=views)
+        queries = Queries(self.bench.book, Settings(redis_url=url))
+        self.cluster: Any = SimpleNamespace(hub=self.hub, queries=queries)
 
     def job(self, job: str, since: str | None = None) -> AsyncIterator[bytes]:
         return event_routes._job_frames(self.cluster, job, since)
@@ -306,7 +306,7 @@ def test_a_deleted_jobs_stream_ends(stage: Stage) -> None:
     stage.bench.book.cancel(job)
     stage.bench.book.delete(job)
     with pytest.raises(errors.NotFound):
-        stage.cluster.views.job(job)
+        stage.cluster.queries.jobs.job(job)
     assert play(stage, lambda: whole(stage.job(job))) == []
     assert isinstance(stage.bench.client, redis.Redis)
 

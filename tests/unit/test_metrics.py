@@ -13,7 +13,8 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.jobs.queries import VERSION, Views
+from coordinator.jobs.queries import VERSION
+from coordinator.queries import Queries
 from coordinator.telemetry.exporter import GPU_FIGURES, Exporter
 from jobs import metrics, queues
 from jobs.kinds import registry
@@ -43,8 +44,8 @@ class Shown:
 
     def __init__(self, url: str) -> None:
         self.book = leases.Leases(bells.connect(url, retries=0, timeout=1))
-        self.views = Views(self.book, Settings(cluster_size=3, redis_url=url))
-        self.exporter = Exporter(self.views, lambda: True)
+        self.queries = Queries(self.book, Settings(cluster_size=3, redis_url=url))
+        self.exporter = Exporter(self.queries, lambda: True)
 
     def beat(self, worker: str, **facts: object) -> None:
         given: Mapping[str, object] = {**NODE, **facts}
@@ -168,7 +169,7 @@ def test_gpus_are_shown_and_passed_on(shown: Shown) -> None:
         for reason in metrics.THROTTLE_REASONS
     }
     assert reasons == dict.fromkeys(metrics.THROTTLE_REASONS, 0) | {"sw_power_cap": 1, "other": 1}
-    [node] = shown.views.nodes()
+    [node] = shown.queries.fleet.nodes()
     assert node["gpus"] == [GPU]
 
 
@@ -177,7 +178,7 @@ def test_what_a_gpu_does_not_tell_is_absent(shown: Shown) -> None:
     shown.beat("c", device="cpu")
     told = {name for name, labels in shown.samples() if ("gpu", "GPU-1") in labels}
     assert told == {metrics.GPU_INFO.name, metrics.GPU_TEMPERATURE.name}
-    assert [node["id"] for node in shown.views.nodes() if "gpus" in node] == ["w"]
+    assert [node["id"] for node in shown.queries.fleet.nodes() if "gpus" in node] == ["w"]
 
 
 def test_a_redis_that_hangs_does_not_hang_a_scrape() -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.jobs import queries
-from coordinator.jobs.queries import Views
-from jobs.settings import Settings
+from coordinator.jobs import results
 from jobs.store import bells, leases
 
 
@@ -27,7 +25,7 @@ def store(book: leases.Leases, job: str, result: bytes | None, state: str = "don
 
 
 def answers(book: leases.Leases, ids: list[str]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(Views(book, Settings()).results(ids))["answers"]
+    found: list[dict[str, Any]] = json.loads(results.many(book.client, ids))["answers"]
     return found
 
 
@@ -47,13 +45,13 @@ def test_each_job_is_answered_in_its_place(book: leases.Leases) -> None:
 def test_a_result_travels_as_it_is_stored(book: leases.Leases) -> None:
     stored = b'{"pi":3.10e0, "big":' + b"9" * 5000 + b"}"
     store(book, "a", stored)
-    assert stored in Views(book, Settings()).results(["a"])
+    assert stored in results.many(book.client, ["a"])
 
 
 def test_an_answer_holds_so_much_and_tells_where_the_rest_is(
     book: leases.Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "RESULTS_BYTES", 1000)
+    monkeypatch.setattr(results, "RESULTS_BYTES", 1000)
     sizes = {"a": 10, "b": 600, "c": 600, "d": 100, "e": 350, "f": 200}
     for name, size in sizes.items():
         store(book, name, b'"' + b"x" * (size - 2) + b'"')
@@ -71,8 +69,8 @@ def test_large_results_take_little_memory(book: leases.Leases) -> None:
     """Each of many numbers, which would be many times as large when they are parsed."""
     ids = [store(book, f"j{number}", b"[" + b"1.5," * 500_000 + b"1]") for number in range(40)]
     tracemalloc.start()
-    text = Views(book, Settings()).results(ids)
+    text = results.many(book.client, ids)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(text) < queries.RESULTS_BYTES + 100_000
-    assert peak < 5 * queries.RESULTS_BYTES, peak
+    assert len(text) < results.RESULTS_BYTES + 100_000
+    assert peak < 5 * results.RESULTS_BYTES, peak

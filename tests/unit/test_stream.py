@@ -6,51 +6,49 @@ import time
 
 import pytest
 
-from coordinator.jobs.queries import P, Views
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
-from jobs.settings import Settings
 from jobs.store import bells, leases
 
 
 @pytest.fixture
-def views(any_redis_url: str) -> Views:
-    return Views(leases.Leases(bells.connect(any_redis_url)), Settings())
+def store(any_redis_url: str) -> leases.Leases:
+    return leases.Leases(bells.connect(any_redis_url))
 
 
-def put(views: Views, count: int, lanes: int = 4, age_ms: int = 0) -> None:
+def put(store: leases.Leases, count: int, lanes: int = 4, age_ms: int = 0) -> None:
     """Spans of a second each, put away when they ended, the newest so old."""
     now = round(time.time() * 1000) - age_ms
-    pipe = views.book.client.pipeline(transaction=False)
+    pipe = store.client.pipeline(transaction=False)
     for number in range(count):
         end = now - (count - 1 - number) * 10
         text = f"job{number}:sum:cpu:{end - 1000}:{end}:900:7:2:1:0"
-        pipe.xadd(f"{P}spans", {"lane": f"w{number % lanes}/0", "span": text}, id=f"{end}-{number}")
+        pipe.xadd(f"{leases.PREFIX}spans", {"lane": f"w{number % lanes}/0", "span": text}, id=f"{end}-{number}")
     pipe.execute()
 
 
-def test_every_span_of_the_time_asked_for_is_there(views: Views) -> None:
-    put(views, 500)
-    found = spans.read(views, 600, 5000)
+def test_every_span_of_the_time_asked_for_is_there(store: leases.Leases) -> None:
+    put(store, 500)
+    found = spans.read(store, 600, 5000)
     assert len(found["spans"]) == 500 and found["resolution_seconds"] == 0
     assert [lane["worker"] for lane in found["lanes"]] == ["w0", "w1", "w2", "w3"]
     assert found["complete_since"] == pytest.approx(time.time() - 3600, abs=5)
-    few = spans.read(views, 2, 5000)
+    few = spans.read(store, 2, 5000)
     assert 90 < len(few["spans"]) < 320, "those that reach into the last two seconds"
 
 
-def test_it_is_read_in_a_full_redis(views: Views) -> None:
-    put(views, 5)
-    views.book.client.config_set("maxmemory", 1)
+def test_it_is_read_in_a_full_redis(store: leases.Leases) -> None:
+    put(store, 5)
+    store.client.config_set("maxmemory", 1)
     try:
-        assert len(spans.read(views, 600, 5000)["spans"]) == 5
+        assert len(spans.read(store, 600, 5000)["spans"]) == 5
     finally:
-        views.book.client.config_set("maxmemory", 0)
+        store.client.config_set("maxmemory", 0)
 
 
-def test_too_many_are_joined_and_nothing_is_lost(views: Views) -> None:
-    put(views, 3000)
-    found = spans.read(views, 600, 100)
+def test_too_many_are_joined_and_nothing_is_lost(store: leases.Leases) -> None:
+    put(store, 3000)
+    found = spans.read(store, 600, 100)
     assert len(found["spans"]) <= 100 and found["resolution_seconds"] > 0
     assert sum(span["units"] for span in found["spans"]) == 3000 * 7
     assert sum(span["leases"] for span in found["spans"]) == 3000 * 2
@@ -59,20 +57,20 @@ def test_too_many_are_joined_and_nothing_is_lost(views: Views) -> None:
     assert all(span["jobs"] == 1 for span in single) and len(single) <= 8, "at both ends of each lane"
 
 
-def test_what_was_dropped_for_room_is_said(views: Views) -> None:
-    put(views, 20_000, age_ms=1000)
-    found = spans.read(views, 3600, 20_000)
+def test_what_was_dropped_for_room_is_said(store: leases.Leases) -> None:
+    put(store, 20_000, age_ms=1000)
+    found = spans.read(store, 3600, 20_000)
     assert found["complete_since"] == pytest.approx(time.time() - 1 - 200, abs=5)
 
 
-def test_a_lease_of_now_is_open_and_small_ones_are_together(views: Views) -> None:
-    client, now = views.book.client, round(time.time() * 1000)
+def test_a_lease_of_now_is_open_and_small_ones_are_together(store: leases.Leases) -> None:
+    client, now = store.client, round(time.time() * 1000)
     for job, small in (("big", 0), ("s1", 1), ("s2", 1)):
-        client.sadd(f"{P}running", job)
+        client.sadd(f"{leases.PREFIX}running", job)
         client.hset(leases.key(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
         lane = "w" if small else "w/0"
         client.hset(leases.key(job, "lease"), f"token-{job}", f"0:9:0:0:0:{now - 500}:{lane}")
-    found = spans.read(views, 60, 1000)
+    found = spans.read(store, 60, 1000)
     by_lane = {found["lanes"][span["lane"]]["lane"]: span for span in found["spans"]}
     assert by_lane.keys() == {"w", "w/0"} and all(span["open"] for span in found["spans"])
     assert by_lane["w/0"]["job_id"] == "big" and by_lane["w"]["job_id"] is None and by_lane["w"]["jobs"] == 2

@@ -1,0 +1,45 @@
+"""Reading what Redis holds as text: moments, numbers, JSON, names."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+
+def moment(seconds: float) -> str:
+    """Return seconds since 1970 as the API writes them."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def optional_moment(ms: str | None) -> str | None:
+    """Return milliseconds since 1970 as the API writes them; None for none. ValueError for what is no moment."""
+    try:
+        return moment(int(ms) / 1000) if ms else None
+    except OSError as error:  # what some platforms raise for a year that is out of their range
+        raise ValueError(f"{ms} is no moment") from error
+
+
+def finite(text: str) -> float:
+    """Return the number. ValueError for infinities and NaN too."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number")
+    return number
+
+
+def parsed(text: str | bytes) -> Any:
+    """Return the value of a JSON text. ValueError for NaN and the like, which are no JSON."""
+    return json.loads(text, parse_constant=finite)
+
+
+def names(members: Iterable[bytes]) -> list[str]:
+    """Return names as text; what is no text names nothing that exists."""
+    return [member.decode(errors="replace") for member in members]
+
+
+def fields(mapping: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Return a hash as text."""
+    return {key.decode(): value.decode() for key, value in mapping.items()}

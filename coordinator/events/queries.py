@@ -1,0 +1,20 @@
+"""The fleet and the newest jobs at one moment, from which a stream of events goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.fleet import rows
+from coordinator.queries import Queries
+
+#: Jobs in a snapshot.
+_NEWEST = 100
+
+
+def snapshot(queries: Queries) -> dict[str, Any]:
+    """Return the fleet and the newest jobs, each read once."""
+    nodes, queues = queries.fleet.nodes(), queries.fleet.queues()
+    return {
+        "status": queries.fleet.status(nodes, queues), "queues": queues, "nodes": nodes, "gpus": rows.gpus(nodes),
+        "alerts": queries.telemetry.alerts(), **queries.jobs.page(None, None, None, _NEWEST),
+    }  # fmt: skip

@@ -1,0 +1,19 @@
+"""What the API answers about the fleet at one moment, for its description and the tests."""
+
+from __future__ import annotations
+
+from coordinator.fleet.schemas import FleetGpu, Node, Queue, Status
+from coordinator.jobs.schemas import Jobs
+from coordinator.schemas import required
+from coordinator.telemetry.schemas import Alert
+
+
+class Snapshot(Jobs):
+    """The fleet at one moment; the newest 100 jobs."""
+
+    stream: str = required("Last-Event-ID from which /api/events goes on without a gap.")
+    status: Status
+    queues: list[Queue]
+    nodes: list[Node]
+    gpus: list[FleetGpu]
+    alerts: list[Alert]

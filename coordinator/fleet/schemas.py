@@ -1,0 +1,96 @@
+"""What the API answers about workers and queues, for its description and the tests."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from coordinator.schemas import Answer, optional, required
+from jobs.models import JobState
+
+
+class Gpu(BaseModel):
+    """What a worker says of a GPU; what it does not know is left out."""
+
+    model_config = ConfigDict(extra="allow")
+
+    uuid: str
+    index: int | None = optional("On its host.")
+    name: str | None = optional("The model's.")
+    utilization_ratio: float | None = optional("0..1")
+    sm_active_ratio: float | None = optional("0..1")
+    memory_used_bytes: int | None = optional()
+    memory_total_bytes: int | None = optional()
+    temperature_celsius: float | None = optional()
+    power_watts: float | None = optional()
+    energy_joules_total: float | None = optional()
+    clock_sm_hertz: float | None = optional()
+    clock_memory_hertz: float | None = optional()
+    pcie_receive_bytes_per_second: float | None = optional()
+    pcie_transmit_bytes_per_second: float | None = optional()
+    throttle_reasons: list[str] | None = optional()
+
+
+class FleetGpu(Gpu):
+    node: str
+    live: bool = required("Whether its worker lives.")
+    job: str | None = required("The job that its worker holds: null and utilization 0 is a GPU allocated and idle.")
+
+
+class Node(Answer):
+    id: str
+    device: str | None
+    state: str = required("starting, idle, busy, draining, drained, stopped or lost.")
+    live: bool
+    lanes: int
+    busy_lanes: int
+    job: str | None = required("The job whose ranges it leases.")
+    host: str | None
+    draining: bool
+    seen_seconds_ago: float
+    cpu_ratio: float = required("0..1, of the whole host.")
+    rates: dict[str, float] = required("Units/s of a lane, by kind.")
+    cpus: int | None = optional()
+    memory_used_bytes: int | None = optional()
+    memory_total_bytes: int | None = optional()
+    network_receive_bytes_total: int | None = optional()
+    network_transmit_bytes_total: int | None = optional()
+    pid: int | None = optional()
+    gpus: list[Gpu] | None = optional()
+    retired: str | None = optional("Why a worker ended whose device failed.")
+    cpu_energy_joules_total: float | None = optional(
+        "Of the CPU packages since the worker began, where it may be read."
+    )
+
+
+class Nodes(Answer):
+    nodes: list[Node]
+
+
+class Drained(Answer):
+    id: str
+    draining: bool
+
+
+class Workers(Answer):
+    live: int
+    ready: int
+    cpu: dict[str, int] = required("Live ones by state.")
+    gpu: dict[str, int]
+
+
+class Status(Answer):
+    version: str
+    cluster_size: int | None = required("Workers wanted.")
+    workers: Workers
+    lanes: int
+    jobs: dict[JobState, int]
+    queues: dict[str, int] = required("Jobs that wait, by queue; empty ones are left out.")
+    oldest_wait_seconds: float
+    units_per_second: dict[str, float] = required("By kind, over the jobs that run.")
+
+
+class Queue(Answer):
+    queue: str
+    jobs: int
+    bells: int
+    oldest_wait_seconds: float

@@ -1,0 +1,31 @@
+"""What the API shows of alerts, read from Redis and shaped. Reads only."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from coordinator import decoding
+from coordinator.telemetry import alerts
+from jobs.store import leases, skipped
+
+P = leases.PREFIX
+
+
+class TelemetryQueries:
+    def __init__(self, store: leases.Leases) -> None:
+        self._leases = store
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What fires and, for an hour, what did."""
+        [stored] = skipped.replies(self._leases.client.pipeline(transaction=False).hgetall(f"{P}alerts"))
+        return alerts.shown(skipped.readable("alert", (stored or {}).items(), lambda _, text: _alert(text)))
+
+
+def _alert(text: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = decoding.parsed(text)
+    if found["state"] not in ("firing", "resolved") or not isinstance(found["id"], str):
+        raise ValueError("it is no alert")
+    datetime.fromisoformat(found["since"])
+    datetime.fromisoformat(found["until"] or found["since"])
+    return found

@@ -1,0 +1,74 @@
+"""What the API answers about alerts, history and spans, for its description and the tests."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from coordinator.schemas import Answer, required
+
+
+class Alert(Answer):
+    id: str = required("rule/subject")
+    rule: str
+    subject: str = required("What it is about: a queue, a worker, a kind; empty for the cluster.")
+    severity: Literal["warning", "critical"]
+    state: Literal["firing", "resolved"]
+    since: str
+    until: str | None = required("When it was over.")
+    value: float = required("The latest while firing, the last before it was over.")
+    threshold: float
+    unit: str = required("Of both.")
+    text: str
+
+
+class Bins(Answer):
+    """A figure's bins; null where nothing is known."""
+
+    min: list[float | None]
+    mean: list[float | None]
+    max: list[float | None]
+
+
+class History(Answer):
+    """Bins that began after `from`, in seconds since 1970 of Redis' clock; bin i covers times[i] + step_seconds."""
+
+    begins: int = Field(alias="from")
+    to: int
+    step_seconds: int
+    times: list[int]
+    series: dict[str, Bins]
+    names: list[str] = required("Every figure that there is.")
+
+
+class StreamLane(Answer):
+    lane: str
+    worker: str
+    device: str | None
+
+
+class Span(Answer):
+    """Leases of one lane that followed each other, of one job or, if small, of jobs of one kind."""
+
+    lane: int = required("Its number in lanes.")
+    job_id: str | None = required("null: several jobs.")
+    type: str | None = required("null: of several kinds.")
+    jobs: int = required("One that came again is counted again.")
+    start: float = required("Seconds since 1970.")
+    end: float
+    busy_seconds: float = required("Computing, as the lane measured it; unknown while open.")
+    units: int | str
+    leases: int
+    open: bool = required("Being computed: it ends now.")
+
+
+class Stream(Answer):
+    """Which lane computed what; nothing is left out: too many spans are joined to longer ones."""
+
+    begins: float = Field(alias="from")
+    to: float
+    complete_since: float = required("Spans that ended before this moment are no longer kept.")
+    resolution_seconds: float = required("0: every span by itself; else spans of a lane within this time are joined.")
+    lanes: list[StreamLane]
+    spans: list[Span]
