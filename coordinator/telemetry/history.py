@@ -112,7 +112,7 @@ def read(book: leases.Leases, seconds: int) -> tuple[int, list[Block]]:
     """Redis' time in seconds, and the blocks that reach back so far, at one moment: a fold must not fall in between."""
     far = str(-(-(-seconds // BLOCK) + 1))
     (now, _), rows, stored = skipped.replies_at_once(
-        book, ("TIME",), ("LRANGE", NOW, "0", "-1"), ("LRANGE", BLOCKS, far, "-1")
+        book.scripts, ("TIME",), ("LRANGE", NOW, "0", "-1"), ("LRANGE", BLOCKS, far, "-1")
     )
     blocks = skipped.readable("sample", enumerate(stored or ()), lambda _, block: unpack(block))
     return int(now), [*blocks, _loose(rows or ())]

@@ -16,12 +16,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-import redis
 import rq
-from redis.backoff import ExponentialWithJitterBackoff
-from redis.connection import DefaultParser
-from redis.retry import Retry
-from redis.sentinel import Sentinel as SentinelClient
 from rq.exceptions import DequeueTimeout, StopRequested
 from rq.job import Job
 from rq.serializers import JSONSerializer
@@ -29,8 +24,9 @@ from rq.worker import WorkerStatus
 from rq.worker_registration import REDIS_WORKER_KEYS, WORKERS_BY_QUEUE_KEY, register
 
 from jobs import queues
-from jobs.settings import Sentinel
-from jobs.store import leases
+from jobs.store import keys
+from jobs.store.connection import Client, RedisError, SilenceError, Unreachable
+from jobs.store.connection import connect as connect
 
 log = logging.getLogger(__name__)
 
@@ -38,48 +34,12 @@ log = logging.getLogger(__name__)
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
 #: Seconds between the signs of life that RQ's tools look at, and after which they forget a worker: a turn may be long.
 RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
-#: The kernel finds a peer gone that neither answers nor resets: after 5 s of silence, three probes 2 s apart.
-KEEPALIVE = {
-    getattr(socket, name): value
-    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
-    if hasattr(socket, name)
-}
 #: The only function name that a bell may carry.
 BELL = "jobs.execution.bell"
 ALLOWED = frozenset({BELL})
 
 
-class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
-    """Names Redis' refusals however they are wrapped: in a script's error, and without a name of the library."""
-
-    @classmethod
-    def parse_error(cls, response: str) -> Exception:
-        return leases.refusal(response) or super().parse_error(response)
-
-
-def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> leases.Client:
-    """A client of the Redis at `url`. `retries` repeats whole commands: 0 for RQ, whose writes are not idempotent."""
-    options: dict[str, Any] = {
-        "socket_connect_timeout": 3,
-        "socket_timeout": timeout,
-        "health_check_interval": 10,
-        "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
-        "parser_class": _Parser,
-        "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
-    }
-    if not url.startswith("unix://"):
-        options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
-    if not url.startswith("redis+sentinel://"):
-        return redis.Redis.from_url(url, **options)
-    place = Sentinel(url)
-    sentinel: Any = SentinelClient(  # type: ignore[no-untyped-call]
-        place.hosts, socket_timeout=3, password=place.password
-    )
-    master: leases.Client = sentinel.master_for(place.service, db=place.database, password=place.password, **options)
-    return master
-
-
-def place_bells(client: leases.Client) -> None:
+def place_bells(client: Client) -> None:
     """Leaves one bell a queue for the scripts to copy, made by RQ itself; repeated at every start."""
     pipe = client.pipeline()
     for name in queues.ALL:
@@ -87,22 +47,22 @@ def place_bells(client: leases.Client) -> None:
             BELL, connection=client, serializer=JSONSerializer, timeout=60, result_ttl=0, origin=name, description=BELL
         )
         bell.set_status(rq.job.JobStatus.QUEUED, pipeline=pipe)
-        template = f"{leases.PREFIX}bell:{name}"
-        pipe.delete(f"rq:job:{bell.id}", template)
+        template = keys.bell(name)
+        pipe.delete(keys.rq_job(bell.id), template)
         pipe.hset(template, mapping={**bell.to_dict(include_meta=False), "status": "queued"})
-        pipe.sadd("rq:queues", f"rq:queue:{name}")
+        pipe.sadd(keys.RQ_QUEUES, keys.rq_queue(name))
     pipe.execute()
 
 
-def queue_lengths(client: leases.Client) -> dict[str, int]:
+def queue_lengths(client: Client) -> dict[str, int]:
     """RQ's own count of waiting bells by queue."""
     pipe = client.pipeline(transaction=False)
     for name in queues.ALL:
-        pipe.llen(f"rq:queue:{name}")
+        pipe.llen(keys.rq_queue(name))
     return dict(zip(queues.ALL, pipe.execute(), strict=True))
 
 
-def forget_dead_workers(client: leases.Client) -> int:
+def forget_dead_workers(client: Client) -> int:
     """Strikes out of RQ's sets the names of workers that were killed and could not do it themselves; how many."""
     sets = [REDIS_WORKER_KEYS, *(WORKERS_BY_QUEUE_KEY % name for name in queues.ALL)]
     pipe = client.pipeline(transaction=False)
@@ -128,7 +88,7 @@ class BellWorker(rq.SimpleWorker):
     def __init__(
         self,
         listened: tuple[str, ...],
-        client: leases.Client,
+        client: Client,
         serve: Callable[[str, str], None],
         stop: Callable[[], None],
         silent: Callable[[], None] = lambda: None,
@@ -160,7 +120,7 @@ class BellWorker(rq.SimpleWorker):
         self.set_state(WorkerStatus.BUSY)
         try:
             self._serve(queue, bell)
-        except leases.Unreachable as error:
+        except Unreachable as error:
             log.warning("redis cannot be reached: %s", error)
             time.sleep(0.5)
         finally:
@@ -181,11 +141,11 @@ class BellWorker(rq.SimpleWorker):
                 )
             except DequeueTimeout:
                 self._answer("", "")
-            except redis.exceptions.TimeoutError:
+            except SilenceError:
                 log.warning("redis was silent for %s s: connecting anew", SILENCE_SECONDS)
                 self._silent()
                 self._answer("", "")
-            except leases.Unreachable as error:  # RQ would log a traceback and end
+            except Unreachable as error:  # RQ would log a traceback and end
                 log.warning("redis cannot be reached: %s", error)
                 time.sleep(0.5)
         raise StopRequested
@@ -205,9 +165,9 @@ class BellWorker(rq.SimpleWorker):
                 super().heartbeat(RQ_TTL_SECONDS, pipe)
                 pipe.execute()
             self._beaten = time.monotonic()
-        except redis.exceptions.TimeoutError:  # silence: connections must be made anew
+        except SilenceError:  # silence: connections must be made anew
             raise
-        except redis.exceptions.RedisError as error:  # RQ would give up
+        except RedisError as error:  # RQ would give up
             log.warning("RQ does not hear that this worker lives: %s", error)
 
     def handle_warm_shutdown_request(self) -> None:
@@ -232,7 +192,7 @@ def listen(worker: Callable[[], BellWorker], stopped: Callable[[], bool]) -> Non
         while not stopped():
             try:
                 worker().work(logging_level="WARNING")
-            except (redis.exceptions.RedisError, ValueError) as error:
+            except (RedisError, ValueError) as error:
                 log.warning("listening again in a second: %s", error)
             if not stopped():
                 time.sleep(1)

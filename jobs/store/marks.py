@@ -9,51 +9,75 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jobs.kinds import registry
 from jobs.models import Mark, MarkKind, Spec
+from jobs.store import keys
+from jobs.store.scripts import Part
+
+
+class Marks(Part):
+    """Reads stored marks and joins their ranges."""
+
+    def marks(self, where: str) -> dict[str, str]:
+        """Return what finished jobs left under a mark: payload by range."""
+        stored = self._client.hgetall(keys.mark(*where.split(":", 1)))
+        return {field.decode(errors="replace"): payload.decode(errors="replace") for field, payload in stored.items()}
+
+    def count_marks(self, where: str) -> int:
+        """Count the ranges stored under a mark."""
+        return int(self._client.hlen(keys.mark(*where.split(":", 1))))
+
+    def replace_marks(self, where: str, old: Sequence[str], new: Mapping[str, str]) -> None:
+        """Put joined ranges in the place of those that they cover. A reader sees the ones or the others."""
+        gone = [field for field in old if field not in new]
+        if gone:
+            name = keys.mark(*where.split(":", 1))
+            pipe = self._client.pipeline(transaction=True)
+            pipe.hset(name, mapping=new).hdel(name, *gone).execute()
 
 
 def where(kind: str, name: str) -> str:
+    """Return the name of a kind's mark, kind:name, as scripts and keys have it."""
     return f"{kind}:{name}"
 
 
 def left_by(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
-    """What a job leaves, for FINISH and DONE1."""
+    """Return what a job leaves, as FINISH and DONE1 take it."""
     definition = registry.marking(kind)
-    found = [] if definition is None or result is None else definition.marks(spec, result)
-    return json.dumps([[where(kind, mark.name), *row] for mark in found for row in rows([mark]).items()])
+    left = [] if definition is None or result is None else definition.marks(spec, result)
+    return json.dumps([[where(kind, mark.name), *row] for mark in left for row in rows([mark]).items()])
 
 
 def rows(marks: Iterable[Mark]) -> dict[str, str]:
-    """Payload by range, as stored."""
+    """Return payload by range, as stored."""
     return {f"{mark.lo}-{mark.hi}": json.dumps(mark.payload) for mark in marks}
 
 
 def read(name: str, stored: Mapping[str, str]) -> list[Mark]:
-    """As stored, in order. What cannot be read is left out; it is no fact about any number."""
-    found = []
+    """Return stored marks in order. What cannot be read is left out; it is no fact about any number."""
+    readable = []
     for field, text in stored.items():
         with contextlib.suppress(ValueError, TypeError):
             lo, hi = map(int, field.split("-"))
-            found.append(Mark(name=name, lo=lo, hi=hi, payload=json.loads(text)))
-    return sorted(found, key=lambda mark: (mark.lo, mark.hi))
+            readable.append(Mark(name=name, lo=lo, hi=hi, payload=json.loads(text)))
+    return sorted(readable, key=lambda mark: (mark.lo, mark.hi))
 
 
 def joined(marks: Iterable[Mark], kind: MarkKind) -> list[Mark]:
-    """Ranges that neither touch nor overlap, in order. `marks` are in order."""
-    found: list[Mark] = []
+    """Join ranges that touch or overlap. `marks` are in order, and so is what is returned."""
+    apart: list[Mark] = []
     for mark in marks:
-        if found and mark.lo <= found[-1].hi:
-            last = found.pop()
+        if apart and mark.lo <= apart[-1].hi:
+            last = apart.pop()
             payload = kind.join(last.payload, mark.payload)
             mark = Mark(name=mark.name, lo=last.lo, hi=max(last.hi, mark.hi), payload=payload)  # noqa: PLW2901
-        found.append(mark)
-    return found
+        apart.append(mark)
+    return apart
 
 
 def from_origin(marks: Iterable[Mark], kind: MarkKind) -> Mark | None:
-    """The range that reaches from the origin without a hole."""
+    """Return the range that reaches from the origin without a hole."""
     return next((mark for mark in marks if mark.lo <= kind.origin < mark.hi), None)

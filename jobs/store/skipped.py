@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from jobs.store import leases
+from jobs.store.connection import Unreadable, wrong_type
+from jobs.store.scripts import Scripts
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ def readable(sort: str, rows: Iterable[tuple[Any, Stored]], read: Callable[[Any,
     for name, stored in rows:
         try:
             entries.append(read(name, stored))
-        except leases.Unreadable as error:
+        except Unreadable as error:
             SKIPS.note(sort, repr(name), f"{type(error).__name__}: {error}")
     return entries
 
@@ -59,16 +60,16 @@ def replies(pipe: Any) -> list[Any]:
     return _without_wrong_types(commands, pipe.execute(raise_on_error=False))
 
 
-def replies_at_once(book: leases.Leases, *commands: Sequence[str]) -> list[Any]:
+def replies_at_once(scripts: Scripts, *commands: Sequence[str]) -> list[Any]:
     """Return the replies of commands that read at one moment; None as in `replies`."""
-    return _without_wrong_types(commands, book.replies(*commands))
+    return _without_wrong_types(commands, scripts.replies(*commands))
 
 
 def _without_wrong_types(commands: Sequence[Sequence[Any]], answered: Sequence[Any]) -> list[Any]:
     readable_replies = list(answered)
     for place, reply in enumerate(answered):
         if isinstance(reply, Exception):
-            if not leases.wrong_type(reply):
+            if not wrong_type(reply):
                 raise reply
             SKIPS.note("index", " ".join(map(str, commands[place][:2])), reply)
             readable_replies[place] = None

@@ -90,7 +90,7 @@ class Pipeline:
 def on_disk(url: str, *answers: list[int]) -> tuple[Cluster, Disk]:
     submitting = cluster(url)
     disk = Disk(submitting.book.client, list(answers))
-    submitting.book.client = disk
+    submitting.book.scripts.client = disk
     return submitting, disk
 
 

@@ -189,7 +189,7 @@ def test_indexes_that_a_leader_died_over_are_built_by_the_next(bench: Bench, mon
         raise redis.exceptions.ConnectionError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.book, "_run", die)
+        patch.setattr(bench.book.scripts, "run", die)
         with pytest.raises(redis.exceptions.ConnectionError):
             bench.book.reindex()
     assert bench.book.reindex() == 1 and bench.book.reindex() == 0

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import leases
+from jobs.store import leases, tokens
 from jobs.store.leases import Gathered, Grant, Held, Taken
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
 from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, Worker, new_job
@@ -475,7 +475,7 @@ class LeaseMachine(RuleBasedStateMachine):
 def test_any_order_of_calls_keeps_the_invariants(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def machine() -> LeaseMachine:
         made = LeaseMachine(redis_url)
-        monkeypatch.setattr(leases, "new_token", made.bench.new_token)
+        monkeypatch.setattr(tokens, "new", made.bench.new_token)
         monkeypatch.setattr(leases.secrets, "randbelow", lambda _: 500)
         return made
 

@@ -95,7 +95,7 @@ def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> N
     book, client = bench.book, bench.client
     calls: list[Callable[[], object]] = [
         lambda: book.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
-        lambda: book._run("submit", "a", "", "", "any.normal"),
+        lambda: book.scripts.run("submit", "a", "", "", "any.normal"),
         lambda: client.set("a", 1),
         lambda: bells.place_bells(client),
     ]

@@ -57,7 +57,7 @@ class Proxy:
         self.repeated = 0
         self._mode, self._amount, self._draw = "", 0.0, Random(upstream)
         book = Leases(redis.Redis(port=upstream))
-        self._shas = {book._scripts[name].sha.encode() for name in REPEATED}
+        self._shas = {book.scripts.sha(name).encode() for name in REPEATED}
         self._writers: dict[asyncio.StreamWriter, Link] = {}
         self._later: set[asyncio.Task[None]] = set()
 

@@ -1,0 +1,111 @@
+"""Connections to Redis: how they are made, what they raise while it cannot serve, and how refusals are told apart."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any, TypeAlias
+
+import redis
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.connection import DefaultParser
+from redis.retry import Retry
+from redis.sentinel import Sentinel as SentinelClient
+
+from jobs.settings import Sentinel
+
+#: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
+Client: TypeAlias = Any
+RedisError = redis.exceptions.RedisError
+ResponseError = redis.exceptions.ResponseError
+NoScriptError = redis.exceptions.NoScriptError
+SilenceError = redis.exceptions.TimeoutError
+
+
+class Refused(redis.exceptions.ResponseError):
+    """Redis takes no writes for now: it cannot save, lacks replicas, or runs a script for too long."""
+
+
+#: What a call raises while Redis cannot be reached or takes no writes; the call may be repeated.
+Unreachable = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.OutOfMemoryError,
+    redis.exceptions.MasterDownError,
+    Refused,
+)
+#: Refusals by how they begin, wherever in an error's text: scripts and pipelines put words of their own before it.
+_REFUSALS: dict[str, type[RedisError]] = {
+    "OOM command": redis.exceptions.OutOfMemoryError,
+    "READONLY You": redis.exceptions.ReadOnlyError,
+    "LOADING Redis": redis.exceptions.BusyLoadingError,
+    "MASTERDOWN Link": redis.exceptions.MasterDownError,
+    "MISCONF ": Refused,
+    "NOREPLICAS Not": Refused,
+    "BUSY Redis": Refused,
+}
+#: What reading a broken entry raises; anything else is a fault of the program or of the connection.
+Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
+
+#: The kernel notices a peer that neither answers nor resets: after 5 s of silence, three probes 2 s apart.
+KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
+    if hasattr(socket, name)
+}
+
+
+def wrong_type(error: object) -> bool:
+    """Return True for Redis' answer that a key has another type than the command."""
+    return isinstance(error, redis.exceptions.ResponseError) and "WRONGTYPE" in str(error)
+
+
+def refusal(text: str) -> RedisError | None:
+    """Return the error of Unreachable that a text is: Redis' refusal of any call or of any write; None for others."""
+    for beginning, error in _REFUSALS.items():
+        place = text.find(beginning)
+        if place == 0 or (place > 0 and text[place - 1] in " -"):
+            return error(text[place:])
+    return None
+
+
+def reason(error: Exception) -> str:
+    """Return one of Unreachable in words for people."""
+    if isinstance(error, redis.exceptions.OutOfMemoryError):
+        return "redis is full; delete jobs that have ended, or raise its maxmemory"
+    if isinstance(error, redis.exceptions.ResponseError):
+        return f"redis takes no writes ({str(error)[:100]})"
+    return f"redis cannot be reached ({type(error).__name__})"
+
+
+class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
+    """Names Redis' refusals however they are wrapped: in a script's error, and without a name of the library."""
+
+    @classmethod
+    def parse_error(cls, response: str) -> Exception:
+        return refusal(response) or super().parse_error(response)
+
+
+def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Client:
+    """Return a client of the Redis at `url`; `timeout` in seconds a reply.
+
+    `retries` repeats whole commands: 0 for RQ, whose writes are not idempotent.
+    """
+    options: dict[str, Any] = {
+        "socket_connect_timeout": 3,
+        "socket_timeout": timeout,
+        "health_check_interval": 10,
+        "retry": Retry(ExponentialWithJitterBackoff(base=0.1, cap=1), retries),
+        "parser_class": _Parser,
+        "retry_on_error": [redis.exceptions.BusyLoadingError, redis.exceptions.ReadOnlyError],
+    }
+    if not url.startswith("unix://"):
+        options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
+    if not url.startswith("redis+sentinel://"):
+        return redis.Redis.from_url(url, **options)
+    place = Sentinel(url)
+    sentinel: Any = SentinelClient(  # type: ignore[no-untyped-call]
+        place.hosts, socket_timeout=3, password=place.password
+    )
+    master: Client = sentinel.master_for(place.service, db=place.database, password=place.password, **options)
+    return master

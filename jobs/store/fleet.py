@@ -1,0 +1,57 @@
+"""The fleet: heartbeats, drains, claims to GPUs, who leads, and the leader's audit."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+
+from jobs.store.scripts import WORKER_TTL_MS, Part
+
+LEADER_TTL_MS = 5000
+GPU_TTL_MS = 5000
+
+
+class Fleet(Part):
+    """Writes what workers say of themselves, and what the leader does for all."""
+
+    def birth(self) -> str:
+        """Return what tells a worker's process from others of its name; of a later one it sorts later.
+
+        By Redis' clock.
+        """
+        seconds, micros = self._client.time()
+        return f"{seconds * 1000 + micros // 1000:013d}-{secrets.token_hex(4)}"
+
+    def heartbeat(
+        self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
+    ) -> str:
+        """Write a worker's sign of life and return one of three words.
+
+        ok; drain: finish and take nothing new; taken: a later process has this name. `born` is what `birth` gave when
+        the process began.
+        """
+        flat = [item for pair in facts.items() for item in pair]
+        reply: bytes = self._scripts.run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
+        return reply.decode()
+
+    def drain(self, worker: str, on: bool = True) -> bool:
+        """Let a worker finish and take nothing new, or take that back; False when nobody knows the worker."""
+        return self._scripts.words("drain", worker, int(on)) == ["ok"]
+
+    def claim(self, gpu: str, worker: str) -> bool:
+        """Take or renew a GPU, by UUID, for GPU_TTL_MS; False: another worker has it."""
+        return bool(self._scripts.run("claim", gpu, worker, GPU_TTL_MS))
+
+    def give_up(self, gpu: str, worker: str) -> None:
+        """End a claim, if it is still this worker's."""
+        self._scripts.run("claim", gpu, worker, 0)
+
+    def lead(self, candidate: str) -> bool:
+        """Take or renew the leadership for LEADER_TTL_MS."""
+        return bool(self._scripts.run("lead", candidate, LEADER_TTL_MS))
+
+    def audit(self, queues: Iterable[str]) -> tuple[int, int, int]:
+        """Do the leader's round and count slots reaped, jobs put back, finished jobs purged."""
+        reaped, returned, purged = self._scripts.run("audit", json.dumps(list(queues)))
+        return reaped, returned, purged

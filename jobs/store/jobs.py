@@ -1,0 +1,132 @@
+"""Jobs as wholes: submitting, steering, and reads of what is stored of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs import errors
+from jobs.models import Plan
+from jobs.store import keys
+from jobs.store.connection import ResponseError, Unreachable, reason
+from jobs.store.scripts import Part
+
+#: Longest wait for Redis' disk: shorter than the coordinator waits for a reply.
+DISK_MS = 2500
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewJob:
+    """What SUBMIT writes."""
+
+    job_id: str
+    kind: str
+    version: int
+    plan: Plan
+    priority: str
+    device: str
+    queue: str
+    #: gpu_preferred: moves to the any queue when no GPU worker lives.
+    prefer: bool
+    small: bool
+    #: Estimated milliseconds of one lane's work.
+    estimate_ms: int
+    ttl_seconds: int
+    #: owner:key, or empty.
+    idempotency: str = ""
+    #: Digest of the request's body; the same key with another body is a conflict.
+    digest: str = ""
+
+
+class Jobs(Part):
+    """Submits and steers jobs."""
+
+    def submit(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
+        """Write jobs, each atomically with its bell. One (new|same|conflict, job_id) each.
+
+        Where Redis refuses some and not all: (refused, why) for those. Raises Unreachable when it refuses all.
+        """
+        replies = self._scripts.many("submit", [_submit_arguments(job) for job in jobs])
+        failed = [reply for reply in replies if isinstance(reply, Exception)]
+        for error in failed:
+            if len(failed) == len(replies) or not isinstance(error, Unreachable):
+                raise error
+        return [
+            ("refused", reason(reply)) if isinstance(reply, Exception) else (reply[0].decode(), reply[1].decode())
+            for reply in replies
+        ]
+
+    def require_disk(self) -> None:
+        """Refuse as Unavailable a Redis that cannot say what is on its disk; changes nothing."""
+        try:
+            self._client.waitaof(1, 0, 1)
+        except ResponseError as error:
+            raise errors.Unavailable(self._no_disk(str(error))) from error
+
+    def _no_disk(self, answer: str) -> str:
+        if "unknown command" in answer.lower():
+            version = self._client.info("server")["redis_version"]
+            why = f"needs Redis 7.2 or later for WAITAOF, and this is {version}: upgrade Redis"
+        elif "appendonly" in answer:
+            why = (
+                "needs Redis' log, which is off: redis-cli config set appendonly yes, and the same in its configuration"
+            )
+        else:
+            why = f"cannot be kept, Redis says {answer}: mend that"
+        return f"SUBMIT_DURABLE {why}, or unset SUBMIT_DURABLE; nothing was submitted"
+
+    def wait_for_disk(self) -> None:
+        """Return when Redis has all that was written before on its disk; Unavailable after DISK_MS.
+
+        WAITAOF waits for writes of its own connection only: the log keeps their order, so one more write covers all.
+        """
+        pipe = self._client.pipeline(transaction=False)
+        pipe.set(keys.DURABLE, 1).waitaof(1, 0, DISK_MS)
+        _, (local, _) = pipe.execute()
+        if not local:
+            after = f"{DISK_MS / 1000:g} s"
+            raise errors.Unavailable(
+                f"written, but not on Redis' disk after {after}: submit again with the same idempotency key"
+            )
+
+    def cancel(self, job: str) -> list[str]:
+        """Answer ok + state, conflict + state, or missing; so do the four below."""
+        return self._scripts.words("cancel", job)
+
+    def pause(self, job: str) -> list[str]:
+        return self._scripts.words("pause", job)
+
+    def resume(self, job: str) -> list[str]:
+        return self._scripts.words("resume", job)
+
+    def retry(self, job: str, version: int) -> list[str]:
+        """Go on with what is not done, or answer version + the one that its partials come from."""
+        return self._scripts.words("retry", job, version)
+
+    def delete(self, job: str) -> list[str]:
+        return self._scripts.words("delete", job)
+
+
+def _submit_arguments(job: NewJob) -> list[str | int | float]:
+    plan = job.plan
+    fields: dict[str, str | int | float] = {
+        "kind": job.kind,
+        "version": job.version,
+        "mode": plan.mode,
+        "spec": json.dumps(plan.spec, separators=(",", ":")),
+        "parameters": json.dumps(plan.parameters, separators=(",", ":")),
+        "notes": json.dumps(plan.notes),
+        "priority": job.priority,
+        "device": job.device,
+        "prefer": int(job.prefer),
+        "small": int(job.small),
+        "total": plan.total,
+        "grain": plan.grain,
+        "offset": plan.offset,
+        "est_ms": job.estimate_ms,
+        "max_ms": int(plan.max_lease_seconds * 1000),
+        "ttl_ms": job.ttl_seconds * 1000,
+    }
+    flat = [item for pair in fields.items() for item in pair]
+    return [job.job_id, job.idempotency, job.digest, job.queue, *flat]

@@ -1,0 +1,199 @@
+"""Every key of Redis: the only place in Python that spells one. Lua's own spelling is in `lua/prelude.lua`.
+
+A test compares both with the table in `docs/lease-protocol.md`. Times in keys are milliseconds of Redis' clock.
+"""
+
+from __future__ import annotations
+
+PREFIX = "ct:"
+
+#: zset job -> number of its submission: all jobs.
+JOBS = f"{PREFIX}jobs"
+#: set of running, finishing and cancelling jobs.
+RUNNING = f"{PREFIX}running"
+#: zset job -> when somebody must look at it again.
+LATER = f"{PREFIX}later"
+#: zset job -> when AUDIT purges it.
+EXPIRY = f"{PREFIX}expiry"
+#: set of queue:kind|version under which jobs wait for a worker that can compute them.
+LACKED = f"{PREFIX}lacked"
+#: counter that numbers jobs and turns.
+SEQUENCE = f"{PREFIX}seq"
+#: counter that numbers bells.
+BELLS = f"{PREFIX}bells"
+#: zset worker -> expiry of its slot.
+SLOTS = f"{PREFIX}slots"
+#: hash worker -> job|lanes.
+SLOT_JOBS = f"{PREFIX}slotjob"
+#: zset worker -> expiry: workers that live.
+WORKERS = f"{PREFIX}workers"
+#: zset worker -> last heartbeat: workers of the last day.
+NODES = f"{PREFIX}nodes"
+#: stream of all events.
+EVENTS = f"{PREFIX}events"
+#: who audits.
+LEADER = f"{PREFIX}leader"
+#: cursor over the running jobs at which AUDIT goes on.
+AUDIT = f"{PREFIX}audit"
+#: hash queue -> milliseconds of one lane's work that wait or run.
+LOAD = f"{PREFIX}load"
+#: hash kind|mode|device -> measured pace over the kind's estimate.
+PACE = f"{PREFIX}pace"
+#: hash kind|device -> committed units.
+UNITS = f"{PREFIX}units"
+#: hash outcome -> leases that ended so.
+OUTCOMES = f"{PREFIX}outcomes"
+#: hash kind|state -> jobs that ended so.
+ENDED = f"{PREFIX}ended"
+#: hash queue|bound -> histogram of waits in seconds.
+WAITS = f"{PREFIX}waits"
+#: hash kind|bound -> histogram of durations in seconds.
+DURATIONS = f"{PREFIX}durations"
+#: hash lane -> its latest span.
+SPAN = f"{PREFIX}span"
+#: stream of the spans before those.
+SPANS = f"{PREFIX}spans"
+#: list of a minute's figures each: the last hour.
+HISTORY = f"{PREFIX}history"
+#: list of the samples of the minute that is not full.
+HISTORY_NOW = f"{PREFIX}history:now"
+#: hash id -> alert as JSON.
+ALERTS = f"{PREFIX}alerts"
+#: set of jobs by id and keys by name that were found broken.
+BROKEN = f"{PREFIX}broken"
+#: there when an index was put aside.
+DISTURBED = f"{PREFIX}disturbed"
+#: there while the indexes are built anew.
+DISTURBED_KEPT = f"{PREFIX}disturbed:kept"
+#: written before WAITAOF.
+DURABLE = f"{PREFIX}durable"
+#: never there: scripts that must pass in a full Redis delete it first.
+SPARE = f"{PREFIX}spare"
+
+#: RQ's set of its queues' keys.
+RQ_QUEUES = "rq:queues"
+
+
+def job(job_id: str) -> str:
+    """Hash of a job's fields."""
+    return f"{PREFIX}job:{job_id}"
+
+
+def job_id(name: bytes) -> bytes | None:
+    """Return the id of the job whose hash has this name; None for any other key."""
+    return name[len(job("")) :] if name.startswith(job("").encode()) and name.count(b":") == 2 else None
+
+
+def job_lease(job_id: str) -> str:
+    """Hash token -> lo:hi:upto:expiries:errors:granted:lane."""
+    return f"{PREFIX}job:{job_id}:lease"
+
+
+def job_leases(job_id: str) -> str:
+    """Zset token -> expiry of its lease."""
+    return f"{PREFIX}job:{job_id}:leases"
+
+
+def job_free(job_id: str) -> str:
+    """List of ranges to be leased again."""
+    return f"{PREFIX}job:{job_id}:free"
+
+
+def job_retry(job_id: str) -> str:
+    """Zset of ranges in which the kernel raised -> the time before which each is not tried."""
+    return f"{PREFIX}job:{job_id}:retry"
+
+
+def job_dead(job_id: str) -> str:
+    """List of ranges that were given up."""
+    return f"{PREFIX}job:{job_id}:dead"
+
+
+def job_parts(job_id: str) -> str:
+    """List of committed partials that are not folded yet."""
+    return f"{PREFIX}job:{job_id}:parts"
+
+
+def job_accumulator(job_id: str) -> str:
+    """Partial into which the parts before were folded."""
+    return f"{PREFIX}job:{job_id}:acc"
+
+
+def job_result(job_id: str) -> str:
+    """Result as JSON."""
+    return f"{PREFIX}job:{job_id}:result"
+
+
+def job_events(job_id: str) -> str:
+    """Stream of the job's own events."""
+    return f"{PREFIX}job:{job_id}:ev"
+
+
+def pending(queue: str) -> str:
+    """Zset job -> turn: jobs that a worker should look at."""
+    return f"{PREFIX}pending:{queue}"
+
+
+def lacked(queue: str, kind: str, version: str | int) -> str:
+    """Zset job -> turn: jobs that wait for a worker with this version of their kind."""
+    return f"{PREFIX}lacked:{queue}:{kind}|{version}"
+
+
+def lacked_member(member: str) -> str:
+    """Name of the zset that a member of LACKED, queue:kind|version, stands for."""
+    return f"{LACKED}:{member}"
+
+
+def in_state(state: str) -> str:
+    """Zset job -> number of its submission: jobs in this state."""
+    return f"{PREFIX}in:{state}"
+
+
+def workers_of(device: str) -> str:
+    """Zset worker -> expiry: living workers of this device."""
+    return f"{PREFIX}workers:{device}"
+
+
+def worker(worker_id: str) -> str:
+    """Hash of what a worker says of itself."""
+    return f"{PREFIX}worker:{worker_id}"
+
+
+def gpu(uuid: str) -> str:
+    """Worker that has claimed this GPU."""
+    return f"{PREFIX}gpu:{uuid}"
+
+
+def idempotency(owner: str, key: str) -> str:
+    """String job|digest of the request's body, for a day."""
+    return f"{PREFIX}idem:{owner}:{key}"
+
+
+def mark(kind: str, name: str) -> str:
+    """Hash range lo-hi -> payload: facts that finished jobs left for good."""
+    return f"{PREFIX}mark:{kind}:{name}"
+
+
+def audit(queue: str) -> str:
+    """Turn from which AUDIT goes on to move jobs out of this queue."""
+    return f"{PREFIX}audit:{queue}"
+
+
+def bell(queue: str) -> str:
+    """Hash of the bell that scripts copy, made by RQ."""
+    return f"{PREFIX}bell:{queue}"
+
+
+def aside(key: str) -> str:
+    """Content of a broken key, kept for a week."""
+    return f"{PREFIX}aside:{key}"
+
+
+def rq_job(bell_id: str) -> str:
+    """Hash of one bell, as RQ keeps its jobs."""
+    return f"rq:job:{bell_id}"
+
+
+def rq_queue(queue: str) -> str:
+    """List of the bells that wait in an RQ queue."""
+    return f"rq:queue:{queue}"

@@ -1,0 +1,65 @@
+"""Results: partials are gathered, folded into an accumulator, and at the end become the job's result."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from jobs.store import keys, repairs
+from jobs.store.connection import ResponseError, wrong_type
+from jobs.store.scripts import Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """A job's accumulator and the parts beside it, read at one moment."""
+
+    accumulator: bytes | None
+    parts: tuple[bytes, ...]
+    #: Units that they cover.
+    done: int
+    #: The frozen spec as JSON; None when there is no such job.
+    spec: bytes | None
+
+    @property
+    def digest(self) -> str:
+        """Names accumulator and parts by what they are, as the scripts do."""
+        return _sha1("".join(_sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
+
+
+def _sha1(text: bytes) -> str:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
+
+
+class Results(Part):
+    """Gathers, folds and finishes."""
+
+    def gather(self, job: str, limit: int = 256) -> Gathered:
+        """Return the accumulator and up to `limit` parts, read at one moment."""
+        parts_read = ("LRANGE", keys.job_parts(job), "0", str(limit - 1))
+        try:
+            (done, spec), accumulator, parts = self._scripts.read(
+                ("HMGET", keys.job(job), "done", "spec"), ("GET", keys.job_accumulator(job)), parts_read
+            )
+            return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done or 0), spec=spec)
+        except (ResponseError, ValueError) as error:
+            if not isinstance(error, ValueError) and not wrong_type(error):
+                raise
+            repairs.quarantine(self._scripts, job, str(error))
+            return Gathered(accumulator=None, parts=(), done=0, spec=None)
+
+    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+        """Put `accumulator` in the place of all that was gathered; False when that is no longer what is stored."""
+        return bool(self._scripts.run("fold", job, gathered.digest, len(gathered.parts), accumulator))
+
+    def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
+        """Store the result of what was gathered and, in the same moment, its marks as `marks.left_by` writes them."""
+        return bool(self._scripts.run("finish", job, gathered.digest, result, marks))
+
+    def abort(self, job: str, error: str) -> bool:
+        """Fail a finishing job whose result cannot be derived."""
+        return bool(self._scripts.run("abort", job, error[:2000]))
+
+    def stumble(self, job: str, token: str, error: str) -> bool:
+        """Count the death of a lane over the job's result, once a token; True: it was one death too many."""
+        return bool(self._scripts.run("stumble", job, token, error[:2000]))

@@ -1,0 +1,98 @@
+"""The Lua scripts on one Redis: loaded from `lua/`, filled in, called by name.
+
+Every script is atomic and idempotent and uses the server's clock, so a call may be repeated after a lost reply.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from jobs import metrics, queues
+from jobs.store.connection import Client, NoScriptError
+
+LEASE_TTL_MS = 3000
+SLOT_TTL_MS = 3000
+WORKER_TTL_MS = 5000
+
+_FOLDER = Path(__file__).parent / "lua"
+
+
+def _sources(clock: str | None, values: Mapping[str, int | str]) -> dict[str, str]:
+    """Return each script whole: the prelude with its @NAME@ filled in, the body, the ending."""
+    texts = {path.stem: path.read_text() for path in sorted(_FOLDER.glob("*.lua"))}
+    prelude = texts.pop("prelude").replace("@CLOCK@", clock or texts["clock"])
+    texts.pop("clock")
+    for name, value in values.items():
+        prelude = prelude.replace(f"@{name}@", str(value))
+    ending = texts.pop("ending")
+    return {name: f"{prelude}\nlocal function script()\n{body}\nend\n{ending}" for name, body in texts.items()}
+
+
+class Scripts:
+    """Calls of the scripts over one client.
+
+    `clock` (Lua text defining now()) and the limits of expiries and errors are replaced by tests only.
+    """
+
+    def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
+        self.client = client
+        bounds = ", ".join(str(bound) for bound in metrics.SECONDS)
+        names = ", ".join(f"'{name}'" for name in queues.ALL)
+        values: dict[str, int | str] = {
+            "MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds, "QUEUES": names,
+            "LEASE_TTL": LEASE_TTL_MS, "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS,
+        }  # fmt: skip
+        self._scripts = {name: client.register_script(text) for name, text in _sources(clock, values).items()}
+
+    def sha(self, name: str) -> str:
+        """Return the SHA-1 by which Redis knows a script."""
+        return str(self._scripts[name].sha)
+
+    def run(self, name: str, *arguments: Any) -> Any:
+        """Call a script and return its reply."""
+        return self._scripts[name](args=list(arguments))
+
+    def words(self, name: str, *arguments: Any) -> list[str]:
+        """Call a script and return its reply, a list, as text."""
+        return [item.decode() if isinstance(item, bytes) else str(item) for item in self.run(name, *arguments)]
+
+    def many(self, name: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """Call one script many times in one round trip. An error stands in the place of its reply."""
+        script = self._scripts[name]
+        replies = self._pipelined(script.sha, calls)
+        if not any(isinstance(reply, NoScriptError) for reply in replies):
+            return replies
+        self.client.script_load(script.script)
+        return self._pipelined(script.sha, calls)
+
+    def _pipelined(self, sha: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        pipe = self.client.pipeline(transaction=False)
+        for arguments in calls:
+            pipe.evalsha(sha, 0, *arguments)
+        return cast(list[Any], pipe.execute(raise_on_error=False))
+
+    def read(self, *commands: Sequence[str]) -> list[Any]:
+        """Return replies of commands that only read, all at one moment, in a full Redis too. Raises the first error."""
+        replies = self.replies(*commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    def replies(self, *commands: Sequence[str]) -> list[Any]:
+        """Return the same, with the errors in their places."""
+        return cast(list[Any], self.run("read", json.dumps(commands)))
+
+
+class Part:
+    """One subject of what is said to Redis. The parts of a Store share its scripts and its client."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    @property
+    def _client(self) -> Client:
+        return self._scripts.client

@@ -1,0 +1,162 @@
+"""Slots: which job a worker looks at, and what its lanes need to know of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from jobs.models import Spec
+from jobs.store import keys, repairs, tokens
+from jobs.store.connection import Unreadable, wrong_type
+from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, Part
+
+#: Small jobs claimed in one script at most, a lane.
+TAKE = 32
+#: Words of NEXT's reply for each small job that it took.
+_WORDS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """NEXT: this worker holds the job until it leaves."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What a lane needs to know of a job."""
+
+    job_id: str
+    kind: str
+    spec: Spec
+    queue: str
+    total: int
+    #: Units/s that a lane of this device probably reaches, from the kind's estimate and what was measured before.
+    expected_rate: float
+    #: Units/s by the kind's own estimate.
+    nominal_rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """NEXT: small jobs, each wholly leased: (job, token) pairs, and what a lane needs to know of each."""
+
+    jobs: tuple[tuple[str, str], ...]
+    facts: tuple[Facts, ...]
+
+
+class Slots(Part):
+    """Begins, keeps and ends a worker's slot."""
+
+    def next(
+        self,
+        worker: str,
+        queues: Iterable[str],
+        *,
+        popped: str = "",
+        bell: str = "",
+        lanes: int = 1,
+        take: int = TAKE,
+        kinds: Mapping[str, int] | None = None,
+    ) -> Held | Taken | str:
+        """End the slot that this worker had and return its best pending job, small ones up to `take` at once.
+
+        Only jobs of `kinds`, the version of each kind's model that the worker computes; None: of any.
+
+        Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
+        of the bell that RQ has just taken.
+        """
+        new_tokens = json.dumps([tokens.new() for _ in range(take)])
+        names = list(queues)
+        versions = "" if kinds is None else json.dumps(dict(kinds))
+        how, *rest = self._scripts.run(
+            "next", worker, popped, bell, lanes, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(names), new_tokens, versions
+        )
+        if how == b"hold":
+            return Held(job_id=rest[0].decode())
+        if how != b"take":
+            return str(how.decode())
+        taken = self._taken(rest)
+        return taken if taken.jobs else self.next(worker, names, lanes=lanes, take=take, kinds=kinds)
+
+    def _taken(self, words: list[Any]) -> Taken:
+        """Read what NEXT took, without the jobs whose spec cannot be read: those are quarantined."""
+        readable = []
+        for at in range(0, len(words), _WORDS):
+            job, token, kind, spec, total, est_ms = words[at : at + _WORDS]
+            try:
+                facts = _known(job.decode(), kind.decode(), spec, "", int(total), int(est_ms))
+                readable.append((facts, token.decode()))
+            except Unreadable as error:
+                repairs.quarantine(self._scripts, job, f"its spec: {error}")
+        return Taken(
+            jobs=tuple((facts.job_id, token) for facts, token in readable), facts=tuple(facts for facts, _ in readable)
+        )
+
+    def hold(self, worker: str) -> bool:
+        """Keep the worker's slot alive; False when it has none."""
+        return bool(self._scripts.run("hold", worker, SLOT_TTL_MS))
+
+    def leave(self, worker: str) -> None:
+        """End the worker's slot."""
+        self._scripts.run("leave", worker)
+
+    def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
+        """Return what lanes of a device need to know of each job; None for one that is gone."""
+        pipe = self._client.pipeline(transaction=False)
+        for job in jobs:
+            pipe.hmget(keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode")
+        pipe.hgetall(keys.PACE)
+        *rows, paces = pipe.execute(raise_on_error=False)
+        return [self._facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
+
+    def _facts(self, job: str, row: Any, paces: Any, device: str) -> Facts | None:
+        """Return None for a job that is gone, and for one that cannot be read, which is quarantined."""
+        for reply in (row, paces):
+            if isinstance(reply, Exception) and not wrong_type(reply):
+                raise reply
+        try:
+            return _facts(job, row, {} if isinstance(paces, Exception) else paces, device)
+        except Unreadable as error:
+            repairs.quarantine(self._scripts, job, f"its spec: {error}")
+            return None
+
+    def waiting(self, listened: Iterable[str]) -> list[int]:
+        """Count the jobs that wait for a worker, by queue."""
+        pipe = self._client.pipeline(transaction=False)
+        for queue in listened:
+            pipe.zcard(keys.pending(queue))
+        return cast(list[int], pipe.execute())
+
+
+def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:
+    if row[0] is None:
+        return None
+    kind, spec, queue, total, est_ms, mode = (value.decode() if value else "" for value in row)
+    pace = _pace(paces.get(f"{kind}|{mode}|{device}".encode()))
+    return _known(job, kind, spec, queue, int(total), int(est_ms), pace)
+
+
+def _pace(stored: bytes | None) -> float:
+    """Return the measured pace; 1 where nothing was measured, or what is stored is no speed."""
+    with contextlib.suppress(ValueError):
+        pace = float(stored or 1.0)
+        return pace if 0 < pace < float("inf") else 1.0
+    return 1.0
+
+
+def _known(job: str, kind: str, spec: str | bytes, queue: str, total: int, est_ms: int, pace: float = 1.0) -> Facts:
+    nominal = total / max(est_ms / 1000, 1e-3)
+    return Facts(
+        job_id=job,
+        kind=kind,
+        spec=json.loads(spec),
+        queue=queue,
+        total=total,
+        expected_rate=nominal * pace,
+        nominal_rate=nominal,
+    )
