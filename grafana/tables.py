@@ -34,7 +34,7 @@ NOW = (
          "max(sum by (instance) (cluster_queue_jobs))", decimals=0),
     stat("Workers", "short", "Workers that gave a sign of life in the last five seconds.",
          "cluster:cluster_workers:sum", decimals=0),
-    stat("Workers wanted", "short", "CLUSTER_SIZE; 0: not stated.", "max(cluster_desired_workers)", decimals=0),
+    stat("Workers wanted", "short", "CLUSTER_SIZE; 0: not stated.", "max(cluster_configured_workers)", decimals=0),
     stat("Firing alerts", "short", "Alerts that fire now; see the table below and docs/monitoring.md.",
          'count(ALERTS{alertstate="firing"}) or vector(0)', decimals=0, thresholds=((1, BAD),)),
     panel("Lanes busy", "percentunit", "Share of all lanes that compute. Low while jobs wait: look at Workers.",
@@ -164,7 +164,7 @@ QUEUES = Dashboard(
 FLEET = (
     panel("Workers", "short", "Live workers by device and state, and how many are wanted (0: not stated).",
           ("max by (device, state) (cluster_workers)", "{{device}} {{state}}"),
-          ("max(cluster_desired_workers)", "wanted"), decimals=0),
+          ("max(cluster_configured_workers)", "wanted"), decimals=0),
     panel("Lanes busy", "percentunit", "Share of the lanes that compute, by device.",
           ("device:cluster_lanes_busy:ratio", "{{device}}"), high=1),
     panel("Speed of a lane", "short", "Units/s a lane reached last, averaged over workers.",
@@ -179,21 +179,23 @@ FLEET = (
 
 HOSTS = (
     panel("CPU in use", "percentunit", "Of all CPUs of the host.",
-          ('max by (worker) (cluster_node_cpu_ratio{worker=~"$worker"})', "{{worker}}"), high=1),
+          ('max by (host) (cluster_host_cpu_ratio{host=~"$host"})', "{{host}}"), high=1),
     panel("Memory in use", "percentunit", "Of the host's memory, whoever uses it.",
-          ('worker:cluster_node_memory_used:ratio{worker=~"$worker"}', "{{worker}}"), high=1,
+          ('host:cluster_host_memory_used:ratio{host=~"$host"}', "{{host}}"), high=1,
           thresholds=((0.92, BAD),)),
     panel("Memory", "bytes", "In use, and what the host has.",
-          ('max by (worker) (cluster_node_memory_used_bytes{worker=~"$worker"})', "{{worker}} used"),
-          ('max by (worker) (cluster_node_memory_total_bytes{worker=~"$worker"})', "{{worker}} total")),
-    panel("Received", "Bps", "Bytes/s that the host received.",
-          ('max by (worker) (rate(cluster_node_network_receive_bytes_total{worker=~"$worker"}[$__rate_interval]))',
-           "{{worker}}")),
-    panel("Sent", "Bps", "Bytes/s that the host sent.",
-          ('max by (worker) (rate(cluster_node_network_transmit_bytes_total{worker=~"$worker"}[$__rate_interval]))',
-           "{{worker}}")),
+          ('max by (host) (cluster_host_memory_used_bytes{host=~"$host"})', "{{host}} used"),
+          ('max by (host) (cluster_host_memory_total_bytes{host=~"$host"})', "{{host}} total")),
+    panel("Received", "Bps", "Bytes/s that the host received; of containers, what their networks received.",
+          (('sum by (host) (max by (host, network) '
+            '(rate(cluster_host_network_receive_bytes_total{host=~"$host"}[$__rate_interval])))'),
+           "{{host}}")),
+    panel("Sent", "Bps", "Bytes/s that the host sent; of containers, what their networks sent.",
+          (('sum by (host) (max by (host, network) '
+            '(rate(cluster_host_network_transmit_bytes_total{host=~"$host"}[$__rate_interval])))'),
+           "{{host}}")),
     panel("CPUs", "short", "CPUs of the host; a worker has a lane for each that it may use.",
-          ('max by (worker) (cluster_node_cpus{worker=~"$worker"})', "{{worker}}"), decimals=0),
+          ('max by (host) (cluster_host_cpus{host=~"$host"})', "{{host}}"), decimals=0),
 )  # fmt: skip
 
 PROCESSES = (
@@ -207,12 +209,12 @@ PROCESSES = (
 
 WORKERS = Dashboard(
     name="workers",
-    title="Workers and nodes",
+    title="Workers and hosts",
     about="Who computes, how busy they are, and what their hosts have left.",
-    variables=(("worker", "cluster_worker_info"),),
+    variables=(("worker", "cluster_worker_info"), ("host", "cluster_worker_info")),
     rows=(
         Row("Fleet", FLEET),
-        Row("Hosts, as their workers see them; workers that share a host repeat its figures", HOSTS),
+        Row("Hosts, as their workers see them", HOSTS),
         Row("Processes, by address", PROCESSES),
     ),
 )

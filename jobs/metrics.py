@@ -2,7 +2,7 @@
 
 Cluster-wide figures live in Redis and every coordinator shows the same value: over replicas take max, never sum.
 The exceptions, each replica's own, are marked `per_replica`: sum those.
-Figures of a host come from each worker on it: workers that share a host repeat them.
+Figures of a host are shown once a host, as the worker on it that was heard of last reports them.
 """
 
 from __future__ import annotations
@@ -47,16 +47,19 @@ LEASES = Metric("cluster_leases_total", "Leases that ended, by outcome.", ("outc
 WORKERS = Metric("cluster_workers", "Live workers.", ("device", "state"))
 LANES = Metric("cluster_lanes", "Lanes of live workers.", ("device", "state"))
 WORKER_RATE = Metric("cluster_worker_rate_units", "Units/s a lane reached last, averaged.", ("kind", "device"))
-WORKER_INFO = Metric("cluster_worker_info", "Live workers, always 1.", ("worker", "device", "host"))
-DESIRED = Metric("cluster_desired_workers", "Workers wanted (CLUSTER_SIZE).", ("device",))
-NODE_CPU = Metric("cluster_node_cpu_ratio", "CPU in use on a worker's host, 0..1.", ("worker",))
-NODE_MEMORY = Metric("cluster_node_memory_used_bytes", "Memory in use on a worker's host.", ("worker",))
-NODE_MEMORY_TOTAL = Metric("cluster_node_memory_total_bytes", "Memory of a worker's host.", ("worker",))
-NODE_CPUS = Metric("cluster_node_cpus", "CPUs of a worker's host.", ("worker",))
-NODE_RECEIVED = Metric(
-    "cluster_node_network_receive_bytes_total", "Bytes a worker's host received.", ("worker",), "counter"
+WORKER_INFO = Metric("cluster_worker_info", "Live workers, always 1.", ("worker", "device", "host", "network"))
+CONFIGURED = Metric("cluster_configured_workers", "Workers wanted (CLUSTER_SIZE).", ("device",))
+HOST_CPU = Metric("cluster_host_cpu_ratio", "CPU in use on a host, 0..1.", ("host",))
+HOST_MEMORY = Metric("cluster_host_memory_used_bytes", "Memory in use on a host.", ("host",))
+HOST_MEMORY_TOTAL = Metric("cluster_host_memory_total_bytes", "Memory of a host.", ("host",))
+HOST_CPUS = Metric("cluster_host_cpus", "CPUs of a host.", ("host",))
+# A container sees its own network only: `network` is the number of a network namespace, one a host but for containers.
+HOST_RECEIVED = Metric(
+    "cluster_host_network_receive_bytes_total", "Bytes a network of a host received.", ("host", "network"), "counter"
 )
-NODE_SENT = Metric("cluster_node_network_transmit_bytes_total", "Bytes a worker's host sent.", ("worker",), "counter")
+HOST_SENT = Metric(
+    "cluster_host_network_transmit_bytes_total", "Bytes a network of a host sent.", ("host", "network"), "counter"
+)
 WORKER_MEMORY = Metric(
     "cluster_worker_memory_bytes",
     "Resident memory of this worker and its children.",
@@ -97,3 +100,14 @@ HTTP_SECONDS = Metric(
 )
 
 ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
+
+#: Names of the release before, which recording rules go on to show for one version.
+RENAMED = {
+    "cluster_desired_workers": CONFIGURED,
+    "cluster_node_cpu_ratio": HOST_CPU,
+    "cluster_node_memory_used_bytes": HOST_MEMORY,
+    "cluster_node_memory_total_bytes": HOST_MEMORY_TOTAL,
+    "cluster_node_cpus": HOST_CPUS,
+    "cluster_node_network_receive_bytes_total": HOST_RECEIVED,
+    "cluster_node_network_transmit_bytes_total": HOST_SENT,
+}

@@ -25,6 +25,7 @@ def worker(name: str, row: dict[str, str], live: float | None, now: float) -> di
         "busy_lanes": int(row.get("busy_lanes", 0)) if alive else 0,
         "job": row.get("job") or None,
         "host": row.get("host"),
+        "network": row.get("network", "0"),
         "draining": row.get("drain") == "1",
         "seen_seconds_ago": round(max(0.0, seen), 1),
         "cpu_ratio": decoding.finite(row.get("cpu_ratio", "0")),

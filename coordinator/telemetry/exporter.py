@@ -18,9 +18,10 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from coordinator.fleet import hosts
 from coordinator.jobs.queries import VERSION
 from coordinator.queries import Queries
-from jobs import metrics, metrics_server, queues
+from jobs import figures, metrics, metrics_server, queues
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Device
 from jobs.settings import Settings
@@ -30,29 +31,6 @@ log = logging.getLogger(__name__)
 
 P = leases.PREFIX
 Family = GaugeMetricFamily | CounterMetricFamily
-
-#: Figures of a node, and of a GPU, by their names in the heartbeat. What a worker does not know is not there.
-NODE_FIGURES = {
-    "cpu_ratio": metrics.NODE_CPU,
-    "cpus": metrics.NODE_CPUS,
-    "memory_used_bytes": metrics.NODE_MEMORY,
-    "memory_total_bytes": metrics.NODE_MEMORY_TOTAL,
-    "network_receive_bytes_total": metrics.NODE_RECEIVED,
-    "network_transmit_bytes_total": metrics.NODE_SENT,
-}
-GPU_FIGURES = {
-    "utilization_ratio": metrics.GPU_UTILIZATION,
-    "sm_active_ratio": metrics.GPU_SM_ACTIVE,
-    "memory_used_bytes": metrics.GPU_MEMORY,
-    "memory_total_bytes": metrics.GPU_MEMORY_TOTAL,
-    "temperature_celsius": metrics.GPU_TEMPERATURE,
-    "power_watts": metrics.GPU_POWER,
-    "energy_joules_total": metrics.GPU_ENERGY,
-    "clock_sm_hertz": metrics.GPU_CLOCK,
-    "clock_memory_hertz": metrics.GPU_MEMORY_CLOCK,
-    "pcie_receive_bytes_per_second": metrics.GPU_PCIE_RECEIVED,
-    "pcie_transmit_bytes_per_second": metrics.GPU_PCIE_SENT,
-}
 
 
 def _family(metric: metrics.Metric) -> Family:
@@ -146,18 +124,19 @@ class ClusterCollector(Collector):
         means = {labels: sum(values) / len(values) for labels, values in rates.items()}
         for metric, values in ((metrics.WORKERS, workers), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
             yield _filled(metric, values)
-        desired = _family(metrics.DESIRED)
-        desired.add_metric(["any"], self._queries.settings.cluster_size)
-        yield desired
-        yield from self._nodes(nodes)
+        configured = _family(metrics.CONFIGURED)
+        configured.add_metric(["any"], self._queries.settings.cluster_size)
+        yield configured
+        yield from self._hosts(nodes)
 
-    def _nodes(self, nodes: list[dict[str, Any]]) -> Iterator[Metric]:
-        info = _family(metrics.WORKER_INFO)
-        for node in nodes:
-            info.add_metric([node["id"], node["device"] or "", node["host"] or ""], 1)
-        yield info
-        for name, metric in NODE_FIGURES.items():
-            yield _filled(metric, {(node["id"],): float(node[name]) for node in nodes if name in node})
+    def _hosts(self, nodes: list[dict[str, Any]]) -> Iterator[Metric]:
+        labels = metrics.WORKER_INFO.labels[1:]
+        infos = {(node["id"], *(str(node.get(label) or "") for label in labels)): 1.0 for node in nodes}
+        yield _filled(metrics.WORKER_INFO, infos)
+        for figure in figures.HOST:
+            speakers = hosts.speakers(nodes, figure.metric.labels)
+            known = {place: float(row[figure.field]) for place, row in speakers.items() if figure.field in row}
+            yield _filled(figure.metric, known)
         yield from self._gpus([(node["id"], gpu) for node in nodes for gpu in node.get("gpus", ())])
 
     def _gpus(self, gpus: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
@@ -170,9 +149,10 @@ class ClusterCollector(Collector):
                 for reason in metrics.THROTTLE_REASONS:
                     throttled.add_metric([worker, gpu["uuid"], reason], float(reason in said))
         yield from (info, throttled)
-        for name, metric in GPU_FIGURES.items():
+        for figure in figures.GPU:
+            known_ones = ((worker, gpu) for worker, gpu in gpus if gpu.get(figure.field) is not None)
             yield _filled(
-                metric, {(worker, gpu["uuid"]): float(gpu[name]) for worker, gpu in gpus if gpu.get(name) is not None}
+                figure.metric, {(worker, gpu["uuid"]): float(gpu[figure.field]) for worker, gpu in known_ones}
             )
 
     def _histogram(self, metric: metrics.Metric, name: str, labels: Iterable[str]) -> Metric:

@@ -82,8 +82,8 @@ SECTIONS: tuple[tuple[str, Sequence[Figure]], ...] = (
         "Utilisation",
         (
             Figure("lanes busy", "device:cluster_lanes_busy:ratio", percent),
-            Figure("CPU of a worker's host", f"max by (worker) ({metrics.NODE_CPU.name})", percent),
-            Figure("memory of a worker's host", "worker:cluster_node_memory_used:ratio", percent),
+            Figure("CPU of a host", f"max by (host) ({metrics.HOST_CPU.name})", percent),
+            Figure("memory of a host", "host:cluster_host_memory_used:ratio", percent),
             Figure("GPU in use", f"max by (worker, gpu) ({metrics.GPU_UTILIZATION.name})", percent),
             Figure("memory of Redis", "max(redis_memory_used_bytes)", size),
             Figure("share of Redis' limit", "max(instance:redis_memory_used:ratio)", percent),

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.jobs.queries import VERSION
 from coordinator.queries import Queries
-from coordinator.telemetry.exporter import GPU_FIGURES, Exporter
-from jobs import metrics, queues
+from coordinator.telemetry.exporter import Exporter
+from jobs import figures, metrics, queues
 from jobs.kinds import registry
 from jobs.settings import Settings
 from jobs.store import bells, leases
@@ -31,8 +31,8 @@ GPU = {
     "throttle_reasons": ["sw_power_cap", "a_new_one"],
 }  # fmt: skip
 NODE = {
-    "device": "gpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "host": "h", "pid": 1, "cpu_ratio": 0.25,
-    "cpus": 4, "memory_used_bytes": 1, "memory_total_bytes": 8, "network_receive_bytes_total": 5,
+    "device": "gpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "host": "h", "network": "7", "pid": 1,
+    "cpu_ratio": 0.25, "cpus": 4, "memory_used_bytes": 1, "memory_total_bytes": 8, "network_receive_bytes_total": 5,
     "network_transmit_bytes_total": 6, "rates": json.dumps({"collatz": 1e6}),
 }  # fmt: skip
 
@@ -105,8 +105,8 @@ def test_openmetrics_has_each_name_once(shown: Shown) -> None:
 def test_no_label_grows_without_bound() -> None:
     labels = {label for metric in metrics.ALL for label in metric.labels}
     assert labels == {
-        "kind", "outcome", "state", "queue", "device", "worker", "host", "gpu", "index", "name", "reason", "version",
-        "method", "route", "status", "what",
+        "kind", "outcome", "state", "queue", "device", "worker", "host", "network", "gpu", "index", "name", "reason",
+        "version", "method", "route", "status", "what",
     }  # fmt: skip
 
 
@@ -152,17 +152,30 @@ def test_workers_and_their_hosts_are_shown(shown: Shown) -> None:
     assert shown.value(metrics.WORKERS, device="cpu", state="idle") == 1
     assert shown.value(metrics.LANES, device="cpu", state="idle") == 3
     assert shown.value(metrics.WORKER_RATE, kind="collatz", device="cpu") == 1e6
-    assert shown.value(metrics.WORKER_INFO, worker="a", device="cpu", host="h") == 1
-    assert shown.value(metrics.NODE_MEMORY_TOTAL, worker="a") == 8
-    assert shown.value(metrics.NODE_CPUS, worker="a") == 4
-    assert shown.value(metrics.NODE_SENT, worker="b") == 6
-    assert shown.value(metrics.DESIRED, device="any") == 3
+    assert shown.value(metrics.WORKER_INFO, worker="a", device="cpu", host="h", network="7") == 1
+    assert shown.value(metrics.HOST_MEMORY_TOTAL, host="h") == 8
+    assert shown.value(metrics.HOST_CPUS, host="h") == 4
+    assert shown.value(metrics.HOST_SENT, host="h", network="7") == 6
+    assert shown.value(metrics.CONFIGURED, device="any") == 3
+
+
+def test_a_host_is_shown_once_and_each_of_its_networks(shown: Shown) -> None:
+    shown.beat("a", network_receive_bytes_total=50, cpu_ratio=0.5)
+    shown.beat("b", network_receive_bytes_total=51, cpu_ratio=0.75)
+    shown.beat("c", network="8", network_receive_bytes_total=9)
+    shown.beat("d", host="other")
+    time.sleep(0.15)
+    shown.beat("b", network_receive_bytes_total=52, cpu_ratio=0.625)
+    found = {labels: value for (name, labels), value in shown.samples().items() if name == metrics.HOST_CPU.name}
+    assert found == {frozenset({("host", "h")}): 0.625, frozenset({("host", "other")}): 0.25}
+    assert shown.value(metrics.HOST_RECEIVED, host="h", network="7") == 52
+    assert shown.value(metrics.HOST_RECEIVED, host="h", network="8") == 9
 
 
 def test_gpus_are_shown_and_passed_on(shown: Shown) -> None:
     shown.beat("w", gpus=json.dumps([GPU]))
-    for figure, metric in GPU_FIGURES.items():
-        assert shown.value(metric, worker="w", gpu="GPU-1") == GPU[figure]
+    for figure in figures.GPU:
+        assert shown.value(figure.metric, worker="w", gpu="GPU-1") == GPU[figure.field]
     assert shown.value(metrics.GPU_INFO, worker="w", gpu="GPU-1", index="0", name="A GPU") == 1
     reasons = {
         reason: shown.value(metrics.GPU_THROTTLED, worker="w", gpu="GPU-1", reason=reason)

@@ -16,6 +16,7 @@ from coordinator.app import Figures
 from coordinator.jobs import routes as job_routes
 from coordinator.telemetry.exporter import Exporter
 from grafana.queries import metric_names
+from jobs import metrics
 from jobs.settings import Settings
 from tests.unit.monitoring import EXPORTERS, ROOT, RULES, added_over_replicas, known, promtool, rules
 
@@ -110,7 +111,17 @@ def test_names_are_found_in_expressions(expr: str, names: set[str]) -> None:
 
 def test_records_are_named_by_level_metric_and_operation() -> None:
     assert len(RECORDS) == len(set(RECORDS))
-    assert not [name for name in RECORDS if not re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z0-9_]+", name)]
+    others = [name for name in RECORDS if not re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z0-9_]+", name)]
+    assert set(others) == metrics.RENAMED.keys()
+
+
+def test_every_renamed_metric_is_recorded_from_its_new_name_and_read_nowhere() -> None:
+    renamed = {rule["record"]: rule["expr"] for rule in rules() if rule.get("record") in metrics.RENAMED}
+    assert {name: metrics.RENAMED[name].name in metric_names(expr) for name, expr in renamed.items()} == dict.fromkeys(
+        metrics.RENAMED, True
+    )
+    read = {name for rule in rules() for name in metric_names(rule["expr"])}
+    assert not read & metrics.RENAMED.keys()
 
 
 def anchors(markdown: str) -> list[str]:

@@ -1,0 +1,63 @@
+"""What workers report of their host and its GPUs each second: the one table of figures.
+
+Heartbeats, API, metrics and history take their names from here; tests compare what must spell them again: the schema,
+the sample of a GPU, the dashboards, docs/gpu.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jobs import metrics
+from jobs.metrics import Metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    #: Its field in heartbeats and in the API, in base units.
+    field: str
+    type: type[int] | type[float]
+    unit: str
+    metric: Metric
+    #: Its last part in names of the history, where it is kept; of a counter the history has the speed.
+    history: str = ""
+
+    @property
+    def counts(self) -> bool:
+        return self.metric.type == "counter"
+
+
+HOST = (
+    Figure(field="cpu_ratio", type=float, unit="0..1", metric=metrics.HOST_CPU, history="cpu"),
+    Figure(field="cpus", type=int, unit="", metric=metrics.HOST_CPUS),
+    Figure(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.HOST_MEMORY, history="memory"),
+    Figure(
+        field="memory_total_bytes", type=int, unit="bytes", metric=metrics.HOST_MEMORY_TOTAL, history="memory_total"
+    ),
+    Figure(
+        field="network_receive_bytes_total", type=int, unit="bytes", metric=metrics.HOST_RECEIVED, history="receive"
+    ),
+    Figure(field="network_transmit_bytes_total", type=int, unit="bytes", metric=metrics.HOST_SENT, history="send"),
+)
+GPU = (
+    Figure(
+        field="utilization_ratio", type=float, unit="0..1", metric=metrics.GPU_UTILIZATION, history="utilization"
+    ),
+    Figure(field="sm_active_ratio", type=float, unit="0..1", metric=metrics.GPU_SM_ACTIVE, history="sm_active"),
+    Figure(field="memory_used_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY, history="memory"),
+    Figure(field="memory_total_bytes", type=int, unit="bytes", metric=metrics.GPU_MEMORY_TOTAL, history="memory_total"),
+    Figure(
+        field="temperature_celsius", type=float, unit="degrees Celsius", metric=metrics.GPU_TEMPERATURE,
+        history="temperature",
+    ),
+    Figure(field="power_watts", type=float, unit="watts", metric=metrics.GPU_POWER, history="power"),
+    Figure(field="energy_joules_total", type=float, unit="joules", metric=metrics.GPU_ENERGY),
+    Figure(field="clock_sm_hertz", type=float, unit="hertz", metric=metrics.GPU_CLOCK, history="clock"),
+    Figure(field="clock_memory_hertz", type=float, unit="hertz", metric=metrics.GPU_MEMORY_CLOCK),
+    Figure(
+        field="pcie_receive_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_RECEIVED
+    ),
+    Figure(
+        field="pcie_transmit_bytes_per_second", type=float, unit="bytes/s", metric=metrics.GPU_PCIE_SENT
+    ),
+)  # fmt: skip
