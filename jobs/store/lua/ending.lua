@@ -2,10 +2,10 @@
 for _ = 1, 100 do
   local ok, answer = pcall(script)
   if ok then return answer end
-  local told = type(answer) == 'table'
-  local culprit = told and answer.broken or in_hand
+  local described = type(answer) == 'table'
+  local culprit = described and answer.broken or in_hand
   if refused or not culprit then error(answer, 0) end
   if broken[culprit] then return 0 end
-  quarantine(culprit, told and (answer.why or answer.err) or tostring(answer))
+  quarantine(culprit, described and (answer.why or answer.err) or tostring(answer))
 end
 return redis.error_reply('more than 100 jobs are broken; call again')

@@ -1,5 +1,5 @@
 -- Read before every script. Keys are built here, not passed: RQ rules Redis Cluster out, so nothing is lost by it.
--- @NAME@ is filled in by leases.py. Times are milliseconds of the server. Ranges are half open.
+-- @NAME@ is filled in by scripts.py. Times are milliseconds of the server. Ranges are half open.
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
 local LEASE_TTL, SLOT_TTL, WORKER_TTL = @LEASE_TTL@, @SLOT_TTL@, @WORKER_TTL@

@@ -1,0 +1,114 @@
+"""Every key of Redis is spelled alike in Python (`jobs/store/keys.py`), in the scripts and in the protocol's table."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from jobs.store import keys
+
+ROOT = Path(__file__).resolve().parents[2]
+LUA = ROOT / "jobs" / "store" / "lua"
+PROTOCOL = ROOT / "docs" / "lease-protocol.md"
+
+#: Keys that only Python names. The scripts leave them alone.
+PYTHON_ALONE = {
+    "history", "history:now", "alerts", "durable", "disturbed:kept",
+    "rq:queues",
+}  # fmt: skip
+#: Functions of keys.py that read a key's name instead of making one.
+READERS = {"job_id", "lacked_member"}
+
+
+def shape(key: str) -> str:
+    """A key without its prefix; {} stands for whatever it holds of a job, queue, worker and the like."""
+    return re.sub(r"\{[^}]*\}", "{}", key.removeprefix(keys.PREFIX)).replace("{}:{}|{}", "{}")
+
+
+def in_python() -> set[str]:
+    constants = {
+        value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str) and name != "PREFIX"
+    }
+    made = set()
+    for name, function in inspect.getmembers(keys, inspect.isfunction):
+        if name not in READERS:
+            made.add(function(*(f"{{{parameter}}}" for parameter in inspect.signature(function).parameters)))
+    return {shape(key) for key in constants | made}
+
+
+def in_lua() -> set[str]:
+    """Keys that the scripts spell, with {} for what is put together or written out after a first colon."""
+    text = "\n".join(path.read_text() for path in sorted(LUA.glob("*.lua")))
+    spelled = set(re.findall(r"P \.\. '([^']+)'", text))
+    spelled.update(re.findall(r"'\^ct:(\w+:?)\$?'", text))  # patterns of indexes
+    spelled.update(re.findall(r"observe\('(\w+)'", text))  # histograms
+    spelled.update(re.findall(r"'(rq:\w+:)' \.\.", text))
+    spelled.update(re.findall(r"P \.\. \(device == 'any' and '(\w+)' or '\w+:'", text))
+    parts = {f"job:{{}}:{part}" for part in re.findall(r"key\([\w.]+, '(\w+)'\)", text)}
+    return {re.sub(r"^((?:rq:)?\w+:)\w*$", r"\1{}", name) for name in spelled} | parts
+
+
+def in_the_protocol() -> set[str]:
+    """Keys of the table under "Keys"; a cell's `:name` goes on from the job of its row."""
+    text = PROTOCOL.read_text()
+    section = text[text.index("## Keys") : text.index("## Scripts")]
+    listed = set()
+    for row in re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE):
+        for key in re.findall(r"`([^`]+)`", row.replace("\\|", "|")):
+            listed.add(shape(f"job:{{id}}{key}" if key.startswith(":") else key))
+    return listed
+
+
+def joined(shapes: set[str]) -> set[str]:
+    """Shapes with several {} as one: the scripts put names with a colon inside together before they make a key."""
+    return {re.sub(r"\{\}(:\{\})+", "{}", each) for each in shapes}
+
+
+def differences(python: set[str], lua: set[str], protocol: set[str]) -> list[str]:
+    python, lua, protocol = joined(python), joined(lua), joined(protocol)
+    found = [f"{key}: only Python has it; use it in a script, or list it as Python's" for key in python - lua]
+    found = [line for line in found if line.partition(": only")[0] not in PYTHON_ALONE]
+    found += [f"{key}: a script has it; add it to jobs/store/keys.py" for key in lua - python]
+    found += [f"{key}: add it to the table in docs/lease-protocol.md" for key in python - protocol]
+    found += [
+        f"{key}: the table in docs/lease-protocol.md has it, jobs/store/keys.py has not" for key in protocol - python
+    ]
+    return found
+
+
+def test_python_lua_and_the_protocol_have_the_same_keys() -> None:
+    assert len(in_python()) > 40
+    assert not (found := differences(in_python(), in_lua(), in_the_protocol())), "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("place", "complaint"),
+    [
+        (0, "a script has it"),
+        (1, "only Python has it"),
+        (2, "add it to the table"),
+    ],
+)
+def test_a_key_that_one_place_lacks_is_named(place: int, complaint: str) -> None:
+    places = [in_python(), in_lua(), in_the_protocol()]
+    places[place].discard("later")
+    assert any(line.startswith("later: ") and complaint in line for line in differences(*places))
+
+
+def test_a_key_that_only_the_protocol_has_is_named() -> None:
+    found = differences(in_python(), in_lua(), in_the_protocol() | {"gone:{}"})
+    assert found == ["gone:{}: the table in docs/lease-protocol.md has it, jobs/store/keys.py has not"]
+
+
+def test_the_prefix_is_that_of_the_scripts() -> None:
+    [prefix] = re.findall(r"^local P = '(.*)'$", (LUA / "prelude.lua").read_text(), re.MULTILINE)
+    assert prefix == keys.PREFIX
+
+
+def test_a_jobs_id_is_read_from_the_name_of_its_hash_alone() -> None:
+    assert keys.job_id(keys.job("a1").encode()) == b"a1"
+    assert keys.job_id(keys.job_parts("a1").encode()) is None
+    assert keys.job_id(keys.LOAD.encode()) is None
