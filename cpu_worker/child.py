@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from jobs import errors
-from jobs.kinds import registry
+from jobs.kinds import compiled_code, registry
 from jobs.models import Device, Spec
 from jobs.store import leases
 from jobs.worker import execution
@@ -40,8 +40,8 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
 def warm() -> dict[str, float]:
     """Compiles or loads every kernel from the cache; seconds by kind."""
     seconds = {}
-    with registry.one_compiles():
-        for kind in registry.names():
+    for kind in registry.names():
+        with compiled_code.one_compiles(kind):
             started = time.perf_counter()
             registry.kernel(kind, Device.CPU).warm()
             seconds[kind] = round(time.perf_counter() - started, 3)

@@ -17,7 +17,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from jobs.kinds import registry
+from jobs.kinds import compiled_code
 from jobs.settings import Settings
 
 pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")
@@ -44,7 +44,7 @@ _forget_our_settings()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 # Before a test module imports compiled code by itself.
-registry.keep_compiled_code_apart()
+compiled_code.keep_apart()
 
 
 def _missing(reason: str) -> None:

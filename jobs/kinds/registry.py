@@ -5,23 +5,16 @@ A kind is a folder of `jobs/kinds` with a `definition.py`. What its modules must
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import importlib
 import pkgutil
-import platform
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import cast
 
 from jobs import errors, kinds
+from jobs.kinds import compiled_code
 from jobs.kinds.contract import Asking, Definition, Kernel, Marking, Packing, Reference
 from jobs.models import Device
-
-#: Where compiled kernels are kept when NUMBA_CACHE_DIR does not say.
-CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".cluster" / "cache" / "numba"
 
 
 @lru_cache
@@ -70,42 +63,10 @@ def reference(kind: str) -> Reference:
 
 
 @lru_cache
-def keep_compiled_code_apart() -> None:
-    """Names numba's cache after a checksum of every kind's sources.
-
-    numba looks only at the file of the decorated function: after a change in a file that it calls, it would go on
-    running the old code.
-    """
-    config = importlib.import_module("numba").config
-    sources = sorted(path for folder in kinds.__path__ for path in Path(folder).glob("*/*.py"))
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    config.CACHE_DIR = str(Path(config.CACHE_DIR or CACHE_FOLDER) / digest)
-
-
-@contextmanager
-def one_compiles() -> Iterator[None]:
-    """Waits while another process fills numba's cache. Once one has left this without an error, nobody waits."""
-    keep_compiled_code_apart()
-    numba = importlib.import_module("numba")
-    target = importlib.import_module("numba.core.registry").cpu_target.target_context.codegen().magic_tuple()
-    known = hashlib.sha256(repr((numba.__version__, platform.python_version(), target)).encode()).hexdigest()[:16]
-    folder = Path(numba.config.CACHE_DIR)
-    folder.mkdir(parents=True, exist_ok=True)
-    mark = folder / f"compiled-{known}"
-    with (folder / "lock").open("a") as lock:
-        if not mark.exists():
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if mark.exists():
-            fcntl.flock(lock, fcntl.LOCK_UN)
-        yield
-        mark.touch()
-
-
-@lru_cache
 def kernel(kind: str, device: Device) -> Kernel:
     """The kernel of a kind for a device. Importing it may import numba or cupy: workers' lanes only."""
     definition(kind)
-    keep_compiled_code_apart()
+    compiled_code.keep_apart()
     name = f"jobs.kinds.{kind}.{device}_kernel"
     try:
         return cast(Kernel, importlib.import_module(name))
