@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ START: Position = (0, 0)
 #: A listener that falls this far behind loses progress events, and at twice this is told to start anew.
 _BACKLOG = 10_000
 PING_SECONDS = 15.0
+#: Streams end when Redis has said nothing for this long: their listeners must not take silence for peace. A healthy
+#: Redis answers the hub at least once a second.
+OUTAGE_SECONDS = 5.0
 _PING = b": ping\n\n"
 #: Progress and rows wait for others this long, while nothing else happens.
 MERGE_SECONDS = 0.25
@@ -142,6 +146,8 @@ class Subscription:
         self._sleeper: asyncio.Future[None] | None = None
         #: Events were thrown away: what the listener knows is no longer the whole story.
         self.lost = False
+        #: Redis is silent: nobody knows what happens.
+        self.cut_off = False
 
     def offer(self, chunk: Chunk) -> None:
         self.lost = self.lost or self._waiting >= 2 * _BACKLOG
@@ -158,10 +164,12 @@ class Subscription:
             self._sleeper.set_result(None)
 
     async def next(self) -> Chunk | None:
-        """The next chunk; None when events were lost."""
-        while not self._chunks and not self.lost:
+        """The next chunk; None when events were lost. leases.Silent when Redis says nothing."""
+        while not self._chunks and not self.lost and not self.cut_off:
             self._sleeper = asyncio.get_running_loop().create_future()
             await self._sleeper
+        if self.cut_off:
+            raise leases.Silent(f"redis has been silent for {OUTAGE_SECONDS:g} s")
         if self.lost:
             return None
         chunk = self._chunks.popleft()
@@ -195,10 +203,12 @@ class Hub:
         self._tasks: list[asyncio.Task[None]] = []
         #: The last event that was read.
         self.last = "0-0"
+        #: When Redis last answered, by time.monotonic.
+        self._answered = time.monotonic()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._tasks = [loop.create_task(self._deliver()), loop.create_task(self._ping())]
+        self._tasks = [loop.create_task(self._deliver()), loop.create_task(self._ping()), loop.create_task(self._watch())]
         self._thread = threading.Thread(target=self._read, name="events", daemon=True)
         self._thread.start()
 
@@ -217,6 +227,7 @@ class Hub:
                 if at is None:
                     at = self.last = self.tail()
                 at = self._look(at)
+                self._answered = time.monotonic()
             except leases.Unreachable as error:
                 log.warning("no events: redis cannot be reached: %s", error)
                 self._ended.wait(0.5)
@@ -319,6 +330,17 @@ class Hub:
             everyone, ping = self._everyone(), Chunk()
             for subscription in everyone:
                 subscription.offer(ping)
+            await self._wake(everyone)
+
+    async def _watch(self) -> None:
+        """Cuts off the listeners while Redis is silent; they come again and hear why."""
+        while True:
+            await asyncio.sleep(1.0)
+            if time.monotonic() - self._answered <= OUTAGE_SECONDS:
+                continue
+            everyone = self._everyone()
+            for subscription in everyone:
+                subscription.cut_off = True
             await self._wake(everyone)
 
     @contextlib.contextmanager

@@ -25,6 +25,10 @@ class Refused(redis.exceptions.ResponseError):
     """Redis takes no writes for now: it cannot save, lacks replicas, or runs a script for too long."""
 
 
+class Silent(redis.exceptions.ConnectionError):
+    """Redis has not answered for some time; the connection may still look whole."""
+
+
 #: What a call raises while Redis cannot be reached or takes no writes; the call may be repeated.
 Unreachable = (
     redis.exceptions.ConnectionError,

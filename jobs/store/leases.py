@@ -13,6 +13,7 @@ from jobs.store import jobs as stored_jobs
 from jobs.store.connection import Client as Client
 from jobs.store.connection import RedisError as RedisError
 from jobs.store.connection import Refused as Refused
+from jobs.store.connection import Silent as Silent
 from jobs.store.connection import Unreachable as Unreachable
 from jobs.store.connection import Unreadable as Unreadable
 from jobs.store.connection import reason as reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -327,3 +328,43 @@ def test_a_stream_whose_redis_goes_away_ends_in_order_for_its_listener_to_come_a
 
     assert play(stage, scene) == [[b"retry: 2000\n\n"]] * 2
     assert caplog.text.count("a stream of events ends: refused") == 2
+
+
+def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Pings alone would let a page say that it is live while nobody knows what happens."""
+    monkeypatch.setattr(hub, "OUTAGE_SECONDS", 1.0)
+    look, heals = Hub._look, threading.Event()
+    silent = threading.Event()
+
+    def silent_look(self: Hub, at: str) -> str:
+        if silent.is_set():
+            heals.wait(15)
+        return look(self, at)
+
+    monkeypatch.setattr(Hub, "_look", silent_look)
+
+    async def scene() -> Any:
+        job = stage.bench.submit(10)
+        fleet: Any = await event_routes.fleet_events(stage.cluster, "jobs")
+        own: Any = await event_routes.job_events(job, stage.cluster)
+        silent.set()
+        ended = await asyncio.gather(*(_whole_body(stream) for stream in (fleet, own)))
+        silent.clear()
+        heals.set()
+        await asyncio.sleep(0.2)
+        again = asyncio.create_task(take(stage.fleet(), until="done"))
+        await asyncio.sleep(2.5)
+        assert not again.done(), "a healthy stream goes on, though nothing happens"
+        await asyncio.to_thread(stage.done, job)
+        await again
+        return ended
+
+    fleet, own = play(stage, scene)
+    assert fleet == [b"retry: 2000\n\n"] and parsed(own)[-1][1] == "queued"
+    assert caplog.text.count("a stream of events ends: redis has been silent for 1 s") == 2
+
+
+async def _whole_body(stream: Any) -> list[bytes]:
+    return [chunk async for chunk in stream.body_iterator]
