@@ -30,6 +30,22 @@ METRIC = re.compile(
 )
 QUEUE = re.compile(r"(gpu|any|cpu)\.(interactive|high|normal|low)")
 NAMELESS = frozenset({"utils", "util", "common", "helpers", "base", "manager", "misc"})
+#: Commands of Redis whose names nothing else has.
+REDIS_CALL = re.compile(
+    r"pipeline|register_script|script_load|evalsha|getrange|strlen|mget|scan_iter|hincrby|hget(all)?|hm?set|hmget|hdel"
+    r"|hlen|zadd|zrem|zcard|zrank|zcount|zscore|zrange\w*|zrevrange\w*|xadd|xlen|xread|xtrim|x(rev)?range|sadd|srem|scard"
+    r"|smembers|sismember|[lr]push|[lr]pop|llen|lrange|ltrim|waitaof|pttl|pexpire"
+)
+#: Modules that still talk to Redis past jobs/store.
+RAW_CALLERS = frozenset(
+    {
+        "coordinator/events/hub.py", "coordinator/fleet/queries.py", "coordinator/jobs/fleet_cache.py",
+        "coordinator/jobs/queries.py", "coordinator/jobs/results.py",
+        "coordinator/jobs/routes.py", "coordinator/leader.py", "coordinator/telemetry/exporter.py",
+        "coordinator/telemetry/history.py", "coordinator/telemetry/queries.py", "coordinator/telemetry/recorder.py",
+        "coordinator/telemetry/spans.py", "jobs/worker/serving.py",
+    }
+)  # fmt: skip
 #: Modules that ruff exempts from every banned import at once, each for the sake of one of them.
 EXEMPT = frozenset(
     {"jobs/settings.py", "threads_cluster/settings.py", "jobs/store/bells.py", "jobs/store/connection.py"}
@@ -94,6 +110,15 @@ def imported(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"os.{node.attr}"
 
 
+def redis_calls(source: str) -> Iterator[tuple[int, str]]:
+    """Attributes by which a client of Redis is reached or asked, with their lines."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and (node.attr == "client" or REDIS_CALL.fullmatch(node.attr)):
+            of_a_request = isinstance(node.value, ast.Name) and node.value.id == "request"
+            if not of_a_request:
+                yield node.lineno, node.attr
+
+
 def complaints(path: str, source: str) -> list[str]:
     """What a module at `path` may not say."""
     found = []
@@ -112,6 +137,9 @@ def complaints(path: str, source: str) -> list[str]:
             found.append(f"{path}:{line}: only jobs/store/bells.py imports rq")
         if name in {"os.environ", "os.getenv"} and path in EXEMPT - {"jobs/settings.py", "threads_cluster/settings.py"}:
             found.append(f"{path}:{line}: only jobs/settings.py reads the environment")
+    if not path.startswith("jobs/store/") and path not in RAW_CALLERS:
+        for line, name in redis_calls(source):
+            found.append(f"{path}:{line}: .{name} asks Redis: add a method to a part of jobs/store, and call that")
     if set(Path(path).with_suffix("").parts) & NAMELESS:
         found.append(f"{path}: this name says nothing; call the module after what it holds")
     return found
@@ -141,6 +169,9 @@ def test_no_module_says_what_it_may_not() -> None:
         ("jobs/store/connection.py", "from os import getenv", "reads the environment"),
         ("jobs/store/connection.py", "import rq.job", "imports rq"),
         ("threads_cluster/utils.py", "", "this name says nothing"),
+        ("coordinator/telemetry/probe.py", "def f(leases): return leases.client.ping()", "add a method to a part"),
+        ("jobs/worker/probe.py", "def f(redis): redis.pipeline(transaction=False)", "add a method to a part"),
+        ("coordinator/probe.py", "def f(redis): return redis.hgetall('ct:load')", "add a method to a part"),
         ("jobs/common/ranges.py", "", "this name says nothing"),
     ],
 )
@@ -152,6 +183,12 @@ def test_names_may_be_spoken_of_and_declared_at_home() -> None:
     assert not complaints("threads_cluster/show.py", '"""Shows cluster_jobs_total and any.normal."""')
     assert not complaints("jobs/metrics.py", 'JOBS = "cluster_jobs_total"')
     assert not complaints("jobs/queues.py", 'FIRST = "gpu.high"')
+    assert not complaints("jobs/store/telemetry.py", "def f(client): client.pipeline().hgetall('ct:load')")
+
+
+def test_the_list_of_raw_callers_has_no_more_than_those_there_are() -> None:
+    asking = {path for path in RAW_CALLERS if (ROOT / path).exists() and list(redis_calls((ROOT / path).read_text()))}
+    assert RAW_CALLERS == asking, "take those out of RAW_CALLERS that no longer talk to Redis themselves"
 
 
 # -- what the tools catch ---------------------------------------------------------------------------------------------
