@@ -208,7 +208,7 @@ class Hub:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._tasks = [loop.create_task(self._deliver()), loop.create_task(self._ping()), loop.create_task(self._watch())]
+        self._tasks = [loop.create_task(each) for each in (self._deliver(), self._ping(), self._watch())]
         self._thread = threading.Thread(target=self._read, name="events", daemon=True)
         self._thread.start()
 
