@@ -1,4 +1,7 @@
-"""`python -m benchmarks [--only ID ...]`: runs benchmarks, prints the table, writes benchmarks/results.json."""
+"""`python -m benchmarks [--only NAME ...]`: runs benchmarks, prints the table, writes benchmarks/results.json.
+
+A module p5_... measures the goal P5; its `run()` gives rows. Those of a kind lie in a folder named after it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,16 @@ import pkgutil
 import platform
 import re
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import benchmarks
 from benchmarks.measure import Row
+from jobs.kinds import registry
 
 RESULTS = Path(__file__).parent / "results.json"
+#: A goal's number: P5 of speed, R1 of recovery, K1 of any kind.
+GOAL = re.compile(r"[kpr]\d+(?=_)")
 
 
 def machine() -> str:
@@ -27,17 +34,44 @@ def machine() -> str:
     return f"{names[0] if names else platform.machine()}, {len(names)} cores"
 
 
+def modules(folder: str = "") -> list[str]:
+    """Modules with benchmarks in this folder or in a kind's folder below it, dotted."""
+    path = Path(*benchmarks.__path__) / folder
+    dotted = ".".join(["benchmarks", folder] if folder else ["benchmarks"])
+    return sorted(f"{dotted}.{entry.name}" for entry in pkgutil.iter_modules([str(path)]) if GOAL.match(entry.name))
+
+
+def by_goal() -> dict[str, list[str]]:
+    """Modules by goal, those that every kind shares first."""
+    goals: dict[str, list[str]] = defaultdict(list)
+    for folder in ("", *registry.names()):
+        for module in modules(folder):
+            goals[GOAL.match(module.rpartition(".")[2])[0].upper()].append(module)  # type: ignore[index]
+    return dict(sorted(goals.items()))
+
+
+def measured(name: str) -> list[Row]:
+    """Rows of a goal, or of a kind: its kernel over its reference, and the goals in its folder."""
+    if name in registry.names():
+        from benchmarks import k1_kernels
+
+        return [
+            k1_kernels.row(name),
+            *(row for module in modules(name) for row in importlib.import_module(module).run()),
+        ]
+    return [row for module in by_goal()[name] for row in importlib.import_module(module).run()]
+
+
 def main(wanted: list[str]) -> int:
-    """A module p5_... holds the benchmarks of the goal P5, r1_... of R1; its `run()` gives rows."""
-    modules = [entry.name for entry in pkgutil.iter_modules(benchmarks.__path__) if re.match(r"[pr]\d+_", entry.name)]
-    goals = {name.partition("_")[0].upper(): name for name in sorted(modules)}
-    unknown = set(wanted) - set(goals)
-    if unknown:
-        print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(goals)}", file=sys.stderr)
+    names = [name if name in registry.names() else name.upper() for name in wanted] or list(by_goal())
+    known = [*by_goal(), *registry.names()]
+    if unknown := set(names) - set(known):
+        print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    rows: list[Row] = []
-    for goal in wanted or goals:
-        rows += importlib.import_module(f"benchmarks.{goals[goal]}").run()
+    rows = [row for name in names for row in measured(name)]
+    if not rows:
+        print("error: nothing was measured; the lines above say why", file=sys.stderr)
+        return 1
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     print(f"\n{machine()}, {date}")
     print(f"{'id':<28}{'ours':>14}{'peer':>14}{'ratio':>9}  unit")
@@ -50,7 +84,5 @@ def main(wanted: list[str]) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument(
-        "--only", type=str.upper, nargs="*", default=[], metavar="ID", help="goals to run, for example P5"
-    )
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="goals or kinds: P5, collatz")
     sys.exit(main(parser.parse_args().only))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.measure import Row, in_turns
-from benchmarks.peers import thread_c, thread_simpy
+from benchmarks.thread import peer_c, peer_simpy
 from jobs.kinds import registry
 from jobs.kinds.thread import rows
 from jobs.models import Device
@@ -52,7 +52,7 @@ def _beside(spec: Any, peer: Callable[[], int], point: str, name: str) -> Row:
 
 def _beside_c(cores: int, scheduler: str, join: str, library: Any) -> Row:
     spec = _planned(cores=cores, scheduler=scheduler, join=join)
-    run = thread_c.runner(library, spec)
+    run = peer_c.runner(library, spec)
     assert run() == _ours(spec), "C simulated something else"
     return _beside(spec, lambda: run()[0], f"{scheduler}-{cores}/c", f"gcc -O3, join {join}")
 
@@ -68,19 +68,19 @@ def _beside_ciw() -> list[Row]:
     if importlib.util.find_spec("ciw") is None:
         print("P3 mmc-4/ciw skipped: Ciw is not installed (.venv/bin/pip install ciw)", file=sys.stderr)
         return []
-    from benchmarks.peers import thread_ciw
+    from benchmarks.thread import peer_ciw
 
     arrival = {"process": "poisson", "rate_per_ms": 32}
     spec = _planned(cores=4, scheduler="fifo", join="none", max_depth=0, thread_count=5000, dispatch_cost_us=0,
                     arrival=arrival)  # fmt: skip
-    return [_beside(spec, functools.partial(thread_ciw.queue, 4, 0.8, 20_000), "mmc-4/ciw", "Ciw, M/M/4")]
+    return [_beside(spec, functools.partial(peer_ciw.queue, 4, 0.8, 20_000), "mmc-4/ciw", "Ciw, M/M/4")]
 
 
 def run() -> list[Row]:
     registry.kernel("thread", Device.CPU).warm()
-    found = [_beside_simpy(cores, thread_simpy.tuned, TUNED, "simpy") for cores in CORES]
-    found.append(_beside_simpy(8, thread_simpy.idiomatic, IDIOMATIC, "simpy-idiomatic"))
+    found = [_beside_simpy(cores, peer_simpy.tuned, TUNED, "simpy") for cores in CORES]
+    found.append(_beside_simpy(8, peer_simpy.idiomatic, IDIOMATIC, "simpy-idiomatic"))
     for scheduler, join in (("fifo", "none"), ("work_stealing", "suspend")):
-        library = thread_c.compiled(scheduler == "work_stealing")
+        library = peer_c.compiled(scheduler == "work_stealing")
         found += [_beside_c(cores, scheduler, join, library) for cores in CORES]
     return found + _beside_ciw()

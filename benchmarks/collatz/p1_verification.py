@@ -10,7 +10,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from benchmarks.collatz import c_rate, lease, rate, two_lanes
+from benchmarks.collatz.lanes import c_rate, lease, rate, two_lanes
 from benchmarks.measure import Row, in_turns
 
 POINTS = {"2^40": 2**40, "2^66": 2**66}
@@ -27,7 +27,7 @@ def _barina(program: Path, start: int) -> float:
 
 def _peer(start: int) -> float:
     named = os.environ.get("BARINA_WORKER")
-    return _barina(Path(named).resolve(), start) if named else c_rate("collatz_convergence", start >> 32, LOOP_COUNT)
+    return _barina(Path(named).resolve(), start) if named else c_rate("convergence", start >> 32, LOOP_COUNT)
 
 
 def run() -> list[Row]:

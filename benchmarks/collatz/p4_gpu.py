@@ -1,6 +1,6 @@
 """P4: numbers/s of one GPU, over one core of the same machine; and how busy two lanes keep it.
 
-Without a GPU there are no rows. `python -m benchmarks.p4_gpu`, which is `make gpu-bench`, then fails.
+Without a GPU there are no rows, and `make gpu-bench` fails.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import time
 from statistics import mean
 from typing import Any
 
+from benchmarks import gpus
 from benchmarks.measure import Row
-from jobs.kinds import gpu, registry
+from jobs.kinds import registry
 from jobs.models import Device
 
 BLOCK = 2**32
@@ -90,33 +91,10 @@ def _busy() -> float:
     return mean(seen)
 
 
-def _threads(gpu_name: str) -> Row:
-    """Simulated threads/s, fifo on 8 cores: many replicas on the GPU over some on one core."""
-    definition: Any = registry.definition("thread")
-    asked = {"scheduler": "fifo", "cores": 8, "join": "none", "seed": 1, "replicas": 2**20}
-    plan = definition.plan(definition.Parameters.model_validate(asked))
-
-    def rate(device: Device, first: int, count: int) -> float:
-        kernel = registry.kernel("thread", device)
-        kernel.run(plan.spec, 0, min(count, 2048), lambda _: True)
-        began = time.perf_counter()
-        _, partial = kernel.run(plan.spec, first, first + count, lambda _: True)
-        return float(sum(partial["cells"]["0"]["depth_sum"])) / (time.perf_counter() - began)
-
-    ours, peer = rate(Device.GPU, 4096, 2**18), rate(Device.CPU, 4096, 2**13)
-    name = f"one core; GPU: {gpu_name}"
-    return Row(id="P4@fifo-8", ours=ours, peer=peer, ratio=ours / peer, unit="threads/s", peer_name=name)
-
-
 def run() -> list[Row]:
-    from gpu_worker.cupy_device import CupyDevice
-
-    try:
-        device = CupyDevice("bench")
-    except gpu.DeviceLost as error:
-        print(f"P4 is left out: {error}", file=sys.stderr)
+    device = gpus.first("P4")
+    if device is None:
         return []
-    gpu.use(device)
     registry.kernel("collatz", Device.GPU).warm()
     rows = []
     for point, mode, start, count in POINTS:
@@ -124,21 +102,6 @@ def run() -> list[Row]:
         print(f"P4@{point}: {ours:.4g} numbers/s on {device.name}", file=sys.stderr)
         name = f"one core; GPU: {device.name}"
         rows.append(Row(id=f"P4@{point}", ours=ours, peer=peer, ratio=ours / peer, unit="numbers/s", peer_name=name))
-    rows.append(_threads(device.name))
     busy = _busy()
     rows.append(Row(id="P4@busy", ours=busy, peer=0.95, ratio=busy / 0.95, unit="of the time", peer_name="the goal"))
     return rows
-
-
-def main() -> int:
-    """Prints the rows; 1 without a GPU."""
-    rows = run()
-    for row in rows:
-        print(f"{row.id:<24}{row.ours:>12.4g} {row.unit}; {row.ratio:.4g} times {row.peer_name} ({row.peer:.4g})")
-    if not rows:
-        print("error: nothing was measured: there is no GPU that CuPy can use", file=sys.stderr)
-    return int(not rows)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

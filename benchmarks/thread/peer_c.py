@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.kinds.thread import tables
 
-SOURCE = Path(__file__).with_name("thread_simulation.c")
+SOURCE = Path(__file__).with_name("simulation.c")
 FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC")
 
 

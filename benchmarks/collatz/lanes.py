@@ -1,4 +1,4 @@
-"""What P1 and P2 share: the kernel in this process and in two, and loops in C compiled when they are needed."""
+"""The kernel in this process and in two, and loops in C compiled when they are needed: for P1 and P2."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from benchmarks.measure import Row, in_turns
 from jobs.kinds import registry
 from jobs.models import Device, Spec
 
-PEERS = Path(__file__).parent / "peers"
+#: Where the loops in C lie.
+PEERS = Path(__file__).parent
 #: Seconds that a side's turn aims at.
 TURN_SECONDS = 1.5
 
 
 @lru_cache
 def compiled(name: str) -> Path:
-    """A program of `peers`, built for this machine."""
+    """A program of PEERS, built for this machine."""
     target = Path(tempfile.mkdtemp(prefix="threads-cluster-bench-")) / name
     subprocess.run(["gcc", "-O3", "-march=native", "-o", target, PEERS / f"{name}.c"], check=True)
     return target
 
 
 def c_rate(name: str, start: int, count: int) -> float:
-    """Numbers/s of a program of `peers`."""
+    """Numbers/s of a program of PEERS."""
     done = subprocess.run([compiled(name), str(start), str(count)], capture_output=True, text=True, check=True)
     return count / float(done.stdout.split()[0])
 
@@ -64,7 +65,7 @@ def _lane(pipe: Connection) -> None:
 
 
 class Lanes:
-    """Processes as a worker has them."""
+    """Child processes that compute at once, as those of a worker."""
 
     def __init__(self, lanes: int = 2) -> None:
         context = multiprocessing.get_context("spawn")

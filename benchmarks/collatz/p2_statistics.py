@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.collatz import c_rate, lease, rate, two_lanes
+from benchmarks.collatz.lanes import c_rate, lease, rate, two_lanes
 from benchmarks.measure import Row, in_turns
 
 POINTS = {"1e9": 10**9, "1e12": 10**12, "1e15": 10**15}
@@ -17,7 +17,7 @@ def run() -> list[Row]:
         count = lease("statistics", aligned, 2**22)
         ours, peer = in_turns(
             lambda at=aligned, many=count: rate("statistics", at, many),
-            lambda at=aligned: c_rate("collatz_statistics", at, LOOP_COUNT),
+            lambda at=aligned: c_rate("statistics", at, LOOP_COUNT),
             ROUNDS,
             f"P2@{point}",
         )
