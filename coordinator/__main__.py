@@ -9,21 +9,22 @@ import uvicorn
 
 from coordinator import app
 from coordinator.protocol import BoundedProtocol
-from jobs import exposure, logs, settings
+from jobs import exposure, logs
+from jobs.settings import load
 
 log = logging.getLogger("coordinator")
 
 
 def main() -> int:
-    chosen = settings.load()
-    logs.configure(chosen.log_level, service="coordinator")
+    settings = load()
+    logs.configure(settings.log_level, service="coordinator")
     try:
-        exposure.check(chosen)
+        exposure.check(settings)
     except exposure.Exposed as error:
         log.error("%s", error)
         return exposure.REFUSED
     uvicorn.run(
-        app.create(chosen), host=chosen.bind, port=chosen.coordinator_port, log_config=None, access_log=False,
+        app.create(settings), host=settings.bind, port=settings.coordinator_port, log_config=None, access_log=False,
         timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
     )  # fmt: skip
     return 0

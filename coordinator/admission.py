@@ -26,10 +26,10 @@ _OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_H
 class Admission:
     """A pure ASGI layer: answers what is refused itself, and passes all else untouched."""
 
-    def __init__(self, app: ASGIApp, chosen: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._has_token = bool(chosen.cluster_token)
-        self._hosts = frozenset(filter(None, (host_name(one) for one in chosen.allowed_hosts.split(","))))
+        self._has_token = bool(settings.cluster_token)
+        self._hosts = frozenset(filter(None, (host_name(one) for one in settings.allowed_hosts.split(","))))
         self._is_ours = lru_cache(256)(self._looked_up)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,9 +69,9 @@ class Admission:
 
 
 def host_name(authority: str) -> str:
-    """The name in `name`, `name:port` or `[address]:port`, in lower case; empty when it is none of them."""
-    found = _AUTHORITY.fullmatch(authority.strip().lower())
-    return found[1].strip("[]").removesuffix(".") if found else ""
+    """Return the name in `name`, `name:port` or `[address]:port`, in lower case; empty when it is none of them."""
+    parts = _AUTHORITY.fullmatch(authority.strip().lower())
+    return parts[1].strip("[]").removesuffix(".") if parts else ""
 
 
 def _is_visit(headers: dict[bytes, bytes], method: str) -> bool:

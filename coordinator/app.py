@@ -18,20 +18,16 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import docs, http, paths
+from coordinator import docs, domains, health, http, paths
 from coordinator.admission import Admission
 from coordinator.bodies import Bodies
 from coordinator.cluster import Cluster
-from coordinator.events import routes as event_routes
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import Pulse
-from coordinator.fleet import routes as fleet_routes
-from coordinator.jobs import routes as job_routes
 from coordinator.jobs.queries import VERSION
 from coordinator.leader import Janitor
 from coordinator.pages import Pages
 from coordinator.queries import Queries
-from coordinator.telemetry import routes as telemetry_routes
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
 from jobs import errors
@@ -45,13 +41,13 @@ log = structlog.get_logger("coordinator")
 CLIENT_CLOSED_REQUEST = 499
 
 
-def create(chosen: Settings) -> FastAPI:
-    """One replica's application."""
-    book = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=3))
-    hub = Hub(leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=10)))
-    own = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=3))
-    janitor = Janitor(own, Recorder(Queries(own, chosen)).round)
-    cluster = Cluster(book, hub, chosen)
+def create(settings: Settings) -> FastAPI:
+    """Return one replica's application, which begins to work in its lifespan. Needs no Redis until then."""
+    main = leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=3))
+    hub = Hub(leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=10)))
+    own = leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=3))
+    janitor = Janitor(own, Recorder(Queries(own, settings)).round)
+    cluster = Cluster(main, hub, settings)
     pulse = Pulse(cluster.queries, hub)
     exporter = Exporter(cluster.queries, lambda: janitor.leading)
 
@@ -60,7 +56,7 @@ def create(chosen: Settings) -> FastAPI:
         hub.start(asyncio.get_running_loop())
         janitor.start()
         beating = asyncio.create_task(pulse.run())
-        stop_metrics = exporter.serve(chosen)
+        stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
         janitor.stop()
@@ -74,13 +70,11 @@ def create(chosen: Settings) -> FastAPI:
     )  # fmt: skip
     app.state.cluster = cluster
     app.state.bodies = Bodies()
-    app.include_router(job_routes.open_routes)
-    app.include_router(docs.routes)
-    for part in (fleet_routes.routes, telemetry_routes.routes, event_routes.routes, job_routes.routes):
-        app.include_router(part)
-    if chosen.pages_dir:
-        _serve_pages(app, Path(chosen.pages_dir))
-    app.add_middleware(Admission, chosen=chosen)
+    for router in (health.routes, docs.routes, *domains.routers()):
+        app.include_router(router)
+    if settings.pages_dir:
+        _serve_pages(app, Path(settings.pages_dir))
+    app.add_middleware(Admission, settings=settings)
     app.add_middleware(Figures, exporter=exporter)
     _answer_errors(app)
     return app

@@ -1,6 +1,6 @@
 """Bodies of requests: read within bounds of size, time and memory, and parsed within bounds of values.
 
-One call of C code parses a body, and nobody else runs meanwhile: so what it may find is bounded before it is called.
+One call of C code parses a body, and no other thread runs meanwhile: so the body is bounded before it is parsed.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ MAX_BATCH_BODY = 16 << 20
 #: Most values in them.
 MAX_VALUES = 20_000
 MAX_BATCH_VALUES = 150_000
-#: Bytes of bodies that are read or worked on at once; who would pass it waits. Bodies up to _SMALL never do.
+#: Bytes of bodies that are read or worked on at once; a request beyond it waits. Bodies up to _SMALL never wait.
 _ROOM = 24 << 20
 _SMALL = 1 << 16
 #: A body over the limit is read on and thrown away up to here, so that its sender hears the answer.
 _SWALLOW = 256 << 20
-#: Once there is room, a body must arrive within so many seconds.
+#: Once there is room, a body must arrive within this many seconds.
 READ_SECONDS = 60.0
 
 
 class Bodies:
-    """What one replica reads at once."""
+    """Room for the bodies that one replica reads at once."""
 
     def __init__(self) -> None:
         self._free = _ROOM
@@ -40,7 +40,7 @@ class Bodies:
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
-        """Waits until so many bytes are free, and has them."""
+        """Wait until `size` bytes are free, and hold them until the block ends."""
         while size > self._free:
             self._freed.clear()
             await self._freed.wait()
@@ -54,9 +54,9 @@ class Bodies:
 
 @asynccontextmanager
 async def held(request: Request, limit: int, values: int, empty: Any = None) -> AsyncIterator[Any]:
-    """The parsed body, or `empty` for none, with room for it until the block ends.
+    """Yield the parsed body, or `empty` for none, with room for it until the block ends.
 
-    TooLarge over `limit` bytes or so many values; TooSlow; MalformedBody when it is not JSON.
+    TooLarge over `limit` bytes or `values` values; TooSlow; MalformedBody when it is not JSON.
     """
     size = _announced(request, limit)
     bodies: Bodies = request.app.state.bodies
@@ -66,9 +66,9 @@ async def held(request: Request, limit: int, values: int, empty: Any = None) -> 
 
 
 async def body(request: Request, empty: Any = None) -> Any:
-    """The parsed body of one thing, or `empty` for none; errors as `held`."""
-    async with held(request, MAX_BODY, MAX_VALUES, empty) as found:
-        return found
+    """Return the parsed body of a request for one thing, or `empty` for none; errors as `held`."""
+    async with held(request, MAX_BODY, MAX_VALUES, empty) as value:
+        return value
 
 
 @asynccontextmanager
@@ -77,7 +77,7 @@ async def _no_room_needed() -> AsyncIterator[None]:
 
 
 def _announced(request: Request, limit: int) -> int:
-    """Bytes that a body may need: what its length says, and the limit for one in chunks."""
+    """Return the bytes that a body may need: its Content-Length, and the limit for one in chunks."""
     length = request.headers.get("content-length", "")
     return min(int(length), limit) if length.isdigit() else limit * ("transfer-encoding" in request.headers)
 
@@ -103,7 +103,7 @@ async def _read(request: Request, limit: int) -> bytearray:
 
 
 def parsed(text: bytes | bytearray, values: int) -> Any:
-    """The value of a JSON text of at most so many values, 200 levels, integers of 4,300 digits; NaN is none."""
+    """Return the value of a JSON text. TooLarge over `values` values; MalformedBody over 200 levels and for NaN."""
     # Each value but the first of each level is after a comma or before an end; what stands in texts counts too.
     if sum(map(text.count, (b",", b"]", b"}"))) > values:
         detail = f"the body has over {values} values (commas and closing brackets); split the batch or shorten it"
@@ -114,11 +114,11 @@ def parsed(text: bytes | bytearray, values: int) -> Any:
         raise errors.MalformedBody(f"the body is not JSON: {_explained(text, str(error))}", field="body") from None
 
 
-def _explained(text: bytes | bytearray, told: str) -> str:
-    if told.startswith("number out of range"):
-        return f"{told}; write an integer of over 4,300 digits as a decimal string"
-    place = re.search(r"line (\d+) column (\d+)$", told)
+def _explained(text: bytes | bytearray, complaint: str) -> str:
+    if complaint.startswith("number out of range"):
+        return f"{complaint}; write an integer of over 4,300 digits as a decimal string"
+    place = re.search(r"line (\d+) column (\d+)$", complaint)
     if place is None or int(place[1]) > 1:
-        return told
+        return complaint
     near = bytes(text[max(0, int(place[2]) - 12) : int(place[2]) + 12])
-    return f"{told}, near {near.decode(errors='replace')!r}"
+    return f"{complaint}, near {near.decode(errors='replace')!r}"

@@ -1,4 +1,4 @@
-"""What one coordinator replica holds, and the few things that its routes do with it."""
+"""One coordinator replica: what its routes share, and what they do besides reading."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ from jobs.worker import execution
 
 #: Prepared traces and the like that are kept, up to some tens of MB each.
 _PACKERS = 4
-#: Takes a request's choice.
+#: Returns the bytes that a request asks for; takes the request's choices.
 Packer = Callable[[Mapping[str, str]], bytes]
 
 
 class Cluster:
-    def __init__(self, book: Leases, hub: Hub, chosen: Settings) -> None:
-        self.book = book
+    """One replica: its connection, its hub, its queries, and what its routes do with them."""
+
+    def __init__(self, leases: Leases, hub: Hub, settings: Settings) -> None:
+        self.leases = leases
         self.hub = hub
-        self.settings = chosen
-        self.queries = Queries(book, chosen)
-        #: What gives the bytes of a job, by job and name: windows of one trace are asked for in a row.
+        self.settings = settings
+        self.queries = Queries(leases, settings)
+        #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
         self._packing = threading.Lock()
-        #: Whether Redis has been found able to say what is on its disk.
-        self._disk_tells = False
+        #: Whether Redis has been asked, and can say what is on its disk.
+        self._disk_checked = False
 
     def owner(self, given: str) -> str:
-        """A short name for who asks with this token. Unauthorized when another one is set."""
+        """Return a short name for who asks with this token. Unauthorized when another one is set."""
         token = self.settings.cluster_token
         if not token:
             return "anyone"
@@ -48,7 +50,7 @@ class Cluster:
         return hashlib.sha256(token.encode()).hexdigest()[:12]
 
     def submit(self, bodies: Sequence[Any], owner: str) -> list[dict[str, Any] | errors.ClusterError]:
-        """Validates each body alone and writes the good ones; one answer or error each, in order."""
+        """Validate each body alone and write the good ones; return one answer or error each, in order."""
         fleet = self.queries.fleet_cache.get()
         accepted = [self._accept(body, owner, fleet) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
@@ -56,14 +58,14 @@ class Cluster:
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
 
     def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
-        """Writes jobs; with SUBMIT_DURABLE returns when they are on Redis' disk."""
+        """Write jobs; with SUBMIT_DURABLE return when they are on Redis' disk."""
         if self.settings.submit_durable == "false":
-            return self.book.submit(jobs)
-        if not self._disk_tells:
-            self.book.require_disk()
-            self._disk_tells = True
-        written = self.book.submit(jobs)
-        self.book.wait_for_disk()
+            return self.leases.submit(jobs)
+        if not self._disk_checked:
+            self.leases.require_disk()
+            self._disk_checked = True
+        written = self.leases.submit(jobs)
+        self.leases.wait_for_disk()
         return written
 
     def _accept(self, body: Any, owner: str, fleet: scheduler.Fleet) -> submissions.Accepted | errors.ClusterError:
@@ -85,7 +87,7 @@ class Cluster:
         return one.answer(job_id, state)
 
     def binary(self, job_id: str, name: str) -> tuple[str, Binary]:
-        """The kind of a job and what it has under this name. NotFound naming those there are."""
+        """Return the kind of a job and its binary of this name. NotFound naming those there are."""
         kind = self.queries.jobs.result(job_id)[0]["type"]
         packing = registry.packing(kind)
         if packing is None or name not in packing.BINARIES:
@@ -94,11 +96,11 @@ class Cluster:
         return kind, packing.BINARIES[name]
 
     def packer(self, source: str, name: str) -> Packer | None:
-        """What gives the bytes of a binary made of the result of the job `source`, if it was prepared here."""
+        """Return the packer of a binary made of the result of the job `source`; None unless it was prepared here."""
         return self._packers.get((source, name))
 
     def prepare(self, kind: str, name: str, source: str, stored: bytes) -> Packer:
-        """The same, of the stored result; kept for later requests."""
+        """Make the packer of a binary from the stored result of the job `source`, and keep it for later requests."""
         packing = registry.packing(kind)
         assert packing
         made = packing.binary(name, json.loads(stored))
@@ -109,7 +111,7 @@ class Cluster:
         return made
 
     def ask(self, job_id: str, name: str, choice: Mapping[str, str]) -> str:
-        """Submits a question about a job and gives the id of the job that answers it.
+        """Submit a question about a job and return the id of the job that answers it.
 
         NotFound naming the questions that its kind answers; Unavailable when no live worker could.
         """
@@ -123,16 +125,16 @@ class Cluster:
         )
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/nodes")
-        [(_, answering)] = self.book.submit([asked.job])
+        [(_, answering)] = self.leases.submit([asked.job])
         return answering
 
     def steer(self, job_id: str, verb: str) -> None:
-        """cancel, pause, resume, retry or delete; NotFound, or Conflict naming the state."""
+        """Cancel, pause, resume, retry or delete a job. NotFound, or Conflict naming the state."""
         if verb == "retry":
             kind = self.queries.jobs.job(job_id)["type"]
-            how, *rest = self.book.retry(job_id, registry.definition(kind).MODEL_VERSION)
+            how, *rest = self.leases.retry(job_id, registry.definition(kind).MODEL_VERSION)
         else:
-            how, *rest = getattr(self.book, verb)(job_id)
+            how, *rest = getattr(self.leases, verb)(job_id)
         if how == "missing":
             raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
         if how == "version":
@@ -142,8 +144,8 @@ class Cluster:
             raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}", field="state")
 
     def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
-        """The result over the units committed up to now; None when the job has ended or gone meanwhile."""
-        gathered = self.book.gather(job_id, limit=10_000)
+        """Return the result over the units committed up to now; None when the job has ended or gone meanwhile."""
+        gathered = self.leases.gather(job_id, limit=10_000)
         if gathered.spec is None or (gathered.done and gathered.accumulator is None and not gathered.parts):
             return None
         return {"units": gathered.done, "result": execution.so_far(kind, json.loads(gathered.spec), gathered)}
@@ -151,7 +153,7 @@ class Cluster:
     @staticmethod
     @lru_cache
     def kinds() -> list[dict[str, Any]]:
-        """Every kind as /api/job-types shows it."""
+        """Return every kind as /api/job-types shows it."""
         return [_kind(name) for name in registry.names()]
 
 
@@ -164,5 +166,5 @@ def _kind(name: str) -> dict[str, Any]:
         "schema": definition.Parameters.model_json_schema(),
         "example": definition.EXAMPLE,
         "questions": dict(asking.QUESTIONS) if asking else {},
-        "binaries": {each: found.summary for each, found in packing.BINARIES.items()} if packing else {},
+        "binaries": {each: binary.summary for each, binary in packing.BINARIES.items()} if packing else {},
     }

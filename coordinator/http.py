@@ -1,4 +1,4 @@
-"""What all routes share: who asks, what is answered, and bodies as models, refused in our words."""
+"""What all routes share: dependencies, answers as JSON, bodies as models, errors as problems."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
+from starlette.routing import Match
+from starlette.types import Scope
 
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
@@ -30,11 +33,11 @@ async def _cluster(request: Request) -> Cluster:
 _bearer = HTTPBearer(auto_error=False, description="CLUSTER_TOKEN, where the cluster has one")
 
 
-The = Annotated[Cluster, Depends(_cluster)]
+ClusterDep = Annotated[Cluster, Depends(_cluster)]
 
 
-async def _owner(cluster: The, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
-    """Who submits; with CLUSTER_TOKEN set, only who knows it."""
+async def _owner(cluster: ClusterDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
+    """Return a short name of who asks. Unauthorized without CLUSTER_TOKEN, where it is set."""
     return cluster.owner(given.credentials if given else "")
 
 
@@ -48,31 +51,47 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 def open_router() -> APIRouter:
-    """For what everybody may ask."""
+    """Return a router for what everybody may ask."""
     return APIRouter(responses=_PROBLEMS)
 
 
 def router() -> APIRouter:
-    """For the API: with CLUSTER_TOKEN set, only for who knows it."""
+    """Return a router under /api; where CLUSTER_TOKEN is set, it answers only requests with that token."""
     return APIRouter(prefix="/api", dependencies=[Depends(_owner)], responses=_PROBLEMS)
 
 
+class Alias(APIRoute):
+    """A path of old that could mean others too: it matches where no other route of the application does."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        if match is Match.NONE or scope.get("alias") or _another_matches(scope):
+            return Match.NONE, {}
+        return match, child
+
+
+def _another_matches(scope: Scope) -> bool:
+    others = {**scope, "alias": True}
+    return any(route.matches(others)[0] is not Match.NONE for route in scope["app"].routes)
+
+
 def answers(model: type[BaseModel], status: int = 200, **more: Any) -> dict[str, Any]:
-    """Of a route whose answer is this model's: described, and neither validated nor copied on its way out."""
+    """Return the arguments of a route that answers with this model: described, and not validated on its way out."""
     return {"response_model": None, "responses": {status: {"model": model}, **more}}
 
 
 def shown(body: Any, status: int = 200) -> Response:
-    """JSON as it is. A route that is called often calls this in its thread."""
+    """Return JSON as it is. A route that is called often calls this in its thread."""
     return Response(json.dumps(body, ensure_ascii=False, separators=(",", ":")), status, media_type="application/json")
 
 
 def describes(model: type[BaseModel]) -> dict[str, Any]:
-    """For OpenAPI: the body that a route reads by hand."""
+    """Return OpenAPI's description of a body that a route reads by hand."""
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
 
 
 def parsed(model: type[Any], body: Any) -> Any:
+    """Return the body as this model; InvalidRequest naming the field."""
     if not isinstance(body, dict):
         raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
     try:
@@ -82,14 +101,14 @@ def parsed(model: type[Any], body: Any) -> Any:
 
 
 def problem(error: errors.ClusterError) -> dict[str, Any]:
-    """RFC 9457: what, why and which field."""
+    """Return an error as RFC 9457 has it: what, why and which field."""
     kind = type(error)
     body = {"type": f"urn:threads-cluster:{kind.__name__}", "title": kind.title(), "status": kind.status}
-    told = {**body, "detail": error.detail}
-    return {**told, "field": error.field} if error.field else told
+    problem = {**body, "detail": error.detail}
+    return {**problem, "field": error.field} if error.field else problem
 
 
 def refused(error: errors.ClusterError) -> Response:
-    """The answer that says so."""
+    """Return the answer to a request that ended in this error."""
     extra = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
     return Response(json.dumps(problem(error)), error.status, extra, "application/problem+json")

@@ -29,7 +29,7 @@ TYPES = {
     ".wasm": "application/wasm", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon",
     ".woff2": "font/woff2",
 }  # fmt: skip
-#: What stays the API's.
+#: Paths that are the API's.
 _TAKEN = ("/api", "/health", "/ready")
 
 
@@ -66,8 +66,8 @@ class Pages(Mount):
         super().__init__("", app=Files(folder), name="pages")
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        found, child = super().matches(scope)
+        match, child = super().matches(scope)
         path = scope["path"]
         if any(path == taken or path.startswith(f"{taken}/") for taken in _TAKEN):
             return Match.NONE, {}
-        return found, child
+        return match, child

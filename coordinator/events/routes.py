@@ -50,7 +50,7 @@ LastId = Annotated[
 @routes.get(
     "/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses={**_STREAMED, **_ENDED}
 )
-async def job_events(job_id: http.JobId, cluster: http.The, last_event_id: LastId = None) -> Response:
+async def job_events(job_id: http.JobId, cluster: http.ClusterDep, last_event_id: LastId = None) -> Response:
     """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end.
 
     204 when it has ended and nothing came after Last-Event-ID.
@@ -115,14 +115,14 @@ async def _live(subscription: Subscription, at: Position, done: int) -> AsyncIte
 
 
 @routes.get("/snapshot", tags=["cluster"], **http.answers(schemas.Snapshot))
-def snapshot(cluster: http.The) -> Response:
+def snapshot(cluster: http.ClusterDep) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
     return shown({"stream": cluster.hub.last, **queries.snapshot(cluster.queries)})
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
 async def fleet_events(
-    cluster: http.The,
+    cluster: http.ClusterDep,
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",
     last_event_id: LastId = None,
 ) -> StreamingResponse:

@@ -24,13 +24,13 @@ class Drain(BaseModel):
 
 
 @routes.get("/status", tags=["cluster"], **http.answers(schemas.Status))
-def status(cluster: http.The) -> Response:
+def status(cluster: http.ClusterDep) -> Response:
     """Workers, queues and jobs in numbers."""
     return shown(cluster.queries.fleet.status())
 
 
 @routes.get("/nodes", tags=["cluster"], **http.answers(schemas.Nodes))
-def nodes(cluster: http.The) -> Response:
+def nodes(cluster: http.ClusterDep) -> Response:
     """Workers that live, and those lost within the hour."""
     return shown({"nodes": cluster.queries.fleet.nodes()})
 
@@ -39,10 +39,10 @@ def nodes(cluster: http.The) -> Response:
     "/nodes/{node_id}/drain", tags=["cluster"], openapi_extra=http.describes(Drain), **http.answers(schemas.Drained)
 )
 async def drain(
-    request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: http.The
+    request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: http.ClusterDep
 ) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
     asked = http.parsed(Drain, await bodies.body(request, empty={}))
-    if not await run_in_threadpool(cluster.book.drain, node_id, asked.on):
+    if not await run_in_threadpool(cluster.leases.drain, node_id, asked.on):
         raise errors.NotFound(f"no worker {node_id}; list them with GET /api/nodes", field="node_id")
     return shown({"id": node_id, "draining": asked.on})

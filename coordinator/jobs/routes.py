@@ -12,10 +12,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from coordinator import bodies, http
-from coordinator import schemas as common
 from coordinator.cluster import Cluster
 from coordinator.http import shown
-from coordinator.jobs import queries, schemas, submissions
+from coordinator.jobs import schemas, submissions
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import TERMINAL, JobState
@@ -56,25 +55,7 @@ _BINARIES = "\n\n".join(
     ]
 )
 
-open_routes, routes = http.open_router(), http.router()
-
-
-# -- health ---------------------------------------------------------------------------------------------------------
-
-
-@open_routes.head("/health", include_in_schema=False)
-@open_routes.get("/health", tags=["health"], **http.answers(common.Health))
-async def health() -> Response:
-    """The process answers; says nothing of Redis."""
-    return shown({"status": "ok", "version": queries.VERSION})
-
-
-@open_routes.head("/ready", include_in_schema=False)
-@open_routes.get("/ready", tags=["health"], **http.answers(common.Ready))
-def ready(cluster: http.The) -> Response:
-    """Redis answers too. 503 otherwise."""
-    cluster.book.client.ping()
-    return shown({"status": "ready"})
+routes = http.router()
 
 
 # -- submitting -----------------------------------------------------------------------------------------------------
@@ -108,7 +89,7 @@ class Ids(BaseModel):
 )  # fmt: skip
 async def submit(
     request: Request,
-    cluster: http.The,
+    cluster: http.ClusterDep,
     owner: http.Owner,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     wait_seconds: http.Wait = 0,
@@ -138,7 +119,7 @@ def _submitted(cluster: Cluster, answer: dict[str, Any]) -> bytes:
 )
 async def submit_batch(
     request: Request,
-    cluster: http.The,
+    cluster: http.ClusterDep,
     owner: http.Owner,
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
@@ -147,23 +128,23 @@ async def submit_batch(
         batch = http.parsed(Batch, body)
         if idempotency_key:
             _give_keys(batch.jobs, idempotency_key)
-        found = await run_in_threadpool(cluster.submit, batch.jobs, owner)
-    return shown({"answers": [_told(answer) for answer in found]})
+        answers = await run_in_threadpool(cluster.submit, batch.jobs, owner)
+    return shown({"answers": [_answer_or_problem(answer) for answer in answers]})
 
 
 def _give_keys(bodies: Sequence[Any], key: str) -> None:
-    """Of a batch: the same key and batch again must answer with the same jobs."""
+    """Give each job of a batch its key, so that the same key and batch again answer with the same jobs."""
     for place, body in enumerate(bodies):
         if isinstance(body, dict):
             body.setdefault("idempotency_key", f"{key}/{place}")
 
 
-def _told(answer: dict[str, Any] | errors.ClusterError) -> dict[str, Any]:
+def _answer_or_problem(answer: dict[str, Any] | errors.ClusterError) -> dict[str, Any]:
     return {"error": http.problem(answer)} if isinstance(answer, errors.ClusterError) else answer
 
 
 @routes.get("/job-types", tags=["cluster"], **http.answers(schemas.Kinds))
-def job_types(cluster: http.The) -> Response:
+def job_types(cluster: http.ClusterDep) -> Response:
     """Every kind: summary, JSON Schema of its parameters, an example."""
     return shown({"kinds": cluster.kinds()})
 
@@ -173,7 +154,7 @@ def job_types(cluster: http.The) -> Response:
 
 @routes.get("/jobs", tags=["jobs"], **http.answers(schemas.Jobs))
 def list_jobs(
-    cluster: http.The,
+    cluster: http.ClusterDep,
     state: JobState | None = None,
     type: Annotated[str | None, Query(max_length=64)] = None,
     cursor: Annotated[int | None, Query(ge=0, le=2**53)] = None,
@@ -186,7 +167,7 @@ def list_jobs(
 
 
 @routes.post("/results", tags=["jobs"], openapi_extra=http.describes(Ids), **http.answers(schemas.ManyResults))
-async def results(request: Request, cluster: http.The) -> Response:
+async def results(request: Request, cluster: http.ClusterDep) -> Response:
     """States and results of many jobs, once all have ended or the time is over.
 
     An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
@@ -206,7 +187,7 @@ async def _waited(cluster: Cluster, job_id: str, seconds: float) -> None:
 
 
 @routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(schemas.Job))
-async def get_job(job_id: http.JobId, cluster: http.The, wait_seconds: http.Wait = 0) -> Response:
+async def get_job(job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0) -> Response:
     """One job; with `wait_seconds`, once it has ended or the time is over."""
     await _waited(cluster, job_id, wait_seconds)
     return shown(await run_in_threadpool(cluster.queries.jobs.job, job_id))
@@ -214,7 +195,7 @@ async def get_job(job_id: http.JobId, cluster: http.The, wait_seconds: http.Wait
 
 @routes.get("/jobs/{job_id}/result", tags=["jobs"], **http.answers(schemas.Result))
 async def get_result(
-    job_id: http.JobId, cluster: http.The, wait_seconds: http.Wait = 0, partial: bool = False
+    job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0, partial: bool = False
 ) -> Response:
     """The result; 409 naming the state before the end. `partial` gives what is committed so far."""
     await _waited(cluster, job_id, wait_seconds)
@@ -238,7 +219,7 @@ async def ask(
     request: Request,
     job_id: http.JobId,
     question: Annotated[str, Path(max_length=64, description="Such as trace, for a job of kind thread.")],
-    cluster: http.The,
+    cluster: http.ClusterDep,
 ) -> Response:
     """What a worker computes about a job when it is asked. 202 with Location while it still does."""
     answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params))
@@ -251,7 +232,7 @@ async def get_binary(
     request: Request,
     job_id: http.JobId,
     binary: Annotated[str, Path(max_length=64, description="Such as columns, for a job of kind collatz.")],
-    cluster: http.The,
+    cluster: http.ClusterDep,
 ) -> Response:
     """Numbers about a job as packed columns. 202 with Location while a worker still computes what they are made of."""
     choice = dict(request.query_params)
@@ -295,7 +276,7 @@ def _not_yet(answering: str, state: str) -> Response:
 
 
 class Verb(StringConvertor):
-    """What a job may be told. Other words are other paths, so that a wrong method of theirs is a 405."""
+    """Part of a path: one of the commands that a job takes. Any other word there is a 404, not a 405."""
 
     regex = "cancel|pause|resume|retry"
 
@@ -305,7 +286,7 @@ register_url_convertor("verb", Verb())
 
 @routes.post("/jobs/{job_id}/{verb:verb}", tags=["jobs"], **http.answers(schemas.Job))
 def steer(
-    job_id: http.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: http.The
+    job_id: http.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: http.ClusterDep
 ) -> Response:
     """cancel, pause, resume or retry. 409 naming the state when it does not allow that.
 
@@ -317,18 +298,27 @@ def steer(
 
 
 @routes.delete("/jobs/{job_id}", status_code=204, tags=["jobs"])
-def delete(job_id: http.JobId, cluster: http.The) -> Response:
+def delete(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
     """Removes a finished job and its result."""
     cluster.steer(job_id, "delete")
     return Response(status_code=204)
 
 
-# Last: its path is everybody's.
-@routes.get("/{kind}/{mark}", tags=["jobs"], **http.answers(schemas.Mark))
+# -- marks ----------------------------------------------------------------------------------------------------------
+
+
+@routes.get("/kinds/{kind}/marks/{mark}", tags=["jobs"], **http.answers(schemas.Mark))
 def get_mark(
     kind: Annotated[str, Path(max_length=64, description="A type of job, such as collatz.")],
     mark: Annotated[str, Path(max_length=64, description="One of its marks, such as verified.")],
-    cluster: http.The,
+    cluster: http.ClusterDep,
 ) -> Response:
     """What finished jobs of a kind proved together, for good: how far from its origin without a hole, and the rest."""
     return shown(cluster.queries.jobs.mark(kind, mark))
+
+
+_OLD = "Old name of /api/kinds/{kind}/marks/{mark}; another path of two parts comes before it."
+routes.add_api_route(
+    "/{kind}/{mark}", get_mark, methods=["GET"], tags=["jobs"], name="get_mark_by_old_name", deprecated=True,
+    description=_OLD, route_class_override=http.Alias, **http.answers(schemas.Mark),
+)  # fmt: skip

@@ -22,7 +22,7 @@ class Fleet:
     load_seconds: Mapping[str, float] = field(default_factory=dict)
     #: Estimated seconds of work that a lane of each device does in one; 1 where nothing is measured yet.
     speeds: Mapping[Device, float] = field(default_factory=dict)
-    #: Versions of kinds' models that live workers of each device compute, a mapping each; empty: it does not tell.
+    #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
 
     def alive(self, device: Device) -> bool:
@@ -104,16 +104,16 @@ def waiting_because(
         return None
     if estimated_wait(queue, fleet) is None:
         return f"no live worker serves the queue {queue}"
-    told = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
-    if kind and told and all(told) and not any(kinds.get(kind) == version for kinds in told):
-        return f"{_lacking(kind, version, told)}; it goes on when a worker with that version lives"
+    able = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
+    if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
+        return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
     if before is None:
         return "its last leases are being computed" if state == "running" else f"every worker with {kind} is busy"
     return _in_turn(queue, before, fleet)
 
 
-def _lacking(kind: str, version: int, told: Sequence[Mapping[str, int]]) -> str:
-    have = ", ".join(str(found) for found in sorted({kinds[kind] for kinds in told if kind in kinds}))
+def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
+    have = ", ".join(str(other) for other in sorted({kinds[kind] for kinds in able if kind in kinds}))
     other = f"they have version {have}" if have else "they lack the kind"
     return f"no live worker of its queue computes version {version} of {kind}: {other}"
 

@@ -72,15 +72,15 @@ def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -
 
     A key that is not known comes first: it explains the one that is missing.
     """
-    found = error.errors(include_url=False, include_context=False)
-    first = min(found, key=lambda one: one["type"] != "extra_forbidden")
+    complaints = error.errors(include_url=False, include_context=False)
+    first = min(complaints, key=lambda one: one["type"] != "extra_forbidden")
     parts = [part for part in prefix.split(".") if part] + [str(part)[:64] for part in first["loc"]]
     path = ".".join(parts) or "body"
     others = f"; there are {', '.join(model.model_fields)}" if len(first["loc"]) == 1 else ""
     known = {"extra_forbidden": f"is not known{others}", "missing": "is needed"}
-    told = known.get(first["type"], first["msg"].removeprefix("Value error, "))
-    given = "" if first["type"] in known or "got" in told else f"; got {short(first['input'])}"
-    return errors.InvalidRequest(f"{path}: {told[0].lower() + told[1:]}{given}", field=path)
+    text = known.get(first["type"], first["msg"].removeprefix("Value error, "))
+    given = "" if first["type"] in known or "got" in text else f"; got {short(first['input'])}"
+    return errors.InvalidRequest(f"{path}: {text[0].lower() + text[1:]}{given}", field=path)
 
 
 def bounded(body: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _planned(asked: Submission) -> tuple[int, Plan]:
     return definition.MODEL_VERSION, plan
 
 
-def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, chosen: Settings) -> Accepted:
+def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, settings: Settings) -> Accepted:
     """Plans and routes a submission. Errors name the field and the bound."""
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu"], "device"))
@@ -155,7 +155,7 @@ def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, chosen: Settin
         prefer=route.prefer,
         small=scheduler.is_small(plan),
         estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000),
-        ttl_seconds=chosen.result_ttl,
+        ttl_seconds=settings.result_ttl,
         idempotency=f"{owner}:{asked.idempotency_key}" if asked.idempotency_key else "",
         digest=_digest(asked),
     )

@@ -19,7 +19,7 @@ _NAMES = (
 
 @routes.get("/history", tags=["cluster"], **http.answers(schemas.History))
 def read_history(
-    cluster: http.The,
+    cluster: http.ClusterDep,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
     seconds: Annotated[int, Query(ge=1, le=history.MAX_SECONDS)] = 600,
     points: Annotated[int, Query(ge=1, le=history.MAX_POINTS)] = 300,
@@ -33,13 +33,13 @@ def read_history(
     .power (W), .clock (Hz).
     """
     wanted = history.patterns(names)
-    now, blocks = history.read(cluster.book, seconds)
+    now, blocks = history.read(cluster.leases, seconds)
     return shown(history.binned(now, blocks, wanted, seconds, points))
 
 
 @routes.get("/stream", tags=["cluster"], **http.answers(schemas.Stream))
 def read_stream(
-    cluster: http.The,
+    cluster: http.ClusterDep,
     seconds: Annotated[int, Query(ge=1, le=spans.MAX_SECONDS)] = 600,
     most: Annotated[
         int, Query(alias="spans", ge=100, le=spans.MAX_SPANS, description="More than these are joined.")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from coordinator import domains
 from coordinator.app import Figures
-from coordinator.jobs import routes as job_routes
 from coordinator.telemetry.exporter import Exporter
 from grafana.queries import metric_names
 from jobs import metrics
@@ -161,7 +161,7 @@ def test_targets_are_services_of_the_stack() -> None:
 def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:
     [rule] = [rule for rule in rules() if rule.get("record") == "cluster:cluster_http_request_duration_seconds:p95_5m"]
     [left_out] = re.findall(r'route!~"([^"]+)"', rule["expr"])
-    every = [route for route in job_routes.routes.routes + job_routes.open_routes.routes if hasattr(route, "endpoint")]
+    every: list[Any] = [route for router in domains.routers() for route in router.routes]
     waits = {route.path for route in every if "wait_seconds" in inspect.getsource(route.endpoint)}
     assert len(waits) == 4
     # A submission that waits says so in its query, and then is not timed: the next test.

@@ -22,7 +22,7 @@ const unknown = signal("");
 
 async function ask(): Promise<void> {
   try {
-    verified.value = await get<Verified>("/api/collatz/verified");
+    verified.value = await get<Verified>("/api/kinds/collatz/marks/verified");
     unknown.value = "";
   } catch (error) {
     unknown.value = error instanceof Error ? error.message : String(error);

@@ -1,0 +1,26 @@
+"""Whether this replica, and Redis behind it, answer. Asked by probes, without a token."""
+
+from __future__ import annotations
+
+from fastapi import Response
+
+from coordinator import http, schemas
+from coordinator.http import shown
+from coordinator.jobs.queries import VERSION
+
+routes = http.open_router()
+
+
+@routes.head("/health", include_in_schema=False)
+@routes.get("/health", tags=["health"], **http.answers(schemas.Health))
+async def health() -> Response:
+    """The process answers; says nothing of Redis."""
+    return shown({"status": "ok", "version": VERSION})
+
+
+@routes.head("/ready", include_in_schema=False)
+@routes.get("/ready", tags=["health"], **http.answers(schemas.Ready))
+def ready(cluster: http.ClusterDep) -> Response:
+    """Redis answers too. 503 otherwise."""
+    cluster.leases.client.ping()
+    return shown({"status": "ready"})

@@ -1,0 +1,56 @@
+"""One copy of the fleet a replica, read at most every FLEET_SECONDS."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.jobs import fleet_cache, scheduler
+from coordinator.jobs.fleet_cache import FLEET_SECONDS
+from coordinator.queries import Queries
+from jobs.models import Device
+from jobs.settings import Settings
+from jobs.store import bells, leases
+
+
+class Reading:
+    """A clock that stands still, and a fleet whose lanes count how often it was read."""
+
+    def __init__(self) -> None:
+        self.now, self.reads, self.takes = 1000.0, 0, 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def read(self, _client: object) -> scheduler.Fleet:
+        self.reads += 1
+        self.now += self.takes
+        return scheduler.Fleet(lanes={Device.CPU: self.reads})
+
+
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    found = Reading()
+    monkeypatch.setattr(fleet_cache.time, "monotonic", found.monotonic)
+    monkeypatch.setattr(fleet_cache, "_read", found.read)
+    return found
+
+
+def test_all_who_decide_see_a_fleet_at_most_a_quarter_of_a_second_old(reading: Reading, lonely: Queries) -> None:
+    assert FLEET_SECONDS == 0.25
+    assert lonely.jobs._fleet is lonely.fleet_cache
+    for elapsed, reads in ((0.0, 1), (0.2, 1), (0.04, 1), (0.02, 2), (0.24, 2), (10.0, 3)):
+        reading.now += elapsed
+        assert lonely.fleet_cache.get().lanes == {Device.CPU: reads}
+
+
+def test_its_age_counts_from_before_it_was_read(reading: Reading, lonely: Queries) -> None:
+    reading.takes = 0.2
+    lonely.fleet_cache.get()
+    reading.now += 0.1
+    assert lonely.fleet_cache.get().lanes == {Device.CPU: 2}
+
+
+@pytest.fixture
+def lonely() -> Queries:
+    """Queries whose Redis is never asked."""
+    return Queries(leases.Leases(bells.connect("redis://127.0.0.1:1")), Settings())
