@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 
-from deploy.local.cluster import main
+from deploy.local import commands
+from deploy.local.outcome import Trouble, say
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m deploy.local")
+    parser.add_argument("command", choices=("run", "stop", "status"))
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--once", action="store_true")
+    parser.add_argument("--no-samples", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        if arguments.command == "run":
+            return commands.run(
+                arguments.port, arguments.workers, once=arguments.once, with_samples=not arguments.no_samples
+            )
+        return commands.stop() if arguments.command == "stop" else commands.status()
+    except Trouble as trouble:
+        say(f"error: {trouble}")
+        return trouble.code
+
 
 if __name__ == "__main__":
     sys.exit(main())

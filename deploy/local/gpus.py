@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 
-from jobs import settings
+from jobs.settings import Settings
 
 INSTALL = "deploy/environment.sh gpu-worker"
 
@@ -15,17 +15,17 @@ class NoGpus(Exception):
 
 
 def listed() -> int:
-    """How many GPUs the driver knows; 0 without a driver."""
+    """Count the GPUs that the driver knows; 0 without a driver."""
     try:
-        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return 0
-    return sum(line.startswith("GPU ") for line in said.splitlines())
+    return sum(line.startswith("GPU ") for line in listing.splitlines())
 
 
-def _allowed(chosen: settings.Settings) -> int:
-    """GPUs that CUDA_VISIBLE_DEVICES leaves; a worker looks closer."""
-    wanted = [name for name in chosen.cuda_visible_devices.split(",") if name.strip()]
+def _allowed(settings: Settings) -> int:
+    """Count the GPUs that CUDA_VISIBLE_DEVICES leaves; a worker looks closer."""
+    wanted = [name for name in settings.cuda_visible_devices.split(",") if name.strip()]
     return min(listed(), len(wanted)) if wanted else listed()
 
 
@@ -37,15 +37,17 @@ def _missing(count: int) -> str | None:
     return None
 
 
-def usable(chosen: settings.Settings) -> tuple[int, str]:
-    """How many GPU workers to start, and what the user should know: empty when there is nothing to tell. NoGpus when
-    GPU_ENABLED=true cannot be kept."""
-    if chosen.gpu_enabled == "false":
+def usable(settings: Settings) -> tuple[int, str]:
+    """Return how many GPU workers to start, and advice for the user or an empty string.
+
+    Raises NoGpus when GPU_ENABLED=true cannot be kept.
+    """
+    if settings.gpu_enabled == "false":
         return 0, ""
-    count = _allowed(chosen)
+    count = _allowed(settings)
     missing = _missing(count)
     if missing is None:
         return count, ""
-    if chosen.gpu_enabled == "true":
+    if settings.gpu_enabled == "true":
         raise NoGpus(f"GPU_ENABLED=true, and {missing}. Without GPUs: GPU_ENABLED=auto ./deploy-cluster.sh local")
     return 0, f"{count} GPU(s) of this machine stay idle: {missing}" if count else ""

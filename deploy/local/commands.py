@@ -1,0 +1,145 @@
+"""The commands of `python -m deploy.local`: run, stop, status."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from deploy.local import processes, samples, shape
+from deploy.local.cluster import ADDRESS, STOP_SECONDS, LocalCluster
+from deploy.local.outcome import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    RUNNING,
+    USAGE,
+    Stopped,
+    Trouble,
+    raise_stopped_on_signals,
+    say,
+)  # fmt: skip
+from deploy.local.shape import CHECKOUT
+from jobs import exposure
+from jobs.settings import LOCAL_FOLDER, Settings, load
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse settings under which the coordinator would end at once, before anything starts. Raises Trouble."""
+    try:
+        exposure.check(settings)
+    except exposure.Exposed as error:
+        raise Trouble(USAGE, str(error)) from error
+
+
+def run(port: int | None, workers: int, *, once: bool, with_samples: bool) -> int:
+    """Start a cluster, compute the samples, and stay until a signal; with `once`, stop then. Returns the exit code."""
+    raise_stopped_on_signals()
+    settings = load()
+    check_exposure(settings)
+    up = False
+    try:
+        with _alone(), LocalCluster(settings, shape.plan(settings, port, workers)) as cluster:
+            _announce(cluster.shape)
+            cluster.wait_ready()
+            results = [
+                samples.submit(cluster.run, cluster.api.url, sample, as_json=once)
+                for sample in (samples.SAMPLES if with_samples else ())
+            ]
+            if once:
+                return OK if all(results) else FAILED
+            up = True
+            cluster.stay()
+    except Stopped:
+        return OK if up else INTERRUPTED
+
+
+def _announce(parts: shape.Shape) -> None:
+    lanes = "+".join(map(str, parts.lanes))
+    on_gpus = f" and {parts.gpus} GPU worker(s)" if parts.gpus else ""
+    say(f"Starting Redis, a coordinator, {len(parts.lanes)} CPU worker(s) with {lanes} lanes{on_gpus} ...")
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Hold the checkout's lock, and end first what a killed run left. Raises Trouble when a cluster runs already."""
+    LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
+    LOCAL_FOLDER.chmod(0o700)
+    lock = processes.lock(LOCAL_FOLDER)
+    if lock is None:
+        raise Trouble(
+            RUNNING, f"a local cluster of this checkout runs already: {_address()}\n  Stop it: ./deploy-cluster.sh stop"
+        )
+    _sweep()
+    ADDRESS.unlink(missing_ok=True)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _sweep() -> int:
+    """End what an earlier run left behind, and say so; return the number of processes."""
+    count = processes.sweep(f"@{LOCAL_FOLDER}")
+    if count:
+        say(f"Ended {count} processes that an earlier run left behind.")
+    return count
+
+
+def _address() -> str:
+    return ADDRESS.read_text().strip() if ADDRESS.is_file() else "it is starting or stopping"
+
+
+def running() -> bool:
+    """Tell whether a cluster of this checkout runs: whether somebody holds the lock."""
+    if not LOCAL_FOLDER.is_dir():
+        return False
+    lock = processes.lock(LOCAL_FOLDER)
+    if lock is not None:
+        os.close(lock)
+    return lock is None
+
+
+def _starter() -> psutil.Process | None:
+    """Return the process that holds the lock, by the number it wrote there; None when that is not one of ours."""
+    try:
+        process = psutil.Process(int((LOCAL_FOLDER / "lock").read_text()))
+        ours = "deploy.local" in process.cmdline() and Path(process.cwd()) == CHECKOUT
+    except (psutil.Error, OSError, ValueError):
+        return None
+    return process if ours else None
+
+
+def stop() -> int:
+    """Stop the cluster that runs in another terminal, or what one left behind. Returns the exit code."""
+    if not running():
+        if not _sweep():
+            say("No local cluster of this checkout runs.")
+        return OK
+    starter = _starter()
+    if starter is None:
+        raise Trouble(
+            FAILED, "the process that runs the cluster was not found; look at its terminal and press Ctrl-C there."
+        )
+    starter.terminate()
+    lock = processes.lock(LOCAL_FOLDER, patience=STOP_SECONDS + 20)
+    if lock is None:
+        raise Trouble(FAILED, f"it still runs (process {starter.pid}); its logs are in .cluster/logs.")
+    os.close(lock)
+    say("Stopped.")
+    return OK
+
+
+def status() -> int:
+    """Say whether a cluster of this checkout runs, and show its status. Returns the exit code."""
+    if not running():
+        say("No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+        return FAILED
+    say(f"A local cluster of this checkout runs: {_address()}")
+    return subprocess.run([".venv/bin/cluster", "status"], cwd=CHECKOUT, check=False).returncode

@@ -1,0 +1,44 @@
+"""How a command ends: exit codes, the errors that carry them, and what is said on the way."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+# Exit codes; `./deploy-cluster.sh help` lists them.
+OK, FAILED, USAGE, MISSING, NOT_READY, RUNNING, PORT_TAKEN, INTERRUPTED = 0, 1, 2, 3, 4, 5, 6, 130
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Trouble(Exception):
+    """An error for the user: what happened, why, and the next command to run; with the exit code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Stopped(BaseException):
+    """A signal asked to stop. Not an Exception, so that nothing swallows it."""
+
+
+def say(message: str = "") -> None:
+    """Print on stderr. A terminal that was closed does not keep the cluster from being stopped."""
+    with suppress(OSError):
+        print(message, file=sys.stderr, flush=True)
+
+
+def _stop(*_: object) -> NoReturn:
+    # A closed terminal sends its signal twice: the second must not break off the stopping.
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    raise Stopped
+
+
+def raise_stopped_on_signals() -> None:
+    """Turn the first stop signal into Stopped; later ones are ignored."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, _stop)

@@ -1,0 +1,45 @@
+"""The logs of supervisord and its programs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+from jobs.settings import LOCAL_FOLDER
+
+FOLDER = LOCAL_FOLDER / "logs"
+SUPERVISOR = FOLDER / "supervisord.log"
+
+
+def shown(log: Path) -> str:
+    """Return the log's path as the user names it."""
+    return str(log.relative_to(LOCAL_FOLDER.parent))
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    """Return the end of a log under a line that says where it is."""
+    if not log.exists():
+        return f"There is no {shown(log)} yet."
+    text = log.read_text(errors="replace").splitlines()[-lines:]
+    return "\n".join([f"The end of {shown(log)}:", *(f"  {line}" for line in text)])
+
+
+def tails() -> str:
+    """Return the ends of all logs but the guard's."""
+    return "\n".join(tail(log, 8) for log in sorted(FOLDER.glob("*.log")) if log.stem != "guard")
+
+
+def size() -> int:
+    """Return the bytes in supervisord's log; `exits` counts from there on."""
+    return SUPERVISOR.stat().st_size if SUPERVISOR.exists() else 0
+
+
+def exits(start: int) -> Counter[str]:
+    """Count how often each program ended, by supervisord's log from byte `start` on."""
+    if not SUPERVISOR.exists():
+        return Counter()
+    with SUPERVISOR.open("rb") as file:
+        file.seek(start)
+        text = file.read().decode(errors="replace")
+    return Counter(re.findall(r" exited: (\S+) ", text))

@@ -1,0 +1,73 @@
+"""What a local cluster consists of on this machine: ports, workers with their lanes, GPUs, pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deploy.local import gpus, ports, redis_server
+from deploy.local.outcome import MISSING, Trouble, say
+from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
+
+CHECKOUT = LOCAL_FOLDER.parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The parts of a local cluster."""
+
+    redis_server: str
+    redis_port: int
+    port: int
+    metrics_port: int
+    #: Lanes of each CPU worker.
+    lanes: tuple[int, ...]
+    #: Number of GPU workers; each claims one GPU.
+    gpus: int = 0
+    #: A folder with the pages that the coordinator serves, relative to the checkout; empty: none.
+    pages: str = ""
+
+
+def split(total: int, workers: int) -> tuple[int, ...]:
+    """Deal `total` cores out to the workers, at least one each."""
+    return tuple(max(1, total // workers + (number < total % workers)) for number in range(workers))
+
+
+def plan(settings: Settings, port: int | None, workers: int) -> Shape:
+    """Decide what runs. Raises Trouble when something is missing or a port is taken."""
+    server = _redis_server()
+    api = ports.api_port(settings, port)
+    metrics = settings.metrics_port and ports.next_free(
+        settings.bind, settings.metrics_port, "the metrics", taken=(api,)
+    )
+    lanes = (settings.worker_threads,) * workers if settings.worker_threads else split(usable_cores(), workers)
+    return Shape(
+        redis_server=server, redis_port=ports.any_port(), port=api, metrics_port=metrics, lanes=lanes,
+        gpus=_gpu_workers(settings), pages=_pages(settings),
+    )  # fmt: skip
+
+
+def _redis_server() -> str:
+    try:
+        return redis_server.find()
+    except redis_server.NoRedis as error:
+        raise Trouble(
+            MISSING,
+            f"no Redis server: {error}.\n  Install one (Debian, Ubuntu: sudo apt install redis-server; Fedora: sudo dnf"
+            " install redis; macOS: brew install redis), then run the same command again.",
+        ) from error
+
+
+def _gpu_workers(settings: Settings) -> int:
+    try:
+        count, advice = gpus.usable(settings)
+    except gpus.NoGpus as error:
+        raise Trouble(MISSING, str(error)) from error
+    if advice:
+        say(advice)
+    return count
+
+
+def _pages(settings: Settings) -> str:
+    """Return where the coordinator finds the pages; empty when they are not built."""
+    folder = settings.pages_dir or "web/dist"
+    return folder if (CHECKOUT / folder / "index.html").is_file() else ""
