@@ -6,18 +6,19 @@ import logging
 import sys
 
 from cpu_worker.lane import ChildLane
-from jobs import logs, settings
+from jobs import logs
 from jobs.models import Device
+from jobs.settings import Settings, load
 from jobs.worker.host import Packages
+from jobs.worker.lanes import LaneDied
 from jobs.worker.life import CannotStart, Worker, refusal, wait_for_redis
 from jobs.worker.meter import Meter
-from jobs.worker.serving import LaneDied
 
 log = logging.getLogger("cpu_worker")
 
 
 def start_lanes(count: int) -> list[ChildLane]:
-    """Children, warm. The first compiles alone, so that the others find its work in the cache."""
+    """Start the children; return them warm. The first compiles alone: the others find its work in the cache."""
     try:
         first = ChildLane("0")
         log.info("kernels ready", extra={"seconds": first.warm_up()})
@@ -29,25 +30,25 @@ def start_lanes(count: int) -> list[ChildLane]:
     return [first, *rest]
 
 
-def run(chosen: settings.Settings) -> int:
-    worker = Worker(chosen, Device.CPU, chosen.lanes())
+def run(settings: Settings) -> int:
+    worker = Worker(settings, Device.CPU, settings.lanes())
     children: list[ChildLane] = []
 
     def start() -> list[ChildLane]:
-        children.extend(start_lanes(chosen.lanes()))
+        children.extend(start_lanes(settings.lanes()))
         return children
 
     def close() -> None:
         for child in children:
             child.close()
 
-    return worker.run(wait_for_redis(chosen.redis_url), start, close, Meter(energy=Packages().joules))
+    return worker.run(wait_for_redis(settings.redis_url), start, close, Meter(energy=Packages().joules))
 
 
 def main() -> int:
-    chosen = settings.load()
-    logs.configure(chosen.log_level, service="cpu-worker", worker=chosen.worker_name())
-    return refusal(chosen) or run(chosen)
+    settings = load()
+    logs.configure(settings.log_level, service="cpu-worker", worker=settings.worker_name())
+    return refusal(settings) or run(settings)
 
 
 if __name__ == "__main__":

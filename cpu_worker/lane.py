@@ -17,9 +17,8 @@ from cpu_worker import child
 from jobs import errors
 from jobs.models import Spec
 from jobs.store.leases import Facts, Gathered
-from jobs.worker import serving
 from jobs.worker.execution import Computed, Derived, Whole
-from jobs.worker.serving import LaneDied, Task
+from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ _spawn = multiprocessing.get_context("spawn")
 
 
 class ChildLane:
-    """A `jobs.worker.serving.Lane` whose work happens in a spawned process."""
+    """A `jobs.worker.lanes.Lane` whose work happens in a spawned process."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -85,7 +84,7 @@ class ChildLane:
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
-        message = ("lease", facts.kind, facts.spec, grant.lo, grant.hi, serving.LONG_SECONDS)
+        message = ("lease", facts.kind, facts.spec, grant.lo, grant.hi, LONG_SECONDS)
         answer = self._ask(message, task=task)
         if isinstance(answer, errors.KernelFailed):
             raise answer

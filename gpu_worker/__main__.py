@@ -19,7 +19,8 @@ from jobs import logs, settings
 from jobs.kinds import gpu
 from jobs.models import Device
 from jobs.store import leases
-from jobs.worker.life import CannotStart, Facts, Worker, refusal, wait_for_redis
+from jobs.worker.beats import Row
+from jobs.worker.life import CannotStart, Worker, refusal, wait_for_redis
 from jobs.worker.meter import Meter
 
 log = logging.getLogger("gpu_worker")
@@ -82,7 +83,7 @@ def _serve(chosen: settings.Settings, machine: Machine, provider: telemetry.Prov
            client: leases.Client) -> int:  # fmt: skip
     found = claim.gpu
 
-    def more() -> Facts:
+    def more() -> Row:
         if not claim.renew():
             worker.retire(f"another worker has claimed {found.uuid}")
         return {"gpus": json.dumps([telemetry.row(found, provider.sample(found.uuid))])}

@@ -12,9 +12,10 @@ from jobs import errors
 from jobs.kinds import gpu
 from jobs.models import Device, Spec
 from jobs.store.leases import Facts, Gathered
-from jobs.worker import execution, serving
+from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole
-from jobs.worker.serving import LaneDied, Server, Task
+from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task
+from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ Answer = TypeVar("Answer")
 
 
 class StreamLane:
-    """A `jobs.worker.serving.Lane`. `retire` is called, once or more, when the device fails."""
+    """A `jobs.worker.lanes.Lane`. `retire` is called, once or more, when the device fails."""
 
     def __init__(self, name: str, most_units: int, retire: Callable[[str], None]) -> None:
         self.name = name
@@ -41,13 +42,13 @@ class StreamLane:
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         facts, grant = task.facts, task.grant
-        deadline = time.monotonic() + serving.LONG_SECONDS
+        deadline = time.monotonic() + LONG_SECONDS
 
         def tick(upto: int) -> bool:
             task.upto = max(task.upto, upto)
             return not task.stop and (upto == grant.lo or time.monotonic() < deadline)
 
-        done = self._told(
+        done = self._run(
             lambda: execution.compute(facts.kind, Device.GPU, self._bounded(facts.spec), grant.lo, grant.hi, tick)
         )
         encoded = execution.encoded(facts.kind, Device.GPU, done.partial)
@@ -61,7 +62,7 @@ class StreamLane:
 
     def _whole(self, fact: Facts) -> Whole | errors.KernelFailed:
         try:
-            return self._told(lambda: execution.whole(fact.kind, Device.GPU, self._bounded(fact.spec), fact.total))
+            return self._run(lambda: execution.whole(fact.kind, Device.GPU, self._bounded(fact.spec), fact.total))
         except errors.KernelFailed as failure:
             return failure
 
@@ -73,7 +74,7 @@ class StreamLane:
         bounded: Mapping[str, Any] = {**spec, "batch_size": min(asked or self._most, self._most)}
         return bounded
 
-    def _told(self, call: Callable[[], Answer]) -> Answer:
+    def _run(self, call: Callable[[], Answer]) -> Answer:
         """LaneDied when the device failed: the range goes back at once, and the worker ends."""
         try:
             return call()

@@ -1,4 +1,4 @@
-"""What runs in a worker's lane and what derives results. The only function that a bell may name lives here."""
+"""What runs in a worker's lane, and what derives results. The only function that a bell names lives here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
-from jobs.store import leases, marks
+from jobs.store import marks
+from jobs.store.leases import Leases
+from jobs.store.results import Gathered
 
 #: Parts are folded when this many wait, so that finishing stays quick.
 FOLD_AT = 32
@@ -20,12 +22,12 @@ GATHERED = 256
 
 
 def bell() -> None:
-    """Says that somebody should look for work. Never called: workers answer a bell by asking NEXT."""
+    """Stand for `look for work` in RQ's queues. Never called: workers answer a bell by asking NEXT."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Computed:
-    """What a lane answers for one lease."""
+    """A lane's answer for one lease."""
 
     #: First unit not computed; equal to lo when nothing was.
     upto: int
@@ -38,9 +40,9 @@ class Computed:
 class Whole:
     """A small job, computed to the end."""
 
-    #: As stored.
+    #: The result as stored.
     result: bytes
-    #: What it leaves besides, as stored.
+    #: The marks that it leaves, as stored.
     marks: str
     #: Seconds inside the kernel.
     seconds: float
@@ -48,7 +50,7 @@ class Whole:
 
 @dataclass(frozen=True, kw_only=True)
 class Derived:
-    """What accumulator and parts come to, as stored: one accumulator, the result, and what that leaves besides."""
+    """Accumulator and parts folded into one, the result, and the marks that it leaves; all as stored."""
 
     folded: bytes
     result: bytes
@@ -56,7 +58,7 @@ class Derived:
 
 
 def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick) -> Computed:
-    """Runs the kind's kernel over units lo..hi-1. Raises KernelFailed with the kernel's own words."""
+    """Run the kind's kernel over units lo..hi-1. Raises KernelFailed with the kernel's own words."""
     started = time.perf_counter()
     try:
         upto, partial = registry.kernel(kind, device).run(spec, lo, hi, tick)
@@ -68,7 +70,7 @@ def compute(kind: str, device: Device, spec: Spec, lo: int, hi: int, tick: Tick)
 
 
 def whole(kind: str, device: Device, spec: Spec, total: int) -> Whole:
-    """A small job from its kernel to its result. Raises KernelFailed."""
+    """Compute a small job to its result. Raises KernelFailed."""
     done = compute(kind, device, spec, 0, total, lambda upto: True)
     try:
         result = registry.definition(kind).result(spec, done.partial)
@@ -83,7 +85,7 @@ def encode(partial: Partial) -> bytes:
 
 
 def encoded(kind: str, device: Device, partial: Partial) -> bytes:
-    """A kernel's partial as stored. Raises KernelFailed when it holds what JSON does not, such as numpy's integers."""
+    """Encode a kernel's partial as stored. Raises KernelFailed for what JSON lacks, such as numpy's integers."""
     try:
         return encode(partial)
     except (TypeError, ValueError, RecursionError) as error:
@@ -91,7 +93,7 @@ def encoded(kind: str, device: Device, partial: Partial) -> bytes:
         raise errors.KernelFailed(f"{detail}; convert its values with int() or float()") from error
 
 
-def _merged(kind: str, gathered: leases.Gathered) -> Partial | None:
+def _merged(kind: str, gathered: Gathered) -> Partial | None:
     definition = registry.definition(kind)
     total: Partial | None = json.loads(gathered.accumulator) if gathered.accumulator else None
     for text in gathered.parts:
@@ -100,19 +102,19 @@ def _merged(kind: str, gathered: leases.Gathered) -> Partial | None:
     return total
 
 
-def fold(book: leases.Leases, job: str, kind: str) -> None:
-    """Merges waiting parts into the accumulator; losing the race to another worker is fine. Raises KernelFailed."""
-    gathered = book.gather(job)
+def fold(leases: Leases, job: str, kind: str) -> None:
+    """Merge waiting parts into the accumulator; losing the race to another worker is fine. Raises KernelFailed."""
+    gathered = leases.gather(job)
     try:
         total = _merged(kind, gathered)
     except Exception as error:
         raise errors.KernelFailed(f"partials could not be merged: {type(error).__name__}: {error}") from error
     if gathered.parts and total is not None:
-        book.fold(job, gathered, encode(total))
+        leases.fold(job, gathered, encode(total))
 
 
-def derive(kind: str, spec: Spec, gathered: leases.Gathered) -> Derived:
-    """What was gathered, folded, and its result. Takes seconds for large ones. Raises KernelFailed."""
+def derive(kind: str, spec: Spec, gathered: Gathered) -> Derived:
+    """Fold what was gathered and derive the result. Takes seconds for large ones. Raises KernelFailed."""
     try:
         total = _merged(kind, gathered)
         result = registry.definition(kind).result(spec, total or {})
@@ -122,36 +124,36 @@ def derive(kind: str, spec: Spec, gathered: leases.Gathered) -> Derived:
         raise errors.KernelFailed(f"the result could not be derived: {type(error).__name__}: {error}") from error
 
 
-#: As `derive`; a lane has it done where computing disturbs nobody.
-Derive = Callable[[str, Spec, leases.Gathered], Derived]
+#: Does what `derive` does; a lane runs it where computing disturbs nobody.
+Derive = Callable[[str, Spec, Gathered], Derived]
 
 
-def finish(book: leases.Leases, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
-    """Folds what is left, derives the result and stores it. False: somebody else did, or the job moved on or failed."""
+def finish(leases: Leases, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
+    """Fold what is left, derive the result and store it. False: somebody else did, or the job moved on or failed."""
     try:
-        return _finish(book, job, kind, spec, derive)
+        return _finish(leases, job, kind, spec, derive)
     except errors.KernelFailed as failure:
-        book.abort(job, str(failure))
+        leases.abort(job, str(failure))
         return False
 
 
-def _finish(book: leases.Leases, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
+def _finish(leases: Leases, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
     derived: Derived | None = None
     while True:
-        gathered = book.gather(job, GATHERED)
+        gathered = leases.gather(job, GATHERED)
         if len(gathered.parts) == GATHERED:  # there may be more
-            fold(book, job, kind)
+            fold(leases, job, kind)
             continue
         if derived and not gathered.parts and gathered.accumulator == derived.folded:
-            return book.finish(job, gathered, derived.result, derived.marks)
+            return leases.finish(job, gathered, derived.result, derived.marks)
         if not gathered.parts and gathered.accumulator is None:
             return False
         derived = derive(kind, spec, gathered)
         if gathered.parts:
-            book.fold(job, gathered, derived.folded)
+            leases.fold(job, gathered, derived.folded)
 
 
-def so_far(kind: str, spec: Spec, gathered: leases.Gathered) -> Partial | None:
-    """The result over what is committed up to now, or None."""
+def so_far(kind: str, spec: Spec, gathered: Gathered) -> Partial | None:
+    """Return the result over what is committed up to now, or None."""
     total = _merged(kind, gathered)
     return None if total is None else registry.definition(kind).result(spec, total)

@@ -13,21 +13,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import exposure, settings
+from jobs import exposure
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import bells, leases
+from jobs.settings import Settings
+from jobs.store import bells
+from jobs.store.connection import Client, RedisError, Unreachable
+from jobs.store.leases import BEAT_SECONDS, Leases
 from jobs.worker import exporter
+from jobs.worker.beats import Beats, Row
 from jobs.worker.host import Host
+from jobs.worker.lanes import Lane
 from jobs.worker.meter import Meter
-from jobs.worker.serving import Beats, Lane, Server
+from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
 #: A beat on a connection that fell silent is repeated on another before the leases expire.
 BEAT_TIMEOUT_SECONDS = 1.5
-#: What a worker says of itself: values of a flat hash.
-Facts = dict[str, str | int | float]
 
 
 class CannotStart(Exception):
@@ -35,26 +38,26 @@ class CannotStart(Exception):
 
 
 class Worker:
-    """One worker under its name. `more` gives what its device has to say each second."""
+    """A worker under its name. `more` gives what its device adds to the worker's row each second."""
 
-    def __init__(self, chosen: settings.Settings, device: Device, lanes: int, more: Callable[[], Facts] = dict) -> None:
-        self.chosen, self.device, self.lanes, self.more = chosen, device, lanes, more
-        self.name = chosen.worker_name()
+    def __init__(self, settings: Settings, device: Device, lanes: int, more: Callable[[], Row] = dict) -> None:
+        self.settings, self.device, self.lanes, self.more = settings, device, lanes, more
+        self.name = settings.worker_name()
         self.born = ""
-        self.host = Host(chosen.host_name())
+        self.host = Host(settings.host_name())
         self.server: Server | None = None
-        #: Why it ends, when a device failed.
+        #: Why the worker ends, when a device failed.
         self.retired = ""
 
     def retire(self, why: str) -> None:
-        """Ends the worker because its device failed. From any thread."""
+        """End the worker because its device failed. From any thread."""
         self.retired = self.retired or why
         if self.server:
             self.server.stop()
         os.kill(os.getpid(), signal.SIGTERM)
 
-    def facts(self, state: str = "") -> Facts:
-        """What it says of itself each second."""
+    def row(self, state: str = "") -> Row:
+        """Return what the worker says of itself each second."""
         server = self.server
         busy = server.busy() if server else 0
         if server and not state:
@@ -70,20 +73,20 @@ class Worker:
             **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
         }  # fmt: skip
 
-    def run(self, client: leases.Client, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
+    def run(self, client: Client, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
             meter: Meter | None = None) -> int:  # fmt: skip
-        """Serves until it is told to stop; the exit code. `start` makes the lanes, warm; `close` ends them."""
-        book = leases.Leases(client)
-        self.born = book.birth()
+        """Serve until a signal asks to stop; return the exit code. `start` makes the lanes, warm; `close` ends them."""
+        leases = Leases(client)
+        self.born = leases.birth()
         try:
-            with self._starting(book):
+            with self._starting(leases):
                 lanes = start()
         except CannotStart as error:
             log.error("%s", error)
             self.retired = str(error)
-            book.heartbeat(self.name, self.born, self.facts("stopped"), leaving=True)
+            leases.heartbeat(self.name, self.born, self.row("stopped"), leaving=True)
             return 1
-        self.server = Server(book, self.name, self.device, lanes, meter)
+        self.server = Server(leases, self.name, self.device, lanes, meter)
         try:
             self._serve(self.server)
         finally:  # else children, which ignore signals, would keep a broken worker from ending
@@ -92,19 +95,19 @@ class Worker:
         return 1 if self.retired else 0
 
     @contextmanager
-    def _starting(self, book: leases.Leases) -> Iterator[None]:
-        """Says each second that the worker is about to be ready."""
+    def _starting(self, leases: Leases) -> Iterator[None]:
+        """Say each second that the worker is about to be ready."""
         ready = threading.Event()
 
         def say() -> None:
-            with contextlib.suppress(leases.RedisError):
-                book.heartbeat(self.name, self.born, self.facts("starting"))
+            with contextlib.suppress(RedisError):
+                leases.heartbeat(self.name, self.born, self.row("starting"))
 
         def go_on() -> None:
-            while not ready.wait(leases.BEAT_SECONDS):
+            while not ready.wait(BEAT_SECONDS):
                 say()
 
-        book.heartbeat(self.name, self.born, self.facts("starting"))
+        leases.heartbeat(self.name, self.born, self.row("starting"))
         saying = threading.Thread(target=go_on, name="starting", daemon=True)
         saying.start()
         try:
@@ -114,14 +117,14 @@ class Worker:
             saying.join()
 
     def _serve(self, server: Server) -> None:
-        chosen = self.chosen
-        own = leases.Leases(bells.connect(chosen.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
-        beats = Beats(own, server, self.born, self.facts, self._name_taken, sign_of_life(chosen.heartbeat_file))
+        settings = self.settings
+        own = Leases(bells.connect(settings.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
+        beats = Beats(own, server, self.born, self.row, self._name_taken, sign_of_life(settings.heartbeat_file))
         beats.start()
-        stop_metrics = exporter.serve(chosen)
+        stop_metrics = exporter.serve(settings)
         log.info("ready", extra={"lanes": self.lanes})
         try:
-            listening = bells.connect(chosen.redis_url, retries=0, timeout=None)
+            listening = bells.connect(settings.redis_url, retries=0, timeout=None)
             bells.listen(
                 lambda: bells.BellWorker(server.listened, listening, server.serve, server.stop, server.reconnect),
                 lambda: server.stopping,
@@ -138,26 +141,26 @@ class Worker:
 
 
 def sign_of_life(file: str) -> Callable[[], None]:
-    """What a heartbeat leaves for a health check to look at."""
+    """Return what touches the file that a health check looks at."""
     return Path(file).touch if file else lambda: None
 
 
-def refusal(chosen: settings.Settings) -> int:
-    """Says why a worker must not start as it is set; the exit code, 0 when it may."""
+def refusal(settings: Settings) -> int:
+    """Log why a worker must not start with these settings; return the exit code, 0 when it can start."""
     try:
-        exposure.check_metrics(chosen)
+        exposure.check_metrics(settings)
     except exposure.Exposed as error:
         log.error("%s", error)
         return exposure.REFUSED
     return 0
 
 
-def wait_for_redis(url: str) -> leases.Client:
+def wait_for_redis(url: str) -> Client:
     client = bells.connect(url)
     while True:
         try:
             bells.place_bells(client)
             return client
-        except leases.Unreachable as error:
+        except Unreachable as error:
             log.warning("waiting for redis at %s: %s", url.rpartition("@")[2], error)
             time.sleep(1)

@@ -11,7 +11,7 @@ from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import leases
 from jobs.worker import life
-from jobs.worker.serving import Lane
+from jobs.worker.lanes import Lane
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, total_of
 

@@ -18,7 +18,7 @@ from jobs import errors
 from jobs.store.leases import Facts, Grant
 from jobs.worker import execution
 from jobs.worker.execution import Computed
-from jobs.worker.serving import LaneDied, Task
+from jobs.worker.lanes import LaneDied, Task
 from tests.unit import lane_child
 
 

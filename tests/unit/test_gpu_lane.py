@@ -15,7 +15,7 @@ from jobs.kinds import gpu
 from jobs.store.leases import Facts, Grant
 from jobs.worker import execution
 from jobs.worker.execution import Computed
-from jobs.worker.serving import LaneDied, Task
+from jobs.worker.lanes import LaneDied, Task
 
 
 def task(spec: dict[str, Any]) -> Task:

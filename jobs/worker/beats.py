@@ -1,0 +1,76 @@
+"""Beats: each second a worker says that it lives, and keeps its leases and its slot."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from jobs.store.connection import RedisError, Unreachable
+from jobs.store.leases import BEAT_SECONDS, Leases
+from jobs.worker.serving import Server
+
+log = logging.getLogger(__name__)
+
+#: What a worker says of itself: values of a flat hash.
+Row = dict[str, str | int | float]
+#: What BEAT's answer means to a task's `stop`: go on; stop and commit; stop and drop.
+_STOPS = {1: 0, 2: 1, 0: 2}
+
+
+class Beats(threading.Thread):
+    """Keeps leases, the slot and the worker alive, each second, on a connection of its own.
+
+    `row` gives what the worker says of itself; `name_taken` is called when a later process has this worker's name,
+    `heard` whenever Redis has taken the heartbeat.
+    """
+
+    def __init__(
+        self, leases: Leases, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
+        heard: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        super().__init__(name="beats", daemon=True)
+        self._leases = leases
+        self._server = server
+        self._born = born
+        self._row = row
+        self._name_taken = name_taken
+        self._heard = heard
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        wait = 0.0
+        while not self._ended.wait(wait):
+            wait = BEAT_SECONDS
+            try:
+                self.beat()
+            except Unreachable as error:
+                log.warning("no beat: redis cannot be reached: %s", error)
+            except Exception:  # a worker that does not beat loses all its work
+                log.exception("a beat failed")
+
+    def beat(self) -> None:
+        """Extend every lease, the slot and the worker's row; pass on what the answers ask for."""
+        for token, task in list(self._server.tasks.items()):
+            answer = self._leases.beat(task.facts.job_id, token, task.upto)
+            task.ask_to_stop(_STOPS[answer])
+        if self._server.slot:
+            self._leases.hold(self._server.worker)
+        self._say()
+
+    def _say(self) -> None:
+        answer = self._leases.heartbeat(self._server.worker, self._born, self._row())
+        self._server.draining = answer == "drain"
+        self._heard()
+        if answer == "taken" and not self._server.stopping:
+            self._name_taken()
+
+    def end(self) -> None:
+        """Stop beating and say that the worker left."""
+        self._ended.set()
+        self.join(timeout=5)
+        try:
+            row = {**self._row(), "state": "stopped"}
+            self._leases.heartbeat(self._server.worker, self._born, row, leaving=True)
+        except RedisError as error:
+            log.warning("could not say goodbye: %s", error)

@@ -1,0 +1,156 @@
+"""What a worker asks of its lanes, and the pool that lends the idle ones out and has broken ones mended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from jobs import errors
+from jobs.models import Spec
+from jobs.store.leases import Grant
+from jobs.store.results import Gathered
+from jobs.store.slots import Facts
+from jobs.worker import pace
+from jobs.worker.execution import Computed, Derived, Whole
+
+log = logging.getLogger(__name__)
+
+#: A lease that takes longer than this many seconds commits what it has, if it has anything.
+LONG_SECONDS = 2 * pace.TARGET_SECONDS
+#: Seconds before another try to mend a lane.
+MEND_SECONDS = 0.5
+#: How often a waiting thread looks whether the worker stops, in seconds: a signal handler can wake nobody.
+LOOK_SECONDS = 1.0
+
+
+class LaneDied(Exception):
+    """The lane's process died or was given up, its work is lost. Not `touched`: it had died before the work came."""
+
+    def __init__(self, why: str, *, touched: bool = True) -> None:
+        super().__init__(why)
+        self.touched = touched
+
+
+class Task:
+    """One lease in a lane's hands. `stop` is set from other threads."""
+
+    def __init__(self, facts: Facts, grant: Grant) -> None:
+        self.facts = facts
+        self.grant = grant
+        self.upto = grant.lo
+        #: 0 go on; 1 stop at the next chunk and commit; 2 stop and drop.
+        self.stop = 0
+        self.stop_since = 0.0
+
+    def ask_to_stop(self, how: int) -> None:
+        if how > self.stop:
+            self.stop = how
+            self.stop_since = time.monotonic()
+
+
+class Lane(Protocol):
+    """Computes one lease, or a few small jobs, at a time. Gets work only while it is ready."""
+
+    name: str
+
+    @property
+    def ready(self) -> bool:
+        """Tell whether work would start at once. Cheap, and asked from any thread."""
+
+    def mend(self) -> None:
+        """Block until the lane is ready again, for seconds. Raises LaneDied when that did not work out."""
+
+    def compute(self, task: Task) -> tuple[Computed, bytes]:
+        """Block; the partial comes encoded. Raises KernelFailed, or LaneDied: then the lane wants mending."""
+
+    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
+        """Compute whole jobs; each is computed or failed. Raises LaneDied."""
+
+    def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
+        """Do `execution.derive` where it keeps no heartbeat waiting. Raises KernelFailed or LaneDied."""
+
+
+class LanePool:
+    """The lanes of a worker: idle, lent, or being mended by a thread each. Thread-safe."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self.lanes = list(lanes)
+        self.idle: list[Lane] = list(lanes)
+        #: Lanes that a thread makes ready again; they get no work.
+        self.mending: list[Lane] = []
+        #: Set once the worker stops: nobody waits for a lane then, and none is mended.
+        self.stopping = False
+        self._changed = threading.Condition()
+
+    def busy(self) -> int:
+        """Count the lanes at work."""
+        return len(self.lanes) - len(self.idle) - len(self.mending)
+
+    def all_mending(self) -> bool:
+        return len(self.mending) == len(self.lanes)
+
+    def borrow(self) -> Lane | None:
+        """Take an idle lane that is ready, or None."""
+        with self._changed:
+            return self.idle.pop() if self._any_ready() else None
+
+    def give_back(self, lane: Lane) -> None:
+        with self._changed:
+            self.idle.append(lane)
+            if not self.stopping:
+                self._any_ready()
+            self._changed.notify_all()
+
+    # -- waiting --------------------------------------------------------------------------------------------------
+
+    def wait_for_idle(self) -> bool:
+        """Wait for an idle lane that is ready; False when the worker stops."""
+        with self._changed:
+            while not self.stopping:
+                if self._changed.wait_for(self._any_ready, LOOK_SECONDS):
+                    break
+            return not self.stopping
+
+    def wait_until(self, true: Callable[[], bool], seconds: float) -> None:
+        """Wait until `true` answers so after a change of a lane, the worker stops, or the seconds are over."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while not self.stopping and time.monotonic() < deadline:
+                if self._changed.wait_for(true, LOOK_SECONDS):
+                    break
+
+    def wait_for_change(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait(seconds)
+
+    def wait_for_work_to_end(self, seconds: float) -> None:
+        """Wait until no lane is at work, also when the worker stops."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.busy() == 0, seconds)
+
+    # -- mending --------------------------------------------------------------------------------------------------
+
+    def _any_ready(self) -> bool:
+        """Have idle lanes that are not ready mended; True when others are left. Call it with the lock."""
+        for lane in [lane for lane in self.idle if not lane.ready]:
+            mending = threading.Thread(target=self.mend, args=(lane,), name=f"mend-{lane.name}", daemon=True)
+            mending.start()  # first: where no thread can be had, the lane stays idle and is seen again
+            self.idle.remove(lane)
+            self.mending.append(lane)
+        return bool(self.idle)
+
+    def mend(self, lane: Lane) -> None:
+        """Try until the lane is ready or the worker stops, then put it back among the idle ones."""
+        while not (self.stopping or lane.ready):
+            try:
+                lane.mend()
+            except Exception as error:  # whatever it is, else the lane would be lost
+                log.warning("a lane could not be mended: %r", error, extra={"lane": lane.name})
+                time.sleep(MEND_SECONDS)
+        with self._changed:
+            self.mending.remove(lane)
+            self.idle.append(lane)
+            self._changed.notify_all()

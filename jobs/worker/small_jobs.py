@@ -1,0 +1,65 @@
+"""Small jobs: NEXT leases each to a worker as a whole, and one script ends it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from jobs import errors
+from jobs.store.leases import Finished, Grant
+from jobs.store.slots import Facts, Taken
+from jobs.worker.execution import Whole
+from jobs.worker.lanes import Lane, LaneDied, Task
+from jobs.worker.state import WorkerState
+
+log = logging.getLogger(__name__)
+
+#: What is known of a job, and the token of its lease.
+Claimed = tuple[Facts, str]
+
+
+def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None:
+    """Share the jobs out over the idle lanes; this thread drives the first: a lone job needs no other."""
+    work = [(fact, token) for fact, (_, token) in zip(taken.facts, taken.jobs, strict=True)]
+    lanes = [lane for lane in (state.pool.borrow() for _ in range(min(len(state.pool.idle), len(work)))) if lane]
+    if not lanes:  # they died since NEXT was asked
+        _hand_back(state, work, state.leases.release)
+        return
+    shares = [work[number :: len(lanes)] for number in range(len(lanes))]
+    waits = [threads.submit(_take, state, *pair) for pair in zip(lanes[1:], shares[1:], strict=True)]
+    _take(state, lanes[0], shares[0])
+    for wait in waits:
+        wait.result()
+
+
+def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
+    """Compute the jobs on one lane, end each, and give the lane back."""
+    tasks = {token: Task(fact, Grant(token=token, lo=0, hi=fact.total)) for fact, token in work}
+    state.tasks.update(tasks)
+    try:
+        _finish(state, work, lane.compute_small([fact for fact, _ in work]))
+    except LaneDied as died:
+        log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
+        _hand_back(state, work, state.leases.crash if died.touched else state.leases.release)
+    finally:
+        for token in tasks:
+            state.tasks.pop(token, None)
+        state.pool.give_back(lane)
+
+
+def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str], bool]) -> None:
+    for fact, token in work:
+        state.persist(partial(how, fact.job_id, token))
+
+
+def _finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors.KernelFailed]) -> None:
+    finished = []
+    for (fact, token), result in zip(work, results, strict=True):
+        if isinstance(result, errors.KernelFailed):
+            state.persist(partial(state.leases.fail, fact.job_id, token, str(result)))
+        else:
+            ms = round(result.seconds * 1000)
+            finished.append(Finished(job_id=fact.job_id, token=token, result=result.result, ms=ms, marks=result.marks))
+    state.persist(lambda: state.leases.done1_all(finished, worker=state.worker, device=state.device))

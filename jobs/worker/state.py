@@ -1,0 +1,62 @@
+"""What the threads of one worker share: its leases and tasks, and how they talk to a Redis that comes and goes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from jobs.models import Device
+from jobs.store.connection import RedisError, Unreachable
+from jobs.store.leases import Leases
+from jobs.worker.lanes import LanePool, Task
+from jobs.worker.meter import Meter
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two tries to reach Redis.
+RETRY_SECONDS = 0.3
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class WorkerState:
+    """One worker's state. Each field is written by one thread at a time, or whole."""
+
+    leases: Leases
+    #: The worker's name.
+    worker: str
+    device: Device
+    #: Queues whose bells the worker hears.
+    listened: tuple[str, ...]
+    pool: LanePool
+    meter: Meter
+    #: Leases in lanes' hands, by token.
+    tasks: dict[str, Task] = field(default_factory=dict)
+    #: Units/s that a lane last reached, by kind.
+    rates: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def stopping(self) -> bool:
+        return self.pool.stopping
+
+    def persist(self, call: Callable[[], Answer]) -> Answer | None:
+        """Repeat a call until Redis answers: scripts are idempotent. None: the worker is stopping."""
+        while True:
+            try:
+                return call()
+            except Unreachable as error:
+                log.warning("redis cannot be reached: %s", error)
+                if self.stopping:
+                    return None
+                time.sleep(RETRY_SECONDS)
+
+    def tolerate(self, call: Callable[[], Answer], instead: Answer) -> Answer:
+        """Call once; return `instead` where Redis fails."""
+        try:
+            return call()
+        except RedisError:
+            return instead

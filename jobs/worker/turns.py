@@ -1,0 +1,190 @@
+"""One lane's turn at a slot: it leases, computes and commits until the slot closes, and derives the result."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from jobs import errors
+from jobs.models import Device
+from jobs.store import tokens
+from jobs.store.leases import Committed, Grant
+from jobs.store.slots import Facts
+from jobs.worker import execution, pace
+from jobs.worker.execution import Computed
+from jobs.worker.lanes import Lane, LaneDied, Task
+from jobs.worker.meter import Share
+from jobs.worker.state import WorkerState
+
+log = logging.getLogger(__name__)
+
+#: Length of a slot in seconds; then the job parks and the best pending one is next.
+QUANTUM_SECONDS = 5.0
+#: Seconds after which a lane that got the answer `wait` asks again, so that a dead worker's tail is picked up at once.
+LINGER_SECONDS = 0.15
+#: Rates remembered, by lane and job.
+MOST_PACES = 4096
+
+
+class Slot:
+    """One worker's turn at one job."""
+
+    def __init__(self, facts: Facts, higher: tuple[str, ...]) -> None:
+        self.facts = facts
+        #: Queues of higher priority: while a job waits there, the slot gets no more leases.
+        self.higher = higher
+        self.open = True
+        #: A lane is deriving the job's result.
+        self.finishing = False
+        self._result = threading.Lock()
+        self.granted = 0
+        self.opened = time.monotonic()
+
+    def close(self, why: str) -> None:
+        if self.open:
+            self.open = False
+            log.debug("slot closed: %s", why, extra={"job_id": self.facts.job_id})
+
+    def takes_result(self) -> bool:
+        """Return True for the first lane that asks: one derives, and all others would hold a copy of all there is."""
+        return self._result.acquire(blocking=False)
+
+    def over(self) -> bool:
+        return time.monotonic() - self.opened > QUANTUM_SECONDS
+
+
+class Turns:
+    """Turns of a worker's lanes, each on a thread of its own, with what is known of every lane's rate on each job."""
+
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        self._leases = state.leases
+        self._paces: dict[tuple[str, str], pace.Pace] = {}
+
+    def take(self, lane: Lane, slot: Slot) -> None:
+        """Lease and compute until the slot closes, then give the lane back."""
+        try:
+            while slot.open and lane.ready and not self._state.stopping:
+                self._take_lease(lane, slot)
+        except Exception:
+            log.exception("a lane's turn ended", extra={"job_id": slot.facts.job_id, "lane": lane.name})
+            slot.close("error")
+            time.sleep(LINGER_SECONDS)
+        finally:
+            self._state.pool.give_back(lane)
+
+    def _take_lease(self, lane: Lane, slot: Slot) -> None:
+        rate = self._pace(lane, slot.facts)
+        answer = self._ask_for_lease(lane, slot, rate)
+        if isinstance(answer, Grant):
+            slot.granted += 1
+            self._work(lane, slot, answer, rate)
+        elif answer == "wait":
+            self._linger(slot)
+        elif answer == "finishing" and slot.granted == 0:
+            self._finish(lane, slot)
+        else:
+            slot.close(answer or "unreachable")
+
+    def _ask_for_lease(self, lane: Lane, slot: Slot, rate: pace.Pace) -> Grant | str | None:
+        token = tokens.new()
+        return self._state.persist(
+            lambda: self._leases.lease(
+                slot.facts.job_id, token, want=rate.want(), least=rate.least(),
+                worker=self._state.worker, lane=f"{self._state.worker}/{lane.name}",
+                rate=rate.rate if rate.measured else 0.0,
+                higher=slot.higher if slot.granted else (),
+            )
+        )  # fmt: skip
+
+    def _linger(self, slot: Slot) -> None:
+        """Stay near while nothing else waits: all ranges are leased out."""
+        nothing: list[int] = []
+        if any(self._state.tolerate(lambda: self._leases.waiting(self._state.listened), nothing)):
+            slot.close("wait")
+        else:
+            time.sleep(LINGER_SECONDS)
+
+    def _work(self, lane: Lane, slot: Slot, grant: Grant, rate: pace.Pace) -> None:
+        task = Task(slot.facts, grant)
+        job, token = slot.facts.job_id, grant.token
+        self._state.tasks[token] = task
+        if self._state.stopping:
+            task.ask_to_stop(1)
+        try:
+            with self._state.meter.lease() as share:
+                computed, encoded = lane.compute(task)
+        except LaneDied as died:
+            log.warning("%s", died, extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
+            give_back = self._leases.crash if died.touched else self._leases.release
+            self._state.persist(lambda: give_back(job, token))
+        except errors.KernelFailed as failure:
+            log.error("a kernel failed: %s", failure, extra={"job_id": job, "lane": lane.name})
+            reason = str(failure)
+            self._state.persist(lambda: self._leases.fail(job, token, reason))
+        else:
+            if computed.upto <= grant.lo or task.stop == 2:
+                self._state.persist(lambda: self._leases.release(job, token))
+            else:
+                self._go_on_after(self._commit(slot.facts, grant, computed, encoded, rate, share), lane, slot)
+        finally:
+            self._state.tasks.pop(token, None)
+
+    def _commit(
+        self, facts: Facts, grant: Grant, computed: Computed, encoded: bytes, rate: pace.Pace, share: Share
+    ) -> Committed | None:
+        rate.learn(computed.upto - grant.lo, computed.seconds)
+        self._state.rates[facts.kind] = rate.rate
+        device = self._state.device
+        return self._state.persist(
+            lambda: self._leases.commit(
+                facts.job_id, grant.token, computed.upto, encoded, ms=round(computed.seconds * 1000),
+                worker=self._state.worker, device=device, pace=rate.rate / facts.nominal_rate,
+                device_ms=round(share.seconds * 1000) if device is Device.GPU else 0, joules=share.joules,
+            )
+        )  # fmt: skip
+
+    def _go_on_after(self, committed: Committed | None, lane: Lane, slot: Slot) -> None:
+        if committed is None or not committed.merged:
+            log.info("a stale lease was dropped", extra={"job_id": slot.facts.job_id})
+        elif committed.finishing:
+            self._finish(lane, slot)
+        elif committed.parts >= execution.FOLD_AT:
+            self._fold(slot.facts)
+
+    def _fold(self, facts: Facts) -> None:
+        try:
+            execution.fold(self._leases, facts.job_id, facts.kind)
+        except errors.KernelFailed as failure:  # the job fails at its end
+            log.error("%s", failure, extra={"job_id": facts.job_id})
+
+    def _finish(self, lane: Lane, slot: Slot) -> None:
+        facts = slot.facts
+        if not slot.takes_result():
+            return
+        slot.finishing = True
+        slot.close("finishing")
+        try:
+            if self._state.persist(
+                lambda: execution.finish(self._leases, facts.job_id, facts.kind, facts.spec, lane.derive)
+            ):
+                log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind})
+        except LaneDied as died:  # whoever holds the job next derives it, a few times
+            self._stumble(facts, lane, died)
+        finally:
+            slot.finishing = False
+
+    def _stumble(self, facts: Facts, lane: Lane, died: LaneDied) -> None:
+        log.warning("%s", died, extra={"job_id": facts.job_id, "lane": lane.name})
+        if died.touched and not self._state.stopping:
+            token, reason = tokens.new(), f"the result could not be derived: {died}"
+            self._state.persist(lambda: self._leases.stumble(facts.job_id, token, reason))
+
+    def _pace(self, lane: Lane, facts: Facts) -> pace.Pace:
+        known = self._paces.get((lane.name, facts.job_id))
+        if known is None:
+            if len(self._paces) > MOST_PACES:
+                self._paces.clear()
+            known = self._paces[(lane.name, facts.job_id)] = pace.Pace(facts.expected_rate)
+        return known
