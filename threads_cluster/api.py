@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 from urllib import parse
@@ -27,7 +27,15 @@ from pydantic import BaseModel, ValidationError
 
 from threads_cluster import answers, bodies, numbers, settings
 from threads_cluster.connection import Connection, Patience
-from threads_cluster.errors import ApiError, BadArgument, JobEnded, Misconfigured, TimedOut, UnexpectedAnswer
+from threads_cluster.errors import (
+    ApiError,
+    BadArgument,
+    ClientError,
+    JobEnded,
+    Misconfigured,
+    TimedOut,
+    UnexpectedAnswer,
+)
 from threads_cluster.sse import Reader
 
 Json: TypeAlias = dict[str, Any]
@@ -75,6 +83,10 @@ class Cluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def notify(self, notice: Callable[[ClientError], None]) -> None:
+        """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""
+        self._connection.notice = notice
 
     def close(self) -> None:
         self._connection.http.close()

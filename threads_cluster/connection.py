@@ -8,7 +8,7 @@ import re
 import ssl
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,8 @@ from threads_cluster.terminal import visible
 BUSY = frozenset({429, 502, 503, 504})
 #: Seconds between two attempts at most.
 LONGEST_PAUSE = 2.0
+#: Calls that have not worked for this many seconds are worth a word to whoever waits.
+NOTICE_SECONDS = 3.0
 #: What a body or a stream can fail with on its way; worth another attempt.
 _BROKEN = (httpx.TransportError, ApiError)
 
@@ -34,8 +36,16 @@ class Patience:
         self.succeeded()
 
     def succeeded(self) -> None:
+        self._began = time.monotonic()
         self._since: float | None = None
         self._pause = 0.05
+        self._noticed = False
+
+    def notices(self) -> bool:
+        """Whether nothing has worked for NOTICE_SECONDS; true once, until something succeeds."""
+        due = not self._noticed and time.monotonic() - self._began >= NOTICE_SECONDS
+        self._noticed = self._noticed or due
+        return due
 
     def failed(self, error: Exception, pause: float = 0.0) -> None:
         """Pauses; raises the error instead when the pause would pass the limit."""
@@ -56,6 +66,8 @@ class Connection:
         #: For people: without a name and password that it may hold.
         self.url = str(stated.copy_with(userinfo=b"")).rstrip("/")
         self.timeout = timeout
+        #: Is given the error once when calls that are repeated have not worked for NOTICE_SECONDS.
+        self.notice: Callable[[ClientError], None] | None = None
         #: Set by the first answer: only a cluster that has answered is worth waiting for.
         self.answered = False
         headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
@@ -123,6 +135,8 @@ class Connection:
             seen.__cause__ = error
         if not worth_it:
             raise seen
+        if self.notice and enduring.notices():
+            self.notice(seen)
         enduring.failed(seen, error.retry_after if isinstance(error, ApiError) else 0.0)
 
     def _read(self, answer: httpx.Response, seconds: float) -> Any:

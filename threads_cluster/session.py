@@ -32,7 +32,9 @@ class Session:
 
         if self._url == "":
             raise errors.Misconfigured("--url is empty; it has the form http://host:port")
-        return Cluster(self._url)
+        cluster = Cluster(self._url)
+        cluster.notify(say_trouble)
+        return cluster
 
     def checked(self, shape: type[BaseModel], found: Json) -> Json:
         """The answer, once it has what the command shows. UnexpectedAnswer otherwise."""
@@ -72,6 +74,13 @@ class Session:
     def close(self) -> None:
         if "cluster" in self.__dict__:
             self.cluster.close()
+
+
+def say_trouble(error: errors.ClientError) -> None:
+    """One line on stderr while a call is tried again: silence would look like work."""
+    from threads_cluster import show
+
+    show.say(f"{error}; still trying")
 
 
 def known_here() -> list[Json]:

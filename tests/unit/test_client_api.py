@@ -159,6 +159,17 @@ def test_waiting_gives_up_when_patience_is_over(fake: Fake, cluster: Cluster, cl
     assert max(clock.slept) <= connection.LONGEST_PAUSE
 
 
+def test_who_waits_hears_once_an_outage_that_calls_are_tried_again(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    heard: list[str] = []
+    cluster.notify(lambda error: heard.append(str(error)))
+    blip, outage = [httpx.ConnectError("refused")] * 2, [httpx.ConnectError("refused")] * 9
+    fake.on("GET", "/api/jobs/j1", job("running"), *blip, job("running"), *outage, job("done"))
+    states = cluster.follow("j1")
+    assert [next(states)["state"], next(states)["state"], heard] == ["running", "running", []]
+    assert [one["state"] for one in states] == ["done"]
+    assert len(heard) == 1 and "no cluster answers at http://cluster.test" in heard[0]
+
+
 def test_waiting_with_a_timeout_ends_in_timed_out(
     fake: Fake, cluster: Cluster, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
 import type { Job, Node, Snapshot } from "../src/lib/api";
-import { apply, empty, surplus, take, type Model } from "../src/lib/fleet";
+import { adopted, apply, empty, surplus, take, type Model } from "../src/lib/fleet";
 import { paced } from "../src/lib/pace";
 
 function job(fields: Partial<Job> = {}): Job {
@@ -148,4 +148,12 @@ test("a pace smooths, and a count that fell begins anew", () => {
   expect(pace.rate).toBeLessThan(300);
   expect(paced(pace, 10, 3000)).toEqual({ done: 10, time: 3000, rate: null });
   expect(paced(pace, 500, 2000).rate).toBe(pace.rate);
+});
+
+test("a job keeps the page's own speed while the API has none, but not while it waits", () => {
+  const before = job({ rate: 20 });
+  expect(adopted(job(), before).rate).toBe(20);
+  expect(adopted(job({ rate: 7 }), before).rate).toBe(7);
+  expect(adopted(job({ waiting_because: "no live worker serves the queue" }), before).rate).toBeNull();
+  expect(adopted(job({ state: "paused" }), before).rate).toBeNull();
 });

@@ -127,6 +127,12 @@ export function moved(job: Job, event: LiveEvent, rate: number | null = null): J
   };
 }
 
+/** A job as the API shows it, with the rate that the page measured where the API has none yet; no rate while it waits. */
+export function adopted(job: Job, before: Job | undefined): Job {
+  if (job.rate !== null || job.waiting_because || job.state !== before?.state) return job;
+  return { ...job, rate: before.rate };
+}
+
 function event(frame: Frame): LiveEvent {
   const data = JSON.parse(frame.data) as Record<string, unknown>;
   return {

@@ -16,7 +16,7 @@ import {
   type Snapshot,
   type Status,
 } from "./api";
-import { apply, empty, MOST_JOBS, past, surplus, take, type Change, type LiveEvent } from "./fleet";
+import { adopted, apply, empty, MOST_JOBS, past, surplus, take, type Change, type LiveEvent } from "./fleet";
 import { Ring } from "./ring";
 import { Parser, type Frame } from "./sse";
 
@@ -156,7 +156,10 @@ async function countNow(): Promise<void> {
   try {
     model.status = await get<Status>("/api/status");
     fleetTouched = true;
-    const waiting = [...model.jobs.values()].filter((job) => job.state === "queued" || job.waiting_because);
+    const alone = !model.status.workers.live;
+    const waiting = [...model.jobs.values()].filter(
+      (job) => job.state === "queued" || job.waiting_because || (alone && job.state === "running"),
+    );
     for (const job of waiting.slice(0, 100)) asked.add(job.job_id);
     if (asked.size) await askNow();
     flushSoon();
@@ -168,9 +171,9 @@ async function countNow(): Promise<void> {
 
 /** Takes a job's view as the API told it. */
 export function adopt(job: Job): void {
-  const before = model.jobs.get(job.job_id);
-  const rate = job.rate ?? (job.state === before?.state ? before.rate : null);
-  model.jobs.set(job.job_id, { ...job, rate });
+  const kept = adopted(job, model.jobs.get(job.job_id));
+  if (kept.rate === null) model.paces.delete(job.job_id);
+  model.jobs.set(job.job_id, kept);
   touched.add(job.job_id);
   flushSoon();
 }
