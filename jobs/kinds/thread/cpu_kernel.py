@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,17 +25,9 @@ _GUESS_NS = 100
 _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 
 
-def _sources() -> int:
-    """Checksum of all code that is compiled into `_chunk`."""
-    here = Path(__file__).parent
-    names = ("cpu_draws.py", "cpu_simulation.py", "cpu_reduction.py", "rows.py", "streams.py")
-    return zlib.crc32(b"".join((here / name).read_bytes() for name in names))
-
-
-def _compiled(sources: int, stealing: bool) -> Any:
-    """The compiled function, around one of two simulators. numba looks only at this file to tell whether its cache is
-    stale, and at what a closure holds; so the other files' checksum is in the closure, and only this function is
-    cached.
+def _compiled(stealing: bool) -> Any:
+    """The compiled function, around one of two simulators. Only this one is cached; numba tells the two apart by what
+    their closures hold.
     """
 
     @njit(cache=True, **JIT)
@@ -49,7 +39,7 @@ def _compiled(sources: int, stealing: bool) -> Any:
         some_waits, some_sojourns = scratch
         blocks = numbers[sim.JOINS] == sim.BLOCK
         master = mix(np.uint64(seed))
-        hashes = np.uint64(0 * sources)
+        hashes = np.uint64(0)
         for replica in range(first, first + count):
             key = sub(master, replica)
             if stealing:
@@ -78,7 +68,7 @@ def _compiled(sources: int, stealing: bool) -> Any:
     return chunk
 
 
-_chunk_queue, _chunk_stealing = (_compiled(_sources(), stealing) for stealing in (False, True))
+_chunk_queue, _chunk_stealing = (_compiled(stealing) for stealing in (False, True))
 
 
 @dataclass
