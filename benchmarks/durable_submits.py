@@ -24,7 +24,7 @@ def milliseconds(url: str, durable: Literal["true", "false"], jobs: int) -> list
     """Of each of ROUNDS submits of so many jobs."""
     book = leases.Leases(bells.connect(url, retries=1, timeout=3))
     chosen = Settings(redis_url=url, submit_durable=durable)
-    submitting = cluster.Cluster(book, hub.Hub(book), chosen)
+    submitting = cluster.Cluster(book, hub.Hub(book.events), chosen)
     took = []
     for _ in range(ROUNDS):
         began = time.perf_counter()

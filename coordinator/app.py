@@ -23,7 +23,7 @@ from coordinator.admission import Admission
 from coordinator.bodies import Bodies
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
-from coordinator.events.live_rows import Pulse
+from coordinator.events.live_rows import LiveRows
 from coordinator.jobs.queries import VERSION
 from coordinator.leader import Janitor
 from coordinator.pages import Pages
@@ -44,18 +44,18 @@ CLIENT_CLOSED_REQUEST = 499
 def create(settings: Settings) -> FastAPI:
     """Return one replica's application, which begins to work in its lifespan. Needs no Redis until then."""
     main = leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=3))
-    hub = Hub(leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=10)))
+    hub = Hub(leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=10)).events)
     own = leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=3))
     janitor = Janitor(own, Recorder(Queries(own, settings)).round)
     cluster = Cluster(main, hub, settings)
-    pulse = Pulse(cluster.queries, hub)
+    live_rows = LiveRows(cluster.queries, hub)
     exporter = Exporter(cluster.queries, lambda: janitor.leading)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         hub.start(asyncio.get_running_loop())
         janitor.start()
-        beating = asyncio.create_task(pulse.run())
+        beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()

@@ -1,4 +1,4 @@
-"""Rows that change all the time, of nodes, queues and alerts: read each second while somebody listens, sent as changed.
+"""Rows that change all the time (nodes, queues, alerts): read each second while somebody listens, sent when changed.
 
 They have no place in the event stream: whoever connects, to any replica, hears all rows first and then what changes.
 """
@@ -10,9 +10,10 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from coordinator.events.hub import Event, Hub
+from coordinator.events.event import Event
+from coordinator.events.hub import Hub
 from coordinator.queries import Queries
-from jobs.store import leases
+from jobs.store.connection import Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -27,26 +28,26 @@ TOPICS: dict[str, tuple[str, str, Callable[[Queries], list[dict[str, Any]]]]] = 
 
 
 def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
-    """The rows of each of these topics, by name."""
+    """Return the rows of each of these topics, by name."""
     return {topic: {row[TOPICS[topic][1]]: row for row in TOPICS[topic][2](queries)} for topic in sorted(topics)}
 
 
 def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Event]:
-    """What turns the rows that a listener knows into those of now; of a topic that was not read, nothing."""
+    """Return the events that turn the rows that a listener knows into those of now.
+
+    None for a topic that was not read.
+    """
     for topic, rows in now.items():
         kind, name, _ = TOPICS[topic]
         known = before.get(topic, {})
-        for each, row in rows.items():
-            if known.get(each) != row:
-                yield Event(id="", fields={"type": kind}, topic=topic, entity=f"{kind}:{each}", row=row)
-        for each in known.keys() - rows.keys():
-            yield Event(
-                id="", fields={"type": kind}, topic=topic, entity=f"{kind}:{each}", row={name: each, "gone": True}
-            )
+        changed = {key: row for key, row in rows.items() if known.get(key) != row}
+        gone = {key: {name: key, "gone": True} for key in known.keys() - rows.keys()}
+        for key, row in (changed | gone).items():
+            yield Event(id="", fields={"type": kind}, topic=topic, entity=f"{kind}:{key}", row=row)
 
 
-class Pulse:
-    """One replica's reading of the rows, fanned out through its hub."""
+class LiveRows:
+    """Reads the rows once a second for all listeners of a replica, and offers what changed to its hub."""
 
     def __init__(self, queries: Queries, hub: Hub) -> None:
         self._queries = queries
@@ -54,17 +55,17 @@ class Pulse:
         self._known: dict[str, Rows] = {}
 
     async def run(self) -> None:
-        """For as long as the replica lives; cancel it."""
+        """Read for as long as the replica lives; cancel it."""
         while True:
             await asyncio.sleep(SECONDS)
             try:
-                await self._beat()
-            except leases.Unreachable as error:
+                await self._look()
+            except Unreachable as error:
                 log.warning("no rows: redis cannot be reached: %s", error)
             except Exception:
                 log.exception("reading rows failed")
 
-    async def _beat(self) -> None:
+    async def _look(self) -> None:
         wanted = self._hub.topics() & TOPICS.keys()
         if not wanted:
             self._known = {}

@@ -175,7 +175,7 @@ async def results(request: Request, cluster: http.ClusterDep) -> Response:
     """
     asked = http.parsed(Ids, await bodies.body(request))
     if asked.wait_seconds:
-        await cluster.hub.until_ended(
+        await cluster.hub.ends.wait(
             asked.job_ids, lambda: cluster.queries.jobs.states(asked.job_ids), asked.wait_seconds
         )
     return Response(await run_in_threadpool(cluster.queries.jobs.results, asked.job_ids), media_type="application/json")
@@ -183,7 +183,7 @@ async def results(request: Request, cluster: http.ClusterDep) -> Response:
 
 async def _waited(cluster: Cluster, job_id: str, seconds: float) -> None:
     if seconds:
-        await cluster.hub.until_ended([job_id], lambda: cluster.queries.jobs.states([job_id]), seconds)
+        await cluster.hub.ends.wait([job_id], lambda: cluster.queries.jobs.states([job_id]), seconds)
 
 
 @routes.get("/jobs/{job_id}", tags=["jobs"], **http.answers(schemas.Job))

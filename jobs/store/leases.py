@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.store import fleet, marks, repairs, results, slots, telemetry, tokens
+from jobs.store import events, fleet, marks, repairs, results, slots, telemetry, tokens
 from jobs.store import jobs as stored_jobs
 from jobs.store.connection import Client as Client
 from jobs.store.connection import RedisError as RedisError
@@ -158,6 +158,7 @@ class Leases(
     def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
         self.scripts = Scripts(client, clock=clock, max_expiries=max_expiries, max_errors=max_errors)
         super().__init__(self.scripts)
+        self.events = events.Events(self.scripts)
 
     @property
     def client(self) -> Client:

@@ -20,7 +20,7 @@ BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 
 def cluster(url: str) -> Cluster:
     book = leases.Leases(bells.connect(url, retries=0))
-    return Cluster(book, Hub(book), Settings(redis_url=url, submit_durable="true"))
+    return Cluster(book, Hub(book.events), Settings(redis_url=url, submit_durable="true"))
 
 
 def version(client: Any) -> tuple[int, ...]:

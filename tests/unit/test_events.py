@@ -12,9 +12,13 @@ from typing import Any
 import pytest
 import redis
 
-from coordinator.events import hub
+from coordinator.events import event as events
+from coordinator.events import frames, history, hub, subscription
 from coordinator.events import routes as event_routes
-from coordinator.events.hub import START, Chunk, Event, Hub, Subscription, merged, position
+from coordinator.events.event import START, Event, merged, position
+from coordinator.events.hub import Hub
+from coordinator.events.reader import Reader
+from coordinator.events.subscription import Chunk, Subscription
 from coordinator.queries import Queries
 from jobs import errors
 from jobs.settings import Settings
@@ -31,7 +35,7 @@ def event(number: int, type: str = "submitted", job: str = "j") -> Event:
 
 @pytest.fixture
 def small_backlog(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "_BACKLOG", 4)
+    monkeypatch.setattr(subscription, "BACKLOG", 4)
 
 
 @pytest.mark.usefixtures("small_backlog")
@@ -66,7 +70,7 @@ def test_an_event_is_encoded_once_for_all_listeners(monkeypatch: pytest.MonkeyPa
         encoded += 1
         return json.JSONEncoder().encode(value)
 
-    monkeypatch.setattr(hub, "json", SimpleNamespace(dumps=dumps))
+    monkeypatch.setattr(events, "json", SimpleNamespace(dumps=dumps))
     chunk = Chunk([event(1), event(2)])
     assert len({chunk.after(START) for _ in range(1000)}) == 1 and encoded == 2
     assert chunk.after(position("1-0")) == event(2).frame and chunk.after(position("2-0")) == b""
@@ -75,7 +79,7 @@ def test_an_event_is_encoded_once_for_all_listeners(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("place", ["18446744073709551616-0", "0-18446744073709551616", "99999999999999999999-0"])
 def test_a_place_beyond_64_bits_is_refused(place: str) -> None:
     with pytest.raises(Exception, match="below 2"):
-        event_routes._a_place(place)
+        event_routes._place(place)
 
 
 # -- streams over a real Redis --------------------------------------------------------------------------------------
@@ -86,15 +90,15 @@ class Stage:
 
     def __init__(self, url: str) -> None:
         self.bench = Bench(url)
-        self.hub = Hub(self.bench.book)
+        self.hub = Hub(self.bench.book.events)
         queries = Queries(self.bench.book, Settings(redis_url=url))
         self.cluster: Any = SimpleNamespace(hub=self.hub, queries=queries)
 
     def job(self, job: str, since: str | None = None) -> AsyncIterator[bytes]:
-        return event_routes._job_frames(self.cluster, job, since)
+        return frames.of_job(self.cluster, job, since)
 
     def fleet(self, since: str | None = None, topics: str = "jobs,workers") -> AsyncIterator[bytes]:
-        return event_routes._fleet_frames(self.cluster, frozenset(topics.split(",")), since)
+        return frames.of_fleet(self.cluster, frozenset(topics.split(",")), since)
 
     def done(self, job: str) -> None:
         self.bench.work(want=2)
@@ -173,22 +177,22 @@ def test_a_reconnection_at_any_place_misses_nothing_and_repeats_nothing(stage: S
             if later:
                 of_fleet = await take(stage.fleet(place), "done")
                 assert [kind for _, kind, _ in of_fleet] == later
-        assert stage.hub.history(job, story[-1][0]) == [], "which is answered with 204"
+        assert history.of_job(stage.hub.events, job, story[-1][0]) == [], "which is answered with 204"
 
     play(stage, scene)
 
 
 def test_a_small_job_that_was_told_done_is_not_told_again(stage: Stage) -> None:
     job = stage.bench.submit(1, small=True)
-    middle = stage.hub.tail()
+    middle = stage.hub.events.newest()
     stage.bench.work()
 
     async def scene() -> None:
         heard = await whole(stage.job(job, middle))
         assert [kind for _, kind, _ in heard] == ["running", "done"]
-        assert stage.hub.history(job, heard[-1][0]) == []
+        assert history.of_job(stage.hub.events, job, heard[-1][0]) == []
         first = await whole(stage.job(job))
-        assert [kind for _, kind, _ in first] == ["done"] and stage.hub.history(job, first[0][0]) == []
+        assert [kind for _, kind, _ in first] == ["done"] and history.of_job(stage.hub.events, job, first[0][0]) == []
 
     play(stage, scene)
 
@@ -220,13 +224,13 @@ def test_a_replica_that_lags_repeats_nothing_older_than_what_was_heard(stage: St
     stage.hub.last = story[0][0]
 
     async def scene() -> list[tuple[str, str, dict[str, Any]]]:
-        stage.hub._tasks = [asyncio.create_task(stage.hub._deliver())]
+        stage.hub._tasks = [asyncio.create_task(stage.hub.deliver())]
         frames = stage.fleet(heard)
         listening = asyncio.create_task(take(frames, "done"))
         await asyncio.sleep(0.1)
         lagging = [Event(id=place, fields=fields) for place, fields in story]
         for one in lagging:
-            stage.hub._take(one.id, [one])
+            stage.hub.take(one.id, [one])
             await asyncio.sleep(0.01)
         found = await listening
         stage.hub._tasks[0].cancel()
@@ -276,7 +280,7 @@ def test_a_stream_that_is_none_is_put_aside_and_events_go_on(stage: Stage) -> No
         await asyncio.sleep(0.1)
         stage.bench.client.set("ct:events", "x")
         job = stage.bench.submit(1)
-        waiting = asyncio.create_task(stage.hub.until_ended([job], lambda: ["queued"], 10))
+        waiting = asyncio.create_task(stage.hub.ends.wait([job], lambda: ["queued"], 10))
         assert (await listening)[-1][1] == "resync"
         await asyncio.to_thread(stage.done, job)
         await waiting
@@ -289,15 +293,15 @@ def test_who_waits_for_ends_hears_of_them_at_once_and_of_no_others(stage: Stage)
 
     async def scene() -> None:
         await asyncio.sleep(0.1)
-        waiting = asyncio.create_task(stage.hub.until_ended(jobs, lambda: ["queued", "queued"], 10))
+        waiting = asyncio.create_task(stage.hub.ends.wait(jobs, lambda: ["queued", "queued"], 10))
         await asyncio.sleep(0.1)
         await asyncio.to_thread(stage.bench.work, want=1)
         await waiting
-        await stage.hub.until_ended(jobs, lambda: ["done", None], 10)
+        await stage.hub.ends.wait(jobs, lambda: ["done", None], 10)
         began = asyncio.get_running_loop().time()
-        await stage.hub.until_ended(["other"], lambda: ["queued"], 0.2)
+        await stage.hub.ends.wait(["other"], lambda: ["queued"], 0.2)
         assert asyncio.get_running_loop().time() - began >= 0.2
-        assert not stage.hub._waiters
+        assert not stage.hub.ends.listeners
 
     play(stage, scene)
 
@@ -319,8 +323,8 @@ def test_a_stream_whose_redis_goes_away_ends_in_order_for_its_listener_to_come_a
         raise redis.exceptions.ConnectionError("refused")
 
     async def scene() -> list[list[bytes | str]]:
-        monkeypatch.setattr(stage.hub, "fleet_history", gone)
-        monkeypatch.setattr(stage.hub, "history", gone)
+        monkeypatch.setattr(history, "of_fleet", gone)
+        monkeypatch.setattr(history, "of_job", gone)
         job = stage.bench.submit(10)
         fleet: Any = await event_routes.fleet_events(stage.cluster, "jobs", "1-0")
         own: Any = await event_routes.job_events(job, stage.cluster, "1-0")
@@ -335,15 +339,15 @@ def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
 ) -> None:
     """Pings alone would let a page say that it is live while nobody knows what happens."""
     monkeypatch.setattr(hub, "OUTAGE_SECONDS", 1.0)
-    look, heals = Hub._look, threading.Event()
+    look, heals = Reader.look, threading.Event()
     silent = threading.Event()
 
-    def silent_look(self: Hub, at: str) -> str:
+    def silent_look(self: Reader, at: str) -> str:
         if silent.is_set():
             heals.wait(15)
         return look(self, at)
 
-    monkeypatch.setattr(Hub, "_look", silent_look)
+    monkeypatch.setattr(Reader, "look", silent_look)
 
     async def scene() -> Any:
         job = stage.bench.submit(10)

@@ -39,7 +39,7 @@ REDIS_CALL = re.compile(
 #: Modules that still talk to Redis past jobs/store.
 RAW_CALLERS = frozenset(
     {
-        "coordinator/events/hub.py", "coordinator/fleet/queries.py", "coordinator/jobs/fleet_cache.py",
+        "coordinator/fleet/queries.py", "coordinator/jobs/fleet_cache.py",
         "coordinator/jobs/queries.py", "coordinator/jobs/results.py",
         "coordinator/jobs/routes.py", "coordinator/leader.py", "coordinator/telemetry/exporter.py",
         "coordinator/telemetry/history.py", "coordinator/telemetry/queries.py", "coordinator/telemetry/recorder.py",
@@ -110,6 +110,18 @@ def imported(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"os.{node.attr}"
 
 
+def redis_complaints(path: str, source: str) -> list[str]:
+    """What a module says to Redis, or spells of it, that belongs into jobs/store."""
+    found = []
+    if path != "jobs/store/keys.py":
+        keys = [(line, text) for line, text in strings(source) if text.startswith(("ct:", "rq:"))]
+        found += [f"{path}:{line}: {text!r} is a key of Redis: use jobs.store.keys" for line, text in keys]
+    if not path.startswith("jobs/store/") and path not in RAW_CALLERS:
+        calls = redis_calls(source)
+        found += [f"{path}:{line}: .{name} asks Redis: add a method to a part of jobs/store" for line, name in calls]
+    return found
+
+
 def redis_calls(source: str) -> Iterator[tuple[int, str]]:
     """Attributes by which a client of Redis is reached or asked, with their lines."""
     for node in ast.walk(ast.parse(source)):
@@ -128,9 +140,7 @@ def complaints(path: str, source: str) -> list[str]:
         if path != "jobs/queues.py" and QUEUE.fullmatch(text):
             found.append(f"{path}:{line}: {text!r} is a queue's name: use jobs.queues.name(device, priority)")
     found += imports_complained_about(path, source)
-    if not path.startswith("jobs/store/") and path not in RAW_CALLERS:
-        for line, name in redis_calls(source):
-            found.append(f"{path}:{line}: .{name} asks Redis: add a method to a part of jobs/store, and call that")
+    found += redis_complaints(path, source)
     if set(Path(path).with_suffix("").parts) & NAMELESS:
         found.append(f"{path}: this name says nothing; call the module after what it holds")
     return found
@@ -179,6 +189,7 @@ def test_no_module_says_what_it_may_not() -> None:
         ("coordinator/telemetry/probe.py", "def f(leases): return leases.client.ping()", "add a method to a part"),
         ("jobs/worker/probe.py", "def f(redis): redis.pipeline(transaction=False)", "add a method to a part"),
         ("coordinator/probe.py", "def f(redis): return redis.hgetall('ct:load')", "add a method to a part"),
+        ("jobs/store/events.py", 'STREAM = "ct:events"', "use jobs.store.keys"),
         ("jobs/common/ranges.py", "", "this name says nothing"),
     ],
 )
@@ -190,7 +201,8 @@ def test_names_may_be_spoken_of_and_declared_at_home() -> None:
     assert not complaints("threads_cluster/show.py", '"""Shows cluster_jobs_total and any.normal."""')
     assert not complaints("jobs/metrics.py", 'JOBS = "cluster_jobs_total"')
     assert not complaints("jobs/queues.py", 'FIRST = "gpu.high"')
-    assert not complaints("jobs/store/telemetry.py", "def f(client): client.pipeline().hgetall('ct:load')")
+    assert not complaints("jobs/store/telemetry.py", "def f(client): client.pipeline().hgetall(keys.LOAD)")
+    assert not complaints("jobs/store/keys.py", "LOAD = 'ct:load'")
 
 
 def test_the_list_of_raw_callers_has_no_more_than_those_there_are() -> None:

@@ -1,0 +1,94 @@
+"""Streams of server-sent events as bytes: what a listener missed or how things are, then what happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.cluster import Cluster
+from coordinator.events import history, live_rows
+from coordinator.events.event import START, Event, Position, position
+from coordinator.events.subscription import Subscription
+from jobs import errors
+from jobs.store.connection import Unreachable
+
+log = logging.getLogger(__name__)
+
+_RETRY, _RESYNC = b"retry: 2000\n\n", b"event: resync\ndata: {}\n\n"
+
+
+async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """Pass frames on until Redis cannot be asked: an answer that has begun cannot become a 503.
+
+    Its listener comes again.
+    """
+    async with aclosing(frames):
+        try:
+            async for frame in frames:
+                yield frame
+        except Unreachable as error:
+            log.warning("a stream of events ends: %s", error)
+
+
+async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGenerator[bytes, None]:
+    """Give a job's state, or what came after a place, then what happens, to the job's end."""
+    with cluster.hub.subscribe(frozenset({f"job:{job_id}"})) as subscription:
+        yield _RETRY
+        missed = await run_in_threadpool(history.of_job, cluster.hub.events, job_id, since) if since else None
+        try:
+            first = [await run_in_threadpool(_present, cluster, job_id)] if missed is None else missed
+        except errors.NotFound:  # deleted meanwhile
+            return
+        for event in first:
+            yield event.frame
+        if first and first[-1].ends:
+            return
+        place = first[-1].position if first else position(since or "")
+        async for frame in _live(subscription, place, int(first[-1].fields["done"]) if first else 0):
+            yield frame
+
+
+def _present(cluster: Cluster, job_id: str) -> Event:
+    """Return a job's state as an event, at a place before which nothing is missing from it."""
+    place = cluster.hub.events.newest()
+    job = cluster.queries.jobs.job(job_id)
+    fields = {"job": job_id, "kind": job["type"], "type": job["state"], "state": job["state"],
+              "done": str(job["done"]), "total": str(job["total"])}  # fmt: skip
+    return Event(id=place, fields={**fields, **({"error": job["error"]} if job["error"] else {})})
+
+
+async def _live(subscription: Subscription, place: Position, done: int) -> AsyncIterator[bytes]:
+    """Give frames of one job after a place, to its end; without those from before `done` units were committed."""
+    while chunk := await subscription.next():
+        if not chunk.events:
+            yield chunk.after(place)
+        for event in chunk.events:
+            if event.position > place and (event.ends or int(event.fields.get("done", done)) >= done):
+                yield event.frame
+                if event.ends:
+                    return
+
+
+async def of_fleet(cluster: Cluster, topics: frozenset[str], since: str | None) -> AsyncGenerator[bytes, None]:
+    """Give what came after a place and the rows of now, then what happens and what changes."""
+    with cluster.hub.subscribe(topics) as subscription:
+        yield _RETRY
+        place = START
+        if since:
+            missed = await run_in_threadpool(history.of_fleet, cluster.hub.events, since)
+            if missed is None:
+                yield _RESYNC
+            else:
+                place = missed[-1].position if missed else position(since)
+            if heard := [event.frame for event in missed or () if topics.intersection(event.topics)]:
+                yield b"".join(heard)
+        rows = await run_in_threadpool(live_rows.read, cluster.queries, topics & live_rows.TOPICS.keys())
+        if known := b"".join(row.frame for row in live_rows.changes({}, rows)):
+            yield known
+        while chunk := await subscription.next():
+            if data := chunk.after(place):
+                yield data
+        yield _RESYNC

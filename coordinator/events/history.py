@@ -1,0 +1,30 @@
+"""Events that were missed: read from Redis' streams from a place on."""
+
+from __future__ import annotations
+
+from coordinator.events.event import Event, position, readable
+from coordinator.events.subscription import BACKLOG
+from jobs.store.events import Events
+
+
+def of_job(events: Events, job: str, since: str) -> list[Event] | None:
+    """Return the events of a job after a place; None when nobody knows what came after it."""
+    stream = events.of_job(job, since)
+    if not stream.newest or position(since) > position(stream.newest):
+        return None
+    if stream.entries is None:  # small jobs have no stream of their own
+        fleet = of_fleet(events, since)
+        return None if fleet is None else [event for event in fleet if event.job == job]
+    return [event for event in readable(stream.entries) if event.position > position(since)]
+
+
+def of_fleet(events: Events, since: str) -> list[Event] | None:
+    """Return the events of the fleet after a place; None when the stream does not reach from there to now."""
+    stream = events.of_fleet(since, count=BACKLOG + 2)
+    if stream.oldest is None or stream.newest is None:
+        return None
+    if not position(stream.oldest) <= position(since) <= position(stream.newest):
+        return None
+    if len(stream.entries) > BACKLOG + 1:
+        return None
+    return [event for event in readable(stream.entries) if event.position > position(since)]

@@ -1,0 +1,71 @@
+"""Streams of events: what happened to jobs and workers, as the scripts write it. Reads only."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+from jobs.store import keys, skipped
+from jobs.store.scripts import Part
+
+#: An event's place in the stream, milliseconds-number, and its fields.
+Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
+#: The place before the first event.
+NOWHERE = "0-0"
+
+
+class JobStream(NamedTuple):
+    """Events of one job from a place on."""
+
+    #: None when the job has no stream of its own: it is small, has not begun, or is gone.
+    entries: list[Entry] | None
+    #: Place of the newest event of all; None when there is none.
+    newest: str | None
+
+
+class FleetStream(NamedTuple):
+    """Events of all jobs and workers from a place on."""
+
+    entries: list[Entry]
+    #: Places of the oldest and the newest event that are kept; None when there is none.
+    oldest: str | None
+    newest: str | None
+
+
+class Events(Part):
+    """Reads streams of events."""
+
+    def newest(self) -> str:
+        """Return the place of the last event; NOWHERE when there is none."""
+        return _place(self._client.xrevrange(keys.EVENTS, count=1)) or NOWHERE
+
+    def wait(self, after: str, *, block_ms: int, count: int) -> list[Entry]:
+        """Return at most `count` events after a place, as soon as there is one; none after `block_ms`."""
+        return _entries(self._client.xread({keys.EVENTS: after}, count=count, block=block_ms))
+
+    def of_job(self, job: str, since: str) -> JobStream:
+        """Return the events of a job at and after a place."""
+        pipe = self._client.pipeline(transaction=False)  # a full Redis refuses transactions
+        pipe.xrange(keys.job_events(job), since, "+").exists(keys.job_events(job)).xrevrange(keys.EVENTS, count=1)
+        entries, exists, newest = skipped.replies(pipe)
+        return JobStream(entries if exists else None, _place(newest))
+
+    def of_fleet(self, since: str, *, count: int) -> FleetStream:
+        """Return at most `count` events at and after a place."""
+        pipe = self._client.pipeline(transaction=False)
+        pipe.xrange(keys.EVENTS, since, "+", count=count)
+        # Read last: what these say is kept was kept when the events before were read.
+        pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)
+        entries, oldest, newest = skipped.replies(pipe)
+        return FleetStream(entries or [], _place(oldest), _place(newest))
+
+
+def _place(entries: list[Entry] | None) -> str | None:
+    return entries[0][0].decode() if entries else None
+
+
+def _entries(reply: Any) -> list[Entry]:
+    """Return the entries of XREAD's answer about one stream, a list or a mapping by protocol version."""
+    if not reply:
+        return []
+    stream = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+    return list(stream[0]) if stream and isinstance(stream[0], list) else list(stream)
