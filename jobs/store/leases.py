@@ -164,6 +164,10 @@ class Leases(
     def client(self) -> Client:
         return self.scripts.client
 
+    def ping(self) -> None:
+        """Return when Redis answers; raises Unreachable."""
+        self.client.ping()
+
     def read(self, *commands: Sequence[str]) -> list[Any]:
         return self.scripts.read(*commands)
 
