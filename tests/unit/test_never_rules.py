@@ -40,7 +40,8 @@ REDIS_CALL = re.compile(
 RAW_CALLERS = frozenset(
     {
         "coordinator/fleet/queries.py", "coordinator/jobs/fleet_cache.py",
-        "coordinator/jobs/queries.py", "coordinator/jobs/results.py", "coordinator/leader.py", "coordinator/telemetry/exporter.py",
+        "coordinator/jobs/queries.py", "coordinator/jobs/results.py", "coordinator/leader.py",
+        "coordinator/telemetry/exporter.py",
         "coordinator/telemetry/history.py", "coordinator/telemetry/queries.py", "coordinator/telemetry/recorder.py",
         "coordinator/telemetry/spans.py", "jobs/worker/serving.py",
     }
