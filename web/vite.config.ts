@@ -3,7 +3,8 @@ import { defineConfig } from "vite";
 /** Where `npm run dev` finds a running cluster. */
 const port = process.env.COORDINATOR_PORT ?? "3000";
 
-const SHARED = /node_modules\/@?preact|preload-helper|src\/(lib|ui)\/(?!form|fields)/;
+const SHARED =
+  /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|trouble|histogram|bins|summary)/;
 
 export default defineConfig({
   publicDir: "static",
@@ -15,7 +16,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
-      input: { index: "index.html", collatz: "collatz.html", cluster: "cluster.html" },
+      input: { index: "index.html", collatz: "collatz.html", cluster: "cluster.html", kinds: "kinds.html" },
       // One script for what pages share: each request costs a phone more than a kilobyte does.
       output: { codeSplitting: { groups: [{ name: "shared", test: SHARED, minShareCount: 2 }] } },
     },

@@ -14,7 +14,7 @@ SUFFIXES = {".ts", ".tsx", ".mjs", ".css"}
 IMPORT = re.compile(r"""(?:from|import|import\(|URL\()\s*"(\.[^"]+)\"""")
 #: The parts that a part may import beside itself; a page imports no other page.
 BELOW = {
-    "lib": set(),
+    "lib": {"kinds.ts"},
     "timeline": {"lib"},
     "density": {"lib"},
     "kinds.ts": set(),

@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import type { Job, Stream } from "../src/lib/api";
-import { matches, only, parse, summary, toggled } from "../src/pages/cluster/model/filter";
-import { curl, literal, python } from "../src/pages/cluster/model/snippets";
+import { matches, only, parse, toggled } from "../src/pages/cluster/model/filter";
+import { summary } from "../src/lib/summary";
+import { curl, literal, python } from "../src/lib/submission";
 import { busy, edges, spanAt } from "../src/pages/cluster/model/spans";
 
 const JOB = {

@@ -4,6 +4,7 @@ import "./tokens.css";
 import { computed, signal, useComputed, useSignal } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import { PAGES } from "../kinds";
 import { needsToken, signIn, token } from "../lib/api";
 import { seconds } from "../lib/format";
 import { bound, keys } from "../lib/keys";
@@ -13,14 +14,6 @@ import { Confirmation, Dialog } from "./dialog";
 import { tables } from "./figure";
 import { Shape } from "./state";
 import { toast, Toasts } from "./toast";
-
-export type PageName = "threads" | "collatz" | "cluster";
-
-const PAGES: [PageName, string, string][] = [
-  ["threads", "/", "Threads"],
-  ["collatz", "/collatz.html", "Collatz"],
-  ["cluster", "/cluster.html", "Cluster"],
-];
 
 /** ms since 1970, each second: ages and countdowns read it. */
 export const now = signal(Date.now());
@@ -34,7 +27,7 @@ export function mount(page: ComponentChild): void {
   render(page, document.getElementById("page") as HTMLElement);
 }
 
-export function Page({ current, children }: { current: PageName; children: ComponentChildren }) {
+export function Page({ current, children }: { current: string; children: ComponentChildren }) {
   useEffect(() => {
     start();
     return keys({
@@ -62,12 +55,12 @@ export function Page({ current, children }: { current: PageName; children: Compo
   );
 }
 
-function Header({ current }: { current: PageName }) {
+function Header({ current }: { current: string }) {
   return (
     <header class="header">
       <span class="name">Threads Cluster</span>
       <nav aria-label="Pages">
-        {PAGES.map(([name, address, title]) => (
+        {PAGES.map(({ name, address, title }) => (
           <a key={name} href={address} aria-current={name === current ? "page" : undefined}>
             {title}
           </a>

@@ -2,18 +2,10 @@
 
 import { describe, expect, it, vi } from "vitest";
 import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/timeline/view";
+import { flat, nested } from "../../src/lib/parameters";
 import { palette, shadeAt, type Rgb } from "../../src/timeline/palette";
 import { MODES } from "../../src/timeline/lod";
-import {
-  barsOf,
-  binAt,
-  expectedThreads,
-  firstWithin,
-  flat,
-  named,
-  nested,
-  type Cell,
-} from "../../src/pages/threads/model/result";
+import { barsOf, binAt, expectedThreads, firstWithin, named, type Cell } from "../../src/pages/threads/model/result";
 
 function cellOf(bins: [number, number][], more: Partial<Cell> = {}): Cell {
   return {

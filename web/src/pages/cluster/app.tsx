@@ -4,6 +4,7 @@ import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
 import { keys, type Keys } from "../../lib/keys";
 import { connection } from "../../lib/live";
+import { later } from "../../ui/later";
 import { Page } from "../../ui/page";
 import { Panel, Tabs } from "../../ui/tabs";
 import { perform } from "./model/acts";
@@ -25,8 +26,9 @@ import {
   togglePause,
   type TabName,
 } from "./model/state";
-import { SubmitDialog } from "./submit";
 import { Workers } from "./workers";
+
+const SubmitDialog = later(() => import("./submit").then((part) => part.SubmitDialog), 0);
 
 const PANELS: Record<TabName, () => preact.JSX.Element> = {
   overview: Overview,
@@ -129,7 +131,7 @@ export function ClusterPage() {
       <Panel id={tab.value}>
         <Shown />
       </Panel>
-      <SubmitDialog />
+      {draft.value && <SubmitDialog />}
     </Page>
   );
 }

@@ -3,11 +3,13 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
+import { addressOf, pageOf } from "../../kinds";
 import { Problem, type Job } from "../../lib/api";
 import { copy, download } from "../../lib/export";
 import { clock, compact, integer, percent, seconds } from "../../lib/format";
 import { ended } from "../../lib/fleet";
 import { result, trouble, watch } from "../../lib/jobs";
+import { draftOf } from "../../lib/submission";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table } from "../../ui/table";
@@ -15,9 +17,9 @@ import { toast } from "../../ui/toast";
 import { allowed, perform, type Act } from "./model/acts";
 import { eventsOf } from "./model/events";
 import { said } from "./overview";
-import { Tree } from "./result";
+import { Outline } from "../../ui/outline";
 import { compose, open } from "./model/state";
-import { Trouble } from "./trouble";
+import { Trouble } from "../../ui/trouble";
 
 const ACTS: Record<Act, string> = {
   cancel: "Cancel",
@@ -25,12 +27,6 @@ const ACTS: Record<Act, string> = {
   resume: "Resume",
   retry: "Retry",
   delete: "Delete",
-};
-
-/** Where the page of a kind shows one of its jobs. */
-const PAGES: Record<string, { title: string; address: (id: string) => string }> = {
-  collatz: { title: "Open in Collatz", address: (id) => `/collatz.html#job=${id}` },
-  thread: { title: "Open in Threads", address: (id) => `/#job=${id}` },
 };
 
 export function Drawer({ id }: { id: string }) {
@@ -74,7 +70,7 @@ export function Drawer({ id }: { id: string }) {
 }
 
 function Body({ job }: { job: Job }) {
-  const page = PAGES[job.type];
+  const page = pageOf(job.type);
   return (
     <>
       <div class="row">
@@ -99,11 +95,9 @@ function Body({ job }: { job: Job }) {
         </p>
       ))}
       <div class="row">
-        {page && (
-          <a class="button" href={page.address(job.job_id)}>
-            {page.title}
-          </a>
-        )}
+        <a class="button" href={addressOf(job.type, job.job_id)}>
+          Open in {page.title}
+        </a>
         {allowed(job).map((act) => (
           <button
             type="button"
@@ -121,19 +115,12 @@ function Body({ job }: { job: Job }) {
       <ResultPart job={job} />
       <Facts job={job} />
       <Part title="Parameters">
-        <Tree value={job.parameters} label="Parameters" />
+        <Outline value={job.parameters} label="Parameters" />
       </Part>
       <Who job={job} />
       <Happened id={job.job_id} />
     </>
   );
-}
-
-function draftOf(job: Job) {
-  const set = Object.entries(job.parameters).filter(([, value]) => value !== null);
-  const device = (["cpu", "gpu", "any"] as const).find((each) => each === job.device) ?? "any";
-  const priority = (["high", "normal", "low"] as const).find((each) => each === job.priority) ?? "normal";
-  return { kind: job.type, parameters: Object.fromEntries(set), device, priority };
 }
 
 function Part({ title, children, note }: { title: string; children: ComponentChildren; note?: ComponentChildren }) {
@@ -306,7 +293,7 @@ function ResultPart({ job }: { job: Job }) {
         <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />
       )}
       {found.value ? (
-        <Tree value={found.value.value} label="Result" />
+        <Outline value={found.value.value} label="Result" />
       ) : (
         job.state === "done" && !problem.value && <Skeleton rows={4} />
       )}

@@ -9,7 +9,7 @@ import { Empty, Skeleton } from "../../ui/table";
 import { usePolled, type Polled } from "./model/polled";
 import { fleet, open, state } from "./model/state";
 import { Range, REFRESH_SECONDS } from "./range";
-import { Trouble } from "./trouble";
+import { Trouble } from "../../ui/trouble";
 
 /** Held by a job, and idle: waste that a mean does not show. */
 function idle(gpu: Gpu): boolean {

@@ -3,7 +3,9 @@
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import { KINDS } from "../../kinds";
 import { get, Problem, type Job, type Jobs as Page } from "../../lib/api";
+import { summary } from "../../lib/summary";
 import { compact, integer, percent, rate, seconds } from "../../lib/format";
 import { ended } from "../../lib/fleet";
 import { adopt, connection, known, makeRoom } from "../../lib/live";
@@ -13,10 +15,14 @@ import { now } from "../../ui/page";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { offered, perform } from "./model/acts";
 import { Drawer } from "./drawer";
-import { NAMES, only, summary, toggled } from "./model/filter";
+import { NAMES, only, toggled } from "./model/filter";
 import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./model/state";
-import { Trouble } from "./trouble";
+import { Trouble } from "../../ui/trouble";
 
+/** A first job, from a shell. */
+const COMMAND = Object.values(KINDS)
+  .map((kind) => kind.command)
+  .at(-1);
 /** Rows drawn at first, and more each time. */
 const STEP = 100;
 /** Jobs asked for at once. */
@@ -101,7 +107,7 @@ function FilterBar() {
           type="search"
           class="mono grow"
           aria-label="Filter jobs"
-          placeholder="Filter: state:running kind:collatz text"
+          placeholder="Filter: state:running kind:NAME text"
           spellcheck={false}
           autocomplete="off"
           value={state.filter.value}
@@ -298,7 +304,7 @@ function None({ older }: { older: boolean }) {
         </button>
         , or from a shell:
       </p>
-      <pre>cluster submit collatz --start-number 1 --number-count 1000000 --wait</pre>
+      <pre>{COMMAND}</pre>
     </Empty>
   );
 }

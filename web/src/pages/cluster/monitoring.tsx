@@ -12,7 +12,7 @@ import { usePolled } from "./model/polled";
 import { Range, REFRESH_SECONDS } from "./range";
 import { silence, silenced, silencedUntil } from "./model/silence";
 import { fleet, state } from "./model/state";
-import { Trouble } from "./trouble";
+import { Trouble } from "../../ui/trouble";
 
 export function Monitoring() {
   if (!known.value) return <Skeleton rows={8} />;

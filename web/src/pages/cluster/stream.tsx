@@ -11,7 +11,7 @@ import { Empty, Skeleton } from "../../ui/table";
 import { usePolled } from "./model/polled";
 import { busy, edges, kindsOf, laneHeight, spanAt, xOf, type Frame } from "./model/spans";
 import { open, paused } from "./model/state";
-import { Trouble } from "./trouble";
+import { Trouble } from "../../ui/trouble";
 
 const SECONDS = 600;
 const REFRESH_SECONDS = 3;

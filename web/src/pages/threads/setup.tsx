@@ -5,12 +5,13 @@ import { useEffect } from "preact/hooks";
 import type { Problem, Kind } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
 import { kinds } from "../../lib/jobs";
+import { flat } from "../../lib/parameters";
 import type { Schema } from "../../ui/fields";
 import { later } from "../../ui/later";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton } from "../../ui/table";
-import { expectedThreads, flat } from "./model/result";
+import { expectedThreads } from "./model/result";
 import { draft, problemOf, run, start, state } from "./model/state";
 
 const SchemaForm = later(() => import("../../ui/form").then((part) => part.SchemaForm), 6);

@@ -1,7 +1,7 @@
-/** The filter above the jobs: `state:running kind:collatz -priority:low 5c7b`. Pure. */
+/** The filter above the jobs: `state:running kind:NAME -priority:low 5c7b`. Pure. */
 
 import type { Job } from "../../../lib/api";
-import { integer } from "../../../lib/format";
+import { summary } from "../../../lib/summary";
 
 export const NAMES = ["state", "kind", "priority", "device", "queue", "id"] as const;
 type Name = (typeof NAMES)[number];
@@ -78,20 +78,4 @@ export function only({ tokens }: Filter, name: Name): string | undefined {
 export function toggled(text: string, word: string): string {
   const words = text.split(/\s+/).filter(Boolean);
   return (words.includes(word) ? words.filter((each) => each !== word) : [...words, word]).join(" ");
-}
-
-const QUIET = new Set(["columns", "density", "known", "batch_size"]);
-
-/** A job's parameters in one line; `show` writes a value. */
-export function summary(job: Pick<Job, "parameters">, show: (value: unknown) => string = shortened): string {
-  return Object.entries(job.parameters)
-    .filter(([name, value]) => value !== null && !QUIET.has(name))
-    .map(([name, value]) => `${name} ${show(value)}`)
-    .join(", ");
-}
-
-function shortened(value: unknown): string {
-  const text = typeof value === "object" ? JSON.stringify(value) : String(value);
-  if (text.length > 40) return `${text.slice(0, 30)}…${/^\d+$/.test(text) ? ` (${text.length} digits)` : ""}`;
-  return /^-?\d+$/.test(text) ? integer(text) : text;
 }

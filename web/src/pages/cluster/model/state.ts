@@ -4,6 +4,7 @@ import { computed, effect, signal, type Signal } from "@preact/signals";
 import type { Job } from "../../../lib/api";
 import { hashState } from "../../../lib/hash";
 import { events, snapshot, type Fleet } from "../../../lib/live";
+import { EMPTY, type Draft } from "../../../lib/submission";
 import { matches, parse } from "./filter";
 
 export const TABS = ["overview", "gpus", "workers", "jobs", "monitoring"] as const;
@@ -89,21 +90,14 @@ effect(() => {
 
 // -- the form -------------------------------------------------------------------------------------------------------
 
-export interface Draft {
-  kind: string;
-  parameters: Record<string, unknown>;
-  priority: "high" | "normal" | "low";
-  device: "any" | "cpu" | "gpu";
-}
-
 /** The form for a new job while it is open. */
 export const draft = signal<Draft | undefined>(undefined);
 
-let kept: Draft = { kind: "", parameters: {}, priority: "normal", device: "any" };
+let kept: Draft = EMPTY;
 
 /** Opens the form as it was left, or filled in. */
 export function compose(given?: Partial<Draft>): void {
-  draft.value = given ? { kind: "", parameters: {}, priority: "normal", device: "any", ...given } : kept;
+  draft.value = given ? { ...EMPTY, ...given } : kept;
 }
 
 export function closeForm(keep = true): void {

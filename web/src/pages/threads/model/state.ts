@@ -13,7 +13,8 @@ import { remove, result, submit, watch } from "../../../lib/jobs";
 import { Ring } from "../../../lib/ring";
 import { advanced, toggled } from "../../../timeline/clock";
 import { readTrace } from "../../../timeline/reader";
-import { binAt, firstWithin, named, nested, type Cell, type ThreadResult } from "./result";
+import { nested } from "../../../lib/parameters";
+import { binAt, firstWithin, named, type Cell, type ThreadResult } from "./result";
 
 export const TABS = ["tree", "log", "statistics"] as const;
 export type TabName = (typeof TABS)[number];

@@ -1,6 +1,6 @@
 /** A part of the page whose question failed, and what to do. */
 
-import type { Problem } from "../../lib/api";
+import type { Problem } from "../lib/api";
 
 export function Trouble({ what, problem, onRetry }: { what: string; problem: Problem; onRetry?: () => void }) {
   const missing = problem.status === 404 && !onRetry;

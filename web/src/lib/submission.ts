@@ -1,4 +1,33 @@
-/** A submission as people keep it: for a shell, and for Python. Pure. */
+/** A job before it is submitted: as a form holds it, and as people keep it for a shell and for Python. Pure. */
+
+import type { Job } from "./api";
+
+export interface Draft {
+  kind: string;
+  parameters: Record<string, unknown>;
+  priority: "high" | "normal" | "low";
+  device: "any" | "cpu" | "gpu";
+}
+
+export const EMPTY: Draft = { kind: "", parameters: {}, priority: "normal", device: "any" };
+
+/** The draft of a job like one that there is. */
+export function draftOf(job: Job): Draft {
+  const set = Object.entries(job.parameters).filter(([, value]) => value !== null);
+  const device = (["cpu", "gpu", "any"] as const).find((each) => each === job.device) ?? "any";
+  const priority = (["high", "normal", "low"] as const).find((each) => each === job.priority) ?? "normal";
+  return { kind: job.type, parameters: Object.fromEntries(set), device, priority };
+}
+
+/** The body of POST /api/submit for a draft, without what is the default. */
+export function submissionOf({ kind, parameters, priority, device }: Draft): Submission {
+  return {
+    type: kind,
+    parameters,
+    ...(priority === "normal" ? {} : { priority }),
+    ...(device === "any" ? {} : { device }),
+  };
+}
 
 export interface Submission {
   type: string;

@@ -1,6 +1,6 @@
 /** Any JSON as an outline: names, numbers in groups, long lists counted and cut where it is said. */
 
-import { integer } from "../../lib/format";
+import { integer } from "../lib/format";
 
 /** Items of a list shown; the file has all. */
 const MOST_ITEMS = 30;
@@ -10,7 +10,7 @@ const MOST_OPEN_DEEPER = 3;
 /** What was asked for, not what came of it: closed, and last. */
 const ASKED = ["type", "model_version", "parameters"];
 
-function leaf(value: unknown): string {
+export function leaf(value: unknown): string {
   if (value === null) return "none";
   if (typeof value === "number") return Number.isInteger(value) ? integer(value) : String(value);
   if (typeof value === "string" && /^-?\d{5,}$/.test(value)) return integer(value);
@@ -69,7 +69,7 @@ function Branch({ name, value, depth }: { name: string; value: unknown; depth: n
   );
 }
 
-export function Tree({ value, label }: { value: unknown; label: string }) {
+export function Outline({ value, label }: { value: unknown; label: string }) {
   if (typeof value !== "object" || value === null) return <p class="num">{leaf(value)}</p>;
   const late = (name: string) => (ASKED.includes(name) ? 1 : 0);
   const entries = Object.entries(value)

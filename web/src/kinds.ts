@@ -1,0 +1,82 @@
+/**
+ * What the pages know of each kind of job: the only table of kinds. A kind without an entry gets the generic page
+ * (pages/kinds), a form with all its parameters, and its result as tables.
+ */
+
+export interface KindEntry {
+  /** The page that shows its jobs. */
+  page: PageEntry;
+  /** Parameters that most jobs need, in the form's order; the rest is under "More parameters". */
+  few: readonly string[];
+  /** Parameters that say how a job is computed or drawn, not what; left out of a job's one-line summary. */
+  quiet: readonly string[];
+  /** What a result says in a few figures: title, and the path of names and places in the result. */
+  figures: readonly Figure[];
+  /** A first job, as somebody types it into a shell. */
+  command: string;
+}
+
+export type Figure = readonly [title: string, path: string];
+
+export interface PageEntry {
+  name: string;
+  address: string;
+  title: string;
+}
+
+export const KINDS: Readonly<Record<string, KindEntry>> = {
+  thread: {
+    page: { name: "threads", address: "/", title: "Threads" },
+    few: ["thread_count", "max_depth", "replicas", "cores", "scheduler", "seed"],
+    quiet: ["batch_size"],
+    figures: [
+      ["replicas", "replicas"],
+      ["mean makespan, µs", "cells.0.metrics.makespan_us.mean"],
+      ["mean speedup", "cells.0.metrics.speedup.mean"],
+      ["mean utilisation", "cells.0.metrics.utilization.mean"],
+      ["threads simulated", "threads_simulated"],
+    ],
+    command: "cluster submit thread --cores 1,2,4,8 --replicas 256 --wait",
+  },
+  collatz: {
+    page: { name: "collatz", address: "/collatz.html", title: "Collatz" },
+    few: ["mode", "start_number", "number_count", "n"],
+    quiet: ["columns", "density", "known", "batch_size"],
+    figures: [
+      ["numbers", "count"],
+      ["mean delay", "delay.mean"],
+      ["longest delay", "delay.max.value"],
+      ["at n", "delay.max.n"],
+      ["highest peak", "peak.max.value"],
+      ["steps", "steps"],
+      ["checksum", "checksum"],
+    ],
+    command: "cluster submit collatz --start-number 1 --number-count 1000000 --wait",
+  },
+};
+
+const GENERIC: PageEntry = { name: "kinds", address: "/kinds.html", title: "Kinds" };
+const CLUSTER: PageEntry = { name: "cluster", address: "/cluster.html", title: "Cluster" };
+
+/** All pages, in the order of the header. */
+export const PAGES: readonly PageEntry[] = [...Object.values(KINDS).map((kind) => kind.page), GENERIC, CLUSTER];
+
+/** The page of a kind; the generic one where it has none of its own. */
+export function pageOf(kind: string): PageEntry {
+  return KINDS[kind]?.page ?? GENERIC;
+}
+
+/** Where a job is shown: by the page of its kind, or by the generic page. */
+export function addressOf(kind: string, job: string, page: PageEntry = pageOf(kind)): string {
+  return page === GENERIC ? genericAddress(kind, job) : `${page.address}#job=${job}`;
+}
+
+/** The generic page of any kind: its form, or one of its jobs. */
+export function genericAddress(kind: string, job = ""): string {
+  return `${GENERIC.address}#kind=${encodeURIComponent(kind)}${job ? `&job=${job}` : ""}`;
+}
+
+/** The address of the job list, or of one job in it. */
+export function clusterAddress(job = ""): string {
+  return `${CLUSTER.address}#tab=jobs${job ? `&job=${job}` : ""}`;
+}

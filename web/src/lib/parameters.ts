@@ -1,0 +1,38 @@
+/** Parameters of a job in the address of a page: `cores:4,spawn.mean:2`. Pure. */
+
+/** {cores: 4, spawn: {mean: 2}} as ["cores:4", "spawn.mean:2"]. */
+export function flat(value: Record<string, unknown>, path = ""): string[] {
+  return Object.entries(value).flatMap(([name, each]) => {
+    if (each !== null && typeof each === "object" && !Array.isArray(each))
+      return flat(each as Record<string, unknown>, `${path}${name}.`);
+    return [`${path}${name}:${typeof each === "string" && parsed(each) === each ? each : JSON.stringify(each)}`];
+  });
+}
+
+/** The same, back. What is no JSON is a text. */
+export function nested(list: readonly string[]): Record<string, unknown> {
+  const found: Record<string, unknown> = {};
+  for (const each of list) {
+    const colon = each.indexOf(":");
+    const names = each.slice(0, colon).split(".");
+    const last = names.pop();
+    if (colon < 1 || !last || [...names, last].includes("__proto__")) continue;
+    let at = found;
+    for (const name of names) {
+      at[name] ??= {};
+      at = at[name] as Record<string, unknown>;
+    }
+    at[last] = parsed(each.slice(colon + 1));
+  }
+  return found;
+}
+
+function parsed(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    // Digits that a double would change stay as they are.
+    return typeof value === "number" && !Number.isSafeInteger(value) && /^\d+$/.test(text) ? text : value;
+  } catch {
+    return text;
+  }
+}

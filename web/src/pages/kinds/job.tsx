@@ -1,0 +1,90 @@
+/** One job: how far it is, what may be done about it, what came of it. */
+
+import { addressOf, clusterAddress, KINDS } from "../../kinds";
+import type { Job } from "../../lib/api";
+import { seconds } from "../../lib/format";
+import { draftOf } from "../../lib/submission";
+import { Outline } from "../../ui/outline";
+import { Progress } from "../../ui/progress";
+import { State } from "../../ui/state";
+import { Skeleton } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import { job, keepDraft, missing, open, state } from "./model/state";
+import { ResultView } from "./result";
+
+export function JobView() {
+  const shown = job.value;
+  return (
+    <section aria-label={`Job ${state.job.value}`} class="stack">
+      {shown ? (
+        <Body job={shown} />
+      ) : missing.value ? (
+        <Trouble what={`Job ${state.job.value}`} problem={missing.value} onRetry={() => location.reload()} />
+      ) : (
+        <Skeleton rows={6} />
+      )}
+    </section>
+  );
+}
+
+function Body({ job: shown }: { job: Job }) {
+  return (
+    <>
+      <Heading job={shown} />
+      <div class="ages">
+        <Progress job={shown} steering unit="units" />
+      </div>
+      <Notes job={shown} />
+      <ResultView job={shown} />
+      <details class="part">
+        <summary>Parameters</summary>
+        <Outline value={shown.parameters} label="Parameters" />
+      </details>
+    </>
+  );
+}
+
+function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: shown }: { job: Job }) {
+  const page = KINDS[type]?.page;
+  return (
+    <div class="row">
+      <h2 class="mono">{id}</h2>
+      <State of={name} />
+      {ran !== null && <span class="num soft">{seconds(ran)}</span>}
+      <span class="grow" />
+      {page && (
+        <a class="button" href={addressOf(type, id)}>
+          Open in {page.title}
+        </a>
+      )}
+      <a class="button" href={clusterAddress(id)}>
+        Open in Cluster
+      </a>
+      <button type="button" onClick={() => keepDraft(draftOf(shown))}>
+        Copy into the form
+      </button>
+      <button type="button" class="plain" onClick={() => open("")}>
+        Close
+      </button>
+    </div>
+  );
+}
+
+function Notes({ job: { error, notes, state: name, waiting_because: why } }: { job: Job }) {
+  return (
+    <>
+      {why && <p>Waits: {why}.</p>}
+      {name === "cancelling" && <p class="soft">It is cancelled once the last lane has let go.</p>}
+      {error && (
+        <p class="trouble" role="alert">
+          {error}
+        </p>
+      )}
+      {notes.map((note) => (
+        <p class="soft" key={note}>
+          {note}
+        </p>
+      ))}
+    </>
+  );
+}

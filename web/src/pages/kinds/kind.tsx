@@ -1,0 +1,104 @@
+/** One kind: a form of its parameters, the job that is open, and the kind's other jobs. */
+
+import { useLayoutEffect } from "preact/hooks";
+import { clusterAddress, KINDS } from "../../kinds";
+import type { Job, Kind } from "../../lib/api";
+import { compact, percent } from "../../lib/format";
+import { keys } from "../../lib/keys";
+import { snapshot } from "../../lib/live";
+import { summary } from "../../lib/summary";
+import { State } from "../../ui/state";
+import { KindForm } from "../../ui/submission";
+import { Empty, Table, type Column } from "../../ui/table";
+import { JobView } from "./job";
+import { draft, keepDraft, open, show, state } from "./model/state";
+
+function focusForm(): void {
+  document.querySelector<HTMLElement>(".kind-form .stack .fields :is(input, select)")?.focus();
+}
+
+export function KindView({ kind }: { kind: Kind }) {
+  useLayoutEffect(() => keys({ N: { text: "first field of the form", run: focusForm } }), []);
+  return (
+    <div class="kind">
+      <section class="kind-form" aria-label="New job">
+        <Heading kind={kind} />
+        <KindForm kind={kind} given={draft.value} onChange={keepDraft} onSubmitted={open} />
+      </section>
+      <div class="kind-job">
+        {state.job.value ? <JobView key={state.job.value} /> : <Welcome />}
+        <Others kind={kind} />
+      </div>
+    </div>
+  );
+}
+
+function Heading({ kind }: { kind: Kind }) {
+  const page = KINDS[kind.type]?.page;
+  return (
+    <div class="row">
+      <h1 class="grow">{kind.type}</h1>
+      {page && (
+        <a class="button" href={page.address}>
+          Open {page.title}
+        </a>
+      )}
+      <button type="button" onClick={() => show("")}>
+        All kinds
+      </button>
+    </div>
+  );
+}
+
+function Welcome() {
+  return (
+    <Empty title="No job is open">
+      <p>Submit one with the form, or open one from the list. Its progress and its result are shown here.</p>
+    </Empty>
+  );
+}
+
+const COLUMNS: Column<Job>[] = [
+  {
+    id: "job",
+    title: "job",
+    cell: ({ job_id: id }) => (
+      <button type="button" class="link mono" onClick={() => open(id)}>
+        {id}
+      </button>
+    ),
+  },
+  { id: "state", title: "state", cell: (job) => <State of={job.state} /> },
+  {
+    id: "done",
+    title: "done",
+    end: true,
+    cell: (job) => <span class="num">{job.state === "done" ? compact(job.total) : percent(job.progress)}</span>,
+  },
+  { id: "parameters", title: "parameters", wrap: true, cell: (job) => <span class="small soft">{summary(job)}</span> },
+];
+/** Jobs listed; the Cluster page has all. */
+const MOST_JOBS = 10;
+
+function Others({ kind }: { kind: Kind }) {
+  const jobs = [...snapshot.value.jobs.values()]
+    .map((job) => job.value)
+    .filter((job) => job.type === kind.type)
+    .sort((left, right) => (left.created < right.created ? 1 : -1));
+  if (!jobs.length) return null;
+  return (
+    <section class="part ages">
+      <div class="row">
+        <h2 class="grow">Jobs of this kind</h2>
+        <a href={`${clusterAddress()}&filter=kind:${kind.type}`}>All on the Cluster page</a>
+      </div>
+      <Table
+        label="Jobs of this kind"
+        columns={COLUMNS}
+        rows={jobs.slice(0, MOST_JOBS)}
+        name={(job) => job.job_id}
+        open={state.job.value}
+      />
+    </section>
+  );
+}

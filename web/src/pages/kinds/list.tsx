@@ -1,0 +1,56 @@
+/** All kinds that the cluster knows, each with its pages. */
+
+import { genericAddress, KINDS } from "../../kinds";
+import type { Kind } from "../../lib/api";
+import { integer } from "../../lib/format";
+import { snapshot } from "../../lib/live";
+import { Table, type Column } from "../../ui/table";
+import { show } from "./model/state";
+
+function Name({ kind: { type } }: { kind: Kind }) {
+  const open = (event: MouseEvent) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    show(type);
+  };
+  return (
+    <a class="mono" href={genericAddress(type)} onClick={open}>
+      {type}
+    </a>
+  );
+}
+
+function OwnPage({ kind }: { kind: Kind }) {
+  const page = KINDS[kind.type]?.page;
+  return page ? <a href={page.address}>{page.title}</a> : <span class="soft">none of its own</span>;
+}
+
+function active(type: string): number {
+  const states = ["queued", "running", "finishing"];
+  return [...snapshot.value.jobs.values()].filter((job) => job.value.type === type && states.includes(job.value.state))
+    .length;
+}
+
+const COLUMNS: Column<Kind>[] = [
+  { id: "name", title: "kind", cell: (kind) => <Name kind={kind} /> },
+  { id: "summary", title: "what it computes", wrap: true, cell: (kind) => kind.summary },
+  { id: "page", title: "page", cell: (kind) => <OwnPage kind={kind} /> },
+  {
+    id: "active",
+    title: "waiting or running",
+    end: true,
+    cell: (kind) => <span class="num">{integer(active(kind.type))}</span>,
+  },
+];
+
+export function KindList({ kinds }: { kinds: readonly Kind[] }) {
+  return (
+    <div class="stack">
+      <h1>Kinds of job</h1>
+      <p class="soft">
+        Each has a form made from its parameters, its jobs with their progress, and their results as tables.
+      </p>
+      <Table label="Kinds of job" columns={COLUMNS} rows={kinds} name={(kind) => kind.type} class="cards" />
+    </div>
+  );
+}

@@ -1,0 +1,5 @@
+import "./kinds.css";
+import { mount } from "../../ui/page";
+import { KindsPage } from "./app";
+
+mount(<KindsPage />);

@@ -1,0 +1,210 @@
+/**
+ * A result of any shape as figures, histograms and tables. Pure.
+ *
+ * What a kind's result may hold, and how it is shown:
+ * - a number, a text, true or false: a figure;
+ * - a list of objects, of lists or of values: a table, a row an item;
+ * - an object of objects: a table, a row a name;
+ * - an object of lists of one length: a table, a column a name;
+ * - a histogram: `{"edges": [n + 1 numbers], "counts": [n]}`, `{"start": number, "step": number, "counts": [n]}`, or
+ *   under a name that holds "histogram" a list of `[whole number, count]`.
+ */
+
+import type { Figure } from "../../../kinds";
+import type { Bin } from "../../../ui/bins";
+
+export type Cell = string | number | boolean | null;
+
+export interface TablePart {
+  title: string;
+  columns: string[];
+  rows: Cell[][];
+}
+
+export interface HistogramPart {
+  title: string;
+  bins: Bin[];
+}
+
+export interface Reading {
+  figures: [title: string, value: Cell][];
+  histograms: HistogramPart[];
+  tables: TablePart[];
+}
+
+type Fields = Record<string, unknown>;
+
+/** Bars of a histogram at most; more values share bars of equal width. */
+const MOST_BARS = 120;
+/** Objects in a list that are shown one by one, if tables lie inside. */
+const MOST_PARTS = 8;
+/** Repeats what was asked for. */
+const ASKED = ["type", "model_version", "parameters"];
+
+/** Reads a result. Without `figures` every single value is a figure; with them only those whose path is there are. */
+export function reading(result: unknown, figures?: readonly Figure[]): Reading {
+  const found: Reading = { figures: [], histograms: [], tables: [] };
+  const asked = isFields(result)
+    ? Object.fromEntries(Object.entries(result).filter(([name]) => !ASKED.includes(name)))
+    : result;
+  visit(asked, [], found);
+  if (!figures) return found;
+  const single = figures.map(([title, path]): [string, unknown] => [title, at(result, path)]);
+  const present = single.filter((each): each is [string, Cell] => isCell(each[1]) && each[1] !== null);
+  const rest = found.figures.filter(([, value]) => value !== null);
+  if (!present.length) return found;
+  if (rest.length) found.tables.unshift({ title: "All figures", columns: ["name", "value"], rows: rest });
+  return { ...found, figures: present };
+}
+
+/** The value at a path such as `cells.0.mean`; undefined where there is none. */
+export function at(value: unknown, path: string): unknown {
+  return path
+    .split(".")
+    .reduce<unknown>(
+      (inner, name) => (isFields(inner) || Array.isArray(inner) ? (inner as Fields)[name] : undefined),
+      value,
+    );
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isCell(value: unknown): value is Cell {
+  return value === null || ["string", "number", "boolean"].includes(typeof value);
+}
+
+function isNumber(value: unknown): boolean {
+  return typeof value === "number" || (typeof value === "string" && /^-?\d+$/.test(value));
+}
+
+function titled(path: readonly string[]): string {
+  return path.join(" ").replaceAll("_", " ") || "result";
+}
+
+function visit(value: unknown, path: readonly string[], into: Reading): void {
+  if (isCell(value)) {
+    if (value !== null) into.figures.push([titled(path), value]);
+    return;
+  }
+  const bins = histogram(value, path.at(-1) ?? "");
+  if (bins) into.histograms.push({ title: titled(path), bins });
+  else if (Array.isArray(value)) list(value, path, into);
+  else if (isFields(value)) object(value, path, into);
+}
+
+// -- lists ------------------------------------------------------------------------------------------------------------
+
+function list(items: readonly unknown[], path: readonly string[], into: Reading): void {
+  if (!items.length) return;
+  const title = titled(path);
+  if (items.every(isCell)) {
+    into.tables.push({ title, columns: ["place", "value"], rows: items.map((item, place) => [place, item]) });
+  } else if (items.every((item): item is Cell[] => Array.isArray(item) && item.every(isCell))) {
+    const width = Math.max(...items.map((item) => item.length));
+    const columns = Array.from({ length: width }, (_, place) => String(place + 1));
+    into.tables.push({ title, columns, rows: items.map((item) => columns.map((_, place) => item[place] ?? null)) });
+  } else objects(items, path, into);
+}
+
+function objects(items: readonly unknown[], path: readonly string[], into: Reading): void {
+  const rows = items.map((item) => cellsOf(item));
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
+  if (columns.length)
+    into.tables.push({
+      title: titled(path),
+      columns,
+      rows: rows.map((row) => columns.map((name) => row[name] ?? null)),
+    });
+  if (items.length > MOST_PARTS) return;
+  for (const [place, item] of items.entries()) {
+    if (!isFields(item)) continue;
+    for (const [name, inner] of Object.entries(item))
+      if (!isFlat(inner)) visit(inner, [...path, String(place + 1), name], into);
+  }
+}
+
+/** A value that a row of a table can hold: single, or an object of single values. */
+function isFlat(value: unknown): boolean {
+  return isCell(value) || (isFields(value) && Object.values(value).every(isCell));
+}
+
+/** The cells of an object's row; those of an object inside have both names. */
+function cellsOf(item: unknown): Record<string, Cell> {
+  if (!isFields(item)) return isCell(item) ? { value: item } : {};
+  const cells: Record<string, Cell> = {};
+  for (const [name, value] of Object.entries(item)) {
+    if (isCell(value)) cells[titled([name])] = value;
+    else if (isFlat(value))
+      for (const [inner, cell] of Object.entries(value as Record<string, Cell>)) cells[titled([name, inner])] = cell;
+  }
+  return cells;
+}
+
+// -- objects ----------------------------------------------------------------------------------------------------------
+
+function object(fields: Fields, path: readonly string[], into: Reading): void {
+  const values = Object.values(fields);
+  if (!values.length) return;
+  const lists = values.every((each): each is Cell[] => Array.isArray(each) && each.every(isCell));
+  const length = lists ? (values[0] as Cell[]).length : 0;
+  if (lists && length > 1 && values.every((each) => (each as Cell[]).length === length)) {
+    const columns = Object.keys(fields);
+    const rows = Array.from({ length }, (_, place) => columns.map((name) => (fields[name] as Cell[])[place] as Cell));
+    into.tables.push({ title: titled(path), columns: columns.map((name) => titled([name])), rows });
+    return;
+  }
+  if (values.length > 1 && values.every((each) => isFields(each) && !histogram(each, ""))) {
+    named(fields as Record<string, Fields>, path, into);
+    return;
+  }
+  for (const [name, value] of Object.entries(fields)) visit(value, [...path, name], into);
+}
+
+/** Objects by name as rows, where they have columns in common; else one after the other. */
+function named(fields: Record<string, Fields>, path: readonly string[], into: Reading): void {
+  const rows = Object.entries(fields).map(([name, each]): [string, Record<string, Cell>] => [name, cellsOf(each)]);
+  const first = Object.keys(rows[0]?.[1] ?? {});
+  if (!first.length || !rows.every(([, row]) => first.some((name) => name in row))) {
+    for (const [name, value] of Object.entries(fields)) visit(value, [...path, name], into);
+    return;
+  }
+  const columns = [...new Set(rows.flatMap(([, row]) => Object.keys(row)))];
+  into.tables.push({
+    title: titled(path),
+    columns: ["name", ...columns],
+    rows: rows.map(([name, row]) => [titled([name]), ...columns.map((column) => row[column] ?? null)]),
+  });
+  for (const [name, each] of Object.entries(fields))
+    for (const [inner, value] of Object.entries(each)) if (!isFlat(value)) visit(value, [...path, name, inner], into);
+}
+
+// -- histograms -------------------------------------------------------------------------------------------------------
+
+/** The bins of a value that is a histogram. */
+function histogram(value: unknown, name: string): Bin[] | undefined {
+  if (Array.isArray(value)) return /histogram/i.test(name) ? pairs(value) : undefined;
+  if (!isFields(value) || !Array.isArray(value.counts) || !value.counts.every(isNumber)) return undefined;
+  const counts = value.counts.map(Number);
+  const { edges, start, step } = value;
+  if (Array.isArray(edges) && edges.every(isNumber) && edges.length === counts.length + 1)
+    return counts.map((count, place) => ({ from: Number(edges[place]), to: Number(edges[place + 1]), count }));
+  if (!isNumber(start) || !isNumber(step) || !(Number(step) > 0)) return undefined;
+  const edge = (place: number) => Number(start) + place * Number(step);
+  return counts.map((count, place) => ({ from: edge(place), to: edge(place + 1), count }));
+}
+
+/** Bars of equal width over whole numbers with their counts. */
+function pairs(items: readonly unknown[]): Bin[] | undefined {
+  const fits = (item: unknown) => Array.isArray(item) && item.length === 2 && item.every(isNumber);
+  if (!items.length || !items.every(fits)) return undefined;
+  const sorted = items.map((item) => (item as unknown[]).map(Number) as [number, number]).sort((a, b) => a[0] - b[0]);
+  if (!sorted.every(([each]) => Number.isInteger(each))) return undefined;
+  const [first, last] = [(sorted[0] as [number, number])[0], (sorted.at(-1) as [number, number])[0]];
+  const width = Math.ceil((last - first + 1) / MOST_BARS);
+  const bins: Bin[] = [];
+  for (let from = first; from <= last; from += width) bins.push({ from, to: from + width, count: 0 });
+  for (const [each, count] of sorted) (bins[Math.floor((each - first) / width)] as Bin).count += count;
+  return bins;
+}

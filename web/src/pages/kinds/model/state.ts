@@ -1,0 +1,61 @@
+/** The kind and the job that the page shows: kept in its address. */
+
+import { computed, signal } from "@preact/signals";
+import { Problem, type Kind } from "../../../lib/api";
+import { hashState } from "../../../lib/hash";
+import { kinds, trouble, watch } from "../../../lib/jobs";
+import { flat, nested } from "../../../lib/parameters";
+import { EMPTY, type Draft } from "../../../lib/submission";
+
+export const state = hashState({ v: 1, kind: "", job: "", set: [] as readonly string[], priority: "", device: "" });
+
+/** Every kind; undefined until the cluster has answered. */
+export const all = signal<readonly Kind[] | undefined>(undefined);
+export const problem = signal<Problem | undefined>(undefined);
+
+/** Asks for the kinds. */
+export function load(): void {
+  problem.value = undefined;
+  kinds().then(
+    (list) => (all.value = list),
+    (error: unknown) => (problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
+  );
+}
+
+const watched = computed(() => (state.job.value ? watch(state.job.value) : undefined));
+export const job = computed(() => watched.value?.value);
+/** Why there is no such job. */
+export const missing = computed(() => (state.job.value ? trouble(state.job.value).value : undefined));
+
+/** The kind of the page; a job alone says which it is. */
+export const kindName = computed(() => job.value?.type ?? state.kind.value);
+export const kind = computed(() => all.value?.find((each) => each.type === kindName.value));
+
+export const draft = computed<Draft>(() => ({
+  kind: kindName.value,
+  parameters: nested(state.set.value),
+  priority: (["high", "low"] as const).find((each) => each === state.priority.value) ?? EMPTY.priority,
+  device: (["cpu", "gpu"] as const).find((each) => each === state.device.value) ?? EMPTY.device,
+}));
+
+/** Keeps what the form holds. */
+export function keepDraft({ parameters, priority, device }: Draft): void {
+  state.set.value = flat(parameters);
+  state.priority.value = priority === EMPTY.priority ? "" : priority;
+  state.device.value = device === EMPTY.device ? "" : device;
+}
+
+/** Shows a kind, or with an empty name the list of all. */
+export function show(name: string): void {
+  state.kind.value = name;
+  state.job.value = "";
+  keepDraft(EMPTY);
+  state.commit();
+}
+
+/** Shows a job of the kind; an empty id shows none. */
+export function open(id: string): void {
+  state.kind.value = kindName.peek();
+  state.job.value = id;
+  state.commit();
+}

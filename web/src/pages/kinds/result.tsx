@@ -1,0 +1,142 @@
+/** What came of a job: figures, histograms, tables, and the JSON to copy. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { KINDS } from "../../kinds";
+import { Problem, type Job } from "../../lib/api";
+import { copy, csv, download } from "../../lib/export";
+import { ended } from "../../lib/fleet";
+import { integer } from "../../lib/format";
+import { result } from "../../lib/jobs";
+import { Histogram } from "../../ui/histogram";
+import { leaf } from "../../ui/outline";
+import { Skeleton, Table, type Column } from "../../ui/table";
+import { toast } from "../../ui/toast";
+import { Trouble } from "../../ui/trouble";
+import { reading, type Cell, type TablePart } from "./model/reading";
+
+interface Answer {
+  value: unknown;
+  partial: boolean;
+}
+
+/** Asks for the result once there is one, and for what is committed so far when somebody wants it. */
+export function ResultView({ job }: { job: Job }) {
+  const answer = useSignal<Answer | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  const ask = async (partial: boolean) => {
+    problem.value = undefined;
+    try {
+      answer.value = { value: (await result(job.job_id, partial)).result, partial };
+    } catch (error) {
+      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+    }
+  };
+  useEffect(() => {
+    if (job.state === "done") void ask(false);
+  }, [job.state]);
+  const { value: shown } = answer;
+  return (
+    <section class="part stack" aria-label="Result">
+      <div class="row">
+        <h2 class="grow">{shown?.partial && !ended(job) ? "Result so far" : "Result"}</h2>
+        {shown && <Copies job={job} value={shown.value} />}
+      </div>
+      {problem.value && (
+        <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />
+      )}
+      {shown ? <Parts kind={job.type} value={shown.value} /> : job.state === "done" && !problem.value && <Skeleton />}
+      {job.state !== "done" && <SoFar job={job} again={shown !== undefined} onAsk={() => void ask(true)} />}
+    </section>
+  );
+}
+
+function SoFar({ job, again, onAsk }: { job: Job; again: boolean; onAsk: () => void }) {
+  if (!(Number(job.done) > 0)) return <p class="soft">Nothing is committed yet.</p>;
+  return (
+    <p>
+      <button type="button" onClick={onAsk}>
+        {again ? "Ask again" : "Show what is committed so far"}
+      </button>
+    </p>
+  );
+}
+
+function Copies({ job, value }: { job: Job; value: unknown }) {
+  const json = () => JSON.stringify(value, null, 2);
+  const give = async () => toast((await copy(json())) ? "Copied as JSON" : "The browser does not let this page copy");
+  return (
+    <>
+      <button type="button" onClick={() => void give()}>
+        Copy as JSON
+      </button>
+      <button type="button" onClick={() => download(`${job.type}-${job.job_id}.json`, json(), "application/json")}>
+        Save as JSON
+      </button>
+    </>
+  );
+}
+
+function Parts({ kind, value }: { kind: string; value: unknown }) {
+  const { figures, histograms, tables } = reading(value, KINDS[kind]?.figures);
+  return (
+    <>
+      {figures.length > 0 && (
+        <dl class="figures">
+          {figures.map(([title, each]) => (
+            <div key={title}>
+              <dt>{title}</dt>
+              <dd>{leaf(each)}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+      {histograms.map((each) => (
+        <Histogram key={each.title} title={each.title} bins={each.bins} />
+      ))}
+      {tables.map((each) => (
+        <ResultTable key={each.title} kind={kind} part={each} />
+      ))}
+    </>
+  );
+}
+
+/** Rows shown; the file has all. */
+const MOST_ROWS = 50;
+/** Tables of at most as many rows are open at first. */
+const MOST_OPEN = 20;
+
+function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; part: TablePart }) {
+  const numeric = columns.map((_, place) => rows.every((row) => row[place] === null || typeof row[place] === "number"));
+  const shown: Column<readonly [number, Cell[]]>[] = columns.map((name, place) => ({
+    id: `c${place}`,
+    title: name,
+    end: numeric[place] ?? false,
+    cell: ([, row]) => <span class="num">{row[place] === null ? "" : leaf(row[place])}</span>,
+  }));
+  const save = () => download(`${kind}-${title.replaceAll(" ", "-")}.csv`, csv([columns, ...rows]), "text/csv");
+  return (
+    <details class="part" open={rows.length <= MOST_OPEN}>
+      <summary>
+        {title} <span class="soft small">{integer(rows.length)} rows</span>
+      </summary>
+      <Table
+        label={title}
+        columns={shown}
+        rows={rows.slice(0, MOST_ROWS).map((row, place) => [place, row] as const)}
+        name={([place]) => String(place)}
+      />
+      <div class="row">
+        {rows.length > MOST_ROWS && (
+          <span class="soft small">
+            The first {MOST_ROWS} of {integer(rows.length)} rows; the file has all.
+          </span>
+        )}
+        <span class="grow" />
+        <button type="button" onClick={save}>
+          Save as CSV
+        </button>
+      </div>
+    </details>
+  );
+}

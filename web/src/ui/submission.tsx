@@ -1,0 +1,153 @@
+/** The form of a new job: made of the kind's schema, refused in the API's words, kept as a command. */
+
+import { useSignal } from "@preact/signals";
+import { KINDS } from "../kinds";
+import { Problem, token, type Kind } from "../lib/api";
+import { copy } from "../lib/export";
+import { seconds } from "../lib/format";
+import { submitted } from "../lib/jobs";
+import { curl, python, submissionOf, type Draft, type Submission } from "../lib/submission";
+import type { Schema } from "./fields";
+import { SchemaForm } from "./form";
+import { toast } from "./toast";
+
+/** "parameters.spawn.mean" belongs to the field "spawn.mean". */
+function errorsOf(problem: Problem | undefined): Record<string, string> {
+  if (!problem?.field) return {};
+  return { [problem.field.replace(/^parameters\./, "")]: problem.detail };
+}
+
+interface KindFormProps {
+  kind: Kind;
+  /** Kinds to choose from; without them the form is of this one. */
+  kinds?: readonly Kind[];
+  given: Draft;
+  onChange: (draft: Draft) => void;
+  onSubmitted: (job: string) => void;
+}
+
+/** A form that submits its draft and says what the API answered. */
+export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: KindFormProps) {
+  const problem = useSignal<Problem | undefined>(undefined);
+  const busy = useSignal(false);
+  const change = (next: Partial<Draft>) => onChange({ ...given, kind: kind.type, ...next });
+  const schema = kind.schema as Schema;
+  const errors = errorsOf(problem.value);
+  const placed = Object.keys(errors).some((path) => schema.properties?.[path.split(".")[0] ?? ""]);
+  const send = async (event: Event) => {
+    event.preventDefault();
+    if (busy.peek()) return;
+    busy.value = true;
+    problem.value = undefined;
+    try {
+      const answer = await submitted(kind.type, given.parameters, { priority: given.priority, device: given.device });
+      const wait = answer.estimated_wait_seconds;
+      toast(
+        wait === null
+          ? `Job ${answer.job_id} waits: no live worker serves its queue`
+          : `Job ${answer.job_id} submitted${wait > 1 ? `; it waits about ${seconds(wait)}` : ""}`,
+      );
+      onSubmitted(answer.job_id);
+    } catch (error) {
+      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+    }
+    busy.value = false;
+  };
+  return (
+    <form class="stack" onSubmit={(event) => void send(event)} noValidate>
+      <div class="fields">
+        {all && (
+          <Option
+            title="kind"
+            options={all.map((each) => each.type)}
+            value={kind.type}
+            onChange={(name) => change({ kind: name, parameters: {} })}
+          />
+        )}
+        <Option
+          title="priority"
+          options={["high", "normal", "low"]}
+          value={given.priority}
+          onChange={(priority) => change({ priority })}
+        />
+        <Option
+          title="device"
+          options={["any", "cpu", "gpu"]}
+          value={given.device}
+          onChange={(device) => change({ device })}
+        />
+      </div>
+      <p class="soft">
+        {kind.summary}{" "}
+        <button type="button" class="link" onClick={() => change({ parameters: { ...kind.example } })}>
+          Fill in an example
+        </button>
+      </p>
+      <SchemaForm
+        schema={schema}
+        value={given.parameters}
+        few={KINDS[kind.type]?.few}
+        errors={errors}
+        onChange={(parameters) => change({ parameters })}
+      />
+      {problem.value && (!placed || !problem.value.field) && (
+        <p class="trouble" role="alert">
+          {problem.value.detail}
+        </p>
+      )}
+      {problem.value && placed && (
+        <p class="bad" role="alert">
+          Refused: {problem.value.detail}
+        </p>
+      )}
+      <div class="dialog-foot">
+        <Copies submission={submissionOf({ ...given, kind: kind.type })} />
+        <span class="grow" />
+        <button type="submit" class="primary" disabled={busy.value}>
+          {busy.value ? "Submitting" : "Submit"}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+function Option<T extends string>({
+  title,
+  options,
+  value,
+  onChange,
+}: {
+  title: string;
+  options: readonly T[];
+  value: T;
+  onChange: (value: T) => void;
+}) {
+  return (
+    <div class="field">
+      <label for={`new-${title}`}>{title}</label>
+      <select id={`new-${title}`} value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
+        {options.map((option) => (
+          <option key={option} value={option}>
+            {option}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
+function Copies({ submission }: { submission: Submission }) {
+  const give = async (name: string, text: string) => {
+    toast((await copy(text)) ? `Copied as ${name}` : "The browser does not let this page copy");
+  };
+  return (
+    <>
+      <button type="button" onClick={() => void give("curl", curl(submission, location.origin, token() !== ""))}>
+        Copy as curl
+      </button>
+      <button type="button" onClick={() => void give("Python", python(submission, location.origin))}>
+        Copy as Python
+      </button>
+    </>
+  );
+}

@@ -1,0 +1,134 @@
+import { describe, expect, it } from "vitest";
+import { at, reading } from "../src/pages/kinds/model/reading";
+
+describe("a result of any shape", () => {
+  it("has single values as figures, named by their path", () => {
+    expect(reading({ sum: "10", delay: { mean: 2.5, note: null }, ok: true }).figures).toEqual([
+      ["sum", "10"],
+      ["delay mean", 2.5],
+      ["ok", true],
+    ]);
+    expect(reading(7).figures).toEqual([["result", 7]]);
+    expect(reading(null)).toEqual({ figures: [], histograms: [], tables: [] });
+  });
+
+  it("leaves out what was asked for", () => {
+    expect(reading({ type: "pi", model_version: 1, parameters: { darts: 5 }, hits: 4 }).figures).toEqual([["hits", 4]]);
+  });
+
+  it("has lists as tables", () => {
+    const { tables } = reading({
+      values: [3, 4],
+      rows: [[1, 2], [3]],
+      records: [{ n: 1, at: { x: 5 } }, { n: 2 }],
+      columns: { x: [1, 2, 3], y: ["a", "b", "c"] },
+      empty: [],
+    });
+    expect(tables).toEqual([
+      {
+        title: "values",
+        columns: ["place", "value"],
+        rows: [
+          [0, 3],
+          [1, 4],
+        ],
+      },
+      {
+        title: "rows",
+        columns: ["1", "2"],
+        rows: [
+          [1, 2],
+          [3, null],
+        ],
+      },
+      {
+        title: "records",
+        columns: ["n", "at x"],
+        rows: [
+          [1, 5],
+          [2, null],
+        ],
+      },
+      {
+        title: "columns",
+        columns: ["x", "y"],
+        rows: [
+          [1, "a"],
+          [2, "b"],
+          [3, "c"],
+        ],
+      },
+    ]);
+  });
+
+  it("has objects by name as one table", () => {
+    const { tables } = reading({ metrics: { wait_us: { mean: 1, max: 2 }, span: { mean: 3 } } });
+    expect(tables).toEqual([
+      {
+        title: "metrics",
+        columns: ["name", "mean", "max"],
+        rows: [
+          ["wait us", 1, 2],
+          ["span", 3, null],
+        ],
+      },
+    ]);
+  });
+
+  it("reads what lies inside the items of a short list", () => {
+    const { tables, histograms } = reading({
+      cells: [{ cores: 2, inner: { a: { x: 1 }, b: { x: 2 } }, spread: { edges: [0, 1, 3], counts: [4, 5] } }],
+    });
+    expect(tables.map((table) => table.title)).toEqual(["cells", "cells 1 inner"]);
+    expect(histograms).toEqual([
+      {
+        title: "cells 1 spread",
+        bins: [
+          { from: 0, to: 1, count: 4 },
+          { from: 1, to: 3, count: 5 },
+        ],
+      },
+    ]);
+  });
+});
+
+describe("histograms", () => {
+  it("are edges with counts, or a start and a step", () => {
+    expect(reading({ start: 10, step: 5, counts: [1, "2"] }).histograms[0]?.bins).toEqual([
+      { from: 10, to: 15, count: 1 },
+      { from: 15, to: 20, count: 2 },
+    ]);
+    expect(reading({ edges: [0, 1], counts: [1, 2] }).histograms).toEqual([]);
+    expect(reading({ start: 0, step: 0, counts: [1] }).histograms).toEqual([]);
+  });
+
+  it("are whole numbers with counts under that name, holes included", () => {
+    const bins = reading({
+      histogram: [
+        [3, 1],
+        [0, 2],
+      ],
+    }).histograms[0]?.bins;
+    expect(bins?.map((bin) => bin.count)).toEqual([2, 0, 0, 1]);
+    expect(reading({ pairs: [[3, 1]] }).histograms).toEqual([]);
+  });
+
+  it("share bars where there are many values, and lose none", () => {
+    const values = Array.from({ length: 1000 }, (_, value) => [value, 1]);
+    const bins = reading({ delay_histogram: values }).histograms[0]?.bins ?? [];
+    expect(bins.length).toBeLessThanOrEqual(120);
+    expect(bins.reduce((sum, bin) => sum + bin.count, 0)).toBe(1000);
+  });
+});
+
+it("shows the figures that a kind names, and the rest in a table", () => {
+  const result = { count: 5, delay: { mean: 2, max: { n: 27, value: 111 } } };
+  const { figures, tables } = reading(result, [
+    ["longest", "delay.max.value"],
+    ["none", "peak.max"],
+  ]);
+  expect(figures).toEqual([["longest", 111]]);
+  expect(tables[0]?.rows).toContainEqual(["delay mean", 2]);
+  expect(at(result, "delay.max.n")).toBe(27);
+  expect(at(result, "delay.more.n")).toBeUndefined();
+});
