@@ -5,6 +5,7 @@ const port = process.env.COORDINATOR_PORT ?? "3000";
 
 const SHARED =
   /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|trouble|histogram|bins|summary)/;
+const JOB = /src\/(ui\/(outline|trouble)|lib\/(summary|submission))/;
 
 export default defineConfig({
   publicDir: "static",
@@ -18,7 +19,14 @@ export default defineConfig({
     rolldownOptions: {
       input: { index: "index.html", collatz: "collatz.html", cluster: "cluster.html", kinds: "kinds.html" },
       // One script for what pages share: each request costs a phone more than a kilobyte does.
-      output: { codeSplitting: { groups: [{ name: "shared", test: SHARED, minShareCount: 2 }] } },
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "shared", test: SHARED, minShareCount: 2 },
+            { name: "job", test: JOB, minShareCount: 2 },
+          ],
+        },
+      },
     },
   },
   worker: { format: "es" },

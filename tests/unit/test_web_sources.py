@@ -78,3 +78,27 @@ def test_parts_import_only_what_lies_below_them() -> None:
 )
 def test_an_import_against_the_order_is_seen(name: str, text: str) -> None:
     assert strays(name, text)
+
+
+#: Where a kind's name is at home. A timeline has threads, whatever it is of.
+OWN = {"thread": ("pages/threads/", "timeline/"), "collatz": ("pages/collatz/",)}
+KINDS = sorted(path.parent.name for path in (WEB.parent / "jobs" / "kinds").glob("*/definition.py"))
+
+
+def spelled(kind: str, name: str, text: str) -> bool:
+    """True where a source names a kind outside the kind's page and the table of kinds."""
+    if name == "kinds.ts" or name.startswith(OWN.get(kind, ())):
+        return False
+    return re.search(rf"\b{kind}s?\b", text.replace("Threads Cluster", ""), re.IGNORECASE) is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_are_named_in_one_table(kind: str) -> None:
+    names = {str(path.relative_to(WEB / "src")): path for path in sources("src")}
+    assert [name for name, path in names.items() if spelled(kind, name, path.read_text())] == []
+
+
+def test_a_kind_named_elsewhere_is_seen() -> None:
+    assert spelled("collatz", "pages/cluster/drawer.tsx", 'const PAGES = { collatz: "/collatz.html" };')
+    assert spelled("thread", "ui/page.tsx", 'type PageName = "threads";')
+    assert not spelled("thread", "ui/page.tsx", "document.title = `Threads Cluster`;")

@@ -42,6 +42,17 @@ test("bounds come through null, alternatives and those beyond 2^53", () => {
   expect(complaint(field("share"), 1.5)).toBe("must be 0 to 1");
 });
 
+test("a bound may itself be outside", () => {
+  const properties = {
+    share: { type: "number", exclusiveMinimum: 0, maximum: 10 },
+    less: { type: "number", exclusiveMaximum: 1 },
+  };
+  const [share, less] = fields({ properties });
+  expect([range(share as Field), range(less as Field)]).toEqual(["more than 0, at most 10", "less than 1"]);
+  expect(complaint(share as Field, 0)).toBe("must be more than 0, at most 10");
+  expect(complaint(share as Field, 10)).toBeUndefined();
+});
+
 test("variants keep their fields without the one that tells them apart", () => {
   expect(field("spawn").variants?.map((each) => [each.name, each.fields.map((inner) => inner.name)])).toEqual([
     ["fixed", ["children"]],

@@ -18,6 +18,8 @@ export interface Schema {
   items?: Schema;
   minimum?: number;
   maximum?: number;
+  exclusiveMinimum?: number;
+  exclusiveMaximum?: number;
   /** A bound beyond 2^53, as a decimal string. */
   "x-maximum"?: string;
   pattern?: string;
@@ -28,6 +30,9 @@ interface Shape {
   kind: "integer" | "number" | "boolean" | "choice" | "text" | "list" | "object" | "union" | "json";
   minimum?: string;
   maximum?: string;
+  /** The bounds themselves are outside. */
+  above?: string;
+  below?: string;
   options?: string[];
   /** Of a list: what its items are, and whether one item may stand without a list. */
   item?: Shape;
@@ -53,10 +58,21 @@ function resolved(schema: Schema, root: Schema): Schema {
   return { ...found, ...schema, description: schema.description ?? found.description ?? "" };
 }
 
-function bound(schema: Schema, which: "minimum" | "maximum"): string | undefined {
-  const exact = which === "maximum" ? schema["x-maximum"] : undefined;
-  const plain = schema[which];
-  return exact ?? (plain === undefined ? undefined : String(plain));
+const BOUNDS = {
+  minimum: "minimum",
+  maximum: "maximum",
+  exclusiveMinimum: "above",
+  exclusiveMaximum: "below",
+} as const;
+
+function bounds(schema: Schema): Partial<Shape> {
+  const found: Partial<Shape> = {};
+  for (const [given, name] of Object.entries(BOUNDS)) {
+    const value = schema[given as keyof typeof BOUNDS];
+    if (value !== undefined) found[name] = String(value);
+  }
+  const exact = schema["x-maximum"];
+  return exact === undefined ? found : { ...found, maximum: exact };
 }
 
 /** Alternatives with the nested ones among them, without null. */
@@ -86,7 +102,7 @@ function shape(given: Schema, root: Schema): Shape {
 
 function boundsOf(outer: Schema, inner: Schema): Partial<Schema> {
   const found: Partial<Schema> = {};
-  for (const name of ["minimum", "maximum", "x-maximum"] as const) {
+  for (const name of ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "x-maximum"] as const) {
     const value = inner[name] ?? outer[name];
     if (value !== undefined) Object.assign(found, { [name]: value });
   }
@@ -100,13 +116,7 @@ function plain(schema: Schema, root: Schema): Shape {
   if (schema.type === "boolean") return { kind: "boolean" };
   if (schema.type === "string") return { kind: "text" };
   if (schema.type !== "integer" && schema.type !== "number") return { kind: "json" };
-  const minimum = bound(schema, "minimum");
-  const maximum = bound(schema, "maximum");
-  return {
-    kind: schema.type,
-    ...(minimum === undefined ? {} : { minimum }),
-    ...(maximum === undefined ? {} : { maximum }),
-  };
+  return { kind: schema.type, ...bounds(schema) };
 }
 
 function union(schema: Schema, root: Schema): Shape {
@@ -223,17 +233,25 @@ export function complaint(field: Shape, value: unknown): string | undefined {
 
 function within(field: Shape, value: number | bigint): boolean {
   const limit = (text: string) => (/^-?\d+$/.test(text) ? BigInt(text) : Number(text));
-  const low = field.minimum === undefined || value >= limit(field.minimum);
-  return low && (field.maximum === undefined || value <= limit(field.maximum));
+  const { minimum, maximum, above, below } = field;
+  return (
+    (minimum === undefined || value >= limit(minimum)) &&
+    (maximum === undefined || value <= limit(maximum)) &&
+    (above === undefined || value > limit(above)) &&
+    (below === undefined || value < limit(below))
+  );
 }
 
-/** The bounds in words: "1 to 64", "at least 1"; empty when there are none. */
+/** The bounds in words: "1 to 64", "at least 1", "more than 0, at most 10"; empty when there are none. */
 export function range(field: Shape): string {
   const inner = field.kind === "list" && field.item ? field.item : field;
-  const [minimum, maximum] = [inner.minimum, inner.maximum].map(grouped);
+  const [minimum, maximum, above, below] = [inner.minimum, inner.maximum, inner.above, inner.below].map(grouped);
   if (minimum !== undefined && maximum !== undefined) return `${minimum} to ${maximum}`;
-  if (minimum !== undefined) return `at least ${minimum}`;
-  return maximum === undefined ? "" : `at most ${maximum}`;
+  const words = { "at least": minimum, "more than": above, "at most": maximum, "less than": below };
+  return Object.entries(words)
+    .filter(([, each]) => each !== undefined)
+    .map((each) => each.join(" "))
+    .join(", ");
 }
 
 function grouped(bound: string | undefined): string | undefined {

@@ -2,6 +2,7 @@
 
 import { addressOf, clusterAddress, KINDS } from "../../kinds";
 import type { Job } from "../../lib/api";
+import { ended } from "../../lib/fleet";
 import { seconds } from "../../lib/format";
 import { draftOf } from "../../lib/submission";
 import { Outline } from "../../ui/outline";
@@ -50,7 +51,7 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
     <div class="row">
       <h2 class="mono">{id}</h2>
       <State of={name} />
-      {ran !== null && <span class="num soft">{seconds(ran)}</span>}
+      {ended(shown) && ran !== null && <span class="num soft">{seconds(ran)}</span>}
       <span class="grow" />
       {page && (
         <a class="button" href={addressOf(type, id)}>

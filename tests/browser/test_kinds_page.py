@@ -1,0 +1,152 @@
+"""The page of any kind: a form of its schema, live progress, the result as figures, tables and histograms."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PHONE, Open, overflow, shot, violations
+from tests.integration.live import Live, until
+
+
+def form(page: Page) -> object:
+    return page.get_by_role("region", name="New job")
+
+
+def test_the_list_names_every_kind_and_leads_to_its_form(open_page: Open, pages: Live) -> None:
+    page = open_page("/cluster.html")
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Kinds").click()
+    table = page.get_by_role("region", name="Kinds of job")
+    for kind in pages.get("/api/job-types")["kinds"]:
+        expect(table.get_by_role("link", name=kind["type"], exact=True)).to_be_visible()
+    expect(table.get_by_role("link", name="Collatz", exact=True)).to_have_attribute("href", "/collatz.html")
+    shot(page, "kinds-light-desktop")
+    assert violations(page) == [] and overflow(page) == 0
+    table.get_by_role("link", name="paced").click()
+    expect(page.get_by_role("heading", name="paced")).to_be_visible()
+    assert page.url.endswith("/kinds.html#kind=paced")
+    page.go_back()
+    expect(table).to_be_visible()
+
+
+def test_a_kind_without_a_page_goes_from_its_form_to_its_result(open_page: Open, pages: Live) -> None:
+    page = open_page("/kinds.html#kind=paced", permissions=["clipboard-read", "clipboard-write"])
+    new = form(page)
+    units = new.get_by_label("units", exact=True)
+    # Bounds and defaults are the schema's.
+    expect(units).to_have_attribute("placeholder", "100")
+    units.fill("0")
+    expect(units).to_have_attribute("aria-invalid", "true")
+    units.fill("5e2")
+    new.get_by_label("cpu seconds per unit").fill("0.02")
+    new.get_by_role("button", name="Submit").click()
+    job = page.get_by_role("region", name=re.compile("^Job "))
+    expect(job.get_by_text("running", exact=True)).to_be_visible()
+    # Live: the share done, the rate and the time left.
+    bar = job.get_by_role("progressbar")
+    until(lambda: int(bar.get_attribute("aria-valuenow") or 0) > 0, 20)
+    expect(job.get_by_text(re.compile(r"units/s"))).to_be_visible()
+    expect(job.get_by_text(re.compile(r" left$"))).to_be_visible()
+    job.get_by_role("button", name="Show what is committed so far").click()
+    expect(job.get_by_role("heading", name="Result so far")).to_be_visible()
+    shot(page, "kind-running-light-desktop")
+    expect(job.get_by_text("done", exact=True)).to_be_visible(timeout=40_000)
+    expect(job.get_by_role("heading", name="Result", exact=True)).to_be_visible()
+    expect(job.locator(".figures")).to_contain_text(re.compile(r"sum\s*124.750"))
+    job.get_by_role("button", name="Copy as JSON").click()
+    expect(page.get_by_text("Copied as JSON")).to_be_visible()
+    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == {"sum": 124750}
+    shot(page, "kind-done-light-desktop")
+
+
+def test_a_job_is_cancelled_and_its_parameters_go_back_into_the_form(open_page: Open, pages: Live) -> None:
+    made = pages.submit("paced", {"units": 100_000, "cpu_seconds_per_unit": 0.5})
+    page = open_page(f"/kinds.html#job={made}")
+    job = page.get_by_role("region", name=f"Job {made}")
+    expect(job.get_by_text("running", exact=True)).to_be_visible()
+    job.get_by_role("button", name="Cancel").click()
+    expect(job.get_by_text("cancelled", exact=True)).to_be_visible(timeout=30_000)
+    job.get_by_role("button", name="Copy into the form").click()
+    expect(form(page).get_by_label("units", exact=True)).to_have_value("100000")
+    # The address has the form's content: it can be sent.
+    expect(page).to_have_url(re.compile("set=units:100000"))
+    page.reload()
+    expect(form(page).get_by_label("units", exact=True)).to_have_value("100000")
+
+
+def test_what_the_api_refuses_stands_at_its_field(open_page: Open) -> None:
+    page = open_page("/kinds.html#kind=faulty")
+    new = form(page)
+    expect(new.get_by_label("fault", exact=True).get_by_role("option")).to_have_text(
+        ["none", "crash", "hang", "raise", "result"]
+    )
+    new.get_by_label("max lease seconds").fill("a while")
+    new.get_by_role("button", name="Submit").click()
+    expect(new.get_by_role("alert")).to_contain_text("parameters.max_lease_seconds")
+    expect(new.get_by_label("max lease seconds")).to_have_attribute("aria-invalid", "true")
+    # A text that looks like a number stays a text.
+    new.get_by_label("max lease seconds").fill("")
+    new.get_by_label("once").fill("5")
+    page.reload()
+    expect(new.get_by_label("once")).to_have_value("5")
+    new.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("region", name=re.compile("^Job "))).to_contain_text("done")
+
+
+def test_a_failed_job_says_why(open_page: Open, pages: Live) -> None:
+    failed = pages.submit("faulty", {"units": 5, "fault": "raise", "at": 3})
+    pages.wait_for(failed, "failed", 60)
+    page = open_page(f"/kinds.html#kind=faulty&job={failed}")
+    job = page.get_by_role("region", name=f"Job {failed}")
+    expect(job.get_by_role("alert")).to_contain_text(pages.job(failed)["error"])
+    expect(job.get_by_role("button", name="Retry")).to_be_visible()
+    page.goto(page.url.split("#")[0] + "#job=ffffffffffffffff")
+    page.reload()
+    expect(page.get_by_role("alert")).to_contain_text("no job ffffffffffffffff")
+
+
+def test_a_result_has_tables_and_a_histogram_where_it_says_so(open_page: Open, pages: Live, tmp_path: Path) -> None:
+    """The generic page shows the kinds with pages of their own as well."""
+    made = pages.submit("collatz", {"start_number": 1, "number_count": 1000})
+    result = pages.result(made)
+    page = open_page(f"/kinds.html#kind=collatz&job={made}")
+    job = page.get_by_role("region", name=f"Job {made}")
+    expect(job.locator(".figures")).to_contain_text(re.compile(r"at n\s*871"))
+    picture = job.locator("figure", has_text="delay histogram").get_by_role("img")
+    expect(picture).to_have_attribute("aria-label", re.compile("1.000 values"))
+    records = job.locator("details", has_text="records delay")
+    expect(records.get_by_role("row")).to_have_count(1 + len(result["records"]["delay"]))
+    with page.expect_download() as saved:
+        records.get_by_role("button", name="Save as CSV").click()
+    saved.value.save_as(tmp_path / "records.csv")
+    assert (tmp_path / "records.csv").read_text().splitlines()[:2] == ["n,value", "1,0"]
+    page.keyboard.press("Shift+T")
+    expect(job.locator("figure").get_by_role("table").first).to_be_visible()
+    expect(job.get_by_role("link", name="Open in Collatz")).to_have_attribute("href", f"/collatz.html#job={made}")
+
+
+def test_the_job_list_of_the_cluster_page_leads_here(page: Page, pages: Live) -> None:
+    made = pages.submit("paced", {"units": 3})
+    page.goto(f"{pages.url()}/cluster.html#tab=jobs&job={made}")
+    page.get_by_role("complementary").get_by_role("link", name="Open in Kinds").click()
+    expect(page.get_by_role("region", name=f"Job {made}")).to_be_visible()
+    expect(page.get_by_role("heading", name="paced")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", ["desktop", "phone"])
+def test_the_page_is_whole_and_accessible(open_page: Open, pages: Live, width: str, theme: str) -> None:
+    options = {"viewport": PHONE, "has_touch": True} if width == "phone" else {}
+    made = pages.submit("thread", {"thread_count": 20, "max_depth": 3, "replicas": 8, "cores": [2, 4], "seed": 1})
+    pages.result(made)
+    page = open_page(f"/kinds.html#kind=thread&job={made}", theme=theme, **options)
+    expect(page.get_by_text("All figures").or_(page.locator(".figures")).first).to_be_visible()
+    shot(page, f"kind-thread-{theme}-{width}")
+    assert violations(page) == [] and overflow(page) == 0
+    page.keyboard.press("Shift+L")
+    expect(page.get_by_role("heading", name="Kinds of job")).to_be_visible()
+    assert violations(page) == [] and overflow(page) == 0
