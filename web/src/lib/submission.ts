@@ -76,7 +76,7 @@ export function python(submission: Submission, origin: string): string {
     .map((each) => `, ${each}`)
     .join("");
   return [
-    "from client.api import Cluster",
+    "from threads_cluster import Cluster",
     "",
     `with Cluster(${literal(origin)}) as cluster:`,
     `    print(cluster.run(${literal(submission.type)}, ${literal(submission.parameters)}${more}))`,
