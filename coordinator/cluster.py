@@ -124,7 +124,7 @@ class Cluster:
             job["type"], asking.question(name, job["parameters"], choice), self.queries.fleet_cache.get()
         )
         if asked.estimated_wait_seconds is None:
-            raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/nodes")
+            raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/workers")
         [(_, answering)] = self.leases.submit([asked.job])
         return answering
 

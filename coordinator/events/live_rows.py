@@ -1,4 +1,4 @@
-"""Rows that change all the time (nodes, queues, alerts): read each second while somebody listens, sent when changed.
+"""Rows that change all the time (workers, queues, alerts): read each second while somebody listens, sent when changed.
 
 They have no place in the event stream: whoever connects, to any replica, hears all rows first and then what changes.
 """
@@ -21,7 +21,8 @@ SECONDS = 1.0
 Rows = dict[str, dict[str, Any]]
 #: By topic: the event's type, the field that names the row, and where the rows come from.
 TOPICS: dict[str, tuple[str, str, Callable[[Queries], list[dict[str, Any]]]]] = {
-    "nodes": ("node", "id", lambda queries: queries.fleet.nodes()),
+    "fleet": ("fleet", "id", lambda queries: queries.fleet.workers()),
+    "nodes": ("node", "id", lambda queries: queries.fleet.workers()),  # its name one version ago
     "queues": ("queue", "queue", lambda queries: queries.fleet.queues()),
     "alerts": ("alert", "id", lambda queries: queries.telemetry.alerts()),
 }

@@ -13,8 +13,10 @@ _NEWEST = 100
 
 def snapshot(queries: Queries) -> dict[str, Any]:
     """Return the fleet and the newest jobs, each read once."""
-    nodes, queues = queries.fleet.nodes(), queries.fleet.queues()
+    workers, queues = queries.fleet.workers(), queries.fleet.queues()
     return {
-        "status": queries.fleet.status(nodes, queues), "queues": queues, "nodes": nodes, "gpus": rows.gpus(nodes),
-        "alerts": queries.telemetry.alerts(), **queries.jobs.page(None, None, None, _NEWEST),
+        "status": queries.fleet.status(workers, queues), "queues": queues, "workers": workers,
+        "nodes": workers,  # their name one version ago
+        "gpus": rows.gpus(workers), "alerts": queries.telemetry.alerts(),
+        **queries.jobs.page(None, None, None, _NEWEST),
     }  # fmt: skip

@@ -70,12 +70,13 @@ async def fleet_events(
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",
     last_event_id: LastId = None,
 ) -> StreamingResponse:
-    """Server-sent events of the fleet. Topics: jobs, workers, job:ID, nodes, queues, alerts.
+    """Server-sent events of the fleet. Topics: jobs, workers, job:ID, fleet, queues, alerts.
 
     `jobs` and `workers` tell what happened, in the order of their ids, with an id from which Last-Event-ID resumes on
-    any replica; `resync` says: take a new snapshot. `nodes`, `queues` and `alerts` (events `node`, `queue`, `alert`)
-    tell how things are: rows as in the snapshot, all of them at first, then those that changed, once a second, without
-    an id; `gone` says that one is no longer listed.
+    any replica; `resync` says: take a new snapshot. `fleet`, `queues` and `alerts` (events `fleet`, `queue`, `alert`)
+    tell how things are: rows of workers, queues and alerts as in the snapshot, all of them at first, then those that
+    changed, once a second, without an id; `gone` says that one is no longer listed. Deprecated: `nodes`
+    (events `node`) is `fleet`, for one version.
     """
     wanted = frozenset(topics.split(","))
     return _streamed(frames.of_fleet(cluster, wanted, last_event_id))

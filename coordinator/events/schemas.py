@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.fleet.schemas import FleetGpu, Node, Queue, Status
+from coordinator.fleet.schemas import FleetGpu, Queue, Status, Worker
 from coordinator.jobs.schemas import Jobs
 from coordinator.schemas import required
 from coordinator.telemetry.schemas import Alert
@@ -14,6 +14,7 @@ class Snapshot(Jobs):
     stream: str = required("Last-Event-ID from which /api/events goes on without a gap.")
     status: Status
     queues: list[Queue]
-    nodes: list[Node]
+    workers: list[Worker]
+    nodes: list[Worker] = required("Deprecated: the same as workers.")
     gpus: list[FleetGpu]
     alerts: list[Alert]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ from jobs.store import bells, leases, skipped
 P = leases.PREFIX
 #: A worker is shown for this long after its last sign of life.
 LOST_SECONDS = 3600
+_DEVICES = (Device.CPU, Device.GPU)
 
 
 class FleetQueries:
@@ -25,7 +27,7 @@ class FleetQueries:
         self._settings = settings
         self._jobs = jobs
 
-    def nodes(self) -> list[dict[str, Any]]:
+    def workers(self) -> list[dict[str, Any]]:
         """Workers, live ones and those lost within the hour."""
         client = self._leases.client
         since = (time.time() - LOST_SECONDS) * 1000
@@ -40,10 +42,10 @@ class FleetQueries:
         now = seconds + micros / 1e6
         stored = zip(names, replies[::2], replies[1::2], strict=True)
         found = [(name, (row, live)) for name, row, live in stored if row]
-        nodes = skipped.readable(
-            "node", found, lambda name, both: rows.worker(name, decoding.fields(both[0]), both[1], now)
+        workers = skipped.readable(
+            "worker", found, lambda name, both: rows.worker(name, decoding.fields(both[0]), both[1], now)
         )
-        return [node for node in nodes if node["seen_seconds_ago"] < LOST_SECONDS]
+        return [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
 
     def queues(self) -> list[dict[str, Any]]:
         """Depth and oldest wait of every queue; jobs whose kind or version no worker has wait too."""
@@ -85,23 +87,24 @@ class FleetQueries:
         stored = zip(wanted, skipped.replies(pipe), strict=True)
         return dict(skipped.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
-    def status(self, nodes: list[dict[str, Any]] | None = None, by_queue: list[Any] | None = None) -> dict[str, Any]:
-        nodes, by_queue = nodes or self.nodes(), by_queue or self.queues()
-        live = [node for node in nodes if node["live"]]
-        workers: dict[str, Any] = {"live": len(live), "ready": sum(node["state"] != "starting" for node in live)}
-        for device in (Device.CPU, Device.GPU):
-            states: dict[str, int] = {}
-            for node in live:
-                if node["device"] == device:
-                    states[node["state"]] = states.get(node["state"], 0) + 1
-            workers[device.value] = states
+    def status(self, workers: list[dict[str, Any]] | None = None, by_queue: list[Any] | None = None) -> dict[str, Any]:
+        """The fleet and its jobs in numbers, of these rows of workers and queues where they were just read."""
+        workers, by_queue = workers or self.workers(), by_queue or self.queues()
+        live = [worker for worker in workers if worker["live"]]
         return {
             "version": VERSION,
             "cluster_size": self._settings.cluster_size or None,
-            "workers": workers,
-            "lanes": sum(node["lanes"] for node in live),
+            "workers": _counts(live),
+            "lanes": sum(worker["lanes"] for worker in live),
             "jobs": self._jobs.counts(),
             "queues": {row["queue"]: row["jobs"] for row in by_queue if row["jobs"]},
             "oldest_wait_seconds": max(row["oldest_wait_seconds"] for row in by_queue),
             "units_per_second": self._jobs.units_per_second(),
         }
+
+
+def _counts(live: list[dict[str, Any]]) -> dict[str, Any]:
+    """Live workers: in all, those that started, and by device and state."""
+    states = {device: Counter(worker["state"] for worker in live if worker["device"] == device) for device in _DEVICES}
+    ready = sum(worker["state"] != "starting" for worker in live)
+    return {"live": len(live), "ready": ready, **{device.value: dict(count) for device, count in states.items()}}

@@ -16,6 +16,9 @@ from jobs import errors
 routes = http.router()
 
 
+WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+
+
 class Drain(BaseModel):
     """Whether a worker finishes what it has and takes nothing new."""
 
@@ -29,20 +32,33 @@ def status(cluster: http.ClusterDep) -> Response:
     return shown(cluster.queries.fleet.status())
 
 
-@routes.get("/nodes", tags=["cluster"], **http.answers(schemas.Nodes))
-def nodes(cluster: http.ClusterDep) -> Response:
+@routes.get("/workers", tags=["cluster"], **http.answers(schemas.WorkerList))
+def workers(cluster: http.ClusterDep) -> Response:
     """Workers that live, and those lost within the hour."""
-    return shown({"nodes": cluster.queries.fleet.nodes()})
+    return shown({"workers": cluster.queries.fleet.workers()})
 
 
 @routes.post(
-    "/nodes/{node_id}/drain", tags=["cluster"], openapi_extra=http.describes(Drain), **http.answers(schemas.Drained)
+    "/workers/{worker_id}/drain", tags=["cluster"], openapi_extra=http.describes(Drain), **http.answers(schemas.Drained)
 )
-async def drain(
-    request: Request, node_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")], cluster: http.ClusterDep
-) -> Response:
+async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
     asked = http.parsed(Drain, await bodies.body(request, empty={}))
-    if not await run_in_threadpool(cluster.leases.drain, node_id, asked.on):
-        raise errors.NotFound(f"no worker {node_id}; list them with GET /api/nodes", field="node_id")
-    return shown({"id": node_id, "draining": asked.on})
+    if not await run_in_threadpool(cluster.leases.drain, worker_id, asked.on):
+        raise errors.NotFound(f"no worker {worker_id}; list them with GET /api/workers", field="worker_id")
+    return shown({"id": worker_id, "draining": asked.on})
+
+
+@routes.get("/nodes", tags=["cluster"], deprecated=True, **http.answers(schemas.NodeList))
+def nodes(cluster: http.ClusterDep) -> Response:
+    """Deprecated: GET /api/workers, with its rows under the key `nodes`. It goes with the next version."""
+    return shown({"nodes": cluster.queries.fleet.workers()})
+
+
+@routes.post(
+    "/nodes/{worker_id}/drain", tags=["cluster"], deprecated=True, openapi_extra=http.describes(Drain),
+    **http.answers(schemas.Drained),
+)  # fmt: skip
+async def drain_node(request: Request, worker_id: WorkerId, cluster: http.ClusterDep) -> Response:
+    """Deprecated: the same as POST /api/workers/{worker_id}/drain. It goes with the next version."""
+    return await drain(request, worker_id, cluster)

@@ -9,6 +9,7 @@ from coordinator import decoding
 
 
 def worker(name: str, row: dict[str, str], live: float | None, now: float) -> dict[str, Any]:
+    """Return the worker whose hash is `row` and who lives until `live` ms; `now` in seconds, both of Redis' clock."""
     seen = now - int(row["seen"]) / 1000
     alive = live is not None and live / 1000 > now
     state = row.get("state", "lost")
@@ -45,10 +46,13 @@ def worker(name: str, row: dict[str, str], live: float | None, now: float) -> di
     }
 
 
-def gpus(nodes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Every GPU that a worker tells of, with whose it is."""
+def gpus(workers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return every GPU that a worker reports, with the worker's name, which was called `node` one version ago."""
     return [
-        {**gpu, "node": node["id"], "live": node["live"], "job": node["job"] if node["live"] else None}
-        for node in nodes
-        for gpu in node.get("gpus", ())
-    ]
+        {
+            **gpu, "worker": worker["id"], "node": worker["id"], "live": worker["live"],
+            "job": worker["job"] if worker["live"] else None,
+        }
+        for worker in workers
+        for gpu in worker.get("gpus", ())
+    ]  # fmt: skip

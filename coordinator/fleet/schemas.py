@@ -31,12 +31,13 @@ class Gpu(BaseModel):
 
 
 class FleetGpu(Gpu):
-    node: str
+    worker: str
+    node: str = required("Deprecated: the same as worker.")
     live: bool = required("Whether its worker lives.")
     job: str | None = required("The job that its worker holds: null and utilization 0 is a GPU allocated and idle.")
 
 
-class Node(Answer):
+class Worker(Answer):
     id: str
     device: str | None
     state: str = required("starting, idle, busy, draining, drained, stopped or lost.")
@@ -44,7 +45,8 @@ class Node(Answer):
     lanes: int
     busy_lanes: int
     job: str | None = required("The job whose ranges it leases.")
-    host: str | None
+    host: str | None = required("The machine that it runs on: HOST_ID.")
+    network: str = required("Number of the network that it sees, one a host and one a container; 0: not known.")
     draining: bool
     seen_seconds_ago: float
     cpu_ratio: float = required("0..1, of the whole host.")
@@ -62,8 +64,12 @@ class Node(Answer):
     )
 
 
-class Nodes(Answer):
-    nodes: list[Node]
+class WorkerList(Answer):
+    workers: list[Worker]
+
+
+class NodeList(Answer):
+    nodes: list[Worker]
 
 
 class Drained(Answer):
@@ -71,7 +77,7 @@ class Drained(Answer):
     draining: bool
 
 
-class Workers(Answer):
+class WorkerCounts(Answer):
     live: int
     ready: int
     cpu: dict[str, int] = required("Live ones by state.")
@@ -81,7 +87,7 @@ class Workers(Answer):
 class Status(Answer):
     version: str
     cluster_size: int | None = required("Workers wanted.")
-    workers: Workers
+    workers: WorkerCounts
     lanes: int
     jobs: dict[JobState, int]
     queues: dict[str, int] = required("Jobs that wait, by queue; empty ones are left out.")

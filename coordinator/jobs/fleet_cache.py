@@ -54,7 +54,7 @@ def _read(client: leases.Client) -> scheduler.Fleet:
     lanes: dict[Device, int] = {}
     kinds: dict[Device, list[dict[str, int]]] = {}
     workers = zip(names, skipped.replies(pipe) if names else [], strict=True)
-    for device, count, known in skipped.readable("node", workers, _alive):
+    for device, count, known in skipped.readable("worker", workers, _alive):
         if known is not None:
             lanes[device] = lanes.get(device, 0) + count
             kinds.setdefault(device, []).append(known)

@@ -110,34 +110,34 @@ class ClusterCollector(Collector):
         yield from (depth, oldest, load)
 
     def _workers(self) -> Iterator[Metric]:
-        nodes = [node for node in self._queries.fleet.nodes() if node["live"]]
+        live = [worker for worker in self._queries.fleet.workers() if worker["live"]]
         devices = (Device.CPU.value, Device.GPU.value)
-        workers = defaultdict(float, dict.fromkeys(product(devices, metrics.WORKER_STATES), 0.0))
+        states = defaultdict(float, dict.fromkeys(product(devices, metrics.WORKER_STATES), 0.0))
         lanes = defaultdict(float, dict.fromkeys(product(devices, ("busy", "idle")), 0.0))
         rates: dict[tuple[str, str], list[float]] = defaultdict(list)
-        for node in nodes:
-            workers[(node["device"], node["state"])] += 1
-            lanes[(node["device"], "busy")] += node["busy_lanes"]
-            lanes[(node["device"], "idle")] += node["lanes"] - node["busy_lanes"]
-            for kind, rate in node["rates"].items():
-                rates[(kind, node["device"])].append(rate)
+        for worker in live:
+            states[(worker["device"], worker["state"])] += 1
+            lanes[(worker["device"], "busy")] += worker["busy_lanes"]
+            lanes[(worker["device"], "idle")] += worker["lanes"] - worker["busy_lanes"]
+            for kind, rate in worker["rates"].items():
+                rates[(kind, worker["device"])].append(rate)
         means = {labels: sum(values) / len(values) for labels, values in rates.items()}
-        for metric, values in ((metrics.WORKERS, workers), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
+        for metric, values in ((metrics.WORKERS, states), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
             yield _filled(metric, values)
         configured = _family(metrics.CONFIGURED)
         configured.add_metric(["any"], self._queries.settings.cluster_size)
         yield configured
-        yield from self._hosts(nodes)
+        yield from self._hosts(live)
 
-    def _hosts(self, nodes: list[dict[str, Any]]) -> Iterator[Metric]:
+    def _hosts(self, live: list[dict[str, Any]]) -> Iterator[Metric]:
         labels = metrics.WORKER_INFO.labels[1:]
-        infos = {(node["id"], *(str(node.get(label) or "") for label in labels)): 1.0 for node in nodes}
+        infos = {(worker["id"], *(str(worker.get(label) or "") for label in labels)): 1.0 for worker in live}
         yield _filled(metrics.WORKER_INFO, infos)
         for figure in figures.HOST:
-            speakers = hosts.speakers(nodes, figure.metric.labels)
+            speakers = hosts.speakers(live, figure.metric.labels)
             known = {place: float(row[figure.field]) for place, row in speakers.items() if figure.field in row}
             yield _filled(figure.metric, known)
-        yield from self._gpus([(node["id"], gpu) for node in nodes for gpu in node.get("gpus", ())])
+        yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
 
     def _gpus(self, gpus: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
         info, throttled = _family(metrics.GPU_INFO), _family(metrics.GPU_THROTTLED)

@@ -65,7 +65,7 @@ class Recorder:
         self._failed: dict[str, int] = {}
 
     def round(self) -> None:
-        nodes, queues = self._queries.fleet.nodes(), self._queries.fleet.queues()
+        nodes, queues = self._queries.fleet.workers(), self._queries.fleet.queues()
         memory = self._client.info("memory")
         if self._rounds % _SLOW_EVERY == 0:
             self._put_aside()

@@ -137,8 +137,9 @@ def cluster(token: str) -> Iterator[str]:
     yield "\n## Cluster"
     yield json.dumps(ask(f"{API}/api/status", token), indent=2)
     yield "\n## Workers"
-    for node in ask(f"{API}/api/nodes", token)["nodes"]:
-        facts = (node["id"], node["device"], node["state"], f"{node['busy_lanes']} of {node['lanes']} lanes busy")
+    for worker in ask(f"{API}/api/workers", token)["workers"]:
+        lanes = f"{worker['busy_lanes']} of {worker['lanes']} lanes busy"
+        facts = (worker["id"], worker["device"], worker["state"], lanes)
         yield "  ".join(str(fact) for fact in facts)
 
 

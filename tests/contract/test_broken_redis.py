@@ -37,7 +37,7 @@ NAMES = [
     *(f"rq:queue:{queue}" for queue in queues.ALL), "rq:queues", "rq:workers",
 ]  # fmt: skip
 LISTINGS = [
-    "/api/jobs", "/api/jobs?state=running", "/api/jobs?state=failed", "/api/snapshot", "/api/status", "/api/nodes",
+    "/api/jobs", "/api/jobs?state=running", "/api/jobs?state=failed", "/api/snapshot", "/api/status", "/api/workers",
     "/api/history", "/api/stream", "/api/job-types", "/ready",
 ]  # fmt: skip
 

@@ -128,7 +128,7 @@ def test_a_real_worker_computes_in_a_real_cluster(tmp_path: Path) -> None:
         result = live.result(live.submit("collatz", parameters, device="gpu"), 120)
         partial = computed(on_gpu, job)
         assert (int(result["checksum"]), int(result["candidates"])) == (partial["checksum"], partial["candidates"])
-        (shown,) = live.get("/api/nodes")["nodes"][0]["gpus"]
+        (shown,) = live.get("/api/workers")["workers"][0]["gpus"]
         assert shown["memory_used_bytes"] > 0 and shown["uuid"].startswith("GPU-")
     finally:
         live.stop()

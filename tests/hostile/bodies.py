@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 #: What the routes read at most.
 ONE, BATCH = 1 << 20, 16 << 20
 
-ROUTES = ("/api/submit", "/api/submit-batch", "/api/results", "/api/nodes/worker-0/drain")
+ROUTES = ("/api/submit", "/api/submit-batch", "/api/results", "/api/workers/worker-0/drain")
 VALID = (
     b'{"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}, "idempotency_key": "k"}',
     b'{"jobs": [{"type": "thread", "parameters": {"thread_count": 2, "replicas": 1}}, {"type": "collatz"}]}',

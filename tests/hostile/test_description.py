@@ -139,7 +139,7 @@ def _ask(tally: counts.Tally, cases: SearchStrategy[Any], examples: int, seed: i
 
 
 def _cancel_all(cluster: Live) -> None:
-    cluster.post("/api/nodes/worker-0/drain", {"on": False})
+    cluster.post("/api/workers/worker-0/drain", {"on": False})
     for state in ("queued", "running", "paused"):
         for job in cluster.get(f"/api/jobs?limit=500&state={state}")["jobs"]:
             cluster.post(f"/api/jobs/{job['job_id']}/cancel")

@@ -27,7 +27,7 @@ JUNK = (
     b"cpu.normal",
 )
 READS = (
-    "/ready", "/api/status", "/api/nodes", "/api/snapshot", "/api/history", "/api/stream", "/api/jobs?limit=20",
+    "/ready", "/api/status", "/api/workers", "/api/snapshot", "/api/history", "/api/stream", "/api/jobs?limit=20",
     "/api/jobs?state=queued", "/api/collatz/verified",
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from tests.integration.live import Live
 
 JOB = "0123456789abcdef"
 PATHS = (
-    "/", "/health", "/ready", "/api", "/api/status", "/api/nodes", "/api/nodes/worker-0/drain", "/api/job-types",
+    "/", "/health", "/ready", "/api", "/api/status", "/api/workers", "/api/workers/worker-0/drain", "/api/job-types",
     "/api/snapshot", "/api/history", "/api/stream", "/api/events", f"/api/jobs/{JOB}/events", "/api/submit",
     "/api/submit-batch", "/api/jobs", "/api/results", f"/api/jobs/{JOB}", f"/api/jobs/{JOB}/result",
     f"/api/jobs/{JOB}/trace.json", f"/api/jobs/{JOB}/columns.bin", f"/api/jobs/{JOB}/cancel", "/api/collatz/verified",
@@ -45,7 +45,7 @@ VALUES = (
     "%00", "\u0661", "%D9%A1", "%ff%fe", "%ed%a0%80", "%", "%zz", "%2", "+", " ", "%20", "*", "**", "*" * 200,
     "a" * 3000, "..", "/", "9" * 400, "9" * 5000, "9007199254740993", "18446744073709551616", "-9223372036854775809",
     "0x10", "01", "1_0", "done", "queued", "collatz", "thread", "jobs", "job:" + JOB,
-    "jobs,workers,nodes,queues,alerts", "'", '"', "<script>", "${x}", "{}", "[]", "a,b,c", ",", ",,,,", "units.*",
+    "jobs,workers,fleet,nodes,queues,alerts", "'", '"', "<script>", "${x}", "{}", "[]", "a,b,c", ",", ",,,,", "units.*",
     "(?:", "\\", "\u202e", "a" * 64, "a" * 65,
 )  # fmt: skip
 SEGMENTS = (
@@ -120,7 +120,7 @@ def test_requests_of_every_sort_are_answered(cluster: Live, watch: Watch, plan: 
             body = draw.choice((None, None, None, b"", b"{}", b"x"))
             answer = wire.send(cluster.ports[0], wire.request(method, where, more, body))
             wire.note(tally, f"{method} {where[:300]} {more} {body!r}", answer, raw=True)
-    cluster.post("/api/nodes/worker-0/drain", {"on": False})
+    cluster.post("/api/workers/worker-0/drain", {"on": False})
     tally.check()
 
 

@@ -284,7 +284,7 @@ def test_with_a_token_nothing_is_answered_without_it(tmp_path: Path) -> None:
     with running_with_token(tmp_path) as cluster:
         problem_free = httpx.get(cluster.url() + "/health")
         assert problem_free.status_code == 200
-        for path in ("/api/status", "/api/jobs", "/api/nodes"):
+        for path in ("/api/status", "/api/jobs", "/api/workers"):
             answer = httpx.get(cluster.url() + path)
             assert answer.status_code == 401
             assert answer.headers["www-authenticate"] == "Bearer"

@@ -64,10 +64,12 @@ def test_lanes_of_different_speed_end_together(mixed: Live, faster: float) -> No
 
 def test_nodes_show_the_rate_device_and_job_of_each(mixed: Live) -> None:
     job = mixed.submit("paced", {"units": 10**6})
-    until(lambda: all(node["job"] == job and node["rates"].get("paced") for node in mixed.get("/api/nodes")["nodes"]))
-    shown = {node["device"]: node for node in mixed.get("/api/nodes")["nodes"]}
+    until(
+        lambda: all(node["job"] == job and node["rates"].get("paced") for node in mixed.get("/api/workers")["workers"])
+    )
+    shown = {node["device"]: node for node in mixed.get("/api/workers")["workers"]}
     until(lambda: mixed.job(job)["progress"] > 0.05)
-    shown = {node["device"]: node for node in mixed.get("/api/nodes")["nodes"]}
+    shown = {node["device"]: node for node in mixed.get("/api/workers")["workers"]}
     assert shown["cpu"]["rates"]["paced"] == pytest.approx(1000, rel=0.15)
     assert shown["gpu"]["rates"]["paced"] == pytest.approx(10_000, rel=0.15)
     mixed.post(f"/api/jobs/{job}/cancel")

@@ -30,7 +30,7 @@ def test_a_page_of_somebody_else_neither_drives_nor_reads_the_cluster(coordinato
         job = '{"type": "collatz", "parameters": {"start_number": 1, "number_count": 10}}'
         for content, headers in ((job, simple), (job, simple | {"Content-Type": "application/json"})):
             assert http.post("/api/submit", content=content, headers=headers).status_code in (403, 415)
-        assert http.post("/api/nodes/worker-0/drain", headers={"Origin": "http://evil.example"}).status_code == 403
+        assert http.post("/api/workers/worker-0/drain", headers={"Origin": "http://evil.example"}).status_code == 403
         told = http.get("/api/status", headers={"Host": "evil.example"})
         assert told.status_code == 403 and "ALLOWED_HOSTS" in told.json()["detail"]
         assert http.get("/health", headers={"Host": "10.0.0.7"}).status_code == 200

@@ -45,7 +45,7 @@ def start_gpu_worker(live: Live, number: int = 0, **environment: str) -> None:
 
 
 def node(live: Live, name: str = "gpu-0") -> dict[str, Any]:
-    found: dict[str, Any] = next((one for one in live.get("/api/nodes")["nodes"] if one["id"] == name), {})
+    found: dict[str, Any] = next((one for one in live.get("/api/workers")["workers"] if one["id"] == name), {})
     return found
 
 

@@ -61,7 +61,7 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
     cluster.wait_for(failed, "failed")
     asked: list[tuple[str, type[BaseModel]]] = [
         ("/api/snapshot", Snapshot), ("/api/status", fleet_schemas.Status),
-        ("/api/nodes", fleet_schemas.Nodes),
+        ("/api/workers", fleet_schemas.WorkerList),
         ("/api/jobs", job_schemas.Jobs), (f"/api/jobs/{done}", job_schemas.Job),
         (f"/api/jobs/{failed}", job_schemas.Job),
         (f"/api/jobs/{done}/result", job_schemas.Result), ("/api/job-types", job_schemas.Kinds),
@@ -77,7 +77,7 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
         ("/api/submit-batch", {"jobs": [{"type": "faulty"}, {"type": "nosuch"}]}, job_schemas.SubmittedBatch),
         ("/api/results", {"job_ids": [done, failed, "nosuch"]}, job_schemas.ManyResults),
         (f"/api/jobs/{failed}/retry", None, job_schemas.Job),
-        ("/api/nodes/worker-0/drain", {"on": False}, fleet_schemas.Drained),
+        ("/api/workers/worker-0/drain", {"on": False}, fleet_schemas.Drained),
     ]
     for path, body, answer in bodies:
         answer.model_validate(cluster.post(path, body).json())
@@ -191,25 +191,41 @@ def listen(cluster: Live, topics: str, seconds: float, replica: int = 0, **heade
 
 def test_rows_come_whole_then_as_they_change_on_any_replica(cluster: Live) -> None:
     for replica in (0, 1):
-        found = listen(cluster, "nodes,queues", 3.5, replica)
+        found = listen(cluster, "fleet,queues", 3.5, replica)
         first = [(kind, row.get("id") or row["queue"]) for _, kind, row in found]
-        assert first[:2] == [("node", "worker-0"), ("node", "worker-1")]
+        assert first[:2] == [("fleet", "worker-0"), ("fleet", "worker-1")]
         assert sum(kind == "queue" for kind, _ in first[:14]) == len(queues.ALL)
-        heard = [row["seen_seconds_ago"] for _, kind, row in found if kind == "node" and row["id"] == "worker-0"]
+        heard = [row["seen_seconds_ago"] for _, kind, row in found if kind == "fleet" and row["id"] == "worker-0"]
         assert 2 <= len(heard) <= 4 * 4
         for place, kind, row in found:
             assert place == ""
-            (fleet_schemas.Node if kind == "node" else fleet_schemas.Queue).model_validate(row)
+            (fleet_schemas.Worker if kind == "fleet" else fleet_schemas.Queue).model_validate(row)
 
 
 def test_events_with_a_place_resume_among_rows(cluster: Live) -> None:
     before = cluster.get("/api/snapshot")["stream"]
     job = cluster.submit("faulty", {"units": 1})
     cluster.result(job)
-    found = listen(cluster, "jobs,nodes", 1, replica=1, **{"Last-Event-ID": before})
+    found = listen(cluster, "jobs,fleet", 1, replica=1, **{"Last-Event-ID": before})
     states = [row["state"] for place, _, row in found if place and row.get("job") == job]
     assert states[0] == "queued" and states[-1] == "done"
-    assert {kind for place, kind, _ in found if not place} == {"node"}
+    assert {kind for place, kind, _ in found if not place} == {"fleet"}
+
+
+def test_nodes_are_workers_under_their_old_name(cluster: Live) -> None:
+    old = cluster.get("/api/nodes")["nodes"]
+    assert [row["id"] for row in old] == [row["id"] for row in cluster.get("/api/workers")["workers"]]
+    snapshot = cluster.get("/api/snapshot")
+    assert snapshot["nodes"] == snapshot["workers"] and snapshot["status"]["workers"]["live"] == len(old)
+    fleet_schemas.NodeList.model_validate({"nodes": old})
+    assert cluster.post("/api/nodes/worker-0/drain", {"on": False}).json() == {"id": "worker-0", "draining": False}
+    assert cluster.post("/api/nodes/nobody/drain", {"on": False}).status_code == 404
+    rows = {(kind, row["id"]) for _, kind, row in listen(cluster, "nodes", 1)}
+    assert rows == {("node", row["id"]) for row in old}
+    routes = cluster.get("/api/openapi.json")["paths"]
+    assert all(
+        method["deprecated"] for path in routes if path.startswith("/api/nodes") for method in routes[path].values()
+    )
 
 
 def firing(cluster: Live, name: str) -> Any:

@@ -28,7 +28,7 @@ def start_worker(live: Live, number: int, version: int) -> None:
     start(live, "cpu_worker", name, version, NODE_ID=name, WORKER_THREADS="1")
 
     def ready() -> bool:
-        nodes = live.get("/api/nodes")["nodes"]
+        nodes = live.get("/api/workers")["workers"]
         return any(node["id"] == name and node["live"] and node["state"] != "starting" for node in nodes)
 
     until(ready, SECONDS)

@@ -145,7 +145,7 @@ def test_sigterm_commits_what_is_done_and_hands_back_the_rest(tmp_path: Path) ->
         assert after["done"] > before, "the lease in hand was not committed"
         assert cluster.redis().zcard(f"ct:job:{job}:leases") == 0
         assert cluster.redis().llen("rq:queue:cpu.normal") == 1
-        assert cluster.get("/api/nodes")["nodes"][0]["state"] == "stopped"
+        assert cluster.get("/api/workers")["workers"][0]["state"] == "stopped"
 
 
 def test_children_of_a_killed_worker_end(tmp_path: Path) -> None:
@@ -157,15 +157,15 @@ def test_children_of_a_killed_worker_end(tmp_path: Path) -> None:
 
 
 def test_a_drained_worker_takes_nothing_until_it_is_told_to(cluster: Live) -> None:
-    assert cluster.post("/api/nodes/worker-0/drain", {"on": True}).status_code == 200
-    until(lambda: cluster.get("/api/nodes")["nodes"][0]["state"] == "drained")
+    assert cluster.post("/api/workers/worker-0/drain", {"on": True}).status_code == 200
+    until(lambda: cluster.get("/api/workers")["workers"][0]["state"] == "drained")
     job = cluster.submit("faulty", {"units": 100})
     time.sleep(2.5)
     waiting = cluster.job(job)
     assert waiting["state"] == "queued"
     assert "no live worker serves" in waiting["waiting_because"]
     assert cluster.redis().llen("rq:queue:cpu.normal") == 1
-    assert cluster.post("/api/nodes/worker-0/drain", {"on": False}).status_code == 200
+    assert cluster.post("/api/workers/worker-0/drain", {"on": False}).status_code == 200
     assert cluster.result(job) == SUM
 
 

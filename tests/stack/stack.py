@@ -135,8 +135,7 @@ class Stack:
         eventually(lambda: int(self.job(job_id)["done"]) > 0, 60, f"job {job_id} has committed something")
 
     def live_workers(self) -> list[dict[str, Any]]:
-        nodes = self.get("/api/nodes")
-        rows = nodes["nodes"] if isinstance(nodes, dict) else nodes
+        rows = self.get("/api/workers")["workers"]
         return [node for node in rows if node["live"] and node["state"] != "starting"]
 
     def targets(self) -> list[tuple[str, str]]:

@@ -91,7 +91,7 @@ def test_what_is_no_list_of_hosts_is_refused_by_name() -> None:
      "http://localhost:80@evil.example", "http://[::1", "file://"],
 )  # fmt: skip
 def test_a_foreign_origin_is_refused_even_with_a_simple_body(origin: str) -> None:
-    for path in ("/api/jobs/a/cancel", "/api/nodes/n/drain", "/api/submit"):
+    for path in ("/api/jobs/a/cancel", "/api/workers/n/drain", "/api/submit"):
         refused(ask("POST", path, {"Origin": origin}), "Origin", *WAYS_OUT)
     refused(ask("POST", "/api/submit", {"Origin": origin, **JSON}, b"{}"), "Origin")
     refused(ask("OPTIONS", "/api/submit", {"Origin": origin, "Access-Control-Request-Method": "POST"}), "Origin")

@@ -227,8 +227,8 @@ def test_report_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     }
 
     def ask(url: str, token: str = "") -> Any:
-        if "/nodes" in url:
-            return {"nodes": [{"id": "a", "device": "cpu", "state": "idle", "busy_lanes": 0, "lanes": 2}]}
+        if "/api/workers" in url:
+            return {"workers": [{"id": "a", "device": "cpu", "state": "idle", "busy_lanes": 0, "lanes": 2}]}
         alerts = {"alerts": [alert, {**alert, "state": "pending"}]}
         return STATUS if "/status" in url else {"data": {"result": [row], **alerts}}
 

@@ -182,7 +182,7 @@ def test_gpus_are_shown_and_passed_on(shown: Shown) -> None:
         for reason in metrics.THROTTLE_REASONS
     }
     assert reasons == dict.fromkeys(metrics.THROTTLE_REASONS, 0) | {"sw_power_cap": 1, "other": 1}
-    [node] = shown.queries.fleet.nodes()
+    [node] = shown.queries.fleet.workers()
     assert node["gpus"] == [GPU]
 
 
@@ -191,7 +191,7 @@ def test_what_a_gpu_does_not_tell_is_absent(shown: Shown) -> None:
     shown.beat("c", device="cpu")
     told = {name for name, labels in shown.samples() if ("gpu", "GPU-1") in labels}
     assert told == {metrics.GPU_INFO.name, metrics.GPU_TEMPERATURE.name}
-    assert [node["id"] for node in shown.queries.fleet.nodes() if "gpus" in node] == ["w"]
+    assert [node["id"] for node in shown.queries.fleet.workers() if "gpus" in node] == ["w"]
 
 
 def test_a_redis_that_hangs_does_not_hang_a_scrape() -> None:
