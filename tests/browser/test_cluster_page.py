@@ -17,7 +17,7 @@ from tests.browser.conftest import DIST, PHONE, Open, overflow, shot, violations
 from tests.integration.live import Live, until
 
 TABS = ("overview", "gpus", "workers", "jobs", "monitoring")
-#: Of the tests' own kind: units that take as long as they are told.
+#: Hours of work, and next to none.
 LONG = {"start_number": 10**15, "number_count": 10**13}
 SHORT = {"start_number": 1, "number_count": 1000}
 
@@ -283,7 +283,7 @@ def test_the_stream_shows_who_computed_what(page: Page, pages: Live, long_job: s
     box = canvas.bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 30)
-    expect(figure.locator(".told")).to_contain_text(long_job)
+    expect(figure.locator(".readout")).to_contain_text(long_job)
     page.keyboard.press("Shift+T")
     expect(figure.get_by_role("table")).to_contain_text(long_job)
 

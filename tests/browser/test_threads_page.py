@@ -361,7 +361,7 @@ def saved(page: Page, button: str, folder: Path) -> Path:
     return path
 
 
-def told(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def lines(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Slices in order, times in whole ns."""
     return sorted(
         (each["tid"], round(each["ts"] * 1000), round(each["dur"] * 1000), each["name"], each["cat"]) for each in found
@@ -372,7 +372,7 @@ def test_files_hold_what_is_on_screen(desk: Page, pages: Live, job: str, tmp_pat
     found = trace(pages, job, 0)
     file = json.loads(saved(desk, "Perfetto", tmp_path).read_text())
     ours, theirs = slices(file, kind=""), slices(found, kind="")
-    assert told(ours) == told(theirs)
+    assert lines(ours) == lines(theirs)
     assert {"s", "f", "C", "M"} <= {each["ph"] for each in file["traceEvents"]}
     assert file["otherData"]["parameters"] == found["otherData"]["parameters"]
     assert file["otherData"]["job"] == job

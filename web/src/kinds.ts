@@ -1,5 +1,5 @@
 /**
- * What the pages know of each kind of job: the only table of kinds. A kind without an entry gets the generic page
+ * The pages' only table of kinds of job. A kind without an entry gets the generic page
  * (pages/kinds), a form with all its parameters, and its result as tables.
  */
 
@@ -10,7 +10,7 @@ export interface KindEntry {
   few: readonly string[];
   /** Parameters that say how a job is computed or drawn, not what; left out of a job's one-line summary. */
   quiet: readonly string[];
-  /** What a result says in a few figures: title, and the path of names and places in the result. */
+  /** Figures that sum a result up: title, and the path of names and places in the result. */
   figures: readonly Figure[];
   /** A first job, as somebody types it into a shell. */
   command: string;

@@ -36,7 +36,7 @@ test.each([
   ["start_number", true],
 ])("filter %j lets the job through: %s", (text, expected) => expect(matches(JOB, parse(text))).toBe(expected));
 
-test("a name that is none of ours is told, and taken as text", () => {
+test("a name that is none of ours is pointed out, and taken as text", () => {
   expect(parse("owner:me state:done").unknown).toEqual(["owner"]);
   expect(matches(JOB, parse("owner:me"))).toBe(false);
 });

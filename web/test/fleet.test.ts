@@ -66,7 +66,7 @@ test("less done than known is old news", () => {
   expect(model.jobs.get("a")?.done).toBe(30);
 });
 
-test("what the snapshot covers is history: it is told, and changes nothing", () => {
+test("what the snapshot covers is history: it is listed, and changes nothing", () => {
   const old = apply(
     model,
     frame("cancelled", { job: "a", type: "cancelled", state: "cancelled", done: 0, total: 100 }, "999-0"),

@@ -76,8 +76,8 @@ function linked(gl: WebGL2RenderingContext, vertex: string, fragment: string): W
 }
 
 function isSoftware(gl: WebGL2RenderingContext): boolean {
-  const told = gl.getExtension("WEBGL_debug_renderer_info");
-  const name = String(gl.getParameter(told ? told.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
+  const info = gl.getExtension("WEBGL_debug_renderer_info");
+  const name = String(gl.getParameter(info ? info.UNMASKED_RENDERER_WEBGL : gl.RENDERER));
   return /swiftshader|llvmpipe|software|basic render/i.test(name);
 }
 

@@ -1,4 +1,4 @@
-/** What draws grids and points on a canvas: with WebGL2 (`density.ts`) or without (`flat.ts`). */
+/** Draws grids and points on a canvas: with WebGL2 (`density.ts`) or without (`flat.ts`). */
 
 import type { Look } from "./colour";
 import type { Grid } from "./grid";
@@ -6,7 +6,7 @@ import type { Grid } from "./grid";
 /** Single numbers beside each other. */
 export interface Points {
   delays: Uint16Array;
-  /** What colours each: bits or residue plus one. */
+  /** The value that colours each point: bits, or residue plus one. */
   values: Uint16Array;
   /** Pixels from the left edge to the middle of the first, and from one to the next. */
   left: number;

@@ -23,12 +23,12 @@ export type Result = Schemas["Result"];
 /** A kind of job, as GET /api/job-types shows it. */
 export type Kind = Schemas["Kind"];
 
-/** Unless the cluster answers within so many ms, a call fails. */
+/** Milliseconds after which a call without an answer fails. */
 const PATIENCE_MS = 40_000;
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
 
-/** What the API refuses, in its words: RFC 9457. Status 0: no answer at all. */
+/** A refusal in the API's words (RFC 9457). Status 0: no answer at all. */
 export class Problem extends Error {
   constructor(
     readonly status: number,
@@ -69,13 +69,13 @@ export function address(path: string, query: Query = {}): string {
   return text ? `${path}?${text}` : path;
 }
 
-/** What an answer that is not 2xx says. */
+/** Reads the problem from an answer that is not 2xx. */
 export async function problemOf(answer: Response): Promise<Problem> {
-  const told = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string; field?: string };
-  const title = told.title ?? (answer.statusText || `Status ${answer.status}`);
-  const detail = told.detail ?? `${new URL(answer.url).pathname} answered ${answer.status}`;
+  const body = (await answer.json().catch(() => ({}))) as { title?: string; detail?: string; field?: string };
+  const title = body.title ?? (answer.statusText || `Status ${answer.status}`);
+  const detail = body.detail ?? `${new URL(answer.url).pathname} answered ${answer.status}`;
   if (answer.status === 401) needsToken.value = true;
-  return new Problem(answer.status, title, detail, told.field, answer.headers.get("X-Request-ID") ?? undefined);
+  return new Problem(answer.status, title, detail, body.field, answer.headers.get("X-Request-ID") ?? undefined);
 }
 
 async function call(path: string, options: RequestInit): Promise<Response> {

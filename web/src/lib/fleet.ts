@@ -1,4 +1,4 @@
-/** What events do to what the page knows of the cluster. Pure: the model goes in, what changed comes out. */
+/** Applies events to the page's model of the cluster. Pure: model and event in, changes out. */
 
 import type { Alert, Gpu, Job, JobState, Node, Queue, Snapshot, Status } from "./api";
 import { paced, type Pace } from "./pace";
@@ -36,7 +36,7 @@ export interface Model {
   /** Events up to here are in the snapshot already. */
   covered: string;
   jobs: Map<string, Job>;
-  /** What committed units/s are worked out from, by job. */
+  /** Counts from which the rate of committed units is computed, by job. */
   paces: Map<string, Pace>;
   status?: Status | undefined;
   queues: Queue[];
@@ -45,7 +45,7 @@ export interface Model {
   alerts: Alert[];
 }
 
-/** What an event asks the page to do. */
+/** Changes that an event brings. */
 export interface Change {
   event?: LiveEvent;
   /** A job that changed in the model. */
@@ -81,7 +81,7 @@ export function take(model: Model, snapshot: Snapshot): void {
   for (const job of snapshot.jobs) model.jobs.set(job.job_id, job);
 }
 
-/** What a job's own times tell of the past, before there was a stream to tell it. */
+/** Events made from a job's own times, for the past before the stream began. */
 export function past(job: Job): LiveEvent[] {
   const { job_id, type: kind, done, total, error } = job;
   const common = { id: "", job: job_id, kind, total };

@@ -105,7 +105,7 @@ export function rate(value: number | null | undefined, unit = ""): string {
   return unit ? `${text}${text.includes(THIN) ? "" : THIN}${unit}/s` : `${text}/s`;
 }
 
-/** Of a moment as the API writes it: how long ago, 12 s ago. */
+/** Time since a moment as the API writes it: 12 s ago. */
 export function ago(moment: string | null | undefined, now = Date.now()): string {
   if (!moment) return "";
   const passed = (now - Date.parse(moment)) / 1000;

@@ -21,7 +21,7 @@ export type HashState<D extends Defaults> = { [K in keyof D]: Signal<Widened<D[K
 /** Replacing the address more often makes browsers throttle it. */
 const THROTTLE_MS = 250;
 
-/** As encodeURIComponent, but what is harmless after # stays readable, and a space is a +. */
+/** Escapes like encodeURIComponent, but leaves readable what is harmless after #, and writes a space as +. */
 function escaped(plain: string): string {
   return encodeURIComponent(plain).replaceAll("%20", "+").replaceAll("%3A", ":").replaceAll("%2F", "/");
 }
@@ -43,7 +43,7 @@ function parsed(given: string, example: Value): Value | undefined {
   return plain !== "" && Number.isFinite(number) ? number : undefined;
 }
 
-/** What differs from the defaults, keys in their order. */
+/** Writes the values that differ from the defaults, keys in their order. */
 export function encode(values: Record<string, Value>, defaults: Defaults): string {
   const parts: string[] = [];
   for (const [name, usual] of Object.entries(defaults)) {

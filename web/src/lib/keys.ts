@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 
 export interface Key {
   run: (event: KeyboardEvent) => void;
-  /** What it does, for the list under `?`. */
+  /** Its effect, for the list under `?`. */
   text: string;
 }
 
@@ -13,7 +13,7 @@ export type Keys = Record<string, Key>;
 /** All keys that are bound now, the newest set last: what `?` lists. */
 export const bound = signal<readonly Keys[]>([]);
 
-/** The second key of a sequence must come within so many ms. */
+/** Milliseconds within which the second key of a sequence must come. */
 const SEQUENCE_MS = 1200;
 
 const ALIASES: Record<string, string> = {
@@ -24,7 +24,7 @@ const ALIASES: Record<string, string> = {
   ArrowDown: "Down",
 };
 
-/** As the tables of keys spell it: "Shift+Left", "j", "?". */
+/** The key's name in tables of keys: "Shift+Left", "j", "?". */
 export function nameOf(event: Pick<KeyboardEvent, "key" | "shiftKey" | "ctrlKey" | "metaKey" | "altKey">): string {
   const key = ALIASES[event.key] ?? event.key;
   const marks = [event.ctrlKey || event.metaKey ? "Ctrl" : "", event.altKey ? "Alt" : ""];

@@ -63,7 +63,7 @@ const FLUSH_MS = 250;
  */
 const COUNT_SOON_MS = 400;
 const COUNT_MS = 2000;
-/** A hidden page gives its connection back after so long: browsers allow six a host. */
+/** Milliseconds after which a hidden page closes its connection: browsers allow six a host. */
 const HIDDEN_MS = 60_000;
 /** More jobs than these are asked for as a list. */
 const ASK_EACH = 4;
@@ -164,12 +164,12 @@ async function countNow(): Promise<void> {
     if (asked.size) await askNow();
     flushSoon();
   } catch {
-    // As above.
+    // The stream notices the same and says so.
   }
   countTimer = 0;
 }
 
-/** Takes a job's view as the API told it. */
+/** Takes a job's view as the API gave it. */
 export function adopt(job: Job): void {
   const kept = adopted(job, model.jobs.get(job.job_id));
   if (kept.rate === null) model.paces.delete(job.job_id);
@@ -178,7 +178,7 @@ export function adopt(job: Job): void {
   flushSoon();
 }
 
-/** Keeps so many jobs more than before: somebody asked for older ones. */
+/** Keeps `count` jobs more than before: somebody asked for older ones. */
 export function makeRoom(count: number): void {
   room = Math.max(room, jobs.size + count);
 }
@@ -198,7 +198,7 @@ export async function keep(id: string): Promise<void> {
   if (!model.jobs.has(id)) adopt(await get<Job>(`/api/jobs/${id}`));
 }
 
-/** What happened lately, as far as the newest jobs tell it. */
+/** Recent events, made from the times of the newest jobs. */
 function remember(newest: readonly Job[]): void {
   const found = newest.flatMap(past).sort((left, right) => left.time - right.time);
   for (const event of found.slice(-100)) log.push(event);

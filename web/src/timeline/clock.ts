@@ -18,7 +18,7 @@ export function pace(speed: number, until: number): number {
   return (speed * until) / WHOLE_SECONDS;
 }
 
-/** After so many ms. At the end it stops. */
+/** The clock after `ms` milliseconds. It stops at the end. */
 export function advanced(clock: Clock, until: number, ms: number): Clock {
   if (!clock.playing) return clock;
   const at = Math.min(until, clock.at + (pace(clock.speed, until) * ms) / 1000);

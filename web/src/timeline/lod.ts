@@ -9,7 +9,7 @@
 
 import { BLOCKED, RUN, STEAL, STOLEN, countUpTo, type Trace } from "./model";
 
-/** What colours can tell of busy time. */
+/** Shades that busy time can be coloured by. */
 export const MODES = ["depth", "stolen", "wait"] as const;
 export type Mode = (typeof MODES)[number];
 
@@ -17,8 +17,8 @@ export type Mode = (typeof MODES)[number];
 export const BUSY_TIME = 0,
   STEAL_TIME = 1,
   BLOCKED_TIME = 2;
-const TOLD = 3;
-const ROWS = TOLD + MODES.length;
+const FIRST_MODE = 3;
+const ROWS = FIRST_MODE + MODES.length;
 
 export interface Index {
   /** ROWS sums before each slice, all cores in one line, and after the last. */
@@ -154,7 +154,7 @@ function sample(
   core: number,
   t0: number,
   step: number,
-  told: number,
+  modeRow: number,
   rows: Float64Array,
 ): void {
   const coarse = (step / trace.until) * index.bins >= COARSE;
@@ -163,12 +163,12 @@ function sample(
   for (let place = 0; place < rows.length; place += 4) {
     const edge = t0 + (place / 4) * step;
     if (coarse) {
-      between(trace, index, core, edge, told, rows, place);
+      between(trace, index, core, edge, modeRow, rows, place);
       continue;
     }
     if (slice < last && (trace.start[slice + 1] as number) <= edge) slice = before(trace, index, core, edge);
     for (let row = 0; row < 4; row += 1)
-      rows[place + row] = until(trace, index, row < TOLD ? row : told, slice, core, edge);
+      rows[place + row] = until(trace, index, row < FIRST_MODE ? row : modeRow, slice, core, edge);
   }
 }
 
@@ -178,7 +178,7 @@ function between(
   { edges, bins }: Index,
   core: number,
   moment: number,
-  told: number,
+  modeRow: number,
   rows: Float64Array,
   place: number,
 ): void {
@@ -186,7 +186,7 @@ function between(
   const bin = Math.min(bins - 1, Math.floor(at));
   const low = (core * (bins + 1) + bin) * ROWS;
   for (let row = 0; row < 4; row += 1) {
-    const from = low + (row < TOLD ? row : told);
+    const from = low + (row < FIRST_MODE ? row : modeRow);
     const value = edges[from] as number;
     rows[place + row] = value + ((edges[from + ROWS] as number) - value) * (at - bin);
   }
@@ -200,7 +200,7 @@ export function shade(trace: Trace, index: Index, core: number, t0: number, t1: 
   const step = (t1 - t0) / width;
   if (scratch.length !== 4 * (width + 1)) scratch = new Float64Array(4 * (width + 1));
   const rows = scratch;
-  sample(trace, index, core, t0, step, TOLD + MODES.indexOf(mode), rows);
+  sample(trace, index, core, t0, step, FIRST_MODE + MODES.indexOf(mode), rows);
   for (let pixel = 0, at = 0; pixel < width; pixel += 1, at += 4) {
     const busy = (rows[at + 4] as number) - (rows[at] as number);
     out.busy[pixel] = busy / step;
@@ -216,7 +216,7 @@ export function busyCores(trace: Trace, index: Index, t0: number, t1: number, wi
   const step = (t1 - t0) / width;
   const rows = new Float64Array(4 * (width + 1));
   for (let core = 0; core < trace.cores; core += 1) {
-    sample(trace, index, core, t0, step, TOLD, rows);
+    sample(trace, index, core, t0, step, FIRST_MODE, rows);
     for (let pixel = 0; pixel < width; pixel += 1) {
       found[pixel] = (found[pixel] as number) + ((rows[4 * pixel + 4] as number) - (rows[4 * pixel] as number)) / step;
     }

@@ -45,13 +45,13 @@ export interface Trace {
   end: Float64Array;
   kind: Uint8Array;
   flags: Uint8Array;
-  /** Of the steals: NONE. */
+  /** The thread of each slice; NONE for steals. */
   thread: Uint32Array;
   /** The next slice of the same thread. */
   next: Uint32Array;
   /** How long the thread was ready before this slice. */
   wait: Float64Array;
-  /** Of a steal: how many attempts, and the last one's victim. */
+  /** For a steal: the number of attempts, and the last one's victim. */
   attempts: Uint32Array;
   victim: Uint16Array;
   threads: Threads;

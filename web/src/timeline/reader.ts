@@ -14,8 +14,8 @@ function started(): Worker {
     waiting.delete(data.id);
   };
   made.onerror = () => {
-    for (const [id, told] of waiting)
-      told({ id, error: "the reader of traces stopped: the file may be too big for this browser" });
+    for (const [id, answered] of waiting)
+      answered({ id, error: "the reader of traces stopped: the file may be too big for this browser" });
     waiting.clear();
     worker = undefined;
   };
@@ -30,7 +30,7 @@ export function readTrace(source: ArrayBuffer | Blob): Promise<Loaded> {
   count += 1;
   const id = count;
   const answer = new Promise<Loaded>((done, refused) => {
-    waiting.set(id, (told) => ("found" in told ? done(told.found) : refused(new Error(told.error))));
+    waiting.set(id, (answered) => ("loaded" in answered ? done(answered.loaded) : refused(new Error(answered.error))));
   });
   worker.postMessage({ id, source }, source instanceof ArrayBuffer ? [source] : []);
   return answer;

@@ -35,7 +35,7 @@ export class Scanner {
     else this.seek(text);
   }
 
-  /** What stands beside the events. Throws when the text was no trace. */
+  /** Fields beside the events. Throws when the text is no trace. */
   finish(): Record<string, unknown> {
     if (this.state !== "tail") throw new Error("this is no Chrome trace: it has no complete list named traceEvents");
     return JSON.parse(this.head + this.rest) as Record<string, unknown>;
@@ -93,7 +93,7 @@ export class Scanner {
   }
 }
 
-/** Whether a text ends in the middle of an escape. */
+/** True when a text ends in the middle of an escape. */
 function trailing(text: string): boolean {
   let count = 0;
   while (text.charCodeAt(text.length - 1 - count) === BACKSLASH) count += 1;

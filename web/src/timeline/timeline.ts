@@ -46,7 +46,7 @@ const AXIS = 20;
 /** Slices of this many px are drawn with an edge of their own. */
 const EDGED = 5;
 const LABELLED = 44;
-/** Beyond so many steals in sight there are ticks instead of arrows. */
+/** Steals in view, above which there are ticks instead of arrows. */
 export const MOST_ARROWS = 300;
 
 export function frameOf(width: number, cores: number): Frame {
@@ -249,7 +249,7 @@ function luminance(rgb: readonly number[]): number {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/** What a slice's colour tells, 0..1. */
+/** The value behind a slice's colour, 0..1. */
 function levelOf({ loaded: { trace, index }, mode }: Scene, slice: number): number {
   if (mode === "stolen") return (trace.flags[slice] as number) & STOLEN ? 1 : 0;
   if (mode === "wait") return waitLevel(trace.wait[slice] as number);
@@ -268,7 +268,7 @@ function label(context: Context, scene: Scene, slice: number, x: number, y: numb
   context.fillText(shown, from + 4, y + tall / 2 + 0.5);
 }
 
-/** What the playhead has not reached is pale. */
+/** Pales the part that the playhead has not reached. */
 function later(context: Context, frame: Frame, scene: Scene, bottom: number): void {
   if (scene.at === undefined) return;
   const x = Math.max(frame.left, xOf(frame, scene.view, scene.at));

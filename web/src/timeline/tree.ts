@@ -7,7 +7,7 @@ export interface Tree {
   first: Uint32Array;
   children: Uint32Array;
   roots: Uint32Array;
-  /** Of each subtree, itself included. */
+  /** Threads in each subtree, its root included. */
   count: Uint32Array;
   height: Uint8Array;
 }
@@ -123,7 +123,7 @@ export function icicle(tree: Tree, found: Weights, root: number, width: number, 
   const place = (thread: number, row: number, x: number) => {
     const wide = (found.time[thread] as number) * scale;
     pieces.push({ thread, row, x, width: wide, count: found.seen[thread] as number });
-    // What the thread itself computed is at the left, above nothing.
+    // The thread's own computing is at the left, with nothing below it.
     const inner = childrenOf(tree, thread).reduce((sum, child) => sum + (found.time[child] as number), 0) * scale;
     spread(childrenOf(tree, thread), row + 1, x + wide - inner);
   };

@@ -42,7 +42,7 @@ export function around(t0: number, t1: number, until: number): View {
   return kept({ t0: t0 - room, t1: t1 + room }, until);
 }
 
-/** Round times in a view, at most so many; and their step. */
+/** Round times in a view, at most `most` of them; and their step. */
 export function ticksOf({ t0, t1 }: View, most: number): { step: number; at: number[] } {
   const rough = (t1 - t0) / Math.max(1, most);
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -3,14 +3,14 @@
 import { loaded, type Loaded } from "./load";
 import { buffersOf } from "./model";
 
-export type Answer = { id: number; found: Loaded } | { id: number; error: string };
+export type Answer = { id: number; loaded: Loaded } | { id: number; error: string };
 
 self.onmessage = async ({ data }: MessageEvent<{ id: number; source: ArrayBuffer | Blob }>) => {
   const send = postMessage as (answer: Answer, transfer?: Transferable[]) => void;
   try {
-    const found = await loaded(new Response(data.source).body as ReadableStream<Uint8Array>);
+    const trace = await loaded(new Response(data.source).body as ReadableStream<Uint8Array>);
     // Arrays may share a buffer, which can be handed over only once.
-    send({ id: data.id, found }, [...new Set(buffersOf(found))]);
+    send({ id: data.id, loaded: trace }, [...new Set(buffersOf(trace))]);
   } catch (error) {
     send({ id: data.id, error: error instanceof Error ? error.message : String(error) });
   }

@@ -11,7 +11,7 @@ export interface Series {
   label: string;
   /** null: not known. */
   values: readonly (number | null)[];
-  /** Of each bin, for the band around the line. */
+  /** Bounds of each bin, for the band around the line. */
   low?: readonly (number | null)[];
   high?: readonly (number | null)[];
   /** 1 to 8; else by place. */
@@ -65,7 +65,7 @@ function shown(value: number | null | undefined, format: (value: number) => stri
   return value === null || value === undefined ? "not known" : format(value);
 }
 
-/** What the chart shows, in words. */
+/** Describes the chart in words. */
 export function describe({ title, series, times, format = compact }: ChartProps): string {
   const parts = series.map((each) => {
     const now = last(each.values);

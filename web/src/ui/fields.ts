@@ -1,4 +1,4 @@
-/** What a form shows of a JSON Schema, and what is typed into it as values. Pure. */
+/** Fields of a form from a JSON Schema, and values from the text typed into them. Pure. */
 
 import { integer } from "../lib/format";
 
@@ -34,11 +34,11 @@ interface Shape {
   above?: string;
   below?: string;
   options?: string[];
-  /** Of a list: what its items are, and whether one item may stand without a list. */
+  /** For a list: the shape of its items, and whether a single item is accepted without a list. */
   item?: Shape;
   single?: boolean;
   fields?: Field[];
-  /** Of a union: the property that tells the variants apart. */
+  /** For a union: the property that tells the variants apart. */
   by?: string;
   variants?: { name: string; fields: Field[] }[];
 }
@@ -179,7 +179,7 @@ export function exact(value: bigint): number | string {
   return size <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(value) : value.toString();
 }
 
-/** What was typed, as the API takes it. What cannot be understood goes as it is: the API says what is wrong with it. */
+/** The typed text as a value for the API. Text that is no such value is sent as it is: the API says what is wrong. */
 export function read(field: Shape, text: string): unknown {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
@@ -216,7 +216,7 @@ export function written(field: Shape, value: unknown): string {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** What is wrong with a value, before the API is asked; undefined when nothing is seen. */
+/** Says what is wrong with a value before the API is asked; undefined when it looks right. */
 export function complaint(field: Shape, value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   if (field.kind === "list" && field.item) {

@@ -16,7 +16,7 @@ export interface Twin {
 
 interface FigureProps {
   title?: ComponentChildren;
-  /** What the picture shows, in words; live text. */
+  /** The picture in words, kept up to date. */
   summary: string;
   twin: () => Twin;
   children: ComponentChildren;

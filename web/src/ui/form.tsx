@@ -12,7 +12,7 @@ interface FormProps {
   onChange: (value: Record<string, unknown>) => void;
   /** Shown first, in this order; without it, all are. */
   few?: readonly string[];
-  /** What the API said, by path: "cores", "spawn.mean". */
+  /** Errors in the API's words, by path: "cores", "spawn.mean". */
   errors?: Readonly<Record<string, string>>;
 }
 
@@ -128,7 +128,7 @@ function Labelled({
 }
 
 function Text({ field, value, onChange, errors, path }: InputProps) {
-  // What is typed stays as typed while it means the same.
+  // The text stays as it was typed while it means the same value.
   const [typed, setTyped] = useState(written(field, value));
   const same = JSON.stringify(read(field, typed)) === JSON.stringify(value);
   const wrong = trouble(errors, path) ?? complaint(field, value);

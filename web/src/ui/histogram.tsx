@@ -11,7 +11,7 @@ export type { Bin } from "./bins";
 interface HistogramProps {
   title: string;
   bins: readonly Bin[];
-  /** Of the values on the x axis, such as ms. */
+  /** Unit of the values on the x axis, such as ms. */
   unit?: string;
   height?: number;
   /** Places to be marked, with their labels. */

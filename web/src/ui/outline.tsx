@@ -7,7 +7,7 @@ const MOST_ITEMS = 30;
 /** Objects of more fields than this are closed at first; those that lie deeper, sooner. */
 const MOST_OPEN = 8;
 const MOST_OPEN_DEEPER = 3;
-/** What was asked for, not what came of it: closed, and last. */
+/** Fields that repeat the request: closed at first, and last. */
 const ASKED = ["type", "model_version", "parameters"];
 
 export function leaf(value: unknown): string {

@@ -1,4 +1,4 @@
-/** What all pages share: header, connection, keys, notices, dialogs. */
+/** The frame that all pages share: header, connection, keys, notices, dialogs. */
 
 import "./tokens.css";
 import { computed, signal, useComputed, useSignal } from "@preact/signals";
@@ -103,7 +103,7 @@ function ThemeSwitch() {
 
 const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 1000)));
 
-/** What is wrong, how old the page is, and when it is tried again. */
+/** Says why the page is not live, how old it is, and when the next attempt is made. */
 function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
@@ -144,7 +144,7 @@ function spelled(name: string): ComponentChild[] {
 
 function KeyList() {
   const seen = new Map<string, { text: string }>();
-  // What was bound last acts first, and stands first.
+  // Keys bound last act first, and stand first.
   for (const [name, key] of bound.value.toReversed().flatMap((set) => Object.entries(set))) {
     if (!seen.has(name)) seen.set(name, key);
   }

@@ -63,7 +63,7 @@ export function Tabs({ label, tabs, current, onChange }: TabsProps) {
   );
 }
 
-/** What belongs to a tab. */
+/** The panel of a tab. */
 export function Panel({ id, children, class: name }: { id: string; children: ComponentChildren; class?: string }) {
   return (
     <section role="tabpanel" id={`panel-${id}`} aria-labelledby={`tab-${id}`} class={name}>

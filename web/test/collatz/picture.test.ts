@@ -151,7 +151,7 @@ describe("densities of jobs", () => {
     ...countExact(new Map(), exact, BigInt(1 + 100 * column), BigInt(101 + 100 * column)),
   ]);
   const starts = columns.map((_, column) => 1 + 100 * column);
-  const told = fromResult("j", {
+  const density = fromResult("j", {
     start: starts,
     count: starts.map(() => 100),
     density: columns as [number, number][][],
@@ -162,32 +162,32 @@ describe("densities of jobs", () => {
       packed(
         { start: "1", columns: 10 },
         {
-          offset: ["f64", told.offset],
-          first: ["u32", told.first],
-          delay: ["u16", told.delay],
-          count: ["f64", told.times],
+          offset: ["f64", density.offset],
+          first: ["u32", density.first],
+          delay: ["u16", density.delay],
+          count: ["f64", density.times],
         },
       ),
     );
-    expect(binary).toEqual(told);
+    expect(binary).toEqual(density);
     expect([binary.start, binary.end, binary.greatest]).toEqual([1n, 1001n, 178]);
     expect(() => fromBinary("j", new ArrayBuffer(16))).toThrow(/packed/);
   });
   it("paint what exact values paint, where columns are pixels", () => {
     const [one, two] = [grid(10, 200), grid(10, 200)];
     paintExact(one, frame, exact);
-    paintDensity(two, frame, told);
+    paintDensity(two, frame, density);
     expect(two).toEqual(one);
   });
   it("leave no hole and lose no count where columns are wider than pixels", () => {
     const cells = grid(77, 200);
-    paintDensity(cells, frame, told);
+    paintDensity(cells, frame, density);
     expect(cells.cells.reduce((sum, each) => sum + each, 0)).toBeCloseTo(1000, 2);
     for (let x = 0; x < 77; x += 1) expect(cells.cells.some((each, place) => place % 77 === x && each > 0)).toBe(true);
     expect(lit(cells)).toBeGreaterThan(77);
   });
   it("count whole columns", () => {
-    const found = countColumns(told, 101n, 301n);
+    const found = countColumns(density, 101n, 301n);
     expect([found.first, found.end]).toEqual([101n, 301n]);
     expect(found.histogram).toEqual(countExact(new Map(), exact, 101n, 301n));
   });

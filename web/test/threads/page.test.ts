@@ -1,4 +1,4 @@
-/** What the threads page computes of results and views. */
+/** Computations of the threads page on results and views. */
 
 import { describe, expect, it, vi } from "vitest";
 import { around, kept, panned, tickText, ticksOf, whole, zoomed } from "../../src/timeline/view";
@@ -105,8 +105,8 @@ describe("distribution", () => {
     expect(
       named(cellOf([[40, 1]], { examples: { deadlocked: { replica: 7, makespan_us: 0.04 } } }), 40, 40),
     ).toBeUndefined();
-    const told = cellOf([[40, 2]]);
-    told.histograms.makespan_ns = {
+    const cell = cellOf([[40, 2]]);
+    cell.histograms.makespan_ns = {
       bins: [
         [40, 2],
         [41, 1],
@@ -116,8 +116,8 @@ describe("distribution", () => {
         [41, 3],
       ],
     };
-    expect(named(told, 40, 41)).toBe(3);
-    expect(named(told, 40, 40)).toBe(9);
+    expect(named(cell, 40, 41)).toBe(3);
+    expect(named(cell, 40, 40)).toBe(9);
   });
   it("finds the first replica of a bin with few questions", async () => {
     const makespans = Array.from({ length: 1000 }, (_, replica) => (replica * 7919) % 97);

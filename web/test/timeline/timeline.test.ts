@@ -103,10 +103,10 @@ describe.each(NAMES)("trace %s", (name) => {
     const { trace } = await read(name);
     const { threads } = trace;
     const paths = new Set([...threads.parent.keys()].map((thread) => pathOf(threads, thread)));
-    const told = replicas[name].trace.traceEvents.flatMap((event) =>
+    const expected = replicas[name].trace.traceEvents.flatMap((event) =>
       event.ph === "X" && event.args && "path" in event.args ? [event.args.path] : [],
     );
-    expect(paths).toEqual(new Set(told));
+    expect(paths).toEqual(new Set(expected));
     for (const [thread, parent] of threads.parent.entries()) expect(parent === NONE || parent < thread).toBe(true);
   });
   it("sums busy, stealing and blocked time of any window as by hand", async () => {
@@ -280,12 +280,12 @@ describe("statistics", () => {
   it("gives quantiles of waits within 1.6 %", () => {
     const waits = new Waits();
     for (let each = 1; each <= 1000; each += 1) waits.add(each);
-    const told = waits.told();
-    expect(told.mean).toBeCloseTo(500.5, 9);
-    expect(Math.abs(told.p50 / 500 - 1)).toBeLessThan(0.016);
-    expect(Math.abs(told.p95 / 950 - 1)).toBeLessThan(0.016);
-    expect([told.max, told.waited]).toEqual([1000, 1000]);
-    expect(new Waits().told()).toEqual({ mean: 0, p50: 0, p95: 0, max: 0, waited: 0 });
+    const summary = waits.summary();
+    expect(summary.mean).toBeCloseTo(500.5, 9);
+    expect(Math.abs(summary.p50 / 500 - 1)).toBeLessThan(0.016);
+    expect(Math.abs(summary.p95 / 950 - 1)).toBeLessThan(0.016);
+    expect([summary.max, summary.waited]).toEqual([1000, 1000]);
+    expect(new Waits().summary()).toEqual({ mean: 0, p50: 0, p95: 0, max: 0, waited: 0 });
   });
   it("of two halves add up to those of the whole", async () => {
     const { trace, index } = await read("stealing");

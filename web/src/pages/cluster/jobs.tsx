@@ -55,7 +55,7 @@ function useOlder() {
   const ask = query.value;
   useEffect(() => {
     cursor.value = undefined;
-    // What the snapshot has no place for, such as failed jobs of yesterday.
+    // Jobs that the snapshot has no room for, such as those that failed yesterday.
     const timer = setTimeout(() => connection.peek() === "live" && void more(), 400);
     return () => clearTimeout(timer);
   }, [ask, known.value]);
@@ -225,7 +225,7 @@ function Time({ job }: { job: Job }) {
   return <span class="num">{seconds(since)}</span>;
 }
 
-/** What is wrong or awaited, then what was asked for; one line, whole in the drawer. */
+/** Why it failed or waits, then its parameters: one line here, whole in the drawer. */
 function Details({ job }: { job: Job }) {
   const why = job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes let go" : job.notes.join("; "));
   const text = summary(job);

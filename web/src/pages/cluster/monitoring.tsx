@@ -196,7 +196,7 @@ const NAMES =
   "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory," +
   "node.*.cpu,node.*.memory,node.*.receive,node.*.send";
 
-/** More lines than these in one chart cannot be told apart; the rest is added up and called so. */
+/** More lines than these in one chart look alike; the rest is added up and labelled so. */
 const MOST_LINES = 7;
 
 /** Lines of all figures with a prefix and a suffix; those beyond the most become one sum. */

@@ -110,7 +110,7 @@ function Figures({ fleet: { status, nodes } }: { fleet: Fleet }) {
   );
 }
 
-/** Of the jobs that run, the newest. */
+/** Running jobs shown at most, the newest. */
 const MOST_NOW = 6;
 
 function NowRow({ job }: { job: Signal<Job> }) {
@@ -176,7 +176,7 @@ function Queues({ queues }: { queues: readonly Queue[] }) {
   return <Table label="Queues" columns={QUEUES} rows={waiting} name={(row) => row.queue} />;
 }
 
-/** What an event says, without its subject. */
+/** An event in words, without its subject. */
 export function said(event: LiveEvent): string {
   if (event.worker && !event.job) return event.type === "worker" ? (event.state ?? "") : event.type;
   return `${event.type}${event.error ? `: ${event.error}` : ""}`;

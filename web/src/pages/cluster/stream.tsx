@@ -53,7 +53,7 @@ function frameOf(stream: Stream, width: number, to: number): Frame {
   };
 }
 
-function told(stream: Stream, span: Span, to: number): string {
+function describe(stream: Stream, span: Span, to: number): string {
   const lane = stream.lanes[span.lane]?.lane ?? "";
   const end = span.open ? to : span.end;
   const what = span.job_id ? `job ${span.job_id}` : `${compact(span.jobs)} jobs`;
@@ -112,9 +112,9 @@ function Lanes({ stream, until }: { stream: Stream; until: number | undefined })
       >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
-      <p class="small soft told">
+      <p class="small soft readout">
         {hovered.value
-          ? told(stream, hovered.value, to)
+          ? describe(stream, hovered.value, to)
           : "Point at a piece of work to see what it was; a click opens its job."}
       </p>
     </Figure>

@@ -85,7 +85,7 @@ function Strategy() {
   );
 }
 
-/** What computes, in words. */
+/** The devices that compute, in words. */
 export const engine = computed(() => {
   const live = snapshot.value.nodes.filter((node) => node.live);
   const gpus = snapshot.value.gpus.filter((gpu) => gpu.live).length;

@@ -55,7 +55,7 @@ interface NumeralProps {
   text: string;
   value: string;
   why: string | undefined;
-  /** Of the element that says what is wrong. */
+  /** Id of the element that says what is wrong. */
   note?: string;
   id?: string;
   size?: number;

@@ -20,7 +20,7 @@ import { useSaved } from "./model/save";
 import { finest, scene, type Scene } from "./model/scene";
 import { choose, limits, look, metric, pointed, range, select, selection, state, view } from "./model/state";
 
-/** What is on the screen now; undefined before the first picture. */
+/** The scene on the screen now; undefined before the first picture. */
 export const drawn = signal<Scene | undefined>(undefined);
 /** How it is drawn, and how long it took. */
 const how = signal<{ kind: string; software: boolean; ms: number }>({ kind: "", software: false, ms: 0 });
@@ -195,7 +195,7 @@ function nearest(event: MouseEvent): bigint | undefined {
   return closest(n, steps, Math.ceil(found.frame.view.span / (box.width - EDGE.left - EDGE.right)) * 3) ?? n;
 }
 
-/** Of the numbers beside n the one whose delay is nearest to some steps. */
+/** The number beside n whose delay is nearest to some steps. */
 function closest(n: bigint, steps: number, reach: number): bigint | undefined {
   let best: { n: bigint; off: number } | undefined;
   const from = n > BigInt(reach) ? n - BigInt(reach) : 1n;
@@ -439,7 +439,7 @@ export function Graph() {
   );
 }
 
-/** What is not there, and what to do about it. */
+/** Says what is missing and what to do about it. */
 function Missing() {
   const now = seen(view.value, limits);
   const found = drawn.value;

@@ -1,4 +1,4 @@
-/** What the colours and marks of the picture mean. */
+/** Meaning of the colours and marks of the picture. */
 
 import { integer } from "../../lib/format";
 import { dark } from "../../lib/theme";

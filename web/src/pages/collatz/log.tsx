@@ -1,4 +1,4 @@
-/** What happened, line by line. */
+/** The log of events, line by line. */
 
 import { useEffect, useRef } from "preact/hooks";
 import { CLASSES } from "./model/fit";

@@ -212,7 +212,7 @@ export function Stats() {
   );
 }
 
-/** What a step does. */
+/** The rule of a step. */
 export function Rules() {
   return (
     <details class="rules">

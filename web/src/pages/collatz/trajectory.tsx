@@ -19,7 +19,7 @@ import { chosen, compare, MOST_PATHS, state } from "./model/state";
 
 const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
 const EDGE = { left: 60, right: 12, top: 10, bottom: 54 };
-/** Of the parity strip, at the bottom. */
+/** Height of the parity strip, at the bottom. */
 const STRIP = 12;
 const GAP = 12;
 
@@ -494,7 +494,7 @@ function Lines() {
   );
 }
 
-/** As it was typed. */
+/** The number as it was typed. */
 function named(n: bigint): string {
   return state.with.peek().find((each) => positive(each).value === n) ?? String(n);
 }

@@ -1,4 +1,4 @@
-/** What came of a job: figures, histograms, tables, and the JSON to copy. */
+/** The result of a job: figures, histograms, tables, and the JSON to copy. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";

@@ -7,7 +7,7 @@ import { childrenOf } from "../../timeline/tree";
 import { around } from "../../timeline/view";
 import { loaded, pick, picked, see, state, until } from "./model/state";
 
-/** Children that are named; of more only the number is told. */
+/** Children that are named; of the rest only the number is given. */
 const NAMED = 12;
 
 export function zoomToPicked(): void {
@@ -29,7 +29,7 @@ export function Details() {
       <p class="soft small">
         {wrong
           ? `This replica has no thread ${state.pick.value}.`
-          : "Click a slice, a piece of the tree or a name in the log: its thread is told here."}
+          : "Click a slice, a piece of the tree or a name in the log: its thread is shown here."}
       </p>
     );
   }

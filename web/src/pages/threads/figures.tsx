@@ -1,4 +1,4 @@
-/** What all replicas say, what this replica says at the playhead, and the distribution to choose replicas from. */
+/** Figures of all replicas, of this replica at the playhead, and the distribution to choose replicas from. */
 
 import { useComputed } from "@preact/signals";
 import { bounds } from "../../timeline/critical";
@@ -56,14 +56,14 @@ function Value({
   const metric = of.metrics[name];
   const rival = otherCell.value?.metrics[name];
   if (!metric) return null;
-  const told = metric.ci
+  const hint = metric.ci
     ? `interval ${write(metric.ci[0])} to ${write(metric.ci[1])}; 90 % of the replicas are in ` +
       `${write(metric.p05)} to ${write(metric.p95)}`
     : "";
   return (
     <div>
       <dt>{title}</dt>
-      <dd class="num" title={told}>
+      <dd class="num" title={hint}>
         {write(metric.mean)}
         <span class="soft">{spread(metric, write)}</span>
         {rival && (
@@ -155,8 +155,8 @@ export function Counters() {
     : [["T1, T∞", trace.truncated ? "the trace is cut" : "deadlocked"]];
   return (
     <dl class="counters" aria-label={`Replica ${trace.replica}`}>
-      {[...rows, ...whole].map(([title, value, told]) => (
-        <div key={title} title={told}>
+      {[...rows, ...whole].map(([title, value, hint]) => (
+        <div key={title} title={hint}>
           <dt>{title}</dt>
           <dd class="num">{value}</dd>
         </div>
@@ -233,7 +233,7 @@ function otherOutcome(): boolean {
   return !trace || trace.deadlocked || trace.truncated || main.value.value.loading;
 }
 
-/** What happened in the marked range, or in all of the trace. */
+/** Statistics of the marked range, or of the whole trace. */
 export function Window() {
   const found = useComputed(() => {
     const to = playhead.value ?? until.value;

@@ -289,7 +289,7 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
   const seen = `${us(Math.max(0, t0))} to ${us(Math.min(trace.until, t1))}`;
   const summary =
     `Lanes of ${trace.cores} cores, ${trace.scheduler.replaceAll("_", " ")}, replica ` +
-    `${trace.replica}, ${seen}: ${told(found, t0, t1)}`;
+    `${trace.replica}, ${seen}: ${describe(found, t0, t1)}`;
   const hover = (event: PointerEvent) => {
     hands.on.onPointerMove(event);
     const { frame, x, y } = hands.place(event);
@@ -315,8 +315,8 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
       >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
-      <p class="small soft told">
-        {toldSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}
+      <p class="small soft readout">
+        {describeSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}
       </p>
     </Figure>
   );
@@ -324,12 +324,12 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
 
 const HELP = "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread.";
 
-function told({ trace, index }: Loaded, t0: number, t1: number): string {
+function describe({ trace, index }: Loaded, t0: number, t1: number): string {
   const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
   return `${integer(slices)} slices, ${busyCores.toFixed(2)} cores busy on average, ${integer(steals)} steals.`;
 }
 
-function toldSlice({ trace }: Loaded, at: number): string | undefined {
+function describeSlice({ trace }: Loaded, at: number): string | undefined {
   if (at === NONE || at >= trace.start.length) return undefined;
   const { name, path, text, time } = lineOf(trace, at);
   return `${us(time)}: ${name}${path && ` (${path})`} ${text}`;
@@ -346,7 +346,7 @@ function twinOf({ trace, index }: Loaded, t0: number, t1: number) {
   return { head: ["begins", "lasts", "core", "thread", "what"], rows };
 }
 
-/** What colours and signs mean, and how fine the picture is now. */
+/** Meaning of colours and signs, and how fine the picture is now. */
 export function Legend() {
   const found = loaded.value;
   if (!found) return null;

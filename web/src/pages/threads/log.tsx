@@ -1,4 +1,4 @@
-/** What happened, line by line: of the marked range, up to the playhead; and what the system said. */
+/** The log, line by line: of the marked range up to the playhead, and of the system. */
 
 import { signal, useComputed, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";

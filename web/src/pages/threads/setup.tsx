@@ -26,7 +26,7 @@ function defaults(): Record<string, unknown> {
   return Object.fromEntries(Object.entries(properties).map(([name, each]) => [name, each.default ?? null]));
 }
 
-/** What of some parameters is not as usual. */
+/** The parameters that differ from the defaults. */
 function unusual(parameters: Record<string, unknown>): Record<string, unknown> {
   const usual = defaults();
   return Object.fromEntries(

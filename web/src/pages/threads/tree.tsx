@@ -153,7 +153,7 @@ function Icicle({ found, held, root, heaviest }: PartProps) {
       >
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
-      <p class="small soft told">
+      <p class="small soft readout">
         {shown ? `${name(shown)}: ${integer(shown.count)} threads${time(shown, held)}` : HINT}
       </p>
     </Figure>

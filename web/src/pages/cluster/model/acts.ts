@@ -1,4 +1,4 @@
-/** What is done to jobs, one or many, with what the cluster answered. */
+/** Actions on jobs, one or many, with the cluster's answers. */
 
 import { Problem, type Job } from "../../../lib/api";
 import { remove, steer, verbs, type Verb } from "../../../lib/jobs";

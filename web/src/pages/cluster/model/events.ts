@@ -1,4 +1,4 @@
-/** What happened to one job: the past from its own stream, read once, then what the page hears anyway. */
+/** Events of one job: past ones from its own stream, read once, then those that the page hears anyway. */
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { authorization, problemOf } from "../../../lib/api";

@@ -1,5 +1,5 @@
 /**
- * What no event tells: asked for again while somebody looks and the cluster answers, and never faster than it answers.
+ * Polling of what no event says: while somebody looks and the cluster answers, and never faster than it answers.
  */
 
 import { effect, useSignal, type Signal } from "@preact/signals";

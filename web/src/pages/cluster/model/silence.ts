@@ -15,7 +15,7 @@ function stored(): Record<string, number> {
 
 const kept = signal(stored());
 
-/** Silences an alert for so many seconds; 0 ends it. */
+/** Silences an alert for `seconds`; 0 ends the silence. */
 export function silence(id: string, seconds: number): void {
   const { [id]: _, ...others } = kept.value;
   kept.value = seconds ? { ...others, [id]: Date.now() + seconds * 1000 } : others;

@@ -6,7 +6,7 @@ export interface Frame {
   left: number;
   top: number;
   width: number;
-  /** Of one lane. */
+  /** Height of one lane. */
   lane: number;
   /** Seconds since 1970 at the left and the right edge. */
   from: number;

@@ -1,4 +1,4 @@
-/** What the cluster page shows: kept in its address, and frozen while the stream is paused. */
+/** State of the cluster page: kept in its address, and frozen while the stream is paused. */
 
 import { computed, effect, signal, type Signal } from "@preact/signals";
 import type { Job } from "../../../lib/api";

@@ -1,4 +1,4 @@
-/** What buttons and keys do with the page as a whole. */
+/** Actions of buttons and keys on the page as a whole. */
 
 import { tableOf } from "./client";
 import { download, png } from "../../../lib/export";

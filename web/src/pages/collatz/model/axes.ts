@@ -1,4 +1,4 @@
-/** What lies over the picture: axes, rings around records, the mean that theory expects, the pointer, the brush. */
+/** Drawing over the picture: axes, rings around records, the mean that theory expects, the pointer, the brush. */
 
 import { across } from "./layers";
 import { expected } from "./fit";
@@ -153,7 +153,7 @@ function rings(
   }
 }
 
-/** What lies over the data. */
+/** Draws what lies over the data. */
 export function drawOver(context: Context, scene: Scene, over: Over, width: number, height: number): void {
   const { low, high } = scene.frame;
   const y = (steps: number) => EDGE.top + height * (1 - (steps + 0.5 - low) / (high - low));

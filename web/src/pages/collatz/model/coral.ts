@@ -68,7 +68,7 @@ export function bounds(segments: readonly Segment[]): Box {
   return { left, top: high, width: right - left || 1, height: high - low || 1 };
 }
 
-/** As a file of its own. */
+/** The coral as an SVG file. */
 export function svg(segments: readonly Segment[], colour: (share: number) => string, note: string): string {
   const { left, top, width, height } = bounds(segments);
   const deepest = segments.at(-1)?.depth || 1;

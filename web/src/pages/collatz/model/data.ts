@@ -1,15 +1,15 @@
-/** What is known of the numbers: exact values computed in this page, and columns that jobs told. */
+/** Known values of the numbers: exact ones computed in this page, and columns from jobs. */
 
 import { signal } from "@preact/signals";
 import { delays } from "./client";
 import { coarseness, countColumns, countExact, type Density, type Exact, type Histogram } from "./layers";
 import { CHUNK, CHUNK_BITS, chunks, type Range } from "./view";
 
-/** Windows of at most so many numbers are computed in the page. */
+/** Numbers in a window that the page computes by itself, at most. */
 export const EXACT_MOST = 2 ** 20;
 /** Chunks that are kept: 64 K numbers each, 4 bytes a number. */
 const KEEP_CHUNKS = 64;
-/** Columns of so many jobs are kept. */
+/** Jobs whose columns are kept, at most. */
 const KEEP_DENSITIES = 24;
 
 const cache = new Map<bigint, Exact>();
@@ -30,7 +30,7 @@ export function exactOf(range: Range): Exact[] {
   return chunks(range).flatMap((index) => cache.get(index) ?? []);
 }
 
-/** Whether every number of a range is known exactly. */
+/** True when every number of a range is known exactly. */
 export function isExact(range: Range): boolean {
   return Number(range.end - range.first) <= 2 * EXACT_MOST && chunks(range).every((index) => cache.has(index));
 }
@@ -85,7 +85,7 @@ async function compute(index: bigint): Promise<void> {
   learnt.value = learnt.peek() + 1;
 }
 
-/** Takes what a job told of its columns, in the place of what it told before. */
+/** Takes a job's columns, in place of those it had before. */
 export function learn(density: Density): void {
   const others = densities.peek().filter((each) => each.job !== density.job);
   densities.value = [...others, density].slice(-KEEP_DENSITIES);

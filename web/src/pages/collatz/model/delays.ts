@@ -13,7 +13,7 @@ const KNOWN = 2 ** 20;
 const WIDE = 2 ** 42;
 const POWERS = Array.from({ length: BLOCK + 1 }, (_, power) => 3 ** power);
 const WIDE_POWERS = POWERS.map(BigInt);
-/** What is rounded away, and the +1s, are less than this. */
+/** Bound of the rounding and of the +1s together. */
 const SLACK = 1.001;
 
 interface Tables {
@@ -101,7 +101,7 @@ function climbedWide(from: bigint, peak: bigint): bigint {
   return most;
 }
 
-/** What one number has come to: `steps` so far and the bits of the greatest value. Reused, since there are millions. */
+/** State of one number: `steps` up to now and the bits of the greatest value. Reused, since there are millions. */
 const state = { steps: 0, bits: 0 };
 
 /** From a number below WIDE to the end, or to the first value of WIDE or more, which is given back; 0 at the end. */
@@ -159,7 +159,7 @@ export interface Window {
   bits: Uint16Array;
 }
 
-/** Of start, start + 1, … exactly. 0 for n = 0, which has no trajectory. */
+/** Exact delays of start, start + 1, … in order. 0 for n = 0, which has no trajectory. */
 export function window(start: bigint, count: number): Window {
   const known = ready();
   const found = { start, delays: new Uint16Array(count), bits: new Uint16Array(count) };

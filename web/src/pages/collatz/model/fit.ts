@@ -1,4 +1,4 @@
-/** What a histogram of delays comes to, and what theory expects. Pure. */
+/** Summary of a histogram of delays, and what theory expects. Pure. */
 
 import { log2 } from "./number";
 

@@ -13,7 +13,7 @@ export interface Frame {
   log: boolean;
 }
 
-/** Pixel columns from the left edge to a number so many numbers from it. */
+/** Maps a distance from the left edge in numbers to one in pixel columns. */
 export function across({ view, log }: Frame, width: number): (far: number) => number {
   if (!log) {
     const scale = width / view.span;
@@ -25,7 +25,7 @@ export function across({ view, log }: Frame, width: number): (far: number) => nu
   return (far) => Math.log1p(Math.max(far, 1 - left) / left) * scale;
 }
 
-/** The inverse: numbers from the left edge to a pixel column. */
+/** Maps a distance from the left edge in pixel columns to one in numbers: the inverse of `across`. */
 export function back({ view, log }: Frame, width: number): (x: number) => number {
   if (!log) return (x) => (x * view.span) / width;
   const left = Math.max(1, Number(view.base) + view.frac);
@@ -44,7 +44,7 @@ export interface Exact {
   bits: Uint16Array;
 }
 
-/** What a number does to its cell: one more, the greatest bits of a peak, or the residue plus one. */
+/** How a number changes its cell: one more, the greatest bits of a peak, or the residue plus one. */
 function painter(metric: Metric, exact: Exact, modulus: number): (old: number, place: number) => number {
   if (metric === "count") return (old) => old + 1;
   if (metric === "peak") return (old, place) => Math.max(old, exact.bits[place] as number);
@@ -107,7 +107,7 @@ export function paintExact(into: Grid, frame: Frame, exact: Exact, metric: Metri
   return count;
 }
 
-/** What a job told about its columns, and how often each delay is in each. */
+/** A job's columns, and the count of each delay in each column. */
 export interface Density {
   job: string;
   start: bigint;
@@ -136,14 +136,14 @@ interface Packed {
   count: Float64Array;
 }
 
-/** Of GET /api/jobs/{id}/density.bin. */
+/** Reads the body of GET /api/jobs/{id}/density.bin. */
 export function fromBinary(job: string, data: ArrayBuffer): Density {
   const { facts, columns } = unpack(data);
   const { offset, first, delay, count } = columns as unknown as Packed;
   return described(job, BigInt(facts.start as string), offset, first, delay, count);
 }
 
-/** Of a result that is still growing. */
+/** Reads the columns of a result that is still growing. */
 export function fromResult(job: string, columns: ColumnsResult): Density | undefined {
   if (!columns.start.length || !columns.density) return undefined;
   const start = BigInt(columns.start[0] as string);

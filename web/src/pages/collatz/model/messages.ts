@@ -1,4 +1,4 @@
-/** What the page and its worker say to each other. */
+/** Messages between the page and its web worker. */
 
 import type { Window } from "./delays";
 import type { Meeting, Trajectory } from "./walk";

@@ -2,7 +2,7 @@
 
 /** Decimal digits that the page, and the kind, take at most. */
 export const MAX_DIGITS = 20_000;
-/** Bits of the greatest number of so many digits. */
+/** Bits of the greatest number of MAX_DIGITS digits. */
 const MAX_BITS = Math.ceil(MAX_DIGITS * Math.log2(10));
 
 export type Parsed = { value: bigint; why?: undefined } | { value?: undefined; why: string };

@@ -16,7 +16,7 @@ export function letters(context: Context): void {
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
 }
 
-/** Round values between two, about so many. */
+/** Round values between two, about `about` of them. */
 export function rounds(low: number, high: number, about: number): number[] {
   const span = high - low;
   if (!(span > 0)) return [low];

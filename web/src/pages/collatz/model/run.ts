@@ -48,7 +48,7 @@ export interface JobResult {
   delay: Found[];
   path: Found[];
   histogram: [number, number][];
-  /** What verification says, in words. */
+  /** The outcome of verification, in words. */
   statement: string;
 }
 
@@ -99,7 +99,7 @@ export const records = computed(() => {
   return { delay: running(all.flatMap((each) => each.delay)), path: running(all.flatMap((each) => each.path)) };
 });
 
-/** Whether the run looked at every number from its first record on. */
+/** True when the run looked at every number from its first record on. */
 export const contiguous = computed(() => {
   const all = [...results.value.values()]
     .map((each) => each.range)
@@ -111,21 +111,21 @@ function found({ n, value }: TextFound): Found {
   return { n: BigInt(n), value: BigInt(value) };
 }
 
-function read(job: Job, told: Statistics, complete: boolean): JobResult {
+function read(job: Job, answer: Statistics, complete: boolean): JobResult {
   const { range: own, mode } = about(job);
   return {
     range: own,
     complete,
     mode,
-    count: BigInt(told.count),
-    statement: (told as { statement?: string }).statement ?? "",
-    delay: (told.records?.delay ?? []).map(found),
-    path: (told.records?.path ?? []).map(found),
-    histogram: (told.delay?.histogram ?? []).map(([delay, times]) => [delay, Number(times)]),
+    count: BigInt(answer.count),
+    statement: (answer as { statement?: string }).statement ?? "",
+    delay: (answer.records?.delay ?? []).map(found),
+    path: (answer.records?.path ?? []).map(found),
+    histogram: (answer.delay?.histogram ?? []).map(([delay, times]) => [delay, Number(times)]),
   };
 }
 
-/** What a job is about, from its parameters. */
+/** Describes a job by its parameters. */
 export function about(job: Job): { range: Range; mode: string } {
   const given = job.parameters as {
     mode?: string;
@@ -179,18 +179,18 @@ function changed(id: string, most: number): Promise<void> {
 
 /** Looks at what a job has so far. */
 async function peek(job: Job): Promise<void> {
-  const { result: told } = await result<Statistics | null>(job.job_id, true);
-  if (!told) return;
-  keep(job.job_id, read(job, told, false));
-  const density = told.columns ? fromResult(job.job_id, told.columns) : undefined;
+  const { result: answer } = await result<Statistics | null>(job.job_id, true);
+  if (!answer) return;
+  keep(job.job_id, read(job, answer, false));
+  const density = answer.columns ? fromResult(job.job_id, answer.columns) : undefined;
   if (density) learn(density);
 }
 
 async function finish(job: Job): Promise<void> {
-  const { result: told } = await result<Statistics>(job.job_id);
-  if (about(job).mode === "trajectory") return choose((told as unknown as { n: string }).n);
-  const now = read(job, told, true);
-  if (told.columns) learn(fromBinary(job.job_id, await bytes(`/api/jobs/${job.job_id}/density.bin`)));
+  const { result: answer } = await result<Statistics>(job.job_id);
+  if (about(job).mode === "trajectory") return choose((answer as unknown as { n: string }).n);
+  const now = read(job, answer, true);
+  if (answer.columns) learn(fromBinary(job.job_id, await bytes(`/api/jobs/${job.job_id}/density.bin`)));
   keep(job.job_id, now);
   const most = now.delay.at(-1);
   const said = now.statement || (most ? `longest ${integer(most.value)} steps at ${integer(most.n)}` : "no record");

@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "preact/hooks";
 import { useCanvas, type Draw } from "../../../ui/canvas";
 
-/** What draws itself for a file, by the view's name. */
+/** Functions that draw a view for a file, by the view's name. */
 export const pictures = new Map<string, () => HTMLCanvasElement | undefined>();
 
 /** Registers a view's picture while the component is there. */
@@ -16,7 +16,7 @@ export function useSaved(name: string, picture: () => HTMLCanvasElement | undefi
   }, []);
 }
 
-/** As useCanvas, and savable under a name. */
+/** A canvas as of useCanvas that can be saved under a name. */
 export function usePicture(name: string, draw: Draw): (element: HTMLCanvasElement | null) => void {
   const canvas = useRef<HTMLCanvasElement | undefined>(undefined);
   useSaved(name, () => canvas.current);

@@ -41,7 +41,7 @@ export interface Scene {
   /** Numbers that are drawn, pixels that they light; 0 for points. */
   numbers: number;
   lit: number;
-  /** What it is drawn from. */
+  /** The source that it is drawn from. */
   source: "points" | "exact" | "columns" | "none";
 }
 
@@ -95,7 +95,7 @@ function leastBits(exact: readonly Exact[]): number {
   return Math.min(...exact.map((each) => each.bits.reduce((least, bits) => Math.min(least, bits), 65_535)), 65_535);
 }
 
-/** Points of single numbers have the colour of one of so many. */
+/** Single points have the colour of a count of 1, on a scale that ends at this count. */
 const ALONE = 60;
 
 /** Single numbers as points. */
@@ -139,7 +139,7 @@ function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scen
   };
 }
 
-/** What is drawn of the numbers in view. `whole` says that every one of them is known. */
+/** Builds the picture of the numbers in view. `whole` says that every one of them is known. */
 export function scene(wanted: Wanted, exact: readonly Exact[], whole: boolean, densities: readonly Density[]): Scene {
   const { view, log, metric, modulus, width, height, scale } = wanted;
   const coarse = whole ? [] : densities;

@@ -1,4 +1,4 @@
-/** What the Collatz page shows, kept in its address. */
+/** State of the Collatz page, kept in its address. */
 
 import { computed, signal } from "@preact/signals";
 import { positive } from "./number";
@@ -80,7 +80,7 @@ function endless(text: string): boolean {
   return /^\s*(0|inf|infinity|∞)?\s*$/i.test(text);
 }
 
-/** The range as typed; what does not parse is told and replaced. */
+/** The range as typed; what does not parse is pointed out and replaced. */
 export const asked = computed<Asked>(() => {
   const from = positive(state.from.value);
   const first = from.value !== undefined && from.value < END ? from.value : 1n;

@@ -5,7 +5,7 @@ import type { Range } from "./view";
 export const STRATEGIES = ["sequential", "targeted", "random", "adaptive"] as const;
 export type Strategy = (typeof STRATEGIES)[number];
 
-/** What each does, for the form. */
+/** Each in a sentence, for the form. */
 export const MEANING: Record<Strategy, string> = {
   sequential: "the whole range from its beginning, as one job",
   targeted: "windows around relatives of the records so far: n + 1, 2n, 4n and (2n - 1) / 3 or near it",
@@ -20,7 +20,7 @@ export interface Setting {
   seed: number;
 }
 
-/** What is known when the next window is chosen. */
+/** Facts known when the next window is chosen. */
 export interface Knowledge {
   /** Windows that were taken before. */
   taken: readonly Range[];

@@ -1,4 +1,4 @@
-/** What part of the numbers is seen: exact at the left edge, whatever its size. Pure. */
+/** The part of the numbers in view: exact at the left edge, whatever its size. Pure. */
 
 export interface View {
   /** The number at the left edge. */
@@ -102,7 +102,7 @@ export function aligned({ first, end }: Range, most: number, limits: Range): Ran
   }
 }
 
-/** Round numbers of [first, first + span] for an axis: bigint places, about so many. */
+/** Round numbers of [first, first + span] for an axis: bigint places, about `about` of them. */
 export function ticks(view: View, about: number): bigint[] {
   const step = roundStep(view.span / Math.max(1, about));
   const found: bigint[] = [];

@@ -8,12 +8,12 @@ import { log2 } from "./number";
 const LOG3 = Math.log2(3);
 /** Shortcut steps taken at once: what they do depends on as many low bits, and 3^32 is exact in a double. */
 const BLOCK = 32;
-/** Above so many bits the +1 of 3n+1 changes no logarithm that is drawn. */
+/** Bits above which the +1 of 3n+1 changes no logarithm that is drawn. */
 const WIDE_BITS = 64;
 const POWERS = Array.from({ length: BLOCK + 1 }, (_, power) => 3n ** BigInt(power));
 /** Blocks between two numbers that are kept, to find any other again. */
 const KEEP_EVERY = 32;
-/** As the kind: shortcut steps after which a trajectory is given up. */
+/** Shortcut steps after which a trajectory is given up, as in the kind's definition. */
 export const STEP_LIMIT = 20_000_000;
 
 export interface Kept {
@@ -41,7 +41,7 @@ export interface Trajectory {
   kept: Kept[];
 }
 
-/** What a walk writes as it goes. */
+/** Values that a walk writes as it goes. */
 class Trace {
   logs = new Float32Array(1024);
   parity = new Uint8Array(128);
@@ -184,7 +184,7 @@ export function values(trajectory: Trajectory, step: number, count = 1): bigint[
   return found;
 }
 
-/** Whether a shortcut step began at an odd number. */
+/** True when a shortcut step began at an odd number. */
 export function bitAt(parity: Uint8Array, place: number): number {
   return ((parity[place >> 3] ?? 0) >> (place & 7)) & 1;
 }

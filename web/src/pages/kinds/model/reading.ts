@@ -1,7 +1,7 @@
 /**
  * A result of any shape as figures, histograms and tables. Pure.
  *
- * What a kind's result may hold, and how it is shown:
+ * A kind's result can hold the following, shown as:
  * - a number, a text, true or false: a figure;
  * - a list of objects, of lists or of values: a table, a row an item;
  * - an object of objects: a table, a row a name;

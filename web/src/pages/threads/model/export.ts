@@ -11,7 +11,7 @@ function round(us: number): number {
   return Number(us.toFixed(3));
 }
 
-/** Whether a slice is at least partly in the window. */
+/** True when a slice is at least partly in the window. */
 function touches({ start, end }: Trace, slice: number, t0: number, t1: number): boolean {
   return (end[slice] as number) >= t0 && (start[slice] as number) <= t1;
 }

@@ -1,4 +1,4 @@
-/** What happened, line by line: which slices a filter lets through, and how each is told. */
+/** The log, line by line: the slices that a filter lets through, and the text of each. */
 
 import type { Index } from "../../../timeline/lod";
 import {

@@ -74,10 +74,10 @@ export function binAt(cell: Cell, share: number): number | undefined {
 
 /** A replica of which the result itself says that its makespan is within these bins. */
 export function named(cell: Cell, low: number, high: number): number | undefined {
-  const told = (cell.histograms.makespan_ns?.replicas ?? [])
+  const listed = (cell.histograms.makespan_ns?.replicas ?? [])
     .filter(([bin]) => bin >= low && bin <= high)
     .map(([, replica]) => replica);
-  if (told.length) return Math.min(...told);
+  if (listed.length) return Math.min(...listed);
   const fits = (us: number) => us * 1000 >= edgesOf(low)[0] - 0.5 && us * 1000 < edgesOf(high)[1];
   return Object.entries(cell.examples)
     .filter(([name, { makespan_us }]) => name !== "deadlocked" && fits(makespan_us))

@@ -1,4 +1,4 @@
-/** What the page shows: in its address, and what was loaded for it. */
+/** State of the page: kept in its address, and loaded for it. */
 
 import { batch, computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
 import { MODES, type Mode } from "../../../timeline/lod";
@@ -157,7 +157,7 @@ export const otherCell = computed<Cell | undefined>(() => {
 
 // -- traces -----------------------------------------------------------------------------------------------------------
 
-/** As many as the API gives. */
+/** Events of a trace, at most: as many as the API gives. */
 const MOST_EVENTS = 250_000;
 
 export interface TraceState {
@@ -403,7 +403,7 @@ export async function compare(scheduler: string): Promise<void> {
   state.commit();
 }
 
-/** What is being looked for: the number of the job that looks. */
+/** The search under way, in words; empty when there is none. */
 export const searching = signal<string>("");
 let search = 0;
 
@@ -411,10 +411,10 @@ let search = 0;
 export async function chooseWithin(low: number, high: number): Promise<void> {
   const [mine, found] = [cell.peek(), run.result.peek()];
   if (!mine || !found) return;
-  const told = named(mine, low, high);
+  const known = named(mine, low, high);
   search += 1;
   const number = search;
-  if (told !== undefined) return choose(told);
+  if (known !== undefined) return choose(known);
   const probe = async (count: number) => {
     if (count === mine.replicas) return mine.histograms.makespan_ns?.bins ?? [];
     searching.value = `looking at the first ${count} of ${mine.replicas} replicas`;

@@ -1,4 +1,4 @@
-/** What happened in a window of a trace. */
+/** Statistics of a window of a trace. */
 
 import { before, BLOCKED_TIME, BUSY_TIME, STEAL_TIME, until, type Index } from "../../../timeline/lod";
 import { FIRST, RUN, STEAL, STOLEN, countUpTo, type Trace } from "../../../timeline/model";
@@ -23,7 +23,7 @@ export interface Statistics {
   started: number;
   stolen: number;
   attempts: number;
-  /** Of the threads that started within. */
+  /** Waits of the threads that started within. */
   wait: { mean: number; p50: number; p95: number; max: number; waited: number };
 }
 
@@ -54,11 +54,11 @@ export function statistics(trace: Trace, index: Index, t0: number, t1: number): 
     utilization: busy / trace.cores,
     ...found,
     started: waits.count,
-    wait: waits.told(),
+    wait: waits.summary(),
   };
 }
 
-/** What can be told of a window without looking at its slices. */
+/** Figures of a window that need no look at its slices. */
 export function glance(
   trace: Trace,
   index: Index,
@@ -121,7 +121,7 @@ export class Waits {
     return this.max;
   }
 
-  told(): Statistics["wait"] {
+  summary(): Statistics["wait"] {
     const none = this.count === 0;
     return {
       mean: none ? 0 : this.sum / this.count,
