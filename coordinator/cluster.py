@@ -12,6 +12,7 @@ from typing import Any
 
 from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
+from coordinator.jobs.rows import KindRow, SubmittedRow
 from coordinator.queries import Queries
 from jobs import errors
 from jobs.kinds import registry
@@ -49,7 +50,7 @@ class Cluster:
             raise errors.Unauthorized("send Authorization: Bearer TOKEN; the command reads CLUSTER_TOKEN")
         return hashlib.sha256(token.encode()).hexdigest()[:12]
 
-    def submit(self, bodies: Sequence[Any], owner: str) -> list[dict[str, Any] | errors.ClusterError]:
+    def submit(self, bodies: Sequence[Any], owner: str) -> list[SubmittedRow | errors.ClusterError]:
         """Validate each body alone and write the good ones; return one answer or error each, in order."""
         fleet = self.queries.fleet_cache.get()
         accepted = [self._accept(body, owner, fleet) for body in bodies]
@@ -74,7 +75,7 @@ class Cluster:
         except errors.ClusterError as error:
             return error
 
-    def _answer(self, one: submissions.Accepted, written: tuple[str, str]) -> dict[str, Any] | errors.ClusterError:
+    def _answer(self, one: submissions.Accepted, written: tuple[str, str]) -> SubmittedRow | errors.ClusterError:
         how, job_id = written
         if how == "refused":
             return errors.Unavailable(f"{job_id}; this job was not taken, submit it again in a moment")
@@ -152,12 +153,12 @@ class Cluster:
 
     @staticmethod
     @lru_cache
-    def kinds() -> list[dict[str, Any]]:
+    def kinds() -> list[KindRow]:
         """Return every kind as /api/job-types shows it."""
         return [_kind(name) for name in registry.names()]
 
 
-def _kind(name: str) -> dict[str, Any]:
+def _kind(name: str) -> KindRow:
     definition, asking, packing = registry.definition(name), registry.asking(name), registry.packing(name)
     return {
         "type": name,

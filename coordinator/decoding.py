@@ -14,12 +14,17 @@ def moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def optional_moment(ms: str | None) -> str | None:
-    """Return milliseconds since 1970 as the API writes them; None for none. ValueError for what is no moment."""
+def moment_ms(ms: str) -> str:
+    """Return milliseconds since 1970 as the API writes them. ValueError for what is no moment."""
     try:
-        return moment(int(ms) / 1000) if ms else None
+        return moment(int(ms) / 1000)
     except OSError as error:  # what some platforms raise for a year that is out of their range
         raise ValueError(f"{ms} is no moment") from error
+
+
+def optional_moment(ms: str | None) -> str | None:
+    """Return the same; None for none."""
+    return moment_ms(ms) if ms else None
 
 
 def finite(text: str) -> float:

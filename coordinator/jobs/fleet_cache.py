@@ -9,9 +9,9 @@ from statistics import median
 from coordinator import decoding
 from coordinator.jobs import scheduler
 from jobs.models import Device
-from jobs.store import leases, skipped
+from jobs.store import skipped
+from jobs.store.leases import Leases
 
-P = leases.PREFIX
 #: Submissions, waits and alerts are decided on a fleet read at most this long ago: reading it takes longer than all
 #: else in a submission.
 FLEET_SECONDS = 0.25
@@ -20,8 +20,8 @@ FLEET_SECONDS = 0.25
 class FleetCache:
     """The one copy of the fleet that a replica keeps. Threads that find it too old may each read it anew."""
 
-    def __init__(self, store: leases.Leases) -> None:
-        self._client = store.client
+    def __init__(self, leases: Leases) -> None:
+        self._leases = leases
         self._seen: tuple[float, scheduler.Fleet] | None = None
 
     def get(self) -> scheduler.Fleet:
@@ -29,7 +29,7 @@ class FleetCache:
         now = time.monotonic()  # the age counts from before it was read
         seen = self._seen
         if seen is None or now - seen[0] >= FLEET_SECONDS:
-            seen = self._seen = now, _read(self._client)
+            seen = self._seen = now, _read(self._leases)
         return seen[1]
 
     def forget(self) -> None:
@@ -37,38 +37,25 @@ class FleetCache:
         self._seen = None
 
 
-def _read(client: leases.Client) -> scheduler.Fleet:
-    seconds, _ = client.time()  # scores are of Redis' clock, which need not be ours
-    pipe = client.pipeline(transaction=False)
-    pipe.hgetall(f"{P}load")
-    for device in (Device.CPU, Device.GPU):
-        pipe.zrangebyscore(f"{P}workers:{device}", (seconds - 1) * 1000, "+inf")
-    pipe.hgetall(f"{P}pace")
-    load, *alive, paces = skipped.replies(pipe)
-    names = [
-        (device, name) for device, found in zip((Device.CPU, Device.GPU), alive, strict=True) for name in found or ()
-    ]
-    pipe = client.pipeline(transaction=False)
-    for _, name in names:
-        pipe.hmget(P.encode() + b"worker:" + name, "lanes", "drain", "kinds")
+def _read(leases: Leases) -> scheduler.Fleet:
+    load, paces, workers = leases.capacity()
     lanes: dict[Device, int] = {}
     kinds: dict[Device, list[dict[str, int]]] = {}
-    workers = zip(names, skipped.replies(pipe) if names else [], strict=True)
-    for device, count, known in skipped.readable("worker", workers, _alive):
-        if known is not None:
+    for device, count, versions in skipped.readable("worker", workers, _alive):
+        if versions is not None:
             lanes[device] = lanes.get(device, 0) + count
-            kinds.setdefault(device, []).append(known)
-    waiting = skipped.readable("figure", (load or {}).items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
-    speeds = skipped.readable("figure", (paces or {}).items(), _pace)
+            kinds.setdefault(device, []).append(versions)
+    waiting = skipped.readable("figure", load.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
+    speeds = skipped.readable("figure", paces.items(), _pace)
     load_seconds = {queue: max(0.0, seconds) for queue, seconds in waiting}
     return scheduler.Fleet(lanes=lanes, load_seconds=load_seconds, speeds=_lane_speeds(dict(speeds)), kinds=kinds)
 
 
 def _alive(worker: tuple[Device, bytes], row: Sequence[bytes | None]) -> tuple[Device, int, dict[str, int] | None]:
-    """A live worker's lanes and the kinds that it knows; None when it takes nothing new."""
+    """Return a live worker's device, lanes and versions of kinds; None for these when it takes nothing new."""
     count, drain, kinds = row
-    known = {name: int(version) for name, version in decoding.parsed(kinds or b"{}").items()}
-    return worker[0], int(count or 0), None if drain == b"1" else known
+    versions = {name: int(version) for name, version in decoding.parsed(kinds or b"{}").items()}
+    return worker[0], int(count or 0), None if drain == b"1" else versions
 
 
 def _pace(field: bytes, stored: bytes) -> tuple[str, str]:

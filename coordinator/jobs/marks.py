@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from coordinator.jobs.rows import MarkRow
 from jobs import errors
 from jobs.kinds import registry
 from jobs.numbers import exact
-from jobs.store import leases, marks
+from jobs.store import marks
+from jobs.store.leases import Leases
 
 #: Ranges of a mark that one answer shows.
 _RANGES = 1000
 
 
-def read(store: leases.Leases, kind: str, name: str) -> dict[str, Any]:
-    """How far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
+def read(leases: Leases, kind: str, name: str) -> MarkRow:
+    """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
     if kind not in registry.names():
         raise errors.NotFound(f"nothing is at /api/{kind}/{name}; see /api/docs", field="kind")
     definition = registry.marking(kind)
@@ -22,14 +22,14 @@ def read(store: leases.Leases, kind: str, name: str) -> dict[str, Any]:
     if name not in known:
         have = ", ".join(known) or "none"
         raise errors.NotFound(f"{kind} has no mark {name}; it has {have}", field="mark")
-    found = marks.joined(marks.read(name, store.marks(marks.where(kind, name))), known[name])
-    reach = marks.from_origin(found, known[name])
+    ranges = marks.joined(marks.read(name, leases.marks(marks.where(kind, name))), known[name])
+    reach = marks.from_origin(ranges, known[name])
     return {
         "type": kind,
         "mark": name,
         "summary": known[name].summary,
         "origin": exact(known[name].origin),
         "up_to": exact(reach.hi - 1) if reach else None,
-        "ranges": [{"first": exact(mark.lo), "last": exact(mark.hi - 1)} for mark in found[:_RANGES]],
-        "more_ranges": max(0, len(found) - _RANGES),
+        "ranges": [{"first": exact(mark.lo), "last": exact(mark.hi - 1)} for mark in ranges[:_RANGES]],
+        "more_ranges": max(0, len(ranges) - _RANGES),
     }

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from jobs.store import leases, skipped
+from jobs.store.job_reads import Head
+from jobs.store.leases import Leases
 
 #: Bytes of results that one answer for many jobs holds.
 RESULTS_BYTES = 16 << 20
@@ -19,50 +20,40 @@ class Stored(NamedTuple):
     length: int = 0
 
 
-def many(client: leases.Client, ids: Sequence[str]) -> bytes:
-    """State and, once done, result of each as one JSON answer; results are spliced in as they are stored.
+def many(leases: Leases, ids: Sequence[str]) -> bytes:
+    """Return state and, once done, result of each job as one JSON answer; results are spliced in as they are stored.
 
     Holds at most RESULTS_BYTES of results: each has its share, and what is left goes to larger ones in their order.
     """
     share = RESULTS_BYTES // len(ids)
-    pipe = client.pipeline(transaction=False)
-    for job_id in ids:
-        pipe.hmget(leases.key(job_id), "state", "kind", "error")
-        pipe.getrange(leases.key(job_id, "result"), 0, share)  # a byte more than the share: the result is longer
-    replies: list[Any] = skipped.replies(pipe)
-    replies = [reply or (b"" if place % 2 else [None, None, None]) for place, reply in enumerate(replies)]
-    rows, stored = replies[::2], [Stored(text) for text in replies[1::2]]
-    if long := [place for place, text in enumerate(replies[1::2]) if len(text) > share]:
-        left = RESULTS_BYTES - sum(len(text) for text in replies[1::2] if len(text) <= share)
-        del replies
-        stored = _with_long(client, ids, stored, long, left)
-    return b'{"answers":[' + b",".join(map(_answer, ids, rows, stored)) + b"]}"
+    heads, beginnings = leases.result_beginnings(ids, share)
+    stored = [Stored(text) for text in beginnings]
+    if long := [place for place, text in enumerate(beginnings) if len(text) > share]:
+        left = RESULTS_BYTES - sum(len(text) for text in beginnings if len(text) <= share)
+        del beginnings
+        stored = _with_long(leases, ids, stored, long, left)
+    return b'{"answers":[' + b",".join(map(_answer, ids, heads, stored)) + b"]}"
 
 
 def _with_long(
-    client: leases.Client, ids: Sequence[str], stored: list[Stored], long: list[int], left: int
+    leases: Leases, ids: Sequence[str], stored: Sequence[Stored], long: Sequence[int], left: int
 ) -> list[Stored]:
-    """The same with those results in `long` that fit into `left` bytes; of the others the length."""
-    keys = {place: leases.key(ids[place], "result") for place in long}
-    pipe = client.pipeline(transaction=False)
-    for key in keys.values():
-        pipe.strlen(key)
-    found = [Stored(b"") if place in keys else text for place, text in enumerate(stored)]
-    taken = client.pipeline(transaction=False)
+    """Return the same with those results in `long` that fit into `left` bytes; of the others the length."""
+    cut = set(long)
+    whole = [Stored(b"") if place in cut else text for place, text in enumerate(stored)]
     fitting = []
-    for place, length in zip(long, pipe.execute(), strict=True):
-        found[place] = Stored(b"", length)
+    for place, length in zip(long, leases.result_lengths([ids[place] for place in long]), strict=True):
+        whole[place] = Stored(b"", length)
         if length <= left:
             left -= length
             fitting.append(place)
-            taken.get(keys[place])
-    for place, text in zip(fitting, taken.execute(), strict=True):
-        found[place] = Stored(text or b"")
-    return found
+    for place, text in zip(fitting, leases.results([ids[place] for place in fitting]), strict=True):
+        whole[place] = Stored(text)
+    return whole
 
 
-def _answer(job_id: str, row: Sequence[bytes | None], stored: Stored) -> bytes:
-    state, kind, error = (value.decode(errors="replace") if value else None for value in row)
+def _answer(job_id: str, head: Head, stored: Stored) -> bytes:
+    state, kind, error = (value.decode(errors="replace") if value else None for value in head)
     answer: dict[str, Any] = {"job_id": job_id, "type": kind, "state": state}
     if state is None:
         answer = {"job_id": job_id, "state": None, "error": f"no job {job_id}"}
@@ -70,5 +61,5 @@ def _answer(job_id: str, row: Sequence[bytes | None], stored: Stored) -> bytes:
         answer |= {"result_at": f"/api/jobs/{job_id}/result", "result_bytes": stored.length}
     elif not stored.text and error:
         answer["error"] = error
-    head = json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()
-    return head[:-1] + b',"result":' + stored.text + b"}" if stored.text and state else head
+    text = json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode()
+    return text[:-1] + b',"result":' + stored.text + b"}" if stored.text and state else text

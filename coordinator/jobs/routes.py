@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import Header, Path, Query, Request, Response
@@ -15,6 +15,7 @@ from coordinator import bodies, http
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.jobs import schemas, submissions
+from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import TERMINAL, JobState
@@ -107,7 +108,7 @@ async def submit(
     return Response(await run_in_threadpool(_submitted, cluster, answer), 202, media_type="application/json")
 
 
-def _submitted(cluster: Cluster, answer: dict[str, Any]) -> bytes:
+def _submitted(cluster: Cluster, answer: SubmittedRow) -> bytes:
     """The answer with the state that the job has now, and with its result if it is done."""
     _, state, stored = cluster.queries.jobs.result(answer["job_id"])
     text = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
@@ -139,7 +140,7 @@ def _give_keys(bodies: Sequence[Any], key: str) -> None:
             body.setdefault("idempotency_key", f"{key}/{place}")
 
 
-def _answer_or_problem(answer: dict[str, Any] | errors.ClusterError) -> dict[str, Any]:
+def _answer_or_problem(answer: SubmittedRow | errors.ClusterError) -> Mapping[str, Any]:
     return {"error": http.problem(answer)} if isinstance(answer, errors.ClusterError) else answer
 
 

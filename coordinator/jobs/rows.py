@@ -1,9 +1,12 @@
-"""A job as the API shows it, from its hash in Redis. Pure."""
+"""Jobs as the API shows them, and the making of a job's row from its hash in Redis. Pure.
+
+`schemas.py` describes the same rows to clients; a test compares them.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding
 from coordinator.jobs import scheduler
@@ -14,15 +17,109 @@ from jobs.numbers import exact
 _STALE_SECONDS = 15
 
 
+class ShareRow(TypedDict):
+    """What one worker did for a job."""
+
+    device: str
+    units: int
+    seconds: float
+    leases: int
+    device_seconds: NotRequired[float]
+    joules: NotRequired[float]
+
+
+class UsageRow(TypedDict):
+    """Who computed a job, and how long."""
+
+    lane_seconds: float
+    device_seconds: NotRequired[float]
+    joules: NotRequired[float]
+    leases: int
+    expired_leases: int
+    workers: dict[str, ShareRow]
+
+
+class JobRow(TypedDict):
+    job_id: str
+    type: str
+    state: str
+    priority: str
+    device: str
+    queue: str
+    parameters: dict[str, Any]
+    notes: list[str]
+    created: str
+    started: str | None
+    ended: str | None
+    seconds: float | None
+    progress: float
+    done: int | str
+    total: int | str
+    rate: float | None
+    eta_seconds: float | None
+    waiting_because: str | None
+    error: str | None
+    usage: UsageRow
+
+
+class JobsPage(TypedDict):
+    jobs: list[JobRow]
+    #: Asks for the next page; None on the last.
+    cursor: str | None
+
+
+class ResultHead(TypedDict):
+    """What goes around a result."""
+
+    job_id: str
+    type: str
+    partial: bool
+    units: int | str
+    total: int | str
+
+
+class SubmittedRow(TypedDict):
+    job_id: str
+    status: str
+    estimated_wait_seconds: float | None
+    notes: list[str]
+
+
+class MarkRangeRow(TypedDict):
+    first: int | str
+    last: int | str
+
+
+class MarkRow(TypedDict):
+    type: str
+    mark: str
+    summary: str
+    origin: int | str
+    up_to: int | str | None
+    ranges: list[MarkRangeRow]
+    more_ranges: int
+
+
+class KindRow(TypedDict):
+    type: str
+    summary: str
+    model_version: int
+    schema: dict[str, Any]
+    example: dict[str, Any]
+    questions: dict[str, str]
+    binaries: dict[str, str]
+
+
 def sound(row: dict[str, str]) -> dict[str, str]:
-    """The row itself. LookupError or ValueError without what all else asks for."""
+    """Return the row itself. LookupError or ValueError when it lacks its state, its queue or its units."""
     JobState(row["state"])
     if "queue" not in row or int(row["total"]) < 1:
         raise ValueError("it has no queue or no units")
     return row
 
 
-def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.Fleet) -> dict[str, Any]:
+def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.Fleet) -> JobRow:
+    """Return the job's row. `before`: jobs ahead in its queue; -1: it does not wait; None: it is not in the queue."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     rate = _rate(row) if state in ("running", "cancelling") else None
     started, ended = row.get("started"), row.get("ended")
@@ -37,7 +134,7 @@ def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler
         "queue": row["queue"],
         "parameters": decoding.parsed(row["parameters"]),
         "notes": decoding.parsed(row["notes"]),
-        "created": decoding.optional_moment(row["created"]),
+        "created": decoding.moment_ms(row["created"]),
         "started": decoding.optional_moment(started),
         "ended": decoding.optional_moment(ended),
         "seconds": round(max(0.0, until - int(started) / 1000), 3) if started else None,
@@ -55,7 +152,7 @@ def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler
 
 
 def _rate(row: dict[str, str]) -> float | None:
-    """Committed units/s: the smoothed rate, or the average so far while there is none."""
+    """Return committed units/s: the smoothed rate, or the average so far while there is none."""
     now = time.time() * 1000
     if "rate" in row and now - int(row["mark_at"]) < _STALE_SECONDS * 1000:
         return decoding.finite(row["rate"])
@@ -68,24 +165,25 @@ def _rate(row: dict[str, str]) -> float | None:
 _USED = {"ms": ("seconds", 1000), "device_ms": ("device_seconds", 1000), "mj": ("joules", 1000)}
 
 
-def _usage(row: dict[str, str]) -> dict[str, Any]:
-    """Who computed: units, seconds of lanes and leases, by device and worker."""
+def _usage(row: dict[str, str]) -> UsageRow:
+    """Return who computed: units, seconds of lanes and leases, by worker."""
     workers: dict[str, dict[str, Any]] = {}
     for name, value in row.items():
         if name.startswith("use|"):
             _, device, worker, what = name.split("|")
-            entry = workers.setdefault(worker, {"device": device})
-            shown, unit = _USED.get(what, (what, 1))
-            entry[shown] = int(value) / unit if unit > 1 else int(value)
-    seconds = sum(entry["seconds"] for entry in workers.values())
-    return {
+            share = workers.setdefault(worker, {"device": device})
+            column, unit = _USED.get(what, (what, 1))
+            share[column] = int(value) / unit if unit > 1 else int(value)
+    seconds = sum(share["seconds"] for share in workers.values())
+    usage = {
         "lane_seconds": round(seconds, 3),
         **{
-            name: round(sum(entry.get(name, 0) for entry in workers.values()), 3)
+            name: round(sum(share.get(name, 0) for share in workers.values()), 3)
             for name in ("device_seconds", "joules")
-            if any(name in entry for entry in workers.values())
+            if any(name in share for share in workers.values())
         },
-        "leases": sum(entry["leases"] for entry in workers.values()),
+        "leases": sum(share["leases"] for share in workers.values()),
         "expired_leases": int(row.get("expired", 0)),
         "workers": workers,
     }
+    return cast(UsageRow, usage)

@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coordinator.jobs import scheduler
+from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
@@ -58,7 +59,8 @@ class Accepted:
     job: leases.NewJob
     estimated_wait_seconds: float | None
 
-    def answer(self, job_id: str, state: str = "queued") -> dict[str, Any]:
+    def answer(self, job_id: str, state: str = "queued") -> SubmittedRow:
+        """Return what the submitter hears."""
         return {
             "job_id": job_id,
             "status": state,

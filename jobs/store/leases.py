@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.store import events, fleet, marks, repairs, results, slots, telemetry, tokens
+from jobs.store import events, fleet, fleet_reads, job_reads, marks, repairs, results, slots, telemetry, tokens
 from jobs.store import jobs as stored_jobs
 from jobs.store.connection import Client as Client
 from jobs.store.connection import RedisError as RedisError
@@ -151,7 +151,16 @@ class Work(Part):
 
 
 class Leases(
-    Work, slots.Slots, results.Results, stored_jobs.Jobs, fleet.Fleet, repairs.Repairs, marks.Marks, telemetry.Telemetry
+    Work,
+    slots.Slots,
+    results.Results,
+    stored_jobs.Jobs,
+    job_reads.JobReads,
+    fleet.Fleet,
+    fleet_reads.FleetReads,
+    repairs.Repairs,
+    marks.Marks,
+    telemetry.Telemetry,
 ):
     """All parts on one Redis."""
 

@@ -39,9 +39,7 @@ REDIS_CALL = re.compile(
 #: Modules that still talk to Redis past jobs/store.
 RAW_CALLERS = frozenset(
     {
-        "coordinator/fleet/queries.py", "coordinator/jobs/fleet_cache.py",
-        "coordinator/jobs/queries.py", "coordinator/jobs/results.py", "coordinator/leader.py",
-        "coordinator/telemetry/exporter.py",
+        "coordinator/fleet/queries.py", "coordinator/leader.py", "coordinator/telemetry/exporter.py",
         "coordinator/telemetry/history.py", "coordinator/telemetry/queries.py", "coordinator/telemetry/recorder.py",
         "coordinator/telemetry/spans.py", "jobs/worker/serving.py",
     }

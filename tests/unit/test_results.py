@@ -25,7 +25,7 @@ def store(book: leases.Leases, job: str, result: bytes | None, state: str = "don
 
 
 def answers(book: leases.Leases, ids: list[str]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(results.many(book.client, ids))["answers"]
+    found: list[dict[str, Any]] = json.loads(results.many(book, ids))["answers"]
     return found
 
 
@@ -45,7 +45,7 @@ def test_each_job_is_answered_in_its_place(book: leases.Leases) -> None:
 def test_a_result_travels_as_it_is_stored(book: leases.Leases) -> None:
     stored = b'{"pi":3.10e0, "big":' + b"9" * 5000 + b"}"
     store(book, "a", stored)
-    assert stored in results.many(book.client, ["a"])
+    assert stored in results.many(book, ["a"])
 
 
 def test_an_answer_holds_so_much_and_tells_where_the_rest_is(
@@ -69,7 +69,7 @@ def test_large_results_take_little_memory(book: leases.Leases) -> None:
     """Each of many numbers, which would be many times as large when they are parsed."""
     ids = [store(book, f"j{number}", b"[" + b"1.5," * 500_000 + b"1]") for number in range(40)]
     tracemalloc.start()
-    text = results.many(book.client, ids)
+    text = results.many(book, ids)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(text) < results.RESULTS_BYTES + 100_000

@@ -1,0 +1,74 @@
+"""Rows of the read model are what the API's description says of them."""
+
+from __future__ import annotations
+
+import types
+import typing
+from enum import Enum
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, is_typeddict
+
+import pytest
+from pydantic import BaseModel
+
+from coordinator.jobs import rows as job_rows
+from coordinator.jobs import schemas as job_schemas
+
+#: Each row and its description.
+PAIRS: dict[type, type[BaseModel]] = {
+    job_rows.ShareRow: job_schemas.Share,
+    job_rows.UsageRow: job_schemas.Usage,
+    job_rows.JobRow: job_schemas.Job,
+    job_rows.JobsPage: job_schemas.Jobs,
+    job_rows.SubmittedRow: job_schemas.Submitted,
+    job_rows.MarkRangeRow: job_schemas.MarkRange,
+    job_rows.MarkRow: job_schemas.Mark,
+    job_rows.KindRow: job_schemas.Kind,
+}
+#: What routes add to a row before they send it.
+ADDED = {job_rows.SubmittedRow: {"result"}}
+MODULES = [job_rows]
+
+
+def plain(hint: Any) -> Any:
+    """A type with rows as their descriptions and words as str, to compare; unions as sets."""
+    if hint in PAIRS:
+        return PAIRS[hint]
+    if get_origin(hint) is NotRequired:
+        return union(get_args(hint)[0], type(None))
+    if get_origin(hint) in (Union, types.UnionType):
+        return union(*get_args(hint))
+    if get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
+        return str
+    if get_origin(hint) in (list, dict):
+        return (get_origin(hint), *map(plain, get_args(hint)))
+    return hint
+
+
+def union(*parts: Any) -> frozenset[Any]:
+    flat = map(plain, parts)
+    return frozenset().union(*(part if isinstance(part, frozenset) else {part} for part in flat))
+
+
+def of_row(row: type) -> dict[str, tuple[Any, bool]]:
+    """Type of each key, and whether it is always there."""
+    hints = typing.get_type_hints(row, include_extras=True)
+    return {name: (plain(hint), get_origin(hint) is not NotRequired) for name, hint in hints.items()}
+
+
+def of_model(model: type[BaseModel]) -> dict[str, tuple[Any, bool]]:
+    """The same of a description: what has a default is left out where it is not known."""
+    fields = model.model_fields.items()
+    return {field.alias or name: (plain(field.annotation), field.is_required()) for name, field in fields}
+
+
+@pytest.mark.parametrize("row", PAIRS, ids=lambda row: row.__name__)
+def test_a_row_is_as_described(row: type) -> None:
+    described = {name: of for name, of in of_model(PAIRS[row]).items() if name not in ADDED.get(row, ())}
+    assert of_row(row) == described
+
+
+def test_every_row_has_a_description() -> None:
+    declared = {row for module in MODULES for row in vars(module).values() if is_typeddict(row)}
+    assert declared - {job_rows.ResultHead} <= PAIRS.keys()
+    missing = of_row(job_rows.ResultHead).keys() ^ of_model(job_schemas.Result).keys()
+    assert missing == {"result"}
