@@ -359,7 +359,7 @@ def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> 
         dialog.get_by_role("button", name="Sign in").click()
         expect(page.locator(".connection")).to_have_attribute("data-state", "live")
         go(page, "workers")
-        expect(page.get_by_role("heading", name="No worker lives")).to_be_visible()
+        expect(page.get_by_role("heading", name="No worker is live")).to_be_visible()
         shot(page, "no-workers-light")
         go(page, "jobs")
         expect(page.get_by_role("heading", name="No jobs yet")).to_be_visible()

@@ -271,7 +271,7 @@ def test_a_slice_tells_its_thread_in_lanes_tree_and_log(desk: Page, pages: Live,
 
 def test_the_log_is_followed_until_somebody_scrolls_up(desk: Page) -> None:
     desk.get_by_role("tab", name="Log").click()
-    lines, follow = desk.locator(".lines"), desk.get_by_label("Keep at the end")
+    lines, follow = desk.locator(".lines"), desk.get_by_label("Follow the end")
     expect(follow).to_be_checked()
     room = "each => each.scrollHeight - each.clientHeight - each.scrollTop"
     until(lambda: lines.evaluate(room) < 22, 10)
@@ -361,7 +361,7 @@ def saved(page: Page, button: str, folder: Path) -> Path:
     return path
 
 
-def lines(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def rounded(found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Slices in order, times in whole ns."""
     return sorted(
         (each["tid"], round(each["ts"] * 1000), round(each["dur"] * 1000), each["name"], each["cat"]) for each in found
@@ -372,7 +372,7 @@ def test_files_hold_what_is_on_screen(desk: Page, pages: Live, job: str, tmp_pat
     found = trace(pages, job, 0)
     file = json.loads(saved(desk, "Perfetto", tmp_path).read_text())
     ours, theirs = slices(file, kind=""), slices(found, kind="")
-    assert lines(ours) == lines(theirs)
+    assert rounded(ours) == rounded(theirs)
     assert {"s", "f", "C", "M"} <= {each["ph"] for each in file["traceEvents"]}
     assert file["otherData"]["parameters"] == found["otherData"]["parameters"]
     assert file["otherData"]["job"] == job

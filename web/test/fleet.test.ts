@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import type { Job, Node, Snapshot } from "../src/lib/api";
+import type { Job, Worker, Snapshot } from "../src/lib/api";
 import { adopted, apply, empty, surplus, take, type Model } from "../src/lib/fleet";
 import { paced } from "../src/lib/pace";
 
@@ -46,7 +46,7 @@ beforeEach(() => {
     jobs: [job()],
     status: {},
     queues: [],
-    nodes: [],
+    workers: [],
     gpus: [],
     alerts: [],
     cursor: null,
@@ -104,14 +104,14 @@ test("counts beyond 2^53 stay decimal strings", () => {
 test("resync says so", () => expect(apply(model, frame("resync", {}))).toEqual({ resync: true }));
 
 test("rows change in their places, are added at the end and go", () => {
-  const node = (id: string, more: object = {}) => frame("node", { id, live: true, job: null, ...more });
-  apply(model, node("one"));
-  apply(model, node("two"));
-  expect(apply(model, node("one", { job: "a", gpus: [{ uuid: "g" }] }))).toMatchObject({ rows: true });
-  expect(model.nodes.map((each: Node) => each.id)).toEqual(["one", "two"]);
-  expect(model.gpus).toEqual([{ uuid: "g", node: "one", live: true, job: "a" }]);
-  apply(model, node("one", { gone: true }));
-  expect([model.nodes.map((each) => each.id), model.gpus]).toEqual([["two"], []]);
+  const worker = (id: string, more: object = {}) => frame("fleet", { id, live: true, job: null, ...more });
+  apply(model, worker("one"));
+  apply(model, worker("two"));
+  expect(apply(model, worker("one", { job: "a", gpus: [{ uuid: "g" }] }))).toMatchObject({ rows: true });
+  expect(model.workers.map((each: Worker) => each.id)).toEqual(["one", "two"]);
+  expect(model.gpus).toEqual([{ uuid: "g", worker: "one", live: true, job: "a" }]);
+  apply(model, worker("one", { gone: true }));
+  expect([model.workers.map((each) => each.id), model.gpus]).toEqual([["two"], []]);
 });
 
 test("a queue whose depth changed tells that jobs wait otherwise", () => {

@@ -1,6 +1,6 @@
 /** Applies events to the page's model of the cluster. Pure: model and event in, changes out. */
 
-import type { Alert, Gpu, Job, JobState, Node, Queue, Snapshot, Status } from "./api";
+import type { Alert, Gpu, Job, JobState, Queue, Snapshot, Status, Worker } from "./api";
 import { paced, type Pace } from "./pace";
 import { after, type Frame } from "./sse";
 
@@ -40,7 +40,7 @@ export interface Model {
   paces: Map<string, Pace>;
   status?: Status | undefined;
   queues: Queue[];
-  nodes: Node[];
+  workers: Worker[];
   gpus: Gpu[];
   alerts: Alert[];
 }
@@ -52,7 +52,7 @@ export interface Change {
   job?: string;
   /** A job whose whole view must be asked for: unknown, or changed in what events do not tell. */
   ask?: string;
-  /** Rows of nodes, queues or alerts changed. */
+  /** Rows of workers, queues or alerts changed. */
   rows?: boolean;
   /** More or fewer jobs wait than before. */
   waits?: boolean;
@@ -63,16 +63,16 @@ export interface Change {
 export const MOST_JOBS = 1000;
 
 export function empty(): Model {
-  return { at: "", covered: "", jobs: new Map(), paces: new Map(), queues: [], nodes: [], gpus: [], alerts: [] };
+  return { at: "", covered: "", jobs: new Map(), paces: new Map(), queues: [], workers: [], gpus: [], alerts: [] };
 }
 
 /** Takes a snapshot into the model; jobs that it does not name stay. */
 export function take(model: Model, snapshot: Snapshot): void {
-  const { status, queues, nodes, gpus, alerts, stream } = snapshot;
+  const { status, queues, workers, gpus, alerts, stream } = snapshot;
   Object.assign(model, {
     status,
     queues: queues ?? [],
-    nodes,
+    workers,
     gpus: gpus ?? [],
     alerts: alerts ?? [],
     covered: stream,
@@ -146,7 +146,7 @@ function event(frame: Frame): LiveEvent {
 /** Applies a frame of /api/events to the model. */
 export function apply(model: Model, frame: Frame): Change {
   if (frame.event === "resync") return { resync: true };
-  if (frame.event === "node" || frame.event === "queue" || frame.event === "alert") return row(model, frame);
+  if (frame.event === "fleet" || frame.event === "queue" || frame.event === "alert") return row(model, frame);
   const found = event(frame);
   if (frame.id) model.at = frame.id;
   if (!found.job) return { event: found };
@@ -168,10 +168,10 @@ function happened(model: Model, found: LiveEvent, id: string): Change {
 }
 
 function row(model: Model, frame: Frame): Change {
-  const data = JSON.parse(frame.data) as (Node | Alert | Queue) & Gone;
-  if (frame.event === "node") {
-    model.nodes = placed(model.nodes, data as Node, (node) => node.id);
-    model.gpus = gpus(model.nodes);
+  const data = JSON.parse(frame.data) as (Worker | Alert | Queue) & Gone;
+  if (frame.event === "fleet") {
+    model.workers = placed(model.workers, data as Worker, (worker) => worker.id);
+    model.gpus = gpus(model.workers);
   } else if (frame.event === "alert") {
     model.alerts = placed(model.alerts, data as Alert, (alert) => alert.id);
   } else {
@@ -190,10 +190,10 @@ export function placed<T>(rows: readonly T[], row: T & Gone, name: (row: T) => s
 }
 
 /** Every GPU that a worker tells of, with whose it is; as the snapshot has them. */
-export function gpus(nodes: readonly Node[]): Gpu[] {
-  return nodes.flatMap((node) =>
-    (node.gpus ?? []).map(
-      (gpu) => ({ ...gpu, node: node.id, live: node.live, job: node.live ? node.job : null }) as Gpu,
+export function gpus(workers: readonly Worker[]): Gpu[] {
+  return workers.flatMap((worker) =>
+    (worker.gpus ?? []).map(
+      (gpu) => ({ ...gpu, worker: worker.id, live: worker.live, job: worker.live ? worker.job : null }) as Gpu,
     ),
   );
 }

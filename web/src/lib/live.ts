@@ -11,10 +11,10 @@ import {
   type Gpu,
   type Job,
   type Jobs,
-  type Node,
   type Queue,
   type Snapshot,
   type Status,
+  type Worker,
 } from "./api";
 import { adopted, apply, empty, MOST_JOBS, past, surplus, take, type Change, type LiveEvent } from "./fleet";
 import { Ring } from "./ring";
@@ -25,7 +25,7 @@ export type Connection = "connecting" | "live" | "stale" | "reconnecting" | "off
 export interface Fleet {
   status: Status | undefined;
   queues: readonly Queue[];
-  nodes: readonly Node[];
+  workers: readonly Worker[];
   gpus: readonly Gpu[];
   alerts: readonly Alert[];
   /** By id, each with a signal of its own: a job that moves redraws itself alone. */
@@ -42,7 +42,7 @@ export const heard = signal(0);
 export const snapshot = signal<Fleet>({
   status: undefined,
   queues: [],
-  nodes: [],
+  workers: [],
   gpus: [],
   alerts: [],
   jobs: new Map(),
@@ -52,7 +52,7 @@ export const known = signal(false);
 /** The newest events, oldest first. */
 export const events = signal<readonly LiveEvent[]>([]);
 
-const TOPICS = "jobs,workers,nodes,queues,alerts";
+const TOPICS = "jobs,workers,fleet,queues,alerts";
 const STALE_MS = 30_000;
 const DEAD_MS = 40_000;
 /** Signals change at most this often. */
@@ -100,8 +100,8 @@ function flush(): void {
       changed = jobs.delete(id) || changed;
     }
     if (changed) {
-      const { status, queues, nodes, gpus, alerts } = model;
-      snapshot.value = { status, queues, nodes, gpus, alerts, jobs: new Map(jobs) };
+      const { status, queues, workers, gpus, alerts } = model;
+      snapshot.value = { status, queues, workers, gpus, alerts, jobs: new Map(jobs) };
     }
     if (logTouched) events.value = log.toArray();
   });

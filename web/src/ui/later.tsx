@@ -28,7 +28,7 @@ export function later<Props extends object>(
     if (!lost.value) return <Skeleton rows={rows} />;
     return (
       <p class="trouble" role="alert">
-        This part of the page did not come.{" "}
+        This part of the page could not be loaded.{" "}
         <button type="button" onClick={ask}>
           Try again
         </button>

@@ -75,7 +75,7 @@ export function Outline({ value, label }: { value: unknown; label: string }) {
   const entries = Object.entries(value)
     .filter(([, each]) => each !== null)
     .sort(([left], [right]) => late(left) - late(right));
-  if (!entries.length) return <p class="soft">None: all as the kind has them.</p>;
+  if (!entries.length) return <p class="soft">None given: the defaults apply.</p>;
   return (
     <ul class="tree" aria-label={label}>
       {entries.map(([name, each]) => (

@@ -114,7 +114,7 @@ function Banner() {
     stale: "Nothing was heard from the cluster for 30 s.",
     reconnecting: `No connection: ${reason.value}.`,
     offline: "This machine is offline.",
-    denied: "The cluster wants its token.",
+    denied: "The cluster requires its token.",
   }[state];
   const again =
     state === "reconnecting" || state === "offline"

@@ -60,13 +60,13 @@ const KEYS: Keys = {
   "g m": { text: "monitoring", run: () => go("monitoring") },
   j: { text: "next job", run: () => toJobs(() => moveRow(1)) },
   k: { text: "previous job", run: () => toJobs(() => moveRow(-1)) },
-  Enter: { text: "open the job of the row", run: () => focused() && open(focused() ?? "") },
-  x: { text: "select the job of the row, or not", run: () => ((id) => id && select(id))(focused()) },
+  Enter: { text: "open the row's job", run: () => focused() && open(focused() ?? "") },
+  x: { text: "select the row's job, or deselect it", run: () => ((id) => id && select(id))(focused()) },
   c: { text: "cancel the job, after asking", run: () => act("cancel") },
   r: { text: "retry the job", run: () => act("retry") },
   n: { text: "new job", run: () => compose() },
   "/": { text: "filter the jobs", run: () => toJobs(() => document.getElementById("filter")?.focus()) },
-  p: { text: "pause the stream, so that rows stay as they are; and go on", run: togglePause },
+  p: { text: "pause the stream so that rows stay as they are, or go on", run: togglePause },
   Escape: {
     text: "close what is open",
     run: () => (draft.peek() ? closeForm() : state.job.peek() ? open("") : focusRow(0)),
@@ -85,7 +85,7 @@ export function ClusterPage() {
       }),
     [],
   );
-  const { gpus, nodes, alerts, status } = fleet.value;
+  const { gpus, workers, alerts, status } = fleet.value;
   const Shown = PANELS[tab.value];
   const running = status ? (status.jobs.running ?? 0) + (status.jobs.queued ?? 0) : 0;
   return (
@@ -100,7 +100,7 @@ export function ClusterPage() {
             tabs={[
               { id: "overview", title: "Overview" },
               { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
-              { id: "workers", title: "Workers", note: nodes.filter((node) => node.live).length || "" },
+              { id: "workers", title: "Workers", note: workers.filter((worker) => worker.live).length || "" },
               { id: "jobs", title: "Jobs", note: running || "" },
               {
                 id: "monitoring",

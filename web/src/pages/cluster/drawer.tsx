@@ -81,9 +81,7 @@ function Body({ job }: { job: Job }) {
         <Progress job={job} />
       </div>
       {job.waiting_because && <p>Waits: {job.waiting_because}.</p>}
-      {job.state === "cancelling" && (
-        <p class="soft">Cancelling: lanes still let go; it is cancelled once the last one has.</p>
-      )}
+      {job.state === "cancelling" && <p class="soft">Cancelling: it is cancelled once its last lane has let go.</p>}
       {job.error && (
         <p class="trouble" role="alert">
           {job.error}

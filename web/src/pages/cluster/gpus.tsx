@@ -17,7 +17,7 @@ function idle(gpu: Gpu): boolean {
 }
 
 function title(gpu: Gpu): string {
-  return `${gpu.node}${gpu.index === undefined || gpu.index === null ? "" : ` #${gpu.index}`}`;
+  return `${gpu.worker}${gpu.index === undefined || gpu.index === null ? "" : ` #${gpu.index}`}`;
 }
 
 function Owner({ gpu }: { gpu: Gpu }) {

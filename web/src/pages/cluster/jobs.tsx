@@ -227,7 +227,8 @@ function Time({ job }: { job: Job }) {
 
 /** Why it failed or waits, then its parameters: one line here, whole in the drawer. */
 function Details({ job }: { job: Job }) {
-  const why = job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes let go" : job.notes.join("; "));
+  const why =
+    job.error ?? job.waiting_because ?? (job.state === "cancelling" ? "lanes are letting go" : job.notes.join("; "));
   const text = summary(job);
   return (
     <span class="clip small" title={[why, text].filter(Boolean).join("\n")}>
@@ -287,7 +288,7 @@ function None({ older }: { older: boolean }) {
     return (
       <Empty title="No job matches the filter">
         <p>
-          {older && "Older jobs may: see below. "}
+          {older && "Older ones might: see below. "}
           <button type="button" class="link" onClick={() => (state.filter.value = "")}>
             Clear the filter
           </button>
@@ -333,7 +334,7 @@ function Foot({
       )}
       {typeof older.cursor.value === "string" && found < kept && (
         <button type="button" disabled={older.busy.value} onClick={() => void older.more()}>
-          {older.busy.value ? "Asking" : "Ask for older ones"}
+          {older.busy.value ? "Asking" : "Show older jobs"}
         </button>
       )}
     </p>

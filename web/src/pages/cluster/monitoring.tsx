@@ -114,8 +114,8 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
   if (!alerts.length) {
     return (
       <p class="soft">
-        Nothing fires, and nothing fired within the hour. Watched are: queues without a worker, long waits, failed jobs,
-        lost workers, late heartbeats, Redis' memory.
+        No alert is firing, and none fired within the last hour. Watched: queues without a worker, long waits, failed
+        jobs, lost workers, late heartbeats, Redis' memory.
       </p>
     );
   }
@@ -137,11 +137,11 @@ interface Service {
 }
 
 function services(): Service[] {
-  const { status, nodes } = fleet.value;
+  const { status, workers: all } = fleet.value;
   const live = connection.value === "live";
-  const lost = nodes.filter((node) => node.state === "lost").length;
-  const workers = nodes.filter((node) => node.live);
-  const gpus = workers.filter((node) => node.device === "gpu").length;
+  const lost = all.filter((worker) => worker.state === "lost").length;
+  const workers = all.filter((worker) => worker.live);
+  const gpus = workers.filter((worker) => worker.device === "gpu").length;
   const age = `last heard ${ago(new Date(heard.value).toISOString(), now.value)}`;
   return [
     {
@@ -160,7 +160,9 @@ function services(): Service[] {
       name: "CPU workers",
       state: workers.length > gpus ? (lost ? "warning" : "up") : "down",
       word: `${workers.length - gpus} live`,
-      text: lost ? `${lost} lost within the hour` : `${workers.filter((node) => node.state === "busy").length} busy`,
+      text: lost
+        ? `${lost} lost within the hour`
+        : `${workers.filter((worker) => worker.state === "busy").length} busy`,
     },
     {
       name: "GPU workers",

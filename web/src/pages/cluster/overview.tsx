@@ -52,11 +52,11 @@ function list(name: string): void {
   go("jobs");
 }
 
-function Figures({ fleet: { status, nodes } }: { fleet: Fleet }) {
+function Figures({ fleet: { status, workers } }: { fleet: Fleet }) {
   if (!status) return null;
-  const live = nodes.filter((node) => node.live);
-  const lanes = live.reduce((sum, node) => sum + node.lanes, 0);
-  const used = live.reduce((sum, node) => sum + node.busy_lanes, 0);
+  const live = workers.filter((worker) => worker.live);
+  const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
+  const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
   const speeds = Object.entries(status.units_per_second);
   const counted = (name: "queued" | "running" | "failed") => (
     <button type="button" class="link" onClick={() => list(name)}>
@@ -91,7 +91,7 @@ function Figures({ fleet: { status, nodes } }: { fleet: Fleet }) {
         <dd>{counted("running")}</dd>
       </div>
       <div>
-        <dt>Failed, kept</dt>
+        <dt>Failed</dt>
         <dd class={status.jobs.failed ? "bad" : ""}>{counted("failed")}</dd>
       </div>
       {speeds.length === 0 && (

@@ -1,7 +1,7 @@
 /** Workers: what each does, how its machine is, and taking one out. */
 
 import { signal } from "@preact/signals";
-import { post, type Node } from "../../lib/api";
+import { post, type Worker } from "../../lib/api";
 import { bytes, percent, rate, seconds } from "../../lib/format";
 import { known } from "../../lib/live";
 import { confirm } from "../../ui/dialog";
@@ -14,98 +14,98 @@ import { fleet, open } from "./model/state";
 /** Workers whose drain was asked for and is not seen yet. */
 const asking = signal<ReadonlySet<string>>(new Set());
 
-async function drain(node: Node): Promise<void> {
-  const on = !node.draining;
+async function drain(worker: Worker): Promise<void> {
+  const on = !worker.draining;
   const sure =
     !on ||
     (await confirm({
-      title: `Drain ${node.id}?`,
+      title: `Drain ${worker.id}?`,
       act: "Drain",
       text:
-        `It ends what it has (${node.busy_lanes} of ${node.lanes} lanes are busy) and takes nothing new ` +
+        `It finishes what it has (${worker.busy_lanes} of ${worker.lanes} lanes are busy) and takes no new work ` +
         `until it is let work again. Jobs go on elsewhere.`,
     }));
   if (!sure) return;
-  asking.value = new Set([...asking.value, node.id]);
+  asking.value = new Set([...asking.value, worker.id]);
   try {
-    await post(`/api/nodes/${encodeURIComponent(node.id)}/drain`, { on });
-    toast(on ? `${node.id} drains` : `${node.id} works again`);
+    await post(`/api/workers/${encodeURIComponent(worker.id)}/drain`, { on });
+    toast(on ? `${worker.id} drains` : `${worker.id} works again`);
   } catch (error) {
-    failed(`Drain ${node.id}`, error);
+    failed(`Drain ${worker.id}`, error);
   }
-  asking.value = new Set([...asking.value].filter((id) => id !== node.id));
+  asking.value = new Set([...asking.value].filter((id) => id !== worker.id));
 }
 
-function Drain({ node }: { node: Node }) {
-  if (!node.live) return null;
-  const text = node.draining ? "Let it work" : "Drain";
+function Drain({ worker }: { worker: Worker }) {
+  if (!worker.live) return null;
+  const text = worker.draining ? "Let it work" : "Drain";
   return (
     <button
       type="button"
-      disabled={asking.value.has(node.id)}
-      aria-label={`${text}: ${node.id}`}
-      onClick={() => void drain(node)}
+      disabled={asking.value.has(worker.id)}
+      aria-label={`${text}: ${worker.id}`}
+      onClick={() => void drain(worker)}
     >
       {text}
     </button>
   );
 }
 
-function Memory({ node }: { node: Node }) {
-  if (!node.memory_used_bytes) return null;
+function Memory({ worker }: { worker: Worker }) {
+  if (!worker.memory_used_bytes) return null;
   return (
     <span class="num">
-      {bytes(node.memory_used_bytes)}
-      {node.memory_total_bytes ? ` of ${bytes(node.memory_total_bytes)}` : ""}
+      {bytes(worker.memory_used_bytes)}
+      {worker.memory_total_bytes ? ` of ${bytes(worker.memory_total_bytes)}` : ""}
     </span>
   );
 }
 
 /** A worker that drains says so from the moment it was asked to. */
-function shownState(node: Node): string {
-  return node.live && node.draining && node.state !== "drained" ? "draining" : node.state;
+function shownState(worker: Worker): string {
+  return worker.live && worker.draining && worker.state !== "drained" ? "draining" : worker.state;
 }
 
-const COLUMNS: Column<Node>[] = [
-  { id: "name", title: "name", cell: (node) => <span class="mono">{node.id}</span> },
-  { id: "device", title: "kind", cell: (node) => node.device },
-  { id: "state", title: "state", cell: (node) => <State of={shownState(node)} /> },
+const COLUMNS: Column<Worker>[] = [
+  { id: "name", title: "name", cell: (worker) => <span class="mono">{worker.id}</span> },
+  { id: "device", title: "kind", cell: (worker) => worker.device },
+  { id: "state", title: "state", cell: (worker) => <State of={shownState(worker)} /> },
   {
     id: "lanes",
     title: "busy lanes",
     end: true,
-    cell: (node) => <span class="num">{node.live ? `${node.busy_lanes} of ${node.lanes}` : ""}</span>,
+    cell: (worker) => <span class="num">{worker.live ? `${worker.busy_lanes} of ${worker.lanes}` : ""}</span>,
   },
   {
     id: "job",
     title: "job",
-    cell: (node) =>
-      node.live &&
-      node.job && (
-        <button type="button" class="link mono" onClick={() => open(node.job ?? "")}>
-          {node.job}
+    cell: (worker) =>
+      worker.live &&
+      worker.job && (
+        <button type="button" class="link mono" onClick={() => open(worker.job ?? "")}>
+          {worker.job}
         </button>
       ),
   },
   {
     id: "cpu",
     title: "CPU of its host",
-    cell: (node) =>
-      node.live && (
+    cell: (worker) =>
+      worker.live && (
         <span class="progress">
-          <Bar ratio={node.cpu_ratio} label={`CPU of ${node.id}`} />
-          <span class="num">{percent(node.cpu_ratio)}</span>
+          <Bar ratio={worker.cpu_ratio} label={`CPU of ${worker.id}`} />
+          <span class="num">{percent(worker.cpu_ratio)}</span>
         </span>
       ),
   },
-  { id: "memory", title: "memory of its host", end: true, cell: (node) => node.live && <Memory node={node} /> },
-  { id: "gpu", title: "GPUs", end: true, cell: (node) => <span class="num">{node.gpus?.length ?? 0}</span> },
+  { id: "memory", title: "memory of its host", end: true, cell: (worker) => worker.live && <Memory worker={worker} /> },
+  { id: "gpu", title: "GPUs", end: true, cell: (worker) => <span class="num">{worker.gpus?.length ?? 0}</span> },
   {
     id: "rate",
     title: "one lane",
-    cell: (node) => (
+    cell: (worker) => (
       <span class="num">
-        {Object.entries(node.rates)
+        {Object.entries(worker.rates)
           .map(([kind, speed]) => `${kind} ${rate(speed)}`)
           .join(", ")}
       </span>
@@ -115,26 +115,31 @@ const COLUMNS: Column<Node>[] = [
     id: "seen",
     title: "heard of",
     end: true,
-    cell: (node) => <span class={`num ${node.live ? "" : "bad"}`}>{seconds(node.seen_seconds_ago)} ago</span>,
+    cell: (worker) => <span class={`num ${worker.live ? "" : "bad"}`}>{seconds(worker.seen_seconds_ago)} ago</span>,
   },
-  { id: "act", title: <span class="visually-hidden">acts</span>, end: true, cell: (node) => <Drain node={node} /> },
+  {
+    id: "act",
+    title: <span class="visually-hidden">acts</span>,
+    end: true,
+    cell: (worker) => <Drain worker={worker} />,
+  },
 ];
 
 export function Workers() {
   if (!known.value) return <Skeleton rows={5} />;
-  const { nodes, status } = fleet.value;
-  const live = nodes.filter((node) => node.live).length;
+  const { workers, status } = fleet.value;
+  const live = workers.filter((worker) => worker.live).length;
   return (
     <>
       <p class="soft bar-above">
-        {live} of {status?.cluster_size ?? nodes.length} live. A worker that was lost or stopped is shown for an hour.
+        {live} of {status?.cluster_size ?? workers.length} live. A worker that was lost or stopped is shown for an hour.
       </p>
       <div class="ages">
         <Table
           label="Workers"
           columns={COLUMNS}
-          rows={nodes}
-          name={(node) => node.id}
+          rows={workers}
+          name={(worker) => worker.id}
           empty={<NoWorkers />}
           class="cards"
         />
@@ -145,10 +150,10 @@ export function Workers() {
 
 function NoWorkers() {
   return (
-    <Empty title="No worker lives">
-      <p>Jobs wait until one does. On this machine, with everything else:</p>
+    <Empty title="No worker is live">
+      <p>Jobs wait until one is. On this machine, with everything else:</p>
       <pre>./deploy-cluster.sh local</pre>
-      <p>or one more, beside a running cluster:</p>
+      <p>or one more for a running cluster:</p>
       <pre>REDIS_URL=redis://HOST:6379/0 python -m cpu_worker</pre>
     </Empty>
   );

@@ -35,7 +35,7 @@ const BITS = 96;
 function words(): string {
   const found = verified.value;
   if (!found)
-    return unknown.value ? `Verified numbers are not known: ${unknown.value}` : "Verified numbers are being asked for";
+    return unknown.value ? `The verified numbers could not be read: ${unknown.value}` : "Loading the verified numbers";
   const beyond =
     found.ranges.filter(({ last }) => found.up_to === null || BigInt(last) > BigInt(found.up_to)).length +
     found.more_ranges;

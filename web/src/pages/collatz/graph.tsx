@@ -465,7 +465,7 @@ function Missing() {
       {count <= 10n ** 13n && (
         <p>
           <button type="button" onClick={() => void refine(now)}>
-            Compute what is seen
+            Compute what is in view
           </button>
         </p>
       )}

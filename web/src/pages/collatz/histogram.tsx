@@ -134,7 +134,7 @@ export function HistogramView() {
         </button>
         {selection.value && (
           <button type="button" onClick={() => select(undefined)}>
-            Take the selection away
+            Clear the selection
           </button>
         )}
       </div>

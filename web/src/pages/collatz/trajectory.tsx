@@ -420,7 +420,7 @@ function Facts({ path }: { path: Path }) {
 
 function Copy({ value, what }: { value: bigint; what: string }) {
   const run = async () =>
-    toast((await copy(String(value))) ? `${what} is copied, all digits` : "This browser allows no copying");
+    toast((await copy(String(value))) ? `${what} is copied, all digits` : "The browser does not let this page copy");
   return (
     <button type="button" class="link small" aria-label={`Copy ${what}`} onClick={() => void run()}>
       copy

@@ -53,17 +53,17 @@ function markSeen(): void {
 
 const KEYS: Keys = {
   Space: { text: "play and pause", run: play },
-  R: { text: "reset: the whole replica, from its begin", run: resetWithUndo },
+  R: { text: "reset: the whole replica, from its start", run: resetWithUndo },
   w: { text: "zoom in", run: () => zoom(1 / 1.5) },
   s: { text: "zoom out", run: () => zoom(1.5) },
   a: { text: "pan to the left", run: () => pan(-0.2) },
   d: { text: "pan to the right", run: () => pan(0.2) },
   F: { text: "fit: the marked range, else all", run: fit },
-  M: { text: "mark what is seen as range, or unmark", run: markSeen },
+  M: { text: "mark the view as a range, or unmark", run: markSeen },
   Z: { text: "zoom to the picked thread", run: zoomToPicked },
   C: { text: "critical path on and off", run: () => (state.critical.value = !state.critical.peek()) },
   X: { text: "steals on and off", run: () => (state.steals.value = !state.steals.peek()) },
-  "[": { text: "former replica", run: () => choose(replica.peek() - 1) },
+  "[": { text: "previous replica", run: () => choose(replica.peek() - 1) },
   "]": { text: "next replica", run: () => choose(replica.peek() + 1) },
   V: {
     text: "next of tree, log, statistics",
@@ -103,7 +103,7 @@ function Picture() {
   if (problem)
     return (
       <div class="trouble" role="alert">
-        <p>The trace did not come: {problem.detail}</p>
+        <p>The trace could not be loaded: {problem.detail}</p>
         <button type="button" onClick={main.again}>
           Try again
         </button>
@@ -121,7 +121,7 @@ function Picture() {
       <Player />
       {loaded.value.trace.truncated && (
         <p class="warn small">
-          The trace was cut at the most events it may have: what came later is not here, and is in the results above.
+          The trace was cut at its limit of events: later ones are not drawn, but count in the results above.
         </p>
       )}
     </>
@@ -134,7 +134,7 @@ function Waiting({ loading }: { loading: boolean }) {
   if (problem)
     return (
       <p class="trouble" role="alert">
-        The result did not come: {problem.detail}
+        The result could not be loaded: {problem.detail}
       </p>
     );
   if (job?.state === "failed")
@@ -147,7 +147,7 @@ function Waiting({ loading }: { loading: boolean }) {
     <div class="waiting">
       <p class="soft" aria-live="polite">
         {loading
-          ? `A worker writes down replica ${replica.value}`
+          ? `A worker records replica ${replica.value}`
           : job?.state === "cancelled"
             ? "The job was cancelled; Change starts another."
             : "The picture comes with the result"}
@@ -289,7 +289,7 @@ function Rival() {
   return (
     <p class="soft" aria-live="polite">
       {loading
-        ? `A worker writes down the same replica with ${name}`
+        ? `A worker records the same replica with ${name}`
         : `Running the same with ${name}${job ? `: ${percent(job.progress)}` : ""}`}
     </p>
   );

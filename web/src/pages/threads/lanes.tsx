@@ -184,7 +184,7 @@ function choose({ trace }: Loaded, at: number): void {
 }
 
 const ARROWS: Keys = {
-  Left: { text: "former slice on the core", run: () => step(-1, 0) },
+  Left: { text: "previous slice on the core", run: () => step(-1, 0) },
   Right: { text: "next slice on the core", run: () => step(1, 0) },
   Up: { text: "slice on the core above", run: () => step(0, -1) },
   Down: { text: "slice on the core below", run: () => step(0, 1) },

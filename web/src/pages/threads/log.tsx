@@ -80,7 +80,7 @@ export function LogView() {
             checked={state.follow.value}
             onChange={(event) => (state.follow.value = event.currentTarget.checked)}
           />
-          Keep at the end
+          Follow the end
         </label>
         <button type="button" onClick={clearLog}>
           Clear

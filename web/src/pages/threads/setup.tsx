@@ -62,7 +62,7 @@ export function Setup() {
   if (problem.value)
     return (
       <p class="trouble" role="alert">
-        The list of parameters did not come: {problem.value.detail}
+        The list of parameters could not be loaded: {problem.value.detail}
       </p>
     );
   if (!kind.value) return <Skeleton rows={3} />;
@@ -81,7 +81,7 @@ function Summary() {
   return (
     <div class="row summary">
       {job && <State of={job.state} />}
-      <span class="grow program">{job ? described({ ...defaults(), ...job.parameters }) : "Asking for the job"}</span>
+      <span class="grow program">{job ? described({ ...defaults(), ...job.parameters }) : "Loading the job"}</span>
       {active && (
         <span class="how">
           <Progress job={job} steering unit="replicas" />

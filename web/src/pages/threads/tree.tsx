@@ -92,7 +92,7 @@ interface PartProps {
 }
 
 const HINT =
-  "Width is time on cores of a thread and all below it. " +
+  "Width is the time on cores of a thread and all its descendants. " +
   "Click picks a thread, a double click shows its subtree alone.";
 
 /** A piece's time on cores and its share, in words; nothing for several threads. */

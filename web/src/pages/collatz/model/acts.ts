@@ -22,7 +22,7 @@ export async function reset(): Promise<void> {
   if (active.peek().length) {
     const yes = await confirm({
       title: "Reset while a job runs",
-      text: "The run's jobs are cancelled, and the page begins anew.",
+      text: "The run's jobs are cancelled, and the page starts over.",
       act: "Cancel the jobs and reset",
       danger: true,
     });
@@ -40,7 +40,7 @@ export async function reset(): Promise<void> {
     restore(kept);
     [state.x.value, state.span.value, state.sel.value] = [x, span, sel];
   };
-  toast("The page is as new; finished jobs stay on the cluster", { text: "Undo", run: undo });
+  toast("The page is reset; finished jobs stay on the cluster", { text: "Undo", run: undo });
 }
 
 export function cycle(): void {
@@ -57,8 +57,8 @@ export async function saveNumbers(): Promise<void> {
   const count = range.end - range.first;
   if (count > BigInt(CSV_MOST)) {
     toast(
-      `A CSV holds at most ${integer(CSV_MOST)} numbers, this would be ${integer(count)}: select fewer (Shift ` +
-        `and drag, or M), or take the histogram's`,
+      `A CSV holds at most ${integer(CSV_MOST)} numbers; this would be ${integer(count)}. Select fewer (Shift ` +
+        `and drag, or M), or save the histogram`,
     );
     return;
   }
