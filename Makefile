@@ -6,8 +6,14 @@ BIN := .venv/bin
 PACKAGES := jobs coordinator cpu_worker gpu_worker threads_cluster deploy
 PINNED := coordinator cpu-worker gpu-worker client local web
 PYTEST := $(BIN)/python -m pytest
-# Of tests that start no clusters: those measure nothing that a neighbour could disturb.
+# For tests that start no clusters: they keep the cores busy.
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal
+# For all tests but those that measure time. Clusters wait more than they compute, so four processes suit two cores; those
+# of the longest groups begin first.
+TOGETHER := -n 4 --dist loadgroup --no-loadscope-reorder -m "not alone"
+FOLDERS := tests/stack $(wildcard tests/browser) tests/integration tests/hostile tests/chaos tests/contract tests/unit
+# Else every process that tests start, hundreds of them, would translate its sources again.
+unexport PYTHONDONTWRITEBYTECODE
 # The Python that the GPU's tests use: one that has CuPy.
 GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
@@ -40,8 +46,8 @@ format: setup ## format the code and mend what ruff can
 	@deploy/pages.sh format
 
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, browser, stack, and those of the pages' code
-	$(PYTEST) $(PARALLEL) tests/unit tests/contract
-	$(PYTEST) tests/integration tests/hostile tests/chaos $(wildcard tests/browser) tests/stack
+	$(PYTEST) $(TOGETHER) $(FOLDERS)
+	$(PYTEST) -m alone $(FOLDERS)
 
 unit: setup ## unit tests
 	$(PYTEST) $(PARALLEL) tests/unit

@@ -1,4 +1,4 @@
-"""Real Redis servers for the tests, one of each version that must work, and an environment without our settings."""
+"""Real Redis servers for the tests, an environment without our settings, and which tests run side by side."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +19,8 @@ from hypothesis import settings
 
 from jobs.kinds import compiled_code
 from jobs.settings import Settings
+from tests import kernels
+from tests.ports import free_port
 
 pytest.register_assert_rewrite("tests.contract.lease_model", "tests.contract.lease_invariants")
 
@@ -43,8 +45,33 @@ _forget_our_settings()
 # A script's background job gets both ignored, and so would every process that a test starts and then signals.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Else each of the processes that the tests start, hundreds of them, would translate all its sources again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Before a test module imports compiled code by itself.
 compiled_code.keep_apart()
+
+
+#: Tests of these folders share clusters, by file or by folder; a process of pytest-xdist takes all of a group.
+GROUPED_BY_FILE, GROUPED_BY_FOLDER = {"integration", "browser"}, {"hostile", "stack"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        folder, file = item.path.parent.name, item.path.stem
+        if folder in GROUPED_BY_FILE | GROUPED_BY_FOLDER:
+            group = file if folder in GROUPED_BY_FILE else folder
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile before the first test begins: on a loaded machine that takes longer than a test's time."""
+    if (
+        any(item.path.parent.name in kernels.FOLDERS for item in session.items)
+        and not session.config.option.collectonly
+    ):
+        kernels.compile_all()
 
 
 def _missing(reason: str) -> None:
@@ -66,12 +93,6 @@ def _binary(version: str) -> str | None:
     return found if number and int(number[1]) >= 7 else None
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _answers(url: str) -> bool:
     with redis.Redis.from_url(url) as client:
         try:
@@ -81,7 +102,7 @@ def _answers(url: str) -> bool:
 
 
 def _start(binary: str, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    port = _free_port()
+    port = free_port()
     command = [
         binary,
         "--port",

@@ -83,17 +83,26 @@ class Locator:
         return str(self.line)
 
 
-@contextmanager
-def one_compiles(kind: str) -> Iterator[None]:
-    """Wait while another process compiles the kind. Once one has left this without an error, nobody waits."""
+def _mark(kind: str) -> Path:
+    """The file that says that this kind is compiled for this Python, numba and processor."""
     keep_apart()
     version = importlib.import_module("numba").__version__
     target = importlib.import_module("numba.core.registry").cpu_target.target_context.codegen().magic_tuple()
     known = hashlib.sha256(repr((version, platform.python_version(), target)).encode()).hexdigest()[:16]
-    own = folder(kind)
-    own.mkdir(parents=True, exist_ok=True)
-    mark = own / f"compiled-{known}"
-    with (own / "lock").open("a") as lock:
+    return folder(kind) / f"compiled-{known}"
+
+
+def is_compiled(kind: str) -> bool:
+    """True when a process has compiled the kind in its present state."""
+    return _mark(kind).exists()
+
+
+@contextmanager
+def one_compiles(kind: str) -> Iterator[None]:
+    """Wait while another process compiles the kind. Once one has left this without an error, nobody waits."""
+    mark = _mark(kind)
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    with (mark.parent / "lock").open("a") as lock:
         if not mark.exists():
             fcntl.flock(lock, fcntl.LOCK_EX)
         if mark.exists():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.live import TOP, Live, until
+from tests.integration.live import TOP, Live
 
 pytest.importorskip("playwright", reason="the browser's tests need playwright: pip install playwright")
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
@@ -63,13 +63,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     _needed((DIST / "cluster.html").exists(), "there is no web/dist: cd web && npm ci && npm run build")
     cluster = Live(tmp_path_factory.mktemp("pages"), PAGES_DIR=str(DIST))
     try:
-        cluster.start_redis()
-        cluster.start_coordinator()
-        cluster.start_worker()
-        until(
-            lambda: cluster.get("/api/status")["workers"]["ready"] == 1, 280, every=0.5
-        )  # kernels may be compiled first
-        yield cluster
+        yield cluster.start()
     finally:
         cluster.stop()
 

@@ -70,10 +70,10 @@ class Bench(Live):
         self._over = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
-    def start(self, seconds: float = 280.0) -> Bench:  # kernels may be compiled first
+    def start(self) -> Bench:
         self._sampler.start()
         self.proxy.start()
-        super().start(seconds)
+        super().start()
         return self
 
     def stop(self) -> None:

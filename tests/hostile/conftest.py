@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if seed is None:
         seed = secrets.randbelow(2**31) if minutes else FIXED_SEED
     config.stash[_PLAN] = Plan(minutes, seed)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Send the counts to the process that prints them, if this is one of several."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["hostile"] = counts.packed()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    counts.unpack(getattr(node, "workeroutput", {}).get("hostile", []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

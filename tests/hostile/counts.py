@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 #: Of the unexpected so many are told.
 _TOLD = 5
@@ -53,6 +54,17 @@ _tallies: dict[str, Tally] = {}
 def tally(name: str) -> Tally:
     """The counts of this suite, one object for one name."""
     return _tallies.setdefault(name, Tally(name))
+
+
+def packed() -> list[dict[str, Any]]:
+    """Return all counts as plain values."""
+    return [{**vars(one), "refused": dict(one.refused)} for one in _tallies.values()]
+
+
+def unpack(values: list[dict[str, Any]]) -> None:
+    """Take in what another process packed."""
+    for value in values:
+        _tallies[value["name"]] = Tally(**{**value, "refused": Counter(value["refused"])})
 
 
 def lines() -> Iterator[str]:

@@ -87,6 +87,7 @@ def test_who_leaves_in_mid_body_leaves_nothing_in_the_log(cluster: Live, watch: 
     assert "Traceback" not in log and "fault of the server" not in log, log[-2000:]
 
 
+@pytest.mark.alone
 def test_bombs_hurt_nobody_else(cluster: Live, watch: Watch, plan: exploring.Plan) -> None:
     """Twenty at once; whoever asks for the health meanwhile is answered, see `watch`."""
     tally = counts.tally("bombs")

@@ -182,6 +182,7 @@ STARS = [
 ]  # fmt: skip
 
 
+@pytest.mark.alone
 def test_patterns_of_stars_freeze_nobody(cluster: Live, watch: Watch) -> None:
     """Fifty at once; whoever asks for the health meanwhile is answered, see `watch`."""
     tally = counts.tally("patterns of stars")

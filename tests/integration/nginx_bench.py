@@ -17,18 +17,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.ports import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
 #: nginx counts whole seconds, so this long after a change it asks for names again.
 FORGETS_SECONDS = 3.1
 #: The images run under this number; only root may become it.
 USER = 10001 if os.geteuid() == 0 else os.geteuid()
 PATH = f"{os.environ['PATH']}:/usr/sbin"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Names(threading.Thread):

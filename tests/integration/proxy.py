@@ -11,7 +11,7 @@ from random import Random
 import redis
 
 from jobs.store.leases import Leases
-from tests.integration.live import free_port
+from tests.ports import free_port
 
 #: Calls whose repetition, however late, must change nothing.
 REPEATED = ("commit", "done1", "fold", "finish", "release", "crash", "fail", "beat", "abort")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jobs.store import keys
 from tests.gpu.host_device import MISSING
 from tests.integration.live import Live, until
 
@@ -20,19 +20,27 @@ IDEAL = float(os.environ.get("BALANCE_SECONDS", "10"))
 CPU_SECONDS = 0.001
 
 
-@pytest.fixture
-def mixed(tmp_path: Path) -> Iterator[Live]:
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """A CPU worker of one lane and a GPU worker of two, whose kind tells how long its units take."""
-    (tmp_path / "faults").mkdir()
-    live = Live(tmp_path, workers=1, lanes=1)
+    folder = tmp_path_factory.mktemp("balance")
+    (folder / "faults").mkdir()
+    live = Live(folder, workers=1, lanes=1)
     try:
         live.start()
-        own = {"WORKER_ID": "gpu-0", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(tmp_path / "faults")}
+        own = {"WORKER_ID": "gpu-0", "METRICS_PORT": "0", "PRETENDED_FAULTS": str(folder / "faults")}
         live._run("gpu-0", [sys.executable, "-m", "tests.gpu.pretended"], **own)
-        until(lambda: live.get("/api/status")["workers"]["ready"] == 2, 120)
+        live.wait_ready(2)
         yield live
     finally:
         live.stop()
+
+
+@pytest.fixture
+def mixed(both: Live) -> Live:
+    """Both workers, without what Redis keeps of the jobs before."""
+    both.redis().delete(keys.SPAN, keys.PACE)
+    return both
 
 
 def ends(live: Live) -> dict[str, float]:
@@ -42,6 +50,7 @@ def ends(live: Live) -> dict[str, float]:
     return {lane: (int(span[4]) - first) / 1000 for lane, span in spans.items()}
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(300 + 2 * IDEAL)
 @pytest.mark.parametrize("faster", [10, 0.1, 1], ids=lambda ratio: f"a GPU lane {ratio} times as fast")
 def test_lanes_of_different_speed_end_together(mixed: Live, faster: float) -> None:
@@ -62,6 +71,7 @@ def test_lanes_of_different_speed_end_together(mixed: Live, faster: float) -> No
     assert max(last.values()) - min(last.values()) <= 0.05 * IDEAL
 
 
+@pytest.mark.alone
 def test_nodes_show_the_rate_device_and_job_of_each(mixed: Live) -> None:
     job = mixed.submit("paced", {"units": 10**6})
     until(

@@ -28,13 +28,14 @@ def behind_a_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[L
         live.start()
         live.environment["REDIS_URL"] = f"redis://127.0.0.1:{proxy.port}/0"
         live.start_worker(0, lanes=1)
-        until(lambda: live.get("/api/status")["workers"]["ready"] == 1, 120)
+        live.wait_ready(1)
         yield live, proxy
     finally:
         live.stop()
         proxy.stop()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("after", [0.0, 1.0])
 def test_an_idle_worker_whose_connections_fell_silent_takes_a_job_soon(
     behind_a_proxy: tuple[Live, Proxy], after: float

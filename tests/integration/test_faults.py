@@ -56,7 +56,7 @@ def kill_redis(cluster: Live) -> None:
 @pytest.mark.parametrize("kill", [kill_child, kill_worker, kill_coordinator, kill_redis])
 @pytest.mark.parametrize("kind", sorted(JOBS))
 def test_a_kill_in_mid_job_changes_nothing(cluster: Live, undisturbed: dict[str, Any], kind: str, kill: Any) -> None:
-    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    cluster.wait_ready(2)
     job = cluster.submit(kind, JOBS[kind])
     until(lambda: cluster.job(job)["progress"] > 0.1, every=0.05)
     before = cluster.job(job)
@@ -67,8 +67,9 @@ def test_a_kill_in_mid_job_changes_nothing(cluster: Live, undisturbed: dict[str,
     assert after["done"] == after["total"]
 
 
+@pytest.mark.alone
 def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live) -> None:
-    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    cluster.wait_ready(2)
     job = cluster.submit("faulty", {"units": 4000, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.1)
     lost = until(lambda: ranges(cluster, job, "worker-0"))
@@ -81,8 +82,9 @@ def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live)
     assert cluster.result(job) == {"sum": sum(range(4000)), "count": 4000}
 
 
+@pytest.mark.alone
 def test_a_killed_lanes_range_is_leased_by_a_lane_that_is_warm_within_five_seconds(cluster: Live) -> None:
-    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    cluster.wait_ready(2)
     job = cluster.submit("faulty", {"units": 6000, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.05)
     [(lo, _)] = until(lambda: ranges(cluster, job, "worker-0"))
@@ -107,7 +109,7 @@ def taken(cluster: Live, job: str, lo: int) -> bool:
 
 
 def test_the_coordinator_may_be_gone_while_a_job_ends(cluster: Live) -> None:
-    until(lambda: cluster.get("/api/status")["workers"]["ready"] == 2, 60)
+    cluster.wait_ready(2)
     job = cluster.submit("faulty", {"units": 400, "seconds_per_unit": 0.005})
     cluster.kill("coordinator-0")
     until(lambda: cluster.redis().hget(f"ct:job:{job}", "state") == b"done")

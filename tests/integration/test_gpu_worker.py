@@ -33,7 +33,7 @@ def gpu_cluster(folder: Path, gpus: int = 1, cpus: int = 0, **environment: str) 
         live.start()
         for number in range(gpus):
             start_gpu_worker(live, number)
-        until(lambda: live.get("/api/status")["workers"]["ready"] == cpus + gpus, 240)
+        live.wait_ready(cpus + gpus)
         yield live
     finally:
         live.stop()
@@ -138,6 +138,7 @@ def test_a_gpu_with_wrong_answers_gets_no_work(tmp_path: Path) -> None:
             live.stop()
 
 
+@pytest.mark.alone
 def test_cancel_and_sigterm_wait_for_no_more_than_a_launch(tmp_path: Path) -> None:
     with gpu_cluster(tmp_path) as live:
         (tmp_path / "faults" / "slow").write_text("0.1")

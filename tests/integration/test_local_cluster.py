@@ -20,6 +20,8 @@ import psutil
 import pytest
 
 from deploy.local import ports, processes, shape
+from tests import kernels
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("jobs", "coordinator", "cpu_worker", "threads_cluster", "deploy", "requirements", "deploy-cluster.sh")
@@ -27,12 +29,6 @@ COPIED = ("jobs", "coordinator", "cpu_worker", "threads_cluster", "deploy", "req
 START_SECONDS = 280
 
 pytestmark = pytest.mark.slow
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(what: Callable[[], Any], seconds: float = 30.0) -> Any:
@@ -125,11 +121,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _own_kernel_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    kept = os.environ.pop("NUMBA_CACHE_DIR", None)
-    yield
-    if kept is not None:
-        os.environ["NUMBA_CACHE_DIR"] = kept
+def _shared_kernels() -> Iterator[None]:
+    """Equal sources share compiled kernels wherever they lie."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NUMBA_CACHE_DIR", str(kernels.CACHE))
+        yield
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,7 @@ def test_a_replica_that_is_gone_but_still_known_fails_no_request(proxy: Front, r
             assert httpx.post(f"{proxy.url}/api/submit", json={}, headers=headers).status_code == 200
 
 
+@pytest.mark.alone
 def test_a_replica_whose_machine_is_gone_costs_a_second_and_no_request(
     proxy: Front, replicas: list[Replica], port: int
 ) -> None:

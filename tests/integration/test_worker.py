@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
 from jobs.store import bells
 from tests.integration.live import Live, redis_binary, running, until
@@ -78,6 +79,7 @@ def test_a_result_that_cannot_be_derived_fails_the_job(cluster: Live) -> None:
         assert "asked to" in cluster.wait_for(job, "failed", 60)["error"]
 
 
+@pytest.mark.alone
 def test_cancel_stops_children_within_two_seconds(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 100_000, "seconds_per_unit": 0.01})
     until(lambda: cluster.job(job)["done"])
@@ -87,6 +89,7 @@ def test_cancel_stops_children_within_two_seconds(cluster: Live) -> None:
     assert time.monotonic() - asked <= 2.0
 
 
+@pytest.mark.alone
 def test_cancel_kills_a_child_that_does_not_listen_within_two_seconds(cluster: Live) -> None:
     job = cluster.submit("faulty", {"units": 2, "fault": "hang", "at": 0, "cpu_seconds": 1})
     cluster.wait_for(job, "running")
@@ -121,6 +124,7 @@ def test_pause_keeps_what_is_done_and_resume_goes_on(cluster: Live) -> None:
     assert cluster.result(job)["count"] == 400
 
 
+@pytest.mark.alone
 def test_a_high_job_overtakes_within_one_lease(cluster: Live) -> None:
     normal = cluster.submit("faulty", {"units": 1200, "seconds_per_unit": 0.01}, priority="normal")
     until(lambda: cluster.job(normal)["done"] > 100)

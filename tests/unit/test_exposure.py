@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from deploy.local import commands, outcome
 from jobs import exposure, metrics_server
 from jobs.settings import Settings
-from tests.conftest import _free_port
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +73,7 @@ def test_the_local_cluster_refuses_before_anything_starts(monkeypatch: pytest.Mo
 
 
 def started(module: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    port = str(_free_port())
+    port = str(free_port())
     given = {**os.environ, "COORDINATOR_PORT": port, "REDIS_URL": "redis://127.0.0.1:1/0", **environment}
     command = [sys.executable, "-m", module]
     return subprocess.run(command, env=given, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
@@ -82,7 +82,7 @@ def started(module: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_metrics_with_a_token_are_read_with_it_alone() -> None:
     registry = CollectorRegistry()
     Gauge("told", "A figure.", registry=registry).set(7)
-    port = _free_port()
+    port = free_port()
     stop = metrics_server.serve(registry, Settings(metrics_port=port, metrics_token="secret"))
     try:
         url = f"http://127.0.0.1:{port}/metrics"
@@ -96,7 +96,7 @@ def test_metrics_with_a_token_are_read_with_it_alone() -> None:
 
 
 def test_metrics_without_a_token_are_read_as_ever() -> None:
-    port = _free_port()
+    port = free_port()
     stop = metrics_server.serve(CollectorRegistry(), Settings(metrics_port=port))
     try:
         assert httpx.get(f"http://127.0.0.1:{port}/metrics").status_code == 200

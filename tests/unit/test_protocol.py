@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from coordinator import protocol
-from tests.conftest import _free_port
+from tests.ports import free_port
 
 GET = b"GET /a HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -31,7 +31,7 @@ async def _echo(scope: Any, receive: Any, send: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def _serving() -> AsyncIterator[int]:
-    port = _free_port()
+    port = free_port()
     config = uvicorn.Config(
         _echo, host="127.0.0.1", port=port, http=protocol.BoundedProtocol, lifespan="off", log_config=None
     )

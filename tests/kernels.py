@@ -1,0 +1,29 @@
+"""Compiled kernels that all tests share, so that a run compiles each at most once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from jobs.kinds import compiled_code
+
+TOP = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("NUMBA_CACHE_DIR") or compiled_code.CACHE_FOLDER)
+#: What workers of tests run with: the kinds that ship and those of the tests.
+ENVIRONMENT = {"PYTHONPATH": f"{TOP / 'tests' / 'kinds'}:{TOP}", "NUMBA_CACHE_DIR": str(CACHE)}
+#: Folders of tests that start workers.
+FOLDERS = {"integration", "hostile", "chaos", "browser"}
+#: Compile or load every kernel, unless another process has done so since the sources changed.
+_PROGRAM = """
+from cpu_worker import child
+from jobs.kinds import compiled_code, registry
+if not all(map(compiled_code.is_compiled, registry.names())):
+    child.warm()
+"""
+
+
+def compile_all() -> None:
+    """Compile what is not compiled yet, or wait while another process does."""
+    subprocess.run([sys.executable, "-c", _PROGRAM], cwd=TOP, env={**os.environ, **ENVIRONMENT}, check=True)
