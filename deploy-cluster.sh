@@ -51,7 +51,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage, or a question that nobody answered;
 TEXT
 }
 
-version() { sed -n 's/^VERSION = "\(.*\)"$/\1/p' coordinator/jobs/queries.py; }
+version() { cat jobs/VERSION; }
 
 # -- the local cluster ------------------------------------------------------------------------------------------------
 

@@ -24,13 +24,12 @@ from coordinator.bodies import Bodies
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
-from coordinator.jobs.queries import VERSION
 from coordinator.leader import Janitor
 from coordinator.pages import Pages
 from coordinator.queries import Queries
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
-from jobs import errors
+from jobs import VERSION, errors
 from jobs.numbers import short
 from jobs.settings import Settings
 from jobs.store import bells, leases

@@ -6,7 +6,7 @@ from fastapi import Response
 
 from coordinator import http, schemas
 from coordinator.http import shown
-from coordinator.jobs.queries import VERSION
+from jobs import VERSION
 
 routes = http.open_router()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from coordinator import decoding
 from coordinator.fleet import rows
-from coordinator.jobs.queries import VERSION, JobQueries
-from jobs import queues
+from coordinator.jobs.queries import JobQueries
+from jobs import VERSION, queues
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import bells, leases, skipped

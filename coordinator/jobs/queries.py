@@ -14,7 +14,6 @@ from jobs.store import skipped
 from jobs.store.connection import Unreadable
 from jobs.store.leases import Leases
 
-VERSION = "0.1.0"
 #: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
 _PAGES, _PAGE = 20, 100
 #: Running jobs over which speeds are summed, newest first.

@@ -19,9 +19,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from coordinator.fleet import hosts
-from coordinator.jobs.queries import VERSION
 from coordinator.queries import Queries
-from jobs import figures, metrics, metrics_server, queues
+from jobs import VERSION, figures, metrics, metrics_server, queues
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Device
 from jobs.settings import Settings

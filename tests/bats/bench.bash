@@ -14,12 +14,12 @@ teardown_file() { kill "$(<"$BATS_FILE_TMPDIR/pid")"; }
 
 setup() {
   cd "$BATS_TEST_TMPDIR" || return
-  mkdir -p bin fake checkout/coordinator/jobs
+  mkdir -p bin fake checkout/jobs
   export FAKE=$PWD/fake FAKE_DOCKER=$PWD/bin/fake-docker PATH=$PWD/bin:$PATH FAKE_PORT
   FAKE_PORT=$(<"$BATS_FILE_TMPDIR/port")
   unset "${VARIABLES[@]}" DEBUG COMPOSE_FILE CLUSTER_URL
   cp -r "$REPOSITORY"/deploy{,-cluster.sh} "$REPOSITORY/docker-compose.yml" checkout/
-  cp "$REPOSITORY/coordinator/jobs/queries.py" checkout/coordinator/jobs/
+  cp "$REPOSITORY/jobs/VERSION" checkout/jobs/
   program fake-docker "$CLIENT"
   ln -s fake-docker bin/docker
   program nvidia-smi 'exit 9'

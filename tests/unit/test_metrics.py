@@ -13,10 +13,9 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from coordinator.jobs.queries import VERSION
 from coordinator.queries import Queries
 from coordinator.telemetry.exporter import Exporter
-from jobs import figures, metrics, queues
+from jobs import VERSION, figures, metrics, queues
 from jobs.kinds import registry
 from jobs.settings import Settings
 from jobs.store import bells, leases

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import tomllib
 from pathlib import Path
 
 from pydantic import AliasChoices
 
-from coordinator.jobs import queries
+from jobs import VERSION
 from jobs.settings import Settings
 from threads_cluster import settings as client
 
@@ -60,8 +63,16 @@ def test_compose_gives_every_variable_the_same_default_everywhere() -> None:
 
 
 def test_one_version_stands_everywhere() -> None:
-    stated = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    assert stated and stated[1] == queries.VERSION == COMPOSE["VERSION"]
+    """Compose and npm cannot read jobs/VERSION, which everything else does."""
+    packages = [
+        json.loads((ROOT / "web" / name).read_text())["version"] for name in ("package.json", "package-lock.json")
+    ]
+    assert {VERSION, COMPOSE["VERSION"], *packages} == {(ROOT / "jobs/VERSION").read_text().strip()}
+    said = subprocess.run([ROOT / "deploy-cluster.sh", "--version"], capture_output=True, text=True, check=True).stdout
+    assert said == f"{VERSION}\n"
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)
+    assert "version" not in project["project"] and project["tool"]["hatch"]["version"]["path"] == "jobs/VERSION"
 
 
 def test_the_example_holds_every_setting_with_its_default() -> None:
