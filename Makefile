@@ -3,7 +3,6 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-PACKAGES := jobs coordinator cpu_worker gpu_worker threads_cluster deploy
 PINNED := coordinator cpu-worker gpu-worker client local web
 PYTEST := $(BIN)/python -m pytest
 # For tests that start no clusters: they keep the cores busy.

@@ -20,11 +20,11 @@ import psutil
 import pytest
 
 from deploy.local import ports, processes, shape
-from tests import kernels
+from tests import kernels, packages
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("jobs", "coordinator", "cpu_worker", "threads_cluster", "deploy", "requirements", "deploy-cluster.sh")
+COPIED = (*packages.ALL, "requirements", "deploy-cluster.sh")
 #: The first start compiles the kernels; two cores may be shared.
 START_SECONDS = 280
 

@@ -16,13 +16,9 @@ from pathlib import Path
 import pytest
 
 from jobs import metrics
+from tests.packages import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = tuple(
-    name
-    for name in ("jobs", "coordinator", "cpu_worker", "gpu_worker", "threads_cluster", "deploy")
-    if (ROOT / name).is_dir()
-)
 BIN = Path(sys.executable).parent
 
 METRIC = re.compile(
@@ -161,7 +157,7 @@ def imports_complained_about(path: str, source: str) -> list[str]:
 
 
 def modules() -> list[Path]:
-    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return [path for package in ALL for path in sorted((ROOT / package).rglob("*.py"))]
 
 
 def test_no_module_says_what_it_may_not() -> None:
@@ -278,7 +274,7 @@ def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What import-linter says of a copy of the packages with every violation in it."""
     copy = tmp_path_factory.mktemp("violations")
     shutil.copy(ROOT / "pyproject.toml", copy)
-    for package in PACKAGES:
+    for package in ALL:
         shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     for kind in ("probe_one", "probe_two"):
         (copy / "jobs" / "kinds" / kind).mkdir()
