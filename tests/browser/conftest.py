@@ -14,12 +14,17 @@ import pytest
 from tests.integration.live import TOP, Live
 
 pytest.importorskip("playwright", reason="the browser's tests need playwright: pip install playwright")
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect, sync_playwright
 
 DIST = TOP / "web" / "dist"
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 AXE = TOP / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+#: Only what is wrong comes back: the rest is megabytes.
+SCAN = """async tags => {
+  const options = {runOnly: {type: "tag", values: tags}, resultTypes: ["violations"]};
+  return (await axe.run(document, options)).violations;
+}"""
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 800}
 #: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
@@ -115,12 +120,25 @@ def shot(page: Page, name: str) -> Path:
 def violations(page: Page) -> list[str]:
     """What axe finds against WCAG 2.2 AA, one line each: rule, how many, the first place."""
     _needed(AXE.exists(), "there is no axe-core: cd web && npm ci")
-    page.evaluate(AXE.read_text() + "; undefined")
-    found = page.evaluate("tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", WCAG)
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text() + "; undefined")
     return [
         f"{one['id']} x{len(one['nodes'])}: {one['nodes'][0]['target']} {one['nodes'][0]['failureSummary']}"
-        for one in found["violations"]
+        for one in page.evaluate(SCAN, WCAG)
     ]
+
+
+def in_both_themes(page: Page) -> Iterator[str]:
+    """Puts the page into light, then into dark, as a change of the system's setting does."""
+    for theme in ("light", "dark"):
+        page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+        yield theme
+
+
+def settled(page: Page) -> None:
+    """Returns when nothing is loading any more and the last change is drawn."""
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
 
 
 def overflow(page: Page) -> int:

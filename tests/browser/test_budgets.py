@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page
 from tests.browser.conftest import DESKTOP, Open
 from tests.integration.live import Live
 
-PAGES = ("/", "/collatz.html", "/cluster.html")
+PAGES = ("/", "/collatz.html", "/kinds.html", "/cluster.html")
 SECONDS = 8
 #: Bytes of the stream as they come over the wire, and when the page's content changed.
 WATCH = """() => {

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PHONE, Open, overflow, shot, violations
+from tests.browser.conftest import PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
 
 ADDRESS = "/collatz.html"
@@ -544,29 +544,31 @@ def test_keys_alone(open_page: Open) -> None:
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("zoom in")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing(open_page: Open, theme: str) -> None:
-    page = open_page(f"{ADDRESS}#to=20000&n=27&with=31&terms=1", theme=theme)
+def test_axe_finds_nothing(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=20000&n=27&with=31&terms=1")
     for number, tab in enumerate(TABS, 1):
         page.keyboard.press(str(number))
-        page.wait_for_timeout(300)
-        assert violations(page) == [], tab
-        shot(page, f"collatz-{tab}-{theme}")
+        for theme in in_both_themes(page):
+            settled(page)
+            assert violations(page) == [], f"{tab} in {theme}"
+            shot(page, f"collatz-{tab}-{theme}")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_on_a_phone_the_picture_comes_first(open_page: Open, theme: str) -> None:
-    page = open_page(f"{ADDRESS}#to=10^5&n=2^200-1&with=27,97", theme=theme, viewport=PHONE, has_touch=True)
+def test_on_a_phone_the_picture_comes_first(open_page: Open) -> None:
+    page = open_page(f"{ADDRESS}#to=10^5&n=2^200-1&with=27,97", viewport=PHONE, has_touch=True)
     found = whole(page, 100_000)
     box = found.bounding_box()
     assert box and box["y"] < 200 and box["height"] > 220
-    assert violations(page) == []
+    for theme in in_both_themes(page):
+        settled(page)
+        assert violations(page) == [], theme
+        page.screenshot(path=shot(page, f"collatz-phone-{theme}"), full_page=True)
     for number, tab in enumerate(TABS, 1):
         page.keyboard.press(str(number))
-        page.wait_for_timeout(200)
-        assert overflow(page) == 0, tab
-        shot(page, f"collatz-phone-{tab}-{theme}")
-    page.screenshot(path=shot(page, f"collatz-phone-{theme}"), full_page=True)
+        for theme in in_both_themes(page):
+            settled(page)
+            assert overflow(page) == 0, f"{tab} in {theme}"
+            shot(page, f"collatz-phone-{tab}-{theme}")
 
 
 def test_figures_of_theory(open_page: Open) -> None:

@@ -68,7 +68,21 @@ describe("a result of any shape", () => {
         title: "metrics",
         columns: ["name", "mean", "max"],
         rows: [
-          ["wait us", 1, 2],
+          ["wait, µs", 1, 2],
+          ["span", 3, null],
+        ],
+      },
+    ]);
+  });
+
+  it("has the ends of an interval in one cell", () => {
+    const { tables } = reading({ metrics: { wait: { mean: 1, ci: [0.51234567, 1.5] }, span: { mean: 3, ci: null } } });
+    expect(tables).toEqual([
+      {
+        title: "metrics",
+        columns: ["name", "mean", "ci"],
+        rows: [
+          ["wait", 1, "0.512346, 1.5"],
           ["span", 3, null],
         ],
       },

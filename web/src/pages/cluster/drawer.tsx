@@ -146,7 +146,7 @@ function Facts({ job }: { job: Job }) {
       "leases",
       `${integer(job.usage.leases)}${job.usage.expired_leases ? `, ${integer(job.usage.expired_leases)} expired` : ""}`,
     ],
-    ["time of lanes", seconds(job.usage.lane_seconds)],
+    ["lane time", seconds(job.usage.lane_seconds)],
   ];
   return (
     <Part title="Facts">
@@ -184,7 +184,7 @@ function Who({ job }: { job: Job }) {
         name={([worker]) => worker}
         columns={[
           { id: "worker", title: "worker", cell: ([worker]) => <span class="mono">{worker}</span> },
-          { id: "device", title: "kind", cell: ([, share]) => share.device },
+          { id: "device", title: "device", cell: ([, share]) => share.device },
           {
             id: "units",
             title: "units",

@@ -176,7 +176,7 @@ function services(): Service[] {
 const SERVICES: Column<Service>[] = [
   { id: "name", title: "service", cell: (row) => row.name },
   { id: "state", title: "state", cell: (row) => <State of={row.state} text={row.word} /> },
-  { id: "text", title: "more", wrap: true, cell: (row) => <span class="soft">{row.text}</span> },
+  { id: "text", title: "details", wrap: true, cell: (row) => <span class="soft">{row.text}</span> },
 ];
 
 function Services() {

@@ -68,7 +68,8 @@ function shownState(worker: Worker): string {
 
 const COLUMNS: Column<Worker>[] = [
   { id: "name", title: "name", cell: (worker) => <span class="mono">{worker.id}</span> },
-  { id: "device", title: "kind", cell: (worker) => worker.device },
+  { id: "host", title: "host", cell: (worker) => <span class="mono soft">{worker.host}</span> },
+  { id: "device", title: "device", cell: (worker) => worker.device },
   { id: "state", title: "state", cell: (worker) => <State of={shownState(worker)} /> },
   {
     id: "lanes",
@@ -102,7 +103,7 @@ const COLUMNS: Column<Worker>[] = [
   { id: "gpu", title: "GPUs", end: true, cell: (worker) => <span class="num">{worker.gpus?.length ?? 0}</span> },
   {
     id: "rate",
-    title: "one lane",
+    title: "speed of a lane",
     cell: (worker) => (
       <span class="num">
         {Object.entries(worker.rates)
@@ -113,7 +114,7 @@ const COLUMNS: Column<Worker>[] = [
   },
   {
     id: "seen",
-    title: "heard of",
+    title: "last heard",
     end: true,
     cell: (worker) => <span class={`num ${worker.live ? "" : "bad"}`}>{seconds(worker.seen_seconds_ago)} ago</span>,
   },

@@ -13,7 +13,7 @@ import { leaf } from "../../ui/outline";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
-import { reading, type Cell, type TablePart } from "./model/reading";
+import { reading, short, type Cell, type TablePart } from "./model/reading";
 
 interface Answer {
   value: unknown;
@@ -86,7 +86,7 @@ function Parts({ kind, value }: { kind: string; value: unknown }) {
           {figures.map(([title, each]) => (
             <div key={title}>
               <dt>{title}</dt>
-              <dd>{leaf(each)}</dd>
+              <dd title={String(each)}>{leaf(short(each))}</dd>
             </div>
           ))}
         </dl>
@@ -112,7 +112,7 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
     id: `c${place}`,
     title: name,
     end: numeric[place] ?? false,
-    cell: ([, row]) => <span class="num">{row[place] === null ? "" : leaf(row[place])}</span>,
+    cell: ([, row]) => <span class="num">{leaf(short(row[place] ?? null))}</span>,
   }));
   const save = () => download(`${kind}-${title.replaceAll(" ", "-")}.csv`, csv([columns, ...rows]), "text/csv");
   return (

@@ -12,6 +12,7 @@
 
 import type { Figure } from "../../../kinds";
 import type { Bin } from "../../../ui/bins";
+import { label } from "../../../ui/fields";
 
 export type Cell = string | number | boolean | null;
 
@@ -49,11 +50,12 @@ export function reading(result: unknown, figures?: readonly Figure[]): Reading {
     : result;
   visit(asked, [], found);
   if (!figures) return found;
-  const single = figures.map(([title, path]): [string, unknown] => [title, at(result, path)]);
-  const present = single.filter((each): each is [string, Cell] => isCell(each[1]) && each[1] !== null);
-  const rest = found.figures.filter(([, value]) => value !== null);
+  const named = figures.map(([title, path]): [string, unknown] => [title, at(result, path)]);
+  const present = named.filter((each): each is [string, Cell] => isCell(each[1]) && each[1] !== null);
   if (!present.length) return found;
-  if (rest.length) found.tables.unshift({ title: "All figures", columns: ["name", "value"], rows: rest });
+  const shown = new Set(figures.map(([, path]) => titled(path.split("."))));
+  const rest = found.figures.filter(([title]) => !shown.has(title));
+  if (rest.length) found.tables.unshift({ title: "other figures", columns: ["name", "value"], rows: rest });
   return { ...found, figures: present };
 }
 
@@ -80,7 +82,7 @@ function isNumber(value: unknown): boolean {
 }
 
 function titled(path: readonly string[]): string {
-  return path.join(" ").replaceAll("_", " ") || "result";
+  return path.map(label).join(" ") || "result";
 }
 
 function visit(value: unknown, path: readonly string[], into: Reading): void {
@@ -125,21 +127,41 @@ function objects(items: readonly unknown[], path: readonly string[], into: Readi
   }
 }
 
-/** A value that a row of a table can hold: single, or an object of single values. */
+/** Items of a list that one cell of a table can hold, such as the two ends of an interval. */
+const MOST_IN_CELL = 4;
+
+function isShort(value: unknown): value is Cell[] {
+  return Array.isArray(value) && value.length <= MOST_IN_CELL && value.every(isCell);
+}
+
+/** A value that a row of a table can hold: single, a short list, or an object of these. */
 function isFlat(value: unknown): boolean {
-  return isCell(value) || (isFields(value) && Object.values(value).every(isCell));
+  const held = (inner: unknown) => isCell(inner) || isShort(inner);
+  return held(value) || (isFields(value) && Object.values(value).every(held) && !histogram(value, ""));
 }
 
 /** The cells of an object's row; those of an object inside have both names. */
 function cellsOf(item: unknown): Record<string, Cell> {
   if (!isFields(item)) return isCell(item) ? { value: item } : {};
   const cells: Record<string, Cell> = {};
+  const put = (path: string[], value: unknown) => {
+    if (isCell(value)) cells[titled(path)] = value;
+    else if (isShort(value)) cells[titled(path)] = value.map((each) => short(each)).join(", ");
+  };
   for (const [name, value] of Object.entries(item)) {
-    if (isCell(value)) cells[titled([name])] = value;
-    else if (isFlat(value))
-      for (const [inner, cell] of Object.entries(value as Record<string, Cell>)) cells[titled([name, inner])] = cell;
+    if (!isFlat(value)) continue;
+    if (isFields(value)) for (const [inner, each] of Object.entries(value)) put([name, inner], each);
+    else put([name], value);
   }
   return cells;
+}
+
+const DIGITS = 6;
+
+/** A cell as it is shown: fractions with six digits; the file and the JSON have all. */
+export function short(cell: Cell): string | number | boolean {
+  if (cell === null) return "";
+  return typeof cell === "number" && !Number.isInteger(cell) ? Number(cell.toPrecision(DIGITS)) : cell;
 }
 
 // -- objects ----------------------------------------------------------------------------------------------------------
