@@ -13,7 +13,7 @@ from typing import Literal
 from coordinator import cluster
 from coordinator.events import hub
 from jobs.settings import Settings
-from jobs.store import bells, leases
+from jobs.store import Store, bells, connection
 
 BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 ROUNDS = 30
@@ -22,9 +22,9 @@ CHOICES: tuple[Literal["true", "false"], ...] = ("false", "true")
 
 def milliseconds(url: str, durable: Literal["true", "false"], jobs: int) -> list[float]:
     """Of each of ROUNDS submits of so many jobs."""
-    book = leases.Leases(bells.connect(url, retries=1, timeout=3))
+    store = Store(connection.connect(url, retries=1, timeout=3))
     chosen = Settings(redis_url=url, submit_durable=durable)
-    submitting = cluster.Cluster(book, hub.Hub(book.events), chosen)
+    submitting = cluster.Cluster(store, hub.Hub(store.events), chosen)
     took = []
     for _ in range(ROUNDS):
         began = time.perf_counter()
@@ -34,8 +34,8 @@ def milliseconds(url: str, durable: Literal["true", "false"], jobs: int) -> list
 
 
 def main(url: str) -> None:
-    client = bells.connect(url)
-    bells.place_bells(client)
+    client = connection.connect(url)
+    bells.place_bells(Store(client))
     print("| appendfsync | SUBMIT_DURABLE | jobs | median ms | greatest ms |\n| --- | --- | --- | --- | --- |")
     for fsync in ("everysec", "always"):
         client.config_set("appendfsync", fsync)

@@ -32,7 +32,7 @@ from coordinator.telemetry.recorder import Recorder
 from jobs import VERSION, errors
 from jobs.numbers import short
 from jobs.settings import Settings
-from jobs.store import bells, leases
+from jobs.store import Store, connection
 
 log = structlog.get_logger("coordinator")
 
@@ -42,9 +42,9 @@ CLIENT_CLOSED_REQUEST = 499
 
 def create(settings: Settings) -> FastAPI:
     """Return one replica's application, which begins to work in its lifespan. Needs no Redis until then."""
-    main = leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=3))
-    hub = Hub(leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=10)).events)
-    own = leases.Leases(bells.connect(settings.redis_url, retries=1, timeout=3))
+    main = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
+    hub = Hub(Store(connection.connect(settings.redis_url, retries=1, timeout=10)).events)
+    own = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
     janitor = Janitor(own, Recorder(Queries(own, settings)).round)
     cluster = Cluster(main, hub, settings)
     live_rows = LiveRows(cluster.queries, hub)
@@ -107,9 +107,9 @@ def _answer_errors(app: FastAPI) -> None:
         return Response(None, CLIENT_CLOSED_REQUEST)
 
     async def unreachable(_request: Request, error: Exception) -> Response:
-        return http.refused(errors.Unavailable(f"{leases.reason(error)}; nothing was lost, try again in a moment"))
+        return http.refused(errors.Unavailable(f"{connection.reason(error)}; nothing was lost, try again in a moment"))
 
-    for kind in leases.Unreachable:
+    for kind in connection.Unreachable:
         app.add_exception_handler(kind, unreachable)
 
     @app.exception_handler(Exception)

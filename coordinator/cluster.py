@@ -18,7 +18,8 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Binary
 from jobs.settings import Settings
-from jobs.store.leases import Leases, NewJob
+from jobs.store import Store
+from jobs.store.jobs import NewJob
 from jobs.worker import execution
 
 #: Prepared traces and the like that are kept, up to some tens of MB each.
@@ -30,11 +31,11 @@ Packer = Callable[[Mapping[str, str]], bytes]
 class Cluster:
     """One replica: its connection, its hub, its queries, and what its routes do with them."""
 
-    def __init__(self, leases: Leases, hub: Hub, settings: Settings) -> None:
-        self.leases = leases
+    def __init__(self, store: Store, hub: Hub, settings: Settings) -> None:
+        self.store = store
         self.hub = hub
         self.settings = settings
-        self.queries = Queries(leases, settings)
+        self.queries = Queries(store, settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
         self._packing = threading.Lock()
@@ -61,12 +62,12 @@ class Cluster:
     def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
         """Write jobs; with SUBMIT_DURABLE return when they are on Redis' disk."""
         if self.settings.submit_durable == "false":
-            return self.leases.submit(jobs)
+            return self.store.jobs.submit(jobs)
         if not self._disk_checked:
-            self.leases.require_disk()
+            self.store.jobs.require_disk()
             self._disk_checked = True
-        written = self.leases.submit(jobs)
-        self.leases.wait_for_disk()
+        written = self.store.jobs.submit(jobs)
+        self.store.jobs.wait_for_disk()
         return written
 
     def _accept(self, body: Any, owner: str, fleet: scheduler.Fleet) -> submissions.Accepted | errors.ClusterError:
@@ -126,16 +127,16 @@ class Cluster:
         )
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/workers")
-        [(_, answering)] = self.leases.submit([asked.job])
+        [(_, answering)] = self.store.jobs.submit([asked.job])
         return answering
 
     def steer(self, job_id: str, verb: str) -> None:
         """Cancel, pause, resume, retry or delete a job. NotFound, or Conflict naming the state."""
         if verb == "retry":
             kind = self.queries.jobs.job(job_id)["type"]
-            how, *rest = self.leases.retry(job_id, registry.definition(kind).MODEL_VERSION)
+            how, *rest = self.store.jobs.retry(job_id, registry.definition(kind).MODEL_VERSION)
         else:
-            how, *rest = getattr(self.leases, verb)(job_id)
+            how, *rest = getattr(self.store.jobs, verb)(job_id)
         if how == "missing":
             raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
         if how == "version":
@@ -146,7 +147,7 @@ class Cluster:
 
     def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the result over the units committed up to now; None when the job has ended or gone meanwhile."""
-        gathered = self.leases.gather(job_id, limit=10_000)
+        gathered = self.store.results.gather(job_id, limit=10_000)
         if gathered.spec is None or (gathered.done and gathered.accumulator is None and not gathered.parts):
             return None
         return {"units": gathered.done, "result": execution.so_far(kind, json.loads(gathered.spec), gathered)}

@@ -22,5 +22,5 @@ async def health() -> Response:
 @routes.get("/ready", tags=["health"], **http.answers(schemas.Ready))
 def ready(cluster: http.ClusterDep) -> Response:
     """Redis answers too. 503 otherwise."""
-    cluster.leases.ping()
+    cluster.store.ping()
     return shown({"status": "ready"})

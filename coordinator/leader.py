@@ -1,4 +1,4 @@
-"""The leader's round, each second. Every coordinator runs one; whoever holds `ct:leader` acts."""
+"""The leader's round, each second. Every coordinator runs one; only the one that leads acts."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ import time
 import uuid
 from collections.abc import Callable
 
-from jobs import queues
 from jobs.kinds import registry
 from jobs.models import MarkKind
-from jobs.store import bells, leases, marks
-from jobs.store.leases import Leases
+from jobs.store import Store, bells, connection, marks
 
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
-#: AUDIT ends this many slots, puts this many jobs back and purges this many at most; a round with more to do repeats it
-#: this often.
+#: Slots that one AUDIT ends at most, jobs that it puts back, jobs that it purges; and how often a round with more to do
+#: repeats it at most.
 _FULL, _REPEATS = (100, 100, 50), 50
-#: A mark of more ranges than this is joined, this often.
+#: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
-#: The bells' templates are put back this often, in case somebody flushed them, and killed workers' names struck out.
+#: Rounds between two times that bells' templates are put back, in case somebody flushed them, and the names of killed
+#: workers are struck out.
 _BELLS_EVERY = 60
 
 
 class Janitor(threading.Thread):
-    def __init__(self, book: Leases, record: Callable[[], None] = lambda: None) -> None:
+    """Leads or waits to lead; `record` writes figures down after each round that it leads."""
+
+    def __init__(self, store: Store, record: Callable[[], None] = lambda: None) -> None:
         super().__init__(name="janitor", daemon=True)
         self._record = record
-        self._book = book
+        self._store = store
         self._me = uuid.uuid4().hex
         self._ended = threading.Event()
         self._rounds = self._bells_in = 0
         self.leading = False
         #: Ranges that the last joining left, by mark.
-        self._joined: dict[str, int] = {}
+        self._joined: dict[tuple[str, str], int] = {}
 
     def run(self) -> None:
         due = time.monotonic() + ROUND_SECONDS
@@ -45,17 +46,17 @@ class Janitor(threading.Thread):
             due = max(due + ROUND_SECONDS, time.monotonic())
             try:
                 self.round()
-            except leases.Unreachable as error:
+            except connection.Unreachable as error:
                 self.leading = False
                 log.warning("no audit: redis cannot be reached: %s", error)
             except Exception:
                 log.exception("the audit failed")
 
     def _aside(self, without: str, call: Callable[[], None]) -> bool:
-        """Does what must not hold up what moves work when it fails, as it does in a full Redis. True: it was done."""
+        """Call what must not hold up the audit when it fails, as it does in a full Redis. True: it succeeded."""
         try:
             call()
-        except leases.Unreachable as error:
+        except connection.Unreachable as error:
             log.warning("%s: %s", without, error)
         except Exception:
             log.exception(without)
@@ -64,30 +65,30 @@ class Janitor(threading.Thread):
         return False
 
     def round(self) -> None:
-        """One look: take or keep the lead, and audit when leading."""
-        self.leading = self._book.lead(self._me)
+        """Take or keep the lead, and audit when leading."""
+        self.leading = self._store.fleet.lead(self._me)
         if self._bells_in <= 0 and self._aside("bells were not put back", self._place_bells):
             self._bells_in = _BELLS_EVERY
         self._bells_in -= 1
         self._rounds += 1
         if self.leading:
             self._audit()
-            if placed := self._book.reindex():
+            if placed := self._store.repairs.reindex():
                 log.warning("an index was put aside and built anew", extra={"jobs": placed})
             if self._rounds % _JOIN_EVERY == 0:
                 self._join_marks()
             self._aside("figures were not written down", self._record)
 
     def _place_bells(self) -> None:
-        bells.place_bells(self._book.client)
-        bells.forget_dead_workers(self._book.client)
+        bells.place_bells(self._store)
+        bells.forget_dead_workers(self._store)
 
     def _audit(self) -> None:
-        """Repeats AUDIT while it does as much as it may: all jobs of a worker that died come back at once."""
-        found = [self._book.audit(queues.ALL)]
-        while any(map(operator.ge, found[-1], _FULL)) and len(found) <= _REPEATS:
-            found.append(self._book.audit(queues.ALL))
-        reaped, returned, purged = map(sum, zip(*found, strict=True))
+        """Repeat AUDIT while it does the most that one call does: all jobs of a worker that died come back at once."""
+        counts = [self._store.fleet.audit()]
+        while any(map(operator.ge, counts[-1], _FULL)) and len(counts) <= _REPEATS:
+            counts.append(self._store.fleet.audit())
+        reaped, returned, purged = map(sum, zip(*counts, strict=True))
         if reaped or returned or purged:
             log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
 
@@ -95,18 +96,20 @@ class Janitor(threading.Thread):
         for kind in registry.names():
             definition = registry.marking(kind)
             for name, mark in (definition.MARKS if definition else {}).items():
-                self._join(marks.where(kind, name), name, mark)
+                self._join(kind, name, mark)
 
-    def _join(self, where: str, name: str, mark: MarkKind) -> None:
-        """Joins a mark's ranges once there are an eighth and 64 more than the last time left: many that do not touch
-        would be read again and again for nothing."""
-        left = self._joined.get(where, 0)
-        if self._book.count_marks(where) <= left + left // 8 + _JOIN_AT:
+    def _join(self, kind: str, name: str, mark: MarkKind) -> None:
+        """Join a mark's ranges once there are an eighth and 64 more than the last time left.
+
+        Many that do not touch would be read again and again for nothing.
+        """
+        left = self._joined.get((kind, name), 0)
+        if self._store.marks.count(kind, name) <= left + left // 8 + _JOIN_AT:
             return
-        readable = marks.read(name, self._book.marks(where))
-        found = marks.rows(marks.joined(readable, mark))
-        self._joined[where] = len(found)
-        self._book.replace_marks(where, list(marks.rows(readable)), found)
+        stored = self._store.marks.read(kind, name)
+        joined = marks.joined(stored, mark)
+        self._store.marks.replace(kind, name, stored, joined)
+        self._joined[(kind, name)] = len(joined)
 
     def stop(self) -> None:
         self._ended.set()

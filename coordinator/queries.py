@@ -7,16 +7,16 @@ from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.queries import JobQueries
 from coordinator.telemetry.queries import TelemetryQueries
 from jobs.settings import Settings
-from jobs.store.leases import Leases
+from jobs.store import Store
 
 
 class Queries:
     """The queries of every domain over one connection; they share one copy of the fleet."""
 
-    def __init__(self, leases: Leases, settings: Settings) -> None:
-        self.leases = leases
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store = store
         self.settings = settings
-        self.fleet_cache = FleetCache(leases)
-        self.jobs = JobQueries(leases, self.fleet_cache)
-        self.fleet = FleetQueries(leases, settings, self.jobs)
-        self.telemetry = TelemetryQueries(leases)
+        self.fleet_cache = FleetCache(store)
+        self.jobs = JobQueries(store, self.fleet_cache)
+        self.fleet = FleetQueries(store, settings, self.jobs)
+        self.telemetry = TelemetryQueries(store)

@@ -13,7 +13,7 @@ from typing import Any
 from jobs import errors
 from jobs.kinds import compiled_code, registry
 from jobs.models import Device, Spec
-from jobs.store import leases
+from jobs.store import results
 from jobs.worker import execution
 
 #: Slots of the array shared with the parent.
@@ -82,7 +82,7 @@ def _whole(kind: str, spec: Spec, total: int) -> Any:
         return failure
 
 
-def _derive(shared: Any, kind: str, spec: Spec, gathered: leases.Gathered) -> Any:
+def _derive(shared: Any, kind: str, spec: Spec, gathered: results.Gathered) -> Any:
     """A job's result, or the KernelFailed."""
     try:
         return execution.derive(kind, spec, gathered)

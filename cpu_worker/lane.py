@@ -16,7 +16,8 @@ from typing import Any
 from cpu_worker import child
 from jobs import errors
 from jobs.models import Spec
-from jobs.store.leases import Facts, Gathered
+from jobs.store.results import Gathered
+from jobs.store.slots import Facts
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task
 

@@ -18,7 +18,7 @@ from gpu_worker.nvml import Nvml
 from jobs import logs, settings
 from jobs.kinds import gpu
 from jobs.models import Device
-from jobs.store import leases
+from jobs.store import Store
 from jobs.worker.beats import Row
 from jobs.worker.life import CannotStart, Worker, refusal, wait_for_redis
 from jobs.worker.meter import Meter
@@ -57,15 +57,15 @@ def run(chosen: settings.Settings, machine: Machine = Machine()) -> int:
         provider, gpus = find(chosen, machine)
     except NoGpu as error:
         return _without(chosen, error)
-    client = wait_for_redis(chosen.redis_url)
+    store = wait_for_redis(chosen.redis_url)
     try:
-        claim = Claim(leases.Leases(client), chosen.worker_name(), gpus)
+        claim = Claim(store, chosen.worker_name(), gpus)
     except NoGpu as error:
         log.error("%s", error)
         return 1
     log.info("claimed a GPU", extra={"gpu": claim.gpu.uuid, "index": claim.gpu.index, "name_": claim.gpu.name})
     try:
-        return _serve(chosen, machine, provider, claim, client)
+        return _serve(chosen, machine, provider, claim, store)
     finally:
         claim.end()
         provider.close()
@@ -80,7 +80,7 @@ def _without(chosen: settings.Settings, error: NoGpu) -> int:
 
 
 def _serve(chosen: settings.Settings, machine: Machine, provider: telemetry.Provider, claim: Claim,
-           client: leases.Client) -> int:  # fmt: skip
+           store: Store) -> int:  # fmt: skip
     found = claim.gpu
 
     def more() -> Row:
@@ -111,7 +111,7 @@ def _serve(chosen: settings.Settings, machine: Machine, provider: telemetry.Prov
             watch(worker.server, hung, ended)
 
     threading.Thread(target=watching, name="watch", daemon=True).start()
-    return worker.run(client, start, ended.set, Meter(energy=lambda: provider.joules(found.uuid)))
+    return worker.run(store, start, ended.set, Meter(energy=lambda: provider.joules(found.uuid)))
 
 
 def open_device(chosen: settings.Settings, machine: Machine, uuid: str) -> dict[str, float]:

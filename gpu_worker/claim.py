@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from gpu_worker.telemetry import Found
-from jobs.store import leases
+from jobs.store import Store, connection, fleet
 
 log = logging.getLogger(__name__)
 
@@ -26,26 +26,26 @@ def allowed(gpus: Sequence[Found], visible: str) -> list[Found]:
 class Claim:
     """A GPU that is this worker's while it renews the claim."""
 
-    def __init__(self, book: leases.Leases, worker: str, gpus: Sequence[Found]) -> None:
+    def __init__(self, store: Store, worker: str, gpus: Sequence[Found]) -> None:
         for gpu in gpus:
-            if book.claim(gpu.uuid, worker):
+            if store.fleet.claim(gpu.uuid, worker):
                 self.gpu = gpu
                 break
         else:
             taken = ", ".join(gpu.uuid for gpu in gpus)
             raise NoGpu(f"every GPU of this host is another worker's ({taken}); start no more workers than GPUs")
-        self._book, self._worker = book, worker
+        self._store, self._worker = store, worker
 
     def renew(self) -> bool:
         """False: another worker has it, and this one must end. While Redis is away nobody can take it."""
         try:
-            return self._book.claim(self.gpu.uuid, self._worker)
-        except leases.RedisError:
+            return self._store.fleet.claim(self.gpu.uuid, self._worker)
+        except connection.RedisError:
             return True
 
     def end(self) -> None:
         try:
-            self._book.give_up(self.gpu.uuid, self._worker)
-        except leases.RedisError as error:
+            self._store.fleet.give_up(self.gpu.uuid, self._worker)
+        except connection.RedisError as error:
             log.warning("could not give %s back: %s; it is free in %d s", self.gpu.uuid, error,
-                        leases.GPU_TTL_MS // 1000)  # fmt: skip
+                        fleet.GPU_TTL_MS // 1000)  # fmt: skip

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 from jobs import errors
 from jobs.kinds import gpu
 from jobs.models import Device, Spec
-from jobs.store.leases import Facts, Gathered
+from jobs.store.results import Gathered
+from jobs.store.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import LONG_SECONDS, LaneDied, Task

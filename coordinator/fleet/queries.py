@@ -13,23 +13,23 @@ from coordinator.jobs.queries import JobQueries
 from jobs import VERSION, queues
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import bells, leases, skipped
+from jobs.store import Store, keys, skipped
 
-P = leases.PREFIX
+P = keys.PREFIX
 #: A worker is shown for this long after its last sign of life.
 LOST_SECONDS = 3600
 _DEVICES = (Device.CPU, Device.GPU)
 
 
 class FleetQueries:
-    def __init__(self, store: leases.Leases, settings: Settings, jobs: JobQueries) -> None:
-        self._leases = store
+    def __init__(self, store: Store, settings: Settings, jobs: JobQueries) -> None:
+        self._store = store
         self._settings = settings
         self._jobs = jobs
 
     def workers(self) -> list[dict[str, Any]]:
         """Workers, live ones and those lost within the hour."""
-        client = self._leases.client
+        client = self._store.client
         since = (time.time() - LOST_SECONDS) * 1000
         [known] = skipped.replies(client.pipeline(transaction=False).zrangebyscore(f"{P}nodes", since, "+inf"))
         names = sorted(decoding.names(known or ()))
@@ -51,7 +51,7 @@ class FleetQueries:
         """Depth and oldest wait of every queue; jobs whose kind or version no worker has wait too."""
         waiting = self._waiting()
         created = self._created({job_id for _, _, job_id in waiting if job_id})
-        ringing = bells.queue_lengths(self._leases.client)
+        ringing = self._store.fleet_reads.bells_waiting()
         now = time.time()
         found = []
         for name in queues.ALL:
@@ -67,7 +67,7 @@ class FleetQueries:
 
     def _waiting(self) -> list[tuple[str, int, str]]:
         """Queue, number of jobs and the first of them, or empty: of each queue, and of what its workers lack."""
-        client = self._leases.client
+        client = self._store.client
         [lacked] = skipped.replies(client.pipeline(transaction=False).smembers(f"{P}lacked"))
         names = [name.decode(errors="replace") for name in lacked or ()]
         places = [(name, f"{P}pending:{name}") for name in queues.ALL]
@@ -81,9 +81,9 @@ class FleetQueries:
 
     def _created(self, ids: Iterable[str]) -> dict[str, float]:
         """Seconds since 1970 of each job's submission."""
-        pipe, wanted = self._leases.client.pipeline(transaction=False), list(ids)
+        pipe, wanted = self._store.client.pipeline(transaction=False), list(ids)
         for job_id in wanted:
-            pipe.hget(leases.key(job_id), "created")
+            pipe.hget(keys.job(job_id), "created")
         stored = zip(wanted, skipped.replies(pipe), strict=True)
         return dict(skipped.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 

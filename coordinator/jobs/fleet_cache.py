@@ -9,8 +9,7 @@ from statistics import median
 from coordinator import decoding
 from coordinator.jobs import scheduler
 from jobs.models import Device
-from jobs.store import skipped
-from jobs.store.leases import Leases
+from jobs.store import Store, skipped
 
 #: Submissions, waits and alerts are decided on a fleet read at most this long ago: reading it takes longer than all
 #: else in a submission.
@@ -20,8 +19,8 @@ FLEET_SECONDS = 0.25
 class FleetCache:
     """The one copy of the fleet that a replica keeps. Threads that find it too old may each read it anew."""
 
-    def __init__(self, leases: Leases) -> None:
-        self._leases = leases
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._seen: tuple[float, scheduler.Fleet] | None = None
 
     def get(self) -> scheduler.Fleet:
@@ -29,7 +28,7 @@ class FleetCache:
         now = time.monotonic()  # the age counts from before it was read
         seen = self._seen
         if seen is None or now - seen[0] >= FLEET_SECONDS:
-            seen = self._seen = now, _read(self._leases)
+            seen = self._seen = now, _read(self._store)
         return seen[1]
 
     def forget(self) -> None:
@@ -37,8 +36,8 @@ class FleetCache:
         self._seen = None
 
 
-def _read(leases: Leases) -> scheduler.Fleet:
-    load, paces, workers = leases.capacity()
+def _read(store: Store) -> scheduler.Fleet:
+    load, paces, workers = store.fleet_reads.capacity()
     lanes: dict[Device, int] = {}
     kinds: dict[Device, list[dict[str, int]]] = {}
     for device, count, versions in skipped.readable("worker", workers, _alive):

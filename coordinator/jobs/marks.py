@@ -6,14 +6,13 @@ from coordinator.jobs.rows import MarkRow
 from jobs import errors
 from jobs.kinds import registry
 from jobs.numbers import exact
-from jobs.store import marks
-from jobs.store.leases import Leases
+from jobs.store import Store, marks
 
 #: Ranges of a mark that one answer shows.
 _RANGES = 1000
 
 
-def read(leases: Leases, kind: str, name: str) -> MarkRow:
+def read(store: Store, kind: str, name: str) -> MarkRow:
     """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
     if kind not in registry.names():
         raise errors.NotFound(f"nothing is at /api/{kind}/{name}; see /api/docs", field="kind")
@@ -22,7 +21,7 @@ def read(leases: Leases, kind: str, name: str) -> MarkRow:
     if name not in known:
         have = ", ".join(known) or "none"
         raise errors.NotFound(f"{kind} has no mark {name}; it has {have}", field="mark")
-    ranges = marks.joined(marks.read(name, leases.marks(marks.where(kind, name))), known[name])
+    ranges = marks.joined(store.marks.read(kind, name), known[name])
     reach = marks.from_origin(ranges, known[name])
     return {
         "type": kind,

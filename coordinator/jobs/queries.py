@@ -10,9 +10,8 @@ from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.rows import JobRow, JobsPage, MarkRow, ResultHead
 from jobs import errors
 from jobs.numbers import exact
-from jobs.store import skipped
+from jobs.store import Store, skipped
 from jobs.store.connection import Unreadable
-from jobs.store.leases import Leases
 
 #: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
 _PAGES, _PAGE = 20, 100
@@ -33,19 +32,19 @@ def _broken(job_id: str) -> errors.Broken:
 class JobQueries:
     """Jobs, pages of them, their states and their results."""
 
-    def __init__(self, leases: Leases, fleet: FleetCache) -> None:
-        self._leases = leases
+    def __init__(self, store: Store, fleet: FleetCache) -> None:
+        self._store = store
         self._fleet = fleet
 
     def job(self, job_id: str) -> JobRow:
         """Return one job. NotFound, or Broken when what is stored of it cannot be read."""
         for row in self.by_ids([job_id]):
             return row
-        raise _broken(job_id) if self._leases.job_exists(job_id) else _not_found(job_id)
+        raise _broken(job_id) if self._store.job_reads.job_exists(job_id) else _not_found(job_id)
 
     def by_ids(self, ids: Sequence[str]) -> list[JobRow]:
         """Return those of the jobs that exist and can be read, in their order."""
-        stored = self._leases.job_hashes(ids)
+        stored = self._store.job_reads.job_hashes(ids)
         sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
         ranks = self._ranks(sound)
         fleet = self._fleet.get() if ranks else scheduler.Fleet()
@@ -54,14 +53,14 @@ class JobQueries:
     def _ranks(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, int | None]:
         """Return the place in its queue of each job that waits."""
         waiting = [(row["queue"], job_id) for job_id, row in jobs if row["state"] in ("queued", "running")]
-        ranks = self._leases.queue_ranks(waiting) if waiting else []
+        ranks = self._store.job_reads.queue_ranks(waiting) if waiting else []
         return {job_id: rank for (_, job_id), rank in zip(waiting, ranks, strict=True)}
 
     def page(self, state: str | None, kind: str | None, cursor: int | None, limit: int) -> JobsPage:
         """Return up to `limit` jobs, newest first. The cursor is the number of the last job looked at."""
         page: list[JobRow] = []
         for _ in range(_PAGES):
-            numbered = self._leases.newest_jobs(state, cursor, max(limit, _PAGE))
+            numbered = self._store.job_reads.newest_jobs(state, cursor, max(limit, _PAGE))
             if not numbered:
                 return {"jobs": page, "cursor": None}
             shown = {row["job_id"]: row for row in self.by_ids(decoding.names(job_id for job_id, _ in numbered))}
@@ -75,15 +74,15 @@ class JobQueries:
 
     def states(self, ids: Sequence[str]) -> list[str | None]:
         """Return the state of each job; None for one that does not exist."""
-        return self._leases.job_states(ids)
+        return self._store.job_reads.job_states(ids)
 
     def counts(self) -> dict[str, int]:
         """Count the jobs that are kept, by state."""
-        return self._leases.job_counts()
+        return self._store.job_reads.job_counts()
 
     def result(self, job_id: str) -> tuple[ResultHead, str, bytes | None]:
         """Return what goes around a job's result, its state, and its result as stored, if any. NotFound or Broken."""
-        stored = self._leases.stored_result(job_id)
+        stored = self._store.job_reads.stored_result(job_id)
         if stored is None:
             raise _broken(job_id)
         fields, result = stored
@@ -99,15 +98,17 @@ class JobQueries:
 
     def results(self, ids: Sequence[str]) -> bytes:
         """Return state and, once done, result of each job as one JSON answer; see `results.many`."""
-        return results.many(self._leases, ids)
+        return results.many(self._store, ids)
 
     def mark(self, kind: str, name: str) -> MarkRow:
         """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""
-        return marks.read(self._leases, kind, name)
+        return marks.read(self._store, kind, name)
 
     def units_per_second(self) -> dict[str, float]:
         """Return committed units/s now, by kind, over the jobs that run."""
-        running = self.by_ids(decoding.names(name for name, _ in self._leases.newest_jobs("running", None, _RUNNING)))
+        running = self.by_ids(
+            decoding.names(name for name, _ in self._store.job_reads.newest_jobs("running", None, _RUNNING))
+        )
         speeds: dict[str, float] = {}
         for row in running:
             if row["rate"]:

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jobs.store import Store
 from jobs.store.job_reads import Head
-from jobs.store.leases import Leases
 
 #: Bytes of results that one answer for many jobs holds.
 RESULTS_BYTES = 16 << 20
@@ -20,34 +20,34 @@ class Stored(NamedTuple):
     length: int = 0
 
 
-def many(leases: Leases, ids: Sequence[str]) -> bytes:
+def many(store: Store, ids: Sequence[str]) -> bytes:
     """Return state and, once done, result of each job as one JSON answer; results are spliced in as they are stored.
 
     Holds at most RESULTS_BYTES of results: each has its share, and what is left goes to larger ones in their order.
     """
     share = RESULTS_BYTES // len(ids)
-    heads, beginnings = leases.result_beginnings(ids, share)
+    heads, beginnings = store.job_reads.result_beginnings(ids, share)
     stored = [Stored(text) for text in beginnings]
     if long := [place for place, text in enumerate(beginnings) if len(text) > share]:
         left = RESULTS_BYTES - sum(len(text) for text in beginnings if len(text) <= share)
         del beginnings
-        stored = _with_long(leases, ids, stored, long, left)
+        stored = _with_long(store, ids, stored, long, left)
     return b'{"answers":[' + b",".join(map(_answer, ids, heads, stored)) + b"]}"
 
 
 def _with_long(
-    leases: Leases, ids: Sequence[str], stored: Sequence[Stored], long: Sequence[int], left: int
+    store: Store, ids: Sequence[str], stored: Sequence[Stored], long: Sequence[int], left: int
 ) -> list[Stored]:
     """Return the same with those results in `long` that fit into `left` bytes; of the others the length."""
     cut = set(long)
     whole = [Stored(b"") if place in cut else text for place, text in enumerate(stored)]
     fitting = []
-    for place, length in zip(long, leases.result_lengths([ids[place] for place in long]), strict=True):
+    for place, length in zip(long, store.job_reads.result_lengths([ids[place] for place in long]), strict=True):
         whole[place] = Stored(b"", length)
         if length <= left:
             left -= length
             fitting.append(place)
-    for place, text in zip(fitting, leases.results([ids[place] for place in fitting]), strict=True):
+    for place, text in zip(fitting, store.job_reads.result_texts([ids[place] for place in fitting]), strict=True):
         whole[place] = Stored(text)
     return whole
 

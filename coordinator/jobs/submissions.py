@@ -19,7 +19,7 @@ from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
 from jobs.numbers import short
 from jobs.settings import Settings
-from jobs.store import leases
+from jobs.store.jobs import NewJob
 
 #: Jobs in one batch.
 MAX_BATCH = 1000
@@ -56,7 +56,7 @@ class Submission(BaseModel):
 class Accepted:
     """A job that may be written, and what its submitter hears."""
 
-    job: leases.NewJob
+    job: NewJob
     estimated_wait_seconds: float | None
 
     def answer(self, job_id: str, state: str = "queued") -> SubmittedRow:
@@ -107,7 +107,7 @@ def question(kind: str, parameters: dict[str, Any], fleet: scheduler.Fleet) -> A
     version, plan = _planned(asked)
     route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
     digest = _digest(asked)
-    job = leases.NewJob(
+    job = NewJob(
         job_id=secrets.token_hex(8), kind=kind, version=version, plan=plan, priority=Priority.INTERACTIVE, device="any",
         queue=route.queue, prefer=False, small=scheduler.is_small(plan),
         estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000), ttl_seconds=QUESTION_SECONDS,
@@ -146,7 +146,7 @@ def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, settings: Sett
     route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet)
     if route.notes:
         plan = Plan(**{**plan.__dict__, "notes": (*plan.notes, *route.notes)})
-    job = leases.NewJob(
+    job = NewJob(
         job_id=secrets.token_hex(8),
         kind=asked.type,
         version=version,

@@ -24,11 +24,11 @@ from jobs import VERSION, figures, metrics, metrics_server, queues
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Device
 from jobs.settings import Settings
-from jobs.store import bells, leases, skipped
+from jobs.store import Store, connection, keys, skipped
 
 log = logging.getLogger(__name__)
 
-P = leases.PREFIX
+P = keys.PREFIX
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
@@ -65,13 +65,13 @@ class ClusterCollector(Collector):
             found = list(self._cluster())
             up.add_metric([], 1)
             yield from found
-        except leases.Unreachable:
+        except connection.Unreachable:
             up.add_metric([], 0)
         yield up
 
     def _cluster(self) -> Iterator[Metric]:
         yield from self._counters()
-        [broken] = skipped.replies(self._queries.leases.client.pipeline(transaction=False).scard(f"{P}broken"))
+        [broken] = skipped.replies(self._queries.store.client.pipeline(transaction=False).scard(f"{P}broken"))
         yield _filled(metrics.BROKEN, {(): broken or 0})
         yield from self._queues()
         yield from self._workers()
@@ -83,7 +83,7 @@ class ClusterCollector(Collector):
         yield states
 
     def _hash(self, name: str) -> dict[str, float]:
-        [found] = skipped.replies(self._queries.leases.client.pipeline(transaction=False).hgetall(f"{P}{name}"))
+        [found] = skipped.replies(self._queries.store.client.pipeline(transaction=False).hgetall(f"{P}{name}"))
         return dict(skipped.readable("figure", (found or {}).items(), lambda key, value: (key.decode(), float(value))))
 
     def _counters(self) -> Iterator[Metric]:
@@ -175,7 +175,7 @@ class Exporter:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more a counter, which nothing reads
         self.registry = CollectorRegistry()
         # A connection of its own, without patience: a replica must answer a scrape while Redis hangs.
-        own = leases.Leases(bells.connect(queries.settings.redis_url, retries=0, timeout=1))
+        own = Store(connection.connect(queries.settings.redis_url, retries=0, timeout=1))
         self.registry.register(ClusterCollector(Queries(own, queries.settings), leading))
         ProcessCollector(registry=self.registry)
         http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS

@@ -15,9 +15,9 @@ from typing import Any
 
 from jobs import errors
 from jobs.numbers import short
-from jobs.store import leases, skipped
+from jobs.store import Store, connection, keys, skipped
 
-P = leases.PREFIX
+P = keys.PREFIX
 NOW, BLOCKS = f"{P}history:now", f"{P}history"
 #: Samples of a block, and blocks that are kept: an hour and what is not full.
 BLOCK, MOST_BLOCKS = 60, 61
@@ -28,14 +28,14 @@ MAX_NAMES, MAX_STARS = 64, 8
 Sample = Mapping[str, float]
 
 
-def append(client: leases.Client, moment: int, sample: Sample) -> None:
+def append(client: connection.Client, moment: int, sample: Sample) -> None:
     """Adds the sample of a second since 1970, and folds when a block is full."""
     row = json.dumps([moment, sample], separators=(",", ":"))
     if client.rpush(NOW, row) >= BLOCK:
         fold(client)
 
 
-def fold(client: leases.Client) -> bool:
+def fold(client: connection.Client) -> bool:
     """The oldest samples as a block; False when somebody else did it meanwhile, or there are too few."""
     pipe = client.pipeline(transaction=True)
     try:
@@ -48,8 +48,8 @@ def fold(client: leases.Client) -> bool:
         pipe.ltrim(BLOCKS, -MOST_BLOCKS, -1)
         pipe.ltrim(NOW, BLOCK, -1)
         pipe.execute()
-    except leases.RedisError as error:
-        if isinstance(error, leases.Unreachable):
+    except connection.RedisError as error:
+        if isinstance(error, connection.Unreachable):
             raise
         return False  # the list changed while it was read: another leader folds
     finally:
@@ -108,11 +108,11 @@ def _loose(rows: Iterable[bytes]) -> Block:
     return Block(times=[moment for moment, _ in samples], columns=columns)
 
 
-def read(book: leases.Leases, seconds: int) -> tuple[int, list[Block]]:
+def read(store: Store, seconds: int) -> tuple[int, list[Block]]:
     """Redis' time in seconds, and the blocks that reach back so far, at one moment: a fold must not fall in between."""
     far = str(-(-(-seconds // BLOCK) + 1))
     (now, _), rows, stored = skipped.replies_at_once(
-        book.scripts, ("TIME",), ("LRANGE", NOW, "0", "-1"), ("LRANGE", BLOCKS, far, "-1")
+        store.scripts, ("TIME",), ("LRANGE", NOW, "0", "-1"), ("LRANGE", BLOCKS, far, "-1")
     )
     blocks = skipped.readable("sample", enumerate(stored or ()), lambda _, block: unpack(block))
     return int(now), [*blocks, _loose(rows or ())]

@@ -7,18 +7,18 @@ from typing import Any
 
 from coordinator import decoding
 from coordinator.telemetry import alerts
-from jobs.store import leases, skipped
+from jobs.store import Store, keys, skipped
 
-P = leases.PREFIX
+P = keys.PREFIX
 
 
 class TelemetryQueries:
-    def __init__(self, store: leases.Leases) -> None:
-        self._leases = store
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def alerts(self) -> list[dict[str, Any]]:
         """What fires and, for an hour, what did."""
-        [stored] = skipped.replies(self._leases.client.pipeline(transaction=False).hgetall(f"{P}alerts"))
+        [stored] = skipped.replies(self._store.client.pipeline(transaction=False).hgetall(f"{P}alerts"))
         return alerts.shown(skipped.readable("alert", (stored or {}).items(), lambda _, text: _alert(text)))
 
 

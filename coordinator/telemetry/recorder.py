@@ -12,9 +12,9 @@ from coordinator.decoding import moment
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
 from jobs.kinds import registry
-from jobs.store import leases, skipped
+from jobs.store import keys, skipped
 
-P = leases.PREFIX
+P = keys.PREFIX
 #: Figures of a node and of a GPU by their names in the heartbeat, and how they are called here.
 NODE_NAMES = {"cpu_ratio": "cpu", "memory_used_bytes": "memory", "memory_total_bytes": "memory_total"}
 RATE_NAMES = {"network_receive_bytes_total": "receive", "network_transmit_bytes_total": "send"}
@@ -58,7 +58,7 @@ class Recorder:
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-        self._client = queries.leases.client
+        self._client = queries.store.client
         self._speeds = Speeds()
         self._watch = alerts.Watch()
         self._rounds = 0
@@ -69,7 +69,7 @@ class Recorder:
         memory = self._client.info("memory")
         if self._rounds % _SLOW_EVERY == 0:
             self._put_aside()
-            self._queries.leases.put_spans_away()
+            self._queries.store.telemetry.put_spans_away()
             self._failed = self._failures()
         self._rounds += 1
         (seconds, micros), units = skipped.replies(self._client.pipeline(transaction=False).time().hgetall(f"{P}units"))
@@ -128,7 +128,7 @@ class Recorder:
         [ids] = skipped.replies(self._client.pipeline().zrevrange(f"{P}in:failed", 0, _FAILED_LOOK - 1))
         pipe = self._client.pipeline(transaction=False)
         for job_id in ids or ():
-            pipe.hmget(leases.key("").encode() + job_id, "ended", "kind")
+            pipe.hmget(keys.job("").encode() + job_id, "ended", "kind")
         since = (time.time() - _HOUR) * 1000
         found = zip(ids, skipped.replies(pipe), strict=True) if ids else ()
         kinds = skipped.readable("job", found, lambda _, row: row[1].decode() if int(row[0] or 0) > since else "")
@@ -142,7 +142,7 @@ class Recorder:
         for (name, kind), found in zip(_TYPES.items(), pipe.execute(), strict=True):
             if found.decode() not in (kind, "none"):
                 skipped.SKIPS.note("index", f"{P}{name}", f"a {found.decode()}, not a {kind}")
-                self._queries.leases.put_aside(f"{P}{name}")
+                self._queries.store.repairs.put_aside(f"{P}{name}")
 
     def _alarm(self, facts: alerts.Facts, now: float) -> None:
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}

@@ -33,7 +33,7 @@ def read_history(
     .power (W), .clock (Hz).
     """
     wanted = history.patterns(names)
-    now, blocks = history.read(cluster.leases, seconds)
+    now, blocks = history.read(cluster.store, seconds)
     return shown(history.binned(now, blocks, wanted, seconds, points))
 
 
@@ -46,4 +46,4 @@ def read_stream(
     ] = 5000,
 ) -> Response:
     """Which lane computed which job from when to when, in the last hour and up to now."""
-    return shown(spans.read(cluster.queries.leases, seconds, most))
+    return shown(spans.read(cluster.queries.store, seconds, most))

@@ -8,9 +8,9 @@ from itertools import chain, groupby
 from typing import Any
 
 from jobs.numbers import exact
-from jobs.store import leases, skipped
+from jobs.store import Store, keys, skipped
 
-P = leases.PREFIX
+P = keys.PREFIX
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
 #: As many as the scripts keep: with fewer, none was dropped but for its age.
 _KEPT = 20_000
@@ -42,7 +42,7 @@ def _span(lane: str, text: str) -> Span:
     )  # fmt: skip
 
 
-def read(store: leases.Leases, seconds: int, most: int) -> dict[str, Any]:
+def read(store: Store, seconds: int, most: int) -> dict[str, Any]:
     """Every span that reaches into the last `seconds`, as the API shows it; joined where there are over `most`."""
     client = store.client
     pipe = client.pipeline(transaction=False)  # a full Redis refuses MULTI
@@ -79,11 +79,11 @@ def _shown(span: Span, lane: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _open(store: leases.Leases, running: Sequence[str], now: int) -> Iterator[Span]:
+def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
     """What is leased now. Small jobs that a worker took at once are one span."""
     pipe = store.client.pipeline(transaction=False)
     for job in running:
-        pipe.hmget(leases.key(job), "kind", "small", "queue").hvals(leases.key(job, "lease"))
+        pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))
     replies = skipped.replies(pipe) if running else []
     small: dict[tuple[str, str], Span] = {}
     rows = [(job, pair) for job, pair in zip(running, zip(replies[::2], replies[1::2], strict=True), strict=True)]

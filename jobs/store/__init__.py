@@ -1,1 +1,56 @@
-"""Everything that is said to Redis: the lease scripts, the bells of RQ, marks."""
+"""Everything that is said to Redis: one part a subject, all over one client.
+
+`docs/lease-protocol.md` is the contract. Only RQ's worker (`bells.py`) has a connection of its own.
+"""
+
+from __future__ import annotations
+
+from jobs.store.connection import Client
+from jobs.store.events import Events
+from jobs.store.fleet import Fleet
+from jobs.store.fleet_reads import FleetReads
+from jobs.store.job_reads import JobReads
+from jobs.store.jobs import Jobs
+from jobs.store.leases import Leases
+from jobs.store.marks import Marks
+from jobs.store.repairs import Repairs
+from jobs.store.results import Results
+from jobs.store.scripts import Scripts
+from jobs.store.slots import Slots
+from jobs.store.telemetry import Telemetry
+
+__all__ = ["Store"]
+
+
+class Store:
+    """One Redis, by subject.
+
+    `clock` (Lua text defining now()) and the limits of expiries and errors are replaced by tests only.
+    """
+
+    def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
+        self.scripts = Scripts(client, clock=clock, max_expiries=max_expiries, max_errors=max_errors)
+        self.jobs = Jobs(self.scripts)
+        self.job_reads = JobReads(self.scripts)
+        self.slots = Slots(self.scripts)
+        self.leases = Leases(self.scripts)
+        self.results = Results(self.scripts)
+        self.marks = Marks(self.scripts)
+        self.fleet = Fleet(self.scripts)
+        self.fleet_reads = FleetReads(self.scripts)
+        self.events = Events(self.scripts)
+        self.telemetry = Telemetry(self.scripts)
+        self.repairs = Repairs(self.scripts)
+
+    @property
+    def client(self) -> Client:
+        """The client that all parts share; asked in jobs/store alone."""
+        return self.scripts.client
+
+    def ping(self) -> None:
+        """Return when Redis answers; raises Unreachable."""
+        self.client.ping()
+
+    def drop_idle_connections(self) -> None:
+        """Close the connections that no call uses now: the next calls connect anew."""
+        self.client.connection_pool.disconnect(inuse_connections=False)

@@ -24,9 +24,8 @@ from rq.worker import WorkerStatus
 from rq.worker_registration import REDIS_WORKER_KEYS, WORKERS_BY_QUEUE_KEY, register
 
 from jobs import queues
-from jobs.store import keys
+from jobs.store import Store, keys
 from jobs.store.connection import Client, RedisError, SilenceError, Unreachable
-from jobs.store.connection import connect as connect
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +38,9 @@ BELL = "jobs.execution.bell"
 ALLOWED = frozenset({BELL})
 
 
-def place_bells(client: Client) -> None:
-    """Leaves one bell a queue for the scripts to copy, made by RQ itself; repeated at every start."""
+def place_bells(store: Store) -> None:
+    """Leave one bell a queue for the scripts to copy, made by RQ itself; repeated at every start."""
+    client = store.client
     pipe = client.pipeline()
     for name in queues.ALL:
         bell = Job.create(
@@ -54,18 +54,10 @@ def place_bells(client: Client) -> None:
     pipe.execute()
 
 
-def queue_lengths(client: Client) -> dict[str, int]:
-    """RQ's own count of waiting bells by queue."""
-    pipe = client.pipeline(transaction=False)
-    for name in queues.ALL:
-        pipe.llen(keys.rq_queue(name))
-    return dict(zip(queues.ALL, pipe.execute(), strict=True))
-
-
-def forget_dead_workers(client: Client) -> int:
-    """Strikes out of RQ's sets the names of workers that were killed and could not do it themselves; how many."""
+def forget_dead_workers(store: Store) -> int:
+    """Strike out of RQ's sets the names of workers that were killed and could not do it themselves; return how many."""
     sets = [REDIS_WORKER_KEYS, *(WORKERS_BY_QUEUE_KEY % name for name in queues.ALL)]
-    pipe = client.pipeline(transaction=False)
+    pipe = store.client.pipeline(transaction=False)
     for name in sets:
         pipe.smembers(name)
     known = sorted(set().union(*pipe.execute()))

@@ -44,14 +44,14 @@ class Events(Part):
 
     def of_job(self, job: str, since: str) -> JobStream:
         """Return the events of a job at and after a place."""
-        pipe = self._client.pipeline(transaction=False)  # a full Redis refuses transactions
+        pipe = self._pipe()
         pipe.xrange(keys.job_events(job), since, "+").exists(keys.job_events(job)).xrevrange(keys.EVENTS, count=1)
         entries, exists, newest = skipped.replies(pipe)
         return JobStream(entries if exists else None, _place(newest))
 
     def of_fleet(self, since: str, *, count: int) -> FleetStream:
         """Return at most `count` events at and after a place."""
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         pipe.xrange(keys.EVENTS, since, "+", count=count)
         # Read last: what these say is kept was kept when the events before were read.
         pipe.xrange(keys.EVENTS, count=1).xrevrange(keys.EVENTS, count=1)

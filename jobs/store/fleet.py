@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from jobs import queues
 from jobs.store.scripts import WORKER_TTL_MS, Part
 
 LEADER_TTL_MS = 5000
@@ -51,7 +52,7 @@ class Fleet(Part):
         """Take or renew the leadership for LEADER_TTL_MS."""
         return bool(self._scripts.run("lead", candidate, LEADER_TTL_MS))
 
-    def audit(self, queues: Iterable[str]) -> tuple[int, int, int]:
+    def audit(self) -> tuple[int, int, int]:
         """Do the leader's round and count slots reaped, jobs put back, finished jobs purged."""
-        reaped, returned, purged = self._scripts.run("audit", json.dumps(list(queues)))
+        reaped, returned, purged = self._scripts.run("audit", json.dumps(queues.ALL))
         return reaped, returned, purged

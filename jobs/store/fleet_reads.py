@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import bells, keys, skipped
+from jobs.store import keys, skipped
 from jobs.store.scripts import Part
 
 
@@ -89,7 +89,7 @@ class FleetReads(Part):
 
     def bells_waiting(self) -> dict[str, int]:
         """Count the bells in each queue."""
-        return bells.queue_lengths(self._client)
-
-    def _pipe(self) -> Any:
-        return self._client.pipeline(transaction=False)  # a full Redis refuses transactions
+        pipe = self._pipe()
+        for queue in queues.ALL:
+            pipe.llen(keys.rq_queue(queue))
+        return dict(zip(queues.ALL, pipe.execute(), strict=True))

@@ -6,7 +6,7 @@ A key of another type counts as missing, and is noted in `skipped`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from jobs.models import JobState
 from jobs.store import keys, skipped
@@ -101,12 +101,9 @@ class JobReads(Part):
             pipe.strlen(keys.job_result(job_id))
         return cast(list[int], pipe.execute())
 
-    def results(self, ids: Sequence[str]) -> list[bytes]:
+    def result_texts(self, ids: Sequence[str]) -> list[bytes]:
         """Return each job's result as it is stored; empty while there is none."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.get(keys.job_result(job_id))
         return [text or b"" for text in pipe.execute()]
-
-    def _pipe(self) -> Any:
-        return self._client.pipeline(transaction=False)  # a full Redis refuses transactions

@@ -81,7 +81,7 @@ class Jobs(Part):
 
         WAITAOF waits for writes of its own connection only: the log keeps their order, so one more write covers all.
         """
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         pipe.set(keys.DURABLE, 1).waitaof(1, 0, DISK_MS)
         _, (local, _) = pipe.execute()
         if not local:

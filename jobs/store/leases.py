@@ -6,43 +6,11 @@ import json
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from jobs.store import events, fleet, fleet_reads, job_reads, marks, repairs, results, slots, telemetry, tokens
-from jobs.store import jobs as stored_jobs
-from jobs.store.connection import Client as Client
-from jobs.store.connection import RedisError as RedisError
-from jobs.store.connection import Refused as Refused
-from jobs.store.connection import Silent as Silent
-from jobs.store.connection import Unreachable as Unreachable
-from jobs.store.connection import Unreadable as Unreadable
-from jobs.store.connection import reason as reason
-from jobs.store.connection import refusal as refusal
-from jobs.store.connection import wrong_type as wrong_type
-from jobs.store.fleet import GPU_TTL_MS as GPU_TTL_MS
-from jobs.store.fleet import LEADER_TTL_MS as LEADER_TTL_MS
-from jobs.store.jobs import NewJob as NewJob
-from jobs.store.keys import PREFIX as PREFIX
-from jobs.store.results import Gathered as Gathered
-from jobs.store.scripts import LEASE_TTL_MS as LEASE_TTL_MS
-from jobs.store.scripts import SLOT_TTL_MS as SLOT_TTL_MS
-from jobs.store.scripts import WORKER_TTL_MS as WORKER_TTL_MS
-from jobs.store.scripts import Part, Scripts
-from jobs.store.slots import TAKE as TAKE
-from jobs.store.slots import Facts as Facts
-from jobs.store.slots import Held as Held
-from jobs.store.slots import Taken as Taken
+from jobs.store.scripts import LEASE_TTL_MS, Part
 
+#: Seconds between two beats of a lease.
 BEAT_SECONDS = 1.0
-
-
-def new_token() -> str:
-    """Return a new token."""
-    return tokens.new()
-
-
-def key(job: str, part: str = "") -> str:
-    return f"{PREFIX}job:{job}:{part}" if part else f"{PREFIX}job:{job}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +46,7 @@ class Committed:
     parts: int = 0
 
 
-class Work(Part):
+class Leases(Part):
     """Takes, extends and ends leases."""
 
     def lease(
@@ -148,37 +116,3 @@ class Work(Part):
         """Give a range back on which the kernel raised; it waits before it is tried again."""
         jitter = secrets.randbelow(1000) / 1000
         return bool(self._scripts.run("fail", job, token, error[:2000], jitter))
-
-
-class Leases(
-    Work,
-    slots.Slots,
-    results.Results,
-    stored_jobs.Jobs,
-    job_reads.JobReads,
-    fleet.Fleet,
-    fleet_reads.FleetReads,
-    repairs.Repairs,
-    marks.Marks,
-    telemetry.Telemetry,
-):
-    """All parts on one Redis."""
-
-    def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
-        self.scripts = Scripts(client, clock=clock, max_expiries=max_expiries, max_errors=max_errors)
-        super().__init__(self.scripts)
-        self.events = events.Events(self.scripts)
-
-    @property
-    def client(self) -> Client:
-        return self.scripts.client
-
-    def ping(self) -> None:
-        """Return when Redis answers; raises Unreachable."""
-        self.client.ping()
-
-    def read(self, *commands: Sequence[str]) -> list[Any]:
-        return self.scripts.read(*commands)
-
-    def replies(self, *commands: Sequence[str]) -> list[Any]:
-        return self.scripts.replies(*commands)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jobs.kinds import registry
@@ -19,36 +19,31 @@ from jobs.store.scripts import Part
 
 
 class Marks(Part):
-    """Reads stored marks and joins their ranges."""
+    """Reads what finished jobs left under a kind's mark, and joins its ranges."""
 
-    def marks(self, where: str) -> dict[str, str]:
-        """Return what finished jobs left under a mark: payload by range."""
-        stored = self._client.hgetall(keys.mark(*where.split(":", 1)))
-        return {field.decode(errors="replace"): payload.decode(errors="replace") for field, payload in stored.items()}
+    def read(self, kind: str, name: str) -> list[Mark]:
+        """Return a mark's ranges in order."""
+        stored = self._client.hgetall(keys.mark(kind, name))
+        text = {field.decode(errors="replace"): payload.decode(errors="replace") for field, payload in stored.items()}
+        return parsed(name, text)
 
-    def count_marks(self, where: str) -> int:
-        """Count the ranges stored under a mark."""
-        return int(self._client.hlen(keys.mark(*where.split(":", 1))))
+    def count(self, kind: str, name: str) -> int:
+        """Count a mark's ranges."""
+        return int(self._client.hlen(keys.mark(kind, name)))
 
-    def replace_marks(self, where: str, old: Sequence[str], new: Mapping[str, str]) -> None:
+    def replace(self, kind: str, name: str, old: Iterable[Mark], new: Iterable[Mark]) -> None:
         """Put joined ranges in the place of those that they cover. A reader sees the ones or the others."""
-        gone = [field for field in old if field not in new]
-        if gone:
-            name = keys.mark(*where.split(":", 1))
+        fields = rows(new)
+        if gone := rows(old).keys() - fields.keys():
             pipe = self._client.pipeline(transaction=True)
-            pipe.hset(name, mapping=new).hdel(name, *gone).execute()
-
-
-def where(kind: str, name: str) -> str:
-    """Return the name of a kind's mark, kind:name, as scripts and keys have it."""
-    return f"{kind}:{name}"
+            pipe.hset(keys.mark(kind, name), mapping=fields).hdel(keys.mark(kind, name), *gone).execute()
 
 
 def left_by(kind: str, spec: Spec, result: dict[str, Any] | None) -> str:
     """Return what a job leaves, as FINISH and DONE1 take it."""
     definition = registry.marking(kind)
     left = [] if definition is None or result is None else definition.marks(spec, result)
-    return json.dumps([[where(kind, mark.name), *row] for mark in left for row in rows([mark]).items()])
+    return json.dumps([[f"{kind}:{mark.name}", *row] for mark in left for row in rows([mark]).items()])
 
 
 def rows(marks: Iterable[Mark]) -> dict[str, str]:
@@ -56,7 +51,7 @@ def rows(marks: Iterable[Mark]) -> dict[str, str]:
     return {f"{mark.lo}-{mark.hi}": json.dumps(mark.payload) for mark in marks}
 
 
-def read(name: str, stored: Mapping[str, str]) -> list[Mark]:
+def parsed(name: str, stored: Mapping[str, str]) -> list[Mark]:
     """Return stored marks in order. What cannot be read is left out; it is no fact about any number."""
     readable = []
     for field, text in stored.items():

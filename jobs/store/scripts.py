@@ -96,3 +96,7 @@ class Part:
     @property
     def _client(self) -> Client:
         return self._scripts.client
+
+    def _pipe(self) -> Any:
+        """Return a pipeline without MULTI, which a full Redis refuses."""
+        return self._client.pipeline(transaction=False)

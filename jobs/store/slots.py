@@ -107,7 +107,7 @@ class Slots(Part):
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
         """Return what lanes of a device need to know of each job; None for one that is gone."""
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode")
         pipe.hgetall(keys.PACE)
@@ -127,7 +127,7 @@ class Slots(Part):
 
     def waiting(self, listened: Iterable[str]) -> list[int]:
         """Count the jobs that wait for a worker, by queue."""
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         for queue in listened:
             pipe.zcard(keys.pending(queue))
         return cast(list[int], pipe.execute())

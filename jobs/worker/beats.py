@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 
+from jobs.store import Store
 from jobs.store.connection import RedisError, Unreachable
-from jobs.store.leases import BEAT_SECONDS, Leases
+from jobs.store.leases import BEAT_SECONDS
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
@@ -26,11 +27,11 @@ class Beats(threading.Thread):
     """
 
     def __init__(
-        self, leases: Leases, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
+        self, store: Store, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
         heard: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         super().__init__(name="beats", daemon=True)
-        self._leases = leases
+        self._store = store
         self._server = server
         self._born = born
         self._row = row
@@ -52,14 +53,14 @@ class Beats(threading.Thread):
     def beat(self) -> None:
         """Extend every lease, the slot and the worker's row; pass on what the answers ask for."""
         for token, task in list(self._server.tasks.items()):
-            answer = self._leases.beat(task.facts.job_id, token, task.upto)
+            answer = self._store.leases.beat(task.facts.job_id, token, task.upto)
             task.ask_to_stop(_STOPS[answer])
         if self._server.slot:
-            self._leases.hold(self._server.worker)
+            self._store.slots.hold(self._server.worker)
         self._say()
 
     def _say(self) -> None:
-        answer = self._leases.heartbeat(self._server.worker, self._born, self._row())
+        answer = self._store.fleet.heartbeat(self._server.worker, self._born, self._row())
         self._server.draining = answer == "drain"
         self._heard()
         if answer == "taken" and not self._server.stopping:
@@ -71,6 +72,6 @@ class Beats(threading.Thread):
         self.join(timeout=5)
         try:
             row = {**self._row(), "state": "stopped"}
-            self._leases.heartbeat(self._server.worker, self._born, row, leaving=True)
+            self._store.fleet.heartbeat(self._server.worker, self._born, row, leaving=True)
         except RedisError as error:
             log.warning("could not say goodbye: %s", error)

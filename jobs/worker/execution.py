@@ -11,8 +11,7 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
-from jobs.store import marks
-from jobs.store.leases import Leases
+from jobs.store import Store, marks
 from jobs.store.results import Gathered
 
 #: Parts are folded when this many wait, so that finishing stays quick.
@@ -102,15 +101,15 @@ def _merged(kind: str, gathered: Gathered) -> Partial | None:
     return total
 
 
-def fold(leases: Leases, job: str, kind: str) -> None:
+def fold(store: Store, job: str, kind: str) -> None:
     """Merge waiting parts into the accumulator; losing the race to another worker is fine. Raises KernelFailed."""
-    gathered = leases.gather(job)
+    gathered = store.results.gather(job)
     try:
         total = _merged(kind, gathered)
     except Exception as error:
         raise errors.KernelFailed(f"partials could not be merged: {type(error).__name__}: {error}") from error
     if gathered.parts and total is not None:
-        leases.fold(job, gathered, encode(total))
+        store.results.fold(job, gathered, encode(total))
 
 
 def derive(kind: str, spec: Spec, gathered: Gathered) -> Derived:
@@ -128,29 +127,29 @@ def derive(kind: str, spec: Spec, gathered: Gathered) -> Derived:
 Derive = Callable[[str, Spec, Gathered], Derived]
 
 
-def finish(leases: Leases, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
+def finish(store: Store, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
     """Fold what is left, derive the result and store it. False: somebody else did, or the job moved on or failed."""
     try:
-        return _finish(leases, job, kind, spec, derive)
+        return _finish(store, job, kind, spec, derive)
     except errors.KernelFailed as failure:
-        leases.abort(job, str(failure))
+        store.results.abort(job, str(failure))
         return False
 
 
-def _finish(leases: Leases, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
+def _finish(store: Store, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
     derived: Derived | None = None
     while True:
-        gathered = leases.gather(job, GATHERED)
+        gathered = store.results.gather(job, GATHERED)
         if len(gathered.parts) == GATHERED:  # there may be more
-            fold(leases, job, kind)
+            fold(store, job, kind)
             continue
         if derived and not gathered.parts and gathered.accumulator == derived.folded:
-            return leases.finish(job, gathered, derived.result, derived.marks)
+            return store.results.finish(job, gathered, derived.result, derived.marks)
         if not gathered.parts and gathered.accumulator is None:
             return False
         derived = derive(kind, spec, gathered)
         if gathered.parts:
-            leases.fold(job, gathered, derived.folded)
+            store.results.fold(job, gathered, derived.folded)
 
 
 def so_far(kind: str, spec: Spec, gathered: Gathered) -> Partial | None:

@@ -17,9 +17,9 @@ from jobs import exposure
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import bells
-from jobs.store.connection import Client, RedisError, Unreachable
-from jobs.store.leases import BEAT_SECONDS, Leases
+from jobs.store import Store, bells, connection
+from jobs.store.connection import RedisError, Unreachable
+from jobs.store.leases import BEAT_SECONDS
 from jobs.worker import exporter
 from jobs.worker.beats import Beats, Row
 from jobs.worker.host import Host
@@ -73,20 +73,19 @@ class Worker:
             **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
         }  # fmt: skip
 
-    def run(self, client: Client, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
+    def run(self, store: Store, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
             meter: Meter | None = None) -> int:  # fmt: skip
         """Serve until a signal asks to stop; return the exit code. `start` makes the lanes, warm; `close` ends them."""
-        leases = Leases(client)
-        self.born = leases.birth()
+        self.born = store.fleet.birth()
         try:
-            with self._starting(leases):
+            with self._starting(store):
                 lanes = start()
         except CannotStart as error:
             log.error("%s", error)
             self.retired = str(error)
-            leases.heartbeat(self.name, self.born, self.row("stopped"), leaving=True)
+            store.fleet.heartbeat(self.name, self.born, self.row("stopped"), leaving=True)
             return 1
-        self.server = Server(leases, self.name, self.device, lanes, meter)
+        self.server = Server(store, self.name, self.device, lanes, meter)
         try:
             self._serve(self.server)
         finally:  # else children, which ignore signals, would keep a broken worker from ending
@@ -95,19 +94,19 @@ class Worker:
         return 1 if self.retired else 0
 
     @contextmanager
-    def _starting(self, leases: Leases) -> Iterator[None]:
+    def _starting(self, store: Store) -> Iterator[None]:
         """Say each second that the worker is about to be ready."""
         ready = threading.Event()
 
         def say() -> None:
             with contextlib.suppress(RedisError):
-                leases.heartbeat(self.name, self.born, self.row("starting"))
+                store.fleet.heartbeat(self.name, self.born, self.row("starting"))
 
         def go_on() -> None:
             while not ready.wait(BEAT_SECONDS):
                 say()
 
-        leases.heartbeat(self.name, self.born, self.row("starting"))
+        store.fleet.heartbeat(self.name, self.born, self.row("starting"))
         saying = threading.Thread(target=go_on, name="starting", daemon=True)
         saying.start()
         try:
@@ -118,13 +117,13 @@ class Worker:
 
     def _serve(self, server: Server) -> None:
         settings = self.settings
-        own = Leases(bells.connect(settings.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
+        own = Store(connection.connect(settings.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
         beats = Beats(own, server, self.born, self.row, self._name_taken, sign_of_life(settings.heartbeat_file))
         beats.start()
         stop_metrics = exporter.serve(settings)
         log.info("ready", extra={"lanes": self.lanes})
         try:
-            listening = bells.connect(settings.redis_url, retries=0, timeout=None)
+            listening = connection.connect(settings.redis_url, retries=0, timeout=None)
             bells.listen(
                 lambda: bells.BellWorker(server.listened, listening, server.serve, server.stop, server.reconnect),
                 lambda: server.stopping,
@@ -155,12 +154,13 @@ def refusal(settings: Settings) -> int:
     return 0
 
 
-def wait_for_redis(url: str) -> Client:
-    client = bells.connect(url)
+def wait_for_redis(url: str) -> Store:
+    """Return the store at `url` once it answers and has its bells; tries again each second."""
+    store = Store(connection.connect(url))
     while True:
         try:
-            bells.place_bells(client)
-            return client
+            bells.place_bells(store)
+            return store
         except Unreachable as error:
             log.warning("waiting for redis at %s: %s", url.rpartition("@")[2], error)
             time.sleep(1)

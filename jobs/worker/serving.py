@@ -12,8 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from jobs import queues
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import slots
-from jobs.store.leases import Leases
+from jobs.store import Store, slots
 from jobs.store.slots import Held, Taken
 from jobs.worker import small_jobs
 from jobs.worker.lanes import Lane, LanePool, Task
@@ -35,10 +34,10 @@ class Server:
     """Serves bells with a set of lanes. Thread-safe where the beats and a signal handler touch it."""
 
     def __init__(
-        self, leases: Leases, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None,
+        self, store: Store, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None,
         kinds: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
-        self.leases = leases
+        self.store = store
         #: The version of each kind's model that the lanes compute.
         self.kinds = registry.versions() if kinds is None else kinds
         self.worker = worker
@@ -47,7 +46,7 @@ class Server:
         self.draining = False
         self.slot: Slot | None = None
         self.pool = LanePool(lanes)
-        self.state = WorkerState(leases, worker, device, self.listened, self.pool, meter or Meter())
+        self.state = WorkerState(store, worker, device, self.listened, self.pool, meter or Meter())
         self._turns = Turns(self.state)
         self._threads = ThreadPoolExecutor(max_workers=len(self.pool.lanes), thread_name_prefix="lane")
 
@@ -87,7 +86,7 @@ class Server:
 
     def reconnect(self) -> None:
         """Drop connections to Redis that nobody uses now: another one of this process was found dead."""
-        self.leases.client.connection_pool.disconnect(inuse_connections=False)
+        self.store.drop_idle_connections()
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
@@ -110,7 +109,7 @@ class Server:
     def _next(self, popped: str, bell: str) -> Held | Taken | str:
         free = len(self.pool.idle)
         take = slots.TAKE * free
-        return self.leases.next(
+        return self.store.slots.next(
             self.worker, self.listened, popped=popped, bell=bell, lanes=free, take=take, kinds=self.kinds
         )
 
@@ -121,7 +120,7 @@ class Server:
             time.sleep(DRAINED_SECONDS)
 
     def _serve_slot(self, job: str) -> None:
-        facts = self.leases.facts([job], self.device)[0]
+        facts = self.store.slots.facts([job], self.device)[0]
         if facts is None:
             return
         slot = self.slot = Slot(facts, queues.higher(facts.queue, self.listened))
@@ -156,4 +155,4 @@ class Server:
             self._leave()
 
     def _leave(self) -> None:
-        self.state.tolerate(lambda: self.leases.leave(self.worker), None)
+        self.state.tolerate(lambda: self.store.slots.leave(self.worker), None)

@@ -25,7 +25,7 @@ def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None
     work = [(fact, token) for fact, (_, token) in zip(taken.facts, taken.jobs, strict=True)]
     lanes = [lane for lane in (state.pool.borrow() for _ in range(min(len(state.pool.idle), len(work)))) if lane]
     if not lanes:  # they died since NEXT was asked
-        _hand_back(state, work, state.leases.release)
+        _hand_back(state, work, state.store.leases.release)
         return
     shares = [work[number :: len(lanes)] for number in range(len(lanes))]
     waits = [threads.submit(_take, state, *pair) for pair in zip(lanes[1:], shares[1:], strict=True)]
@@ -42,7 +42,7 @@ def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
         _finish(state, work, lane.compute_small([fact for fact, _ in work]))
     except LaneDied as died:
         log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
-        _hand_back(state, work, state.leases.crash if died.touched else state.leases.release)
+        _hand_back(state, work, state.store.leases.crash if died.touched else state.store.leases.release)
     finally:
         for token in tasks:
             state.tasks.pop(token, None)
@@ -58,8 +58,8 @@ def _finish(state: WorkerState, work: list[Claimed], results: list[Whole | error
     finished = []
     for (fact, token), result in zip(work, results, strict=True):
         if isinstance(result, errors.KernelFailed):
-            state.persist(partial(state.leases.fail, fact.job_id, token, str(result)))
+            state.persist(partial(state.store.leases.fail, fact.job_id, token, str(result)))
         else:
             ms = round(result.seconds * 1000)
             finished.append(Finished(job_id=fact.job_id, token=token, result=result.result, ms=ms, marks=result.marks))
-    state.persist(lambda: state.leases.done1_all(finished, worker=state.worker, device=state.device))
+    state.persist(lambda: state.store.leases.done1_all(finished, worker=state.worker, device=state.device))

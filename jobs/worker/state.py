@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from jobs.models import Device
+from jobs.store import Store
 from jobs.store.connection import RedisError, Unreachable
-from jobs.store.leases import Leases
 from jobs.worker.lanes import LanePool, Task
 from jobs.worker.meter import Meter
 
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 class WorkerState:
     """One worker's state. Each field is written by one thread at a time, or whole."""
 
-    leases: Leases
+    store: Store
     #: The worker's name.
     worker: str
     device: Device

@@ -59,7 +59,7 @@ class Turns:
 
     def __init__(self, state: WorkerState) -> None:
         self._state = state
-        self._leases = state.leases
+        self._store = state.store
         self._paces: dict[tuple[str, str], pace.Pace] = {}
 
     def take(self, lane: Lane, slot: Slot) -> None:
@@ -90,7 +90,7 @@ class Turns:
     def _ask_for_lease(self, lane: Lane, slot: Slot, rate: pace.Pace) -> Grant | str | None:
         token = tokens.new()
         return self._state.persist(
-            lambda: self._leases.lease(
+            lambda: self._store.leases.lease(
                 slot.facts.job_id, token, want=rate.want(), least=rate.least(),
                 worker=self._state.worker, lane=f"{self._state.worker}/{lane.name}",
                 rate=rate.rate if rate.measured else 0.0,
@@ -101,7 +101,7 @@ class Turns:
     def _linger(self, slot: Slot) -> None:
         """Stay near while nothing else waits: all ranges are leased out."""
         nothing: list[int] = []
-        if any(self._state.tolerate(lambda: self._leases.waiting(self._state.listened), nothing)):
+        if any(self._state.tolerate(lambda: self._store.slots.waiting(self._state.listened), nothing)):
             slot.close("wait")
         else:
             time.sleep(LINGER_SECONDS)
@@ -117,15 +117,15 @@ class Turns:
                 computed, encoded = lane.compute(task)
         except LaneDied as died:
             log.warning("%s", died, extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
-            give_back = self._leases.crash if died.touched else self._leases.release
+            give_back = self._store.leases.crash if died.touched else self._store.leases.release
             self._state.persist(lambda: give_back(job, token))
         except errors.KernelFailed as failure:
             log.error("a kernel failed: %s", failure, extra={"job_id": job, "lane": lane.name})
             reason = str(failure)
-            self._state.persist(lambda: self._leases.fail(job, token, reason))
+            self._state.persist(lambda: self._store.leases.fail(job, token, reason))
         else:
             if computed.upto <= grant.lo or task.stop == 2:
-                self._state.persist(lambda: self._leases.release(job, token))
+                self._state.persist(lambda: self._store.leases.release(job, token))
             else:
                 self._go_on_after(self._commit(slot.facts, grant, computed, encoded, rate, share), lane, slot)
         finally:
@@ -138,7 +138,7 @@ class Turns:
         self._state.rates[facts.kind] = rate.rate
         device = self._state.device
         return self._state.persist(
-            lambda: self._leases.commit(
+            lambda: self._store.leases.commit(
                 facts.job_id, grant.token, computed.upto, encoded, ms=round(computed.seconds * 1000),
                 worker=self._state.worker, device=device, pace=rate.rate / facts.nominal_rate,
                 device_ms=round(share.seconds * 1000) if device is Device.GPU else 0, joules=share.joules,
@@ -155,7 +155,7 @@ class Turns:
 
     def _fold(self, facts: Facts) -> None:
         try:
-            execution.fold(self._leases, facts.job_id, facts.kind)
+            execution.fold(self._store, facts.job_id, facts.kind)
         except errors.KernelFailed as failure:  # the job fails at its end
             log.error("%s", failure, extra={"job_id": facts.job_id})
 
@@ -167,7 +167,7 @@ class Turns:
         slot.close("finishing")
         try:
             if self._state.persist(
-                lambda: execution.finish(self._leases, facts.job_id, facts.kind, facts.spec, lane.derive)
+                lambda: execution.finish(self._store, facts.job_id, facts.kind, facts.spec, lane.derive)
             ):
                 log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind})
         except LaneDied as died:  # whoever holds the job next derives it, a few times
@@ -179,7 +179,7 @@ class Turns:
         log.warning("%s", died, extra={"job_id": facts.job_id, "lane": lane.name})
         if died.touched and not self._state.stopping:
             token, reason = tokens.new(), f"the result could not be derived: {died}"
-            self._state.persist(lambda: self._leases.stumble(facts.job_id, token, reason))
+            self._state.persist(lambda: self._store.results.stumble(facts.job_id, token, reason))
 
     def _pace(self, lane: Lane, facts: Facts) -> pace.Pace:
         known = self._paces.get((lane.name, facts.job_id))

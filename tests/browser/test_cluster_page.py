@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from jobs.store import bells, leases
+from jobs.store import Store, connection
 from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
 
@@ -302,7 +302,7 @@ def test_the_history_has_one_clock_and_a_table(page: Page) -> None:
 @pytest.fixture
 def gpus(pages: Live) -> Iterator[None]:
     """Two GPU workers, as far as their heartbeats go: one computes, one holds a job and does nothing."""
-    book = leases.Leases(bells.connect(f"redis://127.0.0.1:{pages.redis_port}/0"))
+    store = Store(connection.connect(f"redis://127.0.0.1:{pages.redis_port}/0"))
     ended = threading.Event()
 
     def beat() -> None:
@@ -314,7 +314,7 @@ def gpus(pages: Live) -> Iterator[None]:
                     "temperature_celsius": 61.0 - 20 * number, "power_watts": 540.0 if used else 71.0,
                 }  # fmt: skip
                 facts = {"device": "gpu", "state": "busy", "lanes": 1, "busy_lanes": 1, "job": "0123456789abcdef"}
-                book.heartbeat(f"gpu-{number}", "1", {**facts, "cpu_ratio": 0.2, "gpus": json.dumps([gpu])})
+                store.fleet.heartbeat(f"gpu-{number}", "1", {**facts, "cpu_ratio": 0.2, "gpus": json.dumps([gpu])})
 
     beating = threading.Thread(target=beat)
     beating.start()
@@ -322,7 +322,7 @@ def gpus(pages: Live) -> Iterator[None]:
     ended.set()
     beating.join()
     for number in range(2):
-        book.heartbeat(f"gpu-{number}", "1", {"state": "stopped"}, leaving=True)
+        store.fleet.heartbeat(f"gpu-{number}", "1", {"state": "stopped"}, leaving=True)
 
 
 def test_gpus_are_all_on_one_screen_and_waste_is_marked(open_page: Open, gpus: None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import redis
 
-from jobs.store import bells, leases
+from jobs.store import Store, bells
 from tests.chaos import campaign, faults, listener, plan, verdict, work
 from tests.chaos.bench import MARK, Bench, another_clock, faketime, redis_of
 from tests.chaos.campaign import Tally
@@ -90,15 +90,15 @@ def quiet(any_redis_url: str) -> Iterator[redis.Redis]:
 
 
 def one_job(client: redis.Redis) -> None:
-    bells.place_bells(client)
-    book = leases.Leases(client)
-    book.submit([new_job("j0", 10, "any.normal")])
-    book.next("w", ["any.normal"])
-    book.lease("j0", "token", want=10, worker="w")
-    book.commit("j0", "token", 10, b'{"sum":45}', ms=1, worker="w", device="cpu")
-    book.fold("j0", book.gather("j0"), b'{"sum":45}')
-    assert book.finish("j0", book.gather("j0"), b'{"sum":45}')
-    book.next("w", ["any.normal"])
+    bells.place_bells(Store(client))
+    store = Store(client)
+    store.jobs.submit([new_job("j0", 10, "any.normal")])
+    store.slots.next("w", ["any.normal"])
+    store.leases.lease("j0", "token", want=10, worker="w")
+    store.leases.commit("j0", "token", 10, b'{"sum":45}', ms=1, worker="w", device="cpu")
+    store.results.fold("j0", store.results.gather("j0"), b'{"sum":45}')
+    assert store.results.finish("j0", store.results.gather("j0"), b'{"sum":45}')
+    store.slots.next("w", ["any.normal"])
 
 
 def left(client: redis.Redis) -> list[str]:
@@ -110,9 +110,9 @@ def test_a_cluster_at_rest_has_nothing_left(quiet: redis.Redis) -> None:
 
 
 def forgotten_lease(client: redis.Redis) -> None:
-    book = leases.Leases(client)
-    book.submit([new_job("j1", 10, "any.normal")])
-    book.lease("j1", "token", want=5, worker="w")
+    store = Store(client)
+    store.jobs.submit([new_job("j1", 10, "any.normal")])
+    store.leases.lease("j1", "token", want=5, worker="w")
 
 
 DISORDER: dict[str, Callable[[redis.Redis], Any]] = {
@@ -136,17 +136,17 @@ def test_what_is_left_over_is_noticed(quiet: redis.Redis, what: str) -> None:
 
 
 def test_a_job_that_nobody_looks_at_is_noticed_while_all_goes_on(quiet: redis.Redis) -> None:
-    leases.Leases(quiet).submit([new_job("j1", 10, "any.normal")])
+    Store(quiet).jobs.submit([new_job("j1", 10, "any.normal")])
     assert verdict.breaches(verdict.look(quiet)) == []
     quiet.zrem("ct:pending:any.normal", "j1")
     assert verdict.breaches(verdict.look(quiet))
 
 
 def test_units_handed_out_twice_are_noticed_while_all_goes_on(quiet: redis.Redis) -> None:
-    book = leases.Leases(quiet)
-    book.submit([new_job("j1", 10, "any.normal")])
-    book.next("w", ["any.normal"])
-    book.lease("j1", "token", want=5, worker="w")
+    store = Store(quiet)
+    store.jobs.submit([new_job("j1", 10, "any.normal")])
+    store.slots.next("w", ["any.normal"])
+    store.leases.lease("j1", "token", want=5, worker="w")
     assert verdict.breaches(verdict.look(quiet)) == []
     quiet.rpush("ct:job:j1:free", "3:5:0:0")
     assert verdict.breaches(verdict.look(quiet))
@@ -269,11 +269,11 @@ def test_a_delay_delays(bare: Bench) -> None:
 
 def test_calls_that_end_leases_are_said_again_and_change_nothing(bare: Bench) -> None:
     with through(bare, 10) as client:
-        bells.place_bells(client)
-        book = leases.Leases(client)
-        book.submit([new_job("j0", 10, "any.normal")])
-        book.lease("j0", "token", want=5, worker="w")
-        commit = partial(book.commit, "j0", upto=5, partial=b"{}", ms=1, worker="w", device="cpu")
+        bells.place_bells(Store(client))
+        store = Store(client)
+        store.jobs.submit([new_job("j0", 10, "any.normal")])
+        store.leases.lease("j0", "token", want=5, worker="w")
+        commit = partial(store.leases.commit, "j0", upto=5, partial=b"{}", ms=1, worker="w", device="cpu")
         assert not commit(token="stale").merged, "Redis knows the script from here on"
         bare.proxy.disturb("repeat", 0.0)
         assert commit(token="token").merged

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from jobs import queues
-from jobs.store import leases
+from jobs.store import keys
 from jobs.store.leases import Grant
 from tests.contract.lease_model import Bench, JobView, Snapshot, merge, total_of
 
@@ -171,7 +171,7 @@ def events_follow_the_table(bench: Bench, seen: Snapshot) -> None:
                 own.setdefault(event["job"], []).append(entry)
     for view in seen.jobs.values():
         assert bench.jobs[view.job_id].states[-1] == view.state, "11"
-        stream = [entry for entry, _ in seen.stream(leases.key(view.job_id, "ev"))]
+        stream = [entry for entry, _ in seen.stream(keys.job_events(view.job_id))]
         assert stream == own.get(view.job_id, []), "11"
 
 

@@ -11,8 +11,11 @@ from typing import Any, TypeAlias
 
 from jobs import queues
 from jobs.models import Device, Plan, Priority
-from jobs.store import bells, leases
-from jobs.store.leases import Committed, Gathered, Grant, Held, Leases, NewJob, Taken
+from jobs.store import Store, bells, connection, keys
+from jobs.store.jobs import NewJob
+from jobs.store.leases import Committed, Grant
+from jobs.store.results import Gathered
+from jobs.store.slots import Held, Taken
 
 Range: TypeAlias = tuple[int, int]
 
@@ -162,18 +165,18 @@ class Snapshot:
         return {key: _unordered(value) for key, value in self.keys.items() if key != "ct:outcomes"}
 
     def _job(self, job: str) -> JobView:
-        lease = self.hash(leases.key(job, "lease"))
+        lease = self.hash(keys.job_lease(job))
         return JobView(
             job_id=job,
-            fields=self.hash(leases.key(job)),
+            fields=self.hash(keys.job(job)),
             leases={token: _range(text) for token, text in lease.items()},
-            expiries=self.zset(leases.key(job, "leases")),
-            free=[_range(text) for text in self.members(leases.key(job, "free"))],
-            retry={_range(text): at for text, at in self.zset(leases.key(job, "retry")).items()},
-            dead=[_range(text) for text in self.members(leases.key(job, "dead"))],
-            parts=[json.loads(text) for text in self.members(leases.key(job, "parts"))],
-            accumulator=self.json(leases.key(job, "acc")),
-            result=self.json(leases.key(job, "result")),
+            expiries=self.zset(keys.job_leases(job)),
+            free=[_range(text) for text in self.members(keys.job_free(job))],
+            retry={_range(text): at for text, at in self.zset(keys.job_retry(job)).items()},
+            dead=[_range(text) for text in self.members(keys.job_dead(job))],
+            parts=[json.loads(text) for text in self.members(keys.job_parts(job))],
+            accumulator=self.json(keys.job_accumulator(job)),
+            result=self.json(keys.job_result(job)),
         )
 
 
@@ -210,10 +213,10 @@ class Bench:
     """The scripts, with a record of which units were accepted."""
 
     def __init__(self, url: str, *, limit: int = 1) -> None:
-        self.client = bells.connect(url, retries=0, timeout=30)
+        self.client = connection.connect(url, retries=0, timeout=30)
         self.client.flushall()
-        bells.place_bells(self.client)
-        self.book = Leases(self.client, clock=CLOCK, max_expiries=limit, max_errors=limit)
+        bells.place_bells(Store(self.client))
+        self.store = Store(self.client, clock=CLOCK, max_expiries=limit, max_errors=limit)
         self._dump = self.client.register_script(DUMP)
         self.jobs: dict[str, History] = {}
         #: Every lease ever granted: token -> job and range.
@@ -276,7 +279,7 @@ class Bench:
     def submit(self, total: int = 10, queue: str = "any.normal", **more: Any) -> str:
         """A new job's id; see `new_job` for what may be given."""
         new = new_job(self.new_id(), total, queue, **more)
-        [(how, job)] = self.book.submit([new])
+        [(how, job)] = self.store.jobs.submit([new])
         if how == "new":
             self.jobs[job] = History(new)
         return job
@@ -299,7 +302,7 @@ class Bench:
     # -- work -------------------------------------------------------------------------------------------------------
 
     def next(self, worker: str, listened: Sequence[str] = queues.ALL, **more: Any) -> Held | Taken | str:
-        found = self.book.next(worker, listened, **more)
+        found = self.store.slots.next(worker, listened, **more)
         if isinstance(found, Taken):
             for job, token in found.jobs:
                 self.granted[token] = (job, (0, self.jobs[job].new.plan.total))
@@ -312,7 +315,7 @@ class Bench:
         return found.job_id
 
     def lease(self, job: str, want: int = 1, worker: str = "w", token: str = "", **more: Any) -> Grant | str:
-        answer = self.book.lease(job, token or self.new_token(), want=want, worker=worker, **more)
+        answer = self.store.leases.lease(job, token or self.new_token(), want=want, worker=worker, **more)
         if isinstance(answer, Grant):
             self.granted[answer.token] = (job, (answer.lo, answer.hi))
         return answer
@@ -326,53 +329,53 @@ class Bench:
         """Commits the units up to `upto`, or all."""
         job, (lo, hi) = self.granted[token]
         upto = upto or hi
-        done = self.book.commit(job, token, upto, encode(total_of(lo, upto)), ms=1, worker=worker, device="cpu")
+        done = self.store.leases.commit(job, token, upto, encode(total_of(lo, upto)), ms=1, worker=worker, device="cpu")
         if done.merged:
             self.jobs[job].committed.append((lo, upto))
         return done
 
     def done1(self, token: str) -> bool:
         job, (lo, hi) = self.granted[token]
-        done = self.book.done1(job, token, encode(total_of(lo, hi)), ms=1, worker="w", device="cpu")
+        done = self.store.leases.done1(job, token, encode(total_of(lo, hi)), ms=1, worker="w", device="cpu")
         if done:
             self.jobs[job].committed.append((lo, hi))
         return done
 
     def release(self, token: str) -> bool:
-        return self.book.release(self.granted[token][0], token)
+        return self.store.leases.release(self.granted[token][0], token)
 
     def crash(self, token: str) -> bool:
-        return self.book.crash(self.granted[token][0], token)
+        return self.store.leases.crash(self.granted[token][0], token)
 
     def fail(self, token: str, error: str = "kernel raised") -> bool:
-        return self.book.fail(self.granted[token][0], token, error)
+        return self.store.leases.fail(self.granted[token][0], token, error)
 
     def beat(self, token: str, upto: int = 0) -> int:
         job, (lo, _) = self.granted[token]
-        return self.book.beat(job, token, upto or lo)
+        return self.store.leases.beat(job, token, upto or lo)
 
     # -- results ----------------------------------------------------------------------------------------------------
 
     def fold(self, job: str, limit: int = 256) -> bool:
-        return self.fold_read(job, self.book.gather(job, limit))
+        return self.fold_read(job, self.store.results.gather(job, limit))
 
     def fold_read(self, job: str, gathered: Gathered) -> bool:
         """Folds what was read, now or long ago."""
         texts = [gathered.accumulator, *gathered.parts]
         folded = merge(json.loads(text) for text in texts if text)
-        return self.book.fold(job, gathered, encode(folded))
+        return self.store.results.fold(job, gathered, encode(folded))
 
     def finish(self, job: str) -> bool:
         """Folds and stores the result, as a worker does that was told `finishing`."""
-        if self.book.gather(job).parts:
+        if self.store.results.gather(job).parts:
             self.fold(job)
-        return self.finish_read(job, self.book.gather(job))
+        return self.finish_read(job, self.store.results.gather(job))
 
     def finish_read(self, job: str, gathered: Gathered) -> bool:
-        return gathered.accumulator is not None and self.book.finish(job, gathered, gathered.accumulator)
+        return gathered.accumulator is not None and self.store.results.finish(job, gathered, gathered.accumulator)
 
     def audit(self) -> tuple[int, int, int]:
-        done = self.book.audit(queues.ALL)
+        done = self.store.fleet.audit(queues.ALL)
         self.lost.clear()
         self.extra.clear()
         return done

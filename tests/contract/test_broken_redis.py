@@ -14,9 +14,10 @@ import redis
 from coordinator import app
 from jobs import queues
 from jobs.settings import Settings
-from jobs.store import bells, leases
-from jobs.store.leases import Grant, Held, Leases, Taken
+from jobs.store import Store, bells, keys, leases, scripts, tokens
+from jobs.store.leases import Grant
 from jobs.store.skipped import SKIPS
+from jobs.store.slots import Held, Taken
 from tests.contract.lease_model import CLOCK, encode, new_job, total_of
 
 #: Strings that are no number, no text, no JSON, no range, or too much of one.
@@ -90,45 +91,45 @@ class Vandal:
 class Lane:
     """A worker of one lane that does what it is told, on sound jobs exactly."""
 
-    def __init__(self, book: Leases) -> None:
-        self.book = book
+    def __init__(self, store: Store) -> None:
+        self.store = store
 
     def turn(self) -> None:
         for _ in range(40):
-            found = self.book.next("w", queues.ALL)
+            found = self.store.slots.next("w", queues.ALL)
             if isinstance(found, Taken):
                 rows = zip(found.facts, found.jobs, strict=True)
                 done = [leases.Finished(job_id=job, token=token, result=encode(total_of(0, facts.total)), ms=1)
                         for facts, (job, token) in rows]  # fmt: skip
-                self.book.done1_all(done, worker="w", device="cpu")
+                self.store.leases.done1_all(done, worker="w", device="cpu")
             elif isinstance(found, Held):
                 self.serve(found.job_id)
             else:
                 return
 
     def serve(self, job: str) -> None:
-        if self.book.facts([job], "cpu") == [None]:
+        if self.store.slots.facts([job], "cpu") == [None]:
             return
         for _ in range(20):
-            answer = self.book.lease(job, token := leases.new_token(), want=4, worker="w")
+            answer = self.store.leases.lease(job, token := tokens.new(), want=4, worker="w")
             if isinstance(answer, Grant):
                 part = encode(total_of(answer.lo, answer.hi))
-                self.book.commit(job, token, answer.hi, part, ms=1, worker="w", device="cpu", pace=1.0)
+                self.store.leases.commit(job, token, answer.hi, part, ms=1, worker="w", device="cpu", pace=1.0)
             elif answer == "finishing":
                 self.finish(job)
             else:
                 return
 
     def finish(self, job: str) -> None:
-        if (gathered := self.book.gather(job)).parts:
-            self.book.fold(job, gathered, b"1")
-        gathered = self.book.gather(job)
+        if (gathered := self.store.results.gather(job)).parts:
+            self.store.results.fold(job, gathered, b"1")
+        gathered = self.store.results.gather(job)
         if gathered.accumulator:
-            self.book.finish(job, gathered, gathered.accumulator)
+            self.store.results.finish(job, gathered, gathered.accumulator)
 
 
-def _submit(book: Leases, name: str, small: bool) -> str:
-    [(_, job)] = book.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
+def _submit(store: Store, name: str, small: bool) -> str:
+    [(_, job)] = store.jobs.submit([new_job(name, 8, "any.normal", small=small, estimate_ms=1)])
     return job
 
 
@@ -147,20 +148,20 @@ async def _listings(client: httpx.AsyncClient, jobs: list[str]) -> None:
 @pytest.mark.timeout(240)
 def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
     client = redis.Redis.from_url(any_redis_url)
-    bells.place_bells(client)
+    bells.place_bells(Store(client))
     client.set("test:clock", round(time.time() * 1000))
-    book, rounds, each = Leases(client, clock=CLOCK), 100, 20
+    store, rounds, each = Store(client, clock=CLOCK), 100, 20
     made = app.create(Settings(redis_url=any_redis_url, metrics_port=0))
     cluster = made.state.cluster
-    vandal, lane = Vandal(client, 20261122, []), Lane(book)
+    vandal, lane = Vandal(client, 20261122, []), Lane(store)
     skips = SKIPS.counts.total()
 
     async def play() -> None:
         transport = httpx.ASGITransport(made)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3000") as web:
             for number in range(rounds):
-                good = [_submit(book, f"g{number}-{n}", n == 0) for n in range(3)]
-                vandal.bad = [_submit(book, f"b{number}-{n}", n == 0) for n in range(2)]
+                good = [_submit(store, f"g{number}-{n}", n == 0) for n in range(3)]
+                vandal.bad = [_submit(store, f"b{number}-{n}", n == 0) for n in range(2)]
                 for _ in range(each):
                     vandal.spoil()
                 await asyncio.to_thread(settle, good)
@@ -169,14 +170,14 @@ def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
 
     def settle(good: list[str]) -> None:
         for _ in range(20):
-            book.lead("me")
-            book.audit(queues.ALL)
-            book.reindex()
+            store.fleet.lead("me")
+            store.fleet.audit(queues.ALL)
+            store.repairs.reindex()
             lane.turn()
-            client.incrby("test:clock", leases.LEASE_TTL_MS)
-            if all(client.hget(leases.key(job), "state") == b"done" for job in good):
+            client.incrby("test:clock", scripts.LEASE_TTL_MS)
+            if all(client.hget(keys.job(job), "state") == b"done" for job in good):
                 return
-        raise AssertionError([(job, client.hgetall(leases.key(job))) for job in good])
+        raise AssertionError([(job, client.hgetall(keys.job(job))) for job in good])
 
     asyncio.run(play())
     assert client.scard("ct:broken") > 0 and SKIPS.counts.total() > skips

@@ -13,14 +13,14 @@ from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import bells, leases
+from jobs.store import Store, connection
 
 BODY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
 
 
 def cluster(url: str) -> Cluster:
-    book = leases.Leases(bells.connect(url, retries=0))
-    return Cluster(book, Hub(book.events), Settings(redis_url=url, submit_durable="true"))
+    store = Store(connection.connect(url, retries=0))
+    return Cluster(store, Hub(store.events), Settings(redis_url=url, submit_durable="true"))
 
 
 def version(client: Any) -> tuple[int, ...]:

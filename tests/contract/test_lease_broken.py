@@ -9,24 +9,26 @@ import pytest
 import redis
 
 from jobs import queues
-from jobs.store import leases
-from jobs.store.leases import Gathered, Grant, Taken
+from jobs.store import keys
+from jobs.store.leases import Grant
+from jobs.store.results import Gathered
+from jobs.store.slots import Taken
 from tests.contract.lease_model import Bench, total_of
 
 #: By what is done to it: a job that breaks the scripts.
 BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
-    "type": lambda client, job: (client.delete(leases.key(job)), client.lpush(leases.key(job), "x")),
-    "state": lambda client, job: client.hset(leases.key(job), "state", b"\xff\xfe"),
-    "total": lambda client, job: client.hset(leases.key(job), "total", "many"),
-    "infinite": lambda client, job: client.hset(leases.key(job), "cursor", "inf"),
-    "not a number": lambda client, job: client.hset(leases.key(job), "rate", "nan"),
-    "beyond": lambda client, job: client.hset(leases.key(job), "done", "11"),
-    "holders": lambda client, job: client.hset(leases.key(job), "holders", "1.5"),
-    "no queue": lambda client, job: client.hdel(leases.key(job), "queue"),
-    "free": lambda client, job: client.set(leases.key(job, "free"), "x"),
-    "a range": lambda client, job: client.rpush(leases.key(job, "free"), "x"),
-    "leases": lambda client, job: client.set(leases.key(job, "leases"), "x"),
-    "retry": lambda client, job: client.set(leases.key(job, "retry"), "x"),
+    "type": lambda client, job: (client.delete(keys.job(job)), client.lpush(keys.job(job), "x")),
+    "state": lambda client, job: client.hset(keys.job(job), "state", b"\xff\xfe"),
+    "total": lambda client, job: client.hset(keys.job(job), "total", "many"),
+    "infinite": lambda client, job: client.hset(keys.job(job), "cursor", "inf"),
+    "not a number": lambda client, job: client.hset(keys.job(job), "rate", "nan"),
+    "beyond": lambda client, job: client.hset(keys.job(job), "done", "11"),
+    "holders": lambda client, job: client.hset(keys.job(job), "holders", "1.5"),
+    "no queue": lambda client, job: client.hdel(keys.job(job), "queue"),
+    "free": lambda client, job: client.set(keys.job_free(job), "x"),
+    "a range": lambda client, job: client.rpush(keys.job_free(job), "x"),
+    "leases": lambda client, job: client.set(keys.job_leases(job), "x"),
+    "retry": lambda client, job: client.set(keys.job_retry(job), "x"),
 }
 #: Keys of all jobs and what may be found there.
 FLEET = [
@@ -39,16 +41,16 @@ FLEET = [
 
 def told(bench: Bench, job: str, field: str = "state") -> str:
     """A field of one job; the others may be unreadable."""
-    found: bytes | None = bench.client.hget(leases.key(job), field)
+    found: bytes | None = bench.client.hget(keys.job(job), field)
     return (found or b"").decode()
 
 
 def serve_all(bench: Bench) -> None:
     """Rounds of the leader and of an honest worker, until nothing is left to do."""
     for _ in range(6):
-        bench.book.lead("me")
+        bench.store.fleet.lead("me")
         bench.audit()
-        bench.book.reindex()
+        bench.store.repairs.reindex()
         bench.work()
         bench.advance(61_000)
 
@@ -65,17 +67,17 @@ def test_a_broken_job_holds_up_nobody(bench: Bench, how: str, started: bool) -> 
     serve_all(bench)
     for job in good:
         assert told(bench, job) == "done"
-        assert json.loads(bench.client.get(leases.key(job, "result"))) == total_of(0, 10)
+        assert json.loads(bench.client.get(keys.job_result(job))) == total_of(0, 10)
     assert bench.client.sismember("ct:broken", bad)
     indexes = ["ct:later", *(f"ct:pending:{queue}" for queue in queues.ALL)]
     assert [bench.client.zscore(index, bad) for index in indexes] == [None] * len(indexes)
-    assert bench.book.delete(bad)[0] == "ok" and not bench.client.keys(f"ct:job:{bad}*")
+    assert bench.store.jobs.delete(bad)[0] == "ok" and not bench.client.keys(f"ct:job:{bad}*")
     assert not bench.client.sismember("ct:broken", bad)
 
 
 def test_a_job_that_can_still_be_written_fails_and_says_why(bench: Bench) -> None:
     job = bench.submit(10)
-    bench.client.set(leases.key(job, "free"), "x")
+    bench.client.set(keys.job_free(job), "x")
     bench.hold("w")
     assert bench.lease(job) == "gone"
     assert told(bench, job) == "failed" and "WRONGTYPE" in told(bench, job, "error")
@@ -87,32 +89,32 @@ def test_a_token_of_a_broken_job_is_dropped_by_every_script(bench: Bench) -> Non
     job = bench.submit(10)
     bench.hold("w")
     token = bench.grant(job, 5).token
-    bench.client.delete(leases.key(job))
-    bench.client.set(leases.key(job), "x")
+    bench.client.delete(keys.job(job))
+    bench.client.set(keys.job(job), "x")
     assert bench.beat(token) == 0 and not bench.commit(token).merged
     assert not bench.release(token) and not bench.crash(token) and not bench.fail(token)
-    assert not bench.book.fold(job, Gathered(accumulator=None, parts=(b"{}",), done=5, spec=None), b"{}")
-    assert bench.book.gather(job).spec is None
-    assert bench.book.facts([job], "cpu") == [None]
-    assert bench.book.cancel(job) == ["missing"]
+    assert not bench.store.results.fold(job, Gathered(accumulator=None, parts=(b"{}",), done=5, spec=None), b"{}")
+    assert bench.store.results.gather(job).spec is None
+    assert bench.store.slots.facts([job], "cpu") == [None]
+    assert bench.store.jobs.cancel(job) == ["missing"]
 
 
 @pytest.mark.parametrize("spec", [b"\xff", b"{", b"[" * 100_000])
 def test_a_small_job_without_a_readable_spec_is_not_taken_with_the_others(bench: Bench, spec: bytes) -> None:
     bad, good = (bench.submit(1, small=True, estimate_ms=1) for _ in range(2))
-    bench.client.hset(leases.key(bad), "spec", spec)
+    bench.client.hset(keys.job(bad), "spec", spec)
     found = bench.next("w")
     assert isinstance(found, Taken) and [job for job, _ in found.jobs] == [good]
     assert told(bench, bad) == "failed"
     alone = bench.submit(1, small=True)
-    bench.client.hset(leases.key(alone), "spec", spec)
+    bench.client.hset(keys.job(alone), "spec", spec)
     assert bench.next("w") == "none" and told(bench, alone) == "failed"
 
 
 def test_small_jobs_taken_before_a_broken_one_are_told_of(bench: Bench) -> None:
     """The script ran again and forgot them: they were leased to nobody until that expired, and counted as deaths."""
     first, bad, last = (bench.submit(1, small=True, estimate_ms=1) for _ in range(3))
-    bench.client.set(leases.key(bad, "leases"), "x")
+    bench.client.set(keys.job_leases(bad), "x")
     found = bench.next("w")
     assert isinstance(found, Taken) and [job for job, _ in found.jobs] == [first]
     assert told(bench, bad) == "failed" and bench.done1(found.jobs[0][1])
@@ -151,7 +153,7 @@ def test_a_field_of_nonsense_stops_no_work(bench: Bench, name: str, field: str) 
     job = bench.submit(10)
     serve_all(bench)
     assert told(bench, job) == "done"
-    bench.book.put_spans_away()
+    bench.store.telemetry.put_spans_away()
 
 
 @pytest.mark.parametrize("value", ["nonsense", "99999999999999999999", "-1"])
@@ -161,7 +163,7 @@ def test_counters_and_cursors_of_nonsense_stop_no_work(bench: Bench, value: str)
     jobs = [bench.submit(10), bench.submit(10, "gpu.normal", prefer=True)]
     serve_all(bench)
     assert all(bench.job(job).state == "done" for job in jobs)
-    assert bench.book.lead("me"), "a leader without an end is none"
+    assert bench.store.fleet.lead("me"), "a leader without an end is none"
 
 
 def test_a_new_job_is_numbered_above_those_there_are(bench: Bench) -> None:
@@ -187,9 +189,9 @@ def test_a_refusal_of_redis_quarantines_nothing(bench: Bench) -> None:
 
 def test_quarantine_is_for_what_only_python_reads(bench: Bench) -> None:
     job = bench.submit(10)
-    bench.book.quarantine(job, "its spec: no")
+    bench.store.repairs.quarantine(job, "its spec: no")
     assert bench.job(job).state == "failed" and json.loads(json.dumps(bench.job(job).fields["error"])).count("no") == 1
-    bench.book.put_aside("ct:alerts")
+    bench.store.repairs.put_aside("ct:alerts")
     bench.client.set("ct:alerts", "x")
-    bench.book.put_aside("ct:alerts")
+    bench.store.repairs.put_aside("ct:alerts")
     assert not bench.client.exists("ct:alerts") and bench.client.exists("ct:aside:ct:alerts")

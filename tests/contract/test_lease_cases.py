@@ -6,7 +6,7 @@ import pytest
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import leases
+from jobs.store import keys, scripts
 from jobs.store.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, total_of
@@ -39,7 +39,7 @@ def test_a_partial_commit_gives_the_tail_back_with_a_clean_record(bench: Bench) 
     bench.hold("w")
     bench.crash(bench.grant(job, 10).token)
     bench.commit(bench.grant(job, 10).token, 4)
-    assert bench.look().members(leases.key(job, "free")) == ["4:10:0:0"]
+    assert bench.look().members(keys.job_free(job)) == ["4:10:0:0"]
 
 
 def test_a_range_that_keeps_killing_lanes_is_halved_until_one_unit_is_dead(bench: Bench) -> None:
@@ -82,7 +82,7 @@ def test_a_range_that_raised_waits_before_it_is_tried_again(bench: Bench) -> Non
     bench.hold("w")
     bench.fail(bench.grant(job).token)
     assert bench.lease(job) == "wait"
-    bench.book.leave("w")
+    bench.store.slots.leave("w")
     bench.advance(1000)
     bench.audit()
     assert bench.hold("w") == job
@@ -102,18 +102,18 @@ def test_deaths_of_workers_do_not_use_up_the_errors_of_a_range(bench: Bench) -> 
 
 def test_a_steering_call_repeated_after_a_lost_reply_is_answered_as_before(bench: Bench) -> None:
     job = bench.submit(10)
-    assert bench.book.retry(job, 1) == bench.book.resume(job) == ["ok", "queued"]
+    assert bench.store.jobs.retry(job, 1) == bench.store.jobs.resume(job) == ["ok", "queued"]
     bench.hold("w")
     token = bench.grant(job, 5).token
-    for call in (bench.book.pause, bench.book.resume, bench.book.cancel):
+    for call in (bench.store.jobs.pause, bench.store.jobs.resume, bench.store.jobs.cancel):
         first = call(job)
         events = bench.client.xlen("ct:events")
         assert call(job) == first == ["ok", bench.job(job).state]
         assert bench.client.xlen("ct:events") == events
-    assert bench.book.resume(job) == bench.book.pause(job) == ["conflict", "cancelling"]
+    assert bench.store.jobs.resume(job) == bench.store.jobs.pause(job) == ["conflict", "cancelling"]
     bench.release(token)
-    assert bench.book.cancel(job) == ["ok", "cancelled"]
-    assert bench.book.retry(job, 1) == bench.book.retry(job, 1) == ["ok", "queued"]
+    assert bench.store.jobs.cancel(job) == ["ok", "cancelled"]
+    assert bench.store.jobs.retry(job, 1) == bench.store.jobs.retry(job, 1) == ["ok", "queued"]
     check(bench, bench.look())
 
 
@@ -124,8 +124,8 @@ def test_retry_goes_on_with_the_dead_ranges_and_keeps_what_is_done(bench: Bench)
     bench.crash(bench.grant(job).token)
     bench.crash(bench.grant(job).token)
     assert bench.job(job).state == "failed"
-    assert bench.book.retry(job, 2) == ["version", "1"]
-    assert bench.book.retry(job, 1) == ["ok", "queued"]
+    assert bench.store.jobs.retry(job, 2) == ["version", "1"]
+    assert bench.store.jobs.retry(job, 1) == ["ok", "queued"]
     assert bench.job(job).free == [(1, 2)] and not bench.job(job).dead
     bench.work()
     assert bench.job(job).result == total_of(0, 2)
@@ -136,9 +136,9 @@ def test_a_job_whose_result_could_not_be_derived_finishes_by_retry(bench: Bench)
     job = bench.submit(2)
     bench.hold("w")
     bench.commit(bench.grant(job, 2).token)
-    assert bench.book.abort(job, "no")
+    assert bench.store.results.abort(job, "no")
     assert bench.job(job).state == "failed"
-    assert bench.book.retry(job, 1) == ["ok", "finishing"]
+    assert bench.store.jobs.retry(job, 1) == ["ok", "finishing"]
     bench.work("w")
     assert bench.job(job).state == "done"
 
@@ -176,14 +176,14 @@ def test_a_slot_yields_when_a_higher_queue_has_work(bench: Bench) -> None:
 
 def test_a_drained_worker_yields_and_gets_nothing(bench: Bench) -> None:
     job = bench.submit()
-    bench.book.heartbeat("w", "1", {"device": "cpu"})
-    assert not bench.book.drain("nobody") and bench.book.drain("w")
+    bench.store.fleet.heartbeat("w", "1", {"device": "cpu"})
+    assert not bench.store.fleet.drain("nobody") and bench.store.fleet.drain("w")
     bell = bench.pop(CPU)
     assert bench.next("w", CPU, popped=bell) == "draining"
     assert bench.look().members("rq:queue:any.normal"), "its bell rings for another"
     assert bench.lease(job, worker="w") == "yield"
-    assert bench.book.heartbeat("w", "1", {}) == "drain"
-    bench.book.drain("w", on=False)
+    assert bench.store.fleet.heartbeat("w", "1", {}) == "drain"
+    bench.store.fleet.drain("w", on=False)
     assert bench.hold("w", CPU) == job
 
 
@@ -191,7 +191,7 @@ def test_an_expired_lease_goes_to_whoever_asks(bench: Bench) -> None:
     job = bench.submit(10)
     bench.hold("dead")
     bench.grant(job, 10, worker="dead")
-    bench.advance(leases.LEASE_TTL_MS - 1)
+    bench.advance(scripts.LEASE_TTL_MS - 1)
     assert bench.lease(job, 10, "alive") == "wait"
     bench.advance(1)
     assert bench.grant(job, 10, worker="alive").hi == 10
@@ -233,22 +233,22 @@ def test_a_paused_job_keeps_what_its_lanes_still_commit(bench: Bench) -> None:
     job = bench.submit(10)
     bench.hold("w")
     token = bench.grant(job, 10).token
-    assert bench.book.pause(job) == ["ok", "paused"]
+    assert bench.store.jobs.pause(job) == ["ok", "paused"]
     assert bench.beat(token) == 2
     assert bench.lease(job) == "gone"
     assert bench.commit(token).finishing
-    assert bench.book.resume(job) == ["conflict", "finishing"]
+    assert bench.store.jobs.resume(job) == ["conflict", "finishing"]
 
 
 def test_cancel_waits_for_leases_and_retry_goes_on(bench: Bench) -> None:
     job = bench.submit(10)
     bench.hold("w")
     token = bench.grant(job, 4).token
-    assert bench.book.cancel(job) == ["ok", "cancelling"]
+    assert bench.store.jobs.cancel(job) == ["ok", "cancelling"]
     assert bench.beat(token) == 0
     bench.commit(token)
     assert bench.job(job).state == "cancelled"
-    bench.book.retry(job, 1)
+    bench.store.jobs.retry(job, 1)
     bench.work("w")
     assert bench.job(job).result == total_of(0, 10)
 
@@ -257,8 +257,8 @@ def test_a_paused_job_whose_last_lane_commits_after_its_slot_ended_is_looked_at_
     job = bench.submit(10)
     bench.hold("w")
     token = bench.grant(job, 10).token
-    bench.book.pause(job)
-    bench.book.leave("w")
+    bench.store.jobs.pause(job)
+    bench.store.slots.leave("w")
     assert bench.commit(token).finishing
     check(bench, bench.look())
     bench.advance(1000)
@@ -273,11 +273,11 @@ def test_a_cancelling_job_is_looked_at_until_its_last_lease_ends(bench: Bench) -
     bench.grant(job)
     bench.advance(1000)
     bench.grant(job)
-    bench.book.cancel(job)
-    bench.book.leave("w")
+    bench.store.jobs.cancel(job)
+    bench.store.slots.leave("w")
     states = []
     for _ in range(2):
-        bench.advance(leases.LEASE_TTL_MS - 1000)
+        bench.advance(scripts.LEASE_TTL_MS - 1000)
         bench.audit()
         check(bench, bench.look())
         states.append(bench.job(job).state)

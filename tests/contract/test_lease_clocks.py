@@ -9,7 +9,7 @@ import pytest
 
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import leases
+from jobs.store import fleet, scripts
 from jobs.worker import life
 from jobs.worker.lanes import Lane
 from tests.contract.lease_invariants import check
@@ -38,7 +38,7 @@ def test_leases_and_slots_of_the_dead_end_in_seconds_when_the_clock_steps_back(b
     bench.hold("dead")
     bench.grant(job, 10, worker="dead")
     step_back(bench)
-    assert served_after(bench, leases.SLOT_TTL_MS) == job
+    assert served_after(bench, scripts.SLOT_TTL_MS) == job
     bench.serve(job, "alive")
     assert bench.job(job).result == total_of(0, 10)
 
@@ -47,16 +47,16 @@ def test_a_job_that_waits_for_a_lease_is_looked_at_in_seconds_when_the_clock_ste
     job = bench.submit(10)
     bench.hold("dead")
     bench.grant(job, 10, worker="dead")
-    bench.book.leave("dead")
+    bench.store.slots.leave("dead")
     step_back(bench)
-    assert served_after(bench, leases.LEASE_TTL_MS) == job
+    assert served_after(bench, scripts.LEASE_TTL_MS) == job
 
 
 def test_a_range_that_raised_is_tried_again_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
     job = bench.submit(1)
     bench.hold("w")
     bench.fail(bench.grant(job).token)
-    bench.book.leave("w")
+    bench.store.slots.leave("w")
     step_back(bench)
     assert served_after(bench, 4000) == job
 
@@ -81,16 +81,16 @@ def test_a_small_job_of_a_dead_worker_is_taken_up_when_the_clock_steps_back(benc
     job = bench.submit(small=True)
     bench.next("dead")
     step_back(bench)
-    bench.advance(leases.LEASE_TTL_MS)
+    bench.advance(scripts.LEASE_TTL_MS)
     bench.audit()
     bench.work("alive")
     assert bench.job(job).state == "done"
 
 
 def test_a_dead_worker_is_lost_in_seconds_when_the_clock_steps_back(bench: Bench) -> None:
-    bench.book.heartbeat("w", "1", {"device": "gpu"})
+    bench.store.fleet.heartbeat("w", "1", {"device": "gpu"})
     step_back(bench)
-    bench.advance(leases.WORKER_TTL_MS)
+    bench.advance(scripts.WORKER_TTL_MS)
     bench.audit()
     assert bench.look().hash("ct:worker:w")["state"] == "lost"
     assert not any(bench.look().zset(f"ct:workers{device}") for device in ("", ":cpu", ":gpu"))
@@ -100,10 +100,12 @@ def test_the_living_lose_nothing_when_the_clock_steps_back(bench: Bench) -> None
     job = bench.submit(10, max_lease_seconds=5)
     bench.hold("w")
     token = bench.grant(job, 10).token
-    bench.book.heartbeat("w", "1", {"device": "cpu"})
+    bench.store.fleet.heartbeat("w", "1", {"device": "cpu"})
     step_back(bench)
     for _ in range(5):
-        assert bench.beat(token) == 1 and bench.book.hold("w") and bench.book.heartbeat("w", "1", {}) == "ok"
+        assert (
+            bench.beat(token) == 1 and bench.store.slots.hold("w") and bench.store.fleet.heartbeat("w", "1", {}) == "ok"
+        )
         bench.advance(1000)
         bench.audit()
     bench.advance(1000)
@@ -130,21 +132,21 @@ def test_a_lead_and_a_claim_of_the_dead_end_in_seconds_when_the_clock_steps_back
     bench.client.set(name, "dead", px=HOUR)
 
     def take() -> bool:
-        return bench.book.lead("alive") if name == "ct:leader" else bench.book.claim("GPU-1", "alive")
+        return bench.store.fleet.lead("alive") if name == "ct:leader" else bench.store.fleet.claim("GPU-1", "alive")
 
     assert not take()
-    assert 0 < bench.client.pttl(name) <= leases.LEADER_TTL_MS == leases.GPU_TTL_MS
+    assert 0 < bench.client.pttl(name) <= fleet.LEADER_TTL_MS == fleet.GPU_TTL_MS
     bench.client.delete(name)
     assert take()
 
 
 def test_a_name_is_free_again_when_the_later_process_is_dead(bench: Bench) -> None:
-    bench.book.heartbeat("w", "9", {})
-    assert bench.book.heartbeat("w", "1", {}) == "taken"
-    bench.advance(leases.WORKER_TTL_MS)
-    assert bench.book.heartbeat("w", "1", {}) == "ok"
-    assert bench.book.heartbeat("w", "1", {}, leaving=True) == "ok"
-    assert bench.book.heartbeat("w", "0", {}) == "ok"
+    bench.store.fleet.heartbeat("w", "9", {})
+    assert bench.store.fleet.heartbeat("w", "1", {}) == "taken"
+    bench.advance(scripts.WORKER_TTL_MS)
+    assert bench.store.fleet.heartbeat("w", "1", {}) == "ok"
+    assert bench.store.fleet.heartbeat("w", "1", {}, leaving=True) == "ok"
+    assert bench.store.fleet.heartbeat("w", "0", {}) == "ok"
 
 
 def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from jobs.store import leases
+from jobs.store import keys
 from tests.contract.lease_model import Bench
 
 
 def story(bench: Bench, job: str) -> list[tuple[str, dict[str, str]]]:
     bench.last_event = "0-0"
-    return bench.look().stream(leases.key(job, "ev"))
+    return bench.look().stream(keys.job_events(job))
 
 
 def _long(bench: Bench, units: int, pauses: int = 0) -> str:
@@ -23,8 +23,8 @@ def _long(bench: Bench, units: int, pauses: int = 0) -> str:
         bench.commit(bench.grant(job).token)
         bench.advance(300)
         if number < pauses:
-            bench.book.pause(job)
-            bench.book.resume(job)
+            bench.store.jobs.pause(job)
+            bench.store.jobs.resume(job)
             bench.hold("w")
     return job
 
@@ -62,9 +62,9 @@ def test_a_retried_job_goes_on_with_its_story(bench: Bench, end: str) -> None:
             bench.fail(bench.grant(job).token)
             bench.advance(1000)
     else:
-        bench.book.cancel(job)
+        bench.store.jobs.cancel(job)
     assert bench.job(job).state == end and len(story(bench, job)) <= 32
-    bench.book.retry(job, 1)
+    bench.store.jobs.retry(job, 1)
     bench.work()
     found = story(bench, job)
     assert found[-1][1]["type"] == "done" and [place for place, _ in found] == sorted(

@@ -7,7 +7,7 @@ import redis
 
 from coordinator.leader import Janitor
 from jobs import queues
-from jobs.store import leases
+from jobs.store import scripts, slots
 from jobs.store.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, encode, new_job, total_of
@@ -28,7 +28,7 @@ def test_folding_no_parts_is_refused(bench: Bench) -> None:
     """It would leave an accumulator beside a result, and grow the version of a job that nobody works on."""
     job = bench.submit()
     bench.work()
-    assert not bench.book.fold(job, bench.book.gather(job), encode(total_of(0, 10)))
+    assert not bench.store.results.fold(job, bench.store.results.gather(job), encode(total_of(0, 10)))
     assert bench.job(job).accumulator is None
 
 
@@ -37,7 +37,7 @@ def test_a_finishing_job_moves_to_any_when_the_last_gpu_worker_is_gone(bench: Be
     job = bench.submit(queue="gpu.normal", prefer=True)
     bench.next("gpu")
     bench.commit(bench.grant(job, 10, worker="gpu").token)
-    bench.book.leave("gpu")
+    bench.store.slots.leave("gpu")
     bench.audit()
     assert bench.look().waiting() == {job: "any.normal"}
     check(bench, bench.look())
@@ -120,22 +120,22 @@ def test_a_job_moves_to_a_queue_whose_load_is_full(bench: Bench) -> None:
 
 def test_a_drained_worker_is_drained_after_its_restart(bench: Bench) -> None:
     """The new process began with an empty record."""
-    bench.book.heartbeat("w", "1", {"device": "cpu", "retired": "its GPU failed"})
-    bench.book.drain("w")
-    assert bench.book.heartbeat("w", "2", {"device": "cpu"}) == "drain"
+    bench.store.fleet.heartbeat("w", "1", {"device": "cpu", "retired": "its GPU failed"})
+    bench.store.fleet.drain("w")
+    assert bench.store.fleet.heartbeat("w", "2", {"device": "cpu"}) == "drain"
     assert bench.next("w") == "draining"
     assert "retired" not in bench.look().hash("ct:worker:w"), "all else is what the new process says"
-    bench.book.drain("w", on=False)
-    assert bench.book.heartbeat("w", "3", {"device": "cpu"}) == "ok"
+    bench.store.fleet.drain("w", on=False)
+    assert bench.store.fleet.heartbeat("w", "3", {"device": "cpu"}) == "ok"
 
 
 def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) -> None:
     """One AUDIT looks at 100, and there was one a second."""
-    bench.book.submit([new_job(f"s{n}", 1, "any.normal", small=True, estimate_ms=1) for n in range(1000)])
-    found = bench.book.next("dead", queues.ALL, lanes=10, take=1000)
-    assert isinstance(found, leases.Taken) and len(found.jobs) == 1000
-    bench.advance(leases.LEASE_TTL_MS)
-    Janitor(bench.book).round()
+    bench.store.jobs.submit([new_job(f"s{n}", 1, "any.normal", small=True, estimate_ms=1) for n in range(1000)])
+    found = bench.store.slots.next("dead", queues.ALL, lanes=10, take=1000)
+    assert isinstance(found, slots.Taken) and len(found.jobs) == 1000
+    bench.advance(scripts.LEASE_TTL_MS)
+    Janitor(bench.store).round()
     assert len(bench.look().pending("any.normal")) == 1000
 
 
@@ -146,7 +146,7 @@ def test_a_fold_that_was_in_flight_when_redis_lost_its_last_commits_changes_noth
     bench.commit(bench.grant(job, 10).token)
     backup = bench.back_up()
     bench.commit(bench.grant(job, 20).token)
-    gathered = bench.book.gather(job)
+    gathered = bench.store.results.gather(job)
     bench.come_back(backup)
     bench.commit(bench.grant(job, 10).token)
     assert not bench.fold_read(job, gathered)
@@ -162,11 +162,11 @@ def test_a_result_of_what_redis_lost_twice_is_refused(bench: Bench) -> None:
     empty = bench.back_up()
     bench.commit(bench.grant(job, 10).token)
     bench.fold(job)
-    half = bench.book.gather(job)
+    half = bench.store.results.gather(job)
     bench.come_back(empty)
     bench.commit(bench.grant(job, 20).token)
     bench.fold(job)
-    assert not bench.book.finish(job, half, encode(total_of(0, 10)))
+    assert not bench.store.results.finish(job, half, encode(total_of(0, 10)))
     assert bench.finish(job) and bench.job(job).result == total_of(0, 20)
 
 
@@ -183,16 +183,16 @@ def test_a_broken_index_of_slots_is_no_fault_of_the_job_that_is_leased(bench: Be
 def test_indexes_that_a_leader_died_over_are_built_by_the_next(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It forgot first that they are to be built: their jobs were in no index for ever."""
     job = bench.submit(10)
-    bench.book.put_aside("ct:pending:any.normal")
+    bench.store.repairs.put_aside("ct:pending:any.normal")
 
     def die(*_: object) -> None:
         raise redis.exceptions.ConnectionError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.book.scripts, "run", die)
+        patch.setattr(bench.store.scripts, "run", die)
         with pytest.raises(redis.exceptions.ConnectionError):
-            bench.book.reindex()
-    assert bench.book.reindex() == 1 and bench.book.reindex() == 0
+            bench.store.repairs.reindex()
+    assert bench.store.repairs.reindex() == 1 and bench.store.repairs.reindex() == 0
     assert bench.look().pending("any.normal") == [job]
 
 
@@ -200,13 +200,13 @@ def test_a_job_over_whose_result_lanes_die_fails_after_the_limit(bench: Bench) -
     job = bench.submit(2)
     bench.hold("w")
     bench.commit(bench.grant(job, 2).token)
-    assert not bench.book.stumble(job, "a", "died") and not bench.book.stumble(job, "a", "died"), (
+    assert not bench.store.results.stumble(job, "a", "died") and not bench.store.results.stumble(job, "a", "died"), (
         "one death, told twice"
     )
-    assert bench.book.stumble(job, "b", "died") and not bench.book.stumble(job, "c", "died")
+    assert bench.store.results.stumble(job, "b", "died") and not bench.store.results.stumble(job, "c", "died")
     assert bench.job(job).state == "failed" and bench.job(job).fields["error"] == "died"
     check(bench, bench.look())
-    assert bench.book.retry(job, 1) == ["ok", "finishing"]
-    assert not bench.book.stumble(job, "d", "died"), "counted anew"
+    assert bench.store.jobs.retry(job, 1) == ["ok", "finishing"]
+    assert not bench.store.results.stumble(job, "d", "died"), "counted anew"
     bench.work("w")
     assert bench.job(job).state == "done"

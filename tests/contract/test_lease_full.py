@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from coordinator.leader import Janitor
-from jobs.store import leases
+from jobs.store import connection, keys
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, encode, total_of
 
@@ -26,15 +26,15 @@ def full(bench: Bench) -> Iterator[None]:
 def test_work_goes_on_to_its_end_in_a_full_redis(bench: Bench) -> None:
     """BEAT was refused while LEASE took expired ranges back: sound jobs failed, though no lane had died."""
     job = bench.submit(10)
-    bench.book.heartbeat("w", "1", {"device": "cpu"})
+    bench.store.fleet.heartbeat("w", "1", {"device": "cpu"})
     bench.hold("w")
     tokens = [bench.grant(job, 5).token for _ in range(2)]
     with full(bench):
         for _ in range(5):
             bench.advance(1000)
             assert [bench.beat(token) for token in tokens] == [1, 1]
-            assert bench.book.hold("w")
-            assert bench.book.heartbeat("w", "1", {"device": "cpu"}) == "ok"
+            assert bench.store.slots.hold("w")
+            assert bench.store.fleet.heartbeat("w", "1", {"device": "cpu"}) == "ok"
             bench.audit()
         bench.commit(tokens[0])
         assert bench.fold(job)
@@ -52,7 +52,7 @@ def test_a_lane_that_dies_or_gives_up_in_a_full_redis_is_no_loss(bench: Bench) -
         bench.crash(bench.grant(job, 10).token)
         bench.fail(bench.grant(job, 10).token)
         bench.advance(4000)
-        bench.book.leave("w")
+        bench.store.slots.leave("w")
         bench.audit()
         bench.work("w")
     assert bench.job(job).result == total_of(0, 10)
@@ -70,32 +70,32 @@ def test_jobs_are_steered_in_a_full_redis(bench: Bench) -> None:
     bench.hold("w")
     bench.commit(bench.grant(job, 10).token)
     with full(bench):
-        assert bench.book.abort(job, "no result")
-        assert bench.book.retry(job, 1) == ["ok", "finishing"]
+        assert bench.store.results.abort(job, "no result")
+        assert bench.store.jobs.retry(job, 1) == ["ok", "finishing"]
         bench.serve(job, "w")
     other = bench.submit(10)
     assert bench.job(job).state == "done"
     with full(bench):
-        assert bench.book.pause(other) == ["ok", "paused"]
-        assert bench.book.resume(other) == ["ok", "queued"]
-        assert bench.book.cancel(other) == ["ok", "cancelled"]
-        assert bench.book.delete(other) == ["ok", "cancelled"]
-        assert bench.book.delete(job) == ["ok", "done"]
+        assert bench.store.jobs.pause(other) == ["ok", "paused"]
+        assert bench.store.jobs.resume(other) == ["ok", "queued"]
+        assert bench.store.jobs.cancel(other) == ["ok", "cancelled"]
+        assert bench.store.jobs.delete(other) == ["ok", "cancelled"]
+        assert bench.store.jobs.delete(job) == ["ok", "done"]
 
 
 def test_a_worker_is_drained_and_keeps_its_gpu_in_a_full_redis(bench: Bench) -> None:
-    bench.book.heartbeat("w", "1", {"device": "gpu"})
-    assert bench.book.claim("GPU-1", "w")
+    bench.store.fleet.heartbeat("w", "1", {"device": "gpu"})
+    assert bench.store.fleet.claim("GPU-1", "w")
     with full(bench):
-        assert bench.book.claim("GPU-1", "w")
-        assert bench.book.drain("w") and bench.book.heartbeat("w", "1", {}) == "drain"
-        bench.book.put_spans_away()
+        assert bench.store.fleet.claim("GPU-1", "w")
+        assert bench.store.fleet.drain("w") and bench.store.fleet.heartbeat("w", "1", {}) == "drain"
+        bench.store.telemetry.put_spans_away()
 
 
 def test_a_full_redis_takes_no_new_job_and_is_unharmed(bench: Bench) -> None:
     known = bench.submit(10, key="k", digest="d")
     with full(bench):
-        with pytest.raises(leases.Unreachable):
+        with pytest.raises(connection.Unreachable):
             bench.submit(10)
         assert bench.submit(10, key="k", digest="d") == known
         check(bench, bench.look())
@@ -108,13 +108,13 @@ def test_a_full_redis_frees_itself_by_the_purge(bench: Bench) -> None:
     job = bench.submit(10, ttl_seconds=60)
     bench.hold("w")
     bench.serve(job, "w")
-    bench.client.set(leases.key(job, "result"), encode({"sum": 45, "count": 10}) + b" " * 5_000_000)
+    bench.client.set(keys.job_result(job), encode({"sum": 45, "count": 10}) + b" " * 5_000_000)
     bench.client.config_set("maxmemory", bench.client.info("memory")["used_memory"] - 1_000_000)
     try:
-        with pytest.raises(leases.Unreachable):
+        with pytest.raises(connection.Unreachable):
             bench.submit(10)
         bench.advance(60_000)
-        janitor = Janitor(bench.book)
+        janitor = Janitor(bench.store)
         janitor.round()
         assert janitor.leading and job not in bench.look().jobs
         bench.submit(10)

@@ -22,8 +22,10 @@ from hypothesis.stateful import (
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import leases, tokens
-from jobs.store.leases import Gathered, Grant, Held, Taken
+from jobs.store import keys, leases, scripts, tokens
+from jobs.store.leases import Grant
+from jobs.store.results import Gathered
+from jobs.store.slots import Held, Taken
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
 from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, Worker, new_job
 
@@ -32,7 +34,7 @@ PICK = st.integers(0, 5)
 TOTALS = st.one_of(st.integers(1, 6), st.sampled_from([1, 40, 2**53 - 1, 2**53]))
 QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low"])
 SHARE = st.sampled_from([1, 2, 2, 3, 10])
-DELAYS = st.sampled_from([1, 250, 1000, leases.LEASE_TTL_MS, leases.WORKER_TTL_MS, 31_000, LONG])
+DELAYS = st.sampled_from([1, 250, 1000, scripts.LEASE_TTL_MS, scripts.WORKER_TTL_MS, 31_000, LONG])
 #: What each call is allowed in; elsewhere it names the state.
 ALLOWED = {
     "cancel": {"queued", "running", "paused"},
@@ -146,12 +148,12 @@ class LeaseMachine(RuleBasedStateMachine):
         )
         known = self._known(new.idempotency)
         if known is None:
-            assert self.bench.book.submit([new]) == [("new", new.job_id)]
+            assert self.bench.store.jobs.submit([new]) == [("new", new.job_id)]
             self.bench.jobs[new.job_id] = History(new)
             again = "same"
         else:
             again = "same" if self.bench.jobs[known].new.digest == new.digest else "conflict"
-        assert self._changes_nothing(lambda: self.bench.book.submit([new])) == [(again, known or new.job_id)]
+        assert self._changes_nothing(lambda: self.bench.store.jobs.submit([new])) == [(again, known or new.job_id)]
 
     def _known(self, key: str) -> str | None:
         """The job that an idempotency key stands for."""
@@ -181,10 +183,14 @@ class LeaseMachine(RuleBasedStateMachine):
         answer = self._changes_nothing(lambda: self._steer(call, view))
         assert answer == ["ok" if view.state in REACHED[call] else "conflict", view.state]
         if view.state in ALLOWED["retry"]:
-            assert self._changes_nothing(lambda: self.bench.book.retry(view.job_id, 2)) == ["version", "1"]
+            assert self._changes_nothing(lambda: self.bench.store.jobs.retry(view.job_id, 2)) == ["version", "1"]
 
     def _steer(self, call: str, view: JobView) -> list[str]:
-        return self.bench.book.retry(view.job_id, 1) if call == "retry" else getattr(self.bench.book, call)(view.job_id)
+        return (
+            self.bench.store.jobs.retry(view.job_id, 1)
+            if call == "retry"
+            else getattr(self.bench.store, call)(view.job_id)
+        )
 
     # -- workers ----------------------------------------------------------------------------------------------------
 
@@ -230,7 +236,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(pick=PICK)
     def leave(self, pick: int) -> None:
         worker = self.workers[pick % len(self.workers)]
-        self.bench.book.leave(worker.name)
+        self.bench.store.slots.leave(worker.name)
         worker.job = ""
 
     @rule(pick=PICK, call=st.sampled_from(["hold", "beat", "beat", "goodbye", "drain", "undrain", "lose_bell", "die"]))
@@ -238,21 +244,21 @@ class LeaseMachine(RuleBasedStateMachine):
         getattr(self, f"_{call}")(self.workers[pick % len(self.workers)])
 
     def _hold(self, worker: Worker) -> None:
-        assert self.bench.book.hold(worker.name) == (worker.name in self.seen.slots)
+        assert self.bench.store.slots.hold(worker.name) == (worker.name in self.seen.slots)
 
     def _beat(self, worker: Worker, *, leaving: bool = False) -> None:
         facts = {"device": worker.listened[0].partition(".")[0]}
         expected = "drain" if self._drained(worker) and not leaving else "ok"
-        assert self.bench.book.heartbeat(worker.name, "1", facts, leaving=leaving) == expected
+        assert self.bench.store.fleet.heartbeat(worker.name, "1", facts, leaving=leaving) == expected
 
     def _goodbye(self, worker: Worker) -> None:
         self._beat(worker, leaving=True)
 
     def _drain(self, worker: Worker) -> None:
-        assert self.bench.book.drain(worker.name) == (f"ct:worker:{worker.name}" in self.seen.keys)
+        assert self.bench.store.fleet.drain(worker.name) == (f"ct:worker:{worker.name}" in self.seen.keys)
 
     def _undrain(self, worker: Worker) -> None:
-        self.bench.book.drain(worker.name, on=False)
+        self.bench.store.fleet.drain(worker.name, on=False)
 
     def _lose_bell(self, worker: Worker) -> None:
         self.bench.pop(worker.listened, die=True)
@@ -307,7 +313,7 @@ class LeaseMachine(RuleBasedStateMachine):
         """A repeated call gives the same range while it lives and the job runs."""
         token, view = self._token(pick)
         if view.state == "running" and min(view.expiries.values()) > self.seen.now:
-            call = partial(self.bench.book.lease, view.job_id, token, want=1, worker="w")
+            call = partial(self.bench.store.leases.lease, view.job_id, token, want=1, worker="w")
             answer = call() if self.bench.stepped_back else self._changes_nothing(call)
             assert (answer.lo, answer.hi) == view.leases[token]
 
@@ -315,7 +321,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(pick=PICK, units=st.integers(0, 2))
     def beat(self, pick: int, units: int) -> None:
         token, view = self._token(pick)
-        granted = int(self.seen.hash(leases.key(view.job_id, "lease"))[token].split(":")[5])
+        granted = int(self.seen.hash(keys.job_lease(view.job_id))[token].split(":")[5])
         answer = self.bench.beat(token, view.leases[token][0] + units)
         if view.state in {"cancelling", "failed"} or self.seen.now - granted > view.number("max_ms"):
             assert answer == 0
@@ -360,34 +366,34 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(pick=PICK, limit=st.sampled_from([0, 1, 2, 256]))
     def fold(self, pick: int, limit: int) -> None:
         view = self._job(pick)
-        gathered = self.bench.book.gather(view.job_id, limit or 256)
+        gathered = self.bench.store.results.gather(view.job_id, limit or 256)
         parts = len(gathered.parts)
         wrong = replace(gathered, accumulator=b"{}") if limit else replace(gathered, parts=(*gathered.parts, b"{}"))
-        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, wrong, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.store.results.fold(view.job_id, wrong, b"{}"))
         assert self.bench.fold(view.job_id, limit or 256) == (parts > 0)
-        assert not self._changes_nothing(lambda: self.bench.book.fold(view.job_id, gathered, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.store.results.fold(view.job_id, gathered, b"{}"))
 
     @precondition(lambda self: any(view.state == "finishing" for view in self.seen.jobs.values()))
     @rule(pick=PICK, abort=st.booleans())
     def finish(self, pick: int, abort: bool) -> None:
         views = [view for view in self.seen.jobs.values() if view.state == "finishing"]
         view = views[pick % len(views)]
-        job, gathered = view.job_id, self.bench.book.gather(view.job_id)
+        job, gathered = view.job_id, self.bench.store.results.gather(view.job_id)
         wrong = replace(gathered, accumulator=b"{}")
-        assert not self._changes_nothing(lambda: self.bench.book.finish(job, wrong, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.store.results.finish(job, wrong, b"{}"))
         if view.parts:
-            assert not self._changes_nothing(lambda: self.bench.book.finish(job, gathered, b"{}"))
-        assert self.bench.book.abort(job, "no result") if abort else self.bench.finish(job)
-        assert not self._changes_nothing(lambda: self.bench.book.finish(job, gathered, b"{}"))
-        assert not self._changes_nothing(lambda: self.bench.book.abort(job, "no result"))
+            assert not self._changes_nothing(lambda: self.bench.store.results.finish(job, gathered, b"{}"))
+        assert self.bench.store.results.abort(job, "no result") if abort else self.bench.finish(job)
+        assert not self._changes_nothing(lambda: self.bench.store.results.finish(job, gathered, b"{}"))
+        assert not self._changes_nothing(lambda: self.bench.store.results.abort(job, "no result"))
 
     @precondition(lambda self: any(view.state == "finishing" for view in self.seen.jobs.values()))
     @rule(pick=PICK)
     def stumble(self, pick: int) -> None:
         views = [view for view in self.seen.jobs.values() if view.state == "finishing"]
         job, token = views[pick % len(views)].job_id, self.bench.new_token()
-        assert self.bench.book.stumble(job, token, "died") == (self.bench.job(job).state == "failed")
-        assert not self._changes_nothing(lambda: self.bench.book.stumble(job, token, "died"))
+        assert self.bench.store.results.stumble(job, token, "died") == (self.bench.job(job).state == "failed")
+        assert not self._changes_nothing(lambda: self.bench.store.results.stumble(job, token, "died"))
 
     # -- lost writes ------------------------------------------------------------------------------------------------
 
@@ -407,7 +413,7 @@ class LeaseMachine(RuleBasedStateMachine):
         lo, hi = view.leases[token]
         backup = self.bench.back_up()
         self.bench.commit(token, lo + max(1, (hi - lo) // lost))
-        gathered = self.bench.book.gather(view.job_id, limit)
+        gathered = self.bench.store.results.gather(view.job_id, limit)
         self.bench.come_back(backup)
         self.bench.commit(token, lo + max(1, (hi - lo) // kept))
         self.bench.fold_read(view.job_id, gathered)
@@ -417,7 +423,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def read(self, pick: int) -> None:
         """A caller reads what it is about to fold or make a result of."""
         job = self._job(pick).job_id
-        self.read.append((job, self.bench.book.gather(job)))
+        self.read.append((job, self.bench.store.results.gather(job)))
 
     @precondition(lambda self: self.read)
     @rule(pick=PICK)
@@ -464,7 +470,7 @@ class LeaseMachine(RuleBasedStateMachine):
         at_rest(self.bench, self.look())
         for view in self.seen.jobs.values():
             if view.state == "paused":
-                self.bench.book.cancel(view.job_id)
+                self.bench.store.jobs.cancel(view.job_id)
         for ms in (LONG, LONG * 1000):  # a lease from before the clock stepped back ends first, then the job
             self.bench.advance(ms)
             self.bench.audit()

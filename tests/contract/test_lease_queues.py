@@ -9,8 +9,8 @@ from coordinator.queries import Queries
 from jobs import queues
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import bells, leases
-from jobs.store.leases import Taken
+from jobs.store import bells, fleet, scripts
+from jobs.store.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench
 
@@ -27,7 +27,7 @@ def test_equal_jobs_take_turns(bench: Bench) -> None:
     for _ in range(6):
         served.append(bench.hold("w"))
         bench.commit(bench.grant(served[-1]).token)
-        bench.book.leave("w")
+        bench.store.slots.leave("w")
     assert served == jobs * 2
 
 
@@ -46,7 +46,7 @@ def test_a_running_job_of_a_higher_priority_is_helped_before_a_lower_one_is_take
     bench.grant(high, worker="a")
     assert bench.hold("b") == high, "while it has units to lease"
     bench.grant(high, worker="b")
-    bench.book.leave("b")
+    bench.store.slots.leave("b")
     assert bench.hold("b") == normal
     check(bench, bench.look())
 
@@ -80,7 +80,7 @@ def test_a_worker_takes_only_jobs_whose_kind_and_version_it_has(bench: Bench) ->
 def test_jobs_that_no_worker_can_compute_still_count_as_waiting(bench: Bench) -> None:
     bench.submit(queue="cpu.normal")
     bench.submit(queue="cpu.normal")
-    fleet = Queries(bench.book, Settings()).fleet
+    fleet = Queries(bench.store, Settings()).fleet
     before = {row["queue"]: row["jobs"] for row in fleet.queues()}
     assert bench.next("w", CPU, kinds={"sum": 99}) == "none"
     [row] = [row for row in fleet.queues() if row["queue"] == "cpu.normal"]
@@ -102,7 +102,7 @@ def test_a_running_job_is_helped_by_workers_of_its_version_only(bench: Bench) ->
     assert bench.next("b", kinds={"sum": 2}) == "none"
     assert bench.hold("c", kinds={"sum": 1}) == job
     for worker in ("a", "c"):
-        bench.book.leave(worker)
+        bench.store.slots.leave(worker)
     assert bench.next("b", kinds={"sum": 2}) == "none"
     check(bench, bench.look())
     assert bench.hold("a", kinds={"sum": 1}) == job
@@ -127,9 +127,12 @@ def test_jobs_that_nobody_can_compute_ring_no_bell_and_keep_their_turn(bench: Be
 def test_a_job_left_to_others_may_be_steered(bench: Bench) -> None:
     paused, cancelled = bench.submit(version=1), bench.submit(version=1)
     assert bench.next("two", kinds={"sum": 2}) == "none"
-    assert bench.book.pause(paused) == ["ok", "paused"] and bench.book.cancel(cancelled) == ["ok", "cancelled"]
+    assert bench.store.jobs.pause(paused) == ["ok", "paused"] and bench.store.jobs.cancel(cancelled) == [
+        "ok",
+        "cancelled",
+    ]
     assert bench.next("one", kinds={"sum": 1}) == "none"
-    bench.book.resume(paused)
+    bench.store.jobs.resume(paused)
     assert bench.hold("one", kinds={"sum": 1}) == paused
     check(bench, bench.look())
 
@@ -157,10 +160,10 @@ def test_a_worker_that_asks_twice_holds_one_job_only(bench: Bench) -> None:
 def test_a_slot_that_is_not_held_is_given_to_others(bench: Bench) -> None:
     job = bench.submit()
     bench.hold("dead")
-    assert bench.book.hold("dead")
-    bench.advance(leases.SLOT_TTL_MS)
+    assert bench.store.slots.hold("dead")
+    bench.advance(scripts.SLOT_TTL_MS)
     assert bench.audit()[0] == 1
-    assert not bench.book.hold("dead")
+    assert not bench.store.slots.hold("dead")
     assert bench.hold("alive") == job
 
 
@@ -181,7 +184,7 @@ def test_a_bell_is_a_job_that_rq_itself_can_dequeue(bench: Bench) -> None:
 
 def test_the_first_grant_rings_for_idle_workers_but_not_for_more_than_there_is_work(bench: Bench) -> None:
     for worker in ("a", "b", "c", "d"):
-        bench.book.heartbeat(worker, "1", {"device": "cpu"})
+        bench.store.fleet.heartbeat(worker, "1", {"device": "cpu"})
     job = bench.submit(3)
     bench.hold("a")
     bench.grant(job)
@@ -200,18 +203,18 @@ def test_small_jobs_are_taken_together_up_to_a_budget_of_time(bench: Bench) -> N
 def test_a_small_job_whose_worker_died_is_taken_up_again(bench: Bench) -> None:
     job = bench.submit(small=True)
     bench.next("dead")
-    bench.advance(leases.LEASE_TTL_MS)
+    bench.advance(scripts.LEASE_TTL_MS)
     bench.audit()
     bench.work("alive")
     assert bench.job(job).state == "done"
 
 
 def test_gpu_preferred_jobs_move_to_any_only_when_no_gpu_worker_lives(bench: Bench) -> None:
-    bench.book.heartbeat("gpu", "1", {"device": "gpu"})
+    bench.store.fleet.heartbeat("gpu", "1", {"device": "gpu"})
     prefers, needs = bench.submit(queue="gpu.normal", prefer=True), bench.submit(queue="gpu.normal")
     bench.audit()
     assert bench.look().pending("gpu.normal") == [prefers, needs]
-    bench.advance(leases.WORKER_TTL_MS + 1)
+    bench.advance(scripts.WORKER_TTL_MS + 1)
     bench.audit()
     assert bench.look().waiting() == {prefers: "any.normal", needs: "gpu.normal"}
     assert bench.hold("cpu", CPU) == prefers
@@ -227,7 +230,7 @@ def test_submitting_again_with_the_same_key_gives_the_same_job(bench: Bench) -> 
     assert bench.submit(key="other:1", digest="a") != job
     new = bench.jobs[job].new
     other = type(new)(**{**vars(new), "job_id": "x", "digest": "b"})
-    assert bench.book.submit([other]) == [("conflict", job)]
+    assert bench.store.jobs.submit([other]) == [("conflict", job)]
 
 
 def test_jobs_are_purged_when_their_time_is_over(bench: Bench) -> None:
@@ -238,27 +241,27 @@ def test_jobs_are_purged_when_their_time_is_over(bench: Bench) -> None:
     assert bench.audit() == (0, 0, 1)
     assert list(bench.look().jobs) == [kept] and "ct:idem:k" not in bench.look().keys
     check(bench, bench.look())
-    assert bench.book.delete(job) == ["missing"] and bench.book.delete(kept) == ["ok", "done"]
+    assert bench.store.jobs.delete(job) == ["missing"] and bench.store.jobs.delete(kept) == ["ok", "done"]
 
 
 def test_retry_saves_a_job_from_the_purge(bench: Bench) -> None:
     job = bench.submit(ttl_seconds=100)
-    bench.book.cancel(job)
-    bench.book.retry(job, 1)
+    bench.store.jobs.cancel(job)
+    bench.store.jobs.retry(job, 1)
     bench.advance(200_000)
     bench.audit()
     assert bench.job(job).state == "queued"
 
 
 def test_a_name_taken_by_a_later_process_is_told_to_the_earlier_one(bench: Bench) -> None:
-    assert bench.book.heartbeat("w", "1", {}) == "ok"
-    assert bench.book.heartbeat("w", "2", {}) == "ok"
-    assert bench.book.heartbeat("w", "1", {}) == "taken"
+    assert bench.store.fleet.heartbeat("w", "1", {}) == "ok"
+    assert bench.store.fleet.heartbeat("w", "2", {}) == "ok"
+    assert bench.store.fleet.heartbeat("w", "1", {}) == "taken"
 
 
 def test_a_silent_worker_is_said_to_be_lost(bench: Bench) -> None:
-    bench.book.heartbeat("w", "1", {"state": "idle"})
-    bench.advance(leases.WORKER_TTL_MS)
+    bench.store.fleet.heartbeat("w", "1", {"state": "idle"})
+    bench.advance(scripts.WORKER_TTL_MS)
     bench.audit()
     assert bench.look().hash("ct:worker:w")["state"] == "lost"
     assert [event["state"] for _, event in bench.look().stream("ct:events")] == ["joined", "lost"]
@@ -268,10 +271,10 @@ def test_a_silent_worker_is_said_to_be_lost(bench: Bench) -> None:
 
 
 def test_one_janitor_leads_until_its_lead_runs_out(bench: Bench) -> None:
-    assert bench.book.lead("a") is True
-    assert bench.book.lead("b") is False
-    assert bench.book.lead("a") is True, "a leader renews"
-    assert 0 < bench.book.client.pttl("ct:leader") <= leases.LEADER_TTL_MS
-    bench.book.client.delete("ct:leader")
-    assert bench.book.lead("b") is True
-    assert bench.book.lead("a") is False
+    assert bench.store.fleet.lead("a") is True
+    assert bench.store.fleet.lead("b") is False
+    assert bench.store.fleet.lead("a") is True, "a leader renews"
+    assert 0 < bench.store.client.pttl("ct:leader") <= fleet.LEADER_TTL_MS
+    bench.store.client.delete("ct:leader")
+    assert bench.store.fleet.lead("b") is True
+    assert bench.store.fleet.lead("a") is False

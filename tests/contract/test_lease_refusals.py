@@ -15,7 +15,7 @@ import redis
 
 from coordinator import app
 from jobs.settings import Settings
-from jobs.store import bells, leases
+from jobs.store import bells, connection
 from tests.contract.lease_model import Bench, new_job
 
 JOB = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 1000}}
@@ -92,25 +92,25 @@ REFUSALS: dict[str, Callable[[redis.Redis], AbstractContextManager[None]]] = {
 @pytest.mark.parametrize("code", REFUSALS)
 def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> None:
     """Pipelines and scripts wrap the error, each version in its own way; some have no name in the library."""
-    book, client = bench.book, bench.client
+    store, client = bench.store, bench.client
     calls: list[Callable[[], object]] = [
-        lambda: book.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
-        lambda: book.scripts.run("submit", "a", "", "", "any.normal"),
+        lambda: store.jobs.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
+        lambda: store.scripts.run("submit", "a", "", "", "any.normal"),
         lambda: client.set("a", 1),
-        lambda: bells.place_bells(client),
+        lambda: bells.place_bells(store),
     ]
     bench.submit(10, small=True)
     [(job, token)] = bench.next("w").jobs
     with REFUSALS[code](client):
         for call in calls:
-            with pytest.raises(leases.Unreachable, match=code):
+            with pytest.raises(connection.Unreachable, match=code):
                 call()
         if code != "OOM":
-            with pytest.raises(leases.Unreachable, match=code):
-                book.lead("somebody")
-            with pytest.raises(leases.Unreachable, match=code):
-                book.done1(job, token, b"{}", ms=1, worker="w", device="cpu")
-    assert book.lead("somebody") and bench.done1(token), "nothing was lost"
+            with pytest.raises(connection.Unreachable, match=code):
+                store.fleet.lead("somebody")
+            with pytest.raises(connection.Unreachable, match=code):
+                store.leases.done1(job, token, b"{}", ms=1, worker="w", device="cpu")
+    assert store.fleet.lead("somebody") and bench.done1(token), "nothing was lost"
     assert not client.exists("ct:broken")
 
 
@@ -144,11 +144,11 @@ def test_of_a_batch_that_fills_redis_each_job_is_answered(bench: Bench, redis_ur
     [
         ("LOADING Redis is loading the dataset in memory", redis.exceptions.BusyLoadingError),
         ("MASTERDOWN Link with MASTER is down", redis.exceptions.MasterDownError),
-        ("BUSY Redis is busy running a script.", leases.Refused),
+        ("BUSY Redis is busy running a script.", connection.Refused),
         ("ERR Error running script (call to f_1): @user_script:1: -READONLY You can't", redis.exceptions.ReadOnlyError),
         ("BUSYGROUP Consumer Group name already exists", type(None)),
         ("ERR COMMIT of 1 outside (2, 3]", type(None)),
     ],
 )
 def test_refusals_are_known_by_their_words(text: str, kind: type) -> None:
-    assert type(leases.refusal(text)) is kind
+    assert type(connection.refusal(text)) is kind

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
-from jobs.store import leases
-from jobs.store.leases import Held, Taken
+from jobs.store import keys, leases, scripts
+from jobs.store.slots import Held, Taken
 from tests.contract.lease_model import Bench
 
-P = leases.PREFIX
+P = keys.PREFIX
 
 
 def kept(bench: Bench) -> list[Span]:
@@ -82,7 +82,7 @@ def test_what_is_dropped_is_in_no_span(bench: Bench) -> None:
     job = bench.submit(10)
     bench.hold("w")
     stale = bench.grant(job).token
-    bench.advance(leases.LEASE_TTL_MS + 1)
+    bench.advance(scripts.LEASE_TTL_MS + 1)
     lease(bench, job)
     assert not bench.commit(stale).merged
     bench.release(bench.grant(job).token)
@@ -93,9 +93,9 @@ def test_the_leader_puts_away_what_ended_and_keeps_an_hour(bench: Bench) -> None
     job = bench.submit(100)
     bench.hold("w")
     lease(bench, job)
-    assert bench.book.put_spans_away() == 0
+    assert bench.store.telemetry.put_spans_away() == 0
     bench.advance(2000)
-    assert bench.book.put_spans_away() == 1
+    assert bench.store.telemetry.put_spans_away() == 1
     assert not bench.client.exists(f"{P}span") and len(kept(bench)) == 1
     lease(bench, job)
     assert [span.units for span in kept(bench)] == [1, 1]
@@ -124,7 +124,7 @@ def test_spans_add_up_to_what_was_committed(
                 bench.advance(ms // 4)
                 bench.commit(answer.token, worker=worker)
         if ms % 3 == 0:
-            bench.book.put_spans_away()
+            bench.store.telemetry.put_spans_away()
     look = bench.look()
     committed = sum(view.number("done") for view in look.jobs.values())
     found_spans = kept(bench)

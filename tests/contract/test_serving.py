@@ -15,8 +15,10 @@ import redis
 from jobs import queues
 from jobs.errors import KernelFailed
 from jobs.models import Device, Spec
-from jobs.store import bells, leases
-from jobs.store.leases import Facts, Gathered, Grant, Leases
+from jobs.store import Store, bells, keys
+from jobs.store.leases import Grant
+from jobs.store.results import Gathered
+from jobs.store.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole, encode
 from jobs.worker.lanes import LaneDied, Task
@@ -67,10 +69,10 @@ class FakeLane:
 
 
 @pytest.fixture
-def store(any_redis_url: str) -> Iterator[Leases]:
+def store(any_redis_url: str) -> Iterator[Store]:
     client = redis.Redis.from_url(any_redis_url)
-    bells.place_bells(client)
-    yield Leases(client)
+    bells.place_bells(Store(client))
+    yield Store(client)
     client.close()
 
 
@@ -102,16 +104,16 @@ def until(what: Callable[[], Any], seconds: float = 20.0) -> Any:
     raise AssertionError(f"not within {seconds} s")
 
 
-def lanes_with_leases(store: Leases, job: str) -> set[str]:
-    leased = store.client.hvals(leases.key(job, "lease"))
+def lanes_with_leases(store: Store, job: str) -> set[str]:
+    leased = store.client.hvals(keys.job_lease(job))
     return {text.decode().rpartition(":")[2].rpartition("/")[2] for text in leased}
 
 
-def state(store: Leases, job: str) -> str:
-    return (store.client.hget(leases.key(job), "state") or b"").decode()
+def state(store: Store, job: str) -> str:
+    return (store.client.hget(keys.job(job), "state") or b"").decode()
 
 
-def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Leases) -> None:
+def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Store) -> None:
     """Its replacement takes seconds to warm up; meanwhile the range goes to the other lane."""
     sick, sound = FakeLane("0"), FakeLane("1")
     server = Server(store, "w", Device.CPU, [sick, sound], kinds={"sum": 1})
@@ -128,7 +130,7 @@ def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Leases) -> None:
         until(lambda: "0" in lanes_with_leases(store, "j"))
 
 
-def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Leases) -> None:
+def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Store) -> None:
     lane = FakeLane("0")
     store.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
     with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
@@ -140,7 +142,7 @@ def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Leases) 
         until(lambda: lanes_with_leases(store, "j") == {"0"})
 
 
-def test_a_small_job_waits_for_a_lane_that_is_ready(store: Leases) -> None:
+def test_a_small_job_waits_for_a_lane_that_is_ready(store: Store) -> None:
     lane = FakeLane("0")
     lane.die()
     store.submit([new_job("j", 10, "any.normal", small=True, estimate_ms=10)])
@@ -153,7 +155,7 @@ def test_a_small_job_waits_for_a_lane_that_is_ready(store: Leases) -> None:
     assert not store.client.hexists("ct:outcomes", "crashed")
 
 
-def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Leases) -> None:
+def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Store) -> None:
     sick, sound = FakeLane("0"), FakeLane("1")
     server = Server(store, "w", Device.CPU, [sick, sound], kinds={"sum": 1})
     with serving(server):
@@ -163,17 +165,17 @@ def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Leases
     sick.healed.set()
 
 
-def test_a_result_is_derived_by_a_lane_and_not_beside_the_heartbeats(store: Leases) -> None:
+def test_a_result_is_derived_by_a_lane_and_not_beside_the_heartbeats(store: Store) -> None:
     """Reading and writing tens of megabytes of JSON holds the parent's lock for seconds."""
     lane = FakeLane("0")
     store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: state(store, "j") == "done")
-    assert json.loads(store.client.get(leases.key("j", "result")) or "") == total_of(0, 10)
+    assert json.loads(store.client.get(keys.job_result("j")) or "") == total_of(0, 10)
     assert len(lane.derived) == 1
 
 
-def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Leases) -> None:
+def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Store) -> None:
     sick, sound = FakeLane("0"), FakeLane("1")
     server = Server(store, "w", Device.CPU, [sick], kinds={"sum": 1})
 
@@ -186,10 +188,10 @@ def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Lea
     with serving(server), serving(Server(store, "v", Device.CPU, [sound], kinds={"sum": 1})):
         sick.healed.set()
         until(lambda: state(store, "j") == "done")
-    assert json.loads(store.client.get(leases.key("j", "result")) or "") == total_of(0, 10)
+    assert json.loads(store.client.get(keys.job_result("j")) or "") == total_of(0, 10)
 
 
-def test_a_job_whose_result_kills_every_lane_fails(store: Leases) -> None:
+def test_a_job_whose_result_kills_every_lane_fails(store: Store) -> None:
     """It stayed finishing for ever, where nobody can cancel it, and wore the fleet's lanes out."""
     lane = FakeLane("0")
     lane.healed.set()
@@ -202,11 +204,11 @@ def test_a_job_whose_result_kills_every_lane_fails(store: Leases) -> None:
     store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: state(store, "j") == "failed", 5)
-    assert b"killed over a result" in (store.client.hget(leases.key("j"), "error") or b"")
+    assert b"killed over a result" in (store.client.hget(keys.job("j"), "error") or b"")
     assert store.retry("j", 1) == ["ok", "finishing"]
 
 
-def test_a_result_is_derived_by_one_lane_of_a_worker(store: Leases) -> None:
+def test_a_result_is_derived_by_one_lane_of_a_worker(store: Store) -> None:
     """Each that asked at once got the answer finishing, and held a copy of all there is."""
     store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     store.next("v", queues.ALL)
@@ -227,7 +229,7 @@ def test_a_result_is_derived_by_one_lane_of_a_worker(store: Leases) -> None:
     assert sum(len(lane.derived) for lane in lanes) == 1
 
 
-def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Leases) -> None:
+def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store) -> None:
     lane = FakeLane("0")
     lane.die()
     server = Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})
@@ -241,7 +243,7 @@ def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Leases) 
     assert over
 
 
-def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute(store: Leases) -> None:
+def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute(store: Store) -> None:
     lane, go_on, began = FakeLane("0"), threading.Event(), threading.Event()
 
     def derive(*_: Any) -> Derived:
@@ -263,7 +265,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
     assert over and state(store, "j") == "finishing"
 
 
-def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Leases) -> None:
+def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Store) -> None:
     """An error that nobody thought of ended the thread, and the lane was away for good."""
     lane = FakeLane("0")
     lane.die()
@@ -283,7 +285,7 @@ def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Lease
 
 
 @pytest.mark.parametrize("count", [40, 300])
-def test_parts_that_cannot_be_merged_fail_their_job(store: Leases, count: int) -> None:
+def test_parts_that_cannot_be_merged_fail_their_job(store: Store, count: int) -> None:
     """With more of them than are read at once it stayed finishing for ever."""
     store.submit([new_job("j", count, "any.normal", kind="collatz")])
     store.next("v", queues.ALL)

@@ -10,7 +10,7 @@ from random import Random
 
 import redis
 
-from jobs.store.leases import Leases
+from jobs.store import Store
 from tests.ports import free_port
 
 #: Calls whose repetition, however late, must change nothing.
@@ -56,8 +56,8 @@ class Proxy:
         self.port = free_port()
         self.repeated = 0
         self._mode, self._amount, self._draw = "", 0.0, Random(upstream)
-        book = Leases(redis.Redis(port=upstream))
-        self._shas = {book.scripts.sha(name).encode() for name in REPEATED}
+        store = Store(redis.Redis(port=upstream))
+        self._shas = {store.scripts.sha(name).encode() for name in REPEATED}
         self._writers: dict[asyncio.StreamWriter, Link] = {}
         self._later: set[asyncio.Task[None]] = set()
 

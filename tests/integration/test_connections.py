@@ -11,7 +11,7 @@ import pytest
 import redis
 from rq.exceptions import StopRequested
 
-from jobs.store import bells
+from jobs.store import Store, bells, connection
 from tests.integration.live import Live, until
 from tests.integration.proxy import Proxy
 
@@ -68,18 +68,18 @@ def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tupl
     sets = ["rq:workers", "rq:workers:cpu.normal", "rq:workers:any.high"]
     [name] = until(lambda: live.redis().smembers("rq:workers"))
     live.kill("worker-0", signal.SIGKILL)
-    assert bells.forget_dead_workers(live.redis()) == 0, "its key lives for a minute"
+    assert bells.forget_dead_workers(Store(live.redis())) == 0, "its key lives for a minute"
     live.redis().delete(name)
     live.redis().sadd("rq:workers", "rq:worker:another")
-    assert bells.forget_dead_workers(live.redis()) == 2
+    assert bells.forget_dead_workers(Store(live.redis())) == 2
     assert not any(live.redis().smembers(one) for one in sets)
 
 
 def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
     any_redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listening = bells.connect(any_redis_url, retries=0, timeout=None)
-    bells.place_bells(listening)
+    listening = connection.connect(any_redis_url, retries=0, timeout=None)
+    bells.place_bells(Store(listening))
     cut, asked = threading.Event(), threading.Event()
 
     def serve(queue: str, bell: str) -> None:

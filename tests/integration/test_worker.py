@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from jobs.store import bells
+from jobs.store import connection
 from tests.integration.live import Live, redis_binary, running, until
 
 SUM = {"sum": 4950, "count": 100}
@@ -203,7 +203,7 @@ def test_redis_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
     live.processes["redis"] = subprocess.Popen([binary, "--port", "0", "--unixsocket", str(socket), "--save", ""])
     try:
         until(socket.exists)
-        client = bells.connect(f"unix://{socket}?db=0")
+        client = connection.connect(f"unix://{socket}?db=0")
         assert client.ping()
         client.close()
     finally:

@@ -133,8 +133,8 @@ def test_every_panel_shows_data_after_a_load(stack: Stack) -> None:
 PRETENDED_GPU = """
 import json, time
 from jobs import settings
-from jobs.store import bells, leases
-book = leases.Leases(bells.connect(settings.load().redis_url))
+from jobs.store import Store, connection
+store = Store(connection.connect(settings.load().redis_url))
 gpu = {"uuid": "GPU-pretended", "name": "Pretended", "index": 0, "utilization_ratio": 0.9, "sm_active_ratio": 0.8,
        "memory_used_bytes": 1 << 30, "memory_total_bytes": 80 << 30, "temperature_celsius": 60, "power_watts": 300,
        "clock_sm_hertz": 1.7e9, "throttle_reasons": ["sw_power_cap"]}
@@ -142,9 +142,9 @@ until = time.time() + SECONDS
 while time.time() < until:
     gpu["energy_joules_total"] = 300 * time.time()
     facts = {"device": "gpu", "state": "idle", "lanes": 0, "busy_lanes": 0, "gpus": json.dumps([gpu])}
-    book.heartbeat("pretended", "1", facts)
+    store.fleet.heartbeat("pretended", "1", facts)
     time.sleep(1)
-book.heartbeat("pretended", "1", facts, leaving=True)
+store.fleet.heartbeat("pretended", "1", facts, leaving=True)
 """
 
 

@@ -90,8 +90,8 @@ class Stage:
 
     def __init__(self, url: str) -> None:
         self.bench = Bench(url)
-        self.hub = Hub(self.bench.book.events)
-        queries = Queries(self.bench.book, Settings(redis_url=url))
+        self.hub = Hub(self.bench.store.events)
+        queries = Queries(self.bench.store, Settings(redis_url=url))
         self.cluster: Any = SimpleNamespace(hub=self.hub, queries=queries)
 
     def job(self, job: str, since: str | None = None) -> AsyncIterator[bytes]:
@@ -308,8 +308,8 @@ def test_who_waits_for_ends_hears_of_them_at_once_and_of_no_others(stage: Stage)
 
 def test_a_deleted_jobs_stream_ends(stage: Stage) -> None:
     job = stage.bench.submit(1)
-    stage.bench.book.cancel(job)
-    stage.bench.book.delete(job)
+    stage.bench.store.jobs.cancel(job)
+    stage.bench.store.jobs.delete(job)
     with pytest.raises(errors.NotFound):
         stage.cluster.queries.jobs.job(job)
     assert play(stage, lambda: whole(stage.job(job))) == []

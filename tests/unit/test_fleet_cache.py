@@ -9,7 +9,7 @@ from coordinator.jobs.fleet_cache import FLEET_SECONDS
 from coordinator.queries import Queries
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import bells, leases
+from jobs.store import Store, connection
 
 
 class Reading:
@@ -53,4 +53,4 @@ def test_its_age_counts_from_before_it_was_read(reading: Reading, lonely: Querie
 @pytest.fixture
 def lonely() -> Queries:
     """Queries whose Redis is never asked."""
-    return Queries(leases.Leases(bells.connect("redis://127.0.0.1:1")), Settings())
+    return Queries(Store(connection.connect("redis://127.0.0.1:1")), Settings())

@@ -14,29 +14,29 @@ from hypothesis import strategies as st
 from coordinator.telemetry import history
 from coordinator.telemetry.recorder import Speeds
 from jobs import errors
-from jobs.store import bells, leases
+from jobs.store import Store, connection
 
 #: Of 8 nodes with a GPU each.
 GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", "clock")
 
 
 @pytest.fixture
-def client(any_redis_url: str) -> leases.Client:
-    return bells.connect(any_redis_url)
+def client(any_redis_url: str) -> connection.Client:
+    return connection.connect(any_redis_url)
 
 
 @pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch, client: leases.Client) -> Callable[[int, int, str, int], dict[str, Any]]:
+def at(monkeypatch: pytest.MonkeyPatch, client: connection.Client) -> Callable[[int, int, str, int], dict[str, Any]]:
     """What the history shows at a moment: (now, seconds, names, points)."""
 
     def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> dict[str, Any]:
-        _, blocks = history.read(leases.Leases(client), seconds)
+        _, blocks = history.read(Store(client), seconds)
         return history.binned(now, blocks, history.patterns(names), seconds, points)
 
     return show
 
 
-def test_samples_come_back_second_by_second(client: leases.Client, at: Any) -> None:
+def test_samples_come_back_second_by_second(client: connection.Client, at: Any) -> None:
     for second in range(150):
         history.append(client, 1000 + second, {"a": second, **({"b": 1} if second % 2 else {})})
     assert client.llen(history.NOW) == 30 and client.llen(history.BLOCKS) == 2
@@ -47,7 +47,7 @@ def test_samples_come_back_second_by_second(client: leases.Client, at: Any) -> N
     assert shown["names"] == ["a", "b"]
 
 
-def test_it_is_read_in_a_full_redis(client: leases.Client, at: Any) -> None:
+def test_it_is_read_in_a_full_redis(client: connection.Client, at: Any) -> None:
     history.append(client, 1000, {"a": 1})
     client.config_set("maxmemory", 1)
     try:
@@ -56,7 +56,7 @@ def test_it_is_read_in_a_full_redis(client: leases.Client, at: Any) -> None:
         client.config_set("maxmemory", 0)
 
 
-def test_bins_hold_least_mean_and_greatest_and_stay_in_place(client: leases.Client, at: Any) -> None:
+def test_bins_hold_least_mean_and_greatest_and_stay_in_place(client: connection.Client, at: Any) -> None:
     rng = random.Random(3)
     values = {second: rng.randrange(1000) for second in range(5000, 5300) if not 5100 <= second < 5130}
     for second, value in values.items():
@@ -74,7 +74,7 @@ def test_bins_hold_least_mean_and_greatest_and_stay_in_place(client: leases.Clie
                 assert (low, mean, high) == (None, None, None)
 
 
-def test_names_are_chosen_with_stars(client: leases.Client, at: Any) -> None:
+def test_names_are_chosen_with_stars(client: connection.Client, at: Any) -> None:
     history.append(client, 100, {"node.a.b.cpu": 1, "node.c.cpu": 2, "nodeXc.cpu": 3, "jobs.done": 4})
     assert list(at(100, 10, "node.*.cpu")["series"]) == ["node.a.b.cpu", "node.c.cpu"]
     assert list(at(100, 10, "jobs.done,node.c.*")["series"]) == ["jobs.done", "node.c.cpu"]
@@ -110,7 +110,7 @@ def test_names_and_their_stars_are_bounded(names: str, words: str) -> None:
     assert refused.value.field == "names"
 
 
-def test_an_hour_of_a_big_cluster_takes_little(client: leases.Client, at: Any) -> None:
+def test_an_hour_of_a_big_cluster_takes_little(client: connection.Client, at: Any) -> None:
     """8 nodes with a GPU each, everything changing all the time."""
     rng = random.Random(1)
     for second in range(3 * 3600 // 2):
@@ -129,7 +129,7 @@ def test_an_hour_of_a_big_cluster_takes_little(client: leases.Client, at: Any) -
     assert None not in shown["series"]["queue.1"]["mean"]
 
 
-def test_two_leaders_fold_once(client: leases.Client, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_leaders_fold_once(client: connection.Client, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for second in range(60):
         client.rpush(history.NOW, f'[{second},{{"x":{second}}}]')
     packing = history.pack

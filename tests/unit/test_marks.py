@@ -24,7 +24,7 @@ def stored(found: list[tuple[int, int]]) -> dict[str, str]:
 
 @given(ranges)
 def test_joined_ranges_cover_the_same_numbers_and_touch_nowhere(found: list[tuple[int, int]]) -> None:
-    joined = marks.joined(marks.read("seen", stored(found)), KIND)
+    joined = marks.joined(marks.parsed("seen", stored(found)), KIND)
     covered = {n for mark in joined for n in range(mark.lo - BASE, mark.hi - BASE)}
     assert covered == {n for lo, size in found for n in range(lo, lo + size)}
     assert all(left.hi < right.lo for left, right in pairwise(joined))
@@ -33,8 +33,8 @@ def test_joined_ranges_cover_the_same_numbers_and_touch_nowhere(found: list[tupl
 
 @given(ranges)
 def test_joining_twice_changes_nothing(found: list[tuple[int, int]]) -> None:
-    once = marks.joined(marks.read("seen", stored(found)), KIND)
-    assert marks.joined(marks.read("seen", marks.rows(once)), KIND) == once
+    once = marks.joined(marks.parsed("seen", stored(found)), KIND)
+    assert marks.joined(marks.parsed("seen", marks.rows(once)), KIND) == once
 
 
 def test_the_mark_reaches_from_its_origin_only() -> None:

@@ -18,7 +18,7 @@ from coordinator.telemetry.exporter import Exporter
 from jobs import VERSION, figures, metrics, queues
 from jobs.kinds import registry
 from jobs.settings import Settings
-from jobs.store import bells, leases
+from jobs.store import Store, connection, keys
 from jobs.worker import exporter
 from tests.unit.monitoring import ROOT, promtool
 
@@ -42,13 +42,13 @@ class Shown:
     """A coordinator's exporter on a Redis, and what it shows."""
 
     def __init__(self, url: str) -> None:
-        self.book = leases.Leases(bells.connect(url, retries=0, timeout=1))
-        self.queries = Queries(self.book, Settings(cluster_size=3, redis_url=url))
+        self.store = Store(connection.connect(url, retries=0, timeout=1))
+        self.queries = Queries(self.store, Settings(cluster_size=3, redis_url=url))
         self.exporter = Exporter(self.queries, lambda: True)
 
     def beat(self, worker: str, **facts: object) -> None:
         given: Mapping[str, object] = {**NODE, **facts}
-        self.book.heartbeat(worker, "0000000000001-a", {name: str(value) for name, value in given.items()})
+        self.store.fleet.heartbeat(worker, "0000000000001-a", {name: str(value) for name, value in given.items()})
 
     def text(self) -> str:
         return generate_latest(self.exporter.registry).decode()
@@ -128,11 +128,11 @@ def test_the_scripts_count_the_outcomes_that_are_declared() -> None:
 
 
 def test_what_redis_counted_is_shown(shown: Shown) -> None:
-    redis = shown.book.client
-    redis.hset(f"{leases.PREFIX}ended", "collatz|done", 7)
-    redis.hset(f"{leases.PREFIX}units", "collatz|gpu", 9)
+    redis = shown.store.client
+    redis.hset(f"{keys.PREFIX}ended", "collatz|done", 7)
+    redis.hset(f"{keys.PREFIX}units", "collatz|gpu", 9)
     redis.hset(
-        f"{leases.PREFIX}waits",
+        f"{keys.PREFIX}waits",
         mapping={"any.high|0.5": 2, "any.high|60": 1, "any.high|sum": 3500, "any.high|count": 3},
     )
     assert shown.value(metrics.JOBS, kind="collatz", outcome="done") == 7

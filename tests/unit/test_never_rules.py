@@ -35,9 +35,9 @@ REDIS_CALL = re.compile(
 #: Modules that still talk to Redis past jobs/store.
 RAW_CALLERS = frozenset(
     {
-        "coordinator/fleet/queries.py", "coordinator/leader.py", "coordinator/telemetry/exporter.py",
+        "coordinator/fleet/queries.py", "coordinator/telemetry/exporter.py",
         "coordinator/telemetry/history.py", "coordinator/telemetry/queries.py", "coordinator/telemetry/recorder.py",
-        "coordinator/telemetry/spans.py", "jobs/worker/serving.py",
+        "coordinator/telemetry/spans.py",
     }
 )  # fmt: skip
 #: Modules that ruff exempts from every banned import at once, each for the sake of one of them.

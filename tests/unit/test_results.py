@@ -9,31 +9,31 @@ from typing import Any
 import pytest
 
 from coordinator.jobs import results
-from jobs.store import bells, leases
+from jobs.store import Store, connection, keys
 
 
 @pytest.fixture
-def book(any_redis_url: str) -> leases.Leases:
-    return leases.Leases(bells.connect(any_redis_url))
+def store(any_redis_url: str) -> Store:
+    return Store(connection.connect(any_redis_url))
 
 
-def store(book: leases.Leases, job: str, result: bytes | None, state: str = "done", **more: str) -> str:
-    book.client.hset(leases.key(job), mapping={"state": state, "kind": "sums", **more})
+def put(store: Store, job: str, result: bytes | None, state: str = "done", **more: str) -> str:
+    store.client.hset(keys.job(job), mapping={"state": state, "kind": "sums", **more})
     if result is not None:
-        book.client.set(leases.key(job, "result"), result)
+        store.client.set(keys.job_result(job), result)
     return job
 
 
-def answers(book: leases.Leases, ids: list[str]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(results.many(book, ids))["answers"]
+def answers(store: Store, ids: list[str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(results.many(store, ids))["answers"]
     return found
 
 
-def test_each_job_is_answered_in_its_place(book: leases.Leases) -> None:
-    ids = [store(book, "a", b'{"sum":1}'), "nosuch", store(book, "b", None, "failed", error="no \u00b5 luck"),
-           store(book, "c", None, "running"), "a"]  # fmt: skip
+def test_each_job_is_answered_in_its_place(store: Store) -> None:
+    ids = [put(store, "a", b'{"sum":1}'), "nosuch", put(store, "b", None, "failed", error="no \u00b5 luck"),
+           put(store, "c", None, "running"), "a"]  # fmt: skip
     done = {"job_id": "a", "type": "sums", "state": "done", "result": {"sum": 1}}
-    assert answers(book, ids) == [
+    assert answers(store, ids) == [
         done,
         {"job_id": "nosuch", "state": None, "error": "no job nosuch"},
         {"job_id": "b", "type": "sums", "state": "failed", "error": "no \u00b5 luck"},
@@ -42,34 +42,32 @@ def test_each_job_is_answered_in_its_place(book: leases.Leases) -> None:
     ]
 
 
-def test_a_result_travels_as_it_is_stored(book: leases.Leases) -> None:
+def test_a_result_travels_as_it_is_stored(store: Store) -> None:
     stored = b'{"pi":3.10e0, "big":' + b"9" * 5000 + b"}"
-    store(book, "a", stored)
-    assert stored in results.many(book, ["a"])
+    put(store, "a", stored)
+    assert stored in results.many(store, ["a"])
 
 
-def test_an_answer_holds_so_much_and_tells_where_the_rest_is(
-    book: leases.Leases, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_holds_so_much_and_tells_where_the_rest_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RESULTS_BYTES", 1000)
     sizes = {"a": 10, "b": 600, "c": 600, "d": 100, "e": 350, "f": 200}
     for name, size in sizes.items():
-        store(book, name, b'"' + b"x" * (size - 2) + b'"')
-    found = {answer["job_id"]: answer for answer in answers(book, list(sizes))}
+        put(store, name, b'"' + b"x" * (size - 2) + b'"')
+    found = {answer["job_id"]: answer for answer in answers(store, list(sizes))}
     assert {name for name, answer in found.items() if "result" in answer} == {"a", "b", "d", "f"}
     assert sum(sizes[name] for name in "abdf") <= 1000
     assert found["c"] == {
         "job_id": "c", "type": "sums", "state": "done", "result_at": "/api/jobs/c/result", "result_bytes": 600,
     }  # fmt: skip
     assert found["e"]["result_bytes"] == 350
-    assert len(answers(book, ["a"] * 1000)) == 1000
+    assert len(answers(store, ["a"] * 1000)) == 1000
 
 
-def test_large_results_take_little_memory(book: leases.Leases) -> None:
+def test_large_results_take_little_memory(store: Store) -> None:
     """Each of many numbers, which would be many times as large when they are parsed."""
-    ids = [store(book, f"j{number}", b"[" + b"1.5," * 500_000 + b"1]") for number in range(40)]
+    ids = [put(store, f"j{number}", b"[" + b"1.5," * 500_000 + b"1]") for number in range(40)]
     tracemalloc.start()
-    text = results.many(book, ids)
+    text = results.many(store, ids)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(text) < results.RESULTS_BYTES + 100_000

@@ -8,26 +8,26 @@ import pytest
 
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
-from jobs.store import bells, leases
+from jobs.store import Store, connection, keys
 
 
 @pytest.fixture
-def store(any_redis_url: str) -> leases.Leases:
-    return leases.Leases(bells.connect(any_redis_url))
+def store(any_redis_url: str) -> Store:
+    return Store(connection.connect(any_redis_url))
 
 
-def put(store: leases.Leases, count: int, lanes: int = 4, age_ms: int = 0) -> None:
+def put(store: Store, count: int, lanes: int = 4, age_ms: int = 0) -> None:
     """Spans of a second each, put away when they ended, the newest so old."""
     now = round(time.time() * 1000) - age_ms
     pipe = store.client.pipeline(transaction=False)
     for number in range(count):
         end = now - (count - 1 - number) * 10
         text = f"job{number}:sum:cpu:{end - 1000}:{end}:900:7:2:1:0"
-        pipe.xadd(f"{leases.PREFIX}spans", {"lane": f"w{number % lanes}/0", "span": text}, id=f"{end}-{number}")
+        pipe.xadd(f"{keys.PREFIX}spans", {"lane": f"w{number % lanes}/0", "span": text}, id=f"{end}-{number}")
     pipe.execute()
 
 
-def test_every_span_of_the_time_asked_for_is_there(store: leases.Leases) -> None:
+def test_every_span_of_the_time_asked_for_is_there(store: Store) -> None:
     put(store, 500)
     found = spans.read(store, 600, 5000)
     assert len(found["spans"]) == 500 and found["resolution_seconds"] == 0
@@ -37,7 +37,7 @@ def test_every_span_of_the_time_asked_for_is_there(store: leases.Leases) -> None
     assert 90 < len(few["spans"]) < 320, "those that reach into the last two seconds"
 
 
-def test_it_is_read_in_a_full_redis(store: leases.Leases) -> None:
+def test_it_is_read_in_a_full_redis(store: Store) -> None:
     put(store, 5)
     store.client.config_set("maxmemory", 1)
     try:
@@ -46,7 +46,7 @@ def test_it_is_read_in_a_full_redis(store: leases.Leases) -> None:
         store.client.config_set("maxmemory", 0)
 
 
-def test_too_many_are_joined_and_nothing_is_lost(store: leases.Leases) -> None:
+def test_too_many_are_joined_and_nothing_is_lost(store: Store) -> None:
     put(store, 3000)
     found = spans.read(store, 600, 100)
     assert len(found["spans"]) <= 100 and found["resolution_seconds"] > 0
@@ -57,19 +57,19 @@ def test_too_many_are_joined_and_nothing_is_lost(store: leases.Leases) -> None:
     assert all(span["jobs"] == 1 for span in single) and len(single) <= 8, "at both ends of each lane"
 
 
-def test_what_was_dropped_for_room_is_said(store: leases.Leases) -> None:
+def test_what_was_dropped_for_room_is_said(store: Store) -> None:
     put(store, 20_000, age_ms=1000)
     found = spans.read(store, 3600, 20_000)
     assert found["complete_since"] == pytest.approx(time.time() - 1 - 200, abs=5)
 
 
-def test_a_lease_of_now_is_open_and_small_ones_are_together(store: leases.Leases) -> None:
+def test_a_lease_of_now_is_open_and_small_ones_are_together(store: Store) -> None:
     client, now = store.client, round(time.time() * 1000)
     for job, small in (("big", 0), ("s1", 1), ("s2", 1)):
-        client.sadd(f"{leases.PREFIX}running", job)
-        client.hset(leases.key(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
+        client.sadd(f"{keys.PREFIX}running", job)
+        client.hset(keys.job(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
         lane = "w" if small else "w/0"
-        client.hset(leases.key(job, "lease"), f"token-{job}", f"0:9:0:0:0:{now - 500}:{lane}")
+        client.hset(keys.job_lease(job), f"token-{job}", f"0:9:0:0:0:{now - 500}:{lane}")
     found = spans.read(store, 60, 1000)
     by_lane = {found["lanes"][span["lane"]]["lane"]: span for span in found["spans"]}
     assert by_lane.keys() == {"w", "w/0"} and all(span["open"] for span in found["spans"])
