@@ -375,7 +375,7 @@ class Bench:
         return gathered.accumulator is not None and self.store.results.finish(job, gathered, gathered.accumulator)
 
     def audit(self) -> tuple[int, int, int]:
-        done = self.store.fleet.audit(queues.ALL)
+        done = self.store.fleet.audit()
         self.lost.clear()
         self.extra.clear()
         return done

@@ -171,7 +171,7 @@ def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
     def settle(good: list[str]) -> None:
         for _ in range(20):
             store.fleet.lead("me")
-            store.fleet.audit(queues.ALL)
+            store.fleet.audit()
             store.repairs.reindex()
             lane.turn()
             client.incrby("test:clock", scripts.LEASE_TTL_MS)

@@ -30,7 +30,7 @@ def version(client: Any) -> tuple[int, ...]:
 def test_a_redis_that_cannot_tell_is_refused_with_the_way_out(redis_url: str) -> None:
     """One before 7.2 by its version, a later one because its log is off."""
     submitting = cluster(redis_url)
-    client = submitting.leases.client
+    client = submitting.store.client
     before = version(client) < (7, 2)
     for _ in range(2):
         with pytest.raises(errors.Unavailable) as refused:
@@ -89,8 +89,8 @@ class Pipeline:
 
 def on_disk(url: str, *answers: list[int]) -> tuple[Cluster, Disk]:
     submitting = cluster(url)
-    disk = Disk(submitting.leases.client, list(answers))
-    submitting.leases.scripts.client = disk
+    disk = Disk(submitting.store.client, list(answers))
+    submitting.store.scripts.client = disk
     return submitting, disk
 
 
@@ -110,7 +110,7 @@ def test_a_disk_that_is_too_slow_is_a_503_and_a_repeat_finds_the_job(any_redis_u
     with pytest.raises(errors.Unavailable, match="same idempotency key"):
         submitting.submit([body], "me")
     [answer] = submitting.submit([body], "me")
-    assert isinstance(answer, dict) and len(submitting.leases.client.keys("ct:job:*")) == 1
+    assert isinstance(answer, dict) and len(submitting.store.client.keys("ct:job:*")) == 1
 
 
 def test_nothing_waits_where_nothing_was_written_or_asked_for(any_redis_url: str) -> None:
