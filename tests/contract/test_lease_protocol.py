@@ -189,7 +189,7 @@ class LeaseMachine(RuleBasedStateMachine):
         return (
             self.bench.store.jobs.retry(view.job_id, 1)
             if call == "retry"
-            else getattr(self.bench.store, call)(view.job_id)
+            else getattr(self.bench.store.jobs, call)(view.job_id)
         )
 
     # -- workers ----------------------------------------------------------------------------------------------------
