@@ -41,6 +41,7 @@ class Janitor(threading.Thread):
         self._joined: dict[tuple[str, str], int] = {}
 
     def run(self) -> None:
+        """Do a round each ROUND_SECONDS, whatever fails, until stopped."""
         due = time.monotonic() + ROUND_SECONDS
         while not self._ended.wait(max(0.0, due - time.monotonic())):
             due = max(due + ROUND_SECONDS, time.monotonic())
@@ -112,4 +113,5 @@ class Janitor(threading.Thread):
         self._joined[(kind, name)] = len(joined)
 
     def stop(self) -> None:
+        """End after the round of this moment."""
         self._ended.set()

@@ -9,20 +9,22 @@ ALL: tuple[str, ...] = tuple(f"{device}.{priority}" for priority in Priority for
 
 
 def name(device: Device, priority: Priority) -> str:
+    """Return the queue of a device and a priority."""
     return f"{device}.{priority}"
 
 
 def priority_of(queue: str) -> Priority:
+    """Return the priority of a queue."""
     return Priority(queue.partition(".")[2])
 
 
 def for_worker(device: Device) -> tuple[str, ...]:
-    """Queues that a worker of this device listens to, best first."""
+    """Return the queues that a worker of this device listens to, best first."""
     return tuple(name(where, priority) for priority in Priority for where in (device, Device.ANY))
 
 
 def higher(queue: str, listened: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `listened` whose priority is above that of `queue`: work there makes a slot end."""
+    """Return those of `listened` whose priority is above that of `queue`: work there makes a slot end."""
     order = list(Priority)
     rank = order.index(priority_of(queue))
     return tuple(other for other in listened if order.index(priority_of(other)) < rank)

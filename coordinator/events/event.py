@@ -25,7 +25,7 @@ def position(place: str) -> Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What happened to a job or a worker; or a row that changed, which has no place in the stream."""
+    """Change of a job or a worker; or a row that changed, which has no place in the stream."""
 
     #: Place in the stream, from which any replica resumes. Empty for a row.
     id: str

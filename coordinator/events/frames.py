@@ -1,4 +1,4 @@
-"""Streams of server-sent events as bytes: what a listener missed or how things are, then what happens."""
+"""Streams of server-sent events as bytes: first what a listener missed or how things are, then what happens."""
 
 from __future__ import annotations
 

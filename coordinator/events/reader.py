@@ -43,6 +43,7 @@ class Reader(threading.Thread):
         self.answered = time.monotonic()
 
     def run(self) -> None:
+        """Read until stopped, whatever fails."""
         place = None
         while not self._ended.is_set():
             try:

@@ -1,4 +1,4 @@
-"""What one listener is sent, in order, and what it loses when it does not read."""
+"""Chunks of events for one listener, in order; a listener that does not read loses some."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Store:
 
     @property
     def client(self) -> Client:
-        """The client that all parts share; asked in jobs/store alone."""
+        """Client that all parts share. Only modules of jobs/store use it."""
         return self.scripts.client
 
     def ping(self) -> None:

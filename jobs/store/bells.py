@@ -1,4 +1,4 @@
-"""RQ: doorbells and priorities. Imports redis and rq so that nothing else needs to.
+"""Bells: RQ jobs that wake idle workers, by device and priority. The only module that imports rq.
 
 A bell is an anonymous RQ job that says "somebody should look for work". It is JSON, names one function and is never
 called: workers answer a bell by asking NEXT, so nothing that a writer to Redis puts into a queue is executed.
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds that an idle worker blocks on its bells, and that it waits for an answer to that before it connects anew.
 BLOCK_SECONDS, SILENCE_SECONDS = 2, 4
-#: Seconds between the signs of life that RQ's tools look at, and after which they forget a worker: a turn may be long.
+#: Seconds between the signs of life that RQ's tools look at, and after which they forget a worker: turns can be long.
 RQ_BEAT_SECONDS, RQ_TTL_SECONDS = 5, 60
-#: The only function name that a bell may carry.
+#: The only function name that a bell carries; any other is dropped. Workers of other versions know it by this name.
 BELL = "jobs.execution.bell"
 ALLOWED = frozenset({BELL})
 
@@ -71,10 +71,11 @@ def forget_dead_workers(store: Store) -> int:
 
 
 class BellWorker(rq.SimpleWorker):
-    """Listens to bells and calls `serve(queue, bell)`; with empty names each BLOCK_SECONDS, for a bell that got lost.
+    """RQ worker that calls `serve(queue, bell)` for each bell, and with empty names when none came for BLOCK_SECONDS.
 
-    `silent` is called when Redis did not answer for SILENCE_SECONDS: other connections may be as dead. RQ's own
-    bookkeeping of executions, results and registries is left out: leases hold every fact about work.
+    The latter is for bells that got lost. `silent` is called when Redis did not answer for SILENCE_SECONDS: other
+    connections are probably as dead. RQ's own bookkeeping of executions, results and registries is left out: leases
+    hold every fact about work.
     """
 
     def __init__(
@@ -144,11 +145,14 @@ class BellWorker(rq.SimpleWorker):
 
     @property
     def connection_timeout(self) -> int:
-        """Of RQ: seconds that any command on its connection may take."""
+        """Seconds after which RQ takes a command on its connection for lost."""
         return SILENCE_SECONDS
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Tells RQ's tools that this worker lives, seldom: nothing else looks. Its name may have been struck out."""
+        """Tell RQ's tools that this worker lives, every RQ_BEAT_SECONDS: nothing else looks.
+
+        Registers it again, since its name is struck out when a beat comes too late.
+        """
         if time.monotonic() - self._beaten < RQ_BEAT_SECONDS:
             return
         try:
@@ -179,7 +183,7 @@ class BellWorker(rq.SimpleWorker):
 
 
 def listen(worker: Callable[[], BellWorker], stopped: Callable[[], bool]) -> None:
-    """Runs fresh workers, each under a fresh name, until told to stop: RQ gives up when Redis is gone for long."""
+    """Run workers, each under a new name, until `stopped`: RQ's worker ends when Redis is gone for long."""
     with contextlib.suppress(StopRequested):  # the last worker's signal handler raises it outside its loop too
         while not stopped():
             try:

@@ -1,4 +1,4 @@
-"""Connections to Redis: how they are made, what they raise while it cannot serve, and how refusals are told apart."""
+"""Connections to Redis and the errors that say that it cannot serve. The only module that imports redis."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Silent(redis.exceptions.ConnectionError):
     """Redis has not answered for some time; the connection may still look whole."""
 
 
-#: What a call raises while Redis cannot be reached or takes no writes; the call may be repeated.
+#: Errors of a call while Redis cannot be reached or takes no writes; the call may be repeated.
 Unreachable = (
     redis.exceptions.ConnectionError,
     redis.exceptions.TimeoutError,
@@ -48,7 +48,7 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
 }
-#: What reading a broken entry raises; anything else is a fault of the program or of the connection.
+#: Errors of reading a broken entry; anything else is a fault of the program or of the connection.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
 
 #: The kernel notices a peer that neither answers nor resets: after 5 s of silence, three probes 2 s apart.
@@ -87,6 +87,7 @@ class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
 
     @classmethod
     def parse_error(cls, response: str) -> Exception:
+        """Return the error of Redis' text, a refusal under its own name."""
         return refusal(response) or super().parse_error(response)
 
 

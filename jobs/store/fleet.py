@@ -1,4 +1,4 @@
-"""The fleet: heartbeats, drains, claims to GPUs, who leads, and the leader's audit."""
+"""Heartbeats, drains, claims to GPUs, leadership, and the leader's audit."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class KnownWorker(NamedTuple):
 
 
 class Capacity(NamedTuple):
-    """What decisions about new jobs look at."""
+    """Load and workers, from which decisions about new jobs are made."""
 
     #: Milliseconds of one lane's work that wait or run, by queue.
     load: Mapping[bytes, bytes]
@@ -33,6 +33,8 @@ class Capacity(NamedTuple):
 
 
 class QueueHead(NamedTuple):
+    """One place in which jobs of a queue wait."""
+
     queue: str
     #: Jobs that wait in this place.
     depth: int

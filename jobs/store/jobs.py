@@ -1,4 +1,4 @@
-"""Jobs as wholes: submitting, steering, and reads of what is stored of them."""
+"""Jobs as wholes: submitting and steering them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISK_MS = 2500
 
 @dataclass(frozen=True, kw_only=True)
 class NewJob:
-    """What SUBMIT writes."""
+    """Job as SUBMIT writes it."""
 
     job_id: str
     kind: str
@@ -91,20 +91,26 @@ class Jobs(Part):
             )
 
     def cancel(self, job: str) -> list[str]:
-        """Answer ok + state, conflict + state, or missing; so do the four below."""
+        """Return [ok, state], [conflict, state] or [missing]; pause, resume, retry and delete do too."""
         return self._scripts.words("cancel", job)
 
     def pause(self, job: str) -> list[str]:
+        """Let lanes commit what they have and take no more."""
         return self._scripts.words("pause", job)
 
     def resume(self, job: str) -> list[str]:
+        """Let a paused job go on."""
         return self._scripts.words("resume", job)
 
     def retry(self, job: str, version: int) -> list[str]:
-        """Go on with what is not done, or answer version + the one that its partials come from."""
+        """Go on with what is not done of a job that failed or was cancelled.
+
+        Returns [version, V] when its partials come from version V of the kind's model and not from `version`.
+        """
         return self._scripts.words("retry", job, version)
 
     def delete(self, job: str) -> list[str]:
+        """Remove a job that has ended."""
         return self._scripts.words("delete", job)
 
 

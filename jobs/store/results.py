@@ -23,7 +23,7 @@ class Gathered:
 
     @property
     def digest(self) -> str:
-        """Names accumulator and parts by what they are, as the scripts do."""
+        """SHA-1 over the SHA-1s of accumulator and parts, as the scripts compute it."""
         return _sha1("".join(_sha1(text) for text in (self.accumulator or b"", *self.parts)).encode())
 
 

@@ -88,7 +88,7 @@ class Scripts:
 
 
 class Part:
-    """One subject of what is said to Redis. The parts of a Store share its scripts and its client."""
+    """One subject of a Store. All parts share its scripts and its client."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts

@@ -1,4 +1,4 @@
-"""Slots: which job a worker looks at, and what its lanes need to know of it."""
+"""Slots: which job a worker looks at, and the facts of it that lanes need."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What a lane needs to know of a job."""
+    """Facts of a job that a lane needs."""
 
     job_id: str
     kind: str
@@ -43,7 +43,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """NEXT: small jobs, each wholly leased: (job, token) pairs, and what a lane needs to know of each."""
+    """NEXT: small jobs, each wholly leased: (job, token) pairs, and the facts of each."""
 
     jobs: tuple[tuple[str, str], ...]
     facts: tuple[Facts, ...]
@@ -106,7 +106,7 @@ class Slots(Part):
         self._scripts.run("leave", worker)
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
-        """Return what lanes of a device need to know of each job; None for one that is gone."""
+        """Return the facts that lanes of a device need, for each job; None for one that is gone or broken."""
         pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode")

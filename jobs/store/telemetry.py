@@ -1,4 +1,4 @@
-"""What is kept for people to look at: spans, history, alerts, counters."""
+"""Figures kept for people to look at: spans, history, alerts, counters."""
 
 from __future__ import annotations
 
