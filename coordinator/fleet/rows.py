@@ -1,23 +1,107 @@
-"""A worker as the API shows it, from its hash in Redis. Pure."""
+"""Workers and queues as the API shows them, and the making of a worker's row from its hash in Redis. Pure.
+
+`schemas.py` describes the same rows to clients; a test compares them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding
 
 
-def worker(name: str, row: dict[str, str], live: float | None, now: float) -> dict[str, Any]:
+class GpuRow(TypedDict):
+    """What a worker says of a GPU. A newer worker's may hold more."""
+
+    uuid: str
+    index: NotRequired[int]
+    name: NotRequired[str]
+    utilization_ratio: NotRequired[float]
+    sm_active_ratio: NotRequired[float]
+    memory_used_bytes: NotRequired[int]
+    memory_total_bytes: NotRequired[int]
+    temperature_celsius: NotRequired[float]
+    power_watts: NotRequired[float]
+    energy_joules_total: NotRequired[float]
+    clock_sm_hertz: NotRequired[float]
+    clock_memory_hertz: NotRequired[float]
+    pcie_receive_bytes_per_second: NotRequired[float]
+    pcie_transmit_bytes_per_second: NotRequired[float]
+    throttle_reasons: NotRequired[list[str]]
+
+
+class FleetGpuRow(GpuRow):
+    worker: str
+    #: Its name one version ago.
+    node: str
+    live: bool
+    job: str | None
+
+
+class WorkerRow(TypedDict):
+    id: str
+    device: str | None
+    state: str
+    live: bool
+    lanes: int
+    busy_lanes: int
+    job: str | None
+    host: str | None
+    network: str
+    draining: bool
+    seen_seconds_ago: float
+    cpu_ratio: float
+    rates: dict[str, float]
+    cpus: NotRequired[int]
+    memory_used_bytes: NotRequired[int]
+    memory_total_bytes: NotRequired[int]
+    network_receive_bytes_total: NotRequired[int]
+    network_transmit_bytes_total: NotRequired[int]
+    pid: NotRequired[int]
+    gpus: NotRequired[list[GpuRow]]
+    retired: NotRequired[str]
+    cpu_energy_joules_total: NotRequired[float]
+
+
+class QueueRow(TypedDict):
+    queue: str
+    jobs: int
+    bells: int
+    oldest_wait_seconds: float
+
+
+class WorkerCountsRow(TypedDict):
+    live: int
+    ready: int
+    cpu: dict[str, int]
+    gpu: dict[str, int]
+
+
+class StatusRow(TypedDict):
+    version: str
+    cluster_size: int | None
+    workers: WorkerCountsRow
+    lanes: int
+    jobs: dict[str, int]
+    queues: dict[str, int]
+    oldest_wait_seconds: float
+    units_per_second: dict[str, float]
+
+
+#: Integers that a worker leaves out where it does not know them.
+_INTEGERS = (
+    "cpus", "memory_used_bytes", "memory_total_bytes", "network_receive_bytes_total", "network_transmit_bytes_total",
+    "pid",
+)  # fmt: skip
+
+
+def worker(name: str, row: dict[str, str], live: float | None, now: float) -> WorkerRow:
     """Return the worker whose hash is `row` and who lives until `live` ms; `now` in seconds, both of Redis' clock."""
     seen = now - int(row["seen"]) / 1000
     alive = live is not None and live / 1000 > now
     state = row.get("state", "lost")
-    numbers = (
-        "cpus", "memory_used_bytes", "memory_total_bytes", "network_receive_bytes_total",
-        "network_transmit_bytes_total", "pid",
-    )  # fmt: skip
-    return {
+    shown: WorkerRow = {
         "id": name,
         "device": row.get("device"),
         "state": state if alive or state == "stopped" else "lost",
@@ -31,22 +115,23 @@ def worker(name: str, row: dict[str, str], live: float | None, now: float) -> di
         "seen_seconds_ago": round(max(0.0, seen), 1),
         "cpu_ratio": decoding.finite(row.get("cpu_ratio", "0")),
         "rates": {kind: decoding.finite(rate) for kind, rate in decoding.parsed(row.get("rates", "{}")).items()},
-        **{name: int(row[name]) for name in numbers if name in row},
-        **(
-            {"gpus": [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parsed(row["gpus"])]}
-            if "gpus" in row
-            else {}
-        ),
-        **({"retired": row["retired"]} if "retired" in row else {}),
-        **(
-            {"cpu_energy_joules_total": decoding.finite(joules)}
-            if (joules := row.get("cpu_energy_joules_total"))
-            else {}
-        ),
     }
+    return cast(WorkerRow, {**shown, **_known(row)})
 
 
-def gpus(workers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _known(row: dict[str, str]) -> dict[str, Any]:
+    """Return what this worker knows of what others may not."""
+    known: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if name in row}
+    if "gpus" in row:
+        known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parsed(row["gpus"])]
+    if "retired" in row:
+        known["retired"] = row["retired"]
+    if joules := row.get("cpu_energy_joules_total"):
+        known["cpu_energy_joules_total"] = decoding.finite(joules)
+    return known
+
+
+def gpus(workers: Sequence[WorkerRow]) -> list[FleetGpuRow]:
     """Return every GPU that a worker reports, with the worker's name, which was called `node` one version ago."""
     return [
         {
