@@ -1,4 +1,4 @@
-"""Runs one coordinator: `python -m coordinator`."""
+"""Run one coordinator: `python -m coordinator`."""
 
 from __future__ import annotations
 

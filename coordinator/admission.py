@@ -1,4 +1,4 @@
-"""Which requests are let in: not those that a web page of somebody else sends through a browser of this machine.
+"""Admission of requests: those that a foreign web page sends through a browser of this machine are refused.
 
 A browser sends requests of any page to any address, loopback included. With CLUSTER_TOKEN such a page lacks the token.
 Without one, what tells it apart are its Origin, its Sec-Fetch-Site, and a Host that is not ours, when its own name was
@@ -24,7 +24,7 @@ _OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_H
 
 
 class Admission:
-    """A pure ASGI layer: answers what is refused itself, and passes all else untouched."""
+    """ASGI layer that answers refused requests itself, and passes all others on untouched."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -75,13 +75,13 @@ def host_name(authority: str) -> str:
 
 
 def _is_visit(headers: dict[bytes, bytes], method: str) -> bool:
-    """A link that somebody followed: the page that has it sees nothing of the answer."""
+    """Return True for a link that somebody followed: the page with the link sees nothing of the answer."""
     shown = headers.get(b"sec-fetch-mode") == b"navigate" and headers.get(b"sec-fetch-dest") == b"document"
     return method == "GET" and shown
 
 
 def _check_type(given: str) -> None:
-    """A foreign page can send text/plain without asking; JSON only after a preflight, which nobody grants."""
+    """Refuse bodies other than JSON: a foreign page can send text/plain, but JSON only after a preflight."""
     if given.partition(";")[0].strip().lower() != "application/json":
         detail = f"a body needs the header Content-Type: application/json; got {short(given, 80) if given else 'none'}"
         raise errors.UnsupportedMediaType(detail, field="Content-Type")

@@ -36,7 +36,7 @@ from jobs.store import Store, connection
 
 log = structlog.get_logger("coordinator")
 
-#: As nginx has it; no standard names one.
+#: nginx' status for it; no standard has one.
 CLIENT_CLOSED_REQUEST = 499
 
 
@@ -118,7 +118,7 @@ def _answer_errors(app: FastAPI) -> None:
 
 
 class Figures:
-    """Counts and times every request, and logs it. A pure ASGI layer, so that streams pass untouched."""
+    """ASGI layer that counts, times and logs every request; streams pass untouched."""
 
     def __init__(self, app: ASGIApp, exporter: Exporter) -> None:
         self._app = app
@@ -142,8 +142,8 @@ class Figures:
             self._count(scope, status, time.perf_counter() - started)
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        found = scope.get("route")
-        route = "pages" if isinstance(found, Mount) else getattr(found, "path_format", "unknown")
+        matched = scope.get("route")
+        route = "pages" if isinstance(matched, Mount) else getattr(matched, "path_format", "unknown")
         method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
         # A stream lasts and a wait was asked for: neither is slowness.

@@ -23,7 +23,7 @@ def moment_ms(ms: str) -> str:
 
 
 def optional_moment(ms: str | None) -> str | None:
-    """Return the same; None for none."""
+    """Return milliseconds since 1970 as the API writes them; None for none."""
     return moment_ms(ms) if ms else None
 
 

@@ -36,7 +36,7 @@ routes = APIRouter(include_in_schema=False)
 
 
 def _folder() -> Path:
-    """Where fastapi-offline keeps Swagger UI; its code is not used."""
+    """Return the folder of Swagger UI within fastapi-offline, whose code is not used."""
     spec = find_spec("fastapi_offline")
     assert spec and spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0]) / "static"

@@ -1,4 +1,4 @@
-"""Whether this replica, and Redis behind it, answer. Asked by probes, without a token."""
+"""Health of this replica and of Redis behind it, for probes, which have no token."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ routes = http.open_router()
 @routes.head("/health", include_in_schema=False)
 @routes.get("/health", tags=["health"], **http.answers(schemas.Health))
 async def health() -> Response:
-    """The process answers; says nothing of Redis."""
+    """Answer while the process works; says nothing of Redis."""
     return shown({"status": "ok", "version": VERSION})
 
 
 @routes.head("/ready", include_in_schema=False)
 @routes.get("/ready", tags=["health"], **http.answers(schemas.Ready))
 def ready(cluster: http.ClusterDep) -> Response:
-    """Redis answers too. 503 otherwise."""
+    """Answer while Redis does too. 503 otherwise."""
     cluster.store.ping()
     return shown({"status": "ready"})

@@ -1,4 +1,4 @@
-"""What all routes share: dependencies, answers as JSON, bodies as models, errors as problems."""
+"""Parts that all routes share: dependencies, answers as JSON, bodies as models, errors as problems."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def router() -> APIRouter:
 
 
 class Alias(APIRoute):
-    """A path of old that could mean others too: it matches where no other route of the application does."""
+    """Old path with room for others: it matches only where no other route of the application does."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)

@@ -1,4 +1,4 @@
-"""The pages from a folder, for clusters without a web server before them; with the headers that nginx would add."""
+"""Pages served from a folder, with the headers that nginx would add, for clusters without nginx."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-#: As in nginx/conf/headers.conf; a test compares them.
+#: The same as in nginx/conf/headers.conf; a test compares them.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; object-src 'none'; base-uri 'none'; "
@@ -34,7 +34,7 @@ _TAKEN = ("/api", "/health", "/ready")
 
 
 class Files(StaticFiles):
-    """Reads nothing at the start, so that the folder may come, or be built anew, later."""
+    """Static files, read when they are asked for, so that the folder can be built later."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(directory=folder, html=True, check_dir=False)
@@ -60,7 +60,7 @@ class Files(StaticFiles):
 
 
 class Pages(Mount):
-    """Everything that is not the API's. A wrong method of an API path stays a 405 of that path."""
+    """Mount for every path that is not the API's. A wrong method of an API path stays a 405 of that path."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("", app=Files(folder), name="pages")

@@ -1,4 +1,4 @@
-"""Answers where no route fits a request: which path or method would."""
+"""Answers to requests that fit no route: they name the path or method that would."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METHODS = ("GET", "HEAD", "POST", "DELETE")
 
 
 def unanswered(app: FastAPI, request: Request, error: HTTPException) -> Response:
-    """The error as a problem; with a path's methods for a wrong one, and the path without a slash at its end."""
+    """Return the error as a problem that names the methods of the path, or the path without the slash at its end."""
     asked, headers = f"{request.method} {_cut(request.url.path)}", dict(error.headers or {})
     detail = f"{asked}: {error.detail}; see /api/docs"
     if error.status_code == 405 and (takes := methods(app, request.scope)):
@@ -33,12 +33,12 @@ def _cut(path: str, most: int = 200) -> str:
 
 
 def methods(app: FastAPI, scope: Scope) -> list[str]:
-    """Those that the scope's path takes."""
+    """Return the methods that the scope's path takes."""
     return [method for method in _METHODS if _has(app, {**scope, "method": method})]
 
 
 def without_slash(app: FastAPI, scope: Scope) -> str | None:
-    """The path without the slashes at its end, when there is something at it."""
+    """Return the path without the slashes at its end, when there is a route for that."""
     path = scope["path"].rstrip("/")
     return path if path != scope["path"] and path and methods(app, {**scope, "path": path}) else None
 

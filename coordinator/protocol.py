@@ -19,7 +19,7 @@ _TOO_LARGE = b"the first line and the headers have over 64 KiB; send what they h
 
 
 class Stage(Enum):
-    """What of a request is awaited."""
+    """Part of a request that is awaited."""
 
     NOTHING = 0
     HEAD = 1
@@ -31,14 +31,14 @@ SECONDS = {Stage.HEAD: 15.0, Stage.BODY: 150.0}
 
 
 class HeadTooLarge(HttpParserError):
-    """Ends the parsing of a request."""
+    """Raised to end the parsing of a request."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
         self._stage = Stage.NOTHING
-        #: Bytes of the head that the parser has told of, and those that it was fed while it told of no end.
+        #: Bytes of the head that the parser has reported, and those that it was fed since without reporting an end.
         self._head = self._fed = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -101,7 +101,7 @@ class BoundedProtocol(HttpToolsProtocol):
             raise HeadTooLarge
 
     def send_400_response(self, msg: str) -> None:
-        """Says 431 where the head is too large; both close the connection."""
+        """Answer 431 where the head is too large, else 400; both close the connection."""
         if max(self._head, self._fed) <= MAX_HEAD:
             super().send_400_response(msg)
             return

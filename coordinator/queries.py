@@ -1,4 +1,4 @@
-"""Everything that a replica reads for the API, one object a domain."""
+"""Queries of a replica: one object a domain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.store import Store
 
 
 class Queries:
-    """The queries of every domain over one connection; they share one copy of the fleet."""
+    """Queries of every domain over one connection; they share one copy of the fleet."""
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""What all answers' descriptions share; nothing is validated on its way out.
+"""Base of all answers' descriptions; nothing is validated on its way out.
 
 An integer that can pass 2^53 is a number up to there and a decimal string beyond.
 """
@@ -25,7 +25,7 @@ def optional(text: str | None = None) -> Any:
 
 
 class Problem(BaseModel):
-    """RFC 9457: what went wrong, why, and which field of the request it is about."""
+    """Error as RFC 9457 has it: what went wrong, why, and which field of the request it is about."""
 
     type: str
     title: str

@@ -1,4 +1,4 @@
-"""What every service shares: jobs, kinds, leases. Knows no service."""
+"""Parts that every service shares: jobs, kinds, the store, workers. Knows no service."""
 
 from pathlib import Path
 from pkgutil import extend_path

@@ -1,4 +1,4 @@
-"""What travels: frozen, keyword-only, one line a field. JSON on the wire, never pickles."""
+"""Models that travel between services: frozen, keyword-only, one line a field. JSON on the wire, never pickles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
 
-#: What a kernel computed for a run of units: JSON values only, integers of any size. Only its kind knows the keys.
+#: Answer of a kernel for a run of units: JSON values only, integers of any size. Only its kind knows the keys.
 Partial: TypeAlias = dict[str, Any]
 #: The frozen description a kernel works from; made once by `plan`, JSON values only.
 Spec: TypeAlias = Mapping[str, Any]
@@ -55,11 +55,11 @@ class Device(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How a kind turns valid parameters into divisible work."""
+    """Divisible work that a kind makes of valid parameters."""
 
     #: Units of work, 1..2^53.
     total: int
-    #: What kernels need; travels with every lease, so keep it under 64 KiB.
+    #: Spec for the kernels; travels with every lease, so keep it under 64 KiB.
     spec: Spec
     #: Parameters with every default and drawn value filled in, as the job shows them.
     parameters: Mapping[str, Any]
@@ -74,7 +74,7 @@ class Plan:
     mode: str = "default"
     #: Longest a lease may live before it counts as hung. Raise it for units that cannot be cut.
     max_lease_seconds: float = 30.0
-    #: Said to the submitter and shown with the job.
+    #: Shown to the submitter and with the job.
     notes: tuple[str, ...] = field(default=())
 
 
@@ -92,12 +92,12 @@ class Binary:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What a finished job proved of the integers lo..hi-1, of any size; outlives the job."""
+    """Fact that a finished job proved of the integers lo..hi-1, of any size; outlives the job."""
 
     name: str
     lo: int
     hi: int
-    #: What is known of the range besides, as JSON.
+    #: Further facts about the range, as JSON.
     payload: Any = None
 
 

@@ -1,4 +1,4 @@
-"""Integers as they travel: exact, a JSON number or a decimal string, never a float, never a bool."""
+"""Integers in JSON: exact, as a number or a decimal string, never a float, never a bool."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ sys.set_int_max_str_digits(MAX_DIGITS)
 
 
 def exact(value: int) -> int | str:
-    """The integer itself where JSON keeps it exactly, else its decimal string."""
+    """Return the integer itself where JSON keeps it exactly, else its decimal string."""
     return value if -JSON_SAFE <= value <= JSON_SAFE else str(value)
 
 
 def short(value: object, limit: int = 40) -> str:
-    """The value for an error message, cut when it is long; costs no more for what is cut off."""
+    """Return the value for an error message, cut to about `limit` characters; what is cut off costs nothing."""
     text = ""
     for piece in _pieces(value, limit):
         text += piece
@@ -33,7 +33,7 @@ def short(value: object, limit: int = 40) -> str:
 
 
 def _pieces(value: object, limit: int) -> Iterator[str]:
-    """The value's repr, bit by bit; of a text no more than its beginning."""
+    """Yield the value's repr in pieces; of a text only its beginning."""
     if isinstance(value, int) and value.bit_length() > 10_000:
         yield f"an integer of {value.bit_length()} bits"
     elif isinstance(value, str):
@@ -71,14 +71,14 @@ def _read(value: Any) -> int:
 
 
 def _bound(name: str, value: int) -> dict[str, Any]:
-    """For a JSON schema; beyond what every reader keeps, a decimal string under a name that validators ignore."""
+    """Return a bound for a JSON schema; beyond 2^53, as a decimal string under a name that validators ignore."""
     if abs(value) <= JSON_SAFE:
         return {name: value}
     return {f"x-{name}": str(value)} if value.bit_length() <= 256 else {}
 
 
 def ExactInt(low: int, high: int) -> Any:  # noqa: N802 - it makes a type
-    """A pydantic field type: an integer in [low, high], given as a number or as a decimal string."""
+    """Return a pydantic field type: an integer in [low, high], given as a number or as a decimal string."""
 
     most = max(len(str(low)), len(str(high)))
 

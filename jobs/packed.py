@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from typing import Any
 
 MAGIC = b"TCB1"
-#: By the array's own code, whose sizes are those of every machine that Python runs on today.
+#: Names of types by the array's own codes, whose sizes are the same on every machine that Python runs on today.
 TYPES = {"B": "u8", "H": "u16", "I": "u32", "i": "i32", "f": "f32", "d": "f64", "Q": "u64"}
 _CODES = {name: code for code, name in TYPES.items()}
 
 
 def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
-    """Facts and columns as bytes."""
+    """Return facts and columns as bytes."""
     rows = [
         {"name": name, "type": TYPES[column.typecode], "offset": 0, "length": len(column)}
         for name, column in columns.items()
@@ -39,7 +39,7 @@ def pack(facts: Mapping[str, Any], columns: Mapping[str, array[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, array[Any]]]:
-    """What `pack` was given. ValueError when it is something else."""
+    """Return facts and columns of packed bytes. ValueError when they are something else."""
     if data[:4] != MAGIC:
         raise ValueError("these are not packed columns")
     try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator.events.event import Event
@@ -18,9 +18,10 @@ from jobs.store.connection import Unreachable
 log = logging.getLogger(__name__)
 
 SECONDS = 1.0
-Rows = dict[str, dict[str, Any]]
+Row = Mapping[str, Any]
+Rows = dict[str, Row]
 #: By topic: the event's type, the field that names the row, and where the rows come from.
-TOPICS: dict[str, tuple[str, str, Callable[[Queries], list[dict[str, Any]]]]] = {
+TOPICS: dict[str, tuple[str, str, Callable[[Queries], Sequence[Row]]]] = {
     "fleet": ("fleet", "id", lambda queries: queries.fleet.workers()),
     "nodes": ("node", "id", lambda queries: queries.fleet.workers()),  # its name one version ago
     "queues": ("queue", "queue", lambda queries: queries.fleet.queues()),

@@ -1,4 +1,4 @@
-"""What the API answers about the fleet at one moment, for its description and the tests."""
+"""Answers about the fleet at one moment, for the API's description and the tests."""
 
 from __future__ import annotations
 

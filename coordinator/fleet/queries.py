@@ -1,4 +1,4 @@
-"""What the API shows of workers and queues, read from Redis and shaped. Reads only."""
+"""Rows of workers and queues, read from Redis and shaped. Reads only."""
 
 from __future__ import annotations
 

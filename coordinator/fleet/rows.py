@@ -12,7 +12,7 @@ from coordinator import decoding
 
 
 class GpuRow(TypedDict):
-    """What a worker says of a GPU. A newer worker's may hold more."""
+    """A GPU as its worker sees it. A newer worker may send more."""
 
     uuid: str
     index: NotRequired[int]

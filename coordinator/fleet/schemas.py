@@ -1,4 +1,4 @@
-"""What the API answers about workers and queues, for its description and the tests."""
+"""Answers about workers and queues, for the API's description and the tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jobs.models import JobState
 
 
 class Gpu(BaseModel):
-    """What a worker says of a GPU; what it does not know is left out."""
+    """A GPU as its worker sees it; what the worker does not know is left out."""
 
     model_config = ConfigDict(extra="allow")
 

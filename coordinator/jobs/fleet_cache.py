@@ -17,7 +17,7 @@ FLEET_SECONDS = 0.25
 
 
 class FleetCache:
-    """The one copy of the fleet that a replica keeps. Threads that find it too old may each read it anew."""
+    """The one copy of the fleet that a replica keeps. Each thread that sees it too old reads it anew."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Marks of kinds as the API shows them: what finished jobs proved together."""
+"""Marks of kinds as the API shows them: ranges that finished jobs proved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API shows of jobs, read from Redis and shaped. Reads only."""
+"""Rows of jobs, read from Redis and shaped. Reads only."""
 
 from __future__ import annotations
 

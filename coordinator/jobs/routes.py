@@ -1,4 +1,4 @@
-"""Submitting, jobs and their results: HTTP in, models out; no decisions."""
+"""Routes of jobs: submitting, reading, steering, their results, questions and marks."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def submit(
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
     wait_seconds: http.Wait = 0,
 ) -> Response:
-    """Writes one job and rings its bell; with `wait_seconds`, answers with its result, or when the time is over."""
+    """Submit one job; with `wait_seconds`, answer with its result, or without it when that time is over."""
     body = await bodies.body(request)
     if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
         body["idempotency_key"] = idempotency_key
@@ -109,7 +109,7 @@ async def submit(
 
 
 def _submitted(cluster: Cluster, answer: SubmittedRow) -> bytes:
-    """The answer with the state that the job has now, and with its result if it is done."""
+    """Return the answer with the state that the job has now, and with its result if it is done."""
     _, state, stored = cluster.queries.jobs.result(answer["job_id"])
     text = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
     return text if stored is None else text[:-1] + b',"result":' + stored + b"}"
@@ -124,7 +124,7 @@ async def submit_batch(
     owner: http.Owner,
     idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
 ) -> Response:
-    """Writes up to 1,000 jobs; a bad one does not hold the others up."""
+    """Submit up to 1,000 jobs; an invalid one does not hold up the others."""
     async with bodies.held(request, bodies.MAX_BATCH_BODY, bodies.MAX_BATCH_VALUES) as body:
         batch = http.parsed(Batch, body)
         if idempotency_key:
@@ -222,7 +222,7 @@ async def ask(
     question: Annotated[str, Path(max_length=64, description="Such as trace, for a job of kind thread.")],
     cluster: http.ClusterDep,
 ) -> Response:
-    """What a worker computes about a job when it is asked. 202 with Location while it still does."""
+    """Answer that a worker computes about a job on demand. 202 with Location while it is still being computed."""
     answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params))
     state, stored = await _answered(cluster, answering)
     return Response(stored, media_type="application/json") if stored else _not_yet(answering, state)
@@ -235,7 +235,7 @@ async def get_binary(
     binary: Annotated[str, Path(max_length=64, description="Such as columns, for a job of kind collatz.")],
     cluster: http.ClusterDep,
 ) -> Response:
-    """Numbers about a job as packed columns. 202 with Location while a worker still computes what they are made of."""
+    """Numbers about a job as packed columns. 202 with Location while a worker still computes their source."""
     choice = dict(request.query_params)
     kind, what = await run_in_threadpool(cluster.binary, job_id, binary)
     own = {name: choice.pop(name) for name in what.choices if name in choice}
@@ -253,7 +253,7 @@ async def get_binary(
 
 
 async def _stored(cluster: Cluster, job_id: str) -> tuple[str, bytes]:
-    """A job's state and its result; Conflict while there is none."""
+    """Return a job's state and its result; Conflict while there is none."""
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, job_id)
     if stored is None:
         raise errors.Conflict(f"the job is {state}; its numbers come with state done", field="state")
@@ -261,7 +261,7 @@ async def _stored(cluster: Cluster, job_id: str) -> tuple[str, bytes]:
 
 
 async def _answered(cluster: Cluster, answering: str) -> tuple[str, bytes | None]:
-    """The state of the job that answers a question, and its answer if it came soon."""
+    """Return the state of the job that answers a question, and its answer if it came within QUESTION_WAIT_SECONDS."""
     await _waited(cluster, answering, QUESTION_WAIT_SECONDS)
     _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answering)
     if stored is None and state in TERMINAL:
@@ -289,10 +289,10 @@ register_url_convertor("verb", Verb())
 def steer(
     job_id: http.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: http.ClusterDep
 ) -> Response:
-    """cancel, pause, resume or retry. 409 naming the state when it does not allow that.
+    """Cancel, pause, resume or retry a job. 409 naming the state when it does not allow that.
 
-    A call that was carried out before changes nothing and answers 200, so that one whose answer got lost may be sent
-    again: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
+    A call that was carried out before changes nothing and answers 200, so that it can be repeated when its answer was
+    lost: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
     """
     cluster.steer(job_id, verb)
     return shown(cluster.queries.jobs.job(job_id))
@@ -300,7 +300,7 @@ def steer(
 
 @routes.delete("/jobs/{job_id}", status_code=204, tags=["jobs"])
 def delete(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
-    """Removes a finished job and its result."""
+    """Remove a finished job and its result."""
     cluster.steer(job_id, "delete")
     return Response(status_code=204)
 
@@ -314,7 +314,7 @@ def get_mark(
     mark: Annotated[str, Path(max_length=64, description="One of its marks, such as verified.")],
     cluster: http.ClusterDep,
 ) -> Response:
-    """What finished jobs of a kind proved together, for good: how far from its origin without a hole, and the rest."""
+    """Ranges that finished jobs of a kind proved: how far they reach from the origin without a hole, and the rest."""
     return shown(cluster.queries.jobs.mark(kind, mark))
 
 

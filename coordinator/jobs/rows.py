@@ -18,7 +18,7 @@ _STALE_SECONDS = 15
 
 
 class ShareRow(TypedDict):
-    """What one worker did for a job."""
+    """One worker's share of a job."""
 
     device: str
     units: int
@@ -29,7 +29,7 @@ class ShareRow(TypedDict):
 
 
 class UsageRow(TypedDict):
-    """Who computed a job, and how long."""
+    """Workers that computed a job, and their time."""
 
     lane_seconds: float
     device_seconds: NotRequired[float]
@@ -69,7 +69,7 @@ class JobsPage(TypedDict):
 
 
 class ResultHead(TypedDict):
-    """What goes around a result."""
+    """Fields around a result."""
 
     job_id: str
     type: str

@@ -14,7 +14,7 @@ SMALL_SECONDS = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What lives and what waits, as far as decisions need it."""
+    """Live workers and waiting work, as far as decisions need them."""
 
     #: Lanes of live workers by device.
     lanes: Mapping[Device, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Route:
 
 
 def route(plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet) -> Route:
-    """The queue of a new job. InvalidRequest when no kernel exists for the device that was asked for."""
+    """Return the queue of a new job. InvalidRequest when no kernel exists for the device that was asked for."""
     able = set(plan.devices)
     if device is not Device.ANY and device not in able:
         have = ", ".join(sorted(able))
@@ -69,7 +69,7 @@ def _devices_of(queue: str) -> set[Device]:
 
 
 def estimated_wait(queue: str, fleet: Fleet) -> float | None:
-    """Seconds until a new job of this queue starts: work of its priority and above over what serves it, as measured.
+    """Return seconds until a new job of this queue starts: work of its priority and above over the workers' speed.
 
     None when no live worker serves the queue.
     """
@@ -94,7 +94,7 @@ def is_small(plan: Plan) -> bool:
 def waiting_because(
     state: str, queue: str, before: int | None, holders: int, fleet: Fleet, kind: str = "", version: int = 0
 ) -> str | None:
-    """Why a job does not run now, in words; None when it does or has ended. `before`: jobs ahead in its queue.
+    """Return why a job does not run now; None when it does or has ended. `before`: jobs ahead in its queue.
 
     `kind` and `version`: of the job; without them every worker of its queue is taken to compute it.
     """
@@ -119,7 +119,7 @@ def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
 
 
 def _in_turn(queue: str, before: int, fleet: Fleet) -> str:
-    """Its place among the jobs of its queue, and that others go first."""
+    """Return the job's place in its queue, and the queues of higher priority that are served first."""
     place = f"{before} {'job is' if before == 1 else 'jobs are'} before it in the queue {queue}"
     if not before:
         place = f"it is next in the queue {queue}"

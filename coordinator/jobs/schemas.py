@@ -1,4 +1,4 @@
-"""What the API answers about jobs, for its description and the tests."""
+"""Answers about jobs, for the API's description and the tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SubmittedBatch(Answer):
 
 
 class Share(Answer):
-    """What one worker did for a job."""
+    """One worker's share of a job."""
 
     device: str
     units: int
@@ -70,7 +70,7 @@ class Job(Answer):
 
 
 class Jobs(Answer):
-    """Newest first."""
+    """Jobs, newest first."""
 
     jobs: list[Job]
     cursor: str | None = required("Asks for the next page; null on the last.")

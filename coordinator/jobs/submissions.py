@@ -1,4 +1,4 @@
-"""From a request's body to a job to write: validation, planning, routing."""
+"""Submissions: a request's body is validated, planned and routed, and becomes a job to write."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Submission(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
-    """A job that may be written, and what its submitter hears."""
+    """A valid job, ready to be written, and the answer to its submitter."""
 
     job: NewJob
     estimated_wait_seconds: float | None
 
     def answer(self, job_id: str, state: str = "queued") -> SubmittedRow:
-        """Return what the submitter hears."""
+        """Return the answer to the submitter."""
         return {
             "job_id": job_id,
             "status": state,
@@ -70,7 +70,7 @@ class Accepted:
 
 
 def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -> errors.InvalidRequest:
-    """A model's first complaint as our error: the field's path, what was expected, what came.
+    """Return a model's first complaint as InvalidRequest: the field's path, what was expected, what came.
 
     A key that is not known comes first: it explains the one that is missing.
     """
@@ -86,13 +86,13 @@ def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -
 
 
 def bounded(body: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """The body, cut after one key more than the model knows: enough to name one that is not known, of a million."""
+    """Return the body with at most one key more than the model has: enough to name an unknown one."""
     most = len(model.model_fields) + 1
     return body if len(body) <= most else dict(islice(body.items(), most))
 
 
 def read(body: Any) -> Submission:
-    """A valid submission, or InvalidRequest naming the field."""
+    """Return a valid submission. InvalidRequest naming the field."""
     if not isinstance(body, dict):
         raise errors.InvalidRequest(f"the body must be an object; got {short(body)}", field="body")
     try:
@@ -102,7 +102,7 @@ def read(body: Any) -> Submission:
 
 
 def question(kind: str, parameters: dict[str, Any], fleet: scheduler.Fleet) -> Accepted:
-    """A small job of our own that answers a question: before all others, forgotten soon, one for equal questions."""
+    """Return a job that answers a question: served before all others, soon forgotten, one for equal questions."""
     asked = Submission.model_validate({"type": kind, "parameters": parameters, "priority": Priority.INTERACTIVE.value})
     version, plan = _planned(asked)
     route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
@@ -137,7 +137,7 @@ def _planned(asked: Submission) -> tuple[int, Plan]:
 
 
 def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, settings: Settings) -> Accepted:
-    """Plans and routes a submission. Errors name the field and the bound."""
+    """Plan and route a submission. InvalidRequest names the field and the bound."""
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu"], "device"))
     if asked.device is not None and asked.gpu_preferred:
