@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -33,7 +33,7 @@ class Event:
     #: A row's topic, its name among all rows, and its content as clients see it.
     topic: str = ""
     entity: str = ""
-    row: dict[str, Any] | None = None
+    row: Mapping[str, Any] | None = None
 
     @property
     def job(self) -> str:
@@ -70,7 +70,7 @@ class Event:
         place = f"id: {self.id}\n" if self.id else ""
         return f"{place}event: {self.fields.get('type', 'message')}\ndata: {json.dumps(self.data())}\n\n".encode()
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> Mapping[str, Any]:
         """Return the content as clients see it: counts are numbers. ValueError for counts that are none."""
         if self.row is not None:
             return self.row

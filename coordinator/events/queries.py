@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from coordinator.events.rows import SnapshotRow
 from coordinator.fleet import rows
 from coordinator.queries import Queries
 
@@ -11,12 +10,13 @@ from coordinator.queries import Queries
 _NEWEST = 100
 
 
-def snapshot(queries: Queries) -> dict[str, Any]:
-    """Return the fleet and the newest jobs, each read once."""
+def snapshot(queries: Queries, stream: str) -> SnapshotRow:
+    """Return the fleet and the newest jobs, each read once; `stream` is the place of the last event read before."""
     workers, queues = queries.fleet.workers(), queries.fleet.queues()
+    page = queries.jobs.page(None, None, None, _NEWEST)
     return {
-        "status": queries.fleet.status(workers, queues), "queues": queues, "workers": workers,
+        "stream": stream, "status": queries.fleet.status(workers, queues), "queues": queues, "workers": workers,
         "nodes": workers,  # their name one version ago
         "gpus": rows.gpus(workers), "alerts": queries.telemetry.alerts(),
-        **queries.jobs.page(None, None, None, _NEWEST),
+        "jobs": page["jobs"], "cursor": page["cursor"],
     }  # fmt: skip

@@ -61,7 +61,7 @@ def _streamed(stream: AsyncGenerator[bytes, None]) -> StreamingResponse:
 @routes.get("/snapshot", tags=["cluster"], **http.answers(schemas.Snapshot))
 def snapshot(cluster: http.ClusterDep) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
-    return shown({"stream": cluster.hub.last, **queries.snapshot(cluster.queries)})
+    return shown(queries.snapshot(cluster.queries, cluster.hub.last))
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)

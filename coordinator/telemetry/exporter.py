@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from coordinator.fleet import hosts
+from coordinator.fleet.rows import WorkerRow
 from coordinator.queries import Queries
 from jobs import VERSION, figures, metrics, metrics_server, queues
 from jobs.kinds import registry
@@ -115,11 +116,12 @@ class ClusterCollector(Collector):
         lanes = defaultdict(float, dict.fromkeys(product(devices, ("busy", "idle")), 0.0))
         rates: dict[tuple[str, str], list[float]] = defaultdict(list)
         for worker in live:
-            states[(worker["device"], worker["state"])] += 1
-            lanes[(worker["device"], "busy")] += worker["busy_lanes"]
-            lanes[(worker["device"], "idle")] += worker["lanes"] - worker["busy_lanes"]
+            device = worker["device"] or ""
+            states[(device, worker["state"])] += 1
+            lanes[(device, "busy")] += worker["busy_lanes"]
+            lanes[(device, "idle")] += worker["lanes"] - worker["busy_lanes"]
             for kind, rate in worker["rates"].items():
-                rates[(kind, worker["device"])].append(rate)
+                rates[(kind, device)].append(rate)
         means = {labels: sum(values) / len(values) for labels, values in rates.items()}
         for metric, values in ((metrics.WORKERS, states), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
             yield _filled(metric, values)
@@ -128,7 +130,7 @@ class ClusterCollector(Collector):
         yield configured
         yield from self._hosts(live)
 
-    def _hosts(self, live: list[dict[str, Any]]) -> Iterator[Metric]:
+    def _hosts(self, live: list[WorkerRow]) -> Iterator[Metric]:
         labels = metrics.WORKER_INFO.labels[1:]
         infos = {(worker["id"], *(str(worker.get(label) or "") for label in labels)): 1.0 for worker in live}
         yield _filled(metrics.WORKER_INFO, infos)
@@ -138,7 +140,7 @@ class ClusterCollector(Collector):
             yield _filled(figure.metric, known)
         yield from self._gpus([(worker["id"], gpu) for worker in live for gpu in worker.get("gpus", ())])
 
-    def _gpus(self, gpus: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
+    def _gpus(self, gpus: list[tuple[str, Mapping[str, Any]]]) -> Iterator[Metric]:
         info, throttled = _family(metrics.GPU_INFO), _family(metrics.GPU_THROTTLED)
         known = set(metrics.THROTTLE_REASONS)
         for worker, gpu in gpus:

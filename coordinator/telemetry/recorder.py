@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from coordinator.decoding import moment
+from coordinator.fleet.rows import QueueRow, WorkerRow
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
 from jobs.kinds import registry
@@ -89,7 +90,7 @@ class Recorder:
         )
 
     def _fleet(
-        self, nodes: list[dict[str, Any]], queues: list[dict[str, Any]], units: Mapping[bytes, bytes], now: float
+        self, nodes: list[WorkerRow], queues: list[QueueRow], units: Mapping[bytes, bytes], now: float
     ) -> Iterator[tuple[str, float]]:
         live = [node for node in nodes if node["live"]]
         yield "workers.live", len(live)
@@ -108,7 +109,7 @@ class Recorder:
             if speed is not None:
                 yield f"units.{kind}", speed
 
-    def _node(self, node: dict[str, Any], now: float) -> Iterator[tuple[str, float]]:
+    def _node(self, node: Mapping[str, Any], now: float) -> Iterator[tuple[str, float]]:
         name = f"node.{node['id']}"
         yield f"{name}.busy_lanes", node["busy_lanes"]
         for known, short in NODE_NAMES.items():

@@ -35,7 +35,7 @@ REDIS_CALL = re.compile(
 #: Modules that still talk to Redis past jobs/store.
 RAW_CALLERS = frozenset(
     {
-        "coordinator/fleet/queries.py", "coordinator/telemetry/exporter.py",
+        "coordinator/telemetry/exporter.py",
         "coordinator/telemetry/history.py", "coordinator/telemetry/queries.py", "coordinator/telemetry/recorder.py",
         "coordinator/telemetry/spans.py",
     }

@@ -10,6 +10,8 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, is_ty
 import pytest
 from pydantic import BaseModel
 
+from coordinator.fleet import rows as fleet_rows
+from coordinator.fleet import schemas as fleet_schemas
 from coordinator.jobs import rows as job_rows
 from coordinator.jobs import schemas as job_schemas
 
@@ -23,10 +25,16 @@ PAIRS: dict[type, type[BaseModel]] = {
     job_rows.MarkRangeRow: job_schemas.MarkRange,
     job_rows.MarkRow: job_schemas.Mark,
     job_rows.KindRow: job_schemas.Kind,
+    fleet_rows.GpuRow: fleet_schemas.Gpu,
+    fleet_rows.FleetGpuRow: fleet_schemas.FleetGpu,
+    fleet_rows.WorkerRow: fleet_schemas.Worker,
+    fleet_rows.QueueRow: fleet_schemas.Queue,
+    fleet_rows.WorkerCountsRow: fleet_schemas.WorkerCounts,
+    fleet_rows.StatusRow: fleet_schemas.Status,
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
-MODULES = [job_rows]
+MODULES = [job_rows, fleet_rows]
 
 
 def plain(hint: Any) -> Any:

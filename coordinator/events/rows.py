@@ -1,0 +1,21 @@
+"""The snapshot as the API shows it; `schemas.py` describes it to clients, and a test compares both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.fleet.rows import FleetGpuRow, QueueRow, StatusRow, WorkerRow
+from coordinator.jobs.rows import JobsPage
+
+
+class SnapshotRow(JobsPage):
+    """The fleet at one moment, and the newest jobs."""
+
+    stream: str
+    status: StatusRow
+    queues: list[QueueRow]
+    workers: list[WorkerRow]
+    #: The name of `workers` one version ago.
+    nodes: list[WorkerRow]
+    gpus: list[FleetGpuRow]
+    alerts: list[dict[str, Any]]
