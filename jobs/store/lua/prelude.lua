@@ -10,7 +10,7 @@ local function every_queue() return { @QUEUES@ } end
 -- aside and its place is empty; a job of which that is true is quarantined. Other errors are Redis' own refusals, such
 -- as for want of memory, and go to the caller.
 local refused, in_hand, broken = false, nil, {}
--- What a script must not forget when it runs again without a broken job.
+-- Values that a script needs again when it runs a second time without a broken job.
 local kept = {}
 
 local function says(text, ...)
@@ -128,7 +128,7 @@ end
 -- free what is there; those that bring new work are refused by a full Redis.
 local function even_if_full() call('DEL', P .. 'spare') end
 
--- What a finished job leaves for good: a JSON list of {mark, range, payload}. The range is opaque, of integers of any size.
+-- Stores the marks that a finished job leaves for good, a JSON list of {mark, range, payload}. The range is opaque, of integers of any size.
 local function keep_marks(text)
   for _, mark in ipairs(cjson.decode(text)) do call('HSET', P .. 'mark:' .. mark[1], mark[2], mark[3]) end
 end
@@ -193,8 +193,7 @@ local ACTIVE = { running = true, finishing = true, cancelling = true }
 local TERMINAL = { done = true, failed = true, cancelled = true }
 local PENDABLE = { queued = true, running = true, finishing = true }
 
--- Leaves of a job's own events those that tell its story: its states, the last 200 of them, and so many steps of its
--- progress, evenly spread.
+-- Thins a job's own events to the last 200 of its states and at most `steps` steps of its progress, evenly spread.
 local function thin(id, steps)
   local k, entries, states, progress = key(id, 'ev'), call('XRANGE', key(id, 'ev'), '-', '+'), 0, 0
   for _, entry in ipairs(entries) do
@@ -333,12 +332,12 @@ local function cap(zset, t, ttl)
   end
 end
 
--- The same of a key that Redis itself expires.
+-- Does the same for a key that Redis itself expires.
 local function curtail(k, ttl)
   if call('PTTL', k) > tonumber(ttl) then call('PEXPIRE', k, ttl) end
 end
 
--- The longest wait of a range that raised so often.
+-- The longest wait of a range in which the kernel raised this many times.
 local function backoff(errors) return math.min(60000, 500 * 2 ^ errors) end
 
 local function cap_job(id, t)
@@ -514,7 +513,7 @@ local function purge(id)
   redis.pcall('SREM', P .. 'broken', id)
 end
 
--- Puts a job where nobody looks for work, and fails it if so much can still be written: what is wrong with it must not
+-- Puts a job where nobody looks for work, and fails it if that can still be written: what is wrong with it must not
 -- hold up the others. It goes after a week, or by DELETE.
 function quarantine(id, why)
   broken[id] = true
