@@ -18,31 +18,37 @@ log = logging.getLogger("cpu_worker")
 
 
 def start_lanes(count: int) -> list[ChildLane]:
-    """Start the children; return them warm. The first compiles alone: the others find its work in the cache."""
+    """Start the children all at once; return them warm. One compiles: the others find its work in the cache.
+
+    Raises CannotStart, and leaves no child behind then.
+    """
+    lanes: list[ChildLane] = []
     try:
-        first = ChildLane("0")
-        log.info("kernels ready", extra={"seconds": first.warm_up()})
-        rest = [ChildLane(str(number)) for number in range(1, count)]
-        for lane in rest:
-            lane.warm_up()
+        lanes.extend(ChildLane(str(number)) for number in range(count))
+        seconds = [lane.warm_up() for lane in lanes]
+        log.info("kernels ready", extra={"seconds": seconds[0] if seconds else {}})
     except LaneDied as error:
+        close(lanes)
         raise CannotStart(f"{error} while its kernels were compiled; see the lines above") from error
-    return [first, *rest]
+    return lanes
+
+
+def close(lanes: list[ChildLane]) -> None:
+    """End the children, which would outlive a signal."""
+    for lane in lanes:
+        lane.close()
 
 
 def run(settings: Settings) -> int:
     worker = Worker(settings, Device.CPU, settings.lanes())
-    children: list[ChildLane] = []
+    lanes: list[ChildLane] = []
 
     def start() -> list[ChildLane]:
-        children.extend(start_lanes(settings.lanes()))
-        return children
+        lanes.extend(start_lanes(settings.lanes()))
+        return lanes
 
-    def close() -> None:
-        for child in children:
-            child.close()
-
-    return worker.run(wait_for_redis(settings.redis_url), start, close, Meter(energy=Packages().joules))
+    meter = Meter(energy=Packages().joules)
+    return worker.run(wait_for_redis(settings.redis_url), start, lambda: close(lanes), meter)
 
 
 def main() -> int:

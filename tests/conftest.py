@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,6 +73,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         and not session.config.option.collectonly
     ):
         kernels.compile_all()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line for each folder and reason what was skipped."""
+    reports = terminalreporter.stats.get("skipped", [])
+    skipped = Counter((Path(report.nodeid.partition("::")[0]).parent, report.longrepr[2]) for report in reports)
+    for (folder, reason), count in sorted(skipped.items()):
+        terminalreporter.write_line(f"SKIPPED [{count}] {folder}: {reason.removeprefix('Skipped: ')}")
 
 
 def _missing(reason: str) -> None:
