@@ -43,7 +43,7 @@ export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
   if (!gpus.length)
     return (
       <p class="soft">
-        No GPU worker lives; the <a href="#tab=gpus">GPUs tab</a> says how to start one.
+        No GPU worker is live; the <a href="#tab=gpus">GPUs tab</a> says how to start one.
       </p>
     );
   return (
@@ -79,7 +79,7 @@ export function Gpus() {
 
 function NoGpus() {
   return (
-    <Empty title="No GPU worker lives">
+    <Empty title="No GPU worker is live">
       <p>
         Each GPU would have a row here: its model, the job that holds it, and utilisation, memory, temperature and power
         of the last hour, all under one cursor. A GPU that a job holds without using it is marked.

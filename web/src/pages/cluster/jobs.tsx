@@ -321,7 +321,9 @@ function Foot({
   older: ReturnType<typeof useOlder>;
   onMore: () => void;
 }) {
-  const kept = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
+  // Counts come later than jobs do.
+  const counted = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
+  const kept = Math.max(counted, found);
   return (
     <p class="row foot soft small">
       <span>

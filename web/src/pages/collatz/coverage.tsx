@@ -74,7 +74,7 @@ export function Coverage() {
       <p class="small soft">
         {text}{" "}
         <span class="axis">
-          (bar: 1 to 2^96, log; frame: what is seen
+          (bar: 1 to 2^96, log; frame: the view
           {range.value.end > 2n ** 53n ? "" : ` of ${compact(range.value.end - range.value.first)}`})
         </span>
       </p>

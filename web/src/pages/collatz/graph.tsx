@@ -167,7 +167,7 @@ export function pan(share: number): void {
   look(panned(view.peek(), share, limits));
 }
 
-/** Marks what is seen; a second time takes the mark away. */
+/** Marks the view; a second time clears the mark. */
 export function markSeen(): void {
   select(selection.peek() ? undefined : seen(view.peek(), limits));
 }

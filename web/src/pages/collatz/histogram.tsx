@@ -1,4 +1,4 @@
-/** How many numbers take how many steps, of the selection or of what is seen. */
+/** How many numbers take how many steps, of the selection or of the view. */
 
 import { useEffect } from "preact/hooks";
 import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "./model/fit";
@@ -15,7 +15,7 @@ import { ClassMark } from "./classes";
 import { Check } from "./fields";
 import { usePicture } from "./model/save";
 
-/** The chosen numbers: the selection, else what is seen. */
+/** The chosen numbers: the selection, else the view. */
 export function chosenRange(): Range {
   return selection.value ?? seen(view.value, limits);
 }

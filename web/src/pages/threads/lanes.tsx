@@ -417,7 +417,7 @@ export function fit(): void {
   state.commit();
 }
 
-/** Follows the playhead when it leaves what is seen. */
+/** Follows the playhead when it leaves the view. */
 export function useChase(): void {
   useEffect(
     () =>
