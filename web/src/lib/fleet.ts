@@ -85,10 +85,11 @@ export function take(model: Model, snapshot: Snapshot): void {
 export function past(job: Job): LiveEvent[] {
   const { job_id, type: kind, done, total, error } = job;
   const common = { id: "", job: job_id, kind, total };
-  const found: LiveEvent[] = [{ ...common, type: "queued", state: "queued", done: 0, time: Date.parse(job.created) }];
-  if (job.started) found.push({ ...common, type: "running", state: "running", done: 0, time: Date.parse(job.started) });
+  const events: LiveEvent[] = [{ ...common, type: "queued", state: "queued", done: 0, time: Date.parse(job.created) }];
+  if (job.started)
+    events.push({ ...common, type: "running", state: "running", done: 0, time: Date.parse(job.started) });
   if (job.ended)
-    found.push({
+    events.push({
       ...common,
       type: job.state,
       state: job.state,
@@ -96,7 +97,7 @@ export function past(job: Job): LiveEvent[] {
       time: Date.parse(job.ended),
       ...(error ? { error } : {}),
     });
-  return found;
+  return events;
 }
 
 function share(done: number | string, total: number | string): number {
@@ -147,24 +148,24 @@ function event(frame: Frame): LiveEvent {
 export function apply(model: Model, frame: Frame): Change {
   if (frame.event === "resync") return { resync: true };
   if (frame.event === "fleet" || frame.event === "queue" || frame.event === "alert") return row(model, frame);
-  const found = event(frame);
+  const heard = event(frame);
   if (frame.id) model.at = frame.id;
-  if (!found.job) return { event: found };
-  if (frame.id && model.covered && !after(frame.id, model.covered)) return { event: found };
-  return happened(model, found, found.job);
+  if (!heard.job) return { event: heard };
+  if (frame.id && model.covered && !after(frame.id, model.covered)) return { event: heard };
+  return happened(model, heard, heard.job);
 }
 
-function happened(model: Model, found: LiveEvent, id: string): Change {
+function happened(model: Model, heard: LiveEvent, id: string): Change {
   const known = model.jobs.get(id);
-  if (!known) return { event: found, ask: id };
-  const progress = found.type === "progress";
-  if (progress && Number(found.done) < Number(known.done)) return { event: found };
-  const pace = paced(progress ? model.paces.get(id) : undefined, Number(found.done), found.time);
+  if (!known) return { event: heard, ask: id };
+  const progress = heard.type === "progress";
+  if (progress && Number(heard.done) < Number(known.done)) return { event: heard };
+  const pace = paced(progress ? model.paces.get(id) : undefined, Number(heard.done), heard.time);
   model.paces.set(id, pace);
-  const next = moved(known, found, pace.rate);
+  const next = moved(known, heard, pace.rate);
   model.jobs.set(id, next);
   if (ended(next)) model.paces.delete(id);
-  return progress ? { event: found, job: id } : { event: found, job: id, ask: id };
+  return progress ? { event: heard, job: id } : { event: heard, job: id, ask: id };
 }
 
 function row(model: Model, frame: Frame): Change {

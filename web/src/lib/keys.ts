@@ -51,8 +51,8 @@ let pendingSince = 0;
 
 function find(name: string): Key | undefined {
   for (const set of bound.peek().toReversed()) {
-    const found = set[name] ?? (name.length === 1 ? (set[name.toLowerCase()] ?? set[name.toUpperCase()]) : undefined);
-    if (found) return found;
+    const key = set[name] ?? (name.length === 1 ? (set[name.toLowerCase()] ?? set[name.toUpperCase()]) : undefined);
+    if (key) return key;
   }
   return undefined;
 }

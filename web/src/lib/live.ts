@@ -130,8 +130,9 @@ async function askNow(): Promise<void> {
   const wanted = [...asked];
   asked.clear();
   try {
-    const found = wanted.length <= ASK_EACH ? await each(wanted) : (await get<Jobs>("/api/jobs", { limit: 200 })).jobs;
-    for (const job of found) adopt(job);
+    const answered =
+      wanted.length <= ASK_EACH ? await each(wanted) : (await get<Jobs>("/api/jobs", { limit: 200 })).jobs;
+    for (const job of answered) adopt(job);
   } catch {
     // The stream notices the same and says so; its next snapshot has what is missing.
   }
@@ -139,8 +140,8 @@ async function askNow(): Promise<void> {
 }
 
 async function each(ids: string[]): Promise<Job[]> {
-  const found = await Promise.allSettled(ids.map((id) => get<Job>(`/api/jobs/${id}`)));
-  return found.filter((one) => one.status === "fulfilled").map((one) => one.value);
+  const answers = await Promise.allSettled(ids.map((id) => get<Job>(`/api/jobs/${id}`)));
+  return answers.filter((one) => one.status === "fulfilled").map((one) => one.value);
 }
 
 let countTimer = 0;
@@ -200,8 +201,8 @@ export async function keep(id: string): Promise<void> {
 
 /** Recent events, made from the times of the newest jobs. */
 function remember(newest: readonly Job[]): void {
-  const found = newest.flatMap(past).sort((left, right) => left.time - right.time);
-  for (const event of found.slice(-100)) log.push(event);
+  const recent = newest.flatMap(past).sort((left, right) => left.time - right.time);
+  for (const event of recent.slice(-100)) log.push(event);
   logTouched = true;
 }
 

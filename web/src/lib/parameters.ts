@@ -11,20 +11,20 @@ export function flat(value: Record<string, unknown>, path = ""): string[] {
 
 /** The same, back. What is no JSON is a text. */
 export function nested(list: readonly string[]): Record<string, unknown> {
-  const found: Record<string, unknown> = {};
+  const tree: Record<string, unknown> = {};
   for (const each of list) {
     const colon = each.indexOf(":");
     const names = each.slice(0, colon).split(".");
     const last = names.pop();
     if (colon < 1 || !last || [...names, last].includes("__proto__")) continue;
-    let at = found;
+    let at = tree;
     for (const name of names) {
       at[name] ??= {};
       at = at[name] as Record<string, unknown>;
     }
     at[last] = parsed(each.slice(colon + 1));
   }
-  return found;
+  return tree;
 }
 
 function parsed(text: string): unknown {

@@ -53,10 +53,10 @@ export class NumberRing {
   }
 
   values(): Float64Array {
-    const found = new Float64Array(this.length);
+    const copy = new Float64Array(this.length);
     const head = Math.min(this.length, this.capacity - this.first);
-    found.set(this.items.subarray(this.first, this.first + head));
-    found.set(this.items.subarray(0, this.length - head), head);
-    return found;
+    copy.set(this.items.subarray(this.first, this.first + head));
+    copy.set(this.items.subarray(0, this.length - head), head);
+    return copy;
   }
 }

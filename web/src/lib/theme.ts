@@ -5,8 +5,8 @@ import { computed, signal } from "@preact/signals";
 export type Theme = "auto" | "light" | "dark";
 
 function stored(): Theme {
-  const found = localStorage.getItem("theme");
-  return found === "light" || found === "dark" ? found : "auto";
+  const setting = localStorage.getItem("theme");
+  return setting === "light" || setting === "dark" ? setting : "auto";
 }
 
 const chosen = signal<Theme>(stored());
@@ -37,18 +37,18 @@ const colours = new Map<string, string>();
 /** A token as a colour that a canvas takes: token("accent"). Read in an effect, it draws anew with the theme. */
 export function token(name: string): string {
   const key = `${dark.value} ${name}`;
-  const found = colours.get(key) ?? resolve(name);
-  colours.set(key, found);
-  return found;
+  const colour = colours.get(key) ?? resolve(name);
+  colours.set(key, colour);
+  return colour;
 }
 
 function resolve(name: string): string {
   const probe = document.createElement("i");
   probe.style.color = `var(--${name})`;
   document.body.append(probe);
-  const found = getComputedStyle(probe).color;
+  const colour = getComputedStyle(probe).color;
   probe.remove();
-  return found;
+  return colour;
 }
 
 /** True when the reader wants no motion. */

@@ -212,14 +212,15 @@ export function shade(trace: Trace, index: Index, core: number, t0: number, t1: 
 
 /** Busy cores, as a mean over each pixel between t0 and t1. */
 export function busyCores(trace: Trace, index: Index, t0: number, t1: number, width: number): Float32Array {
-  const found = new Float32Array(width);
+  const shares = new Float32Array(width);
   const step = (t1 - t0) / width;
   const rows = new Float64Array(4 * (width + 1));
   for (let core = 0; core < trace.cores; core += 1) {
     sample(trace, index, core, t0, step, FIRST_MODE, rows);
     for (let pixel = 0; pixel < width; pixel += 1) {
-      found[pixel] = (found[pixel] as number) + ((rows[4 * pixel + 4] as number) - (rows[4 * pixel] as number)) / step;
+      shares[pixel] =
+        (shares[pixel] as number) + ((rows[4 * pixel + 4] as number) - (rows[4 * pixel] as number)) / step;
     }
   }
-  return found;
+  return shares;
 }

@@ -76,9 +76,9 @@ export function nameOf({ parent, number, depth }: Threads, thread: number): stri
 
 /** Ancestors of a thread, its root first, itself last. */
 export function lineage({ parent }: Threads, thread: number): number[] {
-  const found: number[] = [];
-  for (let at = thread; at !== NONE; at = parent[at] as number) found.push(at);
-  return found.reverse();
+  const way: number[] = [];
+  for (let at = thread; at !== NONE; at = parent[at] as number) way.push(at);
+  return way.reverse();
 }
 
 export function within({ parent }: Threads, thread: number, ancestor: number): boolean {
@@ -118,14 +118,14 @@ export function lastBefore(trace: Trace, core: number, moment: number): number {
 
 /** The slice of a core at a moment; NONE while it idles. */
 export function sliceAt(trace: Trace, core: number, moment: number): number {
-  const found = lastBefore(trace, core, moment);
-  return found >= (trace.lanes[core] as number) && moment < (trace.end[found] as number) ? found : NONE;
+  const last = lastBefore(trace, core, moment);
+  return last >= (trace.lanes[core] as number) && moment < (trace.end[last] as number) ? last : NONE;
 }
 
 export function slicesOf({ next, threads }: Trace, thread: number): number[] {
-  const found: number[] = [];
-  for (let at = threads.slice[thread] as number; at !== NONE; at = next[at] as number) found.push(at);
-  return found;
+  const slices: number[] = [];
+  for (let at = threads.slice[thread] as number; at !== NONE; at = next[at] as number) slices.push(at);
+  return slices;
 }
 
 /** The buffers of everything inside, so that a worker can hand them over without copying. */

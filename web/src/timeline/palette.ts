@@ -57,17 +57,17 @@ export function colour([red, green, blue]: Rgb): string {
 }
 
 function ramp(stops: readonly Rgb[]): Uint8Array {
-  const found = new Uint8Array(256 * 3);
+  const table = new Uint8Array(256 * 3);
   for (let place = 0; place < 256; place += 1) {
     const at = (place / 255) * (stops.length - 1);
     const low = Math.min(stops.length - 2, Math.floor(at));
     const [from, to] = [stops[low] as Rgb, stops[low + 1] as Rgb];
     for (let part = 0; part < 3; part += 1)
-      found[3 * place + part] = Math.round(
+      table[3 * place + part] = Math.round(
         (from[part] as number) + ((to[part] as number) - (from[part] as number)) * (at - low),
       );
   }
-  return found;
+  return table;
 }
 
 export function palette(mode: Mode, dark: boolean): Palette {

@@ -33,11 +33,11 @@ class Column<T extends Numbers> {
 
   /** In another order; without one, as it is. */
   taken(order?: Uint32Array): T {
-    const found = new this.make(this.length);
-    if (!order) found.set(this.items.subarray(0, this.length));
+    const array = new this.make(this.length);
+    if (!order) array.set(this.items.subarray(0, this.length));
     else
-      for (let place = 0; place < order.length; place += 1) found[place] = this.items[order[place] as number] as number;
-    return found;
+      for (let place = 0; place < order.length; place += 1) array[place] = this.items[order[place] as number] as number;
+    return array;
   }
 }
 

@@ -43,10 +43,10 @@ export class Scanner {
 
   private seek(text: string): void {
     this.head += text;
-    const found = /^\s*\[|"traceEvents"\s*:\s*\[/.exec(this.head);
-    if (!found) return;
-    const begin = found.index + found[0].length;
-    const bare = found[0].trim() === "[";
+    const start = /^\s*\[|"traceEvents"\s*:\s*\[/.exec(this.head);
+    if (!start) return;
+    const begin = start.index + start[0].length;
+    const bare = start[0].trim() === "[";
     const body = this.head.slice(begin);
     this.head = bare ? '{"traceEvents":[' : this.head.slice(0, begin);
     this.bare = bare;

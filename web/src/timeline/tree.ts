@@ -115,16 +115,16 @@ const LEAST = 2;
 const MOST_PIECES = 20_000;
 
 /** The subtree below `root` (all roots for NONE), each as wide as its time: rows of pieces, `width` px wide. */
-export function icicle(tree: Tree, found: Weights, root: number, width: number, rows: number): Piece[] {
+export function icicle(tree: Tree, sums: Weights, root: number, width: number, rows: number): Piece[] {
   const pieces: Piece[] = [];
-  const total = root === NONE ? found.total : (found.time[root] as number);
+  const total = root === NONE ? sums.total : (sums.time[root] as number);
   if (!(total > 0)) return pieces;
   const scale = width / total;
   const place = (thread: number, row: number, x: number) => {
-    const wide = (found.time[thread] as number) * scale;
-    pieces.push({ thread, row, x, width: wide, count: found.seen[thread] as number });
+    const wide = (sums.time[thread] as number) * scale;
+    pieces.push({ thread, row, x, width: wide, count: sums.seen[thread] as number });
     // The thread's own computing is at the left, with nothing below it.
-    const inner = childrenOf(tree, thread).reduce((sum, child) => sum + (found.time[child] as number), 0) * scale;
+    const inner = childrenOf(tree, thread).reduce((sum, child) => sum + (sums.time[child] as number), 0) * scale;
     spread(childrenOf(tree, thread), row + 1, x + wide - inner);
   };
   const spread = (threads: Uint32Array, row: number, from: number) => {
@@ -132,16 +132,16 @@ export function icicle(tree: Tree, found: Weights, root: number, width: number, 
     let x = from;
     let heap: Piece | undefined;
     for (const thread of threads) {
-      const wide = (found.time[thread] as number) * scale;
+      const wide = (sums.time[thread] as number) * scale;
       if (!wide) continue;
       if (wide >= LEAST && pieces.length < MOST_PIECES) {
         heap = undefined;
         place(thread, row, x);
       } else if (heap) {
         heap.width += wide;
-        heap.count += found.seen[thread] as number;
+        heap.count += sums.seen[thread] as number;
       } else {
-        heap = { thread: NONE, row, x, width: wide, count: found.seen[thread] as number };
+        heap = { thread: NONE, row, x, width: wide, count: sums.seen[thread] as number };
         pieces.push(heap);
       }
       x += wide;

@@ -31,8 +31,8 @@ export function useCanvas(draw: Draw): (element: HTMLCanvasElement | null) => vo
     if (!element) return undefined;
     let frame = 0;
     const paint = () => {
-      const found = fit(element);
-      if (found) latest.current(...found);
+      const fitted = fit(element);
+      if (fitted) latest.current(...fitted);
     };
     const soon = () => {
       frame ||= requestAnimationFrame(() => {

@@ -54,8 +54,8 @@ export interface Field extends Shape {
 
 function resolved(schema: Schema, root: Schema): Schema {
   if (!schema.$ref) return schema;
-  const found = root.$defs?.[schema.$ref.replace("#/$defs/", "")] ?? {};
-  return { ...found, ...schema, description: schema.description ?? found.description ?? "" };
+  const definition = root.$defs?.[schema.$ref.replace("#/$defs/", "")] ?? {};
+  return { ...definition, ...schema, description: schema.description ?? definition.description ?? "" };
 }
 
 const BOUNDS = {
@@ -66,13 +66,13 @@ const BOUNDS = {
 } as const;
 
 function bounds(schema: Schema): Partial<Shape> {
-  const found: Partial<Shape> = {};
+  const limits: Partial<Shape> = {};
   for (const [given, name] of Object.entries(BOUNDS)) {
     const value = schema[given as keyof typeof BOUNDS];
-    if (value !== undefined) found[name] = String(value);
+    if (value !== undefined) limits[name] = String(value);
   }
   const exact = schema["x-maximum"];
-  return exact === undefined ? found : { ...found, maximum: exact };
+  return exact === undefined ? limits : { ...limits, maximum: exact };
 }
 
 /** Alternatives with the nested ones among them, without null. */
@@ -101,12 +101,12 @@ function shape(given: Schema, root: Schema): Shape {
 }
 
 function boundsOf(outer: Schema, inner: Schema): Partial<Schema> {
-  const found: Partial<Schema> = {};
+  const limits: Partial<Schema> = {};
   for (const name of ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "x-maximum"] as const) {
     const value = inner[name] ?? outer[name];
-    if (value !== undefined) Object.assign(found, { [name]: value });
+    if (value !== undefined) Object.assign(limits, { [name]: value });
   }
-  return found;
+  return limits;
 }
 
 function plain(schema: Schema, root: Schema): Shape {
@@ -184,8 +184,8 @@ export function read(field: Shape, text: string): unknown {
   const trimmed = text.trim();
   if (trimmed === "") return undefined;
   if (field.kind === "integer") {
-    const found = whole(trimmed);
-    return found === undefined ? trimmed : exact(found);
+    const exactly = whole(trimmed);
+    return exactly === undefined ? trimmed : exact(exactly);
   }
   if (field.kind === "number") return Number.isNaN(Number(trimmed)) ? trimmed : Number(trimmed);
   if (field.kind === "list") return list(field, trimmed);

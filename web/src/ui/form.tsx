@@ -44,8 +44,8 @@ export function SchemaForm({ schema, value, onChange, few, errors = {} }: FormPr
 }
 
 function trouble(errors: Readonly<Record<string, string>>, path: string): string | undefined {
-  const found = Object.entries(errors).find(([name]) => name === path || name.startsWith(`${path}.`));
-  return found?.[1];
+  const entry = Object.entries(errors).find(([name]) => name === path || name.startsWith(`${path}.`));
+  return entry?.[1];
 }
 
 interface ListProps {

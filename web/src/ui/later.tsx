@@ -17,7 +17,7 @@ export function later<Props extends object>(
   const ask = () => {
     lost.value = false;
     fetch().then(
-      (found) => (part.value = found),
+      (component) => (part.value = component),
       () => (lost.value = true),
     );
   };

@@ -17,9 +17,9 @@ const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21
 export function ticks(from: number, to: number, most: number): number[] {
   const span = to - from;
   const step = STEPS.find((each) => span / each <= Math.max(1, most)) ?? 86_400;
-  const found: number[] = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
-  return found;
+  const places: number[] = [];
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) places.push(at);
+  return places;
 }
 
 /** The place of the time nearest to `time`; -1 of none. */

@@ -210,9 +210,9 @@ function Who({ job }: { job: Job }) {
 }
 
 function Happened({ id }: { id: string }) {
-  const found = useMemo(() => eventsOf(id), [id]);
-  useEffect(() => found.stop, [found]);
-  const list = found.list.value;
+  const history = useMemo(() => eventsOf(id), [id]);
+  useEffect(() => history.stop, [history]);
+  const list = history.list.value;
   const box = useRef<HTMLOListElement>(null);
   const stuck = useRef(true);
   useEffect(() => {
@@ -255,12 +255,12 @@ interface Shown {
 
 /** The result once there is one; what is committed so far when it is asked for. */
 function ResultPart({ job }: { job: Job }) {
-  const found = useSignal<Shown | undefined>(undefined);
+  const answer = useSignal<Shown | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
   const ask = async (partial: boolean) => {
     problem.value = undefined;
     try {
-      found.value = { value: (await result(job.job_id, partial)).result, partial };
+      answer.value = { value: (await result(job.job_id, partial)).result, partial };
     } catch (error) {
       problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
     }
@@ -271,16 +271,16 @@ function ResultPart({ job }: { job: Job }) {
   const save = () =>
     download(
       `${job.type}-${job.job_id}.json`,
-      JSON.stringify({ job, result: found.value?.value }, null, 2),
+      JSON.stringify({ job, result: answer.value?.value }, null, 2),
       "application/json",
     );
   const some = Number(job.done) > 0;
-  if (!found.value && !problem.value && job.state !== "done" && !some) return null;
+  if (!answer.value && !problem.value && job.state !== "done" && !some) return null;
   return (
     <Part
-      title={found.value?.partial && !ended(job) ? `Result so far` : "Result"}
+      title={answer.value?.partial && !ended(job) ? `Result so far` : "Result"}
       note={
-        found.value && (
+        answer.value && (
           <button type="button" onClick={save}>
             Save as JSON
           </button>
@@ -290,14 +290,14 @@ function ResultPart({ job }: { job: Job }) {
       {problem.value && (
         <Trouble what="Result" problem={problem.value} onRetry={() => void ask(job.state !== "done")} />
       )}
-      {found.value ? (
-        <Outline value={found.value.value} label="Result" />
+      {answer.value ? (
+        <Outline value={answer.value.value} label="Result" />
       ) : (
         job.state === "done" && !problem.value && <Skeleton rows={4} />
       )}
       {job.state !== "done" && some && (
         <button type="button" onClick={() => void ask(true)}>
-          {found.value ? "Ask again" : "Show what is committed so far"}
+          {answer.value ? "Ask again" : "Show what is committed so far"}
         </button>
       )}
     </Part>

@@ -94,14 +94,14 @@ function NoGpus() {
 
 function GpuCharts({ gpus }: { gpus: readonly Gpu[] }) {
   const range = state.range.value;
-  const found = usePolled(`gpus ${range}`, REFRESH_SECONDS, (control) =>
+  const history = usePolled(`gpus ${range}`, REFRESH_SECONDS, (control) =>
     get<History>("/api/history", { names: "gpu.*", seconds: range, points: 300 }, control),
   );
   return (
     <div class="gpus">
-      {found.value.problem && <Trouble what="history of the GPUs" problem={found.value.problem} />}
+      {history.value.problem && <Trouble what="history of the GPUs" problem={history.value.problem} />}
       {gpus.map((gpu) => (
-        <GpuRow key={gpu.uuid} gpu={gpu} found={found.value} />
+        <GpuRow key={gpu.uuid} gpu={gpu} history={history.value} />
       ))}
     </div>
   );
@@ -120,7 +120,7 @@ const CHARTS: {
   { name: "power", title: "Power", format: (value) => `${Math.round(value)} W` },
 ];
 
-function GpuRow({ gpu, found }: { gpu: Gpu; found: Polled<History> }) {
+function GpuRow({ gpu, history }: { gpu: Gpu; history: Polled<History> }) {
   return (
     <section class="gpu" aria-label={title(gpu)}>
       <header class="row">
@@ -143,8 +143,8 @@ function GpuRow({ gpu, found }: { gpu: Gpu; found: Polled<History> }) {
             binary={chart.binary ?? false}
             format={chart.format}
             least={chart.least?.(gpu) ?? 0}
-            times={found.value?.times ?? []}
-            series={series(found.value, `gpu.${gpu.uuid}.${chart.name}`, chart.title)}
+            times={history.value?.times ?? []}
+            series={series(history.value, `gpu.${gpu.uuid}.${chart.name}`, chart.title)}
           />
         ))}
       </div>

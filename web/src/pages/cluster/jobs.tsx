@@ -87,7 +87,7 @@ export function Jobs() {
             class="cards job-table"
           />
         </div>
-        <Foot shown={visible.length} found={all.length} older={older} onMore={() => (shown.value += STEP)} />
+        <Foot shown={visible.length} matching={all.length} older={older} onMore={() => (shown.value += STEP)} />
       </div>
       {state.job.value && <Drawer id={state.job.value} key={state.job.value} />}
     </div>
@@ -312,29 +312,29 @@ function None({ older }: { older: boolean }) {
 
 function Foot({
   shown,
-  found,
+  matching,
   older,
   onMore,
 }: {
   shown: number;
-  found: number;
+  matching: number;
   older: ReturnType<typeof useOlder>;
   onMore: () => void;
 }) {
   // Counts come later than jobs do.
   const counted = Object.values(fleet.value.status?.jobs ?? {}).reduce((sum, each) => sum + each, 0);
-  const kept = Math.max(counted, found);
+  const kept = Math.max(counted, matching);
   return (
     <p class="row foot soft small">
       <span>
-        {integer(shown)} of {integer(found)} shown; the cluster keeps {integer(kept)} in all.
+        {integer(shown)} of {integer(matching)} shown; the cluster keeps {integer(kept)} in all.
       </span>
-      {shown < found && (
+      {shown < matching && (
         <button type="button" onClick={onMore}>
-          Show {Math.min(STEP, found - shown)} more
+          Show {Math.min(STEP, matching - shown)} more
         </button>
       )}
-      {typeof older.cursor.value === "string" && found < kept && (
+      {typeof older.cursor.value === "string" && matching < kept && (
         <button type="button" disabled={older.busy.value} onClick={() => void older.more()}>
           {older.busy.value ? "Asking" : "Show older jobs"}
         </button>

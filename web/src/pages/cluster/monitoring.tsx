@@ -208,9 +208,9 @@ export function lines(history: History | undefined, prefix: string, suffix = "")
   const of = (name: string) => history?.series[name]?.mean ?? [];
   const some = names.slice(0, names.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES);
   const rest = names.slice(some.length);
-  const found: Series[] = some.map((name) => ({ label: label(name), values: of(name) }));
-  if (rest.length) found.push({ label: `${rest.length} more, summed`, values: summed(rest.map(of)) });
-  return found;
+  const series: Series[] = some.map((name) => ({ label: label(name), values: of(name) }));
+  if (rest.length) series.push({ label: `${rest.length} more, summed`, values: summed(rest.map(of)) });
+  return series;
 }
 
 function summed(columns: readonly (readonly (number | null)[])[]): (number | null)[] {
@@ -233,13 +233,13 @@ function one(history: History | undefined, name: string, label: string): Series[
 
 function Histories() {
   const range = state.range.value;
-  const found = usePolled(`history ${range}`, REFRESH_SECONDS, (control) =>
+  const polled = usePolled(`history ${range}`, REFRESH_SECONDS, (control) =>
     get<History>("/api/history", { names: NAMES, seconds: range, points: 300 }, control),
   );
-  const history = useComputed(() => found.value.value).value;
+  const history = useComputed(() => polled.value.value).value;
   const times = history?.times ?? [];
   const whole = (value: number) => compact(Math.round(value * 100) / 100);
-  if (found.value.problem && !history) return <Trouble what="history" problem={found.value.problem} />;
+  if (polled.value.problem && !history) return <Trouble what="history" problem={polled.value.problem} />;
   return (
     <div class="charts ages" aria-busy={!history}>
       <Chart

@@ -28,9 +28,9 @@ async function ask(control: AbortSignal): Promise<Stream> {
 }
 
 export function WorkerStream() {
-  const found = usePolled("stream", REFRESH_SECONDS, ask);
+  const polled = usePolled("stream", REFRESH_SECONDS, ask);
   const held = useSignal<{ stream: Stream; to: number } | undefined>(undefined);
-  const { value, problem } = found.value;
+  const { value, problem } = polled.value;
   if (!value) return problem ? <Trouble what="worker stream" problem={problem} /> : <Skeleton rows={4} />;
   if (paused.value && !held.peek()) held.value = { stream: value, to: cluster.peek() };
   if (!paused.value && held.peek()) held.value = undefined;
@@ -165,13 +165,13 @@ function draw(
   drawNames(context, frame, stream);
   const gap = frame.lane > 8 ? 2 : 1;
   for (const span of stream.spans) {
-    const found = edges(span, frame);
-    if (!found) continue;
+    const extent = edges(span, frame);
+    if (!extent) continue;
     const place = kinds.indexOf(span.type ?? "several kinds");
     const box: [number, number, number, number] = [
-      found[0],
+      extent[0],
       span.lane * frame.lane + gap / 2,
-      found[1] - found[0],
+      extent[1] - extent[0],
       frame.lane - gap,
     ];
     context.fillStyle = token(`series-${(place % 8) + 1}`);

@@ -21,23 +21,23 @@ export function SubmitDialog() {
 }
 
 function Form({ given }: { given: Draft }) {
-  const found = useSignal<readonly Kind[] | undefined>(undefined);
+  const listed = useSignal<readonly Kind[] | undefined>(undefined);
   const trouble = useSignal<Problem | undefined>(undefined);
   const load = () => {
     trouble.value = undefined;
     kinds().then(
-      (list) => (found.value = list),
+      (list) => (listed.value = list),
       (error: unknown) => (trouble.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
     );
   };
   useEffect(load, []);
   if (trouble.value) return <Trouble what="list of kinds" problem={trouble.value} onRetry={load} />;
-  if (!found.value) return <Skeleton rows={6} />;
-  const kind = found.value.find((each) => each.type === given.kind) ?? found.value[0];
+  if (!listed.value) return <Skeleton rows={6} />;
+  const kind = listed.value.find((each) => each.type === given.kind) ?? listed.value[0];
   return kind ? (
     <KindForm
       key={kind.type}
-      kinds={found.value}
+      kinds={listed.value}
       kind={kind}
       given={given}
       onChange={(next) => (draft.value = next)}

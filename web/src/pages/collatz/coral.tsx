@@ -119,7 +119,7 @@ export function CoralView() {
 }
 
 function levels(): number[][] {
-  const found = new Map<number, number>();
-  for (const { depth } of segments.value) found.set(depth, (found.get(depth) ?? 0) + 1);
-  return [...found];
+  const counts = new Map<number, number>();
+  for (const { depth } of segments.value) counts.set(depth, (counts.get(depth) ?? 0) + 1);
+  return [...counts];
 }

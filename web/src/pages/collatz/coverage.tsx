@@ -33,14 +33,14 @@ async function ask(): Promise<void> {
 const BITS = 96;
 
 function words(): string {
-  const found = verified.value;
-  if (!found)
+  const marks = verified.value;
+  if (!marks)
     return unknown.value ? `The verified numbers could not be read: ${unknown.value}` : "Loading the verified numbers";
   const beyond =
-    found.ranges.filter(({ last }) => found.up_to === null || BigInt(last) > BigInt(found.up_to)).length +
-    found.more_ranges;
+    marks.ranges.filter(({ last }) => marks.up_to === null || BigInt(last) > BigInt(marks.up_to)).length +
+    marks.more_ranges;
   const head =
-    found.up_to === null ? "No number is verified from 1 on" : `Verified by this cluster: 1 to ${integer(found.up_to)}`;
+    marks.up_to === null ? "No number is verified from 1 on" : `Verified by this cluster: 1 to ${integer(marks.up_to)}`;
   return `${head}${beyond ? `, and ${beyond} range${beyond > 1 ? "s" : ""} beyond` : ""}`;
 }
 

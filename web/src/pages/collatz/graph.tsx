@@ -76,7 +76,7 @@ function paint(): void {
   if (parts.data.width !== wide || parts.data.height !== high) Object.assign(parts.data, { width: wide, height: high });
   learnt.value;
   const now = seen(view.value, limits);
-  const found = scene(
+  const picture = scene(
     {
       view: view.value,
       log: state.log.value,
@@ -92,29 +92,29 @@ function paint(): void {
     isExact(now),
     densitiesOf(now),
   );
-  if (found.points) brush.points(found.points, found.look);
-  else if (found.grid) brush.grid(found.grid, found.look);
-  drawn.value = found;
+  if (picture.points) brush.points(picture.points, picture.look);
+  else if (picture.grid) brush.grid(picture.grid, picture.look);
+  drawn.value = picture;
   how.value = { kind: brush.kind, software: brush.software, ms: performance.now() - began };
 }
 
 /** Axes under the data, marks over them: these follow the pointer, the data do not. */
 function overlay(): void {
-  const found = drawn.value;
-  if (!parts || !found) return;
+  const picture = drawn.value;
+  if (!parts || !picture) return;
   const { under, over } = parts;
   const box = under.parentElement as HTMLElement;
   const scale = devicePixelRatio || 1;
   const [width, height] = [box.clientWidth - EDGE.left - EDGE.right, box.clientHeight - EDGE.top - EDGE.bottom];
   const below = sized(under, box.clientWidth, box.clientHeight, scale);
-  if (below) drawAxes(below, found, width, height);
+  if (below) drawAxes(below, picture, width, height);
   const above = sized(over, box.clientWidth, box.clientHeight, scale);
   const at = pointed.value;
   const point = at !== undefined && at > 0n ? { n: at, steps: walk(at).delay } : undefined;
   if (above)
     drawOver(
       above,
-      found,
+      picture,
       { rings: ringsOf(), pointed: point, brush: brushing.value ?? selection.value },
       width,
       height,
@@ -184,15 +184,15 @@ function placeOfPointer(event: MouseEvent): { share: number; n: bigint } {
 
 /** The number near the pointer that is drawn: the nearest point, where there are points. */
 function nearest(event: MouseEvent): bigint | undefined {
-  const found = drawn.peek();
+  const picture = drawn.peek();
   const { n } = placeOfPointer(event);
   if (n < 1n) return undefined;
-  if (found?.source !== "exact") return n;
+  if (picture?.source !== "exact") return n;
   const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
   const height = box.height - EDGE.top - EDGE.bottom;
-  const { low, high } = found.frame;
+  const { low, high } = picture.frame;
   const steps = low + (1 - (event.clientY - box.top - EDGE.top) / height) * (high - low);
-  return closest(n, steps, Math.ceil(found.frame.view.span / (box.width - EDGE.left - EDGE.right)) * 3) ?? n;
+  return closest(n, steps, Math.ceil(picture.frame.view.span / (box.width - EDGE.left - EDGE.right)) * 3) ?? n;
 }
 
 /** The number beside n whose delay is nearest to some steps. */
@@ -340,18 +340,18 @@ function useScene() {
 
 function summaryText(): string {
   const now = seen(view.value, limits);
-  const found = drawn.value;
+  const picture = drawn.value;
   const head = `Steps to 1 of ${integer(now.first)} to ${integer(now.end - 1n)}`;
-  if (!found || found.source === "none") return `${head}: nothing is known yet.`;
-  const { low, high } = found.frame;
+  if (!picture || picture.source === "none") return `${head}: nothing is known yet.`;
+  const { low, high } = picture.frame;
   const what = {
     points: "every number a point",
-    exact: `every number counted, ${integer(found.lit)} pixels lit`,
+    exact: `every number counted, ${integer(picture.lit)} pixels lit`,
     columns: "columns of finished jobs",
     none: "",
   };
   return (
-    `${head}, between ${low} and ${high} steps: ${what[found.source]}. ${records.value.delay.length} delay ` +
+    `${head}, between ${low} and ${high} steps: ${what[picture.source]}. ${records.value.delay.length} delay ` +
     `records are ringed.`
   );
 }
@@ -442,7 +442,7 @@ export function Graph() {
 /** Says what is missing and what to do about it. */
 function Missing() {
   const now = seen(view.value, limits);
-  const found = drawn.value;
+  const picture = drawn.value;
   const count = now.end - now.first;
   if (broken.value) return <p class="missing trouble">The page cannot compute: {broken.value}. Reload it.</p>;
   if (refining.value)
@@ -451,7 +451,7 @@ function Missing() {
         A job computes this window
       </p>
     );
-  if (found?.source !== "none" || phase.value === "running") return null;
+  if (picture?.source !== "none" || phase.value === "running") return null;
   if (count <= BigInt(EXACT_MOST))
     return (
       <p class="missing note" role="status">

@@ -37,12 +37,12 @@ function draw(
   width: number,
   height: number,
   { histogram, range }: Counted,
-  found: Summary,
+  figures: Summary,
 ): void {
   letters(context);
   const box: Box = { left: 60, top: 10, width: width - 70, height: height - 40 };
-  const [low, high] = [Math.max(0, found.least - 2), found.most + 3];
-  const density = logNormal(found);
+  const [low, high] = [Math.max(0, figures.least - 2), figures.most + 3];
+  const density = logNormal(figures);
   const most = Math.max(1, ...histogram.values());
   const top = (state.logcounts.value ? Math.log1p(most) : most) * 1.05;
   const up = (count: number) => (state.logcounts.value ? Math.log1p(count) : count);
@@ -53,9 +53,9 @@ function draw(
   context.fillStyle = token("series-1");
   const bar = Math.max(1, box.width / (high - low) - (box.width / (high - low) > 4 ? 1 : 0));
   for (const [steps, count] of histogram) context.fillRect(x(steps), y(count), bar, box.top + box.height - y(count));
-  if (found.deviation > 0) fitted(context, (steps) => y(found.count * density(steps)), low, high, x);
+  if (figures.deviation > 0) fitted(context, (steps) => y(figures.count * density(steps)), low, high, x);
   vertical(context, box, x(expectedMean(range.first, range.end)), "expected mean", true);
-  vertical(context, box, x(found.mean), "mean", false);
+  vertical(context, box, x(figures.mean), "mean", false);
 }
 
 function fitted(
@@ -97,15 +97,15 @@ export function HistogramView() {
   const wanted = chosenRange();
   useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
   const data = counted();
-  const found = summary(data.histogram);
+  const figures = summary(data.histogram);
   const canvas = usePicture(
     "histogram",
-    (context, width, height) => found && draw(context, width, height, data, found),
+    (context, width, height) => figures && draw(context, width, height, data, figures),
   );
-  const words = found
-    ? `Steps of ${integer(found.count)} numbers from ${integer(data.range.first)} to ` +
-      `${integer(data.range.end - 1n)}: mean ${found.mean.toFixed(2)}, deviation ${found.deviation.toFixed(2)}, ` +
-      `median ${found.median}, ${found.least} to ${found.most}`
+  const words = figures
+    ? `Steps of ${integer(figures.count)} numbers from ${integer(data.range.first)} to ` +
+      `${integer(data.range.end - 1n)}: mean ${figures.mean.toFixed(2)}, deviation ${figures.deviation.toFixed(2)}, ` +
+      `median ${figures.median}, ${figures.least} to ${figures.most}`
     : "No number of this range is known yet";
   const twin = () => ({
     head: ["steps", "numbers"],
@@ -114,7 +114,9 @@ export function HistogramView() {
   return (
     <div class="stack">
       <Figure summary={`${words}.`} twin={twin}>
-        <div class="plot-space">{found ? <Canvas at={canvas} summary={`${words}.`} class="fill" /> : <Nothing />}</div>
+        <div class="plot-space">
+          {figures ? <Canvas at={canvas} summary={`${words}.`} class="fill" /> : <Nothing />}
+        </div>
       </Figure>
       <p class="small">
         {words}; {SOURCES[data.source]}.{" "}
@@ -123,10 +125,10 @@ export function HistogramView() {
           {expectedMean(data.range.first, data.range.end).toFixed(1)}.
         </span>
       </p>
-      {found && <Classes histogram={data.histogram} total={found.count} />}
+      {figures && <Classes histogram={data.histogram} total={figures.count} />}
       <div class="row">
         <Check name="logcounts">log counts</Check>
-        <button type="button" disabled={!found} onClick={() => saveHistogram(data.range, data.histogram)}>
+        <button type="button" disabled={!figures} onClick={() => saveHistogram(data.range, data.histogram)}>
           CSV of the histogram
         </button>
         <button type="button" onClick={() => void saveNumbers()}>

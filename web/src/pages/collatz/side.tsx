@@ -44,14 +44,14 @@ function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
 }
 
 function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; unit: string }) {
-  const found = compare(kind, records.value[kind]).toReversed();
-  const known = found.filter((each) => each.standing === "published").length;
+  const compared = compare(kind, records.value[kind]).toReversed();
+  const known = compared.filter((each) => each.standing === "published").length;
   return (
     <section>
       <h3>
-        {title} <span class="soft num">{found.length ? `${found.length}, ${known} published` : ""}</span>
+        {title} <span class="soft num">{compared.length ? `${compared.length}, ${known} published` : ""}</span>
       </h3>
-      {found.length > 0 && (
+      {compared.length > 0 && (
         <div class="scroll short-list" role="region" aria-label={title} tabIndex={0}>
           <table>
             <thead class="visually-hidden">
@@ -62,7 +62,7 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
               </tr>
             </thead>
             <tbody>
-              {found.map((record) => (
+              {compared.map((record) => (
                 <Row key={String(record.n)} kind={kind} record={record} />
               ))}
             </tbody>
@@ -107,16 +107,16 @@ function fastestOf(): { n: bigint; steps: number } | undefined {
 }
 
 function Fastest() {
-  const found = fastestOf();
+  const quickest = fastestOf();
   return (
     <p class="small">
       Fastest to 1, powers of two aside:{" "}
-      {found ? (
+      {quickest ? (
         <>
-          <button type="button" class="link num" onClick={() => choose(found.n)}>
-            {integer(found.n)}
+          <button type="button" class="link num" onClick={() => choose(quickest.n)}>
+            {integer(quickest.n)}
           </button>
-          , {found.steps} steps
+          , {quickest.steps} steps
         </>
       ) : (
         <span class="soft">not known</span>

@@ -44,10 +44,10 @@ effect(() => {
 async function bring(name: string): Promise<void> {
   walking.value = new Set(walking.peek()).add(name);
   try {
-    const found = await trajectory(BigInt(name));
+    const walked = await trajectory(BigInt(name));
     const kept = [...paths.peek()].filter(([each]) => names.peek().includes(each));
-    paths.value = new Map([...kept, [name, found]]);
-    tell(found);
+    paths.value = new Map([...kept, [name, walked]]);
+    tell(walked);
   } catch (error) {
     lost.value = new Map(lost.peek()).set(name, error instanceof Error ? error.message : String(error));
   }
@@ -433,8 +433,8 @@ function Compared() {
   const why = useSignal("");
   const add = (event: Event) => {
     event.preventDefault();
-    const found = positive(text.value);
-    why.value = found.why ?? (names.value.length >= MOST_PATHS ? `at most ${MOST_PATHS} at a time` : "");
+    const parsed = positive(text.value);
+    why.value = parsed.why ?? (names.value.length >= MOST_PATHS ? `at most ${MOST_PATHS} at a time` : "");
     if (why.value) return;
     compare(text.value.trim());
     text.value = "";

@@ -183,7 +183,7 @@ function Chosen() {
   const value = state.node.value ? positive(state.node.value).value : undefined;
   if (value === undefined)
     return <aside class="chosen small soft">Choose a number for its steps, peak and first terms.</aside>;
-  const found = walk(value);
+  const walked = walk(value);
   const first: bigint[] = [];
   for (let term = value; first.length < 15; term = next(term)) {
     first.push(term);
@@ -193,12 +193,12 @@ function Chosen() {
     <aside class="chosen stack" aria-live="polite">
       <h3 class="num">{short(value)}</h3>
       <p class="small num">
-        {integer(found.delay)} steps, {integer(found.odd)} odd, peak {short(found.peak)} at step{" "}
-        {integer(found.peakStep)}
+        {integer(walked.delay)} steps, {integer(walked.odd)} odd, peak {short(walked.peak)} at step{" "}
+        {integer(walked.peakStep)}
       </p>
       <p class="small num">
         {first.map(short).join(" → ")}
-        {found.delay >= 15 ? " → …" : ""}
+        {walked.delay >= 15 ? " → …" : ""}
       </p>
       <div class="row">
         <button

@@ -165,9 +165,9 @@ function Tools() {
     compare(scheduler).catch((error: unknown) => failed("The other policy", error));
   const find = (event: SubmitEvent) => {
     event.preventDefault();
-    const found = loaded.peek();
+    const opened = loaded.peek();
     const wanted = (event.currentTarget as HTMLFormElement).querySelector("input")?.value ?? "";
-    const thread = found ? threadAt(found.trace, found.tree, wanted) : NONE;
+    const thread = opened ? threadAt(opened.trace, opened.tree, wanted) : NONE;
     if (thread === NONE)
       return toast(`This replica has no thread ${wanted}; names are T3.0.1: child 1 of child 0 of root 3`);
     pick(thread);

@@ -11,18 +11,18 @@ import { loaded, pick, picked, see, state, until } from "./model/state";
 const NAMED = 12;
 
 export function zoomToPicked(): void {
-  const [found, thread] = [loaded.peek(), picked.peek()];
-  if (!found || thread === NONE) return;
-  const { threads } = found.trace;
+  const [opened, thread] = [loaded.peek(), picked.peek()];
+  if (!opened || thread === NONE) return;
+  const { threads } = opened.trace;
   const end = threads.ended[thread] as number;
-  see(around(threads.born[thread] as number, Number.isFinite(end) ? end : found.trace.until, until.peek()));
+  see(around(threads.born[thread] as number, Number.isFinite(end) ? end : opened.trace.until, until.peek()));
   state.commit();
 }
 
 export function Details() {
-  const found = loaded.value;
+  const opened = loaded.value;
   const thread = picked.value;
-  if (!found) return null;
+  if (!opened) return null;
   if (thread === NONE) {
     const wrong = state.pick.value !== "";
     return (
@@ -33,7 +33,7 @@ export function Details() {
       </p>
     );
   }
-  const { trace, tree } = found;
+  const { trace, tree } = opened;
   const { threads } = trace;
   const slices = slicesOf(trace, thread);
   const first = slices[0] as number;

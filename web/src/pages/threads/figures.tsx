@@ -119,14 +119,14 @@ export function Metrics() {
 
 /** The counters of this replica: at the playhead, or at its end. */
 export function Counters() {
-  const found = loaded.value;
+  const opened = loaded.value;
   const now = useComputed(() =>
     loaded.value
       ? moment(loaded.value.trace, loaded.value.index, playhead.value ?? loaded.value.trace.until)
       : undefined,
   ).value;
-  if (!found || !now) return null;
-  const { trace, critical } = found;
+  if (!opened || !now) return null;
+  const { trace, critical } = opened;
   const limits = bounds(critical, trace.cores);
   const speedup = critical.work / trace.until;
   const rows: [string, string, string?][] = [
@@ -235,7 +235,7 @@ function otherOutcome(): boolean {
 
 /** Statistics of the marked range, or of the whole trace. */
 export function Window() {
-  const found = useComputed(() => {
+  const both = useComputed(() => {
     const to = playhead.value ?? until.value;
     const t0 = range.value?.t0 ?? 0;
     const t1 = Math.max(t0, Math.min(range.value?.t1 ?? to, to));
@@ -243,7 +243,7 @@ export function Window() {
       (each) => each && statistics(each.trace, each.index, t0, Math.min(t1, each.trace.until)),
     );
   }).value;
-  const [mine, rival] = found;
+  const [mine, rival] = both;
   if (!mine) return <p class="soft">Load a replica to see what its cores did.</p>;
   const pairs = <T,>(read: (each: NonNullable<typeof mine>) => T): (T | undefined)[] => [
     read(mine),

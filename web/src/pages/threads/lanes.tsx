@@ -59,16 +59,16 @@ const inks = computed(() => {
 
 /** Ancestors and children of the picked thread; only those of one that is not too big. */
 const family = computed(() => {
-  const found = loaded.value;
-  if (!found || picked.value === NONE) return [];
-  return [...lineage(found.trace.threads, picked.value), ...childrenOf(found.tree, picked.value)].filter(
+  const opened = loaded.value;
+  if (!opened || picked.value === NONE) return [];
+  return [...lineage(opened.trace.threads, picked.value), ...childrenOf(opened.tree, picked.value)].filter(
     (each) => each !== picked.value,
   );
 });
 
-function sceneOf(found: Loaded, first: boolean): Scene {
+function sceneOf(opened: Loaded, first: boolean): Scene {
   return {
-    loaded: found,
+    loaded: opened,
     view: view.value,
     mode: mode.value,
     palette: paint.value,
@@ -77,7 +77,7 @@ function sceneOf(found: Loaded, first: boolean): Scene {
     at: playhead.value,
     cursor: cursor.value,
     steals: state.steals.value,
-    critical: state.critical.value ? found.critical.path : [],
+    critical: state.critical.value ? opened.critical.path : [],
     picked: first ? picked.value : NONE,
     family: first ? family.value : [],
   };
@@ -88,9 +88,9 @@ function sceneOf(found: Loaded, first: boolean): Scene {
 export function Overview({ from }: { from: ReadonlySignal<Loaded | undefined> }) {
   const canvas = useCanvas((context, width) => from.value && drawOverview(context, width, sceneOf(from.value, true)));
   const held = useRef<number | undefined>(undefined);
-  const found = from.value;
-  if (!found) return null;
-  const { trace, index } = found;
+  const opened = from.value;
+  if (!opened) return null;
+  const { trace, index } = opened;
   const time = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     return overviewTime(box.width, trace, event.clientX - box.left);
@@ -158,20 +158,20 @@ export function pan(share: number): void {
 
 /** The next or former slice of the same core, or what runs on a core beside at the same time. */
 export function step(along: number, across: number): void {
-  const found = loaded.peek();
-  if (!found) return;
-  const { trace, index } = found;
+  const opened = loaded.peek();
+  if (!opened) return;
+  const { trace, index } = opened;
   const from = slice.peek();
   const { t0, t1 } = view.peek();
   if (from === NONE) {
-    choose(found, before(trace, index, 0, (t0 + t1) / 2));
+    choose(opened, before(trace, index, 0, (t0 + t1) / 2));
     return;
   }
   const core = coreOf(trace, from) + across;
   if (core < 0 || core >= trace.cores) return;
   const time = trace.start[from] as number;
   const next = across ? Math.max(trace.lanes[core] as number, before(trace, index, core, time)) : from + along;
-  if (next >= (trace.lanes[core] as number) && next < (trace.lanes[core + 1] as number)) choose(found, next);
+  if (next >= (trace.lanes[core] as number) && next < (trace.lanes[core + 1] as number)) choose(opened, next);
 }
 
 function choose({ trace }: Loaded, at: number): void {
@@ -193,20 +193,20 @@ const ARROWS: Keys = {
 type Grip = { kind: "pan" | "range"; x: number; time: number; moved: boolean };
 
 /** Pointer and wheel of one picture. Two pointers pinch. */
-function useHands(found: Loaded | undefined, first: boolean) {
+function useHands(opened: Loaded | undefined, first: boolean) {
   const grip = useRef<Grip | undefined>(undefined);
   const fingers = useRef(new Map<number, number>());
   const element = useRef<HTMLDivElement>(null);
   const place = (event: { clientX: number; clientY: number }) => {
     const box = (element.current as HTMLElement).getBoundingClientRect();
-    const frame = frameOf(box.width, found?.trace.cores ?? 1);
+    const frame = frameOf(box.width, opened?.trace.cores ?? 1);
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     return { frame, x, y, time: timeAt(frame, view.peek(), x) };
   };
   useEffect(() => {
     // Preact's own wheel listeners may not prevent scrolling everywhere.
     const wheel = (event: WheelEvent) => {
-      if (!found || (!event.ctrlKey && !event.metaKey && !event.shiftKey && event.deltaY === 0 && event.deltaX === 0))
+      if (!opened || (!event.ctrlKey && !event.metaKey && !event.shiftKey && event.deltaY === 0 && event.deltaX === 0))
         return;
       event.preventDefault();
       const scale = event.deltaMode === 1 ? 30 : 1;
@@ -234,14 +234,14 @@ function useHands(found: Loaded | undefined, first: boolean) {
     if (before > 10) see(zoomed(view.peek(), before / Math.max(10, Math.abs(left - right)), center, until.peek()));
   };
   const down = (event: PointerEvent) => {
-    if (!found || event.button > 0) return;
+    if (!opened || event.button > 0) return;
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
     fingers.current.set(event.pointerId, event.clientX);
     const { x, time } = place(event);
     grip.current = { kind: event.shiftKey ? "range" : "pan", x, time, moved: false };
   };
   const move = (event: PointerEvent) => {
-    if (!found) return;
+    if (!opened) return;
     const { frame, x, time } = place(event);
     cursor.value = x >= frame.left ? time : undefined;
     const held = grip.current;
@@ -259,11 +259,11 @@ function useHands(found: Loaded | undefined, first: boolean) {
     fingers.current.delete(event.pointerId);
     const held = grip.current;
     grip.current = undefined;
-    if (!held || !found || event.type === "pointercancel") return;
+    if (!held || !opened || event.type === "pointercancel") return;
     if (held.moved) return state.commit();
     const { frame, x, y } = place(event);
-    const at = hit(found, frame, view.peek(), x, y);
-    if (first) pick(at === NONE ? NONE : (found.trace.thread[at] as number), at);
+    const at = hit(opened, frame, view.peek(), x, y);
+    if (first) pick(at === NONE ? NONE : (opened.trace.thread[at] as number), at);
     if (at === NONE && !event.shiftKey && first) mark(undefined);
     state.commit();
   };
@@ -279,25 +279,25 @@ function useHands(found: Loaded | undefined, first: boolean) {
 
 export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined>; first: boolean }) {
   const canvas = useCanvas((context, width) => from.value && drawLanes(context, width, sceneOf(from.value, first)));
-  const found = from.value;
-  const hands = useHands(found, first);
+  const opened = from.value;
+  const hands = useHands(opened, first);
   const under = useSignal(NONE);
   const stop = useRef(() => {});
-  if (!found) return null;
-  const { trace } = found;
+  if (!opened) return null;
+  const { trace } = opened;
   const { t0, t1 } = view.value;
   const seen = `${us(Math.max(0, t0))} to ${us(Math.min(trace.until, t1))}`;
   const summary =
     `Lanes of ${trace.cores} cores, ${trace.scheduler.replaceAll("_", " ")}, replica ` +
-    `${trace.replica}, ${seen}: ${describe(found, t0, t1)}`;
+    `${trace.replica}, ${seen}: ${describe(opened, t0, t1)}`;
   const hover = (event: PointerEvent) => {
     hands.on.onPointerMove(event);
     const { frame, x, y } = hands.place(event);
-    under.value = coreAt(frame, y) === undefined ? NONE : hit(found, frame, view.peek(), x, y);
+    under.value = coreAt(frame, y) === undefined ? NONE : hit(opened, frame, view.peek(), x, y);
   };
   const height = heightOf(frameOf(globalThis.innerWidth, trace.cores));
   return (
-    <Figure summary={summary} twin={() => twinOf(found, t0, t1)}>
+    <Figure summary={summary} twin={() => twinOf(opened, t0, t1)}>
       <div
         class="lanes"
         ref={hands.element}
@@ -316,7 +316,7 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {describeSlice(found, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}
+        {describeSlice(opened, under.value !== NONE ? under.value : first ? slice.value : NONE) ?? (first ? HELP : "")}
       </p>
     </Figure>
   );
@@ -348,9 +348,9 @@ function twinOf({ trace, index }: Loaded, t0: number, t1: number) {
 
 /** Meaning of colours and signs, and how fine the picture is now. */
 export function Legend() {
-  const found = loaded.value;
-  if (!found) return null;
-  const { trace, index } = found;
+  const opened = loaded.value;
+  if (!opened) return null;
+  const { trace, index } = opened;
   const { steals } = trace;
   const { deepest } = index;
   const depths =

@@ -25,7 +25,7 @@ export function clearLog(): void {
   forgetMessages();
 }
 
-const found = () => {
+const visible = () => {
   if (!loaded.value) return { slices: [], more: false, wrong: "" };
   const { trace, index, tree } = loaded.value;
   const wanted = tests(trace, tree, state.log.value);
@@ -36,7 +36,7 @@ const found = () => {
 };
 
 export function LogView() {
-  const shown = useComputed(found).value;
+  const shown = useComputed(visible).value;
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const tall = 320;

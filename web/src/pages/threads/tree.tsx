@@ -23,18 +23,18 @@ function levelOf({ trace, index }: Loaded, thread: number): number {
 }
 
 export function TreeView() {
-  const found = loaded.value;
+  const opened = loaded.value;
   const held = useComputed(() =>
     loaded.value ? weights(loaded.value.trace, range.value?.t0 ?? 0, range.value?.t1 ?? Infinity) : undefined,
   ).value;
-  if (!found || !held) return <p class="soft">Load a replica to see its threads.</p>;
-  const root = state.root.value ? threadAt(found.trace, found.tree, state.root.value) : NONE;
-  const heaviest = heaviestPath(found.tree, held);
+  if (!opened || !held) return <p class="soft">Load a replica to see its threads.</p>;
+  const root = state.root.value ? threadAt(opened.trace, opened.tree, state.root.value) : NONE;
+  const heaviest = heaviestPath(opened.tree, held);
   const follow = () => pick(heaviest.at(-1) ?? NONE);
   return (
     <div class="tree">
       <div class="row">
-        <Crumbs found={found} root={root} />
+        <Crumbs opened={opened} root={root} />
         <span class="grow" />
         <span class="small soft">
           {compact(held.threads)} threads, {us(held.total)} on cores{range.value && " in the marked range"}
@@ -51,15 +51,15 @@ export function TreeView() {
         </button>
       </div>
       {state.tree.value === "list" ? (
-        <List found={found} held={held} root={root} heaviest={heaviest} key={`${state.root.value} ${heaviest[0]}`} />
+        <List opened={opened} held={held} root={root} heaviest={heaviest} key={`${state.root.value} ${heaviest[0]}`} />
       ) : (
-        <Icicle found={found} held={held} root={root} heaviest={heaviest} />
+        <Icicle opened={opened} held={held} root={root} heaviest={heaviest} />
       )}
     </div>
   );
 }
 
-function Crumbs({ found: { trace }, root }: { found: Loaded; root: number }) {
+function Crumbs({ opened: { trace }, root }: { opened: Loaded; root: number }) {
   const line = root === NONE ? [] : lineage(trace.threads, root);
   const go = (path: string) => {
     state.root.value = path;
@@ -85,7 +85,7 @@ function Crumbs({ found: { trace }, root }: { found: Loaded; root: number }) {
 }
 
 interface PartProps {
-  found: Loaded;
+  opened: Loaded;
   held: Weights;
   root: number;
   heaviest: readonly number[];
@@ -102,14 +102,14 @@ function time({ thread }: Piece, held: Weights): string {
   return `, ${us(spent)} on cores, ${percent(spent / held.total, 1)}`;
 }
 
-function Icicle({ found, held, root, heaviest }: PartProps) {
-  const { trace, tree, index } = found;
+function Icicle({ opened, held, root, heaviest }: PartProps) {
+  const { trace, tree, index } = opened;
   const rows = Math.min(24, (root === NONE ? index.deepest : (tree.height[root] as number)) + 1);
   const pieces = useSignal<Piece[]>([]);
   const under = useSignal<Piece | undefined>(undefined);
   const canvas = useCanvas((context, width) => {
     pieces.value = icicle(tree, held, root, width, rows);
-    draw(context, found, pieces.peek(), heaviest);
+    draw(context, opened, pieces.peek(), heaviest);
   });
   const at = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
@@ -162,16 +162,16 @@ function Icicle({ found, held, root, heaviest }: PartProps) {
 
 function draw(
   context: CanvasRenderingContext2D,
-  found: Loaded,
+  opened: Loaded,
   pieces: readonly Piece[],
   heaviest: readonly number[],
 ): void {
-  const { trace } = found;
+  const { trace } = opened;
   const paint = palette(mode.value, dark.value);
   const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
   const chosen = picked.value;
   const line = new Set(chosen === NONE ? [] : lineage(trace.threads, chosen));
-  const way = new Set(state.critical.value ? found.critical.path : []);
+  const way = new Set(state.critical.value ? opened.critical.path : []);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   context.textBaseline = "middle";
   for (const { thread, row, x, width, count } of pieces) {
@@ -179,7 +179,7 @@ function draw(
     const wide = Math.max(0.5, width - (width > 3 ? 1 : 0));
     const unborn = thread !== NONE && (trace.threads.born[thread] as number) > now;
     // A heap of narrow threads has no colour of its own.
-    context.fillStyle = thread === NONE ? token("line-strong") : colour(shadeAt(paint, levelOf(found, thread)));
+    context.fillStyle = thread === NONE ? token("line-strong") : colour(shadeAt(paint, levelOf(opened, thread)));
     context.globalAlpha = unborn ? 0.15 : thread === NONE ? 0.6 : 1;
     context.fillRect(x, y, wide, ROW - 1);
     context.globalAlpha = 1;
@@ -197,7 +197,7 @@ function draw(
       context.lineWidth = mark || 2;
       context.strokeRect(x + 1, y + 1, Math.max(1, wide - 2), ROW - 3);
     }
-    const [red, green, blue] = shadeAt(paint, levelOf(found, thread));
+    const [red, green, blue] = shadeAt(paint, levelOf(opened, thread));
     const bright = 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2 > 0.22;
     text(context, pathOf(trace.threads, thread), x, y, wide, unborn ? token("ink") : bright ? "#101418" : "#ffffff");
   }
@@ -214,7 +214,7 @@ function text(context: CanvasRenderingContext2D, words: string, x: number, y: nu
 /** Children that a row shows at once; the rest come as one sum. */
 const SHOWN = 25;
 
-function List({ found, held, root, heaviest }: PartProps) {
+function List({ opened, held, root, heaviest }: PartProps) {
   const open = useSignal<ReadonlySet<number>>(new Set([root, ...heaviest]));
   const toggle = (thread: number) => {
     const next = new Set(open.peek());
@@ -223,13 +223,13 @@ function List({ found, held, root, heaviest }: PartProps) {
   };
   return (
     <div class="tall list" tabIndex={0} role="region" aria-label="Threads as a list">
-      <Rows found={found} held={held} parent={root} heaviest={heaviest} open={open.value} toggle={toggle} />
+      <Rows opened={opened} held={held} parent={root} heaviest={heaviest} open={open.value} toggle={toggle} />
     </div>
   );
 }
 
 interface RowsProps {
-  found: Loaded;
+  opened: Loaded;
   held: Weights;
   parent: number;
   heaviest: readonly number[];
@@ -239,7 +239,7 @@ interface RowsProps {
 
 function Rows(props: RowsProps) {
   const {
-    found: { trace, tree },
+    opened: { trace, tree },
     held,
     parent,
     heaviest,

@@ -31,11 +31,11 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
   if (!answer.ok || !answer.body) throw await problemOf(answer);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new Parser();
-  const found: LiveEvent[] = [];
+  const heard: LiveEvent[] = [];
   let timer = setTimeout(() => control.abort(), QUIET_MS);
   try {
     for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      found.push(...parser.push(piece.value).map(eventOf));
+      heard.push(...parser.push(piece.value).map(eventOf));
       clearTimeout(timer);
       timer = setTimeout(() => control.abort(), QUIET_MS);
     }
@@ -44,7 +44,7 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
   } finally {
     clearTimeout(timer);
   }
-  return found;
+  return heard;
 }
 
 /** Events of a job, oldest first; call `stop` when nobody looks any more. */
@@ -52,7 +52,7 @@ export function eventsOf(id: string): { list: ReadonlySignal<readonly LiveEvent[
   const control = new AbortController();
   const past = signal<readonly LiveEvent[]>([]);
   history(id, control)
-    .then((found) => (past.value = found))
+    .then((heard) => (past.value = heard))
     .catch(() => undefined);
   return {
     list: computed(() =>

@@ -29,11 +29,11 @@ function token(word: string): { token: Token; unknown?: string } {
 }
 
 export function parse(text: string): Filter {
-  const found = text.split(/\s+/).filter(Boolean).map(token);
+  const words = text.split(/\s+/).filter(Boolean).map(token);
   return {
     // A token that is still being typed says nothing.
-    tokens: found.map((each) => each.token).filter((each) => each.value !== ""),
-    unknown: found.flatMap((each) => each.unknown ?? []),
+    tokens: words.map((each) => each.token).filter((each) => each.value !== ""),
+    unknown: words.flatMap((each) => each.unknown ?? []),
   };
 }
 
@@ -70,8 +70,8 @@ export function matches(job: Job, { tokens }: Filter): boolean {
 
 /** The one value of a name, if the filter asks for exactly one: what the API can be asked for. */
 export function only({ tokens }: Filter, name: Name): string | undefined {
-  const found = tokens.filter((each) => each.name === name);
-  return found.length === 1 && !found[0]?.not ? found[0]?.value : undefined;
+  const same = tokens.filter((each) => each.name === name);
+  return same.length === 1 && !same[0]?.not ? same[0]?.value : undefined;
 }
 
 /** The text with a token switched on or, if it is there, off. */

@@ -19,7 +19,7 @@ export function usePolled<T>(
   seconds: number,
   ask: (signal: AbortSignal) => Promise<T>,
 ): Signal<Polled<T>> {
-  const found = useSignal<Polled<T>>({ value: undefined, problem: undefined });
+  const answer = useSignal<Polled<T>>({ value: undefined, problem: undefined });
   useEffect(() => {
     const control = new AbortController();
     let timer = 0;
@@ -30,11 +30,11 @@ export function usePolled<T>(
       busy = true;
       try {
         const value = await ask(control.signal);
-        if (!control.signal.aborted) found.value = { value, problem: undefined };
+        if (!control.signal.aborted) answer.value = { value, problem: undefined };
       } catch (error) {
         if (control.signal.aborted) return;
-        found.value = {
-          ...found.peek(),
+        answer.value = {
+          ...answer.peek(),
           problem: error instanceof Problem ? error : new Problem(0, "Failed", String(error)),
         };
         if (error instanceof Problem && error.status === 404) return; // this cluster has no such thing: never again
@@ -60,5 +60,5 @@ export function usePolled<T>(
       document.removeEventListener("visibilitychange", wake);
     };
   }, [key]);
-  return found;
+  return answer;
 }

@@ -6,8 +6,8 @@ const KEY = "silenced";
 
 function stored(): Record<string, number> {
   try {
-    const found = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, number>;
-    return Object.fromEntries(Object.entries(found).filter(([, until]) => until > Date.now()));
+    const known = JSON.parse(localStorage.getItem(KEY) ?? "{}") as Record<string, number>;
+    return Object.fromEntries(Object.entries(known).filter(([, until]) => until > Date.now()));
   } catch {
     return {};
   }

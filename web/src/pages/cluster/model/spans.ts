@@ -33,8 +33,8 @@ export function edges(span: Span, frame: Frame): [number, number] | undefined {
 export function spanAt(stream: Stream, x: number, y: number, frame: Frame): Span | undefined {
   const lane = Math.floor((y - frame.top) / frame.lane);
   return stream.spans.findLast((span) => {
-    const found = span.lane === lane ? edges(span, frame) : undefined;
-    return found && x >= found[0] - 1 && x <= found[1] + 1;
+    const box = span.lane === lane ? edges(span, frame) : undefined;
+    return box && x >= box[0] - 1 && x <= box[1] + 1;
   });
 }
 

@@ -56,8 +56,8 @@ let before: readonly string[] = [];
 
 /** Ids of the jobs that the filter lets through, newest first; the same array while they are the same. */
 export const rows = computed<readonly string[]>(() => {
-  const found = [...fleet.value.jobs.values()].map((job) => job.value).filter((job) => matches(job, filter.value));
-  const ids = found.sort(newestFirst).map((job) => job.job_id);
+  const shown = [...fleet.value.jobs.values()].map((job) => job.value).filter((job) => matches(job, filter.value));
+  const ids = shown.sort(newestFirst).map((job) => job.job_id);
   const same = ids.length === before.length && ids.every((id, place) => id === before[place]);
   if (!same) before = ids;
   return before;

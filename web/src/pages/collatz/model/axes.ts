@@ -82,10 +82,10 @@ function powerText(n: bigint): string {
 /** Powers of two. */
 function logTicks({ frame: { view } }: Scene): bigint[] {
   const end = under(view, 1);
-  const found: bigint[] = [];
-  for (let at = 1n; at <= end; at *= 2n) if (at >= view.base) found.push(at);
-  const every = Math.max(1, Math.ceil(found.length / 12));
-  return found.filter((_, place) => place % every === 0);
+  const powers: bigint[] = [];
+  for (let at = 1n; at <= end; at *= 2n) if (at >= view.base) powers.push(at);
+  const every = Math.max(1, Math.ceil(powers.length / 12));
+  return powers.filter((_, place) => place % every === 0);
 }
 
 function yAxis(context: Context, { frame: { low, high } }: Scene, width: number, height: number): void {

@@ -52,10 +52,10 @@ export function need(range: Range): void {
 }
 
 function touch(index: bigint): void {
-  const found = cache.get(index);
-  if (!found) return;
+  const kept = cache.get(index);
+  if (!kept) return;
   cache.delete(index);
-  cache.set(index, found);
+  cache.set(index, kept);
 }
 
 async function work(): Promise<void> {
@@ -107,8 +107,8 @@ export function recall(before: readonly Density[]): void {
 
 /** Columns that touch a range, the coarsest first. */
 export function densitiesOf({ first, end }: Range): Density[] {
-  const found = densities.value.filter((each) => each.start < end && first < each.end);
-  return found.sort((one, other) => coarseness(other) - coarseness(one));
+  const overlapping = densities.value.filter((each) => each.start < end && first < each.end);
+  return overlapping.sort((one, other) => coarseness(other) - coarseness(one));
 }
 
 export interface Counted {

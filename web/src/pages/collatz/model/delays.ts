@@ -162,14 +162,14 @@ export interface Window {
 /** Exact delays of start, start + 1, … in order. 0 for n = 0, which has no trajectory. */
 export function window(start: bigint, count: number): Window {
   const known = ready();
-  const found = { start, delays: new Uint16Array(count), bits: new Uint16Array(count) };
+  const filled = { start, delays: new Uint16Array(count), bits: new Uint16Array(count) };
   const narrowStart = start + BigInt(count) < BigInt(WIDE) ? Number(start) : undefined;
   for (let place = 0; place < count; place += 1) {
     one(narrowStart === undefined ? start + BigInt(place) : narrowStart + place, known);
-    found.delays[place] = state.steps;
-    found.bits[place] = state.bits;
+    filled.delays[place] = state.steps;
+    filled.bits[place] = state.bits;
   }
-  return found;
+  return filled;
 }
 
 /** Steps and greatest value of one number, step by step: in a double while it fits. */

@@ -82,7 +82,7 @@ export function classOf(steps: number): number {
 
 /** How many values fall into each class. */
 export function classCounts(pairs: Pairs): number[] {
-  const found = CLASSES.map(() => 0);
-  for (const [value, times] of pairs) found[classOf(value)] = (found[classOf(value)] as number) + times;
-  return found;
+  const counts = CLASSES.map(() => 0);
+  for (const [value, times] of pairs) counts[classOf(value)] = (counts[classOf(value)] as number) + times;
+  return counts;
 }

@@ -2,9 +2,9 @@
 
 /** Numbers whose next value is v: 2v, and (v-1)/3 where that is odd and leads no way round 1. */
 export function before(value: bigint): bigint[] {
-  const found = [2n * value];
-  if (value > 4n && value % 6n === 4n) found.push((value - 1n) / 3n);
-  return found;
+  const values = [2n * value];
+  if (value > 4n && value % 6n === 4n) values.push((value - 1n) / 3n);
+  return values;
 }
 
 export interface Branch {
@@ -39,14 +39,14 @@ export function grow(
     const barren = prune && branch.value % 3n === 0n;
     if (barren) branch.folded = false;
     if (!open || barren) continue;
-    const found = before(branch.value);
-    if (count + found.length > most) {
+    const values = before(branch.value);
+    if (count + values.length > most) {
       cut = true;
       continue;
     }
     branch.folded = false;
-    branch.children = found.map((value) => ({ value, depth: branch.depth + 1, folded: true, children: [] }));
-    count += found.length;
+    branch.children = values.map((value) => ({ value, depth: branch.depth + 1, folded: true, children: [] }));
+    count += values.length;
     queue.push(...branch.children);
   }
   return { root: top, count, cut };
@@ -91,19 +91,19 @@ const PATIENCE = 200_000;
  */
 export function fastest(first: bigint, end: bigint): { n: bigint; steps: number } | undefined {
   let nodes = 0;
-  let found: bigint | undefined;
+  let least: bigint | undefined;
   const search = (value: bigint, left: number): void => {
     nodes += 1;
     if (nodes > PATIENCE || value << BigInt(left) < first) return;
     if (left === 0) {
-      if (value < end && !isPowerOfTwo(value) && (found === undefined || value < found)) found = value;
+      if (value < end && !isPowerOfTwo(value) && (least === undefined || value < least)) least = value;
       return;
     }
     for (const each of before(value)) search(each, left - 1);
   };
   for (let steps = first.toString(2).length - 1; nodes <= PATIENCE; steps += 1) {
     search(1n, steps);
-    if (found !== undefined && nodes <= PATIENCE) return { n: found, steps };
+    if (least !== undefined && nodes <= PATIENCE) return { n: least, steps };
   }
   return undefined;
 }

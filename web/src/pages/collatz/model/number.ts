@@ -38,10 +38,10 @@ class Reader {
   constructor(private readonly text: string) {}
 
   all(): bigint {
-    const found = this.sum();
+    const total = this.sum();
     if (this.at < this.text.length)
       throw new Complaint(`"${this.text[this.at]}" at place ${this.at + 1} is not understood`);
-    return found;
+    return total;
   }
 
   private took(sign: string): boolean {
@@ -51,18 +51,18 @@ class Reader {
   }
 
   private sum(): bigint {
-    let found = this.product();
+    let total = this.product();
     for (;;) {
-      if (this.took("+")) found = bounded(found + this.product());
-      else if (this.took("-")) found -= this.product();
-      else return found;
+      if (this.took("+")) total = bounded(total + this.product());
+      else if (this.took("-")) total -= this.product();
+      else return total;
     }
   }
 
   private product(): bigint {
-    let found = this.power();
-    while (this.took("*") && !this.text.startsWith("*", this.at)) found = bounded(found * this.power());
-    return found;
+    let total = this.power();
+    while (this.took("*") && !this.text.startsWith("*", this.at)) total = bounded(total * this.power());
+    return total;
   }
 
   private power(): bigint {
@@ -112,8 +112,8 @@ export function parse(text: string): Parsed {
 
 /** A number >= 1 of at most MAX_DIGITS digits, or why it is none. */
 export function positive(text: string): Parsed {
-  const found = parse(text);
-  if (found.value === undefined) return found;
-  if (found.value < 1n) return { why: "must be at least 1" };
-  return found.value >= 10n ** BigInt(MAX_DIGITS) ? { why: TOO_LONG } : found;
+  const parsed = parse(text);
+  if (parsed.value === undefined) return parsed;
+  if (parsed.value < 1n) return { why: "must be at least 1" };
+  return parsed.value >= 10n ** BigInt(MAX_DIGITS) ? { why: TOO_LONG } : parsed;
 }

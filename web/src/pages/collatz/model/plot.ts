@@ -22,9 +22,9 @@ export function rounds(low: number, high: number, about: number): number[] {
   if (!(span > 0)) return [low];
   const scale = span < 20 ? 1000 : 1;
   const step = Number(roundStep((span * scale) / Math.max(1, about))) / scale;
-  const found: number[] = [];
-  for (let place = Math.ceil(low / step); place * step <= high + 1e-9; place += 1) found.push(place * step);
-  return found;
+  const values: number[] = [];
+  for (let place = Math.ceil(low / step); place * step <= high + 1e-9; place += 1) values.push(place * step);
+  return values;
 }
 
 /** Lines and numbers of a y axis. */

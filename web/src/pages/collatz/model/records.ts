@@ -68,8 +68,8 @@ function bestBelow(kind: RecordKind, n: bigint): bigint {
   return best;
 }
 
-export function compare(kind: RecordKind, found: readonly RangeRecord[]): Compared[] {
-  return found.map((record) => ({ ...record, standing: standing(kind, record) }));
+export function compare(kind: RecordKind, records: readonly RangeRecord[]): Compared[] {
+  return records.map((record) => ({ ...record, standing: standing(kind, record) }));
 }
 
 function standing(kind: RecordKind, { n, value }: RangeRecord): Compared["standing"] {
@@ -80,7 +80,7 @@ function standing(kind: RecordKind, { n, value }: RangeRecord): Compared["standi
 }
 
 /** Published records of [first, end) that a finished range should have found and did not. */
-export function missing(kind: RecordKind, found: readonly RangeRecord[], first: bigint, end: bigint): RangeRecord[] {
-  const had = new Set(found.map((record) => record.n));
+export function missing(kind: RecordKind, records: readonly RangeRecord[], first: bigint, end: bigint): RangeRecord[] {
+  const had = new Set(records.map((record) => record.n));
   return published(kind).filter(({ n }) => n >= first && n < end && !had.has(n));
 }

@@ -107,7 +107,7 @@ export const contiguous = computed(() => {
   return all.every((each, place) => place === 0 || each.first <= (all[place - 1] as Range).end);
 });
 
-function found({ n, value }: TextFound): Found {
+function parsed({ n, value }: TextFound): Found {
   return { n: BigInt(n), value: BigInt(value) };
 }
 
@@ -119,8 +119,8 @@ function read(job: Job, answer: Statistics, complete: boolean): JobResult {
     mode,
     count: BigInt(answer.count),
     statement: (answer as { statement?: string }).statement ?? "",
-    delay: (answer.records?.delay ?? []).map(found),
-    path: (answer.records?.path ?? []).map(found),
+    delay: (answer.records?.delay ?? []).map(parsed),
+    path: (answer.records?.path ?? []).map(parsed),
     histogram: (answer.delay?.histogram ?? []).map(([delay, times]) => [delay, Number(times)]),
   };
 }

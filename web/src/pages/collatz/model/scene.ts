@@ -64,9 +64,9 @@ const known = new WeakMap<Exact, [number, number]>();
 
 /** Least and greatest delay of a whole chunk. */
 function extremes(exact: Exact): [number, number] {
-  const found = known.get(exact) ?? scanned(exact.delays);
-  known.set(exact, found);
-  return found;
+  const extremes = known.get(exact) ?? scanned(exact.delays);
+  known.set(exact, extremes);
+  return extremes;
 }
 
 /** Delays to be seen, a little wider than they are, at round places so that the axis does not tremble. */

@@ -129,8 +129,8 @@ export function fit(): void {
 export const selection = computed<Range | undefined>(() => {
   const [, first, last] = /^(\d{1,30})-(\d{1,30})$/.exec(state.sel.value) ?? [];
   if (!first || !last) return undefined;
-  const found = { first: BigInt(first), end: BigInt(last) + 1n };
-  return found.first >= 1n && found.first < found.end && found.end <= END ? found : undefined;
+  const given = { first: BigInt(first), end: BigInt(last) + 1n };
+  return given.first >= 1n && given.first < given.end && given.end <= END ? given : undefined;
 });
 
 export function select(chosen: Range | undefined): void {

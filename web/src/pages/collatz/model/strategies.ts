@@ -60,15 +60,15 @@ export function relatives(n: bigint): bigint[] {
   return [n, n + 1n, 2n * n, 4n * n, (2n * n - 1n) / 3n, (4n * n - 1n) / 3n, n - 1n];
 }
 
-function fresh(found: Range, { taken }: Knowledge): boolean {
-  return found.first < found.end && !taken.some(({ first, end }) => found.first < end && first < found.end);
+function fresh(window: Range, { taken }: Knowledge): boolean {
+  return window.first < window.end && !taken.some(({ first, end }) => window.first < end && first < window.end);
 }
 
 function evenly(setting: Setting, known: Knowledge, next: () => number): Range | undefined {
   const { first, end } = setting.range;
   for (let tries = 0; tries < 100; tries += 1) {
-    const found = windowAt(first + drawn(end - first, next), setting);
-    if (fresh(found, known)) return found;
+    const window = windowAt(first + drawn(end - first, next), setting);
+    if (fresh(window, known)) return window;
   }
   return undefined;
 }
@@ -79,8 +79,8 @@ function near(setting: Setting, known: Knowledge): Range | undefined {
   for (const n of known.best) {
     for (const relative of relatives(n)) {
       if (relative < first || relative >= end) continue;
-      const found = windowAt(relative, setting);
-      if (fresh(found, known)) return found;
+      const window = windowAt(relative, setting);
+      if (fresh(window, known)) return window;
     }
   }
   return undefined;
@@ -92,8 +92,8 @@ function beside(setting: Setting, known: Knowledge): Range | undefined {
   for (const n of known.best) {
     for (const side of [n + wide, n - wide]) {
       if (side < setting.range.first || side >= setting.range.end) continue;
-      const found = windowAt(side, setting);
-      if (fresh(found, known)) return found;
+      const window = windowAt(side, setting);
+      if (fresh(window, known)) return window;
     }
   }
   return undefined;

@@ -81,9 +81,9 @@ export const CHUNK = 2 ** CHUNK_BITS;
 /** Which chunks a range touches. */
 export function chunks({ first, end }: Range): bigint[] {
   const shift = BigInt(CHUNK_BITS);
-  const found: bigint[] = [];
-  for (let index = first >> shift; index << shift < end; index += 1n) found.push(index);
-  return found;
+  const indices: bigint[] = [];
+  for (let index = first >> shift; index << shift < end; index += 1n) indices.push(index);
+  return indices;
 }
 
 /**
@@ -105,10 +105,10 @@ export function aligned({ first, end }: Range, most: number, limits: Range): Ran
 /** Round numbers of [first, first + span] for an axis: bigint places, about `about` of them. */
 export function ticks(view: View, about: number): bigint[] {
   const step = roundStep(view.span / Math.max(1, about));
-  const found: bigint[] = [];
+  const places: bigint[] = [];
   const end = under(view, 1);
-  for (let at = ((view.base + step - 1n) / step) * step; at <= end; at += step) found.push(at);
-  return found;
+  for (let at = ((view.base + step - 1n) / step) * step; at <= end; at += step) places.push(at);
+  return places;
 }
 
 /** 1, 2 or 5 times a power of ten, at least `least`. */

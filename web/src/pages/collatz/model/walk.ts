@@ -176,12 +176,12 @@ export function values(trajectory: Trajectory, step: number, count = 1): bigint[
   const from = trajectory.kept.findLast((each) => each.step <= step) as Kept;
   let value = from.value;
   for (let at = from.step; at < step; at += 1) value = next(value);
-  const found: bigint[] = [];
+  const terms: bigint[] = [];
   for (let at = step; at <= Math.min(trajectory.delay, step + count - 1); at += 1) {
-    found.push(value);
+    terms.push(value);
     value = next(value);
   }
-  return found;
+  return terms;
 }
 
 /** True when a shortcut step began at an odd number. */

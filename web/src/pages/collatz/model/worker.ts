@@ -9,17 +9,17 @@ const KEEP = 10;
 const kept = new Map<bigint, Trajectory>();
 
 function walked(n: bigint): Trajectory {
-  const found = kept.get(n) ?? walk(n);
+  const walked = kept.get(n) ?? walk(n);
   kept.delete(n);
-  kept.set(n, found);
+  kept.set(n, walked);
   for (const old of [...kept.keys()].slice(0, -KEEP)) kept.delete(old);
-  return found;
+  return walked;
 }
 
 function answer(ask: Ask): [Answers[keyof Answers], Transferable[]] {
   if (ask.kind === "window") {
-    const found = delaysOf(ask.body.start, ask.body.count);
-    return [found, [found.delays.buffer, found.bits.buffer]];
+    const exact = delaysOf(ask.body.start, ask.body.count);
+    return [exact, [exact.delays.buffer, exact.bits.buffer]];
   }
   if (ask.kind === "table") return [{ text: table(ask.body.start, ask.body.count) }, []];
   if (ask.kind === "terms") return [{ values: values(walked(ask.body.n), ask.body.step, ask.body.count) }, []];

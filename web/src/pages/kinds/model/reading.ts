@@ -44,19 +44,19 @@ const ASKED = ["type", "model_version", "parameters"];
 
 /** Reads a result. Without `figures` every single value is a figure; with them only those whose path is there are. */
 export function reading(result: unknown, figures?: readonly Figure[]): Reading {
-  const found: Reading = { figures: [], histograms: [], tables: [] };
+  const whole: Reading = { figures: [], histograms: [], tables: [] };
   const asked = isFields(result)
     ? Object.fromEntries(Object.entries(result).filter(([name]) => !ASKED.includes(name)))
     : result;
-  visit(asked, [], found);
-  if (!figures) return found;
+  visit(asked, [], whole);
+  if (!figures) return whole;
   const named = figures.map(([title, path]): [string, unknown] => [title, at(result, path)]);
   const present = named.filter((each): each is [string, Cell] => isCell(each[1]) && each[1] !== null);
-  if (!present.length) return found;
+  if (!present.length) return whole;
   const shown = new Set(figures.map(([, path]) => titled(path.split("."))));
-  const rest = found.figures.filter(([title]) => !shown.has(title));
-  if (rest.length) found.tables.unshift({ title: "other figures", columns: ["name", "value"], rows: rest });
-  return { ...found, figures: present };
+  const rest = whole.figures.filter(([title]) => !shown.has(title));
+  if (rest.length) whole.tables.unshift({ title: "other figures", columns: ["name", "value"], rows: rest });
+  return { ...whole, figures: present };
 }
 
 /** The value at a path such as `cells.0.mean`; undefined where there is none. */

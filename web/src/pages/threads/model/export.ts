@@ -143,9 +143,9 @@ function counters(trace: Trace, t0: number, t1: number, from: number): string {
 
 /** The core of every slice, found by walking the lanes once. */
 function coresOf({ lanes, cores, start }: Trace): Int16Array {
-  const found = new Int16Array(start.length);
-  for (let core = 0; core < cores; core += 1) found.fill(core, lanes[core], lanes[core + 1]);
-  return found;
+  const coreOf = new Int16Array(start.length);
+  for (let core = 0; core < cores; core += 1) coreOf.fill(core, lanes[core], lanes[core + 1]);
+  return coreOf;
 }
 
 const KINDS = ["run", "blocked", "join", "steal"];

@@ -56,22 +56,22 @@ export function threadAt(trace: Trace, tree: Tree, path: string): number {
   const numbers = /^(?:T|Thread-)?(\d+(?:\.\d+)*)\**$/i.exec(path.trim())?.[1]?.split(".").map(Number);
   let at = NONE;
   for (const wanted of numbers ?? []) {
-    const found = childrenOf(tree, at).find((child) => trace.threads.number[child] === wanted);
-    if (found === undefined) return NONE;
-    at = found;
+    const next = childrenOf(tree, at).find((child) => trace.threads.number[child] === wanted);
+    if (next === undefined) return NONE;
+    at = next;
   }
   return at;
 }
 
 /** Tests that all must pass; a string says which word is not known. */
 export function tests(trace: Trace, tree: Tree, filter: string): Test[] | string {
-  const found: Test[] = [];
+  const all: Test[] = [];
   for (const word of filter.trim().split(/\s+/).filter(Boolean)) {
     const test = testOf(trace, tree, word);
     if (!test) return `"${word}" is not known: use ${KNOWN}`;
-    found.push(test);
+    all.push(test);
   }
-  return found;
+  return all;
 }
 
 function testOf(trace: Trace, tree: Tree, word: string): Test | undefined {

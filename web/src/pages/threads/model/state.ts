@@ -90,14 +90,14 @@ const PARTIAL_MS = 1500;
 /** Follows the job that a signal names. */
 function followed(id: ReadonlySignal<string>): Run {
   const job = signal<Job | undefined>(undefined);
-  const found = signal<ThreadResult | undefined>(undefined);
+  const latest = signal<ThreadResult | undefined>(undefined);
   const partial = signal(false);
   const problem = signal<Problem | undefined>(undefined);
   let stop = () => {};
   effect(() => {
     const wanted = id.value;
     stop();
-    batch(() => ([job.value, found.value, partial.value, problem.value] = [undefined, undefined, false, undefined]));
+    batch(() => ([job.value, latest.value, partial.value, problem.value] = [undefined, undefined, false, undefined]));
     if (wanted) stop = untracked(() => follow(wanted));
   });
   function follow(wanted: string): () => void {
@@ -107,7 +107,7 @@ function followed(id: ReadonlySignal<string>): Run {
       try {
         const answer = await result<ThreadResult>(wanted, soFar);
         if (!alive) return;
-        batch(() => ([found.value, partial.value] = [answer.result, answer.partial === true]));
+        batch(() => ([latest.value, partial.value] = [answer.result, answer.partial === true]));
       } catch (error) {
         if (alive && !soFar) problem.value = problemOf(error);
       }
@@ -135,7 +135,7 @@ function followed(id: ReadonlySignal<string>): Run {
       leave();
     };
   }
-  return { job, result: found, partial, problem };
+  return { job, result: latest, partial, problem };
 }
 
 const id = computed(() => state.job.value);
@@ -180,10 +180,10 @@ function traced(wanted: ReadonlySignal<string>): {
   const put = async (source: Promise<ArrayBuffer> | Blob, signal: AbortSignal, name: string) => {
     value.value = { ...value.peek(), loading: true, problem: undefined };
     try {
-      const found = await readTrace(source instanceof Blob ? source : await source);
+      const opened = await readTrace(source instanceof Blob ? source : await source);
       if (signal.aborted) return;
-      value.value = { loaded: found, loading: false, problem: undefined };
-      const { trace } = found;
+      value.value = { loaded: opened, loading: false, problem: undefined };
+      const { trace } = opened;
       say(
         `${name}: ${trace.start.length} slices of ${trace.threads.parent.length} threads on ${trace.cores} ` +
           `cores, ` +
@@ -289,18 +289,18 @@ export function pick(thread: number, at = NONE): void {
 
 /** A signal's value, at most so often: for what costs a look at every slice. */
 function sampled<T>(source: ReadonlySignal<T>, ms: number): ReadonlySignal<T> {
-  const found = signal(source.peek());
+  const paced = signal(source.peek());
   let timer = 0;
   let since = 0;
   const take = () => {
     [timer, since] = [0, performance.now()];
-    found.value = source.peek();
+    paced.value = source.peek();
   };
   effect(() => {
     void source.value;
     timer ||= setTimeout(take, Math.max(0, ms - (performance.now() - since))) as unknown as number;
   });
-  return found;
+  return paced;
 }
 
 /** The time under the pointer, in either picture. */
@@ -384,14 +384,14 @@ export function choose(next: number): void {
 
 /** The same program under another policy: another cell of this job if it has one, else a job of its own. */
 export async function compare(scheduler: string): Promise<void> {
-  const [mine, found] = [cell.peek(), run.result.peek()];
-  if (!mine || !found) return;
+  const [mine, outcome] = [cell.peek(), run.result.peek()];
+  if (!mine || !outcome) return;
   if (!scheduler) return void batch(() => ([state.vs.value, state.job2.value] = ["", ""]));
-  if (found.cells.some((each) => each.scheduler === scheduler && each.cores === mine.cores)) {
+  if (outcome.cells.some((each) => each.scheduler === scheduler && each.cores === mine.cores)) {
     batch(() => ([state.vs.value, state.job2.value] = [scheduler, ""]));
     return state.commit();
   }
-  const { quantum_us: quantum, ...rest } = found.parameters;
+  const { quantum_us: quantum, ...rest } = outcome.parameters;
   const job = await submit("thread", {
     ...rest,
     cores: mine.cores,
@@ -409,8 +409,8 @@ let search = 0;
 
 /** Loads the first replica whose makespan is within some bins of the result. */
 export async function chooseWithin(low: number, high: number): Promise<void> {
-  const [mine, found] = [cell.peek(), run.result.peek()];
-  if (!mine || !found) return;
+  const [mine, outcome] = [cell.peek(), run.result.peek()];
+  if (!mine || !outcome) return;
   const known = named(mine, low, high);
   search += 1;
   const number = search;
@@ -418,7 +418,7 @@ export async function chooseWithin(low: number, high: number): Promise<void> {
   const probe = async (count: number) => {
     if (count === mine.replicas) return mine.histograms.makespan_ns?.bins ?? [];
     searching.value = `looking at the first ${count} of ${mine.replicas} replicas`;
-    return histogramOf({ ...found.parameters, cores: mine.cores, scheduler: mine.scheduler, replicas: count });
+    return histogramOf({ ...outcome.parameters, cores: mine.cores, scheduler: mine.scheduler, replicas: count });
   };
   try {
     const first = await firstWithin(low, high, mine.replicas, probe);

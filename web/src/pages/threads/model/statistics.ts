@@ -30,7 +30,7 @@ export interface Statistics {
 export function statistics(trace: Trace, index: Index, t0: number, t1: number): Statistics {
   const cores: CoreTimes[] = [];
   const waits = new Waits();
-  const found = { byDepth: new Array<number>(index.deepest + 1).fill(0), stolen: 0, attempts: 0, slices: 0 };
+  const counts = { byDepth: new Array<number>(index.deepest + 1).fill(0), stolen: 0, attempts: 0, slices: 0 };
   for (let core = 0; core < trace.cores; core += 1) {
     const from = before(trace, index, core, t0);
     const to = before(trace, index, core, t1);
@@ -42,8 +42,8 @@ export function statistics(trace: Trace, index: Index, t0: number, t1: number): 
       blocked: share(BLOCKED_TIME),
       slices: to - touched + 1,
     });
-    found.slices += to - touched + 1;
-    for (let slice = touched; slice <= to; slice += 1) count(trace, slice, t0, t1, found, waits);
+    counts.slices += to - touched + 1;
+    for (let slice = touched; slice <= to; slice += 1) count(trace, slice, t0, t1, counts, waits);
   }
   const busy = cores.reduce((sum, core) => sum + core.busy, 0) / Math.max(1e-9, t1 - t0);
   return {
@@ -52,7 +52,7 @@ export function statistics(trace: Trace, index: Index, t0: number, t1: number): 
     cores,
     busyCores: busy,
     utilization: busy / trace.cores,
-    ...found,
+    ...counts,
     started: waits.count,
     wait: waits.summary(),
   };
@@ -78,20 +78,20 @@ export function glance(
 
 type Counted = Pick<Statistics, "byDepth" | "stolen" | "attempts">;
 
-function count(trace: Trace, slice: number, t0: number, t1: number, found: Counted, waits: Waits): void {
+function count(trace: Trace, slice: number, t0: number, t1: number, counts: Counted, waits: Waits): void {
   const kind = trace.kind[slice];
   const begin = trace.start[slice] as number;
   if (kind === STEAL) {
     const end = trace.end[slice] as number;
-    if (end <= t1) found.attempts += trace.attempts[slice] as number;
+    if (end <= t1) counts.attempts += trace.attempts[slice] as number;
     return;
   }
   if (kind !== RUN || begin < t0 || begin > t1) return;
   const flags = trace.flags[slice] as number;
-  if (flags & STOLEN) found.stolen += 1;
+  if (flags & STOLEN) counts.stolen += 1;
   if (!(flags & FIRST)) return;
   const depth = trace.threads.depth[trace.thread[slice] as number] as number;
-  found.byDepth[depth] = (found.byDepth[depth] ?? 0) + 1;
+  counts.byDepth[depth] = (counts.byDepth[depth] ?? 0) + 1;
   waits.add(trace.wait[slice] as number);
 }
 
