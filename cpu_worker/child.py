@@ -23,7 +23,7 @@ _ORPHAN_SECONDS = 1.0
 
 
 def main(pipe: Connection, shared: Any, parent: int) -> None:
-    """Warms the kernels, says ready, then answers requests until the pipe closes. `shared`: see STOP and UPTO."""
+    """Warm the kernels, say ready, then answer requests until the pipe closes. `shared`: see STOP and UPTO."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
@@ -38,7 +38,7 @@ def main(pipe: Connection, shared: Any, parent: int) -> None:
 
 
 def warm() -> dict[str, float]:
-    """Compiles or loads every kernel from the cache; seconds by kind."""
+    """Compile every kernel or load it from the cache; return the seconds by kind."""
     seconds = {}
     for kind in registry.names():
         with compiled_code.one_compiles(kind):
@@ -49,14 +49,14 @@ def warm() -> dict[str, float]:
 
 
 def _die_with(parent: int) -> None:
-    """A killed parent must not leave its children computing."""
+    """End this process when its parent is gone: a killed one must not leave its children computing."""
     while os.getppid() == parent:
         time.sleep(_ORPHAN_SECONDS)
     os._exit(1)
 
 
 def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: float) -> Any:
-    """(upto, encoded partial, seconds) or the KernelFailed."""
+    """Compute a lease: (upto, encoded partial, seconds) or the KernelFailed."""
     deadline = time.monotonic() + long_seconds
 
     def tick(upto: int) -> bool:
@@ -71,7 +71,7 @@ def _lease(shared: Any, kind: str, spec: Spec, lo: int, hi: int, long_seconds: f
 
 
 def _small(shared: Any, jobs: list[tuple[str, Spec, int]]) -> list[Any]:
-    """What became of each job: the whole of it, or the KernelFailed."""
+    """Compute small jobs: each is a Whole or the KernelFailed."""
     return [_whole(kind, spec, total) for kind, spec, total in jobs]
 
 
@@ -83,7 +83,7 @@ def _whole(kind: str, spec: Spec, total: int) -> Any:
 
 
 def _derive(shared: Any, kind: str, spec: Spec, gathered: results.Gathered) -> Any:
-    """A job's result, or the KernelFailed."""
+    """Derive a job's result, or return the KernelFailed."""
     try:
         return execution.derive(kind, spec, gathered)
     except errors.KernelFailed as failure:

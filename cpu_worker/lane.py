@@ -1,4 +1,4 @@
-"""The parent's handle on one child process: sends it work, waits, kills and replaces it."""
+"""A handle of the parent on one child process: it sends work, waits, kills and replaces the child."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class ChildLane:
             self._start()
 
     def _receive(self, task: Task | None = None, patience: float = math.inf) -> Any:
-        """The child's next answer; LaneDied when it dies, does not stop in time or takes over `patience` seconds."""
+        """Return the child's next answer. LaneDied when it dies, stops too late or takes over `patience` seconds."""
         deadline = time.monotonic() + patience
         while True:
             wait([self._pipe, self._process.sentinel], timeout=LOOK_SECONDS)

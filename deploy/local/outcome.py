@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, the errors that carry them, and what is said on the way."""
+"""Exit codes of the commands, the errors that carry them, and messages for the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs: a lock that says one cluster a checkout, a mark that every process of a run carries, and the guard.
+"""Processes of a run: a lock that says one cluster a checkout, a mark that each process carries, and the guard.
 
 The lock belongs to the kernel, so a killed starter frees it. The mark is an environment variable, so a process of ours
 is known for certain, whatever its number or parent; nothing else is ever signalled.

@@ -1,4 +1,4 @@
-"""What a local cluster consists of on this machine: ports, workers with their lanes, GPUs, pages."""
+"""Parts of a local cluster on this machine: ports, workers with their lanes, GPUs, pages."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every worker does, whatever its device: its life, its lanes, its beats, its figures."""
+"""Work of every worker, whatever its device: its life, its lanes, its beats, its figures."""

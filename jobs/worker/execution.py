@@ -1,4 +1,4 @@
-"""What runs in a worker's lane, and what derives results. The only function that a bell names lives here."""
+"""Computation of leases and small jobs, and derivation of results. The only function that a bell names is here."""
 
 from __future__ import annotations
 

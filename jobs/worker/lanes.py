@@ -1,4 +1,4 @@
-"""What a worker asks of its lanes, and the pool that lends the idle ones out and has broken ones mended."""
+"""Lanes as a worker sees them, and the pool that lends the idle ones out and has broken ones mended."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Share:
-    """What a lease got of the device."""
+    """A lease's part of the device."""
 
     #: Seconds of the device: those in which n leases ran count 1/n for each.
     seconds: float = 0.0
-    #: Of the device, shared in the same way; None: the device does not tell.
+    #: Energy of the device, shared in the same way; None: the device does not count it.
     joules: float | None = None
 
 

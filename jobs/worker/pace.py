@@ -1,4 +1,4 @@
-"""How large a lane's next lease is: learned per lane and per job, since rates differ a hundredfold between modes."""
+"""Size of a lane's next lease: learned per lane and per job, since rates differ a hundredfold between modes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Pace:
     measured: bool = False
 
     def want(self) -> int:
-        """Units of the next lease."""
+        """Return the units of the next lease."""
         return max(1, int(self.rate * (TARGET_SECONDS if self.measured else FIRST_SECONDS)))
 
     def least(self) -> int:
-        """Units of the smallest lease worth its overhead."""
+        """Return the units of the smallest lease worth its overhead."""
         return max(1, int(self.rate * LEAST_SECONDS))
 
     def learn(self, units: int, seconds: float) -> None:
-        """Takes a committed lease in; short ones count too, growth is bounded."""
+        """Take a committed lease in; short ones count too, growth is bounded."""
         seen = units / max(seconds, 1e-6)
         if self.measured:
             seen = (self.rate + seen) / 2 if seen < self.rate else seen

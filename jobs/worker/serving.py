@@ -85,7 +85,7 @@ class Server:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def reconnect(self) -> None:
-        """Drop connections to Redis that nobody uses now: another one of this process was found dead."""
+        """Drop connections to Redis that nobody uses now: another one of this process is dead."""
         self.store.drop_idle_connections()
 
     # -- turns ------------------------------------------------------------------------------------------------------

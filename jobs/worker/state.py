@@ -1,4 +1,4 @@
-"""What the threads of one worker share: its leases and tasks, and how they talk to a Redis that comes and goes."""
+"""State that a worker's threads share: its leases and tasks, and calls of a Redis that comes and goes."""
 
 from __future__ import annotations
 
