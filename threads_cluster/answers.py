@@ -65,8 +65,8 @@ class Page(Answer):
     cursor: str | None = None
 
 
-class NodeList(Answer):
-    nodes: Many[dict[str, Any]]
+class WorkerList(Answer):
+    workers: Many[dict[str, Any]]
 
 
 class KindList(Answer):
@@ -126,7 +126,7 @@ class Job(Acted):
     usage: Usage | None = None
 
 
-class Node(Answer):
+class Worker(Answer):
     id: str
     device: str | None = None
     state: str | None = None

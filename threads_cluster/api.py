@@ -263,13 +263,14 @@ class Cluster:
     def status(self) -> Json:
         return self._get("status")
 
-    def nodes(self) -> list[Json]:
-        nodes: list[Json] = self._get("nodes", shape=answers.NodeList)["nodes"]
-        return nodes
+    def workers(self) -> list[Json]:
+        """Return the workers that live, and those lost within the hour."""
+        workers: list[Json] = self._get("workers", shape=answers.WorkerList)["workers"]
+        return workers
 
-    def drain(self, node: str, on: bool = True) -> Json:
-        """A drained worker finishes what it holds and takes nothing new."""
-        return self._post(f"nodes/{quote(node)}/drain", {"on": on})
+    def drain(self, worker: str, on: bool = True) -> Json:
+        """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
+        return self._post(f"workers/{quote(worker)}/drain", {"on": on})
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
         """What a worker computes about a job, such as `trace` of a thread job; waits for it."""
@@ -277,13 +278,15 @@ class Cluster:
         if answer.keys() != {"job_id", "status"}:
             return answer
         answers.checked(answers.Asked, answer, self.url)
-        self.wait(answer["job_id"])
+        job = self.wait(answer["job_id"])
+        if job["state"] != "done":
+            raise JobEnded(job["job_id"], job["state"], job.get("error"))
         later: Json = self.result(answer["job_id"])["result"]
         return later
 
     def mark(self, kind: str, name: str) -> Json:
         """`{up_to, ranges, ...}`: what finished jobs of a kind proved together, such as collatz verified."""
-        return self._get(f"{quote(kind)}/{quote(name)}")
+        return self._get(f"kinds/{quote(kind)}/marks/{quote(name)}")
 
     def kinds(self) -> list[Json]:
         """`{type, summary, schema, example, limits}` of each kind of job."""

@@ -28,7 +28,7 @@ Exit codes:
   141  whoever read the output has gone, as in: cluster jobs | head -1
 
 \b
---json prints one object on one line; jobs, nodes, kinds and watch print one line for each thing.
+--json prints one object on one line; jobs, workers, kinds and watch print one line for each thing.
 The address is --url, else CLUSTER_URL, else the local cluster's. CLUSTER_TOKEN is sent when it is set.
 """
 
@@ -76,7 +76,7 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
         return
     show.status(found, cluster.url)
     if not found["workers"]["live"]:
-        show.say("no worker lives, so jobs wait; see: cluster nodes, and the workers' logs")
+        show.say("no worker lives, so jobs wait; see: cluster workers, and the workers' logs")
     elif not any(found["jobs"].values()):
         show.say(_FIRST_JOB)
 
@@ -224,46 +224,89 @@ for _name, _done, _help in (
 
 
 @app.command()
-def nodes(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """The workers."""
+def ask(
+    ctx: typer.Context,
+    job_id: JobId,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What its kind answers; see cluster kinds.")],
+    choices: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What the question takes, as replica=3.")
+    ] = None,
+    output: Annotated[typer.FileTextWrite | None, typer.Option(metavar="FILE", help="Write the answer here.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="A table of the answer as CSV; the first one.")] = False,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="Which table --csv prints.")] = None,
+) -> None:
+    """Ask a worker about a job, and print its answer as JSON."""
+    answer = ctx.obj.cluster.ask(job_id, question, **_choices(choices or []))
+    if output is not None:
+        json.dump(answer, output)
+        show.say(f"{question}: {output.name}")
+    elif as_csv or table:
+        _print_csv(answer, table)
+    else:
+        show.json_line(answer)
+
+
+def _choices(texts: list[str]) -> dict[str, str]:
+    """Return the values by name of NAME=VALUE texts."""
+    pairs = [text.partition("=") for text in texts]
+    wrong = [text for text, (name, equals, _) in zip(texts, pairs, strict=True) if not (name and equals)]
+    if wrong:
+        raise typer.BadParameter(f"must have the form NAME=VALUE; got {wrong[0]!r}", param_hint="'NAME=VALUE'")
+    return {name: value for name, _, value in pairs}
+
+
+@app.command()
+def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """The workers, those lost within the hour among them."""
     from threads_cluster import answers
 
-    found = [ctx.obj.checked(answers.Node, node) for node in ctx.obj.cluster.nodes()]
+    rows = [ctx.obj.checked(answers.Worker, worker) for worker in ctx.obj.cluster.workers()]
     if as_json:
-        _lines(found)
-    elif found:
-        show.nodes(found)
+        _lines(rows)
+    elif rows:
+        show.workers(rows)
     else:
         show.say("no workers; start a local cluster with: ./deploy-cluster.sh local")
 
 
+app.command("nodes", help="The same as workers.", hidden=True)(workers)
+
+
 @app.command()
-def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """How far finished jobs have verified the Collatz map."""
+def mark(
+    ctx: typer.Context,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of job; see cluster kinds.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What its jobs prove, as verified of collatz.")],
+    as_json: AsJson = False,
+) -> None:
+    """How far finished jobs of a kind have proved something without a hole."""
     from threads_cluster import answers
 
-    found = ctx.obj.checked(answers.Mark, ctx.obj.cluster.mark("collatz", "verified"))
-    if as_json:
-        show.json_line(found)
-    else:
-        show.mark(found)
+    proved = ctx.obj.checked(answers.Mark, ctx.obj.cluster.mark(kind, name))
+    show.json_line(proved) if as_json else show.mark(proved)
+
+
+@app.command()
+def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """How far finished jobs have verified the Collatz map: mark collatz verified."""
+    mark(ctx, "collatz", "verified", as_json)
 
 
 @app.command()
 def drain(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The worker's id; see cluster nodes.")],
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="The worker's id; see cluster workers.")],
     off: Annotated[bool, typer.Option("--off", help="Let it take work again.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a worker finish what it holds and take nothing new."""
     from threads_cluster import answers
 
-    found = ctx.obj.checked(answers.Drained, ctx.obj.cluster.drain(node, on=not off))
+    found = ctx.obj.checked(answers.Drained, ctx.obj.cluster.drain(worker, on=not off))
     if as_json:
         show.json_line(found)
     else:
-        show.line(f"{node} takes work again" if off else f"{node} drains; back with: cluster drain {node} --off")
+        show.line(f"{worker} takes work again" if off else f"{worker} drains; back with: cluster drain {worker} --off")
 
 
 @app.command()
@@ -296,7 +339,8 @@ def _lines(found: Iterable[dict[str, Any]]) -> None:
 #: What the API advises, in the words of the command line.
 _ADVICE = {
     "GET /api/jobs": "cluster jobs",
-    "GET /api/nodes": "cluster nodes",
+    "GET /api/workers": "cluster workers",
+    "GET /api/nodes": "cluster workers",
     "GET /api/job-types": "cluster kinds",
     "partial=true": "--partial",
 }

@@ -233,18 +233,19 @@ def _moment(found: Mapping[str, Any], name: str) -> str:
     return f"{moment} ({figures.age(moment)})" if moment else ""
 
 
-def nodes(found: Sequence[Mapping[str, Any]]) -> None:
-    columns = ("node", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")
-    rows(columns, [_node_row(node) for node in found])
+def workers(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of workers."""
+    columns = ("worker", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")
+    rows(columns, [_worker_row(worker) for worker in found])
 
 
-def _node_row(node: Mapping[str, Any]) -> list[Any]:
-    state = "draining" if node.get("draining") and node.get("state") != "lost" else node.get("state")
+def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
+    state = "draining" if worker.get("draining") and worker.get("state") != "lost" else worker.get("state")
     return [
-        node["id"], node.get("device"), state, node.get("lanes"), node.get("job"),
-        figures.percent(node.get("cpu_ratio")),
-        figures.size(node.get("memory_used_bytes")), node.get("host"),
-        figures.ago(node.get("seen_seconds_ago", 0)),
+        worker["id"], worker.get("device"), state, worker.get("lanes"), worker.get("job"),
+        figures.percent(worker.get("cpu_ratio")),
+        figures.size(worker.get("memory_used_bytes")), worker.get("host"),
+        figures.ago(worker.get("seen_seconds_ago", 0)),
     ]  # fmt: skip
 
 

@@ -43,8 +43,8 @@ Behaviour: TypeAlias = Callable[[socket.socket, bytes], None]
 COMMANDS = [
     ["status"], ["status", "--json"], ["version"], ["jobs"], ["jobs", "--json"], ["job", "j1"], ["watch", "j1"],
     ["watch", "j1", "--json"], ["result", "j1"], ["result", "j1", "--csv"], ["result", "j1", "--json"],
-    ["result", "j1", "--trace", "/dev/null"], ["nodes"], ["kinds"], ["verified"], ["cancel", "j1"],
-    ["retry", "j1", "--json"],
+    ["result", "j1", "--trace", "/dev/null"], ["workers"], ["kinds"], ["verified"], ["mark", "sums", "summed"],
+    ["ask", "j1", "trace"], ["cancel", "j1"], ["retry", "j1", "--json"],
     ["delete", "j1"], ["drain", "desk"], ["submit", "collatz", "--start-number", "1", "--number-count", "9"],
     ["submit", "collatz", "--start-number", "1", "--number-count", "9", "--wait"],
 ]  # fmt: skip
@@ -144,7 +144,7 @@ SERVERS: dict[str, Behaviour] = {
     "1e999": always(json.dumps(NUMBERS).replace('"?"', "1e999").encode()),
     "a job of lists": always({name: [] for name in job("done")}),
     "a job of objects": always({name: {"x": {}} for name in job("done")}),
-    "lists of wrong things": always({"jobs": [7], "nodes": [None], "kinds": ["x"], "answers": 0, "workers": []}),
+    "lists of wrong things": always({"jobs": [7], "workers": [None], "kinds": ["x"], "answers": 0}),
     "terminal escapes for a version": always({"version": [ESCAPE], "job_id": ESCAPE, "state": ESCAPE, "mark": ESCAPE}),
     "an id that is a path": always({"job_id": "../../x", "status": "queued", "state": "running"}),
     "500 and a page": says(http(b"<h1>oops</h1>" * 1000, "Content-Type: text/html", status="500 Oops")),
@@ -287,23 +287,24 @@ ANSWERS: dict[tuple[str, str], Any] = {
         "job_id": "j1", "type": "sums", "partial": True, "units": 10, "total": 20, "result": RESULT,
     },
     ("GET", "/api/jobs/j1/trace.json"): {"traceEvents": [{"name": "a"}], "otherData": {}},
-    ("GET", "/api/nodes"): {"nodes": [{
+    ("GET", "/api/workers"): {"workers": [{
         "id": "desk", "device": "cpu", "state": "busy", "lanes": 2, "job": "j1", "host": "h", "cpu_ratio": 0.5,
         "seen_seconds_ago": 0.4, "memory_used_bytes": 3 * 2**30, "draining": True,
     }]},
     ("GET", "/api/job-types"): {"kinds": [SUMS]},
-    ("GET", "/api/collatz/verified"): {
+    ("GET", "/api/kinds/collatz/marks/verified"): {
         "type": "collatz", "mark": "verified", "origin": 1, "up_to": "99999999999999999999", "more_ranges": 0,
         "ranges": [{"first": 1, "last": 5}, {"first": "100000000000000000001", "last": "100000000000000000009"}],
     },
     ("POST", "/api/jobs/j1/cancel"): job("cancelled"),
-    ("POST", "/api/nodes/desk/drain"): {"id": "desk", "draining": True},
+    ("POST", "/api/workers/desk/drain"): {"id": "desk", "draining": True},
     ("POST", "/api/submit"): {"job_id": "j1", "status": "queued", "estimated_wait_seconds": 2.0, "notes": ["a note"]},
 }  # fmt: skip
 ASKING = [
     ["status"], ["version"], ["jobs"], ["job", "j1"], ["watch", "j1"], ["result", "j1"], ["result", "j1", "--csv"],
-    ["result", "j1", "--table", "cells"], ["result", "j1", "--trace", "/dev/null"], ["nodes"],
-    ["kinds"], ["verified"], ["cancel", "j1"], ["drain", "desk"],
+    ["result", "j1", "--table", "cells"], ["result", "j1", "--trace", "/dev/null"], ["workers"],
+    ["kinds"], ["verified"], ["mark", "collatz", "verified"],
+    ["ask", "j1", "trace", "replica=0"], ["ask", "j1", "trace", "--csv"], ["cancel", "j1"], ["drain", "desk"],
     ["submit", "collatz", "--start", "1", "--cores", "1,2"],
     ["submit", "collatz", "--start", "1", "--wait"], ["submit", "collatz", "--help"],
 ]  # fmt: skip
@@ -419,7 +420,7 @@ CALLS: dict[str, Callable[[Cluster], object]] = {
     "result": lambda cluster: cluster.result("j1"),
     "events": lambda cluster: list(cluster.events("j1")),
     "jobs": lambda cluster: list(cluster.jobs()),
-    "nodes": lambda cluster: cluster.nodes(),
+    "workers": lambda cluster: cluster.workers(),
     "kinds": lambda cluster: cluster.kinds(),
 }
 

@@ -107,13 +107,24 @@ def test_waiting_does_not_notice_a_restart_of_the_coordinator(cluster: Live) -> 
             watching.kill()
 
 
+def test_questions_and_marks_of_any_kind(cluster: Live) -> None:
+    job_id = run(cluster, "submit", "faulty", "--units", "9", "--mark-from", "1", "--wait", "--json")[1]
+    job_id = json.loads(job_id)["job_id"]
+    assert json.loads(run(cluster, "ask", job_id, "first", "units=4")[1]) == {"sum": 6, "count": 4}
+    code, _, err = run(cluster, "ask", job_id, "last")
+    assert code == 2 and "faulty answers no question last; it answers first" in err
+    assert run(cluster, "mark", "faulty", "summed")[:2] == (0, "summed  1..9\n")
+    code, _, err = run(cluster, "mark", "faulty", "proved")
+    assert code == 2 and "it has summed" in err
+
+
 def test_drain_keeps_work_away_until_it_is_over(cluster: Live) -> None:
-    [node] = cluster.get("/api/nodes")["nodes"]
-    assert run(cluster, "drain", node["id"])[0] == 0
-    assert "draining" in run(cluster, "nodes")[1]
+    [worker] = cluster.get("/api/workers")["workers"]
+    assert run(cluster, "drain", worker["id"])[0] == 0
+    assert "draining" in run(cluster, "workers")[1]
     job_id = run(cluster, "submit", "faulty", "--units", "2")[1].strip()
     assert cluster.job(job_id)["state"] == "queued"
-    assert run(cluster, "drain", node["id"], "--off")[0] == 0
+    assert run(cluster, "drain", worker["id"], "--off")[0] == 0
     assert run(cluster, "watch", job_id)[0] == 0
 
 

@@ -259,11 +259,11 @@ def test_the_simple_calls_reach_their_routes(fake: Fake, cluster: Cluster) -> No
         assert getattr(cluster, verb)("j1")["job_id"] == "j1"
     fake.on("DELETE", "/api/jobs/j1", httpx.Response(204))
     cluster.delete("j1")
-    fake.on("GET", "/api/nodes", {"nodes": [{"id": "n"}]})
-    assert cluster.nodes() == [{"id": "n"}]
-    fake.on("POST", "/api/nodes/n/drain", {"id": "n"})
+    fake.on("GET", "/api/workers", {"workers": [{"id": "n"}]})
+    assert cluster.workers() == [{"id": "n"}]
+    fake.on("POST", "/api/workers/n/drain", {"id": "n"})
     cluster.drain("n", on=False)
-    assert fake.bodies("/api/nodes/n/drain") == [{"on": False}]
+    assert fake.bodies("/api/workers/n/drain") == [{"on": False}]
     fake.on("GET", "/api/job-types", {"kinds": [{"type": "sums"}]})
     assert cluster.kinds() == [{"type": "sums"}]
     fake.on("POST", "/api/results", {"answers": [{"job_id": "j1", "state": "done"}]})

@@ -329,8 +329,8 @@ def test_without_a_cluster_help_and_mistakes_come_from_this_checkout(
 def test_lists_are_one_object_a_line(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/jobs", {"jobs": [job("running"), job("done")], "cursor": None})
     assert [one["state"] for one in run("jobs", "--json").lines()] == ["running", "done"]
-    fake.on("GET", "/api/nodes", {"nodes": [{"id": "a"}, {"id": "b"}]})
-    assert len(run("nodes", "--json").lines()) == 2
+    fake.on("GET", "/api/workers", {"workers": [{"id": "a"}, {"id": "b"}]})
+    assert len(run("workers", "--json").lines()) == 2
     assert run("kinds", "--json").lines() == [KIND]
     fake.on("GET", "/api/jobs", {"jobs": [], "cursor": None})
     assert run("jobs", "--json").out == ""
@@ -347,7 +347,7 @@ def test_empty_clusters_say_what_to_do_next(fake: Fake, run: Run) -> None:
     fake.on("GET", "/api/jobs", {"jobs": [], "cursor": None})
     assert "cluster submit collatz" in run("jobs").err
     assert "all: cluster jobs" in run("jobs", "--state", "failed").err
-    fake.on("GET", "/api/nodes", {"nodes": []})
+    fake.on("GET", "/api/workers", {"workers": []})
     assert "./deploy-cluster.sh local" in run("nodes").err
 
 
@@ -378,8 +378,8 @@ def test_one_job_and_the_workers_for_people(fake: Fake, run: Run) -> None:
     assert "desk    cpu       250       2  3.0 s" in text
     node = {"id": "desk", "device": "cpu", "state": "busy", "lanes": 2, "job": "j1", "host": "h", "cpu_ratio": 0.5,
             "seen_seconds_ago": 0.4, "memory_used_bytes": 3 * 2**30, "draining": True}  # fmt: skip
-    fake.on("GET", "/api/nodes", {"nodes": [node]})
-    assert run("nodes").out.splitlines()[1] == "desk  cpu     draining      2  j1   50.0 %  3 GiB   h     now"
+    fake.on("GET", "/api/workers", {"workers": [node]})
+    assert run("workers").out.splitlines()[1] == "desk    cpu     draining      2  j1   50.0 %  3 GiB   h     now"
 
 
 def test_several_jobs_are_steered_and_the_first_refusal_counts(fake: Fake, run: Run) -> None:
@@ -395,10 +395,35 @@ def test_several_jobs_are_steered_and_the_first_refusal_counts(fake: Fake, run: 
 
 
 def test_drain_and_back(fake: Fake, run: Run) -> None:
-    fake.on("POST", "/api/nodes/desk/drain", {"id": "desk", "draining": True})
+    fake.on("POST", "/api/workers/desk/drain", {"id": "desk", "draining": True})
     assert "cluster drain desk --off" in run("drain", "desk").out
     run("drain", "desk", "--off")
-    assert fake.bodies("/api/nodes/desk/drain") == [{"on": True}, {"on": False}]
+    assert fake.bodies("/api/workers/desk/drain") == [{"on": True}, {"on": False}]
+
+
+def test_a_question_and_a_mark_of_any_kind(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/jobs/j1/first.json", {"sum": 3, "rows": [{"n": 1}, {"n": 2}]})
+    assert run("ask", "j1", "first", "units=4", "a=b=c").lines() == [{"sum": 3, "rows": [{"n": 1}, {"n": 2}]}]
+    assert dict(fake.asked[-1].url.params) == {"units": "4", "a": "b=c"}
+    assert run("ask", "j1", "first", "--csv").out == "n\n1\n2\n"
+    ran = run("ask", "j1", "first", "units")
+    assert ran.code == 2 and "must have the form NAME=VALUE; got 'units'" in ran.err
+    proved = {"mark": "summed", "origin": 1, "up_to": 9, "ranges": [{"first": 1, "last": 9}], "more_ranges": 0}
+    fake.on("GET", "/api/kinds/sums/marks/summed", proved)
+    assert run("mark", "sums", "summed").out == "summed  1..9\n"
+    assert run("mark", "sums", "summed", "--json").lines() == [proved]
+
+
+def test_an_answer_goes_into_a_file(fake: Fake, run: Run, tmp_path: Path) -> None:
+    fake.on("GET", "/api/jobs/j1/trace.json", {"traceEvents": []})
+    ran = run("ask", "j1", "trace", "--output", str(tmp_path / "a.json"))
+    assert (ran.out, json.loads((tmp_path / "a.json").read_text())) == ("", {"traceEvents": []})
+
+
+def test_nodes_is_the_old_word_for_workers(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/workers", {"workers": [{"id": "a"}]})
+    assert run("nodes").out == run("workers").out
+    assert "nodes" not in run("--help").out
 
 
 # -- results --------------------------------------------------------------------------------------------------------

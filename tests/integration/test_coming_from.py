@@ -1,0 +1,108 @@
+"""Every row of docs/coming-from.md: what it says to type here is typed here, on a real cluster."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.integration.live import TOP, Live
+from tests.integration.test_cli import run
+from threads_cluster import Cluster
+
+PAGE = (TOP / "docs/coming-from.md").read_text()
+_LINES = [line for line in PAGE.splitlines() if line.startswith("|")]
+ROWS = [line.split("|") for line in _LINES if not line.startswith(("| --- ", "| there "))]
+HERE = [typed for row in ROWS for typed in re.findall(r"`([^`]+)`", row[-2])]
+COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")})
+SCRIPTS = sorted({typed for typed in HERE if typed.startswith("./deploy-cluster.sh ")})
+TARGETS = sorted({typed for typed in HERE if typed.startswith("make ")})
+PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
+LONG = {"mode": "verify", "start_number": "1180591620717411303424", "number_count": 10**14}
+
+
+def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
+    assert len(ROWS) > 40 and all(len(row) == 4 for row in ROWS)
+    assert set(HERE) == {*COMMANDS, *SCRIPTS, *TARGETS, *PYTHON}
+
+
+def done(cluster: Live) -> str:
+    job = cluster.submit("thread", {"replicas": 2, "seed": 1})
+    cluster.result(job)
+    return job
+
+
+def going(cluster: Live) -> str:
+    return cluster.submit("collatz", LONG)
+
+
+def stopped_by(verb: str, state: str) -> Callable[[Live], str]:
+    def stopped(cluster: Live) -> str:
+        job = going(cluster)
+        cluster.post(f"/api/jobs/{job}/{verb}")
+        cluster.wait_for(job, state)
+        return job
+
+    return stopped
+
+
+#: A job in the state in which the command means something; `done` for all others.
+STATES = {
+    "cancel": going, "pause": going,
+    "resume": stopped_by("pause", "paused"), "retry": stopped_by("cancel", "cancelled"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("typed", COMMANDS)
+def test_the_command_works(cluster: Live, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = shlex.split(typed)[1:]
+    job = STATES.get(words[0], done)(cluster) if "JOB" in words else ""
+    [worker] = cluster.get("/api/workers")["workers"]
+    places = {"JOB": job, "WORKER": worker["id"], "trace.json": str(tmp_path / "trace.json")}
+    code, out, err = run(cluster, *(places.get(word, word) for word in words))
+    assert code == 0, err
+    assert out or err
+    if words[0] == "drain":
+        run(cluster, "drain", worker["id"], "--off")
+    _end(cluster, words[0], out, job)
+
+
+def _end(cluster: Live, verb: str, out: str, job: str) -> None:
+    """What still runs gives way to the next row."""
+    for left in filter(None, (job, out.strip() if verb == "submit" else "")):
+        cluster.post(f"/api/jobs/{left}/cancel")
+
+
+@pytest.mark.parametrize("typed", SCRIPTS)
+def test_the_script_has_the_command(typed: str) -> None:
+    usage = subprocess.run([TOP / "deploy-cluster.sh", "--help"], capture_output=True, text=True, check=True).stdout
+    command, *options = [word for word in shlex.split(typed)[1:] if not word.isupper() and not word.isdigit()]
+    assert re.search(rf"^  {command}\b", usage, re.MULTILINE)
+    assert all(re.search(rf"^ +{option}\b", usage, re.MULTILINE) for option in options)
+
+
+@pytest.mark.parametrize("typed", TARGETS)
+def test_make_has_the_target(typed: str) -> None:
+    subprocess.run(["make", "--dry-run", *shlex.split(typed)[1:]], cwd=TOP, check=True, capture_output=True)
+
+
+def test_the_lines_of_python_work(cluster: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    single, batch, results = PYTHON
+    one = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}
+    with Cluster(cluster.url(), "") as connection:
+        names = {"Cluster": lambda: connection, "cluster": connection, "jobs": [one, one]}
+        assert eval(single, names)["delay"]["max"]["value"] == 111  # noqa: S307 - a line of the page
+        names["ids"] = [answer["job_id"] for answer in eval(batch, names)]  # noqa: S307 - a line of the page
+        assert [answer["result"]["count"] for answer in eval(results, names)] == [1, 1]  # noqa: S307 - a line of the page
+
+
+def test_the_specifications_own_submit_is_accepted_as_it_stands(cluster: Live) -> None:
+    [body] = re.findall(r'with `(\{"type":"thread".*?\}\})`', PAGE)
+    job = cluster.post("/api/submit", json.loads(body)).json()["job_id"]
+    assert cluster.job(job)["priority"] == "high"
+    cluster.post(f"/api/jobs/{job}/cancel")
