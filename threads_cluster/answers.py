@@ -1,4 +1,4 @@
-"""What the client relies on in the API's answers; everything else in them may be as it likes."""
+"""Fields of the API's answers that the client relies on; it ignores all others."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Asked(Answer):
 
 
 class Notes(Answer):
-    """Of a submission."""
+    """Notes and the estimated wait of a submission."""
 
     notes: list[str] = []
     estimated_wait_seconds: float | None = None
@@ -174,7 +174,7 @@ class Version(Answer):
 
 
 class Trace(Answer):
-    """Of one replica, in the form that Perfetto reads."""
+    """Trace of one replica, in the form that Perfetto reads."""
 
     traceEvents: Many[dict[str, Any]]  # noqa: N815 - the format's name
 
@@ -192,7 +192,7 @@ class Mark(Answer):
 
 
 class Partial(Answer):
-    """Of a result, whole or not."""
+    """A result, whole or partial."""
 
     job_id: Id
     partial: bool | None = None
@@ -201,14 +201,14 @@ class Partial(Answer):
     result: Any
 
 
-def checked(shape: type[BaseModel], found: Checked, url: str) -> Checked:
+def checked(shape: type[BaseModel], answer: Checked, url: str) -> Checked:
     """The answer as it came. UnexpectedAnswer names the first place that is not as the shape says."""
-    if not isinstance(found, dict):
+    if not isinstance(answer, dict):
         raise UnexpectedAnswer(url, "the answer is no JSON object")
     try:
-        shape.model_validate(found)
+        shape.model_validate(answer)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise UnexpectedAnswer(url, f"{place}: {first['msg'].lower()}") from None
-    return found
+    return answer

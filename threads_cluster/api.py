@@ -158,12 +158,12 @@ class Cluster:
         """
         body: Json = {"job_ids": list(job_ids), "wait_seconds": wait_seconds}
         asked = self._ask("POST", "/api/results", body=body, extra_seconds=wait_seconds, shape=answers.Batch)
-        found = self._one_each(len(body["job_ids"]), asked)
-        for job_id, answer in zip(body["job_ids"], found, strict=True):
+        several = self._one_each(len(body["job_ids"]), asked)
+        for job_id, answer in zip(body["job_ids"], several, strict=True):
             if answer.pop("result_at", None):
                 answer.pop("result_bytes", None)
                 answer["result"] = self.result(job_id)["result"]
-        return found
+        return several
 
     def job(self, job_id: str, wait_seconds: float = 0.0) -> Json:
         """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
@@ -273,7 +273,7 @@ class Cluster:
         return self._post(f"workers/{quote(worker)}/drain", {"on": on})
 
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
-        """What a worker computes about a job, such as `trace` of a thread job; waits for it."""
+        """Ask a worker something about a job, such as `trace` of a thread job; return its answer when it is there."""
         answer = self._get(f"jobs/{quote(job_id)}/{quote(question)}.json", **choice)
         if answer.keys() != {"job_id", "status"}:
             return answer
@@ -307,8 +307,8 @@ class Cluster:
         answer = self._connection.ask(method, path, **({"patience": self.patience} | how))
         return answer if shape is None else answers.checked(shape, answer, self.url)
 
-    def _one_each(self, wanted: int, found: Json) -> list[Json]:
-        several: list[Json] = found["answers"]
+    def _one_each(self, wanted: int, answer: Json) -> list[Json]:
+        several: list[Json] = answer["answers"]
         if len(several) != wanted:
             raise UnexpectedAnswer(self.url, f"{len(several)} answers to {wanted} questions")
         return several
@@ -335,9 +335,9 @@ def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_k
     """The body of a submit: integers as they travel, nothing that was not chosen, always a key."""
     if idempotency_key == "":
         raise BadArgument("must not be empty", "idempotency_key")
-    chosen = {name: value for name, value in choices.items() if value is not None}
+    options = {name: value for name, value in choices.items() if value is not None}
     key = idempotency_key or uuid.uuid4().hex
-    return {"type": kind, "parameters": wire(dict(parameters or {})), "idempotency_key": key} | chosen
+    return {"type": kind, "parameters": wire(dict(parameters or {})), "idempotency_key": key} | options
 
 
 def wire(value: Any) -> Any:

@@ -66,18 +66,18 @@ def connect(
 
 @app.command()
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """What the cluster has and does."""
+    """Workers, jobs, queues and speed in numbers."""
     from threads_cluster import answers
 
     cluster = ctx.obj.cluster
-    found = ctx.obj.checked(answers.Status, cluster.status())
+    summary = ctx.obj.checked(answers.Status, cluster.status())
     if as_json:
-        show.json_line(found)
+        show.json_line(summary)
         return
-    show.status(found, cluster.url)
-    if not found["workers"]["live"]:
+    show.status(summary, cluster.url)
+    if not summary["workers"]["live"]:
         show.say("no worker lives, so jobs wait; see: cluster workers, and the workers' logs")
-    elif not any(found["jobs"].values()):
+    elif not any(summary["jobs"].values()):
         show.say(_FIRST_JOB)
 
 
@@ -95,12 +95,12 @@ def jobs(
     """Jobs, newest first."""
     from threads_cluster import answers
 
-    found = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit)]
+    rows = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit)]
     if as_json:
-        _lines(found)
-    elif found:
-        show.jobs(found)
-        if len(found) == limit:
+        _lines(rows)
+    elif rows:
+        show.jobs(rows)
+        if len(rows) == limit:
             show.say(f"the newest {limit}; more with --limit")
     else:
         show.say("no such jobs; all: cluster jobs" if state or kind else _FIRST_JOB)
@@ -111,8 +111,8 @@ def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """One job: state, parameters, who computed it."""
     from threads_cluster import answers
 
-    found = ctx.obj.checked(answers.Job, ctx.obj.cluster.job(job_id))
-    show.json_line(found) if as_json else show.job(found)
+    row = ctx.obj.checked(answers.Job, ctx.obj.cluster.job(job_id))
+    show.json_line(row) if as_json else show.job(row)
 
 
 @app.command()
@@ -173,16 +173,16 @@ def result(
         show.result(answer)
 
 
-def _print_csv(found: Any, name: str | None) -> None:
+def _print_csv(value: Any, name: str | None) -> None:
     from threads_cluster import tables
 
     try:
-        picked, others = tables.chosen(found, name)
+        table, others = tables.picked(value, name)
     except LookupError as error:
         raise typer.BadParameter(str(error.args[0]), param_hint="'--table'") from None
-    sys.stdout.write(tables.as_csv(picked))
+    sys.stdout.write(tables.as_csv(table))
     if others and name is None:
-        show.say(f"that was {picked.name}; with --table: {', '.join(others)}")
+        show.say(f"that was {table.name}; with --table: {', '.join(others)}")
 
 
 def _each(what: str, done: str) -> Callable[..., None]:
@@ -198,19 +198,19 @@ def _each(what: str, done: str) -> Callable[..., None]:
         worst = 0
         for job_id in job_ids:
             try:
-                found = getattr(ctx.obj.cluster, what)(job_id)
+                after = getattr(ctx.obj.cluster, what)(job_id)
             except (errors.ApiError, errors.BadArgument) as error:
                 worst = worst or _complain(error)
                 continue
-            found = {"job_id": job_id, "state": done} if found is None else ctx.obj.checked(answers.Acted, found)
-            _acted(found, as_json=as_json)
+            after = {"job_id": job_id, "state": done} if after is None else ctx.obj.checked(answers.Acted, after)
+            _acted(after, as_json=as_json)
         raise typer.Exit(worst)
 
     return act
 
 
-def _acted(found: dict[str, Any], *, as_json: bool) -> None:
-    show.json_line(found) if as_json else show.line(f"{found['job_id']} {found['state']}")
+def _acted(job: dict[str, Any], *, as_json: bool) -> None:
+    show.json_line(job) if as_json else show.line(f"{job['job_id']} {job['state']}")
 
 
 for _name, _done, _help in (
@@ -302,9 +302,9 @@ def drain(
     """Let a worker finish what it holds and take nothing new."""
     from threads_cluster import answers
 
-    found = ctx.obj.checked(answers.Drained, ctx.obj.cluster.drain(worker, on=not off))
+    answer = ctx.obj.checked(answers.Drained, ctx.obj.cluster.drain(worker, on=not off))
     if as_json:
-        show.json_line(found)
+        show.json_line(answer)
     else:
         show.line(f"{worker} takes work again" if off else f"{worker} drains; back with: cluster drain {worker} --off")
 
@@ -314,11 +314,11 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The kinds of jobs; --json with the schema of their parameters."""
     from threads_cluster import answers
 
-    found = [ctx.obj.checked(answers.Kind, kind) for kind in ctx.obj.cluster.kinds()]
+    rows = [ctx.obj.checked(answers.Kind, kind) for kind in ctx.obj.cluster.kinds()]
     if as_json:
-        _lines(found)
+        _lines(rows)
     else:
-        show.kinds(found)
+        show.kinds(rows)
         show.say("flags of a kind: cluster submit KIND --help")
 
 
@@ -327,13 +327,13 @@ def version(ctx: typer.Context, as_json: AsJson = False) -> None:
     """The version of the cluster that answers."""
     from threads_cluster import answers
 
-    found = ctx.obj.checked(answers.Version, ctx.obj.cluster.status())["version"]
-    show.json_line({"version": found}) if as_json else show.line(found)
+    text = ctx.obj.checked(answers.Version, ctx.obj.cluster.status())["version"]
+    show.json_line({"version": text}) if as_json else show.line(text)
 
 
-def _lines(found: Iterable[dict[str, Any]]) -> None:
-    for one in found:
-        show.json_line(one)
+def _lines(rows: Iterable[dict[str, Any]]) -> None:
+    for row in rows:
+        show.json_line(row)
 
 
 #: What the API advises, in the words of the command line.
@@ -366,7 +366,7 @@ def _complain(error: errors.ClientError) -> int:
 
 
 class Fault(errors.ClientError):
-    """What nobody thought of. Named by its place alone: its text may hold anything, also a token."""
+    """An error that nobody expected. Named by its place alone: its text can hold anything, also a token."""
 
     exit_code = errors.FAULT
     next = "please report it, with the command and its version: cluster version"

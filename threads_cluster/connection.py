@@ -160,14 +160,14 @@ def address(url: str) -> httpx.URL:
     """The address of a cluster, http:// unless it says otherwise. Misconfigured when it is none."""
     text = url if "://" in url or url.endswith(":") else f"http://{url}"
     try:
-        found = httpx.URL(text)
-        found.host.encode("idna")
+        parsed = httpx.URL(text)
+        parsed.host.encode("idna")
     except (httpx.InvalidURL, ValueError) as error:
         raise _no_address(text, str(error)) from None
-    plain = found.scheme in ("http", "https") and not found.query and not found.fragment
-    if not plain or not found.host or not 0 < (found.port or 80) < 65536:
+    plain = parsed.scheme in ("http", "https") and not parsed.query and not parsed.fragment
+    if not plain or not parsed.host or not 0 < (parsed.port or 80) < 65536:
         raise _no_address(text, "it has the form http://host:port")
-    return found
+    return parsed
 
 
 def _no_address(text: str, reason: str) -> Misconfigured:
@@ -197,7 +197,7 @@ def encoded(body: Any) -> bytes:
 
 
 def elsewhere(answer: httpx.Response) -> str:
-    """What a redirect says. It is never followed: the token is for the stated address alone."""
+    """Describe a redirect. It is never followed: the token is for the stated address alone."""
     target = visible(answer.headers.get("Location", ""), 200)
     return f"it answers {answer.status_code}{f' and sends to {target}' if target else ''}"
 

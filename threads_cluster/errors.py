@@ -1,4 +1,4 @@
-"""What can go wrong between a client and its cluster. `exit_code` is what the `cluster` command ends with.
+"""Errors between a client and its cluster. `exit_code` is what the `cluster` command ends with.
 
 Messages are one line, also where a server chose the words, and never hold the token.
 """
@@ -110,5 +110,5 @@ class ApiError(ClientError):
 
 
 def _text(problem: Mapping[str, Any], name: str) -> str:
-    found = problem.get(name)
-    return visible(found, LONGEST) if isinstance(found, str) else ""
+    text = problem.get(name)
+    return visible(text, LONGEST) if isinstance(text, str) else ""

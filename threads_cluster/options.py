@@ -48,7 +48,7 @@ class Flag:
         return [option.get("type") for option in self.options] == ["boolean"]
 
     def label(self) -> str:
-        """What stands for the value in the help."""
+        """Return the word that stands for the value in the help."""
         labels = list(dict.fromkeys(_label(option) for option in self.options))
         return "|".join(label for label in labels if label + _MORE not in labels) or "VALUE"
 
@@ -107,10 +107,10 @@ def flags(schema: Schema) -> list[Flag]:
 
 
 def _flag(name: str, node: Schema, root: Schema, required: bool) -> Flag:
-    found = tuple(_alternatives(node, root, iter(range(_BRANCHES))))
-    options = tuple(option for option in found if option.get("type") != "null")
+    schemas = tuple(_alternatives(node, root, iter(range(_BRANCHES))))
+    options = tuple(option for option in schemas if option.get("type") != "null")
     said = next((option["description"] for option in (node, *options) if option.get("description")), "")
-    return Flag(name, {**node, "description": said}, options, len(options) < len(found), required)
+    return Flag(name, {**node, "description": said}, options, len(options) < len(schemas), required)
 
 
 def _alternatives(node: Schema, root: Schema, left: Iterator[int]) -> Iterator[Schema]:
@@ -129,7 +129,7 @@ def _alternatives(node: Schema, root: Schema, left: Iterator[int]) -> Iterator[S
     inner = [*node.get("anyOf", ()), *node.get("oneOf", ()), *node.get("allOf", ())]
     bounds = {name: node[name] for name in _BOUNDS if name in node}
     for option in inner:
-        yield from ({**bounds, **found} for found in _alternatives(option, root, left))
+        yield from ({**bounds, **inner} for inner in _alternatives(option, root, left))
     if not inner:
         items = node.get("items")
         yield {**node, "options": tuple(_alternatives(items, root, left))} if items else node

@@ -1,4 +1,4 @@
-"""What the commands of one run share: the connection, and the kinds with or without a cluster."""
+"""State that the commands of one run share: the connection, and the kinds with or without a cluster."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class Session:
         cluster.notify(say_trouble)
         return cluster
 
-    def checked(self, shape: type[BaseModel], found: Json) -> Json:
+    def checked(self, shape: type[BaseModel], answer: Json) -> Json:
         """The answer, once it has what the command shows. UnexpectedAnswer otherwise."""
         from threads_cluster import answers
 
-        return answers.checked(shape, found, self.cluster.url)
+        return answers.checked(shape, answer, self.cluster.url)
 
     def kinds(self) -> list[Json]:
         """The cluster's kinds; this checkout's when none answers, good for help and for finding mistakes."""
         from threads_cluster import answers
 
         try:
-            found = [self.checked(answers.Kind, kind) for kind in self.cluster.kinds()]
-            return [terminal.visible_everywhere(kind) for kind in found]
+            kinds = [self.checked(answers.Kind, kind) for kind in self.cluster.kinds()]
+            return [terminal.visible_everywhere(kind) for kind in kinds]
         except errors.ClientError as error:
             self.missing = error
             return known_here()
@@ -93,9 +93,9 @@ def known_here() -> list[Json]:
     return [
         {
             "type": name,
-            "summary": found.SUMMARY,
-            "schema": found.Parameters.model_json_schema(),
-            "example": found.EXAMPLE,
+            "summary": module.SUMMARY,
+            "schema": module.Parameters.model_json_schema(),
+            "example": module.EXAMPLE,
         }
-        for name, found in definitions.items()
+        for name, module in definitions.items()
     ]

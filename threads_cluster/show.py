@@ -1,4 +1,4 @@
-"""What people see: tables and results on stdout, chatter on stderr. Programs read `json_line`."""
+"""Output for people: tables and results on stdout, chatter on stderr. Programs read `json_line`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int 
 
     `gap` is a line of its own in the middle.
     """
-    found = [list(row) for row in lines]
-    cells = [[plain(cell) for cell in row] for row in (columns, *found)]
+    table = [list(row) for row in lines]
+    cells = [[plain(cell) for cell in row] for row in (columns, *table)]
     widths = [max(len(row[number]) for row in cells) for number in range(len(columns))]
-    right = [_all_numbers(row[number] for row in found) for number in range(len(columns))]
+    right = [_all_numbers(row[number] for row in table) for number in range(len(columns))]
     for number, row in enumerate(cells):
-        if gap and number == 1 + len(found) // 2:
+        if gap and number == 1 + len(table) // 2:
             line(gap)
         shown = (
             cell.rjust(width) if by else cell.ljust(width) for cell, width, by in zip(row, widths, right, strict=True)
@@ -84,8 +84,8 @@ def result(answer: Mapping[str, Any]) -> None:
     """A result for people: scalars by section, tables shortened with a note on how to get them whole."""
     if answer.get("partial"):
         say(f"partial: {plain(answer.get('units'))} of {plain(answer.get('total'))} units")
-    found = answer["result"]
-    _section(found if isinstance(found, Mapping) else {"result": found}, str(answer["job_id"]), (), 0)
+    value = answer["result"]
+    _section(value if isinstance(value, Mapping) else {"result": value}, str(answer["job_id"]), (), 0)
 
 
 def _section(value: Mapping[str, Any], job_id: str, path: tuple[str, ...], indent: int) -> None:
@@ -130,16 +130,16 @@ def _more(count: int, job_id: str, table: str, indent: int) -> str:
     return f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}"
 
 
-def mark(found: Mapping[str, Any]) -> None:
+def mark(proved: Mapping[str, Any]) -> None:
     """A mark for people: how far it reaches, and what lies beyond."""
     pairs(
         {
-            found["mark"]: f"{found['origin']}..{found['up_to']}"
-            if found["up_to"]
-            else f"nothing from {found['origin']} on"
+            proved["mark"]: f"{proved['origin']}..{proved['up_to']}"
+            if proved["up_to"]
+            else f"nothing from {proved['origin']} on"
         }
     )
-    beyond = [row for row in found["ranges"] if int(row["first"]) > int(found["up_to"] or found["origin"])]
+    beyond = [row for row in proved["ranges"] if int(row["first"]) > int(proved["up_to"] or proved["origin"])]
     if beyond:
         line("beyond a hole")
         rows(["first", "last"], [[row["first"], row["last"]] for row in beyond], indent=2)
@@ -154,11 +154,11 @@ def _is_plain(value: Any) -> bool:
 
 def _is_uniform(value: Mapping[str, Any]) -> bool:
     """Objects of one shape under several names, some perhaps with less in them: they read best as one table."""
-    found = list(value.values())
-    if len(found) < 2 or not all(isinstance(row, Mapping) and row for row in found):
+    parts = list(value.values())
+    if len(parts) < 2 or not all(isinstance(row, Mapping) and row for row in parts):
         return False
-    widest = max(found, key=len).keys()
-    return all(row.keys() <= widest and all(map(_is_plain, row.values())) for row in found)
+    widest = max(parts, key=len).keys()
+    return all(row.keys() <= widest and all(map(_is_plain, row.values())) for row in parts)
 
 
 def _all_numbers(cells: Iterable[Any]) -> bool:
@@ -192,9 +192,9 @@ def _because(job: Mapping[str, Any]) -> str:
     return f": {reason}" if reason else ""
 
 
-def jobs(found: Sequence[Mapping[str, Any]]) -> None:
+def jobs(several: Sequence[Mapping[str, Any]]) -> None:
     columns = ("job", "type", "state", "done", "rate", "left", "created", "took")
-    rows(columns, [_job_row(job) for job in found])
+    rows(columns, [_job_row(job) for job in several])
 
 
 def _job_row(job: Mapping[str, Any]) -> list[Any]:
@@ -206,20 +206,20 @@ def _job_row(job: Mapping[str, Any]) -> list[Any]:
     ]  # fmt: skip
 
 
-def job(found: Mapping[str, Any]) -> None:
+def job(row: Mapping[str, Any]) -> None:
     """One job, with what it was asked and who computed it."""
-    state = ended_line(found) if found.get("ended") else job_line(found)
+    state = ended_line(row) if row.get("ended") else job_line(row)
     pairs({
-        "job": found["job_id"], "type": found["type"], "state": state.removeprefix(f"{found['job_id']} "),
-        "done": f"{found['done']} of {found['total']} units", "priority": found.get("priority"),
-        "device": found.get("device"), "queue": found.get("queue"), "created": _moment(found, "created"),
-        "started": _moment(found, "started"), "ended": _moment(found, "ended"),
-        "notes": "; ".join(found.get("notes", [])),
+        "job": row["job_id"], "type": row["type"], "state": state.removeprefix(f"{row['job_id']} "),
+        "done": f"{row['done']} of {row['total']} units", "priority": row.get("priority"),
+        "device": row.get("device"), "queue": row.get("queue"), "created": _moment(row, "created"),
+        "started": _moment(row, "started"), "ended": _moment(row, "ended"),
+        "notes": "; ".join(row.get("notes", [])),
     })  # fmt: skip
     line("parameters")
     pairs({name: json.dumps(value) if isinstance(value, Mapping | list) else value
-           for name, value in found["parameters"].items()}, indent=2)  # fmt: skip
-    workers = (found.get("usage") or {}).get("workers") or {}
+           for name, value in row["parameters"].items()}, indent=2)  # fmt: skip
+    workers = (row.get("usage") or {}).get("workers") or {}
     if workers:
         columns = ("worker", "device", "units", "leases", "busy")
         rows(columns, [
@@ -228,15 +228,15 @@ def job(found: Mapping[str, Any]) -> None:
         ])  # fmt: skip
 
 
-def _moment(found: Mapping[str, Any], name: str) -> str:
-    moment = found.get(name)
+def _moment(row: Mapping[str, Any], name: str) -> str:
+    moment = row.get(name)
     return f"{moment} ({figures.age(moment)})" if moment else ""
 
 
-def workers(found: Sequence[Mapping[str, Any]]) -> None:
+def workers(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of workers."""
     columns = ("worker", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")
-    rows(columns, [_worker_row(worker) for worker in found])
+    rows(columns, [_worker_row(worker) for worker in several])
 
 
 def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
@@ -249,24 +249,24 @@ def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
     ]  # fmt: skip
 
 
-def status(found: Mapping[str, Any], url: str) -> None:
-    workers = found["workers"]
+def status(summary: Mapping[str, Any], url: str) -> None:
+    workers = summary["workers"]
     by_device = [
         f"{sum(states.values())} {device}" for device, states in workers.items() if isinstance(states, Mapping)
     ]
-    wanted = f", {found['cluster_size']} wanted" if found.get("cluster_size") else ""
-    counts = {state: count for state, count in found["jobs"].items() if count}
-    speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in found.get("units_per_second", {}).items()]
-    waiting = [f"{queue} {count}" for queue, count in found.get("queues", {}).items()]
+    wanted = f", {summary['cluster_size']} wanted" if summary.get("cluster_size") else ""
+    counts = {state: count for state, count in summary["jobs"].items() if count}
+    speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]
+    waiting = [f"{queue} {count}" for queue, count in summary.get("queues", {}).items()]
     pairs({
-        "cluster": f"{url}, version {found['version']}",
-        "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {found.get('lanes', 0)}",
+        "cluster": f"{url}, version {summary['version']}",
+        "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {summary.get('lanes', 0)}",
         "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
         "waiting": ", ".join(waiting) and f"{', '.join(waiting)}; the longest for "
-        f"{figures.duration(found.get('oldest_wait_seconds'))}",
+        f"{figures.duration(summary.get('oldest_wait_seconds'))}",
         "speed": ", ".join(speeds),
     })  # fmt: skip
 
 
-def kinds(found: Sequence[Mapping[str, Any]]) -> None:
-    rows(("type", "summary"), [[kind["type"], kind["summary"]] for kind in found])
+def kinds(several: Sequence[Mapping[str, Any]]) -> None:
+    rows(("type", "summary"), [[kind["type"], kind["summary"]] for kind in several])

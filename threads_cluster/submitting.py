@@ -92,11 +92,11 @@ def command(kind: Json) -> Any:
 
     def call(**given: Any) -> None:
         ctx = given.pop("ctx")
-        chosen = {name: given.pop(name) for name in _COMMON}
+        options = {name: given.pop(name) for name in _COMMON}
         session: Session = ctx.find_root().obj
         with usable(session, kind):
-            found = parameters(flags, given, chosen.pop(PARAMETERS))
-        submit(session, kind["type"], found, **chosen)
+            values = parameters(flags, given, options.pop(PARAMETERS))
+        submit(session, kind["type"], values, **options)
 
     empty = inspect.Parameter.empty
     arguments: list[tuple[str, Any, Any]] = [("ctx", typer.Context, empty)]
@@ -125,22 +125,22 @@ def _annotation(flag: options.Flag) -> Any:
 
 
 def parameters(flags: Sequence[options.Flag], given: Mapping[str, Any], file: str | None) -> Json:
-    """What the file says, then what the flags say. BadParameter names the flag."""
+    """Return the values of the file, overridden by those of the flags. BadParameter names the flag."""
     from threads_cluster import options
 
-    found = _from_file(file) if file else {}
+    values = _from_file(file) if file else {}
     for flag in flags:
         value = given.get(flag.name)
         if value is None:
             continue
         try:
-            found[flag.name] = value if isinstance(value, bool) else flag.read(value)
+            values[flag.name] = value if isinstance(value, bool) else flag.read(value)
         except options.BadValue as error:
             raise typer.BadParameter(str(error), param_hint=f"'{flag.option}'") from None
-    missing = [flag.option for flag in flags if flag.required and flag.name not in found]
+    missing = [flag.option for flag in flags if flag.required and flag.name not in values]
     if missing:
         raise typer.BadParameter("needed", param_hint=" ".join(missing))
-    return found
+    return values
 
 
 def _from_file(file: str) -> Json:
@@ -148,18 +148,18 @@ def _from_file(file: str) -> Json:
 
     hint = "'--parameters'"
     try:
-        found = options.parse_json(_text(file))
+        values = options.parse_json(_text(file))
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"cannot read {file}: {error}", param_hint=hint) from None
     except options.BadValue as error:
         raise typer.BadParameter(f"{file} {error}", param_hint=hint) from None
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise typer.BadParameter(f"{file} holds no JSON object", param_hint=hint)
-    return found
+    return values
 
 
 def _text(file: str) -> str:
-    """What the file holds, - for stdin; OSError when it is closed, or longer than any cluster takes."""
+    """Read the file, - for stdin; OSError when it is closed, or longer than any cluster takes."""
     if file == "-" and sys.stdin is None:
         raise OSError("stdin is closed")
     with nullcontext(sys.stdin) if file == "-" else Path(file).open(encoding="utf-8") as source:
@@ -169,13 +169,13 @@ def _text(file: str) -> str:
     return text
 
 
-def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **chosen: Any) -> None:
+def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **options: Any) -> None:
     """Submits and, when asked, waits; says on stderr how to go on."""
-    chosen["gpu_preferred"] = chosen["gpu_preferred"] or None
+    options["gpu_preferred"] = options["gpu_preferred"] or None
     session.check(kind, parameters)
     from threads_cluster import answers
 
-    answer = session.checked(answers.Notes, session.cluster.submit(kind, parameters, **chosen))
+    answer = session.checked(answers.Notes, session.cluster.submit(kind, parameters, **options))
     for note in answer.get("notes", []):
         show.say(f"note: {note}")
     if wait:

@@ -1,4 +1,4 @@
-"""The tabular parts of a result: found by their shape, so that kinds need no code here."""
+"""Tabular parts of a result, recognised by their shape, so that a kind needs no code here."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def find(value: Any, path: tuple[str, ...] = ()) -> Iterator[Table]:
                 yield from find(row, (*path, str(number)))
 
 
-def chosen(result: Any, name: str | None) -> tuple[Table, list[str]]:
+def picked(result: Any, name: str | None) -> tuple[Table, list[str]]:
     """The named table or the first one, and the names of the others. LookupError names those there are."""
-    found = {table.name: table for table in find(result)}
-    if not found:
-        found = {"result": scalars(result)}
-    if name is not None and name not in found:
-        raise LookupError(f"there is no table {name}; this result has {', '.join(found)}")
-    picked = found[name] if name is not None else next(iter(found.values()))
-    return picked, [other for other in found if other != picked.name]
+    by_name = {table.name: table for table in find(result)}
+    if not by_name:
+        by_name = {"result": scalars(result)}
+    if name is not None and name not in by_name:
+        raise LookupError(f"there is no table {name}; this result has {', '.join(by_name)}")
+    table = by_name[name] if name is not None else next(iter(by_name.values()))
+    return table, [other for other in by_name if other != table.name]
 
 
 def scalars(value: Any) -> Table:

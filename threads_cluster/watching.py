@@ -34,8 +34,8 @@ def until_end(session: Session, job_id: str, *, quiet: bool = False) -> Json:
     job: Json = {}
     try:
         with shown as report:
-            for found in session.cluster.follow(job_id, step=step):
-                job = session.checked(answers.Job, found)
+            for row in session.cluster.follow(job_id, step=step):
+                job = session.checked(answers.Job, row)
                 report(job)
     except KeyboardInterrupt:
         raise Interrupted(goes_on(job_id)) from None
