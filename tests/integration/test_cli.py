@@ -85,6 +85,11 @@ def test_ctrl_c_leaves_the_job_running(cluster: Live) -> None:
     cluster.wait_for(job_id, "cancelled")
 
 
+def patient(err: str) -> str:
+    """What was said besides that it still tries, which a restart of more than three seconds brings."""
+    return "".join(line for line in err.splitlines(keepends=True) if not line.endswith("; still trying\n"))
+
+
 def test_waiting_does_not_notice_a_restart_of_the_coordinator(cluster: Live) -> None:
     waiting = start(cluster, *SLOW, "--units", "100", "--wait", "--json")
     watching = None
@@ -96,10 +101,10 @@ def test_waiting_does_not_notice_a_restart_of_the_coordinator(cluster: Live) -> 
         cluster.kill("coordinator-0")
         cluster.start_coordinator()
         code, out, err = ran(waiting)
-        assert (code, err) == (0, "")
+        assert (code, patient(err)) == (0, "")
         assert json.loads(out)["result"]["count"] == 100
         code, out, err = ran(watching)
-        assert (code, err) == (0, "")
+        assert (code, patient(err)) == (0, "")
         assert json.loads(out.splitlines()[-1])["state"] == "done"
     finally:
         waiting.kill()
