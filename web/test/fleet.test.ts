@@ -156,4 +156,5 @@ test("a job keeps the page's own speed while the API has none, but not while it 
   expect(adopted(job({ rate: 7 }), before).rate).toBe(7);
   expect(adopted(job({ waiting_because: "no live worker serves the queue" }), before).rate).toBeNull();
   expect(adopted(job({ state: "paused" }), before).rate).toBeNull();
+  expect(adopted(job({ rate: 7, eta_seconds: 3 }), before, 0)).toMatchObject({ rate: null, eta_seconds: null });
 });

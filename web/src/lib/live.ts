@@ -172,7 +172,7 @@ async function countNow(): Promise<void> {
 
 /** Takes a job's view as the API gave it. */
 export function adopt(job: Job): void {
-  const kept = adopted(job, model.jobs.get(job.job_id));
+  const kept = adopted(job, model.jobs.get(job.job_id), model.status?.workers.live);
   if (kept.rate === null) model.paces.delete(job.job_id);
   model.jobs.set(job.job_id, kept);
   touched.add(job.job_id);
