@@ -31,6 +31,19 @@ def test_equal_jobs_take_turns(bench: Bench) -> None:
     assert served == jobs * 2
 
 
+def test_jobs_of_one_priority_take_turns_whatever_device_they_are_for(bench: Bench) -> None:
+    own = [bench.submit(1000, queue="cpu.normal") for _ in range(2)]
+    other, high = bench.submit(1000, queue="any.normal"), bench.submit(1000, queue="any.high")
+    served = []
+    for _ in range(5):
+        served.append(bench.hold("w", CPU))
+        bench.commit(bench.grant(served[-1]).token)
+        bench.store.slots.leave("w")
+        if served == [high]:
+            bench.store.jobs.pause(high)
+    assert served == [high, *own, other, own[0]]
+
+
 def test_an_idle_worker_helps_the_job_with_the_fewest_holders(bench: Bench) -> None:
     first, second = bench.submit(), bench.submit()
     for worker in ("a", "b"):

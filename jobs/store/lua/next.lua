@@ -33,11 +33,12 @@ local function able(j) return not kinds or (kinds[j.kind] and num(kinds[j.kind])
 local looks = 100
 local function first(queue)
   while looks > 0 do
-    local id = call('ZRANGE', P .. 'pending:' .. queue, 0, 0)[1]
+    local head = call('ZRANGE', P .. 'pending:' .. queue, 0, 0, 'WITHSCORES')
+    local id = head[1]
     if not id then return nil end
     local j = job(id)
     local fit = j and PENDABLE[j.state]
-    if fit and able(j) then return j end
+    if fit and able(j) then return j, tonumber(head[2]) end
     if fit then leave_to_others(j) else call('ZREM', P .. 'pending:' .. queue, id) end
     looks = looks - 1
     level(queue)
@@ -93,11 +94,24 @@ local function helpable(above)
   return best
 end
 
+-- The pending job of the priority at this rank that has waited longest, and its queue. The worker's own device does not
+-- come first: jobs of a saturated device, which come back after each turn, would keep those of `any` waiting for ever.
+local function oldest(at)
+  local best, place, where
+  for _, queue in ipairs(queues) do
+    if rank[queue] == at then
+      local j, score = first(queue)
+      if j and (not best or score < place) then best, place, where = j, score, queue end
+    end
+  end
+  return best, where
+end
+
 call_back(kinds)
-for _, queue in ipairs(queues) do
-  local j = first(queue)
+for at in ipairs(queues) do
+  local j, queue = oldest(at)
   if j then
-    local above = rank[queue] > 1 and helpable(rank[queue])
+    local above = at > 1 and helpable(at)
     if above then return answer(hold(above)) end
     if small(j) and #tokens > 0 then return answer(take(queue, j)) end
     call('ZREM', P .. 'pending:' .. queue, j.id)
