@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal
 # For all tests but those that measure time. Clusters wait more than they compute, so four processes suit two cores; those
 # of the longest groups begin first.
-TOGETHER := -n 4 --dist loadgroup --no-loadscope-reorder -m "not alone"
+TOGETHER := -n 4 --dist loadscope --no-loadscope-reorder -m "not alone"
 FOLDERS := tests/stack $(wildcard tests/browser) tests/integration tests/hostile tests/chaos tests/contract tests/unit
 # Else every process that tests start, hundreds of them, would translate its sources again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -53,17 +54,11 @@ sys.dont_write_bytecode = False
 compiled_code.keep_apart()
 
 
-#: Tests of these folders share clusters, by file or by folder; a process of pytest-xdist takes all of a group.
-GROUPED_BY_FILE, GROUPED_BY_FOLDER = {"integration", "browser"}, {"hostile", "stack"}
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from tests.side_by_side import Groups  # pytest-xdist is needed by those alone who use it
 
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        folder, file = item.path.parent.name, item.path.stem
-        if folder in GROUPED_BY_FILE | GROUPED_BY_FOLDER:
-            group = file if folder in GROUPED_BY_FILE else folder
-            item.add_marker(pytest.mark.xdist_group(group))
+    return Groups(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -1,0 +1,23 @@
+"""Which tests run in one process, one after the other."""
+
+from __future__ import annotations
+
+from tests.ports import _share, free_port
+from tests.side_by_side import group
+
+
+def test_tests_that_share_a_cluster_stay_together() -> None:
+    first = "tests/integration/test_api.py::test_one[a::b]"
+    assert group(first) == group("tests/integration/test_api.py::test_two") == "tests/integration/test_api.py"
+    assert group("tests/hostile/test_bodies.py::test_one") == group("tests/hostile/test_requests.py::test_two")
+    assert group("tests/stack/test_stack.py::test_one") != group("tests/hostile/test_bodies.py::test_one")
+
+
+def test_other_tests_are_each_by_themselves() -> None:
+    assert group("tests/unit/test_pace.py::test_one") != group("tests/unit/test_pace.py::test_two")
+
+
+def test_processes_side_by_side_get_different_ports() -> None:
+    shares = [set(_share(f"gw{number}")) for number in range(8)] + [set(_share(""))]
+    assert len(set.union(*shares)) == sum(map(len, shares))
+    assert len({free_port() for _ in range(50)}) == 50
