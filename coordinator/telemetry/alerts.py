@@ -40,9 +40,9 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the rules look at: nodes and queues as the API shows them."""
+    """What the rules look at: workers and queues as the API shows them."""
 
-    nodes: Sequence[Mapping[str, Any]] = ()
+    workers: Sequence[Mapping[str, Any]] = ()
     queues: Sequence[Mapping[str, Any]] = ()
     fleet: scheduler.Fleet = field(default_factory=scheduler.Fleet)
     #: Jobs that failed within the hour, by kind.
@@ -71,7 +71,7 @@ class Finding:
 
 def figures(facts: Facts) -> list[Finding]:
     """The figure of every rule and subject."""
-    found = [*_of_queues(facts), *_of_nodes(facts.nodes)]
+    found = [*_of_queues(facts), *_of_workers(facts.workers)]
     for kind, count in facts.failed.items():
         jobs = "job" if count == 1 else "jobs"
         text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
@@ -96,13 +96,13 @@ def _of_queues(facts: Facts) -> Iterable[Finding]:
             yield Finding(rule=rule, subject=queue, value=oldest if jobs else 0.0, text=text)
 
 
-def _of_nodes(nodes: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
-    for node in nodes:
-        name, seen = node["id"], node["seen_seconds_ago"]
-        lost = node["state"] == "lost" and seen < LOST_SECONDS
+def _of_workers(workers: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
+    for worker in workers:
+        name, seen = worker["id"], worker["seen_seconds_ago"]
+        lost = worker["state"] == "lost" and seen < LOST_SECONDS
         text = f"the worker {name} died or cannot reach Redis; its leases went to others. Look at its log"
         yield Finding(rule="worker-lost", subject=name, value=float(lost), text=text)
-        late = seen if node["live"] else 0.0
+        late = seen if worker["live"] else 0.0
         text = f"the worker {name} was last heard of {late:.1f} s ago; a heartbeat comes each second"
         yield Finding(rule="heartbeat-late", subject=name, value=late, text=text)
 

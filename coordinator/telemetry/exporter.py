@@ -29,7 +29,6 @@ from jobs.store import Store, connection, keys, skipped
 
 log = logging.getLogger(__name__)
 
-P = keys.PREFIX
 Family = GaugeMetricFamily | CounterMetricFamily
 
 
@@ -50,6 +49,7 @@ class ClusterCollector(Collector):
 
     def __init__(self, queries: Queries, leading: Callable[[], bool]) -> None:
         self._queries = queries
+        self._store = queries.store.telemetry
         self._leading = leading
 
     def describe(self) -> Iterable[Metric]:
@@ -60,49 +60,44 @@ class ClusterCollector(Collector):
         leader.add_metric([], float(self._leading()))
         yield leader
         yield _filled(metrics.BUILD, {(VERSION,): 1})
-        yield _filled(metrics.SKIPPED, {(what,): count for what, count in skipped.SKIPS.counts.items()})
+        yield _filled(metrics.SKIPPED, {(sort,): count for sort, count in skipped.SKIPS.counts.items()})
         up = _family(metrics.REDIS_UP)
         try:
-            found = list(self._cluster())
+            families = list(self._cluster())
             up.add_metric([], 1)
-            yield from found
+            yield from families
         except connection.Unreachable:
             up.add_metric([], 0)
         yield up
 
     def _cluster(self) -> Iterator[Metric]:
         yield from self._counters()
-        [broken] = skipped.replies(self._queries.store.client.pipeline(transaction=False).scard(f"{P}broken"))
-        yield _filled(metrics.BROKEN, {(): broken or 0})
+        yield _filled(metrics.BROKEN, {(): self._store.broken()})
         yield from self._queues()
         yield from self._workers()
-        yield self._histogram(metrics.DURATION, "durations", registry.names())
-        yield self._histogram(metrics.WAIT, "waits", queues.ALL)
+        yield self._histogram(metrics.DURATION, keys.DURATIONS, registry.names())
+        yield self._histogram(metrics.WAIT, keys.WAITS, queues.ALL)
         states = _family(metrics.JOBS_KEPT)
         for state, count in self._queries.jobs.counts().items():
             states.add_metric([state], count)
         yield states
 
-    def _hash(self, name: str) -> dict[str, float]:
-        [found] = skipped.replies(self._queries.store.client.pipeline(transaction=False).hgetall(f"{P}{name}"))
-        return dict(skipped.readable("figure", (found or {}).items(), lambda key, value: (key.decode(), float(value))))
-
     def _counters(self) -> Iterator[Metric]:
-        """From zero on: of a counter that first appears with its first count, rate() misses that count."""
+        """Counters from zero on: of one that first appears with its first count, rate() misses that count."""
         kinds, devices = registry.names(), (Device.CPU,)
         zeros: tuple[tuple[metrics.Metric, str, Iterable[tuple[str, ...]]], ...] = (
-            (metrics.JOBS, "ended", product(kinds, sorted(TERMINAL))),
-            (metrics.UNITS, "units", product(kinds, devices)),
-            (metrics.LEASES, "outcomes", product(metrics.LEASE_OUTCOMES)),
+            (metrics.JOBS, keys.ENDED, product(kinds, sorted(TERMINAL))),
+            (metrics.UNITS, keys.UNITS, product(kinds, devices)),
+            (metrics.LEASES, keys.OUTCOMES, product(metrics.LEASE_OUTCOMES)),
         )
-        for metric, name, labels in zeros:
-            counted = {tuple(field.split("|")): value for field, value in self._hash(name).items()}
+        for metric, key, labels in zeros:
+            counted = {tuple(field.split("|")): value for field, value in self._store.figures(key).items()}
             sound = {row: value for row, value in counted.items() if len(row) == len(metric.labels)}
             yield _filled(metric, dict.fromkeys(labels, 0.0) | sound)
 
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))
-        waiting = self._hash("load")
+        waiting = self._store.figures(keys.LOAD)
         for row in self._queries.fleet.queues():
             depth.add_metric([row["queue"]], row["jobs"])
             oldest.add_metric([row["queue"]], row["oldest_wait_seconds"])
@@ -146,19 +141,17 @@ class ClusterCollector(Collector):
         for worker, gpu in gpus:
             info.add_metric([worker, gpu["uuid"], str(gpu.get("index", "")), gpu.get("name", "")], 1)
             if "throttle_reasons" in gpu:
-                said = {reason if reason in known else "other" for reason in gpu["throttle_reasons"]}
+                shown = {reason if reason in known else "other" for reason in gpu["throttle_reasons"]}
                 for reason in metrics.THROTTLE_REASONS:
-                    throttled.add_metric([worker, gpu["uuid"], reason], float(reason in said))
+                    throttled.add_metric([worker, gpu["uuid"], reason], float(reason in shown))
         yield from (info, throttled)
         for figure in figures.GPU:
-            known_ones = ((worker, gpu) for worker, gpu in gpus if gpu.get(figure.field) is not None)
-            yield _filled(
-                figure.metric, {(worker, gpu["uuid"]): float(gpu[figure.field]) for worker, gpu in known_ones}
-            )
+            reporting = ((worker, gpu) for worker, gpu in gpus if gpu.get(figure.field) is not None)
+            yield _filled(figure.metric, {(worker, gpu["uuid"]): float(gpu[figure.field]) for worker, gpu in reporting})
 
-    def _histogram(self, metric: metrics.Metric, name: str, labels: Iterable[str]) -> Metric:
+    def _histogram(self, metric: metrics.Metric, key: str, labels: Iterable[str]) -> Metric:
         rows: dict[str, dict[str, float]] = {label: {} for label in labels}
-        for field, value in self._hash(name).items():
+        for field, value in self._store.figures(key).items():
             label, _, bound = field.rpartition("|")
             if label:
                 rows.setdefault(label, {})[bound] = value
@@ -184,10 +177,10 @@ class Exporter:
         self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)
         self.seconds = Histogram(seconds.name, seconds.help, seconds.labels, registry=self.registry)
 
-    def serve(self, chosen: Settings) -> Callable[[], None]:
-        """Listens; returns what stops it. Port 0 listens nowhere."""
-        if not chosen.metrics_port:
+    def serve(self, settings: Settings) -> Callable[[], None]:
+        """Listen, and return what stops it. Port 0 listens nowhere."""
+        if not settings.metrics_port:
             return lambda: None
-        stop = metrics_server.serve(self.registry, chosen)
-        log.info("metrics on http://%s:%d/metrics", chosen.bind, chosen.metrics_port)
+        stop = metrics_server.serve(self.registry, settings)
+        log.info("metrics on http://%s:%d/metrics", settings.bind, settings.metrics_port)
         return stop

@@ -11,14 +11,13 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from jobs import errors
+from jobs import errors, figures
 from jobs.numbers import short
-from jobs.store import Store, connection, keys, skipped
+from jobs.store import Store, skipped
 
-P = keys.PREFIX
-NOW, BLOCKS = f"{P}history:now", f"{P}history"
 #: Samples of a block, and blocks that are kept: an hour and what is not full.
 BLOCK, MOST_BLOCKS = 60, 61
 MAX_SECONDS, MAX_POINTS = 3600, 1000
@@ -28,33 +27,15 @@ MAX_NAMES, MAX_STARS = 64, 8
 Sample = Mapping[str, float]
 
 
-def append(client: connection.Client, moment: int, sample: Sample) -> None:
-    """Adds the sample of a second since 1970, and folds when a block is full."""
-    row = json.dumps([moment, sample], separators=(",", ":"))
-    if client.rpush(NOW, row) >= BLOCK:
-        fold(client)
+def append(store: Store, moment: int, sample: Sample) -> None:
+    """Add the sample of a second since 1970, and fold when a block is full."""
+    if store.telemetry.append_sample(json.dumps([moment, sample], separators=(",", ":"))) >= BLOCK:
+        fold(store)
 
 
-def fold(client: connection.Client) -> bool:
-    """The oldest samples as a block; False when somebody else did it meanwhile, or there are too few."""
-    pipe = client.pipeline(transaction=True)
-    try:
-        pipe.watch(NOW)
-        rows = pipe.lrange(NOW, 0, BLOCK - 1)
-        if len(rows) < BLOCK:
-            return False
-        pipe.multi()
-        pipe.rpush(BLOCKS, pack(_samples(rows)))
-        pipe.ltrim(BLOCKS, -MOST_BLOCKS, -1)
-        pipe.ltrim(NOW, BLOCK, -1)
-        pipe.execute()
-    except connection.RedisError as error:
-        if isinstance(error, connection.Unreachable):
-            raise
-        return False  # the list changed while it was read: another leader folds
-    finally:
-        pipe.reset()
-    return True
+def fold(store: Store) -> bool:
+    """Make a block of the oldest samples; False when somebody else did it meanwhile, or there are too few."""
+    return store.telemetry.fold_samples(BLOCK, MOST_BLOCKS, lambda rows: pack(_samples(rows)))
 
 
 def pack(samples: Sequence[tuple[int, Sample]]) -> bytes:
@@ -109,13 +90,10 @@ def _loose(rows: Iterable[bytes]) -> Block:
 
 
 def read(store: Store, seconds: int) -> tuple[int, list[Block]]:
-    """Redis' time in seconds, and the blocks that reach back so far, at one moment: a fold must not fall in between."""
-    far = str(-(-(-seconds // BLOCK) + 1))
-    (now, _), rows, stored = skipped.replies_at_once(
-        store.scripts, ("TIME",), ("LRANGE", NOW, "0", "-1"), ("LRANGE", BLOCKS, far, "-1")
-    )
-    blocks = skipped.readable("sample", enumerate(stored or ()), lambda _, block: unpack(block))
-    return int(now), [*blocks, _loose(rows or ())]
+    """Return Redis' time in seconds, and the blocks that reach back so far, at one moment: no fold falls in between."""
+    now, stored, rows = store.telemetry.history(-(-seconds // BLOCK) + 1)
+    blocks = skipped.readable("sample", enumerate(stored), lambda _, block: unpack(block))
+    return now, [*blocks, _loose(rows)]
 
 
 @dataclass(frozen=True)
@@ -183,25 +161,57 @@ def rounded(value: float) -> float:
     return int(short) if short.is_integer() else short
 
 
-def binned(now: int, blocks: Sequence[Block], wanted: Sequence[Pattern], seconds: int, points: int) -> dict[str, Any]:
-    """As the API shows it. Bins begin at multiples of their length, so that they stay where they are."""
+def old_names(workers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Names of figures one version ago, `node.ID.x`, of these workers, and what they are called now."""
+    names: dict[str, str] = {}
+    for worker in workers:
+        old = f"node.{worker['id']}"
+        names[f"{old}.busy_lanes"] = f"worker.{worker['id']}.busy_lanes"
+        for figure in figures.HOST if worker["host"] else ():
+            if figure.history:
+                names[f"{old}.{figure.history}"] = f"host.{worker['host']}.{figure.history}"
+    return names
+
+
+def asks_for_old_names(wanted: Iterable[Pattern]) -> bool:
+    return any(pattern.parts[0].startswith("node.") for pattern in wanted)
+
+
+def binned(
+    now: int,
+    blocks: Sequence[Block],
+    wanted: Sequence[Pattern],
+    seconds: int,
+    points: int,
+    old: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Figures as the API shows them, under the names in `old` too. Bins begin at multiples of their length and stay."""
     step = max(1, -(-seconds // points))
     first = (now - seconds) // step + 1
     count = now // step - first + 1
     known = {name for block in blocks for name in block.columns}
-    chosen = {name for name in known if any(pattern.matches(name) for pattern in wanted)}
+    shown_as = _shown_as(known, wanted, old)
     bins: dict[str, _Bins] = {}
     for block in blocks:
         runs = _runs(block.times, first, count, step)
         for name, column in block.columns.items() if runs else ():
-            if name in chosen:
-                mine = bins.get(name) or bins.setdefault(name, _Bins(count))
+            for shown in shown_as.get(name, ()):
+                mine = bins.get(shown) or bins.setdefault(shown, _Bins(count))
                 for place, low, high in runs:
                     mine.add(place, column[low:high])
     return {
         "from": first * step, "to": now, "step_seconds": step, "times": [(first + n) * step for n in range(count)],
         "series": {name: bins[name].shown() for name in sorted(bins)}, "names": sorted(known),
     }  # fmt: skip
+
+
+def _shown_as(known: Iterable[str], wanted: Sequence[Pattern], old: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names under which each figure was asked for."""
+    names: dict[str, list[str]] = {}
+    for shown, stored in [*((name, name) for name in known), *old.items()]:
+        if any(pattern.matches(shown) for pattern in wanted):
+            names.setdefault(stored, []).append(shown)
+    return names
 
 
 def _runs(times: Sequence[int], first: int, count: int, step: int) -> list[tuple[int, int, int]]:

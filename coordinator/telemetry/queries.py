@@ -7,9 +7,7 @@ from typing import Any
 
 from coordinator import decoding
 from coordinator.telemetry import alerts
-from jobs.store import Store, keys, skipped
-
-P = keys.PREFIX
+from jobs.store import Store, skipped
 
 
 class TelemetryQueries:
@@ -17,9 +15,8 @@ class TelemetryQueries:
         self._store = store
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What fires and, for an hour, what did."""
-        [stored] = skipped.replies(self._store.client.pipeline(transaction=False).hgetall(f"{P}alerts"))
-        return alerts.shown(skipped.readable("alert", (stored or {}).items(), lambda _, text: _alert(text)))
+        """Alerts that fire and, for an hour, those that did."""
+        return alerts.shown(skipped.readable("alert", self._store.telemetry.alerts(), lambda _, text: _alert(text)))
 
 
 def _alert(text: bytes) -> dict[str, Any]:

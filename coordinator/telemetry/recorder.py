@@ -5,25 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from coordinator.decoding import moment
-from coordinator.fleet.rows import QueueRow, WorkerRow
+from coordinator.fleet import hosts
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
+from jobs import figures
+from jobs.figures import Figure
 from jobs.kinds import registry
-from jobs.store import keys, skipped
+from jobs.store import skipped
+from jobs.store.telemetry import Memory
 
-P = keys.PREFIX
-#: Figures of a node and of a GPU by their names in the heartbeat, and how they are called here.
-NODE_NAMES = {"cpu_ratio": "cpu", "memory_used_bytes": "memory", "memory_total_bytes": "memory_total"}
-RATE_NAMES = {"network_receive_bytes_total": "receive", "network_transmit_bytes_total": "send"}
-GPU_NAMES = {
-    "utilization_ratio": "utilization", "sm_active_ratio": "sm_active", "memory_used_bytes": "memory",
-    "memory_total_bytes": "memory_total", "temperature_celsius": "temperature", "power_watts": "power",
-    "clock_sm_hertz": "clock",
-}  # fmt: skip
+Rows = Sequence[Mapping[str, Any]]
+Figures = Iterator[tuple[str, float]]
 #: Bytes are written down in steps of this many: what changes below compresses badly and nobody sees it.
 _STEP_BYTES = 1 << 20
 #: A counter's speed is taken over no longer gap than this.
@@ -33,11 +29,6 @@ _SLOW_EVERY = 5
 #: Failed jobs looked at, newest first.
 _FAILED_LOOK = 500
 _HOUR = 3600.0
-_TYPES = {
-    "alerts": "hash", "history": "list", "history:now": "list", "units": "hash", "load": "hash", "pace": "hash",
-    "nodes": "zset", "span": "hash", "spans": "stream", "workers": "zset", "workers:cpu": "zset",
-    "workers:gpu": "zset", "broken": "set", "jobs": "zset", "durations": "hash", "waits": "hash",
-}  # fmt: skip
 
 
 class Speeds:
@@ -59,100 +50,107 @@ class Recorder:
 
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
-        self._client = queries.store.client
+        self._store = queries.store
         self._speeds = Speeds()
         self._watch = alerts.Watch()
         self._rounds = 0
         self._failed: dict[str, int] = {}
 
     def round(self) -> None:
-        nodes, queues = self._queries.fleet.workers(), self._queries.fleet.queues()
-        memory = self._client.info("memory")
+        """Write down this second: a sample, and the alerts that changed."""
         if self._rounds % _SLOW_EVERY == 0:
-            self._put_aside()
-            self._queries.store.telemetry.put_spans_away()
-            self._failed = self._failures()
+            self._tidy()
         self._rounds += 1
-        (seconds, micros), units = skipped.replies(self._client.pipeline(transaction=False).time().hgetall(f"{P}units"))
-        now = seconds + micros / 1e6
-        sample = {**dict(self._fleet(nodes, queues, units or {}, now)), "redis.memory": _stepped(memory["used_memory"])}
-        for node in nodes:
-            if node["live"]:
-                sample.update(self._node(node, now))
-        history.append(self._client, seconds, {name: history.rounded(value) for name, value in sample.items()})
-        limit = memory.get("maxmemory") or memory.get("total_system_memory")
-        ratio = memory["used_memory"] / limit if limit else None
-        self._alarm(
-            alerts.Facts(
-                nodes=nodes, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed, memory=ratio
-            ),
-            now,
-        )
+        workers, queues = self._queries.fleet.workers(), self._queries.fleet.queues()
+        memory = self._store.telemetry.memory()
+        now, units = self._store.telemetry.units()
+        self._sample(workers, queues, units, memory.used, now)
+        self._judge(workers, queues, memory, now)
 
-    def _fleet(
-        self, nodes: list[WorkerRow], queues: list[QueueRow], units: Mapping[bytes, bytes], now: float
-    ) -> Iterator[tuple[str, float]]:
-        live = [node for node in nodes if node["live"]]
+    def _tidy(self) -> None:
+        for name in self._store.telemetry.wrong_types():
+            self._store.repairs.put_aside(name)
+        self._store.telemetry.put_spans_away()
+        self._failed = self._failures()
+
+    def _sample(self, workers: Rows, queues: Rows, units: Mapping[str, int], memory: int, now: float) -> None:
+        live = [worker for worker in workers if worker["live"]]
+        figures_now = {
+            **dict(self._cluster(live, queues)), **dict(self._units(units, now)), **dict(self._workers(live)),
+            **dict(self._hosts(live, now)), "redis.memory": _stepped(memory),
+        }  # fmt: skip
+        history.append(self._store, int(now), {name: history.rounded(value) for name, value in figures_now.items()})
+
+    def _cluster(self, live: Rows, queues: Rows) -> Figures:
         yield "workers.live", len(live)
-        yield "lanes.total", sum(node["lanes"] for node in live)
-        yield "lanes.busy", sum(node["busy_lanes"] for node in live)
+        yield "lanes.total", sum(worker["lanes"] for worker in live)
+        yield "lanes.busy", sum(worker["busy_lanes"] for worker in live)
         yield "wait.oldest", max(row["oldest_wait_seconds"] for row in queues)
         for row in queues:
             yield f"queue.{row['queue']}", row["jobs"]
         for state, count in self._queries.jobs.counts().items():
             yield f"jobs.{state}", count
-        done = Counter(dict.fromkeys(registry.names(), 0))  # from zero on: a kind's first units count too
-        for kind, count in skipped.readable("figure", units.items(), lambda field, text: (field.decode(), int(text))):
-            done[kind.partition("|")[0]] += count
-        for kind, total in done.items():
+
+    def _units(self, units: Mapping[str, int], now: float) -> Figures:
+        totals = Counter(dict.fromkeys(registry.names(), 0))  # from zero on: a kind's first units count too
+        for field, count in units.items():
+            totals[field.partition("|")[0]] += count
+        for kind, total in totals.items():
             speed = self._speeds.of(f"units.{kind}", total, now)
             if speed is not None:
                 yield f"units.{kind}", speed
 
-    def _node(self, node: Mapping[str, Any], now: float) -> Iterator[tuple[str, float]]:
-        name = f"node.{node['id']}"
-        yield f"{name}.busy_lanes", node["busy_lanes"]
-        for known, short in NODE_NAMES.items():
-            if known in node:
-                yield f"{name}.{short}", _stepped(node[known]) if "bytes" in known else node[known]
-        for known, short in RATE_NAMES.items():
-            speed = self._speeds.of(f"{name}.{short}", node[known], now) if known in node else None
+    def _workers(self, live: Rows) -> Figures:
+        for worker in live:
+            yield f"worker.{worker['id']}.busy_lanes", worker["busy_lanes"]
+            for gpu in worker.get("gpus", ()):
+                for figure in figures.GPU:
+                    if figure.history and gpu.get(figure.field) is not None:
+                        yield f"gpu.{gpu['uuid']}.{figure.history}", _written(figure, gpu[figure.field])
+
+    def _hosts(self, live: Rows, now: float) -> Figures:
+        named = [worker for worker in live if worker["host"]]
+        for figure in figures.HOST:
+            speakers = hosts.speakers(named, figure.metric.labels) if figure.history else {}
+            known = {place: row[figure.field] for place, row in speakers.items() if figure.field in row}
+            for host, value in self._sums(figure, known, now) if figure.counts else _gauges(figure, known):
+                yield f"host.{host}.{figure.history}", value
+
+    def _sums(self, figure: Figure, counts: Mapping[tuple[str, ...], float], now: float) -> Figures:
+        """Speeds of a host's counters, added up over its networks."""
+        totals: dict[str, float] = {}
+        for place, count in counts.items():
+            speed = self._speeds.of(" ".join((figure.field, *place)), count, now)
             if speed is not None:
-                yield f"{name}.{short}", float(f"{speed:.3g}")
-        for gpu in node.get("gpus", ()):
-            for known, short in GPU_NAMES.items():
-                if gpu.get(known) is not None:
-                    yield f"gpu.{gpu['uuid']}.{short}", _stepped(gpu[known]) if "bytes" in known else gpu[known]
+                totals[place[0]] = totals.get(place[0], 0.0) + speed
+        yield from ((host, float(f"{total:.3g}")) for host, total in totals.items())
 
     def _failures(self) -> dict[str, int]:
-        """Jobs that failed within the hour, by kind."""
-        [ids] = skipped.replies(self._client.pipeline().zrevrange(f"{P}in:failed", 0, _FAILED_LOOK - 1))
-        pipe = self._client.pipeline(transaction=False)
-        for job_id in ids or ():
-            pipe.hmget(keys.job("").encode() + job_id, "ended", "kind")
+        """Count jobs that failed within the hour, by kind."""
         since = (time.time() - _HOUR) * 1000
-        found = zip(ids, skipped.replies(pipe), strict=True) if ids else ()
-        kinds = skipped.readable("job", found, lambda _, row: row[1].decode() if int(row[0] or 0) > since else "")
+        kinds = skipped.readable(
+            "job",
+            self._store.telemetry.failed(_FAILED_LOOK),
+            lambda _, row: row[1].decode() if int(row[0] or 0) > since else "",
+        )
         return dict(Counter(kind for kind in kinds if kind))
 
-    def _put_aside(self) -> None:
-        """Empties the places of keys of another type that only Python reads, or that no script mends."""
-        pipe = self._client.pipeline(transaction=False)
-        for name in _TYPES:
-            pipe.type(f"{P}{name}")
-        for (name, kind), found in zip(_TYPES.items(), pipe.execute(), strict=True):
-            if found.decode() not in (kind, "none"):
-                skipped.SKIPS.note("index", f"{P}{name}", f"a {found.decode()}, not a {kind}")
-                self._queries.store.repairs.put_aside(f"{P}{name}")
-
-    def _alarm(self, facts: alerts.Facts, now: float) -> None:
+    def _judge(self, workers: Rows, queues: Rows, memory: Memory, now: float) -> None:
+        facts = alerts.Facts(
+            workers=workers, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed,
+            memory=memory.used / memory.limit if memory.limit else None,
+        )  # fmt: skip
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}
-        when = moment(now)
-        changed, gone = self._watch.round(known, alerts.figures(facts), when)
-        if changed:
-            self._client.hset(f"{P}alerts", mapping={alert["id"]: json.dumps(alert) for alert in changed})
-        if gone:
-            self._client.hdel(f"{P}alerts", *gone)
+        changed, gone = self._watch.round(known, alerts.figures(facts), moment(now))
+        self._store.telemetry.write_alerts({alert["id"]: json.dumps(alert) for alert in changed}, gone)
+
+
+def _gauges(figure: Figure, values: Mapping[tuple[str, ...], float]) -> Figures:
+    yield from ((place[0], _written(figure, value)) for place, value in values.items())
+
+
+def _written(figure: Figure, value: float) -> float:
+    return _stepped(value) if figure.unit == "bytes" else value
 
 
 def _stepped(count: float) -> int:

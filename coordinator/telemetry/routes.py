@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -9,6 +10,8 @@ from fastapi import Query, Response
 from coordinator import http
 from coordinator.http import shown
 from coordinator.telemetry import history, schemas, spans
+from jobs import figures
+from jobs.figures import Figure
 
 routes = http.router()
 
@@ -17,24 +20,31 @@ _NAMES = (
 )
 
 
-@routes.get("/history", tags=["cluster"], **http.answers(schemas.History))
+def _parts(table: Iterable[Figure]) -> str:
+    """Last parts of the names of these figures, with their units."""
+    kept = [figure for figure in table if figure.history]
+    return ", ".join(f".{figure.history} ({figure.unit}{'/s' * figure.counts})" for figure in kept)
+
+
+_FIGURES = f"""Figures of the last hour, sampled each second, the same on any replica, in at most `points` + 1 bins.
+
+Names: units.KIND (committed units/s), jobs.STATE, queue.QUEUE, wait.oldest (s), workers.live, lanes.total, lanes.busy,
+redis.memory (bytes), worker.ID.busy_lanes; of a host.HOST: {_parts(figures.HOST)};
+of a gpu.UUID: {_parts(figures.GPU)}.
+Names of one version ago, node.ID.x, are answered where `names` asks for them, and not listed."""
+
+
+@routes.get("/history", tags=["cluster"], description=_FIGURES, **http.answers(schemas.History))
 def read_history(
     cluster: http.ClusterDep,
     names: Annotated[str, Query(max_length=2000, description=_NAMES)] = "*",
     seconds: Annotated[int, Query(ge=1, le=history.MAX_SECONDS)] = 600,
     points: Annotated[int, Query(ge=1, le=history.MAX_POINTS)] = 300,
 ) -> Response:
-    """Figures of the last hour, sampled each second, in at most so many bins (one more at the edge), the same on any
-    replica.
-
-    Names: units.KIND (committed units/s), jobs.STATE, queue.QUEUE, wait.oldest (s), workers.live, lanes.total,
-    lanes.busy, redis.memory (bytes), node.ID.cpu (0..1), .memory, .memory_total (bytes), .receive, .send (bytes/s),
-    .busy_lanes, gpu.UUID.utilization, .sm_active (0..1), .memory, .memory_total (bytes), .temperature (Celsius),
-    .power (W), .clock (Hz).
-    """
     wanted = history.patterns(names)
+    old = history.old_names(cluster.queries.fleet.workers()) if history.asks_for_old_names(wanted) else {}
     now, blocks = history.read(cluster.store, seconds)
-    return shown(history.binned(now, blocks, wanted, seconds, points))
+    return shown(history.binned(now, blocks, wanted, seconds, points, old))
 
 
 @routes.get("/stream", tags=["cluster"], **http.answers(schemas.Stream))

@@ -8,12 +8,10 @@ from itertools import chain, groupby
 from typing import Any
 
 from jobs.numbers import exact
-from jobs.store import Store, keys, skipped
+from jobs.store import Store, skipped
+from jobs.store.telemetry import StoredSpans
 
-P = keys.PREFIX
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
-#: As many as the scripts keep: with fewer, none was dropped but for its age.
-_KEPT = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,32 +41,30 @@ def _span(lane: str, text: str) -> Span:
 
 
 def read(store: Store, seconds: int, most: int) -> dict[str, Any]:
-    """Every span that reaches into the last `seconds`, as the API shows it; joined where there are over `most`."""
-    client = store.client
-    pipe = client.pipeline(transaction=False)  # a full Redis refuses MULTI
-    pipe.time().hgetall(f"{P}span").xlen(f"{P}spans").xrange(f"{P}spans", count=1).smembers(f"{P}running")
-    (whole, micros), latest, kept, first, running = skipped.replies(pipe)
-    now = whole * 1000 + micros // 1000
-    since = now - seconds * 1000
-    rows = client.xrange(f"{P}spans", str(since), "+") if first else []
-    past = skipped.readable("span", rows, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))
-    recent = skipped.readable("span", (latest or {}).items(), lambda lane, text: _span(lane.decode(), text.decode()))
-    found = [span for span in (*past, *recent) if span.end >= since]
-    found += _open(store, [job.decode(errors="replace") for job in running or ()], now)
-    complete = now - MAX_SECONDS * 1000
-    if first and kept >= _KEPT:
-        complete = max(complete, int(first[0][0].partition(b"-")[0]))
-    joined, resolution = _joined(found, seconds, most)
-    lanes = {span.lane: span.device for span in sorted(found, key=lambda span: span.lane)}
+    """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`."""
+    stored = store.telemetry.spans(seconds)
+    since = stored.now - seconds * 1000
+    spans = [span for span in _ended(stored) if span.end >= since]
+    spans += _open(store, stored.running, stored.now)
+    complete = stored.now - MAX_SECONDS * 1000
+    joined, resolution = _joined(spans, seconds, most)
+    lanes = {span.lane: span.device for span in sorted(spans, key=lambda span: span.lane)}
     places = {lane: number for number, lane in enumerate(lanes)}
     return {
-        "from": since / 1000, "to": now / 1000, "complete_since": complete / 1000,
+        "from": since / 1000, "to": stored.now / 1000,
+        "complete_since": (max(complete, stored.oldest) if stored.full else complete) / 1000,
         "resolution_seconds": resolution / 1000,
         "lanes": [
             {"lane": lane, "worker": lane.partition("/")[0], "device": device} for lane, device in lanes.items()
         ],
         "spans": [_shown(span, places[span.lane]) for span in joined],
     }  # fmt: skip
+
+
+def _ended(stored: StoredSpans) -> Iterator[Span]:
+    """The spans that the scripts keep, each lane's latest last."""
+    yield from skipped.readable("span", stored.past, lambda _, row: _span(row[b"lane"].decode(), row[b"span"].decode()))
+    yield from skipped.readable("span", stored.latest, lambda lane, text: _span(lane.decode(), text.decode()))
 
 
 def _shown(span: Span, lane: int) -> dict[str, Any]:
@@ -80,14 +76,9 @@ def _shown(span: Span, lane: int) -> dict[str, Any]:
 
 
 def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
-    """What is leased now. Small jobs that a worker took at once are one span."""
-    pipe = store.client.pipeline(transaction=False)
-    for job in running:
-        pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))
-    replies = skipped.replies(pipe) if running else []
+    """Spans of what is leased now. Small jobs that a worker took at once are one span."""
     small: dict[tuple[str, str], Span] = {}
-    rows = [(job, pair) for job, pair in zip(running, zip(replies[::2], replies[1::2], strict=True), strict=True)]
-    leased = skipped.readable("span", rows, lambda job, pair: _leased(job, *pair, now))
+    leased = skipped.readable("span", store.telemetry.held(running), lambda job, pair: _leased(job, *pair, now))
     for is_small, span in chain.from_iterable(leased):
         if is_small:
             known = small.get((span.lane, span.kind or ""))
@@ -97,7 +88,7 @@ def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
     yield from small.values()
 
 
-def _leased(job: str, facts: Sequence[bytes], held: Sequence[bytes], now: int) -> list[tuple[bool, Span]]:
+def _leased(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> list[tuple[bool, Span]]:
     """The leases of one job, and whether it is small."""
     kind, small, queue = facts
     found = []

@@ -1,13 +1,175 @@
-"""Figures kept for people to look at: spans, history, alerts, counters."""
+"""What is kept for people to look at: spans, history, alerts, counters. Rows come as stored; callers decode them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jobs.models import Device, JobState
+from jobs.store import keys, skipped
+from jobs.store.connection import RedisError, Unreachable
 from jobs.store.scripts import Part
+
+#: Spans that the scripts keep: with fewer, none was dropped but for its age.
+SPANS_KEPT = 20_000
+#: Keys that only Python reads, or that no script mends, by the type that each must have.
+_TYPES = {
+    keys.ALERTS: "hash", keys.HISTORY: "list", keys.HISTORY_NOW: "list", keys.UNITS: "hash", keys.LOAD: "hash",
+    keys.PACE: "hash", keys.NODES: "zset", keys.SPAN: "hash", keys.SPANS: "stream", keys.WORKERS: "zset",
+    keys.workers_of(Device.CPU): "zset", keys.workers_of(Device.GPU): "zset", keys.BROKEN: "set", keys.JOBS: "zset",
+    keys.DURATIONS: "hash", keys.WAITS: "hash",
+}  # fmt: skip
+
+
+class Memory(NamedTuple):
+    """Bytes that Redis uses, and its limit: its own, else its machine's; None without one."""
+
+    used: int
+    limit: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSpans:
+    """Spans at `now`, in ms of Redis' clock; `oldest`: when the oldest kept one ended; `full`: some were dropped."""
+
+    now: int
+    #: Fields of each span that ended.
+    past: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
+    #: Lane and text of each lane's latest span.
+    latest: Sequence[tuple[bytes, bytes]]
+    running: Sequence[str]
+    full: bool
+    oldest: int
 
 
 class Telemetry(Part):
     """Writes and reads figures; nothing about work depends on them."""
 
+    # -- counters ---------------------------------------------------------------------------------------------------
+
+    def figures(self, key: str) -> dict[str, float]:
+        """Return the numbers of a hash by field, without those that cannot be read."""
+        [stored] = skipped.replies(self._client.pipeline(transaction=False).hgetall(key))
+        return dict(skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), float(text))))
+
+    def units(self) -> tuple[float, dict[str, int]]:
+        """Return Redis' time in seconds and the units committed by kind|device, exact."""
+        (seconds, micros), stored = skipped.replies(self._client.pipeline(transaction=False).time().hgetall(keys.UNITS))
+        counts = skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), int(text)))
+        return seconds + micros / 1e6, dict(counts)
+
+    def broken(self) -> int:
+        """Count the jobs and keys that were found broken."""
+        [count] = skipped.replies(self._client.pipeline(transaction=False).scard(keys.BROKEN))
+        return count or 0
+
+    def memory(self) -> Memory:
+        """Return what Redis uses of its memory."""
+        memory = self._client.info("memory")
+        return Memory(memory["used_memory"], memory.get("maxmemory") or memory.get("total_system_memory") or None)
+
+    def failed(self, most: int) -> list[tuple[bytes, Sequence[Any]]]:
+        """Return id, and end in ms with kind, of at most `most` failed jobs, newest first."""
+        pipe = self._client.pipeline(transaction=False)
+        [ids] = skipped.replies(pipe.zrevrange(keys.in_state(JobState.FAILED), 0, most - 1))
+        pipe = self._client.pipeline(transaction=False)
+        for job_id in ids or ():
+            pipe.hmget(keys.job("").encode() + job_id, "ended", "kind")
+        return list(zip(ids, skipped.replies(pipe), strict=True)) if ids else []
+
+    # -- history ----------------------------------------------------------------------------------------------------
+
+    def append_sample(self, row: str) -> int:
+        """Add a sample to the minute that is not full; return how many it holds."""
+        return int(self._client.rpush(keys.HISTORY_NOW, row))
+
+    def fold_samples(self, count: int, most: int, pack: Callable[[Sequence[bytes]], bytes]) -> bool:
+        """Replace the oldest `count` samples by the block that `pack` makes, of which `most` are kept.
+
+        False when somebody else did it meanwhile, or there are fewer.
+        """
+        pipe = self._client.pipeline(transaction=True)
+        try:
+            pipe.watch(keys.HISTORY_NOW)
+            rows = pipe.lrange(keys.HISTORY_NOW, 0, count - 1)
+            if len(rows) < count:
+                return False
+            pipe.multi()
+            pipe.rpush(keys.HISTORY, pack(rows))
+            pipe.ltrim(keys.HISTORY, -most, -1)
+            pipe.ltrim(keys.HISTORY_NOW, count, -1)
+            pipe.execute()
+        except RedisError as error:
+            if isinstance(error, Unreachable):
+                raise
+            return False  # the list changed while it was read: another leader folds
+        finally:
+            pipe.reset()
+        return True
+
+    def history(self, blocks: int) -> tuple[int, list[bytes], list[bytes]]:
+        """Return Redis' time in seconds, the last `blocks` blocks and the samples after them, all at one moment."""
+        (now, _), samples, stored = skipped.replies_at_once(
+            self._scripts, ("TIME",), ("LRANGE", keys.HISTORY_NOW, "0", "-1"),
+            ("LRANGE", keys.HISTORY, str(-blocks), "-1"),
+        )  # fmt: skip
+        return int(now), list(stored or ()), list(samples or ())
+
+    # -- alerts -----------------------------------------------------------------------------------------------------
+
+    def alerts(self) -> list[tuple[bytes, bytes]]:
+        """Return id and JSON of every alert."""
+        [stored] = skipped.replies(self._client.pipeline(transaction=False).hgetall(keys.ALERTS))
+        return list((stored or {}).items())
+
+    def write_alerts(self, changed: Mapping[str, str], gone: Iterable[str]) -> None:
+        """Write alerts as JSON by id, and forget others."""
+        if changed:
+            self._client.hset(keys.ALERTS, mapping=dict(changed))
+        if names := list(gone):
+            self._client.hdel(keys.ALERTS, *names)
+
+    # -- spans ------------------------------------------------------------------------------------------------------
+
     def put_spans_away(self) -> int:
         """Join spans of lanes that went on to nothing to the others; return how many. Only the leader does."""
         return int(self._scripts.run("spans"))
+
+    def spans(self, seconds: int) -> StoredSpans:
+        """Return every span that ended within the last `seconds`, and each lane's latest."""
+        pipe = self._client.pipeline(transaction=False)  # a full Redis refuses MULTI
+        pipe.time().hgetall(keys.SPAN).xlen(keys.SPANS).xrange(keys.SPANS, count=1).smembers(keys.RUNNING)
+        (whole, micros), latest, kept, first, running = skipped.replies(pipe)
+        now = whole * 1000 + micros // 1000
+        return StoredSpans(
+            now=now,
+            past=self._client.xrange(keys.SPANS, str(now - seconds * 1000), "+") if first else [],
+            latest=list((latest or {}).items()),
+            running=[job.decode(errors="replace") for job in running or ()],
+            full=bool(first) and kept >= SPANS_KEPT,
+            oldest=int(first[0][0].partition(b"-")[0]) if first else now,
+        )
+
+    def held(self, jobs: Sequence[str]) -> list[tuple[str, tuple[Sequence[bytes | None], Sequence[bytes]]]]:
+        """Return of each job its kind, whether it is small, and its queue; and its leases as stored."""
+        pipe = self._client.pipeline(transaction=False)
+        for job in jobs:
+            pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))
+        replies = skipped.replies(pipe) if jobs else []
+        return list(zip(jobs, zip(replies[::2], replies[1::2], strict=True), strict=True))
+
+    # -- repairs ----------------------------------------------------------------------------------------------------
+
+    def wrong_types(self) -> list[str]:
+        """Return the keys of people's figures that hold another type than they must; each is counted as skipped."""
+        pipe = self._client.pipeline(transaction=False)
+        for name in _TYPES:
+            pipe.type(name)
+        stored = [
+            (name, kind, reply.decode()) for (name, kind), reply in zip(_TYPES.items(), pipe.execute(), strict=True)
+        ]
+        wrong = [(name, kind, held) for name, kind, held in stored if held not in (kind, "none")]
+        for name, kind, held in wrong:
+            skipped.SKIPS.note("index", name, f"a {held}, not a {kind}")
+        return [name for name, _, _ in wrong]

@@ -20,7 +20,7 @@ def queue(name: str, jobs: int = 1, oldest: float = 0.0) -> dict[str, Any]:
     return {"queue": name, "jobs": jobs, "bells": jobs, "oldest_wait_seconds": oldest}
 
 
-def node(state: str = "idle", live: bool = True, seen: float = 0.5) -> dict[str, Any]:
+def worker(state: str = "idle", live: bool = True, seen: float = 0.5) -> dict[str, Any]:
     return {"id": "w", "state": state, "live": live, "seen_seconds_ago": seen}
 
 
@@ -40,10 +40,10 @@ CASES: dict[str, tuple[Facts, Facts]] = {
     ),
     "jobs-failed/collatz": (Facts(failed={"collatz": 2}), Facts()),
     "worker-lost/w": (
-        Facts(nodes=[node("lost", False, 20)]),
-        Facts(nodes=[node("stopped", False, 20), node("lost", False, 601)]),
+        Facts(workers=[worker("lost", False, 20)]),
+        Facts(workers=[worker("stopped", False, 20), worker("lost", False, 601)]),
     ),
-    "heartbeat-late/w": (Facts(nodes=[node(seen=3.4)]), Facts(nodes=[node(seen=2.9)])),
+    "heartbeat-late/w": (Facts(workers=[worker(seen=3.4)]), Facts(workers=[worker(seen=2.9)])),
     "redis-memory": (Facts(memory=0.9), Facts(memory=0.85)),
 }
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coordinator.telemetry import history
 from coordinator.telemetry.recorder import Speeds
 from jobs import errors
-from jobs.store import Store, connection
+from jobs.store import Store, connection, keys
 
 #: Of 8 nodes with a GPU each.
 GPU_FIGURES = ("utilization", "memory", "memory_total", "temperature", "power", "clock")
@@ -38,8 +38,8 @@ def at(monkeypatch: pytest.MonkeyPatch, client: connection.Client) -> Callable[[
 
 def test_samples_come_back_second_by_second(client: connection.Client, at: Any) -> None:
     for second in range(150):
-        history.append(client, 1000 + second, {"a": second, **({"b": 1} if second % 2 else {})})
-    assert client.llen(history.NOW) == 30 and client.llen(history.BLOCKS) == 2
+        history.append(Store(client), 1000 + second, {"a": second, **({"b": 1} if second % 2 else {})})
+    assert client.llen(keys.HISTORY_NOW) == 30 and client.llen(keys.HISTORY) == 2
     shown = at(1149, 120)
     assert shown["times"] == list(range(1030, 1150)) and shown["step_seconds"] == 1
     assert shown["series"]["a"]["mean"] == list(range(30, 150))
@@ -48,7 +48,7 @@ def test_samples_come_back_second_by_second(client: connection.Client, at: Any) 
 
 
 def test_it_is_read_in_a_full_redis(client: connection.Client, at: Any) -> None:
-    history.append(client, 1000, {"a": 1})
+    history.append(Store(client), 1000, {"a": 1})
     client.config_set("maxmemory", 1)
     try:
         assert at(1000, 10)["series"]["a"]["max"][-1] == 1
@@ -60,7 +60,7 @@ def test_bins_hold_least_mean_and_greatest_and_stay_in_place(client: connection.
     rng = random.Random(3)
     values = {second: rng.randrange(1000) for second in range(5000, 5300) if not 5100 <= second < 5130}
     for second, value in values.items():
-        history.append(client, second, {"x": value})
+        history.append(Store(client), second, {"x": value})
     for now in (5299, 5295):
         shown = at(now, 240, "x", 30)
         assert shown["step_seconds"] == 8 and all(moment % 8 == 0 for moment in shown["times"])
@@ -75,10 +75,31 @@ def test_bins_hold_least_mean_and_greatest_and_stay_in_place(client: connection.
 
 
 def test_names_are_chosen_with_stars(client: connection.Client, at: Any) -> None:
-    history.append(client, 100, {"node.a.b.cpu": 1, "node.c.cpu": 2, "nodeXc.cpu": 3, "jobs.done": 4})
-    assert list(at(100, 10, "node.*.cpu")["series"]) == ["node.a.b.cpu", "node.c.cpu"]
-    assert list(at(100, 10, "jobs.done,node.c.*")["series"]) == ["jobs.done", "node.c.cpu"]
+    history.append(Store(client), 100, {"host.a.b.cpu": 1, "host.c.cpu": 2, "hostXc.cpu": 3, "jobs.done": 4})
+    assert list(at(100, 10, "host.*.cpu")["series"]) == ["host.a.b.cpu", "host.c.cpu"]
+    assert list(at(100, 10, "jobs.done,host.c.*")["series"]) == ["host.c.cpu", "jobs.done"]
     assert at(100, 10, "")["series"] == {}
+
+
+def test_names_of_one_version_ago_are_answered_where_they_are_asked_for(client: connection.Client) -> None:
+    store = Store(client)
+    history.append(store, 100, {"node.w.cpu": 0.25})  # written before the update
+    history.append(store, 101, {"host.h.cpu": 0.5, "worker.w.busy_lanes": 2, "worker.v.busy_lanes": 3})
+    old = history.old_names([{"id": "w", "host": "h"}, {"id": "v", "host": "h"}, {"id": "x", "host": None}])
+    _, blocks = history.read(store, 10)
+
+    def shown(names: str) -> dict[str, Any]:
+        series = history.binned(101, blocks, history.patterns(names), 2, 2, old)["series"]
+        return {name: bins["max"] for name, bins in series.items()}
+
+    assert shown("node.w.*") == {"node.w.cpu": [0.25, 0.5], "node.w.busy_lanes": [None, 2]}
+    assert shown("node.*.cpu,host.*") == {
+        "node.w.cpu": [0.25, 0.5],
+        "node.v.cpu": [None, 0.5],
+        "host.h.cpu": [None, 0.5],
+    }
+    assert history.asks_for_old_names(history.patterns("jobs.done,node.*"))
+    assert not history.asks_for_old_names(history.patterns("*,host.*"))
 
 
 @pytest.mark.timeout(20)
@@ -117,13 +138,13 @@ def test_an_hour_of_a_big_cluster_takes_little(client: connection.Client, at: An
         sample: dict[str, float] = {f"queue.{n}": rng.randrange(100) for n in range(12)}
         sample |= {f"jobs.{n}": rng.randrange(10) for n in range(8)} | {"units.collatz": rng.randrange(10**9)}
         for node in range(8):
-            sample |= {f"node.n{node}.{name}": round(rng.random(), 4) for name in ("cpu", "memory", "receive", "send")}
+            sample |= {f"host.n{node}.{name}": round(rng.random(), 4) for name in ("cpu", "memory", "receive", "send")}
             sample |= {f"gpu.GPU-{node}.{name}": round(rng.random(), 3) for name in GPU_FIGURES}
-        client.rpush(history.NOW, f"[{second},{str(sample).replace(chr(39), chr(34))}]")
+        client.rpush(keys.HISTORY_NOW, f"[{second},{str(sample).replace(chr(39), chr(34))}]")
         if second % 60 == 59:
-            assert history.fold(client)
-    used = client.memory_usage(history.BLOCKS, samples=0) + (client.memory_usage(history.NOW, samples=0) or 0)
-    assert client.llen(history.BLOCKS) == history.MOST_BLOCKS
+            assert history.fold(Store(client))
+    used = client.memory_usage(keys.HISTORY, samples=0) + (client.memory_usage(keys.HISTORY_NOW, samples=0) or 0)
+    assert client.llen(keys.HISTORY) == history.MOST_BLOCKS
     assert used < 2.5e6, used
     shown = at(5399, 3600, "queue.1", 1000)
     assert None not in shown["series"]["queue.1"]["mean"]
@@ -131,17 +152,17 @@ def test_an_hour_of_a_big_cluster_takes_little(client: connection.Client, at: An
 
 def test_two_leaders_fold_once(client: connection.Client, at: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for second in range(60):
-        client.rpush(history.NOW, f'[{second},{{"x":{second}}}]')
+        client.rpush(keys.HISTORY_NOW, f'[{second},{{"x":{second}}}]')
     packing = history.pack
 
     def meanwhile(samples: Any) -> bytes:
         monkeypatch.setattr(history, "pack", packing)
-        assert history.fold(client), "the other leader"
+        assert history.fold(Store(client)), "the other leader"
         return packing(samples)
 
     monkeypatch.setattr(history, "pack", meanwhile)
-    assert not history.fold(client)
-    assert client.llen(history.BLOCKS) == 1 and client.llen(history.NOW) == 0
+    assert not history.fold(Store(client))
+    assert client.llen(keys.HISTORY) == 1 and client.llen(keys.HISTORY_NOW) == 0
     assert at(59, 60, "x")["series"]["x"]["mean"] == list(range(60))
 
 

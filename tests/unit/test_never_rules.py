@@ -32,14 +32,6 @@ REDIS_CALL = re.compile(
     r"|hlen|zadd|zrem|zcard|zrank|zcount|zscore|zrange\w*|zrevrange\w*|xadd|xlen|xread|xtrim|x(rev)?range|sadd|srem|scard"
     r"|smembers|sismember|[lr]push|[lr]pop|llen|lrange|ltrim|waitaof|pttl|pexpire"
 )
-#: Modules that still talk to Redis past jobs/store.
-RAW_CALLERS = frozenset(
-    {
-        "coordinator/telemetry/exporter.py",
-        "coordinator/telemetry/history.py", "coordinator/telemetry/queries.py", "coordinator/telemetry/recorder.py",
-        "coordinator/telemetry/spans.py",
-    }
-)  # fmt: skip
 #: Modules that ruff exempts from every banned import at once, each for the sake of one of them.
 EXEMPT = frozenset(
     {"jobs/settings.py", "threads_cluster/settings.py", "jobs/store/bells.py", "jobs/store/connection.py"}
@@ -110,7 +102,7 @@ def redis_complaints(path: str, source: str) -> list[str]:
     if path != "jobs/store/keys.py":
         keys = [(line, text) for line, text in strings(source) if text.startswith(("ct:", "rq:"))]
         found += [f"{path}:{line}: {text!r} is a key of Redis: use jobs.store.keys" for line, text in keys]
-    if not path.startswith("jobs/store/") and path not in RAW_CALLERS:
+    if not path.startswith("jobs/store/"):
         calls = redis_calls(source)
         found += [f"{path}:{line}: .{name} asks Redis: add a method to a part of jobs/store" for line, name in calls]
     return found
@@ -197,11 +189,6 @@ def test_names_may_be_spoken_of_and_declared_at_home() -> None:
     assert not complaints("jobs/queues.py", 'FIRST = "gpu.high"')
     assert not complaints("jobs/store/telemetry.py", "def f(client): client.pipeline().hgetall(keys.LOAD)")
     assert not complaints("jobs/store/keys.py", "LOAD = 'ct:load'")
-
-
-def test_the_list_of_raw_callers_has_no_more_than_those_there_are() -> None:
-    asking = {path for path in RAW_CALLERS if (ROOT / path).exists() and list(redis_calls((ROOT / path).read_text()))}
-    assert asking == RAW_CALLERS, "take those out of RAW_CALLERS that no longer talk to Redis themselves"
 
 
 # -- what the tools catch ---------------------------------------------------------------------------------------------
