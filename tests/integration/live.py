@@ -54,9 +54,18 @@ class Live:
     """One cluster in a folder of its own; `start` is needed first. Processes: redis, coordinator-N, worker-N."""
 
     def __init__(
-        self, folder: Path, *, workers: int = 1, lanes: int = 2, coordinators: int = 1, **environment: str
+        self,
+        folder: Path,
+        *,
+        workers: int = 1,
+        lanes: int = 2,
+        coordinators: int = 1,
+        top: Path = TOP,
+        **environment: str,
     ) -> None:
         self.folder = folder
+        #: The checkout whose code runs.
+        self.top = top
         self.workers, self.lanes = workers, lanes
         self.ports = [free_port() for _ in range(coordinators)]
         self.metrics_ports = [free_port() for _ in range(coordinators)]
@@ -111,11 +120,11 @@ class Live:
             key: value for key, value in os.environ.items() if not key.startswith(("REDIS", "CLUSTER", "NODE_"))
         }
         environment = {
-            **inherited, **kernels.ENVIRONMENT,
+            **inherited, **kernels.ENVIRONMENT, "PYTHONPATH": f"{self.top / 'tests' / 'kinds'}:{self.top}",
             "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0", **self.environment, **more,
         }  # fmt: skip
         with (self.folder / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command, env=environment, cwd=TOP, stdout=log, stderr=log)
+            self.processes[name] = subprocess.Popen(command, env=environment, cwd=self.top, stdout=log, stderr=log)
 
     def start_redis(self) -> None:
         binary = redis_binary()
