@@ -35,13 +35,19 @@ def keep_apart() -> None:
 def checksum(kind: str) -> str:
     """Digest of a kind's Python sources at any depth, and of the modules that kinds share; "" has only these."""
     sources = sorted((path.name, path) for path in SHARED.glob("*.py"))
-    for folder in kinds.__path__ if kind else ():
-        own = Path(folder).resolve() / kind
+    if kind:
+        own = _place(kind)
         sources += sorted((path.relative_to(own.parent).as_posix(), path) for path in own.rglob("*.py"))
     digest = hashlib.sha256()
     for name, path in sources:
         digest.update(f"{name}\0{path.stat().st_size}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _place(kind: str) -> Path:
+    """The folder that a kind is imported from: the first of its name."""
+    places = [Path(folder).resolve() / kind for folder in kinds.__path__]
+    return next((place for place in places if place.is_dir()), places[-1])
 
 
 def folder(kind: str) -> Path:

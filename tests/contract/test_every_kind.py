@@ -66,6 +66,15 @@ def test_a_kind_brings_its_readme_and_published_answers(kind: str) -> None:
     assert json.loads((FOLDER / kind / "golden.json").read_text())
 
 
+@pytest.mark.parametrize("kind", [kind for kind in ON_CPU if (FOLDER / kind).is_dir()])
+def test_published_cases_are_what_the_kernel_answers(kind: str) -> None:
+    """Cases of golden.json that are whole jobs: parameters and result. A kind may keep others beside them."""
+    for case in json.loads((FOLDER / kind / "golden.json").read_text()).get("cases", []):
+        job = every_kind.plan(kind, case["parameters"])
+        partial = every_kind.computed(kind, Device.CPU, job, 0, job.total)
+        assert registry.definition(kind).result(job.spec, partial) == case["result"]
+
+
 def test_a_kind_that_is_not_there_is_named_with_those_that_are() -> None:
     with pytest.raises(errors.UnknownKind, match="collatz, "):
         registry.definition("nosuch")

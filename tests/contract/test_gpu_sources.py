@@ -25,6 +25,9 @@ SOURCES = [
     for kind in selftest.kinds()
     for source in registry.kernel(kind, Device.GPU).SOURCES  # type: ignore[attr-defined]
 ]
+each_source = pytest.mark.parametrize(
+    "source", [source for _, source in SOURCES], ids=[f"{kind}-{source.path.name}" for kind, source in SOURCES]
+)
 
 
 @pytest.fixture
@@ -40,7 +43,7 @@ def test_there_are_sources() -> None:
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("source", [source for _, source in SOURCES], ids=lambda source: source.path.name)
+@each_source
 def test_every_source_compiles_without_a_warning(source: gpu.Source, architecture: str) -> None:
     cubin, said = nvrtc.compiled(source.text(), architecture)
     assert cubin.startswith(b"\x7fELF") and not said
@@ -49,7 +52,7 @@ def test_every_source_compiles_without_a_warning(source: gpu.Source, architectur
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("source", [source for _, source in SOURCES], ids=lambda source: source.path.name)
+@each_source
 def test_no_kernel_spills_or_takes_more_shared_memory_than_a_block_has(source: gpu.Source) -> None:
     _, said = nvrtc.compiled(source.text(), "sm_90", "--ptxas-options=-v")
     spilled = [int(count) for count in re.findall(r"(\d+) bytes spill", said)]
