@@ -1,4 +1,4 @@
-"""What the modules of a kind's folder must offer. Kinds import this and never the registry.
+"""Protocols of the modules in a kind's folder. Kinds import this and never the registry.
 
 `docs/adding-a-kind.md` walks through one kind; `tests/contract/test_every_kind.py` holds every kind to it.
 """

@@ -1,4 +1,4 @@
-"""What a GPU kernel needs of a device: compiled sources, arrays, launches. A worker brings the device.
+"""The device as GPU kernels see it: compiled sources, arrays, launches. A worker brings the device.
 
 `gpu_worker` brings one on CuPy, the tests one that runs the same sources on the host.
 """
@@ -37,7 +37,7 @@ class DeviceLost(Exception):
 class Device(Protocol):
     """One GPU. Calls come from several threads; each has launches of its own, in their order."""
 
-    #: As people know it.
+    #: Name for people.
     name: str
     uuid: str
     #: Streaming multiprocessors.
@@ -46,9 +46,9 @@ class Device(Protocol):
     def __hash__(self) -> int: ...
 
     def compiled(self, source: str) -> Callable[..., None]:
-        """What launches a source's kernels: launch(name, blocks, threads, *arguments), arrays or integers.
+        """Return launch(name, blocks, threads, *arguments) of a source's kernels; arguments are arrays or integers.
 
-        Compiled on first use and kept.
+        The source is compiled on first use and kept.
         """
 
     def put(self, values: Any) -> Array:
@@ -65,13 +65,13 @@ _devices: list[Device] = []
 
 
 def use(device: Device | None) -> None:
-    """Makes it the device of this process."""
+    """Make this the device of the process; None: it has none."""
     _devices[:] = [] if device is None else [device]
     _launchers.cache_clear()
 
 
 def current() -> Device:
-    """The device of this process; DeviceLost when it has none."""
+    """Return the device of this process; DeviceLost when it has none."""
     if not _devices:
         raise DeviceLost("this process has no GPU")
     return _devices[0]
@@ -85,8 +85,8 @@ class Source:
     constants: tuple[tuple[str, int], ...] = ()
 
     def text(self) -> str:
-        """With the constants defined, and its own includes in the place of their lines: compilers' caches look at one
-        text only.
+        """Return the source with its constants defined and its includes in place of their lines: compilers' caches look
+        at one text only.
         """
         defined = "".join(f"#define {name} {value}\n" for name, value in self.constants)
         return defined + _included(self.path)
@@ -109,14 +109,14 @@ def _launchers(source: Source) -> Callable[..., None]:
 
 
 def kernels(source: Source) -> Callable[..., None]:
-    """What launches the kernels of a source on this process' device."""
+    """Return the function that launches the kernels of a source on this process' device."""
     with _compiling:
         return _launchers(source)
 
 
 class Batch:
-    """How many units a launch takes: as many as take LAUNCH_SECONDS, fewer when memory runs out. Thread-safe enough:
-    every value it may hold is a good one.
+    """Size of launches in units: as many as take LAUNCH_SECONDS, fewer when memory runs out. Threads may share one: any
+    value that it holds is a good one.
     """
 
     def __init__(self, first: int, most: int) -> None:
@@ -125,7 +125,7 @@ class Batch:
         self.fits = most
 
     def take(self, wanted: int, launch: Callable[[int], int]) -> int:
-        """Has at most so many units computed by `launch(units)`, which answers how many it took; that many.
+        """Have at most `wanted` units computed by `launch(units)`, which returns how many it took; return that.
 
         When memory runs out fewer are tried. Raises OutOfMemory when a single unit does not fit.
         """

@@ -19,10 +19,12 @@ def mix(word: int) -> int:
 
 
 def offset(number: int) -> int:
-    """The 64-bit word that is added to a key before mixing, to draw its `number`-th word."""
+    """Return the 64-bit word that is added to a key before mixing, to draw its `number`-th word."""
     return GOLDEN * (number + 1) & MASK
 
 
 def sub(key: int, number: int) -> int:
-    """The `number`-th word below a key, from 0; it is a key itself. That of seed s: sub(s, 0), sub(s, 1) and so on."""
+    """Return the `number`-th word below a key, from 0; it is a key itself. SplitMix64 seeded with s gives sub(s, 0),
+    sub(s, 1) and so on.
+    """
     return mix(key + offset(number) & MASK)

@@ -232,9 +232,9 @@ def test_what_passes_two_limbs_is_said_and_not_wrapped() -> None:
 
 @pytest.mark.parametrize("peak", [tables.LOW_PEAK, 2**64 - 1, 2**74, 2**75, 2**75 + 2**64 + 12345, 2**100])
 def test_the_reach_of_a_peak_is_exact_in_two_limbs(peak: int) -> None:
-    found = blocks.nothing_found()
-    found.by_path[0], found.sizes[1] = (7, peak >> 64, peak % 2**64), 1
-    high, low = blocks.reach(found, False)
+    notes = blocks.empty_notes()
+    notes.by_path[0], notes.sizes[1] = (7, peak >> 64, peak % 2**64), 1
+    high, low = blocks.reach(notes, False)
     assert (int(high) << 64) + int(low) == (peak >> blocks.GROWTH_BITS) - 1
 
 

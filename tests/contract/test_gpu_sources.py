@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gpu_worker import selftest
-from jobs.kinds import gpu, registry
+from jobs.kinds import gpu, random, registry
 from jobs.models import Device
 from tests.gpu import devices, nvrtc
 from tests.gpu.host_device import MISSING, HostDevice
@@ -71,6 +74,32 @@ def test_a_broken_source_is_refused_in_the_compilers_words() -> None:
 def test_a_source_that_the_host_cannot_compile_is_refused_too() -> None:
     with pytest.raises(RuntimeError, match="nothing"):
         HostDevice().compiled('extern "C" __global__ void broken(int* x) { *x = nothing; }')
+
+
+@pytest.mark.parametrize("kind", selftest.kinds())
+def test_python_defines_every_constant_that_a_source_shares_with_it(kind: str) -> None:
+    """A name that both spell is defined in Python alone and passed on by `gpu.Source`."""
+    folder = Path(str(registry.definition(kind).__file__)).parent  # type: ignore[attr-defined]
+    spelled = {name for path in folder.rglob("*.py") for name in constants(path)}
+    for path in (*folder.rglob("*.cu"), *folder.rglob("*.cuh")):
+        twice = spelled & set(re.findall(r"^#define (\w+) ", path.read_text(), re.MULTILINE))
+        assert not twice, f"{path}: take {', '.join(sorted(twice))} out, and name them in the Source's constants"
+
+
+def constants(path: Path) -> Iterator[str]:
+    """Names in capitals that a module assigns numbers to, without a leading underscore."""
+    for node in ast.parse(path.read_text()).body:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            names = (each.id for each in ast.walk(target) if isinstance(each, ast.Name))
+            yield from (name for name in names if name.isupper() and not name.startswith("_"))
+
+
+def test_the_shared_random_words_have_pythons_constants() -> None:
+    text = (gpu.SHARED / "random.cuh").read_text()
+    defined = dict(re.findall(r"^#define SPLITMIX_(\w+) (0x\w+)ull$", text, re.MULTILINE))
+    assert {name: int(value, 16) for name, value in defined.items()} == {
+        name: getattr(random, name) for name in ("GOLDEN", "FIRST_FACTOR", "SECOND_FACTOR")
+    }
 
 
 @pytest.mark.parametrize("kind", selftest.kinds())

@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 
 @intrinsic
 def ones(typing, bits):
-    """How many bits are set."""
+    """Count the bits that are set."""
 
     def emit(context, builder, signature, given):
         return builder.ctpop(given[0])

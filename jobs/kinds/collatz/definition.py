@@ -69,7 +69,7 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _huge(value: Any) -> int:
-    """As ExactInt reads it, but with bounds that a message and a schema can hold."""
+    """Read an integer like ExactInt, with bounds short enough for a message and a schema."""
     digits = value.removeprefix("-") if isinstance(value, str) and len(value) <= MAX_DIGITS else ""
     number = int(value) if digits.isascii() and digits.isdigit() else value
     if isinstance(number, int) and not isinstance(number, bool) and 1 <= number < 10**MAX_DIGITS:
@@ -105,7 +105,7 @@ else:
 
 
 class Known(BaseModel):
-    """What is known of all numbers below the start of a job."""
+    """Facts about all numbers below the start of a job."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -114,7 +114,7 @@ class Known(BaseModel):
 
 
 class Parameters(BaseModel):
-    """What a user submits. A null is as good as leaving the field out."""
+    """Parameters as a user submits them. Null is the same as leaving the field out."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True)
 
@@ -210,10 +210,10 @@ def _plan_range(parameters: Parameters) -> Plan:
 
 
 def _known(start: int, known: Known | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is known below the start, for the kernel and as the job shows it."""
+    """Return what is known below the start: for the kernel, and as the job shows it."""
     if known:
-        told = {"delay": known.delay, "path": exact(known.path)}
-        return {"known": told | {"path": str(known.path), "source": "given", "complete": None}}, {"known": told}
+        given = {"delay": known.delay, "path": exact(known.path)}
+        return {"known": given | {"path": str(known.path), "source": "given", "complete": None}}, {"known": given}
     delay, path = published.below(published.DELAYS, start), published.below(published.PATHS, start)
     reach = min(published.DELAYS[-1][0], published.PATHS[-1][0])
     complete, source = None, "published" if start > 1 else "nothing: no number is smaller"
@@ -286,7 +286,7 @@ def merge(left: Partial, right: Partial) -> Partial:
 
 
 def result(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """What the user reads; the README of this folder names every key."""
+    """Return the result that users read; the README of this folder names every key."""
     if spec["mode"] == "trajectory":
         return _trajectory_result(spec, partial)
     if spec["mode"] == "records":
@@ -295,15 +295,15 @@ def result(spec: Spec, partial: Partial) -> dict[str, Any]:
 
 
 def _statistics_result(spec: Spec, partial: Partial) -> dict[str, Any]:
-    found = partials.result(partial)
+    shown = partials.result(partial)
     if "columns" in partial:
         start = int(spec["start"])
-        found["columns"] = partials.columns_result(
+        shown["columns"] = partials.columns_result(
             layout(start, spec["count"], spec["columns"]), start, partial["columns"]
         )
     if "density" in partial:
-        found["columns"]["density"] = [histogram for _, histogram in partial["density"]]
-    return found
+        shown["columns"]["density"] = [histogram for _, histogram in partial["density"]]
+    return shown
 
 
 def _verify_result(spec: Spec, partial: Partial) -> dict[str, Any]:
@@ -337,7 +337,7 @@ def _statement(start: int, count: int, whole: bool, unresolved: list[int]) -> st
 
 
 def marks(spec: Spec, result: dict[str, Any]) -> list[Mark]:
-    """What statistics and verification prove of their range."""
+    """Return what statistics and verification prove of their range."""
     if spec["mode"] not in ("statistics", "verify") or not result.get("verified", True):
         return []
     start = int(spec["start"])

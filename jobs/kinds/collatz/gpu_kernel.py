@@ -14,7 +14,7 @@ SOURCES = (statistics_gpu.SOURCE, verify_gpu.SOURCE)
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops soon after tick said so."""
+    """(upto, partial of units lo..upto-1); stops soon after tick answers False."""
     upto, partial = _MODES[spec["mode"]](spec, lo, hi, tick)
     return upto, partial
 

@@ -9,8 +9,7 @@ typedef unsigned long long u64;
 #define ENTRY_MASK 8191u
 // A copy for each lane of a warp, so that no two lanes meet in a bank of shared memory.
 #define COPIES 32
-// 16 steps from a number whose top limb is smaller fit its limbs: 2^38 3^16 + 3^16 < 2^64.
-#define ROOMY_BITS 54
+// Defined by Python: ROOMY_BITS. 16 steps from a number whose top limb has no more bits fit its limbs.
 
 __device__ void fill_steps(u32* table)
 {

@@ -13,7 +13,7 @@ from jobs.kinds.collatz.verify_sieve import Sieve, sieve
 
 
 class Descent(NamedTuple):
-    """Of statistics: classes of blocks of 2^bits numbers, and delays below 2^LOW_BITS."""
+    """Tables of statistics: classes of blocks of 2^bits numbers, and delays below 2^LOW_BITS."""
 
     packed: gpu.Array
     first: Any
@@ -23,13 +23,13 @@ class Descent(NamedTuple):
 
 @lru_cache(maxsize=4)
 def sieve_on(device: Any) -> Sieve:
-    found = sieve()
+    host = sieve()
     return Sieve(
-        residues=found.residues,
-        packed=device.put(found.packed),
-        masks=device.put(found.masks),
-        threes=device.put(found.threes),
-        powers=device.put(found.powers),
+        residues=host.residues,
+        packed=device.put(host.packed),
+        masks=device.put(host.masks),
+        threes=device.put(host.threes),
+        powers=device.put(host.powers),
     )
 
 

@@ -84,7 +84,7 @@ def _records(records: list[Record]) -> list[dict[str, Any]]:
 
 
 def columns_result(columns: Layout, start: int, rows: list[list[int]]) -> dict[str, list[Any]]:
-    """For drawing: a list a field, an item a column. The mean is rounded once from integers."""
+    """Return columns for drawing: a list a field, an item a column. The mean is rounded once from integers."""
     return {
         "start": [exact(max(start, columns.base + row[0] * columns.width)) for row in rows],
         "count": [exact(row[1]) for row in rows],
@@ -97,7 +97,7 @@ def columns_result(columns: Layout, start: int, rows: list[list[int]]) -> dict[s
 
 
 def result(partial: Partial) -> dict[str, Any]:
-    """What a user reads; the two floats are each rounded once from exact integers."""
+    """Return what users read; the two floats are each rounded once from exact integers."""
     histogram = partial["histogram"]
     count = sum(times for _, times in histogram)
     total = sum(delay * times for delay, times in histogram)

@@ -1,6 +1,6 @@
-"""Records of a range: like statistics, but a class is dropped as soon as no record can come of it.
+"""Records of a range: like statistics, but a class of residues is dropped as soon as it cannot contain a record.
 
-Why that is exact is told in the README of this folder.
+The README of this folder proves that this is exact.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from jobs.kinds.collatz.statistics import (
     pieces,
     tails,
 )
-from jobs.kinds.collatz.verify_sweep import LIMB
+from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
-#: Floors are computed anew after so many blocks: what was found meanwhile raises them.
+#: Floors are computed anew after this many blocks: records met meanwhile raise them.
 BLOCKS_A_FLOOR = 64
 #: Passes of 16 steps at most before what is left of a block is walked.
 PASSES = 40
@@ -52,9 +52,9 @@ def delay_floor(n: int, steps: int, record: int) -> int:
 
 
 def floors(n: int, bits: int, record: int, path_floor: int) -> list[int]:
-    """What `narrow_rare` drops at, of blocks of 2^bits numbers from n on."""
-    found = [min(path_floor, delay_floor(n, bits + 16 * step, record)) for step in range(PASSES)]
-    return [floor for step, floor in enumerate(found) if step == 0 or floor > 2**12]
+    """Return the values at or below which `narrow_rare` drops a class, for blocks of 2^bits numbers from n on."""
+    every = [min(path_floor, delay_floor(n, bits + 16 * step, record)) for step in range(PASSES)]
+    return [floor for step, floor in enumerate(every) if step == 0 or floor > 2**12]
 
 
 class Records(Tally):
@@ -70,9 +70,9 @@ class Records(Tally):
         self.rows = int(delay >= 0)
         if self.rows:
             path = min(path, MOST_PATH)
-            self.found.by_delay[0] = 0, delay
-            self.found.by_path[0] = 0, path >> 64, path % 2**64
-            self.found.sizes[:2] = 1
+            self.notes.by_delay[0] = 0, delay
+            self.notes.by_path[0] = 0, path >> 64, path % 2**64
+            self.notes.sizes[:2] = 1
         self.left = 0
 
     def take(self, start: int, end: int, bits: int) -> None:
@@ -83,29 +83,29 @@ class Records(Tally):
             self._look_ahead(start, bits)
         self.left -= 1
         low, high = np.uint64(start - self.origin), np.uint64(end - self.origin)
-        failure, walked = block_limits(start, low, high, bits, self.found)
+        failure, walked = block_limits(start, low, high, bits, self.notes)
         narrow = start < NARROW_END
         block = tails().narrow_rare if narrow else tails().wide_rare
         number, lookup = digits(start >> bits, narrow), tables.lookup()
-        failure = failure or block(number, bits, self.groups, lookup, low, self.floors, walked, self.found, self.tile)
+        failure = failure or block(number, bits, self.groups, lookup, low, self.floors, walked, self.notes, self.tile)
         self.check(failure, start, end)
 
     def _look_ahead(self, start: int, bits: int) -> None:
-        size = self.found.sizes[0]
-        record = int(self.found.by_delay[size - 1, 1]) if size else -1
-        found = floors(start, bits, record, start - 1 if self.complete is None else self.complete)
-        self.floors = np.array([[floor >> LIMB for floor in found], [floor % 2**LIMB for floor in found]], np.uint64)
+        size = self.notes.sizes[0]
+        record = int(self.notes.by_delay[size - 1, 1]) if size else -1
+        limits = floors(start, bits, record, start - 1 if self.complete is None else self.complete)
+        self.floors = np.array([[floor >> LIMB for floor in limits], [floor % 2**LIMB for floor in limits]], np.uint64)
         if start < NARROW_END:
-            self.floors = np.array([[0] * len(found), found], np.uint64)
+            self.floors = np.array([[0] * len(limits), limits], np.uint64)
         h = (start >> bits) + BLOCKS_A_FLOOR
-        least = next(c for c in range(bits + 1) if c == bits or 3**c * (h + 1) > found[0])
+        least = next(c for c in range(bits + 1) if c == bits or 3**c * (h + 1) > limits[0])
         self.groups = tables.groups_from(bits, least)
         self.left = BLOCKS_A_FLOOR
 
     def candidates(self, count: int) -> Partial:
-        sizes = self.found.sizes.tolist()
-        by_delay = self.found.by_delay[self.rows : sizes[0]].tolist()
-        by_path = self.found.by_path[self.rows : sizes[1]].tolist()
+        sizes = self.notes.sizes.tolist()
+        by_delay = self.notes.by_delay[self.rows : sizes[0]].tolist()
+        by_path = self.notes.by_path[self.rows : sizes[1]].tolist()
         delays = [[self.origin + place, value] for place, value in by_delay]
         paths = [[self.origin + place, (high << 64) + low] for place, high, low in by_path]
         return {
@@ -116,20 +116,20 @@ class Records(Tally):
 
 
 def known_before(spec: Spec, n: int) -> tuple[int, int]:
-    """The greatest delay and path known of numbers below n: what the job was told, and the published in between."""
+    """The greatest delay and path known of numbers below n: the job's own facts, and published records in between."""
     start, known = int(spec["start"]), spec["known"]
     delay = published.below(published.DELAYS, n, start)
     return max(known["delay"], delay), max(int(known["path"]), published.below(published.PATHS, n, start))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, candidates among units lo..upto-1); stops soon after tick said so."""
-    start, told = int(spec["start"]), monotonic()
+    """(upto, candidates among units lo..upto-1); stops soon after tick answers False."""
+    start, ticked = int(spec["start"]), monotonic()
     seen = Records(start + lo, *known_before(spec, start + lo), spec["known"]["complete"])
     for low, high, bits in pieces(start + lo, start + hi, spec["batch_size"] or hi - lo, WIDE_LEVELS):
         seen.take(low, high, bits)
-        if monotonic() - told >= TICK_SECONDS and high < start + hi:
-            told = monotonic()
+        if monotonic() - ticked >= TICK_SECONDS and high < start + hi:
+            ticked = monotonic()
             if not tick(high - start):
                 return high - start, seen.candidates(high - start - lo)
     return hi, seen.candidates(hi - lo) if lo < hi else {}

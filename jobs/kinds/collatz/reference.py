@@ -46,10 +46,10 @@ def statistics(start: int, count: int) -> Partial:
 
 
 def records(spec: Spec, start: int, count: int) -> Partial:
-    """What exceeds what is known and every smaller number of the range."""
-    found = statistics(start, count)
+    """Candidates that exceed what is known and every smaller number of the range."""
+    every = statistics(start, count)
     known = {name: int(spec["known"][name]) for name in ("delay", "path")}
-    kept = {name: [row for row in found[name] if row[1] > known[name]] for name in ("delay", "path")}
+    kept = {name: [row for row in every[name] if row[1] > known[name]] for name in ("delay", "path")}
     return {"count": count} | kept
 
 
@@ -73,7 +73,7 @@ def step(x: int) -> int:
 
 
 def falls(n: int, bits: range) -> bool:
-    """Whether T^j(r) <= r and 3^c < 2^j for some j of bits: r is n modulo 2^bits[-1], c counts the odd steps."""
+    """Tell whether T^j(r) <= r and 3^c < 2^j for some j of bits: r is n modulo 2^bits[-1], c counts the odd steps."""
     r = x = n % 2 ** bits[-1]
     odd = 0
     for j in range(1, bits[-1] + 1):
@@ -85,7 +85,7 @@ def falls(n: int, bits: range) -> bool:
 
 
 def joins(r: int, steps: int) -> bool:
-    """Whether a smaller residue is at the same value as r after so many steps, of which as many are odd."""
+    """Tell whether a smaller residue reaches the same value as r in the same number of steps, with as many odd ones."""
     odd, x = 0, r
     for _ in range(steps):
         odd += x % 2
@@ -98,7 +98,7 @@ def joins(r: int, steps: int) -> bool:
 
 
 def candidate(n: int) -> bool:
-    """Whether n is in the canonical sieve."""
+    """Tell whether n is in the canonical sieve."""
     if n % 3 == 2 or n % 9 == 4 or n % 81 == 10:
         return False
     return not falls(n, range(1, 25)) and not falls(n, range(25, 33)) and not joins(n % 2**24, 24)

@@ -1,4 +1,4 @@
-"""Statistics of a range: cuts it into blocks and single numbers, and gathers what the compiled functions find."""
+"""Statistics of a range: cuts it into blocks and single numbers, and gathers what the compiled functions note."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _FAILURES = {
 
 
 class Tally:
-    """What is found in a lease, its numbers taken in ascending order, column after column."""
+    """Sums and records of a lease, whose numbers are taken in ascending order, column after column."""
 
     def __init__(self, origin: int, density: bool = False) -> None:
         self.origin, self.with_density = origin, density
-        self.found, self.tile = blocks.nothing_found(origin), blocks.tile()
+        self.notes, self.tile = blocks.empty_notes(origin), blocks.tile()
         self.histogram: Counter[int] = Counter()
         self.delays: list[Record] = []
         self.columns: list[list[int]] = []
@@ -58,51 +58,51 @@ class Tally:
     def take(self, start: int, end: int, bits: int) -> None:
         """Numbers start..end-1: one block of 2^bits, or singles when bits is 0."""
         low, high = np.uint64(start - self.origin), np.uint64(end - self.origin)
-        failure = self._block(start, low, high, bits) if bits else blocks.singles(low, high, self.found)
+        failure = self._block(start, low, high, bits) if bits else blocks.singles(low, high, self.notes)
         self.check(failure, start, end)
 
     def check(self, failure: int, start: int, end: int) -> None:
-        """After a launch: raises if it failed, and does what it left to integers of any size."""
+        """Raise if a launch failed; take the numbers that it left, in integers of any size."""
         if failure:
             raise OverflowError(f"{_FAILURES[failure]} among the numbers {start}..{end - 1}")
-        if self.found.sizes[2]:
+        if self.notes.sizes[2]:
             self._take_wide()
 
     def _block(self, start: int, low: np.uint64, high: np.uint64, bits: int) -> int:
-        failure, walked = block_limits(start, low, high, bits, self.found)
+        failure, walked = block_limits(start, low, high, bits, self.notes)
         narrow, groups, lookup = start < NARROW_END, tables.groups(bits), tables.lookup()
         block, number = tails().narrow if narrow else tails().wide, digits(start >> bits, narrow)
-        return failure or block(number, bits, groups, lookup, low, log(start, 3), walked, self.found, self.tile)
+        return failure or block(number, bits, groups, lookup, low, log(start, 3), walked, self.notes, self.tile)
 
     def _take_wide(self) -> None:
-        """What does not fit two limbs, in integers of any size."""
-        for place, weight in self.found.wide[: self.found.sizes[2]].tolist():
+        """Take the numbers that do not fit two limbs, in integers of any size."""
+        for place, weight in self.notes.wide[: self.notes.sizes[2]].tolist():
             n = self.origin + place
             delay, peak = walk(n)
             self.wide_peaks.append([n, peak])
             if weight:
                 self.wide_histogram[delay] += weight
                 self.wide_delays.append([n, delay])
-        self.found.sizes[2] = 0
+        self.notes.sizes[2] = 0
 
     def close(self, column: int | None) -> None:
         """Ends a column. Its greatest peak stays: it makes the next one quicker."""
-        delays_found = np.flatnonzero(self.found.histogram)
-        counts = zip(delays_found.tolist(), self.found.histogram[delays_found].tolist(), strict=True)
+        occurring = np.flatnonzero(self.notes.histogram)
+        counts = zip(occurring.tolist(), self.notes.histogram[occurring].tolist(), strict=True)
         histogram = Counter(dict(counts)) + self.wide_histogram
-        found = self.found.by_delay[: self.found.sizes[0]].tolist()
-        delays = running([[self.origin + place, delay] for place, delay in found] + self.wide_delays)
+        records = self.notes.by_delay[: self.notes.sizes[0]].tolist()
+        delays = running([[self.origin + place, delay] for place, delay in records] + self.wide_delays)
         self.histogram += histogram
         self.delays = running(self.delays + delays)
         if column is not None:
             self.columns.append(column_row(column, histogram, delays[-1]))
         if self.with_density:
             self.density.append([column, sorted_pairs(histogram)])
-        self.found.histogram[:], self.found.sizes[0] = 0, 0
+        self.notes.histogram[:], self.notes.sizes[0] = 0, 0
         self.wide_histogram, self.wide_delays = Counter(), []
 
     def partial(self) -> Partial:
-        rows = self.found.by_path[: self.found.sizes[1]].tolist()
+        rows = self.notes.by_path[: self.notes.sizes[1]].tolist()
         peaks = [[self.origin + place, (high << 64) + low] for place, high, low in rows]
         partial: Partial = {
             "histogram": sorted_pairs(self.histogram),
@@ -121,11 +121,11 @@ def digits(h: int, narrow: bool) -> np.ndarray:
     return np.array([h] if narrow else [h >> 27 * place & 2**27 - 1 for place in range(_DIGITS)], np.uint64)
 
 
-def block_limits(start: int, low: np.uint64, high: np.uint64, bits: int, found: blocks.Found) -> tuple[int, bool]:
-    """Walks numbers until a block's peaks can be told from its tails alone: (failure, whether all were walked)."""
+def block_limits(start: int, low: np.uint64, high: np.uint64, bits: int, notes: blocks.Notes) -> tuple[int, bool]:
+    """Walk numbers until a block's peaks follow from its tails alone: (failure, whether all were walked)."""
     # no first `bits` steps of this block reach more, nor does what ends in the table of delays
     bound = divmod(max(tables.LOW_PEAK, 2 * 3**bits * ((start >> bits) + 1)), 2**64)
-    failure, reached = blocks.climb(low, high, np.uint64(bound[0]), np.uint64(bound[1]), found)
+    failure, reached = blocks.climb(low, high, np.uint64(bound[0]), np.uint64(bound[1]), notes)
     return failure, bool(reached == high)
 
 
@@ -173,14 +173,14 @@ def _slices(spec: Spec, start: int, end: int) -> Iterator[tuple[int | None, int,
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops soon after tick said so."""
-    start, told = int(spec["start"]), monotonic()
+    """Return (upto, partial of units lo..upto-1); stops soon after tick answers False."""
+    start, ticked = int(spec["start"]), monotonic()
     tally = Tally(start + lo, bool(spec.get("density")))
     for column, begin, end in _slices(spec, start + lo, start + hi):
         for low, high, bits in pieces(begin, end, spec["batch_size"] or end - begin):
             tally.take(low, high, bits)
-            if monotonic() - told >= TICK_SECONDS and high < start + hi:
-                told = monotonic()
+            if monotonic() - ticked >= TICK_SECONDS and high < start + hi:
+                ticked = monotonic()
                 if not tick(high - start):
                     tally.close(column)
                     return high - start, tally.partial()

@@ -29,7 +29,7 @@ BINARIES = {
 
 
 def binary(name: str, result: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
-    """Of a result as it is stored. NotFound when the job had no columns or no density."""
+    """Pack a result as it is stored. NotFound when the job had no columns or no density."""
     columns = result.get("columns")
     if columns is None or (name == "density" and "density" not in columns):
         needs = "columns" if name == "columns" else "columns and density"
@@ -45,21 +45,21 @@ def _start(columns: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, array[
 
 
 def _columns(columns: Mapping[str, Any]) -> bytes:
-    facts, found = _start(columns)
+    facts, arrays = _start(columns)
     start = int(facts["start"])
-    found["count"] = array("d", [int(count) for count in columns["count"]])
-    found["min"] = array("H", columns["min"])
-    found["mean"] = array("d", columns["mean"])
-    found["max"] = array("H", columns["max"])
-    found["argmax"] = array("d", [int(n) - start for n in columns["argmax"]])
-    return packed.pack(facts, found)
+    arrays["count"] = array("d", [int(count) for count in columns["count"]])
+    arrays["min"] = array("H", columns["min"])
+    arrays["mean"] = array("d", columns["mean"])
+    arrays["max"] = array("H", columns["max"])
+    arrays["argmax"] = array("d", [int(n) - start for n in columns["argmax"]])
+    return packed.pack(facts, arrays)
 
 
 def _density(columns: Mapping[str, Any]) -> bytes:
-    facts, found = _start(columns)
+    facts, arrays = _start(columns)
     first, delays, counts = array("I", [0]), array("H"), array("d")
     for histogram in columns["density"]:
         delays.extend(delay for delay, _ in histogram)
         counts.extend(int(count) for _, count in histogram)
         first.append(len(delays))
-    return packed.pack(facts, {**found, "first": first, "delay": delays, "count": counts})
+    return packed.pack(facts, {**arrays, "first": first, "delay": delays, "count": counts})

@@ -1,6 +1,6 @@
 """Statistics of whole blocks of 2^k numbers, one tail per residue class, and of single numbers.
 
-Why this is exact is told in the README of this folder. In short: block h covers n = 2^k h + r for all r < 2^k. After k
+The README of this folder proves that this is exact. In short: block h covers n = 2^k h + r for all r < 2^k. After k
 shortcut steps n has become 3^c h + d, the same number for all r of a class, so delays need one tail a class. Classes
 come in the order of their least residue, so what exceeds all before it is a record at that residue.
 """
@@ -22,7 +22,7 @@ from jobs.kinds.collatz.wide import descend, exceeds, walk
 TOO_LONG, TOO_MANY_RECORDS, TOO_MANY_WIDE = 1, 2, 3
 #: Length of the histogram and of the lists. No delay or list below 2^96 is known to come near.
 DELAYS = 8192
-#: Shortcut steps after which a class is walked apart. So many come with fewer than 0.64 as many odd ones.
+#: Shortcut steps after which a class is walked apart. Fewer than 0.64 of that many are odd.
 LONG = 4000
 #: Classes whose state is in the first-level cache at a time.
 TILE = 2048
@@ -44,8 +44,8 @@ _LOG_3_OF_2 = float(np.log(2.0) / np.log(3.0))
 # Functions take the arrays out of these tuples before a loop: inside one, numba would count references each time.
 
 
-class Found(NamedTuple):
-    """What is found in a lease whose numbers are taken in ascending order. A place is n less the lease's origin."""
+class Notes(NamedTuple):
+    """Sums and records of a lease whose numbers are taken in ascending order. A place is n less the lease's origin."""
 
     #: Numbers by delay.
     histogram: Any
@@ -74,8 +74,8 @@ class Tile(NamedTuple):
     delays: Any
 
 
-def nothing_found(origin: int = 0) -> Found:
-    return Found(
+def empty_notes(origin: int = 0) -> Notes:
+    return Notes(
         histogram=np.zeros(DELAYS, np.uint64),
         by_delay=np.zeros((DELAYS, 2), np.uint64),
         by_path=np.zeros((DELAYS, 3), np.uint64),
@@ -92,91 +92,91 @@ def tile() -> Tile:
 
 
 @njit(nogil=True, cache=True)
-def _number(place: np.uint64, found: Found) -> tuple[np.uint64, np.uint64]:
+def _number(place: np.uint64, notes: Notes) -> tuple[np.uint64, np.uint64]:
     """(high, low) of a number."""
-    low = found.origin[1] + place
-    return found.origin[0] + np.uint64(low < place), low
+    low = notes.origin[1] + place
+    return notes.origin[0] + np.uint64(low < place), low
 
 
 @njit(nogil=True, cache=True)
-def _note_delay(place: np.uint64, delay: int, found: Found) -> int:
+def _note_delay(place: np.uint64, delay: int, notes: Notes) -> int:
     """Appends a delay record if this is one; numbers come ascending."""
-    size = found.sizes[0]
-    if size == 0 or delay > found.by_delay[size - 1, 1]:
+    size = notes.sizes[0]
+    if size == 0 or delay > notes.by_delay[size - 1, 1]:
         if size == DELAYS:
             return TOO_MANY_RECORDS
-        found.by_delay[size, 0], found.by_delay[size, 1] = place, delay
-        found.sizes[0] = size + 1
+        notes.by_delay[size, 0], notes.by_delay[size, 1] = place, delay
+        notes.sizes[0] = size + 1
     return 0
 
 
 @njit(nogil=True, cache=True)
-def _note_path(place: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> int:
+def _note_path(place: np.uint64, high: np.uint64, low: np.uint64, notes: Notes) -> int:
     """Appends a path record if this is one; numbers come ascending, except those that cannot be records."""
-    size, rows = found.sizes[1], found.by_path
+    size, rows = notes.sizes[1], notes.by_path
     if size == 0 or exceeds(high, low, rows[size - 1, 1], rows[size - 1, 2]):
         if size == DELAYS:
             return TOO_MANY_RECORDS
         rows[size, 0], rows[size, 1], rows[size, 2] = place, high, low
-        found.sizes[1] = size + 1
+        notes.sizes[1] = size + 1
     return 0
 
 
 @njit(nogil=True, cache=True)
-def _note_wide(place: np.uint64, weight: np.uint64, found: Found) -> int:
+def _note_wide(place: np.uint64, weight: np.uint64, notes: Notes) -> int:
     """Leaves a number to integers of any size."""
-    size = found.sizes[2]
+    size = notes.sizes[2]
     if size == DELAYS:
         return TOO_MANY_WIDE
-    found.wide[size, 0], found.wide[size, 1] = place, weight
-    found.sizes[2] = size + 1
+    notes.wide[size, 0], notes.wide[size, 1] = place, weight
+    notes.sizes[2] = size + 1
     return 0
 
 
 @njit(nogil=True, cache=True)
-def _count(place: np.uint64, delay: int, weight: np.uint64, found: Found) -> int:
+def _count(place: np.uint64, delay: int, weight: np.uint64, notes: Notes) -> int:
     """Counts numbers by their delay, and notes the first."""
     if delay >= DELAYS:
         return TOO_LONG
-    found.histogram[delay] += weight
-    return _note_delay(place, delay, found)
+    notes.histogram[delay] += weight
+    return _note_delay(place, delay, notes)
 
 
 @njit(nogil=True, cache=True)
-def singles(start: np.uint64, end: np.uint64, found: Found) -> int:
+def singles(start: np.uint64, end: np.uint64, notes: Notes) -> int:
     """Numbers at places start..end-1 one after the other, every step of each."""
     for place in range(start, end):
-        delay, high, low = walk(*_number(np.uint64(place), found))
+        delay, high, low = walk(*_number(np.uint64(place), notes))
         if delay < 0:
-            failure = _note_wide(np.uint64(place), _ONE, found)
+            failure = _note_wide(np.uint64(place), _ONE, notes)
         else:
-            failure = max(_count(place, delay, _ONE, found), _note_path(place, high, low, found))
+            failure = max(_count(place, delay, _ONE, notes), _note_path(place, high, low, notes))
         if failure:
             return failure
     return 0
 
 
 @njit(nogil=True, cache=True)
-def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, found: Found) -> tuple[int, np.uint64]:
+def climb(start: np.uint64, end: np.uint64, high: np.uint64, low: np.uint64, notes: Notes) -> tuple[int, np.uint64]:
     """Notes path records from start on until one reaches (high, low): (failure, first place not looked at)."""
     for place in range(start, end):
-        size = found.sizes[1]
-        if size and not exceeds(high, low, found.by_path[size - 1, 1], found.by_path[size - 1, 2]):
+        size = notes.sizes[1]
+        if size and not exceeds(high, low, notes.by_path[size - 1, 1], notes.by_path[size - 1, 2]):
             return 0, np.uint64(place)
-        delay, most_high, most_low = walk(*_number(np.uint64(place), found))
-        note = _note_wide(place, _ZERO, found) if delay < 0 else _note_path(place, most_high, most_low, found)
+        delay, most_high, most_low = walk(*_number(np.uint64(place), notes))
+        note = _note_wide(place, _ZERO, notes) if delay < 0 else _note_path(place, most_high, most_low, notes)
         if note:
             return note, np.uint64(place)
     return 0, end
 
 
 @njit(nogil=True, cache=True)
-def reach(found: Found, walked: bool) -> tuple[np.uint64, np.uint64]:
+def reach(notes: Notes, walked: bool) -> tuple[np.uint64, np.uint64]:
     """(high, low): from no boundary value up to it can the next 16 steps exceed the greatest peak so far."""
     if walked:
         return _ALL, _ALL
-    last = found.sizes[1] - 1
-    high, low = found.by_path[last, 1], found.by_path[last, 2]
+    last = notes.sizes[1] - 1
+    high, low = notes.by_path[last, 1], notes.by_path[last, 2]
     low = (low >> _GROWTH) | (high << _GROWTH_UP)
     high >>= _GROWTH
     return high - np.uint64(low == _ZERO), low - _ONE
@@ -184,9 +184,10 @@ def reach(found: Found, walked: bool) -> tuple[np.uint64, np.uint64]:
 
 @njit(nogil=True, cache=True)
 def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
-    """What added to the logarithm of where so many steps lead to, in its units, gives the odd ones and a fraction.
+    """Return o such that a class that stands at x after `steps` steps has made floor(log3(x) + o) odd ones.
 
-    The README proves that the fraction lies between 0.3 - 0.001 and 0.7.
+    Both the logarithm and o are in units of 2^-LOG_BITS. `log_of_start` is log3 of the block's first number. The README
+    ("Odd steps without counting them") proves that rounding down is exact.
     """
     return np.int64(np.floor((steps * _LOG_3_OF_2 - log_of_start + 0.3) * _LOG_UNIT))
 
@@ -195,7 +196,7 @@ def odd_steps_offset(steps: int, log_of_start: float) -> np.int64:
 def end_lanes(
     count: int, steps: int, offset: np.int64, ends, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """(greatest delay, any odd ones) of the lanes that have just ended after so many steps.
+    """Return (greatest delay, any odd ones) of the lanes that have just ended after `steps` steps.
 
     They are counted or, if `placed`, their delays are kept; odd ones are only marked.
     """
@@ -218,7 +219,7 @@ def end_lanes(
 
 @njit(nogil=True, cache=True)
 def _delay(entry: np.uint32, steps: int, offset: np.int64) -> np.int64:
-    """Of what has come to an end of the table after so many steps."""
+    """Return the delay of a class that reached this entry of the table of ends after `steps` steps."""
     return steps + ((np.int64(entry & _LOG_MASK) + offset) >> _LOG_BITS) + np.int64(entry >> _DELAY_SHIFT)
 
 
@@ -233,14 +234,14 @@ def mark(alive: int, over: int, tile: Tile) -> None:
 
 
 @njit(nogil=True, cache=True)
-def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: Tile, found: Found) -> int:
+def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: Tile, notes: Notes) -> int:
     """Walks the odd ones of a tile and notes the delay records, in the order of the least residues."""
-    delays, record = tile.delays, record_of(found)
+    delays, record = tile.delays, record_of(notes)
     for i in range(len(packed)):
         # asked here as well, since a call that takes tuples of arrays costs more than all else
         if np.int64(delays[i]) > record:
-            failure = _settle_one(start + np.uint64(first[i]), delays[i], packed[i], lookup, walked, found)
-            record = record_of(found)
+            failure = _settle_one(start + np.uint64(first[i]), delays[i], packed[i], lookup, walked, notes)
+            record = record_of(notes)
             if failure:
                 return failure
     delays[: len(packed)] = 0
@@ -248,32 +249,32 @@ def settle(start: np.uint64, packed, first, lookup: Lookup, walked: bool, tile: 
 
 
 @njit(nogil=True, cache=True)
-def record_of(found: Found) -> np.int64:
+def record_of(notes: Notes) -> np.int64:
     """The greatest delay so far."""
-    size = found.sizes[0]
-    return np.int64(found.by_delay[size - 1, 1]) if size else np.int64(-1)
+    size = notes.sizes[0]
+    return np.int64(notes.by_delay[size - 1, 1]) if size else np.int64(-1)
 
 
 @njit(nogil=True, cache=True)
 def _settle_one(
-    place: np.uint64, delay: np.uint16, entry: np.uint64, lookup: Lookup, walked: bool, found: Found
+    place: np.uint64, delay: np.uint16, entry: np.uint64, lookup: Lookup, walked: bool, notes: Notes
 ) -> int:
     if delay == ODD_ONE:
-        return _settle_odd(place, entry >> _WEIGHT_SHIFT, lookup, walked, found)
-    return _note_delay(place, np.int64(delay), found)
+        return _settle_odd(place, entry >> _WEIGHT_SHIFT, lookup, walked, notes)
+    return _note_delay(place, np.int64(delay), notes)
 
 
 @njit(nogil=True, cache=True)
-def _settle_odd(place: np.uint64, weight: np.uint64, lookup: Lookup, walked: bool, found: Found) -> int:
+def _settle_odd(place: np.uint64, weight: np.uint64, lookup: Lookup, walked: bool, notes: Notes) -> int:
     """A class by its first number, in two limbs."""
-    n = _number(place, found)
+    n = _number(place, notes)
     delay, high, low = descend(n[0], n[1], lookup)
     if delay < 0:
-        return _note_wide(place, weight, found)
-    failure, limit = 0, reach(found, walked)
+        return _note_wide(place, weight, notes)
+    failure, limit = 0, reach(notes, walked)
     if exceeds(high, low, limit[0], limit[1]):
         walked_delay, high, low = walk(n[0], n[1])
         if walked_delay < 0:
-            return _note_wide(place, weight, found)
-        failure = _note_path(place, high, low, found)
-    return max(failure, _count(place, delay, weight, found))
+            return _note_wide(place, weight, notes)
+        failure = _note_path(place, high, low, notes)
+    return max(failure, _count(place, delay, weight, notes))

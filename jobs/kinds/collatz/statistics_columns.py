@@ -1,4 +1,4 @@
-"""How a job's range is cut into columns for drawing: by the job alone, so that no sharding changes a bit."""
+"""Columns for drawing, cut from a job's range by its parameters alone: no division into leases changes a bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Layout(NamedTuple):
 
 
 def layout(start: int, count: int, columns: int) -> Layout:
-    """At most so many columns; they begin at multiples of about a fortieth of their width, which is faster."""
+    """Lay out at most `columns` columns. They begin at multiples of about a fortieth of their width: it is faster."""
     aligned = 1 << max(0, min(ALIGNED_BITS, (-(-count // columns)).bit_length() - 6))
     width = -(-(count + aligned - 1) // columns)
     return Layout(base=start // aligned * aligned, width=-(-width // aligned) * aligned)

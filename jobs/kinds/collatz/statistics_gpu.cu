@@ -2,14 +2,14 @@
 // classes of blocks in turn. Delays are counted; classes that may hold a record are listed for a walk of their own.
 #include "gpu_steps.cuh"
 
-// Defined by statistics_gpu.py: LOW_BITS, D_SHIFT, WEIGHT_SHIFT, DELAYS. Delays from DELAYS on are left to the host.
+// Defined by statistics_gpu.py: LOW_BITS, D_SHIFT, WEIGHT_SHIFT, DELAYS, UNCOUNTED_BIT. Delays from DELAYS on are left to the host.
 
 // A tail ends below this, with its delay from a table.
 #define LOW (1ull << LOW_BITS)
 // Delays below this are counted in shared memory first.
 #define NEAR 2048
 // In a list: the class' numbers are not counted yet.
-#define UNCOUNTED (1ull << 31)
+#define UNCOUNTED (1ull << UNCOUNTED_BIT)
 
 struct Tail {
     u64 high, low, most_high, most_low;
@@ -93,9 +93,9 @@ extern "C" __global__ void statistics_tails(u64 h_high, u64 h_low, u64 count, u6
         if (near[delay]) atomicAdd(&histogram[delay], (u64)near[delay]);
 }
 
-// Numbers (numbers[2 i], numbers[2 i + 1]), high limb first, step by step: found[3 i..] is the delay and the two limbs of
+// Numbers (numbers[2 i], numbers[2 i + 1]), high limb first, step by step: walks[3 i..] is the delay and the two limbs of
 // the peak; a delay of all ones when a value would pass two limbs.
-extern "C" __global__ void statistics_walk(const u64* numbers, u64 count, u64* found)
+extern "C" __global__ void statistics_walk(const u64* numbers, u64 count, u64* walks)
 {
     u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 at = (u64)blockIdx.x * blockDim.x + threadIdx.x; at < count; at += stride) {
@@ -120,8 +120,8 @@ extern "C" __global__ void statistics_walk(const u64* numbers, u64 count, u64* f
             high >>= 1;
             delay++;
         }
-        found[3 * at] = delay;
-        found[3 * at + 1] = peak_high;
-        found[3 * at + 2] = peak_low;
+        walks[3 * at] = delay;
+        walks[3 * at + 1] = peak_high;
+        walks[3 * at + 2] = peak_low;
     }
 }

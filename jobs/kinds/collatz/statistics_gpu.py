@@ -18,14 +18,17 @@ from jobs.kinds.collatz import statistics, tables
 from jobs.kinds.collatz import statistics_blocks as blocks
 from jobs.kinds.collatz.gpu_tables import descent_on
 from jobs.kinds.collatz.statistics import LEAST_BLOCK, TICK_SECONDS, Tally
+from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
+#: Set in a listed class whose numbers are not counted yet.
+UNCOUNTED_BIT = 31
 SOURCE = gpu.Source(
     Path(__file__).with_name("statistics_gpu.cu"),
     (
         ("LOW_BITS", tables.LOW_BITS), ("D_SHIFT", tables.D_SHIFT), ("WEIGHT_SHIFT", tables.WEIGHT_SHIFT),
-        ("DELAYS", blocks.DELAYS),
+        ("DELAYS", blocks.DELAYS), ("UNCOUNTED_BIT", UNCOUNTED_BIT), ("ROOMY_BITS", LIMB),
     ),
 )  # fmt: skip
 #: Sizes of blocks that go to the device, as powers of two.
@@ -34,15 +37,15 @@ LEVELS = (22,)
 ROOM = 2**20
 #: From a boundary value x no value of the next 8 steps exceeds 2 * 1.5^8 * (x + 1) < 2^6 (x + 1).
 GROWTH_BITS = 6
-#: Numbers that are walked at a time until a block's peaks can be told from its tails.
+#: Numbers that are walked at a time until a block's peaks follow from its tails.
 WALKED = 2**15
-#: A launch takes so many times the numbers before it at most: what it lists is then short.
+#: A launch takes at most this many times the numbers before it, so that its list stays short.
 GROWTH = 16
 #: Numbers of a launch stay below this.
 MOST_NUMBERS = 2**32
 THREADS, BLOCKS_A_PROCESSOR = 512, 4
 
-_UNCOUNTED, _NO_DELAY, _WORD = 1 << 31, 2**64 - 1, 2**64
+_UNCOUNTED, _NO_DELAY, _WORD = 1 << UNCOUNTED_BIT, 2**64 - 1, 2**64
 _batch = gpu.Batch(first=4, most=(MOST_NUMBERS >> max(LEVELS)) - 1)
 
 
@@ -58,17 +61,17 @@ def rising(high: np.ndarray, low: np.ndarray) -> list[int]:
 
 
 class LaunchedTally(Tally):
-    """What is found in a lease; its numbers are taken in ascending order."""
+    """Tally of a lease whose blocks are walked by launches; its numbers are taken in ascending order."""
 
     def take_blocks(self, start: int, bits: int, count: int) -> int:
-        """Some of so many blocks of 2^bits numbers from `start` on; how many."""
+        """Walk at most `count` blocks of 2^bits numbers from `start` on; return how many were walked."""
         walked = self._climb(start, start + (1 << bits), (start >> bits) + count, bits)
         while not self._launch(start, bits, 1 if walked else count, walked):
             count //= 2
         return 1 if walked else count
 
     def _climb(self, start: int, end: int, last: int, bits: int) -> bool:
-        """Walks numbers until peaks of blocks before `last` can be told from tails; whether all up to `end` were."""
+        """Walk numbers until peaks of blocks before `last` follow from tails; tell whether all up to `end` were."""
         bound = max(tables.LOW_PEAK, 2 * 3**bits * last)
         while self._greatest()[1] < bound:
             if start >= end:
@@ -80,11 +83,11 @@ class LaunchedTally(Tally):
 
     def _greatest(self) -> tuple[int, int]:
         """The greatest delay and peak so far; -1 when there is none."""
-        delays, paths = self.found.sizes[:2].tolist()
-        delay = int(self.found.by_delay[delays - 1, 1]) if delays else -1
+        delays, paths = self.notes.sizes[:2].tolist()
+        delay = int(self.notes.by_delay[delays - 1, 1]) if delays else -1
         if not paths:
             return delay, -1
-        high, low = self.found.by_path[paths - 1, 1:].tolist()
+        high, low = self.notes.by_path[paths - 1, 1:].tolist()
         return delay, (high << 64) + low
 
     def _launch(self, start: int, bits: int, count: int, walked: bool) -> bool:
@@ -92,7 +95,7 @@ class LaunchedTally(Tally):
         device, classes = gpu.current(), tables.groups(bits)
         room = min(ROOM, count * len(classes.packed))
         descent = descent_on(device, bits)
-        if not self.found.sizes[0]:
+        if not self.notes.sizes[0]:
             self._note(np.array([start - self.origin], np.uint64), [0])
         record, peak = self._greatest()
         reach = _WORD**2 - 1 if walked else (peak >> GROWTH_BITS) - 1
@@ -105,7 +108,7 @@ class LaunchedTally(Tally):
         length = int(device.get(listed[:1])[0])
         if length > room:
             return False
-        self.found.histogram[:] += device.get(histogram)
+        self.notes.histogram[:] += device.get(histogram)
         self._take_listed(device.get(listed[1 : 1 + length]), start, bits, classes)
         return True
 
@@ -125,7 +128,7 @@ class LaunchedTally(Tally):
         delays, high, low = self._walked(places)
         for at in np.flatnonzero(np.array(weights)).tolist():
             if delays[at] < blocks.DELAYS:
-                self.found.histogram[delays[at]] += np.uint64(weights[at])
+                self.notes.histogram[delays[at]] += np.uint64(weights[at])
             elif delays[at] != _NO_DELAY:
                 self.check(blocks.TOO_LONG, self.origin + int(places[at]), self.origin + int(places[at]) + 1)
         for at in np.flatnonzero(delays == np.uint64(_NO_DELAY)).tolist():
@@ -133,17 +136,17 @@ class LaunchedTally(Tally):
             delays[at] = high[at] = low[at] = 0
         for at in rising(np.zeros_like(delays), delays):
             if int(delays[at]) > self._greatest()[0]:
-                self._append(self.found.by_delay, 0, (places[at], delays[at]))
+                self._append(self.notes.by_delay, 0, (places[at], delays[at]))
         for at in rising(high, low):
             if (int(high[at]) << 64) + int(low[at]) > self._greatest()[1]:
-                self._append(self.found.by_path, 1, (places[at], high[at], low[at]))
+                self._append(self.notes.by_path, 1, (places[at], high[at], low[at]))
 
     def _append(self, rows: Any, which: int, row: tuple[Any, ...]) -> None:
-        size = self.found.sizes[which]
+        size = self.notes.sizes[which]
         if size == blocks.DELAYS:
             self.check(blocks.TOO_MANY_RECORDS, self.origin, self.origin + int(row[0]) + 1)
         rows[size] = row
-        self.found.sizes[which] = size + 1
+        self.notes.sizes[which] = size + 1
 
     def _note_wide(self, place: int, weight: int) -> None:
         """A number that passes two limbs, in integers of any size."""
@@ -159,23 +162,23 @@ class LaunchedTally(Tally):
         device, (high, low) = gpu.current(), divmod(self.origin, _WORD)
         lows = places + np.uint64(low)
         numbers = np.stack((np.uint64(high) + (lows < places), lows), axis=1).ravel()
-        found = device.zeros(3 * len(places), np.uint64)
+        walks = device.zeros(3 * len(places), np.uint64)
         gpu.kernels(SOURCE)(
-            "statistics_walk", -(-len(places) // 128), 128, device.put(numbers), len(places), found
+            "statistics_walk", -(-len(places) // 128), 128, device.put(numbers), len(places), walks
         )  # fmt: skip
-        delays, peaks_high, peaks_low = device.get(found).reshape(-1, 3).T
+        delays, peaks_high, peaks_low = device.get(walks).reshape(-1, 3).T
         return delays.copy(), peaks_high.copy(), peaks_low.copy()
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops between two launches after tick said so."""
-    start, told = int(spec["start"]), monotonic()
+    """Return (upto, partial of units lo..upto-1); stops between two launches when tick answers False."""
+    start, ticked = int(spec["start"]), monotonic()
     tally, at, end = LaunchedTally(start + lo), start + lo, start + hi
     most = spec["batch_size"] or hi - lo
     while at < end:
         at = _step(tally, at, end, most)
-        if monotonic() - told >= TICK_SECONDS and at < end:
-            told = monotonic()
+        if monotonic() - ticked >= TICK_SECONDS and at < end:
+            ticked = monotonic()
             if not tick(at - start):
                 break
     tally.close(None)
@@ -183,7 +186,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _step(tally: LaunchedTally, at: int, end: int, most: int) -> int:
-    """Takes what comes next; the first number not taken."""
+    """Take the next blocks or numbers; return the first number not taken."""
     for bits in LEVELS:
         whole = min(end - at, most) >> bits
         if at % (1 << bits) == 0 and at >= LEAST_BLOCK << bits and whole:

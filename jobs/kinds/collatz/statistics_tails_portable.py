@@ -12,7 +12,7 @@ from jobs.kinds.collatz.statistics_blocks import (
     LONG,
     TAG_WEIGHT,
     TILE,
-    Found,
+    Notes,
     Tile,
     end_lanes,
     mark,
@@ -22,8 +22,7 @@ from jobs.kinds.collatz.statistics_blocks import (
     settle,
 )
 from jobs.kinds.collatz.tables import C_SHIFT, D_SHIFT, LOW_BITS, STEP_BITS, WEIGHT_SHIFT, Groups, Lookup
-from jobs.kinds.collatz.verify_sweep import LIMB, in_limbs
-from jobs.kinds.collatz.wide import SAFE
+from jobs.kinds.collatz.wide import LIMB, SAFE, in_limbs
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
@@ -39,7 +38,7 @@ _HIGH = np.uint64(2**38)
 
 @njit(nogil=True, cache=True)
 def narrow(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
     """The 2^bits numbers of block h >= 8, below 2^44, from place `start` on; `log` is that of the first, to base 3.
 
@@ -48,14 +47,14 @@ def narrow(
     """
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        high, low = reach(found, walked)
+        high, low = reach(notes, walked)
         limit = min(SAFE, SAFE if high else low)
-        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, False, tile)
-        if most > record_of(found):
-            _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, True, tile)
+        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, False, tile)
+        if most > record_of(notes):
+            _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, True, tile)
         elif not odd:
             continue
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0
@@ -97,27 +96,27 @@ def _narrow_tails(
 
 @njit(nogil=True, cache=True)
 def wide(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
     """`narrow` for any block, with a limb more. h comes in digits of 27 bits, the lowest first."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        limit = wide_limit(found, walked, _HIGH)
-        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, False, tile)
-        if most > record_of(found):
-            _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, True, tile)
+        limit = wide_limit(notes, walked, _HIGH)
+        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, False, tile)
+        if most > record_of(notes):
+            _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, True, tile)
         elif not odd:
             continue
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0
 
 
 @njit(nogil=True, cache=True)
-def wide_limit(found: Found, walked: bool, most: np.uint64) -> tuple[np.uint64, np.uint64]:
+def wide_limit(notes: Notes, walked: bool, most: np.uint64) -> tuple[np.uint64, np.uint64]:
     """The greatest value, in limbs of a pool, that cannot lead to a path record and has a high limb below `most`."""
-    high, low = reach(found, walked)
+    high, low = reach(notes, walked)
     if high >> _LIMB:
         return most - _ONE, _LIMB_MASK
     high, low = in_limbs(high, low)
@@ -172,7 +171,7 @@ def _wide_tails(
 
 @njit(nogil=True, cache=True)
 def narrow_rare(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
     """The records of a block whose classes are those of `groups`, below 2^44.
 
@@ -181,9 +180,9 @@ def narrow_rare(
     """
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        high, low = reach(found, walked)
+        high, low = reach(notes, walked)
         _narrow_rare_tails(h[0], packed, lookup, min(SAFE, SAFE if high else low), floors[1], tile)
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0
@@ -212,13 +211,13 @@ def _narrow_rare_tails(h: np.uint64, packed, lookup: Lookup, limit: np.uint64, f
 
 @njit(nogil=True, cache=True)
 def wide_rare(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
     """`narrow_rare` for any block, with a limb more."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        _wide_rare_tails(h, packed, lookup, wide_limit(found, walked, _HIGH), floors, tile)
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        _wide_rare_tails(h, packed, lookup, wide_limit(notes, walked, _HIGH), floors, tile)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0

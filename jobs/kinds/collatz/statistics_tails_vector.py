@@ -13,7 +13,7 @@ from jobs.kinds.collatz.statistics_blocks import (
     LONG,
     TAG_WEIGHT,
     TILE,
-    Found,
+    Notes,
     Tile,
     end_lanes,
     mark,
@@ -43,8 +43,7 @@ from jobs.kinds.collatz.vectors import (
     sub,
     up,
 )
-from jobs.kinds.collatz.verify_sweep import LIMB
-from jobs.kinds.collatz.wide import SAFE
+from jobs.kinds.collatz.wide import LIMB, SAFE
 
 _ZERO, _ALL, _EIGHT, _FIFTEEN = np.uint64(0), np.uint64(2**64 - 1), np.uint64(8), np.uint64(15)
 _CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
@@ -58,7 +57,7 @@ _HIGH = np.uint64(2**46)
 
 @njit(nogil=True, cache=True)
 def _power_and_d(entry, powers):
-    """Of eight classes; powers are 3^0..3^31 in four registers."""
+    """Return 3^c and d of eight classes; powers are 3^0..3^31 in four registers."""
     c = both(entry, splat(_CLASS_C))
     great = below(splat(_FIFTEEN), c)
     power = choose(great, pick(powers[2], c, powers[3]), pick(powers[0], c, powers[1]))
@@ -72,19 +71,19 @@ def _tag(entry, index):
 
 @njit(nogil=True, cache=True)
 def narrow(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """As `statistics_tails_portable.narrow`."""
+    """Twin of `statistics_tails_portable.narrow` for eight lanes."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        high, low = reach(found, walked)
+        high, low = reach(notes, walked)
         limit = min(SAFE, SAFE if high else low)
-        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, False, tile)
-        if most > record_of(found):
-            _narrow_tails(h[0], bits, packed, lookup, limit, log, found.histogram, True, tile)
+        most, odd = _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, False, tile)
+        if most > record_of(notes):
+            _narrow_tails(h[0], bits, packed, lookup, limit, log, notes.histogram, True, tile)
         elif not odd:
             continue
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0
@@ -127,18 +126,18 @@ def _narrow_tails(
 
 @njit(nogil=True, cache=True)
 def wide(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, log: float, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """As `statistics_tails_portable.wide`."""
+    """Twin of `statistics_tails_portable.wide` for eight lanes."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        limit = wide_limit(found, walked, _HIGH)
-        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, False, tile)
-        if most > record_of(found):
-            _wide_tails(h, bits, packed, lookup, limit, log, found.histogram, True, tile)
+        limit = wide_limit(notes, walked, _HIGH)
+        most, odd = _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, False, tile)
+        if most > record_of(notes):
+            _wide_tails(h, bits, packed, lookup, limit, log, notes.histogram, True, tile)
         elif not odd:
             continue
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0
@@ -160,7 +159,7 @@ def _times(power, d, h):
 def _wide_tails(
     h, bits: int, packed, lookup: Lookup, limit, log: float, histogram, placed: bool, tile: Tile
 ) -> tuple[np.int64, bool]:
-    """As `_narrow_tails`."""
+    """Twin of `_narrow_tails` for eight lanes."""
     four, powers, ends = tables(lookup.four), tables(lookup.powers), lookup.ends
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     lowest, nothing, everything = splat(_LOW), splat(_ZERO), splat(_ALL)
@@ -200,14 +199,14 @@ def _wide_tails(
 
 @njit(nogil=True, cache=True)
 def narrow_rare(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """As `statistics_tails_portable.narrow_rare`."""
+    """Twin of `statistics_tails_portable.narrow_rare` for eight lanes."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        high, low = reach(found, walked)
+        high, low = reach(notes, walked)
         _narrow_rare_tails(h[0], bits, packed, lookup, min(SAFE, SAFE if high else low), floors[1], tile)
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0
@@ -241,13 +240,13 @@ def _narrow_rare_tails(h: np.uint64, bits: int, packed, lookup: Lookup, limit: n
 
 @njit(nogil=True, cache=True)
 def wide_rare(
-    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, found: Found, tile: Tile
+    h, bits: int, groups: Groups, lookup: Lookup, start: np.uint64, floors, walked: bool, notes: Notes, tile: Tile
 ) -> int:
-    """As `statistics_tails_portable.wide_rare`."""
+    """Twin of `statistics_tails_portable.wide_rare` for eight lanes."""
     for at in range(0, len(groups.packed), TILE):
         packed, first = groups.packed[at : at + TILE], groups.first[at : at + TILE]
-        _wide_rare_tails(h, bits, packed, lookup, wide_limit(found, walked, _HIGH), floors, tile)
-        failure = settle(start, packed, first, lookup, walked, tile, found)
+        _wide_rare_tails(h, bits, packed, lookup, wide_limit(notes, walked, _HIGH), floors, tile)
+        failure = settle(start, packed, first, lookup, walked, tile, notes)
         if failure:
             return failure
     return 0

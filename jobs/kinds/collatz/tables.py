@@ -27,7 +27,7 @@ _ONE, _THREE = np.uint64(1), np.uint64(3)
 
 
 class Lookup(NamedTuple):
-    """What every walk by lookups needs."""
+    """Tables of a walk by lookups."""
 
     #: d + (c << 26) of each residue modulo 2^16 after 16 shortcut steps.
     steps: Any
@@ -50,7 +50,7 @@ class Groups(NamedTuple):
 
 @njit(nogil=True, cache=True)
 def advance(r: np.uint64, steps: int) -> tuple[np.uint64, np.uint64]:
-    """(c, d): odd steps and value after so many shortcut steps from r, running through 1 if need be."""
+    """(c, d): odd steps among `steps` shortcut steps from r, and the value after them, running through 1 if need be."""
     c = np.uint64(0)
     for _ in range(steps):
         if r & _ONE:
@@ -94,7 +94,7 @@ def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mask = np.uint64((1 << (bits - 1)) - 1)
     keys = np.empty(1 << (bits - 1), np.uint64)
     first = np.empty(1 << (bits - 1), np.uint32)
-    found = 0
+    classes = 0
     for r in range(1 << bits):
         c, d = _advance_by_table(np.uint64(r), bits, steps)
         key = d << np.uint64(D_SHIFT) | c
@@ -102,12 +102,12 @@ def _groups(bits: int, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         while slots[slot] >= 0 and keys[slots[slot]] & np.uint64((1 << WEIGHT_SHIFT) - 1) != key:
             slot = (slot + _ONE) & mask
         if slots[slot] < 0:
-            slots[slot] = found
-            keys[found] = key
-            first[found] = r
-            found += 1
+            slots[slot] = classes
+            keys[classes] = key
+            first[classes] = r
+            classes += 1
         keys[slots[slot]] += np.uint64(1 << WEIGHT_SHIFT)
-    return keys[:found].copy(), first[:found].copy()
+    return keys[:classes].copy(), first[:classes].copy()
 
 
 @njit(nogil=True, cache=True)
@@ -146,8 +146,8 @@ def groups(bits: int) -> Groups:
 
 @lru_cache(maxsize=4)
 def groups_from(bits: int, least: int) -> Groups:
-    """The classes with at least so many odd steps among their first `bits`."""
+    """The classes with at least `least` odd steps among their first `bits`."""
     every = groups(bits)
-    chosen = (every.packed & np.uint64(2**D_SHIFT - 1)) >= np.uint64(least)
-    padded = np.concatenate([every.packed[chosen], np.zeros(8, np.uint64)])
-    return Groups(packed=padded[:-8], first=every.first[chosen])
+    enough = (every.packed & np.uint64(2**D_SHIFT - 1)) >= np.uint64(least)
+    padded = np.concatenate([every.packed[enough], np.zeros(8, np.uint64)])
+    return Groups(packed=padded[:-8], first=every.first[enough])

@@ -107,12 +107,12 @@ def packed(bits: bytearray) -> bytes:
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """The whole trajectory, or (lo, {}) when tick asks to stop before its end."""
     walk, left = Walk(int(spec["n"]), spec["max_points"]), int(spec["step_limit"])
-    told = monotonic()
+    ticked = monotonic()
     while lo < hi and walk.value != 1 and left:
         walk.advance(min(CHUNK, left))
         left -= min(CHUNK, left)
-        if monotonic() - told >= TICK_SECONDS:
-            told = monotonic()
+        if monotonic() - ticked >= TICK_SECONDS:
+            ticked = monotonic()
             if not tick(lo):
                 return lo, {}
     return (hi, walk.partial()) if lo < hi else (lo, {})

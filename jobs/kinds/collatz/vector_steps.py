@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.collatz.vectors import add, both, down, load, mul, pick, splat, up
-from jobs.kinds.collatz.verify_sweep import LIMB
+from jobs.kinds.collatz.wide import LIMB
 
 _FOUR, _EIGHT = np.uint64(4), np.uint64(8)
 _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - 8)

@@ -28,7 +28,7 @@ _BYTES, _BYTE_MASK = ir.VectorType(_I8, 64), ir.VectorType(_I1, 64)
 
 @lru_cache
 def available() -> bool:
-    """Whether numba compiles for a CPU that has these instructions."""
+    """Tell whether numba compiles for a CPU that has these instructions."""
     _, _, features = cpu_target.target_context.codegen().magic_tuple()
     return {f"+{feature}" for feature in NEEDED} <= set(features.split(","))
 
@@ -63,7 +63,7 @@ LANES, BYTES = Lanes(), Bytes()
 
 
 def _address(context, builder, array_type, array, index, pointee):
-    """Of element `index` of a contiguous array, as a pointer to `pointee`."""
+    """Address of element `index` of a contiguous array, as a pointer to `pointee`."""
     data = context.make_array(array_type)(context, builder, array).data
     return builder.bitcast(builder.gep(data, [index]), pointee.as_pointer())
 

@@ -15,13 +15,12 @@ from jobs.kinds.collatz import verify_sweep as sweep
 from jobs.kinds.collatz import verify_sweep_portable as sweep_portable
 from jobs.kinds.collatz.tables import lookup
 from jobs.kinds.collatz.verify_sieve import BLOCK_BITS, CELLS, RESIDUE_BITS, THREES, sieve
+from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
 #: From this block on numbers take two limbs: below, few outgrow one.
 NARROW_BLOCKS = 2**10
-#: Blocks that the one-limb sweep may be given at most; its sums fit below 2^48.
-MOST_NARROW_BLOCKS = 2**16
 #: Passes of 16 steps after which a number is given up for good, and reported.
 GIVE_UP = 100_000
 #: Seconds between calls of tick.
@@ -70,7 +69,7 @@ class Piece(NamedTuple):
 
 
 def floor_of(n: int) -> int:
-    """What n must come below: the start of its block; in block 0 the greatest power of two up to n."""
+    """Return what n must come below: the start of its block; in block 0 the greatest power of two up to n."""
     return n >> BLOCK_BITS << BLOCK_BITS or 1 << (n.bit_length() - 1)
 
 
@@ -97,7 +96,7 @@ def piece(low: int, high: int) -> Piece:
 
 
 class Seen:
-    """What the sweeps of a lease saw."""
+    """Sums over the candidates that the sweeps of a lease met."""
 
     def __init__(self) -> None:
         self.candidates = self.blocks = self.checksum = self.bits = 0
@@ -107,9 +106,9 @@ class Seen:
         def lanes(at: int) -> list[int]:
             return tally[at : at + vectors.WIDTH]
 
-        self.checksum += sum(lanes(sweep.SUM_LOW)) + (sum(lanes(sweep.SUM_HIGH)) << sweep.LIMB)
+        self.checksum += sum(lanes(sweep.SUM_LOW)) + (sum(lanes(sweep.SUM_HIGH)) << LIMB)
         self.checksum += tally[sweep.SUM] + (tally[sweep.SUM + 1] << 64)
-        high = [word << sweep.LIMB for word in lanes(sweep.BITS_HIGH)]
+        high = [word << LIMB for word in lanes(sweep.BITS_HIGH)]
         single = [tally[sweep.BITS + limb] << (64 * limb) for limb in range(3)]
         self.bits = max(self.bits, *(word.bit_length() for word in chain(lanes(sweep.BITS_LOW), high, single)))
         self.candidates += tally[sweep.CANDIDATES]
@@ -153,7 +152,7 @@ class Seen:
 
 
 def steps(x: int, count: int) -> int:
-    """So many shortcut steps."""
+    """Return x after `count` shortcut steps."""
     for _ in range(count):
         x = (3 * x + 1) // 2 if x % 2 else x // 2
     return x
@@ -161,7 +160,7 @@ def steps(x: int, count: int) -> int:
 
 @lru_cache
 def _rooms() -> tuple[sweep.Room, sweep.Room]:
-    """For the narrow sweep, whose high limbs stay 0, and for the wide one."""
+    """Memory for the narrow sweep, whose high limbs stay 0, and for the wide one."""
     table = lookup()
 
     def room() -> sweep.Room:
@@ -191,13 +190,13 @@ def _sweep(task: Piece, tally: np.ndarray) -> bool:
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops between two pieces after tick said so."""
-    start, seen, told = int(spec["start"]), Seen(), monotonic()
+    """(upto, partial of units lo..upto-1); stops between two pieces when tick answers False."""
+    start, seen, ticked = int(spec["start"]), Seen(), monotonic()
     most = spec["batch_size"] or 2**BLOCK_BITS
     for low, high in ranges(start + lo, start + hi, most):
         seen.take(piece(low, high))
-        if monotonic() - told >= TICK_SECONDS and high < start + hi:
-            told = monotonic()
+        if monotonic() - ticked >= TICK_SECONDS and high < start + hi:
+            ticked = monotonic()
             if not tick(high - start):
                 return high - start, seen.partial(high - start - lo)
     return hi, seen.partial(hi - lo) if lo < hi else {}

@@ -3,14 +3,10 @@
 // after the other; lanes of a warp are at different candidates, so none waits for another's number to end.
 #include "gpu_steps.cuh"
 
-// Words of the tally: a sum in chunks of 32 bits, all bits of all values in three limbs, and two counts.
-#define SUM 0
-#define BITS 4
-#define CANDIDATES 7
-#define BLOCKS 8
-#define WORDS 9
-// Defined by verify_gpu.py: C_SHIFT and RHO_SHIFT of a packed residue, BLOCK_RHO, 2^32 modulo 81, and
-// PASSES, of 16 steps, after which a number is left to the host.
+// Defined by verify_gpu.py: the words of the tally (SUM, four chunks of 32 bits; BITS, all bits of all values in three
+// limbs; CANDIDATES and BLOCKS, two counts; WORDS in all), C_SHIFT and RHO_SHIFT of a packed residue, THREES, BLOCK_RHO,
+// 2^32 modulo THREES, CELLS, THREADS and BLOCKS_A_PROCESSOR of a launch, and PASSES, of 16 steps, after which a number is
+// left to the host.
 
 struct Seen {
     u64 sum_low, sum_high, bits[3], candidates, blocks;
@@ -55,7 +51,7 @@ __device__ __forceinline__ void add_up(const Seen& seen, u64* shared, u64* tally
 }
 
 // Residues first..end-1 of blocks h..h+count-1. `cells` has four words, a bit a cell. A floor of 0: each block's start.
-// What does not fit is left to the host: left[0] counts it, left[1..] has it as item * 256 + cell.
+// What does not fit is left to the host: left[0] counts it, left[1..] has it as item * CELLS + cell.
 template <bool WIDE>
 __device__ void sweep(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, const u64* cells, const u64* packed,
                       const u64* masks, const u64* threes, const u64* powers, u64* tally, u64* left, u64 room)
@@ -84,7 +80,7 @@ __device__ void sweep(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, 
                     residue = first + item % span;
                     u64 entry = packed[residue], d = entry & ((1ull << C_SHIFT) - 1), number = h + block;
                     power = powers[(entry >> C_SHIFT) & 31];
-                    row = (rho + block * BLOCK_RHO) % 81 + (entry >> RHO_SHIFT);
+                    row = (rho + block * BLOCK_RHO) % THREES + (entry >> RHO_SHIFT);
                     base_low = number * power;
                     base_high = __umul64hi(number, power) << 8 | base_low >> 56;
                     base_low = (base_low << 8) + d;
@@ -139,7 +135,7 @@ __device__ void sweep(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, 
             seen.blocks += more.blocks;
             if (!ended) {
                 u64 at = atomicAdd(left, 1ull);
-                if (at < room) left[1 + at] = current * 256 + cell;
+                if (at < room) left[1 + at] = current * CELLS + cell;
                 walking = false;
             }
         }
@@ -153,14 +149,14 @@ __device__ void sweep(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, 
     add_up(seen, totals, tally);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3) verify_narrow(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, const u64* cells,
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_A_PROCESSOR) verify_narrow(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, const u64* cells,
                                          const u64* packed, const u64* masks, const u64* threes, const u64* powers,
                                          u64* tally, u64* left, u64 room)
 {
     sweep<false>(h, count, first, end, rho, floor, cells, packed, masks, threes, powers, tally, left, room);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3) verify_wide(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, const u64* cells,
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_A_PROCESSOR) verify_wide(u64 h, u64 count, u64 first, u64 end, u64 rho, u64 floor, const u64* cells,
                                        const u64* packed, const u64* masks, const u64* threes, const u64* powers,
                                        u64* tally, u64* left, u64 room)
 {

@@ -1,4 +1,4 @@
-"""Verification on a GPU: what `verify` does with sweeps, by launches over many blocks of 2^32 numbers."""
+"""Verification on a GPU: launches over many blocks of 2^32 numbers take the place of the sweeps of `verify`."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from jobs.kinds.collatz.gpu_tables import sieve_on
 from jobs.kinds.collatz.verify import Piece, Seen
 from jobs.kinds.collatz.verify_sieve import BLOCK_BITS, C_SHIFT, CELLS, RHO_SHIFT, THREES, sieve
 from jobs.kinds.collatz.verify_sweep import PASSES
+from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
 from jobs.models import Partial, Spec
 
+#: Words of the kernels' tally: a sum in four chunks of 32 bits, all bits of all values in three limbs, two counts.
+SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 4, 7, 8, 9
+#: Threads of a block of a launch, and blocks that fit on a processor at once.
+THREADS, BLOCKS_A_PROCESSOR = 256, 3
 SOURCE = gpu.Source(
     Path(__file__).with_name("verify_gpu.cu"),
-    (("C_SHIFT", C_SHIFT), ("RHO_SHIFT", RHO_SHIFT), ("BLOCK_RHO", 2**BLOCK_BITS % THREES), ("PASSES", PASSES)),
-)
-#: Words of the kernels' tally; see the source.
-SUM, BITS, CANDIDATES, BLOCKS, WORDS = 0, 4, 7, 8, 9
+    (
+        ("SUM", SUM), ("BITS", BITS), ("CANDIDATES", CANDIDATES), ("BLOCKS", BLOCKS), ("WORDS", WORDS),
+        ("C_SHIFT", C_SHIFT), ("RHO_SHIFT", RHO_SHIFT), ("THREES", THREES), ("BLOCK_RHO", 2**BLOCK_BITS % THREES),
+        ("CELLS", CELLS), ("THREADS", THREADS), ("BLOCKS_A_PROCESSOR", BLOCKS_A_PROCESSOR), ("PASSES", PASSES),
+        ("ROOMY_BITS", LIMB),
+    ),
+)  # fmt: skip
 #: Numbers that a launch may leave to the host.
 ROOM = 2**16
-#: From this block on numbers take two limbs.
-NARROW_BLOCKS = 2**10
-#: Launches have so many threads a block, and as many blocks as fit at once.
-THREADS, BLOCKS_A_PROCESSOR = 256, 3
 
 _BLOCK = 2**BLOCK_BITS
 _batch = gpu.Batch(first=1, most=2**16)
 
 
 class LaunchedSeen(Seen):
-    """What the launches of a lease saw."""
+    """Sums over the candidates that the launches of a lease met."""
 
     def take_blocks(self, task: Piece, count: int) -> int:
-        """Sweeps a piece of the block that it names and of so many blocks in all; that many."""
+        """Sweep a piece in its block and the following ones, `count` blocks in all; return `count`."""
         device, (tally, left) = gpu.current(), _launch(task, count)
         waiting = int(device.get(left[:1])[0])
         if waiting > ROOM:
@@ -77,7 +81,7 @@ def _launch(task: Piece, count: int) -> tuple[gpu.Array, gpu.Array]:
     tally, left = device.zeros(WORDS, np.uint64), device.zeros(1 + ROOM, np.uint64)
     cells = device.put(task.task().cells)
     own = 0 if task.h else task.floor
-    name = "verify_narrow" if task.h + count <= NARROW_BLOCKS else "verify_wide"
+    name = "verify_narrow" if task.h + count <= verify.NARROW_BLOCKS else "verify_wide"
     launch = gpu.kernels(SOURCE)
     launch(
         name, BLOCKS_A_PROCESSOR * device.processors, THREADS, task.h, count, task.first, task.end,
@@ -99,13 +103,13 @@ def _step(seen: LaunchedSeen, start: int, end: int, most: int) -> int:
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """(upto, partial of units lo..upto-1); stops between two launches after tick said so."""
-    start, seen, told = int(spec["start"]), LaunchedSeen(), monotonic()
+    """(upto, partial of units lo..upto-1); stops between two launches when tick answers False."""
+    start, seen, ticked = int(spec["start"]), LaunchedSeen(), monotonic()
     at, end, most = start + lo, start + hi, spec["batch_size"] or 2**63
     while at < end:
         at = _step(seen, at, end, most)
-        if monotonic() - told >= verify.TICK_SECONDS and at < end:
-            told = monotonic()
+        if monotonic() - ticked >= verify.TICK_SECONDS and at < end:
+            ticked = monotonic()
             if not tick(at - start):
                 break
     return at - start, seen.partial(at - start - lo) if lo < hi else {}
@@ -113,5 +117,5 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 def warm() -> None:
     """Compiles the kernels and brings the tables to the device."""
-    for h in (1, NARROW_BLOCKS):
+    for h in (1, verify.NARROW_BLOCKS):
         LaunchedSeen().take_blocks(verify.piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000), 1)

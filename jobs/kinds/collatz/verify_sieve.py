@@ -42,7 +42,7 @@ class Sieve(NamedTuple):
 
 
 def live_mod_81(n: int) -> bool:
-    """Whether n is none of the numbers that a smaller one leads to: (3m+1)/2, (9m+5)/8 and (81m+73)/64."""
+    """Tell whether no smaller m leads to n as (3m+1)/2, (9m+5)/8 or (81m+73)/64."""
     return n % 3 != 2 and n % 9 != 4 and n % 81 != 10
 
 
@@ -56,7 +56,7 @@ def _step(c: np.uint64, x: np.uint64) -> tuple[np.uint64, np.uint64]:
 
 @njit(nogil=True, cache=True)
 def _steps(bits: int) -> np.ndarray:
-    """d + (c << 32) of each residue modulo 2^bits after so many steps."""
+    """d + (c << 32) of each residue modulo 2^bits after `bits` steps."""
     table = np.empty(1 << bits, np.uint64)
     for r in range(1 << bits):
         c, x = np.uint64(0), np.uint64(r)
@@ -71,14 +71,14 @@ def _not_falling(bits: int, powers: np.ndarray) -> np.ndarray:
     """Rows (r, c, d) of the residues that no j <= bits steps take to r or below with 3^c < 2^j."""
     rows, count = np.zeros((1, 3), np.uint64), 1
     for j in range(bits):
-        wider, found = np.empty((2 * count, 3), np.uint64), 0
+        wider, kept = np.empty((2 * count, 3), np.uint64), 0
         for i in range(count):
             for bit in range(2):
                 r = rows[i, 0] + (np.uint64(bit) << np.uint64(j))
                 c, x = _step(rows[i, 1], rows[i, 2] + np.uint64(bit) * powers[rows[i, 1]])
-                wider[found, 0], wider[found, 1], wider[found, 2] = r, c, x
-                found += not (powers[c] < _ONE << np.uint64(j + 1) and x <= r)
-        rows, count = wider[:found], found
+                wider[kept, 0], wider[kept, 1], wider[kept, 2] = r, c, x
+                kept += not (powers[c] < _ONE << np.uint64(j + 1) and x <= r)
+        rows, count = wider[:kept], kept
     return rows
 
 
@@ -89,7 +89,7 @@ def _slot(key: np.uint64) -> np.uint64:
 
 @njit(nogil=True, cache=True)
 def _first_of_class(rows: np.ndarray, powers: np.ndarray) -> np.ndarray:
-    """Whether no smaller residue modulo 2^24 arrives at the same (c, d): all 2^24 are looked at."""
+    """Tell of each row whether no smaller residue modulo 2^24 arrives at the same (c, d); looks at all 2^24."""
     slots = np.full(1 << 20, -1, np.int32)
     first = np.ones(len(rows), np.bool_)
     for i in range(len(rows)):

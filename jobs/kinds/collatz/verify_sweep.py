@@ -1,4 +1,4 @@
-"""What every sweep of verification works with: its task, its tally, and the way of numbers too large for it.
+"""Parts that all sweeps of verification share: their task, their tally, and a way for numbers that are too large.
 
 A sweep takes the candidates of a slice of residues in some cells of one block and sees each below a floor. Numbers go
 down 16 shortcut steps at a time from their 24th step on. What is not yet below the floor waits in a pool together with
@@ -19,13 +19,11 @@ from numba import njit
 
 from jobs.kinds.collatz.bits import lowest, ones
 from jobs.kinds.collatz.verify_sieve import C_SHIFT, RHO_SHIFT, Sieve
-from jobs.kinds.collatz.wide import sixteen_steps
+from jobs.kinds.collatz.wide import LIMB, sixteen_steps
 
 #: Numbers that wait in a pool at most, and room for what one residue adds. Fewer than 2^10 in all, so that their sum
 #: and a carry fit where a limb has 54 bits.
 POOL, ROOM = 704, 264
-#: Bits of the low limb of a number in a pool. 16 steps from less than this fit one limb: 2^38 3^16 + 3^16 < 2^64.
-LIMB = 54
 #: Passes after which a number is given up; the greatest known needs some 150.
 PASSES = 4000
 #: Words of a tally. The first four groups are vectors of eight lanes: sums of the limbs at which numbers stop, and
@@ -37,7 +35,7 @@ _DIGIT, _DIGIT_MASK = np.uint64(24), np.uint64(2**24 - 1)
 _EIGHT, _SIXTEEN, _FORTY, _FORTY_EIGHT = np.uint64(8), np.uint64(16), np.uint64(40), np.uint64(48)
 _D_MASK, _C_SHIFT, _C_MASK = np.uint64(2**C_SHIFT - 1), np.uint64(C_SHIFT), np.uint64(31)
 _RHO_SHIFT = np.uint64(RHO_SHIFT)
-_LIMB, _LIMB_MASK, _LIMB_UP = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(64 - LIMB)
+_LIMB, _LIMB_UP = np.uint64(LIMB), np.uint64(64 - LIMB)
 #: 16 steps from a number with a smaller top limb fit three limbs: 2^38 3^16 + 3^16 < 2^64.
 _TOP_BITS = np.uint64(54)
 
@@ -84,12 +82,6 @@ def entrance(power: np.uint64, d: np.uint64, h: np.uint64) -> tuple[np.uint64, n
     middle = power * ((h >> _SIXTEEN) & _DIGIT_MASK) + (low >> _DIGIT)
     high = power * (h >> _FORTY) + (middle >> _DIGIT)
     return high >> _SIXTEEN, (high << _FORTY_EIGHT) | ((middle & _DIGIT_MASK) << _DIGIT) | (low & _DIGIT_MASK)
-
-
-@njit(nogil=True, cache=True)
-def in_limbs(high: np.uint64, low: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """From limbs of 64 bits to those of a pool; high < 2^54."""
-    return (high << _LIMB_UP) | (low >> _LIMB), low & _LIMB_MASK
 
 
 @njit(nogil=True, cache=True)
@@ -145,7 +137,7 @@ def finish_residue(row: int, task: Task, sieve: Sieve, room: Room, tally: np.nda
 
 @njit(nogil=True, cache=True)
 def evict(waiting: int, limit: np.uint64, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Finishes what is too large for a pool: limbs of more than `limit` and 54 bits; how many wait then, or -1."""
+    """Finish numbers with limbs of more than `limit` and 54 bits, too large for a pool; return how many wait, or -1."""
     pool_low, pool_high, left = room.low, room.high, 0
     for j in range(waiting):
         low, high = pool_low[j], pool_high[j]

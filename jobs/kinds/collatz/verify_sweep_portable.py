@@ -16,7 +16,6 @@ from jobs.kinds.collatz.verify_sweep import (
     BITS_LOW,
     BLOCKS,
     CANDIDATES,
-    LIMB,
     PASSES,
     POOL,
     SUM_HIGH,
@@ -25,10 +24,10 @@ from jobs.kinds.collatz.verify_sweep import (
     Task,
     entrance,
     finish_residue,
-    in_limbs,
     settle,
     unpack,
 )
+from jobs.kinds.collatz.wide import LIMB, in_limbs
 
 _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
@@ -42,7 +41,7 @@ _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**37)
 
 @njit(nogil=True, cache=True)
 def _note(sum_low: np.uint64, sum_high: np.uint64, all_low: np.uint64, all_high: np.uint64, tally: np.ndarray) -> None:
-    """Adds what a pass found. A sum of fewer than 2^10 limbs and what was there before fit 64 bits."""
+    """Adds the sums of a pass. A sum of fewer than 2^10 limbs and what was there before fit 64 bits."""
     total = tally[SUM_LOW] + sum_low
     tally[SUM_LOW] = total & _LIMB_MASK
     tally[SUM_HIGH] += sum_high + (total >> _LIMB)
@@ -101,7 +100,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most so many wait; how many do, or -1."""
+    """Passes over the pool until at most `most` wait; how many do, or -1."""
     pool, steps, powers, floor = room.low, room.steps, room.powers, task.floor_low
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
@@ -194,7 +193,7 @@ def _pass_wide(start: int, waiting: int, task: Task, room: Room, tally: np.ndarr
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most so many wait; how many do, or -1."""
+    """Passes over the pool until at most `most` wait; how many do, or -1."""
     for _ in range(PASSES):
         waiting = settle(waiting, HIGH_BITS, task, room, tally)
         if waiting <= most:

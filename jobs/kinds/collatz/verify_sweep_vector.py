@@ -34,7 +34,6 @@ from jobs.kinds.collatz.verify_sweep import (
     BITS_LOW,
     BLOCKS,
     CANDIDATES,
-    LIMB,
     PASSES,
     POOL,
     SUM_HIGH,
@@ -43,10 +42,10 @@ from jobs.kinds.collatz.verify_sweep import (
     Task,
     entrance,
     finish_residue,
-    in_limbs,
     settle,
     unpack,
 )
+from jobs.kinds.collatz.wide import LIMB, in_limbs
 
 #: Where the cells of a residue are listed among the places.
 LISTED = 256
@@ -62,12 +61,12 @@ _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**45)
 @njit(nogil=True, cache=True)
 def _list_cells(row: int, entry: int, masks, threes, cells, places) -> int:
     """Writes the cells of a residue's candidates as bytes; how many."""
-    found = np.int64(0)
+    listed = np.int64(0)
     for word in range(4):
         bits = masks[row, word] & threes[entry, word] & cells[word]
-        store_bytes(places, LISTED + found, squeeze_bytes(bits, load_bytes(places, 64 * word)))
-        found += np.int64(ones(bits))
-    return found
+        store_bytes(places, LISTED + listed, squeeze_bytes(bits, load_bytes(places, 64 * word)))
+        listed += np.int64(ones(bits))
+    return listed
 
 
 @njit(nogil=True, cache=True)
@@ -112,10 +111,10 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
         high, low = entrance(power, d, h)
         if high or low >= _NARROW:
             break
-        found = _list_cells(i, rho + around, masks, threes, cells, places)
-        entered += found
-        first, factor, at, count = splat(low), splat(power), lane, splat(np.uint64(found))
-        for j in range(LISTED, LISTED + found, 8):
+        listed = _list_cells(i, rho + around, masks, threes, cells, places)
+        entered += listed
+        first, factor, at, count = splat(low), splat(power), lane, splat(np.uint64(listed))
+        for j in range(LISTED, LISTED + listed, 8):
             x = sixteen_narrow(add(first, mul(widen(places, j), factor)), four)
             valid, stops = below(at, count), below(x, floor)
             every = either(every, keep(valid, x))
@@ -135,7 +134,7 @@ def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, ta
 
 @njit(nogil=True, cache=True)
 def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most so many wait; how many do, or -1."""
+    """Passes over the pool until at most `most` wait; how many do, or -1."""
     for _ in range(PASSES):
         waiting = settle(waiting, _ZERO, task, room, tally)
         if waiting <= most:
@@ -195,10 +194,10 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
         high, low = in_limbs(*entrance(power, d, h))
         if high >= _WIDE:
             break
-        found = _list_cells(i, rho + around, masks, threes, cells, places)
-        entered += found
-        first_low, first_high, factor, at, count = splat(low), splat(high), splat(power), lane, splat(np.uint64(found))
-        for j in range(LISTED, LISTED + found, 8):
+        listed = _list_cells(i, rho + around, masks, threes, cells, places)
+        entered += listed
+        first_low, first_high, factor, at, count = splat(low), splat(high), splat(power), lane, splat(np.uint64(listed))
+        for j in range(LISTED, LISTED + listed, 8):
             low = add(first_low, mul(widen(places, j), factor))
             high = add(first_high, down(low, limb))
             low, high = eight_wide(both(low, mask), high, four)
@@ -224,7 +223,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
 
 @njit(nogil=True, cache=True)
 def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
-    """Passes over the pool until at most so many wait; how many do, or -1."""
+    """Passes over the pool until at most `most` wait; how many do, or -1."""
     for _ in range(PASSES):
         waiting = settle(waiting, HIGH_BITS, task, room, tally)
         if waiting <= most:

@@ -10,6 +10,11 @@ from numba import njit
 
 from jobs.kinds.collatz.tables import C_SHIFT, DELAY_SHIFT, LOW_BITS, STEP_BITS, Lookup
 
+#: Bits of the low limb of a number in two limbs of 54 and 64 bits, of which vectors and pools are made. 16 steps from
+#: less than this fit one limb: 2^38 3^16 + 3^16 < 2^64.
+LIMB = 54
+
+_LIMB, _LIMB_MASK, _LIMB_UP = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(64 - LIMB)
 _ZERO = np.uint64(0)
 _ONE, _THREE, _SIXTY_THREE = np.uint64(1), np.uint64(3), np.uint64(63)
 _HALF, _LOW32 = np.uint64(32), np.uint64(2**32 - 1)
@@ -138,3 +143,9 @@ def sixteen_steps(
     rest, low = multiply_add(_ZERO, (low >> _STEP) | (high << _STEP_UP), power, entry & _D_MASK)
     over, high = multiply_add(_ZERO, (high >> _STEP) | (top << _STEP_UP), power, rest)
     return (top >> _STEP) * power + over, high, low
+
+
+@njit(nogil=True, cache=True)
+def in_limbs(high: np.uint64, low: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """Convert two limbs of 64 bits to limbs of LIMB and 64 bits; high < 2^54."""
+    return (high << _LIMB_UP) | (low >> _LIMB), low & _LIMB_MASK

@@ -2,19 +2,11 @@
 // cpu_simulation.py does it, integers only. What a replica yields goes to the host, which hashes and sums it.
 //
 // Defined by gpu_simulation.py: the places in `numbers`, `row` and `aside`, ROW and ASIDE (their lengths), BINS, WARM,
-// LAW_..., and the factors of the random words.
+// LAW_..., NEVER, NO_ARRIVAL (the arrival after the last one, later than the time of NEVER), WIDE (a sum of waits is
+// high * WIDE + low), CONTINUES (a core runs a continuation), MOST_CORES, and the factors of the random words.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
-
-#define NEVER 0x7fffffffffffffffll
-// The arrival after the last one: later than the time of NEVER.
-#define NO_ARRIVAL (1ll << 57)
-// A sum of waits is high * 2^62 + low.
-#define WIDE (1ll << 62)
-// Of a core: it runs a continuation.
-#define CONTINUES (-1)
-#define MOST_CORES 64
 
 struct Family {
     u64 key;

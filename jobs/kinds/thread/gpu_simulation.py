@@ -11,7 +11,7 @@ from numba import njit
 from jobs.kinds import gpu
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
-from jobs.kinds.thread import rows, sizes, streams, tables
+from jobs.kinds.thread import parameters, rows, sizes, streams, tables
 from jobs.kinds.thread.cpu_draws import JIT, LAWS
 from jobs.models import Spec
 
@@ -20,7 +20,7 @@ _PLACES = (
     "IDLE", "SWITCHES", "WAITED", "N_MEASURED", "N_WAITED", "REFUSED", "OUTCOME", "SOJOURN", "N_SOJOURNS", "MAX_WAIT",
     "MAX_SOJOURN", "HIGH_WAITED", "HIGH_SOJOURN", "READY_LOW", "READY_HIGH", "ASIDE", "ROOTS", "MAX_DEPTH",
     "MAX_THREADS", "JOINS", "DISPATCH_NS", "SPAWN_NS", "JOIN_NS", "LAW", "CORES", "POLICY", "ARRIVAL", "ARRIVAL_BITS",
-    "WARMUP", "LIFO", "SUSPEND", "WARM", "COMPLETED", "CAPPED",
+    "WARMUP", "LIFO", "SUSPEND", "WARM", "COMPLETED", "CAPPED", "NEVER", "NO_ARRIVAL", "WIDE", "CONTINUES",
 )  # fmt: skip
 SOURCE = gpu.Source(
     Path(__file__).with_name("gpu_simulation.cu"),
@@ -31,6 +31,7 @@ SOURCE = gpu.Source(
         *((name, getattr(streams, name)) for name in ("GOLDEN", "FIRST_FACTOR", "SECOND_FACTOR")),
         ("ROW", len(rows.ROW)),
         ("BINS", rows.BINS),
+        ("MOST_CORES", parameters.MAX_CORES),
     ),
 )
 #: Bytes of a family in the source.
