@@ -1,4 +1,4 @@
-"""What SUBMIT_DURABLE costs: milliseconds of a submit with and without, by appendfsync.
+"""The cost of SUBMIT_DURABLE: milliseconds of a submit with and without, by appendfsync.
 
 python -m benchmarks.durable_submits redis://127.0.0.1:PORT/0     # an empty Redis 7.2 or later, with appendonly yes
 """
@@ -21,10 +21,10 @@ CHOICES: tuple[Literal["true", "false"], ...] = ("false", "true")
 
 
 def milliseconds(url: str, durable: Literal["true", "false"], jobs: int) -> list[float]:
-    """Of each of ROUNDS submits of so many jobs."""
+    """Return the milliseconds of each of ROUNDS submits of `jobs` jobs."""
     store = Store(connection.connect(url, retries=1, timeout=3))
-    chosen = Settings(redis_url=url, submit_durable=durable)
-    submitting = cluster.Cluster(store, hub.Hub(store.events), chosen)
+    settings = Settings(redis_url=url, submit_durable=durable)
+    submitting = cluster.Cluster(store, hub.Hub(store.events), settings)
     took = []
     for _ in range(ROUNDS):
         began = time.perf_counter()

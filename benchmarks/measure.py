@@ -1,4 +1,4 @@
-"""What every benchmark shares: a row of the table, and taking turns."""
+"""A row of the table, and measuring two sides in turns: for every benchmark."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def _parameters(count: int) -> dict[str, Any]:
 
 
 def _direct(pipe: Connection) -> None:
-    """A bare process: the kernel on what it is told, nothing else."""
+    """Run the kernel in a bare process on the tasks that the pipe brings."""
     kernel = registry.kernel("collatz", Device.CPU)
     kernel.warm()
     pipe.send("warm")
@@ -36,7 +36,7 @@ def _direct(pipe: Connection) -> None:
 
 
 class Bare:
-    """As many processes as the cluster has lanes, each given its share at once."""
+    """Bare processes, one for each lane of the cluster, each given its share at once."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")

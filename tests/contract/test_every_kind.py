@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,11 @@ from tests.contract import every_kind
 KINDS = registry.names()
 ON_CPU = [kind for kind in KINDS if Device.CPU in every_kind.plan(kind).devices]
 FOLDER = Path(registry.__file__).parent
+
+
+def _readme(kind: str) -> str:
+    path = FOLDER / kind / "README.md"
+    return path.read_text() if path.exists() else ""
 
 
 def test_there_are_kinds() -> None:
@@ -64,6 +70,14 @@ def test_unknown_parameters_are_errors(kind: str) -> None:
 def test_a_kind_brings_its_readme_and_published_answers(kind: str) -> None:
     assert len((FOLDER / kind / "README.md").read_text()) > 500
     assert json.loads((FOLDER / kind / "golden.json").read_text())
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "## Files" in _readme(kind)])
+def test_the_map_of_files_names_each(kind: str) -> None:
+    """A README that has a section `Files` names every file of the kind there, and no other."""
+    section = _readme(kind).partition("## Files")[2].partition("\n## ")[0]
+    files = {path.name for path in (FOLDER / kind).iterdir() if path.is_file()} - {"__init__.py", "README.md"}
+    assert set(re.findall(r"`([\w.]+\.(?:py|cu|cuh|json))`", section)) == files
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ON_CPU if (FOLDER / kind).is_dir()])

@@ -66,7 +66,7 @@ def computed(kernel: Any, job: dict[str, Any]) -> Any:
 
 
 def same(job: dict[str, Any]) -> Any:
-    """What both kernels answer."""
+    """Return the answer of both kernels."""
     found = computed(on_gpu, job)
     assert found == computed(on_cpu, job)
     return found

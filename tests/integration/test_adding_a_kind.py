@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import kernels
 from tests.integration.live import TOP, Live, running
 
 TEXT = (TOP / "docs" / "adding-a-kind.md").read_text()
@@ -24,14 +25,13 @@ COMMANDS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MADE = shutil.ignore_patterns(
     ".git", ".venv", ".cluster", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "dist", "secrets"
 )
-CACHE = os.environ.get("NUMBA_CACHE_DIR", str(TOP / ".cluster" / "cache" / "numba"))
 
 making, checking, computing = (block.splitlines() for block in COMMANDS.findall(TEXT))
 
 
 def shell(command: str, checkout: Path, **environment: str) -> str:
     """What a command of the page prints in the checkout. What compiled code the tests have is not compiled again."""
-    settings = {**os.environ, "NUMBA_CACHE_DIR": CACHE, **environment}
+    settings = {**os.environ, "NUMBA_CACHE_DIR": str(kernels.CACHE), **environment}
     done = subprocess.run(["bash", "-c", command], cwd=checkout, env=settings, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
