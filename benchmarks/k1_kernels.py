@@ -21,7 +21,7 @@ def example(kind: str) -> Plan:
 
 
 def rate(units: int, compute: Callable[[], object]) -> float:
-    """Units/s of a call that computes so many, called until TURN_SECONDS are over."""
+    """Return units/s of a call that computes `units`, called until TURN_SECONDS are over."""
     began, calls = time.perf_counter(), 0
     while time.perf_counter() - began < TURN_SECONDS:
         compute()

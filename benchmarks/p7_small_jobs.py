@@ -23,10 +23,10 @@ def _ours(cluster: Cluster) -> float:
     answers = cluster.submit_batch([{"type": "collatz", "parameters": BODY}] * JOBS)
     waiting = [answer["job_id"] for answer in answers]
     while True:
-        found = cluster.results(waiting, wait_seconds=30)
-        if all(answer["state"] == "done" for answer in found):
+        answers = cluster.results(waiting, wait_seconds=30)
+        if all(answer["state"] == "done" for answer in answers):
             break
-    assert all(answer["result"]["count"] == 10 for answer in found)
+    assert all(answer["result"]["count"] == 10 for answer in answers)
     return JOBS / (time.perf_counter() - started)
 
 

@@ -47,8 +47,8 @@ def kill_child(bench: Bench) -> None:
 
 def held(bench: Bench, job: str) -> dict[str, tuple[int, int, str]]:
     """Leases of a job: token -> first unit, end, lane."""
-    found = bench.redis().hgetall(f"ct:job:{job}:lease").items()
-    rows = {token.decode(): text.decode().split(":", 6) for token, text in found}
+    leases = bench.redis().hgetall(f"ct:job:{job}:lease").items()
+    rows = {token.decode(): text.decode().split(":", 6) for token, text in leases}
     return {token: (int(row[0]), int(row[1]), row[6]) for token, row in rows.items()}
 
 

@@ -78,9 +78,9 @@ def _beside_ciw() -> list[Row]:
 
 def run() -> list[Row]:
     registry.kernel("thread", Device.CPU).warm()
-    found = [_beside_simpy(cores, peer_simpy.tuned, TUNED, "simpy") for cores in CORES]
-    found.append(_beside_simpy(8, peer_simpy.idiomatic, IDIOMATIC, "simpy-idiomatic"))
+    measured = [_beside_simpy(cores, peer_simpy.tuned, TUNED, "simpy") for cores in CORES]
+    measured.append(_beside_simpy(8, peer_simpy.idiomatic, IDIOMATIC, "simpy-idiomatic"))
     for scheduler, join in (("fifo", "none"), ("work_stealing", "suspend")):
         library = peer_c.compiled(scheduler == "work_stealing")
-        found += [_beside_c(cores, scheduler, join, library) for cores in CORES]
-    return found + _beside_ciw()
+        measured += [_beside_c(cores, scheduler, join, library) for cores in CORES]
+    return measured + _beside_ciw()
