@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from coordinator.fleet.rows import FleetGpuRow, QueueRow, StatusRow, WorkerRow
 from coordinator.jobs.rows import JobsPage
+from coordinator.telemetry.rows import AlertRow
 
 
 class SnapshotRow(JobsPage):
@@ -18,4 +17,4 @@ class SnapshotRow(JobsPage):
     #: The name of `workers` one version ago.
     nodes: list[WorkerRow]
     gpus: list[FleetGpuRow]
-    alerts: list[dict[str, Any]]
+    alerts: list[AlertRow]

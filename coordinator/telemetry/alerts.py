@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from coordinator.jobs import scheduler
+from coordinator.telemetry.rows import AlertRow
 from jobs import queues
 from jobs.models import Device, Priority
 
@@ -107,7 +108,7 @@ def _of_workers(workers: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
         yield Finding(rule="heartbeat-late", subject=name, value=late, text=text)
 
 
-Alert = dict[str, Any]
+Alert = AlertRow
 
 
 class Watch:
@@ -132,7 +133,7 @@ class Watch:
         rule = RULES[finding.rule]
         if not fires and self._streaks[finding.id] < rule.rounds:
             return None
-        alert = {
+        alert: AlertRow = {
             "id": finding.id, "rule": finding.rule, "subject": finding.subject, "severity": rule.severity,
             "state": "firing", "since": known["since"] if known is not None and fires else now, "until": None,
             "value": finding.value, "threshold": rule.threshold, "unit": rule.unit, "text": finding.text,
@@ -142,7 +143,7 @@ class Watch:
 
 def _old(alerts: Mapping[str, Alert], now: str) -> list[str]:
     """Ids of resolved alerts that are over for long, or too many. Moments compare as text within one length."""
-    resolved = sorted((alert["until"], name) for name, alert in alerts.items() if alert["state"] == "resolved")
+    resolved = sorted((alert["until"] or "", name) for name, alert in alerts.items() if alert["state"] == "resolved")
     limit = _earlier(now, KEPT_SECONDS)
     surplus = len(resolved) - MOST_KEPT
     return [name for place, (until, name) in enumerate(resolved) if until < limit or place < surplus]
@@ -158,4 +159,4 @@ def shown(alerts: Sequence[Alert]) -> list[Alert]:
     firing = [alert for alert in alerts if alert["state"] == "firing"]
     resolved = [alert for alert in alerts if alert["state"] != "firing"]
     newest = sorted(firing, key=lambda alert: alert["since"], reverse=True)
-    return newest + sorted(resolved, key=lambda alert: alert["until"], reverse=True)
+    return newest + sorted(resolved, key=lambda alert: alert["until"] or "", reverse=True)

@@ -10,10 +10,14 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, is_ty
 import pytest
 from pydantic import BaseModel
 
+from coordinator.events import rows as event_rows
+from coordinator.events import schemas as event_schemas
 from coordinator.fleet import rows as fleet_rows
 from coordinator.fleet import schemas as fleet_schemas
 from coordinator.jobs import rows as job_rows
 from coordinator.jobs import schemas as job_schemas
+from coordinator.telemetry import rows as telemetry_rows
+from coordinator.telemetry import schemas as telemetry_schemas
 
 #: Each row and its description.
 PAIRS: dict[type, type[BaseModel]] = {
@@ -31,10 +35,17 @@ PAIRS: dict[type, type[BaseModel]] = {
     fleet_rows.QueueRow: fleet_schemas.Queue,
     fleet_rows.WorkerCountsRow: fleet_schemas.WorkerCounts,
     fleet_rows.StatusRow: fleet_schemas.Status,
+    telemetry_rows.AlertRow: telemetry_schemas.Alert,
+    telemetry_rows.BinsRow: telemetry_schemas.Bins,
+    telemetry_rows.HistoryRow: telemetry_schemas.History,
+    telemetry_rows.SpanLaneRow: telemetry_schemas.StreamLane,
+    telemetry_rows.SpanRow: telemetry_schemas.Span,
+    telemetry_rows.SpansRow: telemetry_schemas.Stream,
+    event_rows.SnapshotRow: event_schemas.Snapshot,
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
-MODULES = [job_rows, fleet_rows]
+MODULES = [job_rows, fleet_rows, telemetry_rows, event_rows]
 
 
 def plain(hint: Any) -> Any:

@@ -1,0 +1,64 @@
+"""Alerts, history and spans of work as the API shows them; `schemas.py` describes them, and a test compares both."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class AlertRow(TypedDict):
+    id: str
+    rule: str
+    subject: str
+    severity: str
+    state: str
+    since: str
+    #: When it was over; None while it fires.
+    until: str | None
+    value: float
+    threshold: float
+    unit: str
+    text: str
+
+
+class BinsRow(TypedDict):
+    """A figure's bins; None where nothing is known."""
+
+    min: list[float | None]
+    mean: list[float | None]
+    max: list[float | None]
+
+
+#: Written as a call, because `from` is a keyword.
+HistoryRow = TypedDict(
+    "HistoryRow",
+    {"from": int, "to": int, "step_seconds": int, "times": list[int], "series": dict[str, BinsRow], "names": list[str]},
+)
+
+
+class SpanLaneRow(TypedDict):
+    lane: str
+    worker: str
+    device: str | None
+
+
+class SpanRow(TypedDict):
+    #: Its number among the lanes.
+    lane: int
+    job_id: str | None
+    type: str | None
+    jobs: int
+    start: float
+    end: float
+    busy_seconds: float
+    units: int | str
+    leases: int
+    open: bool
+
+
+SpansRow = TypedDict(
+    "SpansRow",
+    {
+        "from": float, "to": float, "complete_since": float, "resolution_seconds": float,
+        "lanes": list[SpanLaneRow], "spans": list[SpanRow],
+    },
+)  # fmt: skip
