@@ -11,6 +11,8 @@ PARALLEL := -n auto --maxprocesses=4 --dist worksteal
 # of the longest groups begin first.
 TOGETHER := -n 4 --dist loadscope --no-loadscope-reorder -m "not alone"
 FOLDERS := tests/stack $(wildcard tests/browser) tests/integration tests/hostile tests/chaos tests/contract tests/unit
+# Where tests are marked alone; a test compares.
+ALONE := tests/integration tests/hostile
 # Else every process that tests start, hundreds of them, would translate its sources again.
 unexport PYTHONDONTWRITEBYTECODE
 # The Python that the GPU's tests use: one that has CuPy.
@@ -46,7 +48,7 @@ format: setup ## format the code and mend what ruff can
 
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, browser, stack, and those of the pages' code
 	$(PYTEST) $(TOGETHER) $(FOLDERS)
-	$(PYTEST) -m alone $(FOLDERS)
+	$(PYTEST) -m alone $(ALONE)
 
 unit: setup ## unit tests
 	$(PYTEST) $(PARALLEL) tests/unit

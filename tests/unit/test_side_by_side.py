@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+from tests.packages import TOP
 from tests.ports import _share, free_port
 from tests.side_by_side import group
+
+#: Written so that this file has it not.
+MARK = "@pytest.mark." + "alone"
 
 
 def test_tests_that_share_a_cluster_stay_together() -> None:
@@ -15,6 +21,12 @@ def test_tests_that_share_a_cluster_stay_together() -> None:
 
 def test_other_tests_are_each_by_themselves() -> None:
     assert group("tests/unit/test_pace.py::test_one") != group("tests/unit/test_pace.py::test_two")
+
+
+def test_make_runs_every_test_that_measures_time() -> None:
+    marked = {file.parent.relative_to(TOP).as_posix() for file in TOP.glob("tests/*/*.py") if MARK in file.read_text()}
+    run = re.search(r"^ALONE := (.*)$", (TOP / "Makefile").read_text(), re.MULTILINE)
+    assert run and set(run[1].split()) == marked
 
 
 def test_processes_side_by_side_get_different_ports() -> None:
