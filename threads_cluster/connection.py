@@ -26,6 +26,8 @@ LONGEST_PAUSE = 2.0
 NOTICE_SECONDS = 3.0
 #: What a body or a stream can fail with on its way; worth another attempt.
 _BROKEN = (httpx.TransportError, ApiError)
+#: Statuses that a cluster never answers without problem details; another server does.
+FOREIGN = frozenset({404, 405, 501})
 
 
 class Patience:
@@ -151,9 +153,12 @@ class Connection:
             return
         if answer.status_code < httpx.codes.BAD_REQUEST:
             raise UnexpectedAnswer(self.url, elsewhere(answer))
+        details = problem(answer, body)
+        if answer.status_code in FOREIGN and details is None:
+            raise UnexpectedAnswer(self.url, f"it says {status_line(answer)}")
         after = answer.headers.get("Retry-After", "")
         seconds = float(after) if re.fullmatch("[0-9]{1,9}", after) else 0.0
-        raise ApiError(answer.status_code, problem(answer, body), seconds)
+        raise ApiError(answer.status_code, details or {"title": status_line(answer)}, seconds)
 
 
 def address(url: str) -> httpx.URL:
@@ -212,13 +217,18 @@ def present(query: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in query.items() if value not in (None, "")}
 
 
-def problem(answer: httpx.Response, body: bytes) -> dict[str, Any]:
-    """Problem details, also for an answer that is none, such as a proxy's page."""
+def problem(answer: httpx.Response, body: bytes) -> dict[str, Any] | None:
+    """Return the problem details; None for an answer that has none, such as a proxy's page."""
     try:
-        said = bodies.parse(body)
+        details = bodies.parse(body)
     except bodies.BadBody:
-        said = None
-    return said if isinstance(said, dict) else {"title": f"{answer.status_code} {answer.reason_phrase}".strip()}
+        return None
+    return details if isinstance(details, dict) else None
+
+
+def status_line(answer: httpx.Response) -> str:
+    """Return the status as people know it, as 404 Not Found."""
+    return f"{answer.status_code} {answer.reason_phrase}".strip()
 
 
 def reason(error: Exception) -> str:

@@ -321,3 +321,9 @@ def test_messages_are_read_whatever_the_chunks() -> None:
 
 def test_bytes_that_are_no_text_end_no_stream() -> None:
     assert list(sse.Reader().messages([b"data: a\xff\n\n", b"data: b\n\n"])) == ["a\ufffd", "b"]
+
+
+def test_another_server_at_the_address_is_named(fake: Fake, cluster: Cluster) -> None:
+    fake.on("GET", "/api/status", httpx.Response(404, text="<h1>File not found</h1>"))
+    with pytest.raises(errors.UnexpectedAnswer, match=r"what answers at http://.* is not a cluster.*404 Not Found"):
+        cluster.status()
