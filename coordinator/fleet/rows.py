@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding
@@ -129,6 +129,11 @@ def _known(row: dict[str, str]) -> dict[str, Any]:
     if joules := row.get("cpu_energy_joules_total"):
         known["cpu_energy_joules_total"] = decoding.finite(joules)
     return known
+
+
+def by_name(row: WorkerRow | GpuRow) -> Mapping[str, Any]:
+    """Return the same row for reading by names that come from the table of figures."""
+    return row
 
 
 def gpus(workers: Sequence[WorkerRow]) -> list[FleetGpuRow]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
+from coordinator.fleet.rows import QueueRow, WorkerRow
 from coordinator.jobs import scheduler
 from coordinator.telemetry.rows import AlertRow
 from jobs import queues
@@ -43,8 +43,8 @@ RULES: dict[str, Rule] = {
 class Facts:
     """What the rules look at: workers and queues as the API shows them."""
 
-    workers: Sequence[Mapping[str, Any]] = ()
-    queues: Sequence[Mapping[str, Any]] = ()
+    workers: Sequence[WorkerRow] = ()
+    queues: Sequence[QueueRow] = ()
     fleet: scheduler.Fleet = field(default_factory=scheduler.Fleet)
     #: Jobs that failed within the hour, by kind.
     failed: Mapping[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def _of_queues(facts: Facts) -> Iterable[Finding]:
             yield Finding(rule=rule, subject=queue, value=oldest if jobs else 0.0, text=text)
 
 
-def _of_workers(workers: Sequence[Mapping[str, Any]]) -> Iterable[Finding]:
+def _of_workers(workers: Sequence[WorkerRow]) -> Iterable[Finding]:
     for worker in workers:
         name, seen = worker["id"], worker["seen_seconds_ago"]
         lost = worker["state"] == "lost" and seen < LOST_SECONDS

@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
+from coordinator.fleet.rows import WorkerRow
+from coordinator.telemetry.rows import BinsRow, HistoryRow
 from jobs import errors, figures
 from jobs.numbers import short
 from jobs.store import Store, skipped
@@ -150,7 +151,7 @@ class _Bins:
         self.sum[place] += sum(found)
         self.count[place] += len(found)
 
-    def shown(self) -> dict[str, list[float | None]]:
+    def shown(self) -> BinsRow:
         means = [rounded(total / count) if count else None for total, count in zip(self.sum, self.count, strict=True)]
         return {"min": self.low, "mean": means, "max": self.high}
 
@@ -161,7 +162,7 @@ def rounded(value: float) -> float:
     return int(short) if short.is_integer() else short
 
 
-def old_names(workers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def old_names(workers: Iterable[WorkerRow]) -> dict[str, str]:
     """Names of figures one version ago, `node.ID.x`, of these workers, and what they are called now."""
     names: dict[str, str] = {}
     for worker in workers:
@@ -184,7 +185,7 @@ def binned(
     seconds: int,
     points: int,
     old: Mapping[str, str] = MappingProxyType({}),
-) -> dict[str, Any]:
+) -> HistoryRow:
     """Figures as the API shows them, under the names in `old` too. Bins begin at multiples of their length and stay."""
     step = max(1, -(-seconds // points))
     first = (now - seconds) // step + 1

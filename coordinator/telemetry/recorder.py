@@ -6,10 +6,10 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from coordinator.decoding import moment
-from coordinator.fleet import hosts
+from coordinator.fleet import hosts, rows
+from coordinator.fleet.rows import QueueRow, WorkerRow
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
 from jobs import figures
@@ -18,7 +18,6 @@ from jobs.kinds import registry
 from jobs.store import skipped
 from jobs.store.telemetry import Memory
 
-Rows = Sequence[Mapping[str, Any]]
 Figures = Iterator[tuple[str, float]]
 #: Bytes are written down in steps of this many: what changes below compresses badly and nobody sees it.
 _STEP_BYTES = 1 << 20
@@ -73,7 +72,14 @@ class Recorder:
         self._store.telemetry.put_spans_away()
         self._failed = self._failures()
 
-    def _sample(self, workers: Rows, queues: Rows, units: Mapping[str, int], memory: int, now: float) -> None:
+    def _sample(
+        self,
+        workers: Sequence[WorkerRow],
+        queues: Sequence[QueueRow],
+        units: Mapping[str, int],
+        memory: int,
+        now: float,
+    ) -> None:
         live = [worker for worker in workers if worker["live"]]
         figures_now = {
             **dict(self._cluster(live, queues)), **dict(self._units(units, now)), **dict(self._workers(live)),
@@ -81,7 +87,7 @@ class Recorder:
         }  # fmt: skip
         history.append(self._store, int(now), {name: history.rounded(value) for name, value in figures_now.items()})
 
-    def _cluster(self, live: Rows, queues: Rows) -> Figures:
+    def _cluster(self, live: Sequence[WorkerRow], queues: Sequence[QueueRow]) -> Figures:
         yield "workers.live", len(live)
         yield "lanes.total", sum(worker["lanes"] for worker in live)
         yield "lanes.busy", sum(worker["busy_lanes"] for worker in live)
@@ -100,15 +106,15 @@ class Recorder:
             if speed is not None:
                 yield f"units.{kind}", speed
 
-    def _workers(self, live: Rows) -> Figures:
+    def _workers(self, live: Sequence[WorkerRow]) -> Figures:
         for worker in live:
             yield f"worker.{worker['id']}.busy_lanes", worker["busy_lanes"]
-            for gpu in worker.get("gpus", ()):
+            for gpu in map(rows.by_name, worker.get("gpus", ())):
                 for figure in figures.GPU:
                     if figure.history and gpu.get(figure.field) is not None:
                         yield f"gpu.{gpu['uuid']}.{figure.history}", _written(figure, gpu[figure.field])
 
-    def _hosts(self, live: Rows, now: float) -> Figures:
+    def _hosts(self, live: Sequence[WorkerRow], now: float) -> Figures:
         named = [worker for worker in live if worker["host"]]
         for figure in figures.HOST:
             speakers = hosts.speakers(named, figure.metric.labels) if figure.history else {}
@@ -135,7 +141,7 @@ class Recorder:
         )
         return dict(Counter(kind for kind in kinds if kind))
 
-    def _judge(self, workers: Rows, queues: Rows, memory: Memory, now: float) -> None:
+    def _judge(self, workers: Sequence[WorkerRow], queues: Sequence[QueueRow], memory: Memory, now: float) -> None:
         facts = alerts.Facts(
             workers=workers, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed,
             memory=memory.used / memory.limit if memory.limit else None,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
+from coordinator.telemetry.rows import SpanRow, SpansRow
 from jobs.numbers import exact
 from jobs.store import Store, skipped
 from jobs.store.telemetry import StoredSpans
@@ -40,7 +41,7 @@ def _span(lane: str, text: str) -> Span:
     )  # fmt: skip
 
 
-def read(store: Store, seconds: int, most: int) -> dict[str, Any]:
+def read(store: Store, seconds: int, most: int) -> SpansRow:
     """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`."""
     stored = store.telemetry.spans(seconds)
     since = stored.now - seconds * 1000
@@ -67,7 +68,7 @@ def _ended(stored: StoredSpans) -> Iterator[Span]:
     yield from skipped.readable("span", stored.latest, lambda lane, text: _span(lane.decode(), text.decode()))
 
 
-def _shown(span: Span, lane: int) -> dict[str, Any]:
+def _shown(span: Span, lane: int) -> SpanRow:
     return {
         "lane": lane, "job_id": span.job, "type": span.kind, "jobs": span.jobs, "start": span.start / 1000,
         "end": span.end / 1000, "busy_seconds": span.busy / 1000, "units": exact(span.units), "leases": span.leases,

@@ -51,7 +51,8 @@ class Vandal:
 
     def spoil(self) -> None:
         parts = ["", "lease", "leases", "free", "dead", "retry", "parts", "acc", "ev", "result"]
-        job = leases.key(self.random.choice(self.bad), self.random.choice(parts))
+        name, part = keys.job(self.random.choice(self.bad)), self.random.choice(parts)
+        job = f"{name}:{part}" if part else name
         key = self.random.choice([job, self.random.choice(NAMES), self.random.choice(NAMES)])
         if self.random.random() < 0.4:
             self.replace(key)
