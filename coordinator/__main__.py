@@ -17,7 +17,7 @@ log = logging.getLogger("coordinator")
 
 def main() -> int:
     settings = load()
-    logs.configure(settings.log_level, service="coordinator")
+    logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
         exposure.check(settings)
     except exposure.Exposed as error:

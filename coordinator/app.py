@@ -150,4 +150,11 @@ class Figures:
         if not route.endswith("/events") and b"wait_seconds=" not in scope.get("query_string", b""):
             self._exporter.seconds.labels(method, route).observe(seconds)
         parameters: dict[str, Any] = scope.get("path_params") or {}
-        log.info("request", method=method, path=scope["path"], status=status, duration=round(seconds, 4), **parameters)
+        log.info(
+            "request",
+            method=method,
+            path=scope["path"],
+            status=status,
+            duration_seconds=round(seconds, 4),
+            **parameters,
+        )

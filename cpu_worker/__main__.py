@@ -53,7 +53,7 @@ def run(settings: Settings) -> int:
 
 def main() -> int:
     settings = load()
-    logs.configure(settings.log_level, service="cpu-worker", worker=settings.worker_name())
+    logs.configure(settings.log_level, "cpu-worker", host=settings.host_name(), worker=settings.worker_name())
     return refusal(settings) or run(settings)
 
 

@@ -128,7 +128,7 @@ def open_device(chosen: settings.Settings, machine: Machine, uuid: str) -> dict[
 
 def main() -> int:
     chosen = settings.load()
-    logs.configure(chosen.log_level, service="gpu-worker", worker=chosen.worker_name())
+    logs.configure(chosen.log_level, "gpu-worker", host=chosen.host_name(), worker=chosen.worker_name())
     return refusal(chosen) or run(chosen)
 
 

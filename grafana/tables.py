@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from grafana.render import Dashboard, Panel, Query, Row
+from jobs.settings import Settings
 
 WARN, BAD = "orange", "red"
 
@@ -19,6 +20,11 @@ def panel(title: str, unit: str, about: str, *queries: str | tuple[str, str], **
 
 def stat(title: str, unit: str, about: str, expr: str, **more: Any) -> Panel:
     return panel(title, unit, about, expr, **{"shape": "stat", "width": 4, "height": 4, **more})
+
+
+def threshold(name: str, where: str = "") -> tuple[str, str]:
+    """The line beyond which an alert fires, by its setting without ALERT_; `where`: only where there is this figure."""
+    return f"alert:{name}:threshold" + f" and on () {where}" * bool(where), "alert beyond"
 
 
 def quantiles(buckets: str, legend: str = "") -> tuple[tuple[str, str], ...]:
@@ -48,11 +54,11 @@ WORK = (
     panel("Jobs ended per second", "cps", "By outcome, over five minutes.",
           ("sum by (outcome) (kind_outcome:cluster_jobs:rate5m)", "{{outcome}}"), stacked=True),
     panel("Jobs that failed", "percentunit", "Share of the jobs that ended in the last 30 minutes, by kind.",
-          ("kind:cluster_job_failures_per_jobs:ratio_rate30m", "{{kind}}"), high=1, thresholds=((0.1, BAD),)),
+          ("kind:cluster_job_failures_per_jobs:ratio_rate30m", "{{kind}}"), threshold("job_failures_ratio"), high=1),
     panel("Jobs waiting", "short", "By the device they ask for.",
           ("device:cluster_queue_jobs:sum", "{{device}}"), stacked=True, decimals=0),
     panel("Wait, p95", "s", "Of 20 jobs, 19 began within this time after their submission; by queue.",
-          ("queue:cluster_queue_wait_seconds:p95_5m", "{{queue}}"), thresholds=((600, WARN),)),
+          ("queue:cluster_queue_wait_seconds:p95_5m", "{{queue}}"), threshold("queue_wait_seconds")),
     panel("Lanes", "short", "Lanes of live workers, busy and idle.",
           ("max by (device, state) (cluster_lanes)", "{{device}} {{state}}"), stacked=True, decimals=0),
 )  # fmt: skip
@@ -61,9 +67,11 @@ HEALTH = (
     panel("Replicas that answer", "short", "Targets of Prometheus that are up, by service.",
           ("sum by (job) (up)", "{{job}}"), decimals=0),
     panel("Answers with an error of the server", "percentunit", "Share of the API's answers with status 5xx.",
-          ("cluster:cluster_http_errors_per_requests:ratio_rate5m", "errors"), high=1, thresholds=((0.05, BAD),)),
+          ("cluster:cluster_http_errors_per_requests:ratio_rate5m", "errors"), threshold("api_errors_ratio"), high=1),
     panel("Redis memory", "percentunit", "Share of its limit; at 100 % new jobs are refused.",
-          ("instance:redis_memory_used:ratio", "used"), high=1, thresholds=((0.85, WARN),)),
+          ("instance:redis_memory_used:ratio", "used"), threshold("redis_memory_ratio"), high=1),
+    panel("Broken entries", "short", "Jobs and keys of Redis that cannot be read; see the alert BrokenFound.",
+          ("max(cluster_broken)", "broken"), decimals=0, thresholds=((1, BAD),)),
     panel("Firing alerts", "short", "Each alert's section in docs/monitoring.md says what to do.",
           'ALERTS{alertstate="firing"} or label_replace(vector(0), "alertname", "none", "", "")',
           shape="table", width=24, height=6, low=None),
@@ -89,7 +97,7 @@ THROUGHPUT = (
            "{{kind}} on {{device}}")),
     panel("Jobs that failed", "percentunit", "Share of the jobs done or failed in the last 30 minutes.",
           ('kind:cluster_job_failures_per_jobs:ratio_rate30m{kind=~"$kind"}', "{{kind}}"),
-          high=1, thresholds=((0.1, BAD),)),
+          threshold("job_failures_ratio"), high=1),
     panel("Jobs kept", "short", "Jobs that Redis holds, by state; finished ones stay for RESULT_TTL.",
           ("max by (state) (cluster_jobs_kept)", "{{state}}"), decimals=0),
 )  # fmt: skip
@@ -112,8 +120,8 @@ LEASES = (
           "worker died. stale: came too late and changed nothing.",
           ("max by (outcome) (rate(cluster_leases_total[$__rate_interval]))", "{{outcome}}"), width=12),
     panel("Leases lost", "percentunit", "Share that died with their lane or worker; their work is done again.",
-          ("cluster:cluster_leases_lost_per_leases:ratio_rate15m", "lost"), width=12, high=1,
-          thresholds=((0.05, WARN),)),
+          ("cluster:cluster_leases_lost_per_leases:ratio_rate15m", "lost"), threshold("leases_lost_ratio"), width=12,
+          high=1),
 )  # fmt: skip
 
 JOBS = Dashboard(
@@ -181,8 +189,8 @@ HOSTS = (
     panel("CPU in use", "percentunit", "Of all CPUs of the host.",
           ('max by (host) (cluster_host_cpu_ratio{host=~"$host"})', "{{host}}"), high=1),
     panel("Memory in use", "percentunit", "Of the host's memory, whoever uses it.",
-          ('host:cluster_host_memory_used:ratio{host=~"$host"}', "{{host}}"), high=1,
-          thresholds=((0.92, BAD),)),
+          ('host:cluster_host_memory_used:ratio{host=~"$host"}', "{{host}}"), threshold("host_memory_ratio"),
+          high=1),
     panel("Memory", "bytes", "In use, and what the host has.",
           ('max by (host) (cluster_host_memory_used_bytes{host=~"$host"})', "{{host}} used"),
           ('max by (host) (cluster_host_memory_total_bytes{host=~"$host"})', "{{host}} total")),
@@ -235,18 +243,26 @@ GPUS = (
     gpu("SMs active", "percentunit", "Share of cycles in which an SM had work; the truer figure of the two.",
         "cluster_gpu_sm_active_ratio", high=1),
     panel("Memory in use", "percentunit", "Of the GPU's memory, whoever uses it.",
-          ('worker_gpu:cluster_gpu_memory_used:ratio{worker=~"$worker"}', "{{worker}} {{gpu}}"), high=1,
-          thresholds=((0.95, WARN),), needs="gpu"),
+          ('worker_gpu:cluster_gpu_memory_used:ratio{worker=~"$worker"}', "{{worker}} {{gpu}}"),
+          threshold("gpu_memory_ratio", "worker_gpu:cluster_gpu_memory_used:ratio"), high=1, needs="gpu"),
     panel("Memory", "bytes", "In use, and what the GPU has.",
           ('max by (worker, gpu) (cluster_gpu_memory_used_bytes{worker=~"$worker"})', "{{worker}} {{gpu}} used"),
           ('max by (worker, gpu) (cluster_gpu_memory_total_bytes{worker=~"$worker"})', "{{worker}} {{gpu}} total"),
           needs="gpu"),
-    gpu("Temperature", "celsius", "Of the core.", "cluster_gpu_temperature_celsius", thresholds=((85, BAD),)),
+    panel("Temperature", "celsius", "Of the core.",
+          ('max by (worker, gpu) (cluster_gpu_temperature_celsius{worker=~"$worker"})', "{{worker}} {{gpu}}"),
+          threshold("gpu_celsius", "cluster_gpu_temperature_celsius"), needs="gpu"),
     gpu("Power", "watt", "What the GPU draws.", "cluster_gpu_power_watts"),
     panel("Energy per hour", "joule", "What the GPU used in the last hour.",
           ('max by (worker, gpu) (increase(cluster_gpu_energy_joules_total{worker=~"$worker"}[1h]))',
            "{{worker}} {{gpu}}"), needs="gpu"),
     gpu("SM clock", "hertz", "Clock of the SMs.", "cluster_gpu_sm_clock_hertz"),
+    gpu("Memory clock", "hertz", "Clock of the memory.", "cluster_gpu_memory_clock_hertz"),
+    panel("PCIe", "Bps", "Bytes/s over PCIe, seen from the GPU.",
+          ('max by (worker, gpu) (cluster_gpu_pcie_receive_bytes_per_second{worker=~"$worker"})',
+           "{{worker}} {{gpu}} received"),
+          ('max by (worker, gpu) (cluster_gpu_pcie_transmit_bytes_per_second{worker=~"$worker"})',
+           "{{worker}} {{gpu}} sent"), needs="gpu"),
     panel("Slowed down", "short", "Red while the reason holds. A power cap is normal at full load; heat is not.",
           ('max by (worker, gpu, reason) (cluster_gpu_throttled{worker=~"$worker"})',
            "{{worker}} {{gpu}} {{reason}}"), shape="state-timeline", thresholds=((1, BAD),), high=1, needs="gpu"),
@@ -261,7 +277,8 @@ DCGM = (
     dcgm("Memory copies", "percent", "Share of time in which the memory interface was busy.",
          "DCGM_FI_DEV_MEM_COPY_UTIL", high=100),
     dcgm("Memory in use", "mbytes", "Framebuffer in use, in MiB.", "DCGM_FI_DEV_FB_USED"),
-    dcgm("Temperature", "celsius", "Of the core.", "DCGM_FI_DEV_GPU_TEMP", thresholds=((85, BAD),)),
+    panel("Temperature", "celsius", "Of the core.", ("DCGM_FI_DEV_GPU_TEMP", "{{Hostname}} {{gpu}}"),
+          threshold("gpu_celsius", "DCGM_FI_DEV_GPU_TEMP"), needs="dcgm"),
     dcgm("Power", "watt", "What the GPU draws.", "DCGM_FI_DEV_POWER_USAGE"),
     dcgm("SM clock", "hertz", "Clock of the SMs.", "DCGM_FI_DEV_SM_CLOCK * 1000000"),
     dcgm("Last XID error", "short", "Number of the last error of the driver; 0: none since it was loaded.",
@@ -288,15 +305,15 @@ REQUESTS = (
           stacked=True, width=6),
     panel("Errors of the server", "percentunit", "Share of the answers with status 5xx.",
           (('(sum(rate(cluster_http_requests_total{status=~"5.."}[$__rate_interval])) or vector(0)) '
-           "/ (sum(rate(cluster_http_requests_total[$__rate_interval])) > 0)"), "errors"), width=6, high=1,
-          thresholds=((0.05, BAD),)),
+           "/ (sum(rate(cluster_http_requests_total[$__rate_interval])) > 0)"), "errors"),
+          threshold("api_errors_ratio"), width=6, high=1),
 )  # fmt: skip
 
 ANSWER_TIMES = (
     panel("Time to answer", "s", "Without streams and the routes that may wait for a job's end.",
           *quantiles("sum by (le) (rate(cluster_http_request_duration_seconds_bucket"
                      '{route!~"/api/results|/api/jobs/[{]job_id[}](/result)?"}[$__rate_interval]))'),
-          thresholds=((1, WARN),)),
+          threshold("api_seconds")),
     panel("Time to answer by route, p95", "s", "19 of 20 answers came within this time; waits for a job are in it.",
           (("histogram_quantile(0.95, "
            "sum by (method, route, le) (rate(cluster_http_request_duration_seconds_bucket[$__rate_interval]))) >= 0"),
@@ -336,7 +353,7 @@ API = Dashboard(
 STATE = (
     stat("Up", "short", "1: its exporter reaches it.", "min(redis_up)", decimals=0, high=1),
     stat("Memory", "percentunit", "Share of its limit.", "max(instance:redis_memory_used:ratio)", high=1,
-         thresholds=((0.85, WARN), (0.95, BAD))),
+         thresholds=((Settings().alert_redis_memory_ratio, WARN), (0.95, BAD))),
     stat("Keys", "short", "Keys in all databases.", "sum(redis_db_keys)", decimals=0),
     stat("Clients", "short", "Open connections.", "sum(redis_connected_clients)", decimals=0),
     stat("Log in order", "short", "1: the last write to the log and its last rewrite succeeded.",

@@ -1,15 +1,26 @@
-"""Structured logs: one JSON object a line, on stderr."""
+"""Structured logs: one JSON object a line, on stderr.
+
+Every line has timestamp (ISO 8601, UTC), level, component, message and host; where known task_id (a job's id),
+duration_seconds and status, and then whatever else the line's author added.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import MutableMapping
+from typing import Any
 
 import structlog
 
+_FIRST = ("timestamp", "level", "component", "message", "host", "task_id", "duration_seconds", "status")
+#: Our names of fields, and what stands on a line.
+_RENAMED = {"event": "message", "job_id": "task_id"}
 
-def configure(level: str, **always: str) -> None:
-    """Sends structlog and the standard library's loggers to one JSON stream; `always` stands on every line."""
+
+def configure(level: str, component: str, *, host: str, **always: str) -> None:
+    """Send structlog and the standard library's loggers to one JSON stream; what is given here stands on every line."""
+    always = {"component": component, "host": host, **always}
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -26,7 +37,7 @@ def configure(level: str, **always: str) -> None:
     structlog.contextvars.bind_contextvars(**always)
     last: list[structlog.typing.Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        lambda _logger, _name, event: {**always, **event},
+        lambda _logger, _name, event: _line({**always, **event}),
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(),
     ]
@@ -35,3 +46,9 @@ def configure(level: str, **always: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def _line(fields: MutableMapping[str, Any]) -> dict[str, Any]:
+    """Fields under the names that stand on a line, the common ones first."""
+    named = {_RENAMED.get(name, name): value for name, value in fields.items()}
+    return {name: named[name] for name in _FIRST if name in named} | named

@@ -82,6 +82,34 @@ class Settings(BaseSettings):
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""
 
+    # Thresholds of alerts: the coordinators', and those of prometheus/rules/thresholds.yml.
+    #: Seconds that the oldest job of a queue may wait; low may wait for ever.
+    alert_queue_wait_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
+    #: The same of a question's queue.
+    alert_interactive_wait_seconds: float = Field(default=10, gt=0, allow_inf_nan=False)
+    #: Seconds for which a lost worker is news.
+    alert_worker_lost_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
+    #: Seconds that a live worker may be silent.
+    alert_heartbeat_seconds: float = Field(default=3, gt=0, allow_inf_nan=False)
+    #: Share of a kind's jobs that may fail in half an hour.
+    alert_job_failures_ratio: float = Field(default=0.1, gt=0, le=1, allow_inf_nan=False)
+    #: Share of leases that may die with their lane or worker in a quarter of an hour.
+    alert_leases_lost_ratio: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
+    #: Share of its memory that Redis may use.
+    alert_redis_memory_ratio: float = Field(default=0.85, gt=0, le=1, allow_inf_nan=False)
+    #: Share of its memory that a host may use.
+    alert_host_memory_ratio: float = Field(default=0.92, gt=0, le=1, allow_inf_nan=False)
+    #: Share of the API's answers that may be 5xx.
+    alert_api_errors_ratio: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
+    #: Seconds within which 19 of 20 answers of the API come.
+    alert_api_seconds: float = Field(default=1, gt=0, allow_inf_nan=False)
+    #: Temperature that a GPU may have, in degrees Celsius.
+    alert_gpu_celsius: float = Field(default=85, gt=0, allow_inf_nan=False)
+    #: Share of its memory that a GPU may use.
+    alert_gpu_memory_ratio: float = Field(default=0.95, gt=0, le=1, allow_inf_nan=False)
+    #: Share of ten minutes in which heat or power may slow a GPU down.
+    alert_gpu_throttled_ratio: float = Field(default=0.2, gt=0, le=1, allow_inf_nan=False)
+
     def worker_name(self) -> str:
         return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
 

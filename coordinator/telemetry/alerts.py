@@ -11,11 +11,10 @@ from coordinator.jobs import scheduler
 from coordinator.telemetry.rows import AlertRow
 from jobs import queues
 from jobs.models import Device, Priority
+from jobs.settings import Settings
 
 #: A resolved alert is shown for this long; at most so many are kept.
 KEPT_SECONDS, MOST_KEPT = 3600.0, 200
-#: A worker that was lost this long ago is no news.
-LOST_SECONDS = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +27,18 @@ class Rule:
     rounds: int = 1
 
 
-RULES: dict[str, Rule] = {
-    "no-worker": Rule(severity="critical", threshold=0, unit="jobs", rounds=3),
-    "queue-wait": Rule(severity="warning", threshold=600, unit="seconds"),
-    "interactive-wait": Rule(severity="warning", threshold=10, unit="seconds"),
-    "jobs-failed": Rule(severity="warning", threshold=0, unit="jobs"),
-    "worker-lost": Rule(severity="warning", threshold=0, unit="workers"),
-    "heartbeat-late": Rule(severity="warning", threshold=3, unit="seconds"),
-    "redis-memory": Rule(severity="critical", threshold=0.85, unit="ratio", rounds=5),
-}
+def rules(settings: Settings) -> dict[str, Rule]:
+    """Rules by name, with the thresholds that are set."""
+    return {
+        "no-worker": Rule(severity="critical", threshold=0, unit="jobs", rounds=3),
+        "queue-wait": Rule(severity="warning", threshold=settings.alert_queue_wait_seconds, unit="seconds"),
+        "interactive-wait": Rule(severity="warning", threshold=settings.alert_interactive_wait_seconds, unit="seconds"),
+        "jobs-failed": Rule(severity="warning", threshold=0, unit="jobs"),
+        "worker-lost": Rule(severity="warning", threshold=0, unit="workers"),
+        "heartbeat-late": Rule(severity="warning", threshold=settings.alert_heartbeat_seconds, unit="seconds"),
+        "redis-memory": Rule(severity="critical", threshold=settings.alert_redis_memory_ratio, unit="ratio", rounds=5),
+        "broken": Rule(severity="warning", threshold=0, unit="entries"),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,10 @@ class Facts:
     failed: Mapping[str, int] = field(default_factory=dict)
     #: Redis' memory over the limit that it or its machine has; None where there is none.
     memory: float | None = None
+    #: Jobs and keys that were found broken.
+    broken: int = 0
+    #: Seconds after which the loss of a worker is no news.
+    lost_seconds: float = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,18 +71,18 @@ class Finding:
     def id(self) -> str:
         return f"{self.rule}/{self.subject}" if self.subject else self.rule
 
-    @property
-    def beyond(self) -> bool:
-        return self.value > RULES[self.rule].threshold
-
 
 def figures(facts: Facts) -> list[Finding]:
     """The figure of every rule and subject."""
-    found = [*_of_queues(facts), *_of_workers(facts.workers)]
+    found = [*_of_queues(facts), *_of_workers(facts.workers, facts.lost_seconds)]
     for kind, count in facts.failed.items():
         jobs = "job" if count == 1 else "jobs"
         text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
         found.append(Finding(rule="jobs-failed", subject=kind, value=count, text=text))
+    text = (
+        f"{facts.broken} entries of Redis cannot be read and were put aside; docs/monitoring.md#brokenfound says more"
+    )
+    found.append(Finding(rule="broken", subject="", value=facts.broken, text=text))
     if facts.memory is not None:
         text = f"Redis uses {facts.memory:.0%} of its memory; at 100 % it refuses new jobs. Delete finished ones"
         found.append(Finding(rule="redis-memory", subject="", value=round(facts.memory, 3), text=text))
@@ -97,10 +103,10 @@ def _of_queues(facts: Facts) -> Iterable[Finding]:
             yield Finding(rule=rule, subject=queue, value=oldest if jobs else 0.0, text=text)
 
 
-def _of_workers(workers: Sequence[WorkerRow]) -> Iterable[Finding]:
+def _of_workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Finding]:
     for worker in workers:
         name, seen = worker["id"], worker["seen_seconds_ago"]
-        lost = worker["state"] == "lost" and seen < LOST_SECONDS
+        lost = worker["state"] == "lost" and seen < lost_seconds
         text = f"the worker {name} died or cannot reach Redis; its leases went to others. Look at its log"
         yield Finding(rule="worker-lost", subject=name, value=float(lost), text=text)
         late = seen if worker["live"] else 0.0
@@ -114,23 +120,27 @@ Alert = AlertRow
 class Watch:
     """Turns figures into alerts that fire and are resolved. What it knows may have come from another leader."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: Mapping[str, Rule]) -> None:
+        self._rules = rules
         #: Rounds in a row that a figure was beyond its threshold.
         self._streaks: dict[str, int] = {}
 
     def round(self, known: Mapping[str, Alert], found: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:
         """Alerts that are new or changed, and ids of those to forget. `now` as the API writes moments."""
-        beyond = {finding.id: finding for finding in found if finding.beyond}
+        beyond = {finding.id: finding for finding in found if self._beyond(finding)}
         self._streaks = {name: self._streaks.get(name, 0) + 1 for name in beyond}
         changed = [alert for finding in beyond.values() if (alert := self._firing(known.get(finding.id), finding, now))]
         over = [alert for name, alert in known.items() if alert["state"] == "firing" and name not in beyond]
         changed += [{**alert, "state": "resolved", "until": now} for alert in over]
         return changed, _old({**known, **{alert["id"]: alert for alert in changed}}, now)
 
+    def _beyond(self, finding: Finding) -> bool:
+        return finding.value > self._rules[finding.rule].threshold
+
     def _firing(self, known: Alert | None, finding: Finding, now: str) -> Alert | None:
         """The alert as it is now; None when it is as known, or not yet to fire."""
         fires = known is not None and known["state"] == "firing"
-        rule = RULES[finding.rule]
+        rule = self._rules[finding.rule]
         if not fires and self._streaks[finding.id] < rule.rounds:
             return None
         alert: AlertRow = {

@@ -51,7 +51,7 @@ class Recorder:
         self._queries = queries
         self._store = queries.store
         self._speeds = Speeds()
-        self._watch = alerts.Watch()
+        self._watch = alerts.Watch(alerts.rules(queries.settings))
         self._rounds = 0
         self._failed: dict[str, int] = {}
 
@@ -144,7 +144,8 @@ class Recorder:
     def _judge(self, workers: Sequence[WorkerRow], queues: Sequence[QueueRow], memory: Memory, now: float) -> None:
         facts = alerts.Facts(
             workers=workers, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed,
-            memory=memory.used / memory.limit if memory.limit else None,
+            memory=memory.used / memory.limit if memory.limit else None, broken=self._store.telemetry.broken(),
+            lost_seconds=self._queries.settings.alert_worker_lost_seconds,
         )  # fmt: skip
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}
         changed, gone = self._watch.round(known, alerts.figures(facts), moment(now))

@@ -169,7 +169,7 @@ class Turns:
             if self._state.persist(
                 lambda: execution.finish(self._store, facts.job_id, facts.kind, facts.spec, lane.derive)
             ):
-                log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind})
+                log.info("job done", extra={"job_id": facts.job_id, "kind": facts.kind, "status": "done"})
         except LaneDied as died:  # whoever holds the job next derives it, a few times
             self._stumble(facts, lane, died)
         finally:

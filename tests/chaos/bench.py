@@ -105,7 +105,7 @@ class Bench(Live):
 
     def ready(self, worker: str) -> bool:
         """True when a worker has said, since its start, that its lanes are warm. Asks nobody: Redis may be gone."""
-        return b'"event": "ready"' in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
+        return b'"message": "ready"' in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
 
     def start_again(self, name: str) -> None:
         """Starts what was killed and, but for Redis, waits for nothing."""

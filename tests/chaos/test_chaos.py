@@ -166,7 +166,7 @@ def test_events_that_are_missing_doubled_or_late_are_noticed() -> None:
 
 
 def test_a_traceback_is_noticed_in_plain_and_in_json(tmp_path: Path) -> None:
-    (tmp_path / "good.log").write_text('{"event": "ready"}\n{"event": "no beat: redis cannot be reached"}\n')
+    (tmp_path / "good.log").write_text('{"message": "ready"}\n{"message": "no beat: redis cannot be reached"}\n')
     assert verdict.tracebacks(tmp_path) == []
     (tmp_path / "plain.log").write_text('Traceback (most recent call last):\n  File "x"\nValueError: no\nmore\n')
     (tmp_path / "json.log").write_text('{"exception": "Traceback (most recent call last):\\nKeyError: 1"}\n' * 2)

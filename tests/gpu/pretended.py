@@ -71,7 +71,7 @@ class FaultyDevice(HostDevice):
 
 def main() -> int:
     chosen = settings.load()
-    logs.configure(chosen.log_level, service="gpu-worker", worker=chosen.worker_name())
+    logs.configure(chosen.log_level, "gpu-worker", host=chosen.host_name(), worker=chosen.worker_name())
     folder = Path(os.environ.get("PRETENDED_FAULTS", "/nonexistent"))
     machine = worker.Machine(telemetry=PretendedTelemetry, open=lambda uuid, memory: FaultyDevice(folder))
     return worker.run(chosen, machine)

@@ -382,3 +382,20 @@ def test_a_dense_window_comes_as_shares_of_time(cluster: Live) -> None:
     ):
         answer = httpx.get(cluster.url() + f"/api/jobs/{job}/trace.bin?{query}", timeout=60)
         assert answer.status_code == 422 and word in answer.json()["detail"], answer.text
+
+
+def test_every_line_that_coordinators_and_workers_log_has_the_common_fields(cluster: Live) -> None:
+    job = cluster.submit("faulty", {"units": 1})
+    cluster.result(job)
+    assert cluster.get(f"/api/jobs/{job}")["state"] == "done"
+
+    def logged() -> list[Any]:
+        return [json.loads(line) for path in cluster.folder.glob("*.log") for line in path.read_text().splitlines()
+                if line.startswith("{")]  # fmt: skip
+
+    until(lambda: [line for line in logged() if line["message"] == "request" and line.get("task_id") == job], 10)
+    for line in logged():
+        assert {"timestamp", "level", "component", "message", "host"} <= line.keys(), line
+    assert {line["component"] for line in logged()} == {"coordinator", "cpu-worker"}
+    requests = [line for line in logged() if line["message"] == "request"]
+    assert all(isinstance(line["duration_seconds"], float) and line["status"] >= 200 for line in requests)

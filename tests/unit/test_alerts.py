@@ -10,7 +10,9 @@ from coordinator.jobs import scheduler
 from coordinator.telemetry import alerts
 from coordinator.telemetry.alerts import Facts, Watch
 from jobs.models import Device
+from jobs.settings import Settings
 
+RULES = alerts.rules(Settings())
 NOW = "2030-01-01T12:00:00.000Z"
 LATER = "2030-01-01T12:00:09.000Z"
 CPU = scheduler.Fleet(lanes={Device.CPU: 2})
@@ -45,6 +47,7 @@ CASES: dict[str, tuple[Facts, Facts]] = {
     ),
     "heartbeat-late/w": (Facts(workers=[worker(seen=3.4)]), Facts(workers=[worker(seen=2.9)])),
     "redis-memory": (Facts(memory=0.9), Facts(memory=0.85)),
+    "broken": (Facts(broken=1), Facts(broken=0)),
 }
 
 
@@ -57,14 +60,14 @@ def rounds(watch: Watch, facts: Facts, known: dict[str, Any], count: int, now: s
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {name.partition("/")[0] for name in CASES} == set(alerts.RULES)
+    assert {name.partition("/")[0] for name in CASES} == set(RULES)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_alert_fires_beyond_its_threshold_and_is_over_within(name: str) -> None:
     beyond, within = CASES[name]
-    rule = alerts.RULES[name.partition("/")[0]]
-    watch = Watch()
+    rule = RULES[name.partition("/")[0]]
+    watch = Watch(RULES)
     assert rounds(watch, within, {}, 9) == {}
     assert rounds(watch, beyond, {}, rule.rounds - 1) == {}
     fired = rounds(watch, beyond, {}, 1)
@@ -81,7 +84,7 @@ def test_an_alert_fires_beyond_its_threshold_and_is_over_within(name: str) -> No
 
 def test_what_flickers_does_not_fire() -> None:
     beyond, within = CASES["no-worker/gpu.normal"]
-    watch, known = Watch(), {}
+    watch, known = Watch(RULES), {}
     for _ in range(5):
         known = rounds(watch, within, rounds(watch, beyond, known, 2), 1)
     assert known == {}
@@ -89,28 +92,28 @@ def test_what_flickers_does_not_fire() -> None:
 
 def test_another_leader_goes_on_with_what_fires() -> None:
     beyond, within = CASES["redis-memory"]
-    known = rounds(Watch(), beyond, {}, 5)
-    assert rounds(Watch(), beyond, known, 1, LATER)["redis-memory"]["since"] == NOW
-    assert rounds(Watch(), within, known, 1, LATER)["redis-memory"]["state"] == "resolved"
+    known = rounds(Watch(RULES), beyond, {}, 5)
+    assert rounds(Watch(RULES), beyond, known, 1, LATER)["redis-memory"]["since"] == NOW
+    assert rounds(Watch(RULES), within, known, 1, LATER)["redis-memory"]["state"] == "resolved"
 
 
 def test_an_unchanged_alert_is_not_written_again() -> None:
     beyond, _ = CASES["jobs-failed/collatz"]
-    watch = Watch()
+    watch = Watch(RULES)
     known = rounds(watch, beyond, {}, 1)
     assert watch.round(known, alerts.figures(beyond), LATER) == ([], [])
 
 
 def test_it_fires_anew_with_a_new_beginning() -> None:
     beyond, within = CASES["worker-lost/w"]
-    watch = Watch()
+    watch = Watch(RULES)
     known = rounds(watch, within, rounds(watch, beyond, {}, 1), 1)
     assert rounds(watch, beyond, known, 1, LATER)["worker-lost/w"]["since"] == LATER
 
 
 def test_what_is_over_for_an_hour_or_too_many_is_forgotten() -> None:
     beyond, within = CASES["worker-lost/w"]
-    watch = Watch()
+    watch = Watch(RULES)
     known = rounds(watch, within, rounds(watch, beyond, {}, 1), 1)
     assert list(rounds(watch, within, known, 1, "2030-01-01T12:59:59.000Z")) == ["worker-lost/w"]
     assert rounds(watch, within, known, 1, "2030-01-01T13:00:01.000Z") == {}
@@ -126,3 +129,11 @@ def test_firing_ones_are_shown_first() -> None:
         {"id": "d", "state": "firing", "since": "4", "until": None},
     ]
     assert [alert["id"] for alert in alerts.shown(rows)] == ["d", "b", "c", "a"]
+
+
+def test_thresholds_are_settings() -> None:
+    rules = alerts.rules(Settings(alert_queue_wait_seconds=5, alert_redis_memory_ratio=0.5))
+    assert (rules["queue-wait"].threshold, rules["redis-memory"].threshold) == (5, 0.5)
+    facts = Facts(queues=[queue("any.high", 1, 6)])
+    assert not Watch(RULES).round({}, alerts.figures(facts), NOW)[0]
+    assert [alert["threshold"] for alert in Watch(rules).round({}, alerts.figures(facts), NOW)[0]] == [5]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import subprocess
 from collections import defaultdict
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +20,7 @@ from coordinator.telemetry.exporter import Exporter
 from grafana.queries import metric_names
 from jobs import metrics
 from jobs.settings import Settings
+from prometheus import thresholds
 from tests.unit.monitoring import EXPORTERS, ROOT, RULES, added_over_replicas, known, promtool, rules
 
 FOLDER = ROOT / "prometheus"
@@ -58,9 +61,10 @@ def cases() -> dict[str, set[bool]]:
 
 
 def test_every_rule_is_seen_both_ways() -> None:
-    lacking = {name: seen for name, seen in ((n, cases()[n]) for n in [*ALERTS, *RECORDS]) if len(seen) < 2}
+    varying = [name for name in RECORDS if not name.startswith("alert:")]  # thresholds are never zero
+    lacking = {name: seen for name, seen in ((n, cases()[n]) for n in [*ALERTS, *varying]) if len(seen) < 2}
     assert not lacking, f"add the missing case to prometheus/tests: {lacking}"
-    assert set(cases()) == {*ALERTS, *RECORDS}
+    assert set(cases()) == {*ALERTS, *varying}
 
 
 def test_every_metric_that_a_rule_reads_exists() -> None:
@@ -122,6 +126,43 @@ def test_every_renamed_metric_is_recorded_from_its_new_name_and_read_nowhere() -
     )
     read = {name for rule in rules() for name in metric_names(rule["expr"])}
     assert not read & metrics.RENAMED.keys()
+
+
+def test_thresholds_stand_in_their_settings_alone() -> None:
+    assert thresholds.FILE.read_text() == thresholds.rendered(Settings()), (
+        "run .venv/bin/python -m prometheus.thresholds"
+    )
+    assert [name for name in RECORDS if name.startswith("alert:")] == [
+        f"alert:{name}:threshold" for name in thresholds.names()
+    ]
+    own = {"interactive_wait_seconds", "worker_lost_seconds", "heartbeat_seconds"}  # of the cluster's own alerts only
+    read = {name for rule in ALERTS.values() for name in metric_names(rule["expr"]) if name.startswith("alert:")}
+    assert read == {f"alert:{name}:threshold" for name in set(thresholds.names()) - own}
+    bare = [name for name, rule in ALERTS.items() if re.search(r"> (0?\.\d+|[1-9]\d+)", rule["expr"])]
+    assert bare == [], "make its threshold a setting"
+
+
+def start(folder: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Runs start.sh with a Prometheus that prints its arguments."""
+    program = folder / "prometheus"
+    program.write_text("#!/bin/sh\necho started with $*\n")
+    program.chmod(0o755)
+    places = {"PROMETHEUS_FROM": str(FOLDER), "PROMETHEUS_TO": str(folder / "to")}
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", **places, **settings}
+    return subprocess.run(["sh", FOLDER / "start.sh", "--x"], env=environment, capture_output=True, text=True)
+
+
+def test_in_compose_the_thresholds_are_those_that_are_set(tmp_path: Path) -> None:
+    written = tmp_path / "to" / "rules" / "thresholds.yml"
+    assert start(tmp_path).stdout == "started with --x\n"
+    assert written.read_text() == thresholds.FILE.read_text()
+    given = {"alert_gpu_celsius": 80.5, "alert_queue_wait_seconds": 30}
+    assert start(tmp_path, **{name.upper(): str(value) for name, value in given.items()}).returncode == 0
+    assert written.read_text() == thresholds.rendered(Settings.model_validate(given))
+    assert sorted(path.name for path in written.parent.iterdir()) == sorted(path.name for path in RULES)
+    assert promtool("check", "config", tmp_path / "to" / "prometheus.yml").returncode == 0
+    refused = start(tmp_path, ALERT_GPU_CELSIUS="80)} #")
+    assert (refused.returncode, refused.stdout) == (2, "") and "ALERT_GPU_CELSIUS" in refused.stderr
 
 
 def anchors(markdown: str) -> list[str]:

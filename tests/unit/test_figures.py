@@ -1,0 +1,81 @@
+"""One table says what a host's and a GPU's figures are called: what spells them again is compared with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from coordinator.fleet import schemas
+from coordinator.telemetry.routes import _FIGURES
+from gpu_worker.telemetry import Found, Sample
+from grafana.queries import every_query, metric_names
+from jobs import figures, metrics
+from jobs.figures import Figure
+from jobs.worker.host import Host
+from tests.unit.monitoring import ROOT
+
+TABLES = {"host": (figures.HOST, schemas.Worker), "gpu": (figures.GPU, schemas.Gpu)}
+#: Of a GPU, but no figure: what it is, and reasons, which are a metric by reason.
+FACTS = {"uuid", "index", "name", "throttle_reasons"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_the_api_describes_each_with_its_type(table: str) -> None:
+    rows, model = TABLES[table]
+    for figure in rows:
+        assert figure.type in (int, float)
+        assert str(model.model_fields[figure.field].annotation) in (
+            str(figure.type | None), str(figure.type),
+        ), figure.field  # fmt: skip
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_names_and_metrics_are_told_apart_and_say_their_unit(table: str) -> None:
+    rows, _ = TABLES[table]
+    for values in ([row.field for row in rows], [row.metric for row in rows], [r.history for r in rows if r.history]):
+        assert len(values) == len(set(values))
+    for figure in rows:
+        assert figure.counts == figure.field.endswith("_total") == figure.metric.name.endswith("_total")
+        assert figure.metric.name.startswith(f"cluster_{table}_") and unit(figure.metric.name) == unit(figure.field)
+
+
+def unit(name: str) -> str:
+    [word] = re.findall(r"ratio|bytes_per_second|bytes|celsius|watts|joules|hertz|cpus", name)
+    return str(word)
+
+
+def test_a_gpus_row_holds_its_figures_and_nothing_else() -> None:
+    fields = {field.name for field in dataclasses.fields(Sample)} | {field.name for field in dataclasses.fields(Found)}
+    assert fields == {figure.field for figure in figures.GPU} | FACTS
+    assert set(schemas.Gpu.model_fields) == fields
+
+
+def test_a_worker_reports_each_figure_of_its_host() -> None:
+    assert {figure.field for figure in figures.HOST} <= Host("h").figures().keys()
+
+
+def test_each_figure_of_a_metric_is_in_the_table() -> None:
+    declared = {metric for metric in metrics.ALL if metric.name.startswith(("cluster_gpu_", "cluster_host_"))}
+    others = {metrics.GPU_INFO, metrics.GPU_THROTTLED}
+    assert {figure.metric for figure in (*figures.HOST, *figures.GPU)} == declared - others
+
+
+def test_what_the_history_keeps_is_described() -> None:
+    for figure in (*figures.HOST, *figures.GPU):
+        assert not figure.history or f".{figure.history} ({figure.unit}" in _FIGURES
+
+
+@pytest.mark.parametrize("figure", [*figures.HOST, *figures.GPU], ids=lambda figure: figure.metric.name)
+def test_a_panel_shows_each(figure: Figure) -> None:
+    recorded = figure.metric.name.replace("_bytes", "") + ":ratio"
+    read = {name.rpartition("cluster_")[2] for asked in every_query() for name in metric_names(asked.expr)}
+    assert {figure.metric.name.removeprefix("cluster_"), recorded} & read
+
+
+def test_the_page_about_gpus_has_a_row_for_each() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| ([^|]*) \| `(\w+)` \| (?:`(\w+)`)? *\|$", (ROOT / "docs/gpu.md").read_text(), re.MULTILINE
+    )
+    assert rows == [(figure.field, figure.unit, figure.metric.name, figure.history) for figure in figures.GPU]

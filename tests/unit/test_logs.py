@@ -1,0 +1,41 @@
+"""Lines of the log, as processes really write them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import datetime
+from typing import Any
+
+WRITES = """
+import logging, structlog
+from jobs import logs
+logs.configure("info", "cpu-worker", host="h", worker="w")
+logging.getLogger("jobs.worker.turns").info("job done", extra={"job_id": "j1", "status": "done"})
+structlog.get_logger("coordinator.app").info("request", status=200, duration_seconds=0.25, job_id="j2")
+logging.getLogger("redis").debug("below the level")
+try:
+    1 / 0
+except ZeroDivisionError:
+    logging.getLogger("x").exception("it failed: %s", "why")
+"""
+
+
+def lines(program: str) -> list[dict[str, Any]]:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    return [json.loads(line) for line in done.stderr.splitlines()]
+
+
+def test_a_line_has_the_common_fields_first_and_the_known_ones_by_their_names() -> None:
+    done, request, failed = lines(WRITES)
+    for line in (done, request, failed):
+        assert list(line)[:5] == ["timestamp", "level", "component", "message", "host"]
+        assert line["timestamp"].endswith("Z") and datetime.fromisoformat(line["timestamp"])
+        assert (line["component"], line["host"], line["worker"]) == ("cpu-worker", "h", "w")
+        assert not {"event", "job_id", "service"} & line.keys()
+    assert (done["level"], done["message"], done["task_id"], done["status"]) == ("info", "job done", "j1", "done")
+    assert (request["task_id"], request["status"], request["duration_seconds"]) == ("j2", 200, 0.25)
+    assert failed["level"] == "error" and failed["message"] == "it failed: why"
+    assert "ZeroDivisionError" in failed["exception"]
