@@ -37,7 +37,7 @@ MOST_PATH = 2**126 - 1
 
 
 def delay_floor(n: int, steps: int, record: int) -> int:
-    """No number from n on has a delay above `record` if so many shortcut steps lead it to this or below.
+    """Return x: no number from n on has a delay above `record` if `steps` shortcut steps lead it to x or below.
 
     They take n to x with 2^steps x >= 3^c n, c being the odd ones, and the published records bound the delay of x.
     """

@@ -68,7 +68,7 @@ class Walk:
         self.curve.add(n)
 
     def advance(self, steps: int) -> None:
-        """At most so many shortcut steps, n/2 or (3n+1)/2; stops at 1."""
+        """Make at most `steps` shortcut steps, n/2 or (3n+1)/2; stop at 1."""
         value, add, parities = self.value, self.curve.add, self.parities
         for _ in range(steps):
             if value == 1:

@@ -33,7 +33,7 @@ _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)
 _LIMB, _LIMB_MASK, _PART = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(LIMB - STEP_BITS)
-#: A high limb of so many bits grows to at most 2^38 3^16 < 2^64 in 16 steps.
+#: A high limb of this many bits grows to at most 2^38 3^16 < 2^64 in 16 steps.
 HIGH_BITS = np.uint64(38)
 #: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**37)

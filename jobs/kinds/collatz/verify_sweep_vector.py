@@ -52,7 +52,7 @@ LISTED = 256
 
 _ZERO, _EIGHT = np.uint64(0), np.uint64(8)
 _LIMB, _LIMB_MASK = np.uint64(LIMB), np.uint64(2**LIMB - 1)
-#: A high limb of so many bits grows to at most 2^51 in 8 steps, and 2^51 3^8 < 2^64.
+#: A high limb of this many bits grows to at most 2^51 in 8 steps, and 2^51 3^8 < 2^64.
 HIGH_BITS = np.uint64(46)
 #: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
 _NARROW, _WIDE = np.uint64(2**53), np.uint64(2**45)

@@ -14,6 +14,8 @@ from numba import njit, types
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
+from jobs.kinds import random
+from jobs.kinds.random_cpu import mix, sub
 from jobs.kinds.thread import streams
 
 _PLAIN = {"nogil": True, "error_model": "numpy"}
@@ -43,16 +45,13 @@ INLINE = {**JIT, "forceinline": True}
 LAWS = ("fixed", "uniform", "exponential", "hyperexponential", "empirical", "pareto")
 FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL, EMPIRICAL, PARETO = range(6)
 
-_GOLDEN = np.uint64(streams.GOLDEN)
-_FIRST = np.uint64(streams.FIRST_FACTOR)
-_SECOND = np.uint64(streams.SECOND_FACTOR)
-_OFFSPRING = np.uint64(streams.GOLDEN * (streams.OFFSPRING + 1) & streams.MASK)
-_WORK = np.uint64(streams.GOLDEN * (streams.WORK + 1) & streams.MASK)
-_BRANCH = np.uint64(streams.GOLDEN * (streams.BRANCH + 1) & streams.MASK)
-_ARRIVALS = np.uint64(streams.GOLDEN * (streams.ARRIVALS + 1) & streams.MASK)
-_VICTIMS = np.uint64(streams.GOLDEN * (streams.VICTIMS + 1) & streams.MASK)
-_0, _1, _10, _20, _27, _30, _31, _32, _33, _53 = (np.uint64(n) for n in (0, 1, 10, 20, 27, 30, 31, 32, 33, 53))
-_LOW_20, _LOW_32, _LOW_10 = np.uint64(2**20 - 1), np.uint64(2**32 - 1), np.uint64(1023)
+_OFFSPRING = np.uint64(random.offset(streams.OFFSPRING))
+_WORK = np.uint64(random.offset(streams.WORK))
+_BRANCH = np.uint64(random.offset(streams.BRANCH))
+_ARRIVALS = np.uint64(random.offset(streams.ARRIVALS))
+_VICTIMS = np.uint64(random.offset(streams.VICTIMS))
+_1, _32, _33, _53 = (np.uint64(n) for n in (1, 32, 33, 53))
+_LOW_20, _LOW_10 = np.uint64(2**20 - 1), np.uint64(1023)
 
 
 @intrinsic
@@ -73,18 +72,6 @@ def trailing_zeros(_context, _word):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.uint64), generate
-
-
-@njit(**INLINE)
-def mix(word):
-    word = (word ^ (word >> _30)) * _FIRST
-    word = (word ^ (word >> _27)) * _SECOND
-    return word ^ (word >> _31)
-
-
-@njit(**INLINE)
-def sub(key, number):
-    return mix(key + _GOLDEN * (np.uint64(number) + _1))
 
 
 @njit(**INLINE)

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from jobs.kinds import random
 from jobs.kinds.contract import Tick
+from jobs.kinds.random_cpu import mix, sub
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
-from jobs.kinds.thread import rows, sizes, streams, tables, tracing
-from jobs.kinds.thread.cpu_draws import JIT, LAWS, mix, sub
+from jobs.kinds.thread import rows, sizes, tables, tracing
+from jobs.kinds.thread.cpu_draws import JIT, LAWS
 from jobs.kinds.thread.merging import merge
 from jobs.models import Partial, Spec
 
@@ -149,7 +151,7 @@ class _Cell:
         if done < count:
             raise RuntimeError(f"replica {first + done} of cell {self.cell}: more steps than can be needed")
         _, _, _, waits, sojourns = measured
-        return reduction.taken(totals, count, int(hashes) & streams.MASK, waits, sojourns)
+        return reduction.taken(totals, count, int(hashes) & random.MASK, waits, sojourns)
 
 
 def _first_chunk(spec: Spec) -> int:

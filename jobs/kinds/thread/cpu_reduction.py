@@ -8,9 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from jobs.kinds import random
+from jobs.kinds.random_cpu import mix, sub
 from jobs.kinds.thread import cpu_simulation as sim
-from jobs.kinds.thread import rows, streams
-from jobs.kinds.thread.cpu_draws import JIT, bin_of, mix, sub
+from jobs.kinds.thread import rows
+from jobs.kinds.thread.cpu_draws import JIT, bin_of
 
 MOST_ROWS = 65_536
 LIMBS = 4
@@ -28,7 +30,7 @@ _SPREAD = np.array([rows.COLUMNS.index(name) for name in rows.SPREAD])
 _FACTORS = np.array([rows.COLUMNS.index(name) for pair in rows.PRODUCTS for name in pair])
 _SHIFT = rows.RATIO_BITS
 _SMALL = 2 ** (62 - _SHIFT)
-_MASK = streams.MASK
+_MASK = random.MASK
 
 
 @njit(**JIT)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from jobs.kinds.random_cpu import sub
 from jobs.kinds.thread.cpu_draws import (
     INLINE,
     JIT,
@@ -21,7 +22,6 @@ from jobs.kinds.thread.cpu_draws import (
     draw_children,
     draw_work,
     interarrival,
-    sub,
     trailing_zeros,
     victim,
 )

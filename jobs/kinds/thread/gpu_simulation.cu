@@ -3,9 +3,10 @@
 //
 // Defined by gpu_simulation.py: the places in `numbers`, `row` and `aside`, ROW and ASIDE (their lengths), BINS, WARM,
 // LAW_..., NEVER, NO_ARRIVAL (the arrival after the last one, later than the time of NEVER), WIDE (a sum of waits is
-// high * WIDE + low), CONTINUES (a core runs a continuation), MOST_CORES, and the factors of the random words.
+// high * WIDE + low), CONTINUES (a core runs a continuation), and MOST_CORES.
+#include "random.cuh"
+
 typedef unsigned int u32;
-typedef unsigned long long u64;
 typedef long long i64;
 
 struct Family {
@@ -24,15 +25,6 @@ struct Model {
     const i64 *numbers, *laws, *logs, *values, *thresholds;
     i64 laws_length, values_length, thresholds_width; // a width of 0: one row for all depths
 };
-
-__device__ __forceinline__ u64 mix(u64 word)
-{
-    word = (word ^ word >> 30) * FIRST_FACTOR;
-    word = (word ^ word >> 27) * SECOND_FACTOR;
-    return word ^ word >> 31;
-}
-
-__device__ __forceinline__ u64 sub(u64 key, u64 number) { return mix(key + GOLDEN * (number + 1)); }
 
 __device__ __forceinline__ int bin_of(i64 value)
 {
@@ -59,11 +51,11 @@ __device__ i64 draw_work(u64 key, i64 law, const Model& model)
     if (law == LAW_FIXED) {
         drawn = laws[0];
     } else {
-        u64 word = mix(key + GOLDEN * (STREAM_WORK + 1));
+        u64 word = sub(key, STREAM_WORK);
         if (law == LAW_EXPONENTIAL) {
             drawn = (laws[0] * negative_log(word, model.logs) + 8388608) >> 24;
         } else if (law == LAW_HYPEREXPONENTIAL) {
-            bool slow = (i64)(mix(key + GOLDEN * (STREAM_BRANCH + 1)) >> 32) >= laws[0];
+            bool slow = (i64)(sub(key, STREAM_BRANCH) >> 32) >= laws[0];
             drawn = ((slow ? laws[2] : laws[1]) * negative_log(word, model.logs) + 8388608) >> 24;
         } else if (law == LAW_PARETO) {
             i64 place = negative_log(word, model.logs), index = place >> 20;
@@ -82,7 +74,7 @@ __device__ i64 draw_children(u64 key, i64 depth, i64 max_depth, const Model& mod
 {
     if (depth >= max_depth) return 0;
     if (model.values_length == 1) return model.values[0];
-    i64 draw = (i64)(mix(key + GOLDEN * (STREAM_OFFSPRING + 1)) >> 32);
+    i64 draw = (i64)(sub(key, STREAM_OFFSPRING) >> 32);
     const i64* row = model.thresholds + depth * model.thresholds_width;
     if (model.values_length == 2) return model.values[draw >= row[0]];
     int index = 0;
@@ -93,7 +85,7 @@ __device__ i64 draw_children(u64 key, i64 depth, i64 max_depth, const Model& mod
 // Time before the number-th root, in units of the mean's.
 __device__ i64 interarrival(u64 key, i64 number, i64 mean, const i64* logs)
 {
-    u64 word = sub(mix(key + GOLDEN * (STREAM_ARRIVALS + 1)), (u64)number);
+    u64 word = sub(sub(key, STREAM_ARRIVALS), (u64)number);
     return (mean * negative_log(word, logs) + 8388608) >> 24;
 }
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from jobs.kinds import gpu
+from jobs.kinds import gpu, random
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import parameters, rows, sizes, streams, tables
@@ -28,7 +28,6 @@ SOURCE = gpu.Source(
         *((name, getattr(sim, name)) for name in _PLACES),
         *((f"LAW_{law.upper()}", place) for place, law in enumerate(LAWS)),
         *((f"STREAM_{name}", getattr(streams, name)) for name in ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS")),
-        *((name, getattr(streams, name)) for name in ("GOLDEN", "FIRST_FACTOR", "SECOND_FACTOR")),
         ("ROW", len(rows.ROW)),
         ("BINS", rows.BINS),
         ("MOST_CORES", parameters.MAX_CORES),
@@ -113,7 +112,7 @@ class LaunchedCell:
         found, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
         numbers, laws, logs, values = self._tables
         gpu.kernels(SOURCE)(
-            "simulate_queue", blocks, THREADS, rows.mix(self.spec["seed"]), first, count, numbers, laws,
+            "simulate_queue", blocks, THREADS, random.mix(self.spec["seed"]), first, count, numbers, laws,
             self._lengths[0], logs, values, self._lengths[1], self._thresholds, self._lengths[2], self._families,
             self.room, found, waits, sojourns,
         )  # fmt: skip
@@ -124,7 +123,7 @@ class LaunchedCell:
             first, count, self.cell, self.greedy, self.cores, table, small, columns, limbs, totals
         )  # fmt: skip
         counts = device.get(waits), device.get(sojourns)
-        return reduction.taken(totals, count - many, int(hashes) & streams.MASK, *counts), small[:many].tolist()
+        return reduction.taken(totals, count - many, int(hashes) & random.MASK, *counts), small[:many].tolist()
 
     def _place(self, count: int) -> int:
         """Room for the families of a launch; its blocks of threads."""

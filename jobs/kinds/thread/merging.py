@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jobs.kinds.thread import streams
+from jobs.kinds import random
 from jobs.models import Partial
 
 #: A histogram on the wire: [bin, count, bin, count, ...], bins ascending, counts above 0.
@@ -30,7 +30,7 @@ def merge_cells(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, 
         for name in ("outcomes", "sum", "sumsq", "products", "depth_sum", "depth_sumsq", "violations", "stuck")
     }
     merged["replicas"] = left["replicas"] + right["replicas"]
-    merged["digest"] = left["digest"] + right["digest"] & streams.MASK
+    merged["digest"] = left["digest"] + right["digest"] & random.MASK
     merged["min"] = list(map(min, left["min"], right["min"]))
     merged["max"] = list(map(max, left["max"], right["max"]))
     merged["spread"] = [add_histograms(*pair) for pair in zip(left["spread"], right["spread"], strict=True)]

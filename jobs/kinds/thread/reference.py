@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from jobs.kinds.random import MASK, mix, sub
 from jobs.kinds.thread import rows, streams, tables
 from jobs.kinds.thread.merging import flat, merge
-from jobs.kinds.thread.rows import mix, sub
 from jobs.models import Partial, Spec
 
 
@@ -297,7 +297,7 @@ class Replica:
 
     def _victim(self, core: Core) -> Core:
         """Whom the core's next attempt tries."""
-        stream = (sub(self.key, streams.VICTIMS) + mix(core.number)) & streams.MASK
+        stream = (sub(self.key, streams.VICTIMS) + mix(core.number)) & MASK
         others = [other for other in self.cores if other is not core]
         chosen = others[(sub(stream, core.attempts) >> 32) * len(others) >> 32]
         core.attempts += 1

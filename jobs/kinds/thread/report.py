@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from jobs.kinds.thread import estimates, rows, streams, theory
+from jobs.kinds import random
+from jobs.kinds.thread import estimates, rows, theory
 from jobs.kinds.thread.estimates import figure
 from jobs.kinds.thread.merging import Histogram, pairs
 from jobs.models import Partial, Spec
@@ -47,7 +48,7 @@ def report(spec: Spec, partial: Partial) -> dict[str, Any]:
     return {
         "parameters": spec["parameters"],
         "replicas": spec["replicas"],
-        "digest": f"{sum(cell.part['digest'] for cell in cells) & streams.MASK:016x}",
+        "digest": f"{sum(cell.part['digest'] for cell in cells) & random.MASK:016x}",
         "cells": [cell.report() for cell in cells],
         "warnings": theory.overloads(spec) + [warning for cell in cells for warning in cell.warnings()],
         "threads_simulated": exact(sum(cell.sum("threads") for cell in cells)),

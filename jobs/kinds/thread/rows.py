@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.kinds.thread import streams
+from jobs.kinds.random import mix, sub
 
 #: A replica's row, in the order of the digest.
 ROW = (
@@ -92,18 +92,6 @@ def bin_edges(index: int) -> tuple[int, int]:
     shift = index // 64 - 1
     low = (index % 64 + 64) << shift
     return low, low + (1 << shift) - 1
-
-
-def mix(word: int) -> int:
-    """SplitMix64's finaliser."""
-    word = (word ^ word >> 30) * streams.FIRST_FACTOR & streams.MASK
-    word = (word ^ word >> 27) * streams.SECOND_FACTOR & streams.MASK
-    return word ^ word >> 31
-
-
-def sub(key: int, number: int) -> int:
-    """The number-th word below a key."""
-    return mix(key + streams.GOLDEN * (number + 1) & streams.MASK)
 
 
 @dataclass(frozen=True, kw_only=True)
