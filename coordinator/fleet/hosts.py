@@ -1,4 +1,4 @@
-"""Which worker speaks for a host. Pure: rows of workers in, rows of workers out."""
+"""Choice of the worker that speaks for a host. Pure: rows of workers in, rows of workers out."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ WorkerId = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
 
 
 class Drain(BaseModel):
-    """Whether a worker finishes what it has and takes nothing new."""
+    """Draining: a worker finishes what it has and takes nothing new, or goes on."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     on: bool = True

@@ -1,1 +1,1 @@
-"""What was: history, spans of work, metrics, alerts."""
+"""History, spans of work, metrics, alerts."""

@@ -1,4 +1,4 @@
-"""What the API shows of alerts, read from Redis and shaped. Reads only."""
+"""Rows of alerts, read from Redis and shaped. Reads only."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from jobs.store import Store, skipped
 
 
 class TelemetryQueries:
+    """Alerts that fire and those that were resolved."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 

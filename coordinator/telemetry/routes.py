@@ -47,7 +47,7 @@ def read_history(
     return shown(history.binned(now, blocks, wanted, seconds, points, old))
 
 
-@routes.get("/stream", tags=["cluster"], **http.answers(schemas.Stream))
+@routes.get("/stream", tags=["cluster"], **http.answers(schemas.Spans))
 def read_stream(
     cluster: http.ClusterDep,
     seconds: Annotated[int, Query(ge=1, le=spans.MAX_SECONDS)] = 600,
@@ -55,5 +55,5 @@ def read_stream(
         int, Query(alias="spans", ge=100, le=spans.MAX_SPANS, description="More than these are joined.")
     ] = 5000,
 ) -> Response:
-    """Which lane computed which job from when to when, in the last hour and up to now."""
+    """Spans of work: the lane that computed a job, from when to when, in the last hour and up to now."""
     return shown(spans.read(cluster.queries.store, seconds, most))

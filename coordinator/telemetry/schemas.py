@@ -1,4 +1,4 @@
-"""What the API answers about alerts, history and spans, for its description and the tests."""
+"""Answers about alerts, history and spans, for the API's description and the tests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class History(Answer):
     names: list[str] = required("Every figure that there is.")
 
 
-class StreamLane(Answer):
+class SpanLane(Answer):
     lane: str
     worker: str
     device: str | None
@@ -63,12 +63,12 @@ class Span(Answer):
     open: bool = required("Being computed: it ends now.")
 
 
-class Stream(Answer):
-    """Which lane computed what; nothing is left out: too many spans are joined to longer ones."""
+class Spans(Answer):
+    """Spans of work by lane; none is left out: too many are joined to longer ones."""
 
     begins: float = Field(alias="from")
     to: float
     complete_since: float = required("Spans that ended before this moment are no longer kept.")
     resolution_seconds: float = required("0: every span by itself; else spans of a lane within this time are joined.")
-    lanes: list[StreamLane]
+    lanes: list[SpanLane]
     spans: list[Span]

@@ -1,4 +1,4 @@
-"""Which lane computed what, from the spans that the scripts keep and the leases of this moment."""
+"""Spans of work by lane, from the spans that the scripts keep and the leases of this moment."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_answers_are_what_the_description_says(cluster: Live) -> None:
         (f"/api/jobs/{failed}", job_schemas.Job),
         (f"/api/jobs/{done}/result", job_schemas.Result), ("/api/job-types", job_schemas.Kinds),
         ("/api/history", telemetry_schemas.History),
-        ("/api/stream", telemetry_schemas.Stream), ("/api/collatz/verified", job_schemas.Mark),
+        ("/api/stream", telemetry_schemas.Spans), ("/api/collatz/verified", job_schemas.Mark),
         ("/api/kinds/collatz/marks/verified", job_schemas.Mark),
         ("/health", schemas.Health), ("/ready", schemas.Ready),
     ]  # fmt: skip

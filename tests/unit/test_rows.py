@@ -38,9 +38,9 @@ PAIRS: dict[type, type[BaseModel]] = {
     telemetry_rows.AlertRow: telemetry_schemas.Alert,
     telemetry_rows.BinsRow: telemetry_schemas.Bins,
     telemetry_rows.HistoryRow: telemetry_schemas.History,
-    telemetry_rows.SpanLaneRow: telemetry_schemas.StreamLane,
+    telemetry_rows.SpanLaneRow: telemetry_schemas.SpanLane,
     telemetry_rows.SpanRow: telemetry_schemas.Span,
-    telemetry_rows.SpansRow: telemetry_schemas.Stream,
+    telemetry_rows.SpansRow: telemetry_schemas.Spans,
     event_rows.SnapshotRow: event_schemas.Snapshot,
 }
 #: What routes add to a row before they send it.

@@ -16,7 +16,7 @@ export type Snapshot = Schemas["Snapshot"];
 export type Submitted = Schemas["Submitted"];
 export type History = Schemas["History"];
 export type Bins = Schemas["Bins"];
-export type Stream = Schemas["Stream"];
+export type Stream = Schemas["Spans"];
 export type Span = Schemas["Span"];
 export type Result = Schemas["Result"];
 
