@@ -102,3 +102,11 @@ def test_a_kind_named_elsewhere_is_seen() -> None:
     assert spelled("collatz", "pages/cluster/drawer.tsx", 'const PAGES = { collatz: "/collatz.html" };')
     assert spelled("thread", "ui/page.tsx", 'type PageName = "threads";')
     assert not spelled("thread", "ui/page.tsx", "document.title = `Threads Cluster`;")
+
+
+def test_nobody_is_called_node_but_a_place_in_a_tree() -> None:
+    """A process that takes work is a worker, a machine a host; the inverse tree of Collatz has nodes."""
+    names = {str(path.relative_to(WEB / "src")): path for path in sources("src")}
+    trees = ("pages/collatz/",)
+    using = [name for name, path in names.items() if re.search(r"\bnodes?\b", path.read_text(), re.IGNORECASE)]
+    assert [name for name in using if not name.startswith(trees)] == []

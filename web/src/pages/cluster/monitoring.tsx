@@ -196,7 +196,7 @@ function Services() {
 
 const NAMES =
   "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory," +
-  "node.*.cpu,node.*.memory,node.*.receive,node.*.send";
+  "host.*.cpu,host.*.memory,host.*.receive,host.*.send";
 
 /** More lines than these in one chart look alike; the rest is added up and labelled so. */
 const MOST_LINES = 7;
@@ -280,7 +280,7 @@ function Histories() {
       <Chart
         title="CPU of each host"
         times={times}
-        series={lines(history, "node.", ".cpu")}
+        series={lines(history, "host.", ".cpu")}
         format={(value) => percent(value)}
         least={1}
         sync="cluster"
@@ -288,7 +288,7 @@ function Histories() {
       <Chart
         title="Memory of each host"
         times={times}
-        series={lines(history, "node.", ".memory")}
+        series={lines(history, "host.", ".memory")}
         format={bytes}
         binary
         sync="cluster"
@@ -296,7 +296,7 @@ function Histories() {
       <Chart
         title="Network of each host, received"
         times={times}
-        series={lines(history, "node.", ".receive")}
+        series={lines(history, "host.", ".receive")}
         format={(value) => `${bytes(value)}/s`}
         least={1024}
         binary
