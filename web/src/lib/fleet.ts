@@ -130,7 +130,7 @@ export function moved(job: Job, event: LiveEvent, rate: number | null = null): J
 
 /**
  * A job as the API shows it, with the rate that the page measured where the API has none yet. No rate and no time left
- * while no worker lives: the API's rate is an average that takes its time to fall.
+ * while no worker is live: the API's rate is an average that takes its time to fall.
  */
 export function adopted(job: Job, before: Job | undefined, workers = 1): Job {
   if (!workers) return { ...job, rate: null, eta_seconds: null };

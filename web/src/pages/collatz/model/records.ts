@@ -1,7 +1,7 @@
 /**
  * The published records: every n whose delay, or greatest value, exceeds that of all smaller numbers. OEIS
- * A006877 and A006884, as the kind has them (jobs/kinds/collatz/records_published.py; a test compares the two). Their values
- * are not listed but walked, which is exact.
+ * A006877 and A006884, as the kind has them (jobs/kinds/collatz/records_published.py; a test compares the two). Their
+ * values are not listed but walked, which is exact.
  */
 
 import { walk } from "./walk";
