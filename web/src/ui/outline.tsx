@@ -17,7 +17,7 @@ export function leaf(value: unknown): string {
   return String(value);
 }
 
-function counted(count: number, what: string): string {
+export function counted(count: number, what: string): string {
   return `${integer(count)} ${what}${count === 1 ? "" : "s"}`;
 }
 

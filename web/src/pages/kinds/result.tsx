@@ -9,7 +9,7 @@ import { ended } from "../../lib/fleet";
 import { integer } from "../../lib/format";
 import { result } from "../../lib/jobs";
 import { Histogram } from "../../ui/histogram";
-import { leaf } from "../../ui/outline";
+import { counted, leaf } from "../../ui/outline";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
@@ -118,7 +118,7 @@ function ResultTable({ kind, part: { title, columns, rows } }: { kind: string; p
   return (
     <details class="part" open={rows.length <= MOST_OPEN}>
       <summary>
-        {title} <span class="soft small">{integer(rows.length)} rows</span>
+        {title} <span class="soft small">{counted(rows.length, "row")}</span>
       </summary>
       <Table
         label={title}
