@@ -157,6 +157,6 @@ def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytes
     def start() -> Sequence[Lane]:
         raise life.CannotStart("no lanes")
 
-    assert life.Worker(Settings(worker_id="w"), Device.CPU, 1).run(bench.client, start, lambda: None) == 1
+    assert life.Worker(Settings(worker_id="w"), Device.CPU, 1).run(bench.store, start, lambda: None) == 1
     seconds, _ = bench.client.time()
     assert int(bench.look().hash("ct:worker:w")["born"].partition("-")[0]) <= (seconds + 1) * 1000

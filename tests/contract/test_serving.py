@@ -117,7 +117,7 @@ def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Store) -> None:
     """Its replacement takes seconds to warm up; meanwhile the range goes to the other lane."""
     sick, sound = FakeLane("0"), FakeLane("1")
     server = Server(store, "w", Device.CPU, [sick, sound], kinds={"sum": 1})
-    store.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
+    store.jobs.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
     with serving(server):
         until(lambda: lanes_with_leases(store, "j") == {"0", "1"})
         sick.die()
@@ -132,7 +132,7 @@ def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Store) -> None:
 
 def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Store) -> None:
     lane = FakeLane("0")
-    store.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
+    store.jobs.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
     with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: lanes_with_leases(store, "j") == {"0"})
         lane.die()
@@ -145,7 +145,7 @@ def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Store) -
 def test_a_small_job_waits_for_a_lane_that_is_ready(store: Store) -> None:
     lane = FakeLane("0")
     lane.die()
-    store.submit([new_job("j", 10, "any.normal", small=True, estimate_ms=10)])
+    store.jobs.submit([new_job("j", 10, "any.normal", small=True, estimate_ms=10)])
     with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: not lane.ready)
         time.sleep(0.1)
@@ -168,7 +168,7 @@ def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Store)
 def test_a_result_is_derived_by_a_lane_and_not_beside_the_heartbeats(store: Store) -> None:
     """Reading and writing tens of megabytes of JSON holds the parent's lock for seconds."""
     lane = FakeLane("0")
-    store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: state(store, "j") == "done")
     assert json.loads(store.client.get(keys.job_result("j")) or "") == total_of(0, 10)
@@ -184,7 +184,7 @@ def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Sto
         raise LaneDied("killed")
 
     sick.derive = derive  # type: ignore[method-assign]
-    store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(server), serving(Server(store, "v", Device.CPU, [sound], kinds={"sum": 1})):
         sick.healed.set()
         until(lambda: state(store, "j") == "done")
@@ -201,29 +201,29 @@ def test_a_job_whose_result_kills_every_lane_fails(store: Store) -> None:
         raise LaneDied("killed over a result")
 
     lane.derive = derive  # type: ignore[method-assign]
-    store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: state(store, "j") == "failed", 5)
     assert b"killed over a result" in (store.client.hget(keys.job("j"), "error") or b"")
-    assert store.retry("j", 1) == ["ok", "finishing"]
+    assert store.jobs.retry("j", 1) == ["ok", "finishing"]
 
 
 def test_a_result_is_derived_by_one_lane_of_a_worker(store: Store) -> None:
     """Each that asked at once got the answer finishing, and held a copy of all there is."""
-    store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
-    store.next("v", queues.ALL)
-    grant = store.lease("j", "t", want=10, worker="v")
+    store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    store.slots.next("v", queues.ALL)
+    grant = store.leases.lease("j", "t", want=10, worker="v")
     assert isinstance(grant, Grant)
-    store.commit("j", "t", 10, encode(total_of(0, 10)), ms=1, worker="v", device="cpu")
-    store.leave("v")
-    lanes, lease = [FakeLane(str(number)) for number in range(8)], store.lease
+    store.leases.commit("j", "t", 10, encode(total_of(0, 10)), ms=1, worker="v", device="cpu")
+    store.slots.leave("v")
+    lanes, lease = [FakeLane(str(number)) for number in range(8)], store.leases.lease
 
     def answer_late(*given: Any, **more: Any) -> Any:
         answer = lease(*given, **more)
         time.sleep(0.1)
         return answer
 
-    store.lease = answer_late  # type: ignore[method-assign]
+    store.leases.lease = answer_late  # type: ignore[method-assign]
     with serving(Server(store, "w", Device.CPU, lanes, kinds={"sum": 1})):
         until(lambda: state(store, "j") == "done")
     assert sum(len(lane.derived) for lane in lanes) == 1
@@ -252,7 +252,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
         raise LaneDied("it was told to stop")
 
     lane.derive = derive  # type: ignore[method-assign]
-    store.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
+    store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     server = Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})
     thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
     thread.start()
@@ -287,11 +287,11 @@ def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Store
 @pytest.mark.parametrize("count", [40, 300])
 def test_parts_that_cannot_be_merged_fail_their_job(store: Store, count: int) -> None:
     """With more of them than are read at once it stayed finishing for ever."""
-    store.submit([new_job("j", count, "any.normal", kind="collatz")])
-    store.next("v", queues.ALL)
+    store.jobs.submit([new_job("j", count, "any.normal", kind="collatz")])
+    store.slots.next("v", queues.ALL)
     for number in range(count):
-        store.lease("j", f"t{number}", want=1, worker="v")
-        store.commit("j", f"t{number}", number + 1, b"{", ms=1, worker="v", device="cpu")
+        store.leases.lease("j", f"t{number}", want=1, worker="v")
+        store.leases.commit("j", f"t{number}", number + 1, b"{", ms=1, worker="v", device="cpu")
     assert state(store, "j") == "finishing"
     with pytest.raises(KernelFailed):
         execution.fold(store, "j", "collatz")
