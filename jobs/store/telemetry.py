@@ -1,4 +1,4 @@
-"""What is kept for people to look at: spans, history, alerts, counters. Rows come as stored; callers decode them."""
+"""Figures kept for people to look at: spans, history, alerts, counters. Rows come as stored; callers decode them."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Telemetry(Part):
 
     def figures(self, key: str) -> dict[str, float]:
         """Return the numbers of a hash by field, without those that cannot be read."""
-        [stored] = skipped.replies(self._client.pipeline(transaction=False).hgetall(key))
+        [stored] = skipped.replies(self._pipe().hgetall(key))
         return dict(skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), float(text))))
 
     def units(self) -> tuple[float, dict[str, int]]:
         """Return Redis' time in seconds and the units committed by kind|device, exact."""
-        (seconds, micros), stored = skipped.replies(self._client.pipeline(transaction=False).time().hgetall(keys.UNITS))
+        (seconds, micros), stored = skipped.replies(self._pipe().time().hgetall(keys.UNITS))
         counts = skipped.readable("figure", (stored or {}).items(), lambda name, text: (name.decode(), int(text)))
         return seconds + micros / 1e6, dict(counts)
 
     def broken(self) -> int:
         """Count the jobs and keys that were found broken."""
-        [count] = skipped.replies(self._client.pipeline(transaction=False).scard(keys.BROKEN))
+        [count] = skipped.replies(self._pipe().scard(keys.BROKEN))
         return count or 0
 
     def memory(self) -> Memory:
@@ -71,9 +71,9 @@ class Telemetry(Part):
 
     def failed(self, most: int) -> list[tuple[bytes, Sequence[Any]]]:
         """Return id, and end in ms with kind, of at most `most` failed jobs, newest first."""
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         [ids] = skipped.replies(pipe.zrevrange(keys.in_state(JobState.FAILED), 0, most - 1))
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         for job_id in ids or ():
             pipe.hmget(keys.job("").encode() + job_id, "ended", "kind")
         return list(zip(ids, skipped.replies(pipe), strict=True)) if ids else []
@@ -120,7 +120,7 @@ class Telemetry(Part):
 
     def alerts(self) -> list[tuple[bytes, bytes]]:
         """Return id and JSON of every alert."""
-        [stored] = skipped.replies(self._client.pipeline(transaction=False).hgetall(keys.ALERTS))
+        [stored] = skipped.replies(self._pipe().hgetall(keys.ALERTS))
         return list((stored or {}).items())
 
     def write_alerts(self, changed: Mapping[str, str], gone: Iterable[str]) -> None:
@@ -138,7 +138,7 @@ class Telemetry(Part):
 
     def spans(self, seconds: int) -> StoredSpans:
         """Return every span that ended within the last `seconds`, and each lane's latest."""
-        pipe = self._client.pipeline(transaction=False)  # a full Redis refuses MULTI
+        pipe = self._pipe()  # a full Redis refuses MULTI
         pipe.time().hgetall(keys.SPAN).xlen(keys.SPANS).xrange(keys.SPANS, count=1).smembers(keys.RUNNING)
         (whole, micros), latest, kept, first, running = skipped.replies(pipe)
         now = whole * 1000 + micros // 1000
@@ -153,7 +153,7 @@ class Telemetry(Part):
 
     def held(self, jobs: Sequence[str]) -> list[tuple[str, tuple[Sequence[bytes | None], Sequence[bytes]]]]:
         """Return of each job its kind, whether it is small, and its queue; and its leases as stored."""
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         for job in jobs:
             pipe.hmget(keys.job(job), "kind", "small", "queue").hvals(keys.job_lease(job))
         replies = skipped.replies(pipe) if jobs else []
@@ -163,7 +163,7 @@ class Telemetry(Part):
 
     def wrong_types(self) -> list[str]:
         """Return the keys of people's figures that hold another type than they must; each is counted as skipped."""
-        pipe = self._client.pipeline(transaction=False)
+        pipe = self._pipe()
         for name in _TYPES:
             pipe.type(name)
         stored = [
