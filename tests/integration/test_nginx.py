@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from tests.conftest import IN_CI
-from tests.integration.nginx_bench import USER, Front, Names, Replica, free_port, front, have_nginx, silent, web
+from tests.integration.nginx_bench import USER, Front, Names, Replica, front, have_nginx, silent, web
+from tests.ports import free_port
 
 KEY = {"Idempotency-Key": "k1"}
 FIRST, SECOND, THIRD = "127.0.0.2", "127.0.0.3", "127.0.0.4"
