@@ -15,9 +15,10 @@ from gpu_worker.claim import Claim, NoGpu, allowed
 from gpu_worker.cupy_device import CupyDevice
 from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
-from jobs import logs, settings
+from jobs import logs
 from jobs.kinds import gpu
 from jobs.models import Device
+from jobs.settings import Settings, load, show_one_gpu
 from jobs.store import Store
 from jobs.worker.beats import Row
 from jobs.worker.life import CannotStart, Worker, refusal, wait_for_redis
@@ -37,64 +38,66 @@ class Machine:
     open: Callable[[str, int], gpu.Device] = CupyDevice
 
 
-def find(chosen: settings.Settings, machine: Machine) -> tuple[telemetry.Provider, list[telemetry.Found]]:
+def find(settings: Settings, machine: Machine) -> tuple[telemetry.Provider, list[telemetry.HostGpu]]:
     """The GPUs that this worker may claim. NoGpu says why there is none."""
-    if chosen.gpu_enabled == "false":
+    if settings.gpu_enabled == "false":
         raise NoGpu("GPU_ENABLED=false")
     try:
         provider = machine.telemetry()
     except telemetry.NoTelemetry as error:
         raise NoGpu(f"no GPU was found. {error}") from error
-    gpus = allowed(provider.found(), chosen.cuda_visible_devices)
+    gpus = allowed(provider.gpus(), settings.cuda_visible_devices)
     if not gpus:
-        hidden = f" that CUDA_VISIBLE_DEVICES={chosen.cuda_visible_devices} allows" * bool(chosen.cuda_visible_devices)
+        hidden = f" that CUDA_VISIBLE_DEVICES={settings.cuda_visible_devices} allows" * bool(
+            settings.cuda_visible_devices
+        )
         raise NoGpu(f"this host has no GPU{hidden}; see nvidia-smi")
     return provider, gpus
 
 
-def run(chosen: settings.Settings, machine: Machine = Machine()) -> int:
+def run(settings: Settings, machine: Machine = Machine()) -> int:
     try:
-        provider, gpus = find(chosen, machine)
+        provider, gpus = find(settings, machine)
     except NoGpu as error:
-        return _without(chosen, error)
-    store = wait_for_redis(chosen.redis_url)
+        return _without(settings, error)
+    store = wait_for_redis(settings.redis_url)
     try:
-        claim = Claim(store, chosen.worker_name(), gpus)
+        claim = Claim(store, settings.worker_name(), gpus)
     except NoGpu as error:
         log.error("%s", error)
         return 1
     log.info("claimed a GPU", extra={"gpu": claim.gpu.uuid, "index": claim.gpu.index, "name_": claim.gpu.name})
     try:
-        return _serve(chosen, machine, provider, claim, store)
+        return _serve(settings, machine, provider, claim, store)
     finally:
         claim.end()
         provider.close()
 
 
-def _without(chosen: settings.Settings, error: NoGpu) -> int:
-    if chosen.gpu_enabled == "true":
+def _without(settings: Settings, error: NoGpu) -> int:
+    if settings.gpu_enabled == "true":
         log.error("%s. GPU_ENABLED=true needs one: mend that, or set GPU_ENABLED=auto", error)
         return 1
     log.warning("this worker ends without work: %s. CPU workers go on: python -m cpu_worker", error)
     return 0
 
 
-def _serve(chosen: settings.Settings, machine: Machine, provider: telemetry.Provider, claim: Claim,
+def _serve(settings: Settings, machine: Machine, provider: telemetry.Provider, claim: Claim,
            store: Store) -> int:  # fmt: skip
-    found = claim.gpu
+    claimed = claim.gpu
 
     def more() -> Row:
         if not claim.renew():
-            worker.retire(f"another worker has claimed {found.uuid}")
-        return {"gpus": json.dumps([telemetry.row(found, provider.sample(found.uuid))])}
+            worker.retire(f"another worker has claimed {claimed.uuid}")
+        return {"gpus": json.dumps([telemetry.row(claimed, provider.sample(claimed.uuid))])}
 
-    worker = Worker(chosen, Device.GPU, LANES, more)
+    worker = Worker(settings, Device.GPU, LANES, more)
     ended = threading.Event()
 
     def start() -> list[StreamLane]:
-        opened = open_device(chosen, machine, found.uuid)
+        opened = open_device(settings, machine, claimed.uuid)
         log.info("self-test passed", extra={"seconds": opened})
-        return [StreamLane(str(number), chosen.gpu_batch_size, retire) for number in range(LANES)]
+        return [StreamLane(str(number), settings.gpu_batch_size, retire) for number in range(LANES)]
 
     def retire(why: str) -> None:
         log.error("%s; this worker gives its leases back and ends", why)
@@ -111,14 +114,14 @@ def _serve(chosen: settings.Settings, machine: Machine, provider: telemetry.Prov
             watch(worker.server, hung, ended)
 
     threading.Thread(target=watching, name="watch", daemon=True).start()
-    return worker.run(store, start, ended.set, Meter(energy=lambda: provider.joules(found.uuid)))
+    return worker.run(store, start, ended.set, Meter(energy=lambda: provider.joules(claimed.uuid)))
 
 
-def open_device(chosen: settings.Settings, machine: Machine, uuid: str) -> dict[str, float]:
+def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, float]:
     """Makes the GPU this process' device and has it answer what is known; seconds by kind. Raises CannotStart."""
-    settings.show_one_gpu(uuid)
+    show_one_gpu(uuid)
     try:
-        gpu.use(machine.open(uuid, chosen.gpu_memory_limit * 2**20))
+        gpu.use(machine.open(uuid, settings.gpu_memory_limit * 2**20))
         return selftest.run()
     except selftest.Failed as error:
         raise CannotStart(f"the GPU {uuid} failed its self-test and gets no work: {error}") from error
@@ -127,9 +130,9 @@ def open_device(chosen: settings.Settings, machine: Machine, uuid: str) -> dict[
 
 
 def main() -> int:
-    chosen = settings.load()
-    logs.configure(chosen.log_level, "gpu-worker", host=chosen.host_name(), worker=chosen.worker_name())
-    return refusal(chosen) or run(chosen)
+    settings = load()
+    logs.configure(settings.log_level, "gpu-worker", host=settings.host_name(), worker=settings.worker_name())
+    return refusal(settings) or run(settings)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from gpu_worker.telemetry import Found
+from gpu_worker.telemetry import HostGpu
 from jobs.store import Store, connection, fleet
 
 log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ class NoGpu(Exception):
     """There is none to use; the message says why and what to do."""
 
 
-def allowed(gpus: Sequence[Found], visible: str) -> list[Found]:
+def allowed(gpus: Sequence[HostGpu], visible: str) -> list[HostGpu]:
     """Those that CUDA_VISIBLE_DEVICES names, by number or UUID (its beginning is enough); all when it is empty."""
     if not visible:
         return list(gpus)
@@ -26,7 +26,7 @@ def allowed(gpus: Sequence[Found], visible: str) -> list[Found]:
 class Claim:
     """A GPU that is this worker's while it renews the claim."""
 
-    def __init__(self, store: Store, worker: str, gpus: Sequence[Found]) -> None:
+    def __init__(self, store: Store, worker: str, gpus: Sequence[HostGpu]) -> None:
         for gpu in gpus:
             if store.fleet.claim(gpu.uuid, worker):
                 self.gpu = gpu

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gpu_worker.telemetry import Found, NoTelemetry, Sample
+from gpu_worker.telemetry import HostGpu, NoTelemetry, Sample
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ class Nvml:
         self._handles: dict[str, Any] = {}
         self._activity: dict[str, Any] = {}
 
-    def found(self) -> list[Found]:
+    def gpus(self) -> list[HostGpu]:
         nvml = self._nvml
         gpus = []
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             uuid = _text(nvml.nvmlDeviceGetUUID(handle))
             self._handles[uuid] = handle
-            gpus.append(Found(index=index, uuid=uuid, name=_text(nvml.nvmlDeviceGetName(handle))))
+            gpus.append(HostGpu(index=index, uuid=uuid, name=_text(nvml.nvmlDeviceGetName(handle))))
         return gpus
 
     def sample(self, uuid: str) -> Sample:

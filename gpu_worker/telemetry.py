@@ -1,4 +1,4 @@
-"""What a worker knows of the GPUs of its host, whoever tells: NVML on real ones."""
+"""Figures of the GPUs of this host, from any provider: NVML on real ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class HostGpu:
     """A GPU of this host."""
 
     index: int
@@ -17,7 +17,7 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A GPU at one moment, in base units. None: the chip or its driver does not tell."""
+    """A GPU at one moment, in base units. None: the chip or its driver does not report it."""
 
     utilization_ratio: float | None = None
     sm_active_ratio: float | None = None
@@ -36,7 +36,7 @@ class Sample:
 class Provider(Protocol):
     """Where telemetry comes from. Nothing of it raises after it was made: what fails is None."""
 
-    def found(self) -> list[Found]: ...
+    def gpus(self) -> list[HostGpu]: ...
 
     def sample(self, uuid: str) -> Sample: ...
 
@@ -50,7 +50,7 @@ class NoTelemetry(Exception):
     """There is no driver to ask; the message says what is missing."""
 
 
-def row(gpu: Found, sample: Sample) -> dict[str, Any]:
+def row(gpu: HostGpu, sample: Sample) -> dict[str, Any]:
     """A GPU as nodes show it: what is not known is left out."""
     known = {field.name: getattr(sample, field.name) for field in fields(sample)}
     return {

@@ -1,4 +1,4 @@
-"""Serves a registry's metrics to Prometheus over HTTP; where METRICS_TOKEN is set, to who knows it."""
+"""Serve a registry's metrics to Prometheus over HTTP; with METRICS_TOKEN set, only to those that send it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from jobs.settings import Settings
 _Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
-def serve(registry: CollectorRegistry, chosen: Settings) -> Callable[[], None]:
-    """Listens at BIND and METRICS_PORT; returns what stops it. OSError when the port is taken."""
+def serve(registry: CollectorRegistry, settings: Settings) -> Callable[[], None]:
+    """Listen at BIND and METRICS_PORT, and return what stops it. OSError when the port is taken."""
     # Full only when its guard stands: a scrape in between finds nothing.
-    entered = CollectorRegistry() if chosen.metrics_token else registry
-    server, thread = start_http_server(chosen.metrics_port, chosen.bind, entered)
-    if chosen.metrics_token:
-        server.set_app(_for_who_knows(chosen.metrics_token, make_wsgi_app(registry)))
+    entered = CollectorRegistry() if settings.metrics_token else registry
+    server, thread = start_http_server(settings.metrics_port, settings.bind, entered)
+    if settings.metrics_token:
+        server.set_app(_with_token(settings.metrics_token, make_wsgi_app(registry)))
 
     def stop() -> None:
         server.shutdown()
@@ -29,7 +29,7 @@ def serve(registry: CollectorRegistry, chosen: Settings) -> Callable[[], None]:
     return stop
 
 
-def _for_who_knows(token: str, app: _Wsgi) -> _Wsgi:
+def _with_token(token: str, app: _Wsgi) -> _Wsgi:
     wanted = f"Bearer {token}".encode()
 
     def guarded(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

@@ -74,22 +74,22 @@ class Finding:
 
 def figures(facts: Facts) -> list[Finding]:
     """The figure of every rule and subject."""
-    found = [*_of_queues(facts), *_of_workers(facts.workers, facts.lost_seconds)]
+    findings = [*_queues(facts), *_workers(facts.workers, facts.lost_seconds)]
     for kind, count in facts.failed.items():
         jobs = "job" if count == 1 else "jobs"
         text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
-        found.append(Finding(rule="jobs-failed", subject=kind, value=count, text=text))
+        findings.append(Finding(rule="jobs-failed", subject=kind, value=count, text=text))
     text = (
         f"{facts.broken} entries of Redis cannot be read and were put aside; docs/monitoring.md#brokenfound says more"
     )
-    found.append(Finding(rule="broken", subject="", value=facts.broken, text=text))
+    findings.append(Finding(rule="broken", subject="", value=facts.broken, text=text))
     if facts.memory is not None:
         text = f"Redis uses {facts.memory:.0%} of its memory; at 100 % it refuses new jobs. Delete finished ones"
-        found.append(Finding(rule="redis-memory", subject="", value=round(facts.memory, 3), text=text))
-    return found
+        findings.append(Finding(rule="redis-memory", subject="", value=round(facts.memory, 3), text=text))
+    return findings
 
 
-def _of_queues(facts: Facts) -> Iterable[Finding]:
+def _queues(facts: Facts) -> Iterable[Finding]:
     for row in facts.queues:
         queue, jobs, oldest = row["queue"], row["jobs"], row["oldest_wait_seconds"]
         if scheduler.estimated_wait(queue, facts.fleet) is None:
@@ -103,7 +103,7 @@ def _of_queues(facts: Facts) -> Iterable[Finding]:
             yield Finding(rule=rule, subject=queue, value=oldest if jobs else 0.0, text=text)
 
 
-def _of_workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Finding]:
+def _workers(workers: Sequence[WorkerRow], lost_seconds: float) -> Iterable[Finding]:
     for worker in workers:
         name, seen = worker["id"], worker["seen_seconds_ago"]
         lost = worker["state"] == "lost" and seen < lost_seconds
@@ -125,9 +125,9 @@ class Watch:
         #: Rounds in a row that a figure was beyond its threshold.
         self._streaks: dict[str, int] = {}
 
-    def round(self, known: Mapping[str, Alert], found: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:
+    def round(self, known: Mapping[str, Alert], findings: Sequence[Finding], now: str) -> tuple[list[Alert], list[str]]:
         """Alerts that are new or changed, and ids of those to forget. `now` as the API writes moments."""
-        beyond = {finding.id: finding for finding in found if self._beyond(finding)}
+        beyond = {finding.id: finding for finding in findings if self._beyond(finding)}
         self._streaks = {name: self._streaks.get(name, 0) + 1 for name in beyond}
         changed = [alert for finding in beyond.values() if (alert := self._firing(known.get(finding.id), finding, now))]
         over = [alert for name, alert in known.items() if alert["state"] == "firing" and name not in beyond]
@@ -160,8 +160,8 @@ def _old(alerts: Mapping[str, Alert], now: str) -> list[str]:
 
 
 def _earlier(moment: str, seconds: float) -> str:
-    found = datetime.fromisoformat(moment) - timedelta(seconds=seconds)
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    earlier = datetime.fromisoformat(moment) - timedelta(seconds=seconds)
+    return earlier.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def shown(alerts: Sequence[Alert]) -> list[Alert]:

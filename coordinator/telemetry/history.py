@@ -72,8 +72,8 @@ def _samples(rows: Iterable[bytes]) -> list[tuple[int, Sample]]:
 def unpack(stored: bytes) -> Block:
     """What `pack` was given. ValueError when it is something else."""
     try:
-        found = json.loads(zlib.decompress(stored))
-        times, rows = list(map(int, found["t"])), dict(found["s"])
+        stored_block = json.loads(zlib.decompress(stored))
+        times, rows = list(map(int, stored_block["t"])), dict(stored_block["s"])
         columns = {name: [None if one is None else _figure(one) for one in column] for name, column in rows.items()}
         if any(len(column) != len(times) for column in columns.values()):
             raise ValueError("its columns differ in length")
@@ -114,10 +114,10 @@ class Pattern:
         if at > end or not (name.startswith(first) and name.endswith(last)):
             return False
         for part in middle:
-            found = name.find(part, at, end)
-            if found < 0:
+            start = name.find(part, at, end)
+            if start < 0:
                 return False
-            at = found + len(part)
+            at = start + len(part)
         return True
 
 
@@ -142,14 +142,14 @@ class _Bins:
         self.count = [0] * count
 
     def add(self, place: int, values: list[float | None]) -> None:
-        found = [value for value in values if value is not None]
-        if not found:
+        known = [value for value in values if value is not None]
+        if not known:
             return
-        low, high, known_low, known_high = min(found), max(found), self.low[place], self.high[place]
+        low, high, known_low, known_high = min(known), max(known), self.low[place], self.high[place]
         self.low[place] = low if known_low is None else min(low, known_low)
         self.high[place] = high if known_high is None else max(high, known_high)
-        self.sum[place] += sum(found)
-        self.count[place] += len(found)
+        self.sum[place] += sum(known)
+        self.count[place] += len(known)
 
     def shown(self) -> BinsRow:
         means = [rounded(total / count) if count else None for total, count in zip(self.sum, self.count, strict=True)]

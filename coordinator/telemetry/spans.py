@@ -92,7 +92,7 @@ def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
 def _leased(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> list[tuple[bool, Span]]:
     """The leases of one job, and whether it is small."""
     kind, small, queue = facts
-    found = []
+    spans = []
     for text in held if kind else ():
         *_, granted, lane = text.decode().split(":", 6)[-2:]
         device = queue.decode().partition(".")[0]
@@ -100,8 +100,8 @@ def _leased(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> 
             lane=lane, device=None if device == "any" else device, job=job, kind=kind.decode(), start=int(granted),
             end=now, open=True,
         )  # fmt: skip
-        found.append((small == b"1", span))
-    return found
+        spans.append((small == b"1", span))
+    return spans
 
 
 def _both(left: Span, right: Span) -> Span:

@@ -35,12 +35,12 @@ def registry() -> CollectorRegistry:
     return registry
 
 
-def serve(chosen: Settings) -> Callable[[], None]:
-    """Listens; returns what stops it. Port 0 listens nowhere; a taken port is reported, and the worker goes on."""
-    if not chosen.metrics_port:
+def serve(settings: Settings) -> Callable[[], None]:
+    """Listen, and return what stops it. Port 0 listens nowhere; a taken port is reported, and the worker goes on."""
+    if not settings.metrics_port:
         return lambda: None
     try:
-        return metrics_server.serve(registry(), chosen)
+        return metrics_server.serve(registry(), settings)
     except OSError as error:
-        log.warning("no metrics on port %d: %s; set METRICS_PORT to a free one, or to 0", chosen.metrics_port, error)
+        log.warning("no metrics on port %d: %s; set METRICS_PORT to a free one, or to 0", settings.metrics_port, error)
         return lambda: None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_worker import __main__ as worker
-from gpu_worker.telemetry import Found, Sample
+from gpu_worker.telemetry import HostGpu, Sample
 from jobs import logs, settings
 from jobs.kinds import gpu
 from tests.gpu.host_device import HostArray, HostDevice
@@ -28,8 +28,8 @@ class PretendedTelemetry:
     def __init__(self) -> None:
         self._since = time.monotonic()
 
-    def found(self) -> list[Found]:
-        return [Found(index=index, uuid=uuid, name="Pretended") for index, uuid in enumerate(UUIDS)]
+    def gpus(self) -> list[HostGpu]:
+        return [HostGpu(index=index, uuid=uuid, name="Pretended") for index, uuid in enumerate(UUIDS)]
 
     def sample(self, uuid: str) -> Sample:
         return Sample(

@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.fleet import schemas
 from coordinator.telemetry.routes import _FIGURES
-from gpu_worker.telemetry import Found, Sample
+from gpu_worker.telemetry import HostGpu, Sample
 from grafana.queries import every_query, metric_names
 from jobs import figures, metrics
 from jobs.figures import Figure
@@ -47,7 +47,9 @@ def unit(name: str) -> str:
 
 
 def test_a_gpus_row_holds_its_figures_and_nothing_else() -> None:
-    fields = {field.name for field in dataclasses.fields(Sample)} | {field.name for field in dataclasses.fields(Found)}
+    fields = {field.name for field in dataclasses.fields(Sample)} | {
+        field.name for field in dataclasses.fields(HostGpu)
+    }
     assert fields == {figure.field for figure in figures.GPU} | FACTS
     assert set(schemas.Gpu.model_fields) == fields
 

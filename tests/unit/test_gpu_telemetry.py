@@ -15,7 +15,7 @@ import pytest
 from gpu_worker import telemetry
 from gpu_worker.claim import allowed
 from gpu_worker.nvml import REASONS
-from gpu_worker.telemetry import Found, Sample
+from gpu_worker.telemetry import HostGpu, Sample
 from jobs import metrics
 from jobs.worker.host import Packages
 from jobs.worker.meter import Meter
@@ -32,7 +32,7 @@ try:
 except NoTelemetry as error:
     print(json.dumps(str(error)))
 else:
-    found = nvml.found()
+    found = nvml.gpus()
     samples = [row(gpu, nvml.sample(gpu.uuid)) for _ in range(3) for gpu in found]
     lost = asdict(nvml.sample("GPU-gone")) | {"joules": nvml.joules("GPU-gone")}
     alive = ctypes.CDLL("libnvidia-ml.so.1").stub_samples_alive()
@@ -95,11 +95,11 @@ def test_reasons_have_the_names_of_the_metric() -> None:
 
 
 def test_a_row_leaves_out_what_is_not_known() -> None:
-    found = telemetry.row(Found(index=3, uuid="GPU-x", name="X"), Sample(power_watts=0.0))
+    found = telemetry.row(HostGpu(index=3, uuid="GPU-x", name="X"), Sample(power_watts=0.0))
     assert found == {"uuid": "GPU-x", "index": 3, "name": "X", "power_watts": 0.0}
 
 
-GPUS = [Found(index=0, uuid="GPU-aa1", name=""), Found(index=1, uuid="GPU-bb2", name="")]
+GPUS = [HostGpu(index=0, uuid="GPU-aa1", name=""), HostGpu(index=1, uuid="GPU-bb2", name="")]
 
 
 @pytest.mark.parametrize(
