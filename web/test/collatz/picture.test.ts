@@ -124,7 +124,7 @@ describe("grids", () => {
   });
 });
 
-/** As the API packs them. */
+/** Packed as the API packs them. */
 function packed(
   facts: object,
   columns: Record<string, [string, Float64Array | Uint32Array | Uint16Array]>,
