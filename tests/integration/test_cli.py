@@ -91,10 +91,10 @@ def patient(err: str) -> str:
 
 
 def test_waiting_does_not_notice_a_restart_of_the_coordinator(cluster: Live) -> None:
-    waiting = start(cluster, *SLOW, "--units", "100", "--wait", "--json")
+    waiting = start(cluster, *SLOW, "--units", "300", "--wait", "--json")
     watching = None
     try:
-        job_id = until(lambda: newest(cluster)["total"] == 100 and newest(cluster)["job_id"])
+        job_id = until(lambda: newest(cluster)["total"] == 300 and newest(cluster)["job_id"])
         watching = start(cluster, "watch", job_id, "--json")
         assert watching.stdout
         assert json.loads(watching.stdout.readline())["state"] in ("queued", "running")
@@ -102,7 +102,7 @@ def test_waiting_does_not_notice_a_restart_of_the_coordinator(cluster: Live) -> 
         cluster.start_coordinator()
         code, out, err = ran(waiting)
         assert (code, patient(err)) == (0, "")
-        assert json.loads(out)["result"]["count"] == 100
+        assert json.loads(out)["result"]["count"] == 300
         code, out, err = ran(watching)
         assert (code, patient(err)) == (0, "")
         assert json.loads(out.splitlines()[-1])["state"] == "done"

@@ -51,6 +51,7 @@ class LateReads:
         for end in (source, target):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+        source.close()
 
 
 class Listener:

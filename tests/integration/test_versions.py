@@ -39,9 +39,9 @@ def test_partials_of_two_versions_never_merge_during_a_rolling_update(tmp_path: 
     try:
         live.start()
         start_worker(live, 1, version=1)
+        start_worker(live, 2, version=2)  # on a loaded machine it takes longer than the job
         begun = live.submit("faulty", {"units": 900, "seconds_per_unit": 0.01})
         until(lambda: live.job(begun)["done"] > 20)
-        start_worker(live, 2, version=2)
         live.kill("worker-1")
         small = live.submit("faulty", {"units": 2})
         lacking = "no live worker of its queue computes version 1 of faulty: they have version 2"
