@@ -185,6 +185,15 @@ def test_the_readme_has_the_same_exit_codes_as_the_help(run: Run) -> None:
         assert f"| {code} | {meaning[1]} |".replace("cluster jobs | head -1", "`cluster jobs \\| head -1`") in readme
 
 
+def test_the_readme_has_the_same_commands_as_the_help(run: Run) -> None:
+    listed = re.findall(
+        r"^ {2}(\w+) {2,}", run("--help").out.partition("Commands:")[2].partition("Exit codes")[0], re.MULTILINE
+    )
+    rows = (Path(cli.__file__).parents[1] / "README.md").read_text().partition("| command |")[2].partition("\n\n")[0]
+    cells = [row.split(" | ")[0] for row in rows.splitlines() if row.startswith("| `")]
+    assert sorted(re.findall(r"`(\w+)", " ".join(cells))) == sorted(listed)
+
+
 def test_help_comes_at_once_because_nothing_heavy_is_imported() -> None:
     heavy = ("httpx", "pydantic", "pydantic_settings", "rich")
     code = f"import sys, threads_cluster.cli; print([name for name in {heavy} if name in sys.modules])"
