@@ -155,7 +155,7 @@ load bench
   mkdir ../other
   touch ../other/docker-compose.yml
   up
-  (cd ../other && cp -r ../checkout/{deploy,deploy-cluster.sh,docker-compose.yml,coordinator,.env} . &&
+  (cd ../other && cp -r ../checkout/{deploy,deploy-cluster.sh,docker-compose.yml,jobs,.env} . &&
     ! ./deploy-cluster.sh docker 1 0 2>../refused && ! ./deploy-cluster.sh cleanup --yes 2>>../refused)
   [[ $(grep -c "belong to another checkout: $BATS_TEST_TMPDIR/checkout" ../refused) == 2 ]]
   changed_nothing
