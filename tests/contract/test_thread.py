@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs import errors
-from jobs.kinds.thread import cpu_reduction, estimates, merging, rows, sizes, tables
+from jobs.kinds.thread import cpu_reduction, partials, reference_draws, rows, sizes, tables
 from jobs.kinds.thread import parameters as asked
+from jobs.kinds.thread import report_estimates as estimates
 from jobs.kinds.thread.cpu_draws import bin_of, options
 from jobs.models import Device, Plan
 from tests.contract.thread_bench import (
@@ -303,7 +304,7 @@ def test_work_follows_its_law(work: dict[str, Any], distribution: Any) -> None:
     count = 200_000
     plan = planned(thread_count=1, max_depth=0, replicas=count, cores=1, dispatch_cost_us=0, work=work)
     part, seen = cell(plan), 0
-    for index, times in merging.pairs(part["sojourn"]):
+    for index, times in partials.pairs(part["sojourn"]):
         seen += times
         assert abs(seen / count - distribution(rows.bin_edges(index)[1] + 0.5)) < 2.2 / math.sqrt(count)
     assert abs(z_of(part, "work_ns", tables.mean_work(plan.spec["work"]))) < 4.5
@@ -316,7 +317,7 @@ def test_the_logarithm_is_right_to_four_units() -> None:
     ]
     for word in words:
         exact = 64 * math.log(2) - math.log(word | 1)
-        assert abs(reference.negative_log(word) - exact * 2**24) < 4
+        assert abs(reference_draws.negative_log(word) - exact * 2**24) < 4
 
 
 def test_offspring_tables_are_the_laws() -> None:

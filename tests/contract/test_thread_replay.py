@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.thread_bench import POLICIES, law, planned, poisson, reference, replicas
+from jobs.kinds.thread import reference_replica
+from tests.contract.thread_bench import POLICIES, law, planned, poisson, replicas
 from tests.contract.thread_replay import Machine
 
 CONFIGURATIONS = 60
@@ -55,6 +56,6 @@ def test_12_simpy_replays_every_policy(scheduler: str) -> None:
             replayed = Machine(plan.spec, 0, replica).found
             outcomes.add(replayed["outcome"])
             # A replica that deadlocks is in no sum.
-            row = reference.Replica(plan.spec, 0, replica).row() if replayed["outcome"] == 1 else counted
+            row = reference_replica.Replica(plan.spec, 0, replica).row() if replayed["outcome"] == 1 else counted
             assert replayed == {name: row[name] for name in replayed}, shape
     assert outcomes == ({0, 1, 2} if scheduler in ("fifo", "lifo") else {0, 2})

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from jobs.kinds.thread import estimates, merging, rows, tables, theory
+from jobs.kinds.thread import partials, reference_replica, rows, tables, theory
+from jobs.kinds.thread import report_estimates as estimates
 from tests.contract.thread_bench import (
     FAR,
     FREE,
@@ -22,7 +23,6 @@ from tests.contract.thread_bench import (
     planned,
     poisson,
     ratio,
-    reference,
     replicas,
     result,
     total,
@@ -143,7 +143,7 @@ def test_05_populations_die_out_as_often_as_they_must() -> None:
     count = 20_000
     plan = planned(thread_count=2, max_depth=8, replicas=count, cores=1)
     part = cell(plan)
-    reached = dict(merging.pairs(part["spread"][rows.SPREAD.index("max_depth_reached")]))
+    reached = dict(partials.pairs(part["spread"][rows.SPREAD.index("max_depth_reached")]))
     extinct = 0.0
     for depth in range(1, 9):
         extinct = 0.6 + 0.4 * extinct**2
@@ -317,7 +317,7 @@ def test_13_deques_stay_short() -> None:
     )
     longest = 0
 
-    class Watched(reference.Replica):  # type: ignore[misc,name-defined]
+    class Watched(reference_replica.Replica):
         def _dispatch(self) -> None:
             nonlocal longest
             longest = max(longest, *(len(core.ready) for core in self.cores))
@@ -334,7 +334,7 @@ def test_14_waits_are_the_integral_of_the_ready_queue(scheduler: str) -> None:
     turns = {"quantum_us": 20} if scheduler == "round_robin" else {}
     plan = planned(cores=[2, 8], scheduler=scheduler, thread_count=30, replicas=5, arrival=poisson(300, 10), **turns)
     for unit, row in enumerate(replicas(plan)):
-        replica = reference.Replica(plan.spec, *divmod(unit, 5))
+        replica = reference_replica.Replica(plan.spec, *divmod(unit, 5))
         assert replica.ready_integral == replica.all_waits > row["sum_wait_ns"] == sum(replica.waits) > 0
         assert row["mean_ready_queue"] == (replica.ready_integral << 20) // row["makespan_ns"]
 
@@ -344,7 +344,7 @@ def test_15_mmc_tails() -> None:
     cores, load = 4, 0.8
     part = cell(queue(cores, load, 20_000, 3_000, replicas=200))
     count, seen, looks = total(part, "n_measured"), 0, 0
-    for index, times in merging.pairs(part["wait"]):
+    for index, times in partials.pairs(part["wait"]):
         seen += times
         edge = rows.bin_edges(index)[1] + 0.5
         expected = erlang_c(cores, cores * load) * math.exp(-cores * (1 - load) * edge / 1e5)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.kinds.thread import rows, tracing
+from jobs.kinds.thread import rows, trace_recorder
 from tests.contract.thread_bench import (
     POLICIES,
     computed,
@@ -135,7 +135,7 @@ def test_futile_attempts_are_passed_over() -> None:
                    work=law("fixed", mean_us=1e6), replicas=1, trace={"replica": 0})  # fmt: skip
     found = result(plan)
     assert not found["otherData"]["truncated"]
-    recorder = tracing.Recorder(plan.spec, 0, 0)
+    recorder = trace_recorder.Recorder(plan.spec, 0, 0)
     assert recorder.row()["attempts"] > 3e11
     assert {name: recorder.row()[name] for name in rows.ROW} == recorder.row()
 
@@ -143,4 +143,4 @@ def test_futile_attempts_are_passed_over() -> None:
 def test_a_trace_of_another_run_is_never_answered() -> None:
     plan = planned(**shaped(trace={"replica": 1}))
     with pytest.raises(RuntimeError, match="another run"):
-        tracing.trace(plan.spec, 12345)
+        trace_recorder.trace(plan.spec, 12345)

@@ -7,7 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from jobs.kinds import registry
-from jobs.kinds.thread import estimates, rows
+from jobs.kinds.thread import report_estimates as estimates
+from jobs.kinds.thread import rows
 from jobs.models import Device, Plan
 
 definition: Any = registry.definition("thread")

@@ -13,8 +13,8 @@ from typing import Any
 TOP = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP))
 
-from jobs.kinds.thread import definition, tracing  # noqa: E402
-from jobs.kinds.thread.reference import Replica  # noqa: E402
+from jobs.kinds.thread import definition, trace_recorder  # noqa: E402
+from jobs.kinds.thread.reference_replica import Replica  # noqa: E402
 
 BINOMIAL = {"distribution": "binomial", "children": 3, "probability": 0.6}
 CASES: dict[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ def case(parameters: dict[str, Any]) -> dict[str, Any]:
     given = {"seed": 1, "replicas": 4, "trace": {"replica": 0}, **parameters}
     spec = definition.plan(definition.Parameters.model_validate(given)).spec
     replica = Replica(spec, 0, 0)
-    return {"trace": tracing.trace(spec), "row": replica.row(), "by_depth": replica.by_depth()}
+    return {"trace": trace_recorder.trace(spec), "row": replica.row(), "by_depth": replica.by_depth()}
 
 
 if __name__ == "__main__":

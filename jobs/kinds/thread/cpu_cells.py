@@ -1,4 +1,4 @@
-"""The simulation on one CPU core: replicas in chunks, summed as they come."""
+"""Replicas of one cell on one CPU core: simulated in chunks, summed as they come."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from jobs.kinds.contract import Tick
 from jobs.kinds.random_cpu import mix, sub
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
-from jobs.kinds.thread import rows, sizes, tables, tracing
+from jobs.kinds.thread import rows, sizes, tables, trace_recorder
 from jobs.kinds.thread.cpu_draws import JIT, LAWS
-from jobs.kinds.thread.merging import merge
+from jobs.kinds.thread.partials import merge
 from jobs.models import Partial, Spec
 
 #: A chunk is sized to take this long; ticks come between chunks.
@@ -186,13 +186,4 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 def _traced(spec: Spec) -> dict[str, Any]:
     """The replica that is asked for, written down; it must be the one that the kernel counts."""
     cell, replica = spec["trace"]["cell"], spec["trace"]["replica"]
-    return tracing.trace(spec, _Cell(spec, cell).compute(replica, 1)["digest"])
-
-
-def warm() -> None:
-    """Compiles everything, or loads it from the cache."""
-    from jobs.kinds.thread import definition
-
-    for scheduler in ("fifo", "work_stealing"):
-        parameters = definition.Parameters(thread_count=2, max_depth=2, replicas=1, scheduler=scheduler, seed=1)
-        run(definition.plan(parameters).spec, 0, 1, lambda _: True)
+    return trace_recorder.trace(spec, _Cell(spec, cell).compute(replica, 1)["digest"])

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from jobs.kinds import random
 from jobs.kinds.random_cpu import mix, sub
-from jobs.kinds.thread import streams
+from jobs.kinds.thread import draws
 
 _PLAIN = {"nogil": True, "error_model": "numpy"}
 
@@ -43,13 +43,14 @@ JIT = options()
 INLINE = {**JIT, "forceinline": True}
 
 LAWS = ("fixed", "uniform", "exponential", "hyperexponential", "empirical", "pareto")
-FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL, EMPIRICAL, PARETO = range(6)
+FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL = range(4)
+PARETO = LAWS.index("pareto")
 
-_OFFSPRING = np.uint64(random.offset(streams.OFFSPRING))
-_WORK = np.uint64(random.offset(streams.WORK))
-_BRANCH = np.uint64(random.offset(streams.BRANCH))
-_ARRIVALS = np.uint64(random.offset(streams.ARRIVALS))
-_VICTIMS = np.uint64(random.offset(streams.VICTIMS))
+_OFFSPRING = np.uint64(random.offset(draws.OFFSPRING))
+_WORK = np.uint64(random.offset(draws.WORK))
+_BRANCH = np.uint64(random.offset(draws.BRANCH))
+_ARRIVALS = np.uint64(random.offset(draws.ARRIVALS))
+_VICTIMS = np.uint64(random.offset(draws.VICTIMS))
 _1, _32, _33, _53 = (np.uint64(n) for n in (1, 32, 33, 53))
 _LOW_20, _LOW_10 = np.uint64(2**20 - 1), np.uint64(1023)
 

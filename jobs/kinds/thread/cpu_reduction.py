@@ -8,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from jobs.kinds import random
 from jobs.kinds.random_cpu import mix, sub
 from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import rows
@@ -30,7 +29,6 @@ _SPREAD = np.array([rows.COLUMNS.index(name) for name in rows.SPREAD])
 _FACTORS = np.array([rows.COLUMNS.index(name) for pair in rows.PRODUCTS for name in pair])
 _SHIFT = rows.RATIO_BITS
 _SMALL = 2 ** (62 - _SHIFT)
-_MASK = random.MASK
 
 
 @njit(**JIT)

@@ -10,9 +10,9 @@ from typing import Any
 
 from jobs import errors
 from jobs.kinds.thread import report, sizes, tables, theory
-from jobs.kinds.thread.merging import merge
 from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parameters
-from jobs.kinds.thread.timeline import BINARIES, binary
+from jobs.kinds.thread.partials import merge
+from jobs.kinds.thread.trace_windows import BINARIES, binary
 from jobs.models import Device, Partial, Plan, Spec
 
 __all__ = [

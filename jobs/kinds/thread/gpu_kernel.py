@@ -1,18 +1,19 @@
 """The simulation on a GPU: fifo and lifo without blocking. `plan` sends the rest to CPUs.
 
-A replica that needs more room than most is simulated by the CPU kernel, on this worker's core, with the same result.
+A replica that needs more room than most is simulated as on CPUs, on this worker's core, with the same result.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from jobs.kinds import gpu, registry
+from jobs.kinds import gpu
 from jobs.kinds.contract import Tick
+from jobs.kinds.thread import cpu_cells, definition
 from jobs.kinds.thread.cpu_reduction import MOST_ROWS
 from jobs.kinds.thread.gpu_simulation import MOST_THREADS, SOURCE, LaunchedCell
-from jobs.kinds.thread.merging import merge
-from jobs.models import Device, Partial, Spec
+from jobs.kinds.thread.partials import merge
+from jobs.models import Partial, Spec
 
 SOURCES = (SOURCE,)
 #: Replicas of the first launch.
@@ -45,7 +46,7 @@ def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> 
         found: Partial = {"cells": {str(cell.cell): computed}} if computed["replicas"] else {}
         for replica in small:
             unit = cell.cell * spec["replicas"] + replica
-            found = merge(found, registry.kernel("thread", Device.CPU).run(spec, unit, unit + 1, lambda _: True)[1])
+            found = merge(found, cpu_cells.run(spec, unit, unit + 1, lambda _: True)[1])
         part.append(found)
         return count
 
@@ -54,9 +55,7 @@ def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> 
 
 def warm() -> None:
     """Compiles everything."""
-    from jobs.kinds.thread import definition
-
     parameters = definition.Parameters(thread_count=2, max_depth=2, replicas=1, scheduler="fifo", seed=1)
     spec = definition.plan(parameters).spec
     run(spec, 0, 1, lambda _: True)
-    registry.kernel("thread", Device.CPU).warm()
+    cpu_cells.run(spec, 0, 1, lambda _: True)

@@ -51,11 +51,11 @@ __device__ i64 draw_work(u64 key, i64 law, const Model& model)
     if (law == LAW_FIXED) {
         drawn = laws[0];
     } else {
-        u64 word = sub(key, STREAM_WORK);
+        u64 word = sub(key, DRAW_WORK);
         if (law == LAW_EXPONENTIAL) {
             drawn = (laws[0] * negative_log(word, model.logs) + 8388608) >> 24;
         } else if (law == LAW_HYPEREXPONENTIAL) {
-            bool slow = (i64)(sub(key, STREAM_BRANCH) >> 32) >= laws[0];
+            bool slow = (i64)(sub(key, DRAW_BRANCH) >> 32) >= laws[0];
             drawn = ((slow ? laws[2] : laws[1]) * negative_log(word, model.logs) + 8388608) >> 24;
         } else if (law == LAW_PARETO) {
             i64 place = negative_log(word, model.logs), index = place >> 20;
@@ -74,7 +74,7 @@ __device__ i64 draw_children(u64 key, i64 depth, i64 max_depth, const Model& mod
 {
     if (depth >= max_depth) return 0;
     if (model.values_length == 1) return model.values[0];
-    i64 draw = (i64)(sub(key, STREAM_OFFSPRING) >> 32);
+    i64 draw = (i64)(sub(key, DRAW_OFFSPRING) >> 32);
     const i64* row = model.thresholds + depth * model.thresholds_width;
     if (model.values_length == 2) return model.values[draw >= row[0]];
     int index = 0;
@@ -85,7 +85,7 @@ __device__ i64 draw_children(u64 key, i64 depth, i64 max_depth, const Model& mod
 // Time before the number-th root, in units of the mean's.
 __device__ i64 interarrival(u64 key, i64 number, i64 mean, const i64* logs)
 {
-    u64 word = sub(sub(key, STREAM_ARRIVALS), (u64)number);
+    u64 word = sub(sub(key, DRAW_ARRIVALS), (u64)number);
     return (mean * negative_log(word, logs) + 8388608) >> 24;
 }
 

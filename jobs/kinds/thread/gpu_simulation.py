@@ -11,7 +11,7 @@ from numba import njit
 from jobs.kinds import gpu, random
 from jobs.kinds.thread import cpu_reduction as reduction
 from jobs.kinds.thread import cpu_simulation as sim
-from jobs.kinds.thread import parameters, rows, sizes, streams, tables
+from jobs.kinds.thread import draws, parameters, rows, sizes, tables
 from jobs.kinds.thread.cpu_draws import JIT, LAWS
 from jobs.models import Spec
 
@@ -27,7 +27,7 @@ SOURCE = gpu.Source(
     (
         *((name, getattr(sim, name)) for name in _PLACES),
         *((f"LAW_{law.upper()}", place) for place, law in enumerate(LAWS)),
-        *((f"STREAM_{name}", getattr(streams, name)) for name in ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS")),
+        *((f"DRAW_{name}", getattr(draws, name)) for name in ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS")),
         ("ROW", len(rows.ROW)),
         ("BINS", rows.BINS),
         ("MOST_CORES", parameters.MAX_CORES),

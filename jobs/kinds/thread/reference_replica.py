@@ -1,23 +1,18 @@
-"""The model of README.md as plain as it can be: one object per thread, one heap entry per event, every steal stepped.
-
-Slow and the truth. `python -m jobs.kinds.thread.reference PARAMETERS...` prints golden entries.
-"""
+"""The model of README.md, plainly: one object per thread, one heap entry per event, every attempt to steal stepped."""
 
 from __future__ import annotations
 
 import heapq
-import json
-import sys
 from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 from jobs.kinds.random import MASK, mix, sub
-from jobs.kinds.thread import rows, streams, tables
-from jobs.kinds.thread.merging import flat, merge
-from jobs.models import Partial, Spec
+from jobs.kinds.thread import draws, rows
+from jobs.kinds.thread.partials import flat
+from jobs.kinds.thread.reference_draws import draw_work, negative_log
+from jobs.models import Spec
 
 
 @dataclass(slots=True)
@@ -60,54 +55,6 @@ class Core:
     @property
     def idle(self) -> bool:
         return self.thread is None and not self.stealing
-
-
-def run(spec: Spec, lo: int, hi: int) -> Partial:
-    """The partial of units lo..hi-1."""
-    if spec["trace"] is not None:
-        from jobs.kinds.thread import tracing
-
-        return {"trace": tracing.trace(spec)} if lo < hi else {}
-    partial: Partial = {}
-    for unit in range(lo, hi):
-        cell, replica = divmod(unit, spec["replicas"])
-        partial = merge(partial, {"cells": {str(cell): Replica(spec, cell, replica).partial()}})
-    return partial
-
-
-def negative_log(word: int) -> int:
-    """-ln(U) in units of 2^-24, U = (word | 1) / 2^64."""
-    logs = tables.logarithms()
-    word |= 1
-    zeros = 64 - word.bit_length()
-    rest = (word << zeros) - 2**63
-    index, fraction = rest >> 53, rest >> 33 & 2**20 - 1
-    step = ((logs[index] - logs[index + 1]) * fraction + 2**19) >> 20
-    return zeros * logs[0] + logs[index] - step
-
-
-def draw_work(table: dict[str, Any], key: int) -> int:
-    """Work of a thread in ns."""
-    numbers, word = table["numbers"], sub(key, streams.WORK)
-    match table["law"]:
-        case "fixed":
-            work = numbers[0]
-        case "uniform":
-            work = numbers[0] + (numbers[1] * (word >> 32) >> 32)
-        case "exponential":
-            work = (numbers[0] * negative_log(word) + 2**23) >> 24
-        case "hyperexponential":
-            slow = sub(key, streams.BRANCH) >> 32 >= numbers[0]
-            work = (numbers[1 + slow] * negative_log(word) + 2**23) >> 24
-        case "pareto":
-            index, fraction = divmod(negative_log(word), 2**20)
-            work = numbers[index] + ((numbers[index + 1] - numbers[index]) * fraction >> 20)
-        case "empirical":
-            index, fraction = divmod((word >> 32) * (len(numbers) - 1), 2**32)
-            work = numbers[index] + ((numbers[index + 1] - numbers[index]) * (fraction >> 10) >> 22)
-        case law:
-            raise ValueError(f"no law {law}")
-    return max(1, int(work))
 
 
 class Replica:
@@ -170,7 +117,7 @@ class Replica:
     def _arrivals(self) -> Iterator[int]:
         law, clock = self.spec["arrival"], 0
         for number in range(self.spec["thread_count"] if law else 0):
-            clock += (law["mean"] * negative_log(sub(sub(self.key, streams.ARRIVALS), number)) + 2**23) >> 24
+            clock += (law["mean"] * negative_log(sub(sub(self.key, draws.ARRIVALS), number)) + 2**23) >> 24
             yield clock >> law["bits"]
 
     def _arrival(self) -> None:
@@ -185,7 +132,7 @@ class Replica:
     def _born(self, key: int, parent: Thread | None, number: int) -> Thread:
         depth, wanted = parent.depth + 1 if parent else 0, 0
         if depth < self.spec["max_depth"]:
-            wanted = self._offspring(depth, sub(key, streams.OFFSPRING) >> 32)
+            wanted = self._offspring(depth, sub(key, draws.OFFSPRING) >> 32)
         warmup = self.spec["arrival"]["warmup"] if self.spec["arrival"] else 0
         measured = parent.measured if parent else number >= warmup
         arrived = parent.arrived if parent else self.now
@@ -297,7 +244,7 @@ class Replica:
 
     def _victim(self, core: Core) -> Core:
         """Whom the core's next attempt tries."""
-        stream = (sub(self.key, streams.VICTIMS) + mix(core.number)) & MASK
+        stream = (sub(self.key, draws.VICTIMS) + mix(core.number)) & MASK
         others = [other for other in self.cores if other is not core]
         chosen = others[(sub(stream, core.attempts) >> 32) * len(others) >> 32]
         core.attempts += 1
@@ -410,38 +357,3 @@ class Replica:
             cell["wait"] = flat(Counter(map(rows.bin_of, self.waits)))
             cell["sojourn"] = flat(Counter(map(rows.bin_of, self.sojourns)))
         return cell
-
-
-def golden(parameters: dict[str, Any], processes: int = 1) -> dict[str, Any]:
-    """One entry of golden.json, computed here; the default model takes minutes."""
-    from multiprocessing import Pool
-
-    from jobs.kinds.thread import definition
-
-    plan = definition.plan(definition.Parameters.model_validate(parameters))
-    edges = [plan.total * part // (16 * processes) for part in range(16 * processes + 1)]
-    with Pool(processes) as pool:
-        parts = pool.starmap(run, [(plan.spec, lo, hi) for lo, hi in pairwise(edges)])
-    total: Partial = {}
-    for part in parts:
-        total = merge(total, part)
-    return {
-        "parameters": parameters,
-        "cells": [_summary(total["cells"][key]) for key in sorted(total["cells"], key=int)],
-    }
-
-
-def _summary(cell: dict[str, Any]) -> dict[str, Any]:
-    kept = ("makespan_ns", "span_ns", "threads", "attempts", "sum_wait_ns")
-    sums = {name: cell["sum"][rows.COLUMNS.index(name)] for name in kept}
-    return {"digest": f"{cell['digest']:016x}", "sum": sums}
-
-
-def _entries(arguments: list[str]) -> Iterator[dict[str, Any]]:
-    for text in arguments:
-        yield golden(json.loads(text), processes=2)
-
-
-if __name__ == "__main__":
-    for entry in _entries(sys.argv[1:]):
-        print(json.dumps(entry))

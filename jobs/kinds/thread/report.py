@@ -7,9 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 from jobs.kinds import random
-from jobs.kinds.thread import estimates, rows, theory
-from jobs.kinds.thread.estimates import figure
-from jobs.kinds.thread.merging import Histogram, pairs
+from jobs.kinds.thread import report_estimates as estimates
+from jobs.kinds.thread import rows, theory
+from jobs.kinds.thread.partials import Histogram, pairs
+from jobs.kinds.thread.report_estimates import figure
 from jobs.models import Partial, Spec
 from jobs.numbers import exact
 

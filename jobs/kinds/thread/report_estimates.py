@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import isqrt, sqrt
 
 from jobs.kinds.thread import rows
-from jobs.kinds.thread.merging import Histogram, pairs
+from jobs.kinds.thread.partials import Histogram, pairs
 
 _PI = 3.141592653589793
 #: From here on Student's t is the normal quantile with four correction terms: right to 1e-8.

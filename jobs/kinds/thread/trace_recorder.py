@@ -10,7 +10,7 @@ import heapq
 from typing import Any
 
 from jobs.kinds.thread import rows
-from jobs.kinds.thread.reference import Core, Replica, Thread
+from jobs.kinds.thread.reference_replica import Core, Replica, Thread
 from jobs.models import Spec
 
 #: Steps of the simulation for each event that may be written; more are needed only where slices are tiny.
