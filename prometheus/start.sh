@@ -18,6 +18,7 @@ while IFS= read -r line; do
       name=${line#*alert:}
       name=${name%%:threshold*}
       setting=ALERT_$(echo "$name" | tr '[:lower:]' '[:upper:]')
+      value=""
       eval "value=\${$setting:-}"
       case $value in
         '') ;;

@@ -43,7 +43,7 @@ def rules(settings: Settings) -> dict[str, Rule]:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the rules look at: workers and queues as the API shows them."""
+    """Facts that the rules look at: workers and queues as the API shows them."""
 
     workers: Sequence[WorkerRow] = ()
     queues: Sequence[QueueRow] = ()

@@ -70,7 +70,7 @@ def _samples(rows: Iterable[bytes]) -> list[tuple[int, Sample]]:
 
 
 def unpack(stored: bytes) -> Block:
-    """What `pack` was given. ValueError when it is something else."""
+    """Return the figures that `pack` was given. ValueError when it is something else."""
     try:
         stored_block = json.loads(zlib.decompress(stored))
         times, rows = list(map(int, stored_block["t"])), dict(stored_block["s"])
@@ -122,7 +122,7 @@ class Pattern:
 
 
 def patterns(names: str) -> list[Pattern]:
-    """Of comma-separated names. InvalidRequest for too many of them, or of stars in one."""
+    """Compile comma-separated names to patterns. InvalidRequest for too many of them, or of stars in one."""
     wanted = [name for name in names.split(",") if name]
     if len(wanted) > MAX_NAMES:
         raise errors.InvalidRequest(f"names: at most {MAX_NAMES} names; got {len(wanted)}", field="names")

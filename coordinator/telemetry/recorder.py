@@ -1,4 +1,4 @@
-"""What the leading coordinator writes down each second for people: a sample of every figure, alerts, spans of work."""
+"""The leading coordinator's notes of each second, for people: a sample of every figure, alerts, spans of work."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def shot(page: Page, name: str) -> Path:
 
 
 def violations(page: Page) -> list[str]:
-    """What axe finds against WCAG 2.2 AA, one line each: rule, how many, the first place."""
+    """Return axe's findings against WCAG 2.2 AA, one line each: rule, how many, the first place."""
     _needed(AXE.exists(), "there is no axe-core: cd web && npm ci")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text() + "; undefined")

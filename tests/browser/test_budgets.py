@@ -1,4 +1,4 @@
-"""What a visit costs: requests before the first paint, bytes of the stream a second, how often the page is redrawn."""
+"""Costs of a visit: requests before the first paint, bytes of the stream a second, how often the page is redrawn."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def edges(index: int) -> tuple[int, int]:
 
 
 def bounds(cell: dict[str, Any], share: float, width: float) -> tuple[float, float]:
-    """Of the bar under a share of the histogram's width, in us, computed apart from the page."""
+    """Return the bounds of the bar under a share of the histogram's width, in us, computed apart from the page."""
     indexes = [index for index, _ in cell["histograms"]["makespan_ns"]["bins"]]
     each = -(-(indexes[-1] - indexes[0] + 1) // 40)
     bars = [(edges(low)[0] / 1000, edges(low + each - 1)[1] / 1000) for low in range(indexes[0], indexes[-1] + 1, each)]

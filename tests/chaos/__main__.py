@@ -40,7 +40,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def play(chosen: argparse.Namespace) -> tuple[Tally, list[str]]:
-    """What was done and found, and the commands that play the seeds again in which something was found."""
+    """Print what was done and what was wrong, and the commands that play the seeds with a finding again."""
     failed: list[str] = []
     tally, seed = Tally(), chosen.first if chosen.seed is None else chosen.seed
     deadline = time.monotonic() + chosen.minutes * 60

@@ -139,7 +139,7 @@ class Bench(Live):
     # -- Redis' log and disk ----------------------------------------------------------------------------------------
 
     def log_file(self) -> Path | None:
-        """What Redis appends to now; from 7 on, the last of several files."""
+        """Return the file that Redis appends to now; from 7 on, the last of several files."""
         parts = [*self.data.glob("appendonly.aof"), *self.data.glob("appendonlydir/*.incr.aof")]
         return max(parts, key=lambda path: path.stat().st_mtime, default=None)
 

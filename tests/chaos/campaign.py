@@ -29,7 +29,7 @@ REST_SECONDS = 60.0
 
 @dataclass
 class Tally:
-    """What a campaign has done and found."""
+    """Counts and findings of a campaign."""
 
     seeds: int = 0
     jobs: int = 0
@@ -139,7 +139,7 @@ class Game:
         self._say("judged")
 
     def _left_over(self) -> list[str]:
-        """What is still left after REST_SECONDS, in Redis and of processes."""
+        """List what is still left after REST_SECONDS, in Redis and of processes."""
         jobs = {known for order in self.customer.orders for known in order.ids}
         deadline = time.monotonic() + REST_SECONDS
         while True:

@@ -19,7 +19,7 @@ Struck: TypeAlias = Generator[None, None, None]
 
 
 class CannotStrike(Exception):
-    """What a fault needs is not here; the message says what."""
+    """Something that a fault needs is not here; the message says what."""
 
 
 def _down(how: signal.Signals) -> Strike:

@@ -81,7 +81,7 @@ def position(event_id: str) -> tuple[int, int]:
 
 
 def problems(seen: Sequence[str], written: Mapping[str, str], log_was_cut: bool, anew: Sequence[int] = ()) -> list[str]:
-    """What is wrong with the ids that a listener saw. `written`: id -> type of what the stream holds since it began.
+    """List what is wrong with ids that a listener saw. `written`: id -> type of what the stream holds since it began.
 
     `anew`: how many it had seen whenever it was told to start anew; then, and after a cut of the log only, it may have
     missed what happened up to the next one.

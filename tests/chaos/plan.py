@@ -1,4 +1,4 @@
-"""What a campaign will do: jobs, faults and their moments, all drawn from the seed and from nothing else."""
+"""The plan of a campaign: jobs, faults and their moments, all drawn from the seed and from nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be true after a round: results, keys, processes, logs. Every finding is a sentence under a heading."""
+"""Verdict on a round: results, keys, processes, logs. Every finding is a sentence under a heading."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def look(client: redis.Redis) -> Snapshot:
 
 
 def left_over(seen: Snapshot, jobs: set[str], workers: int) -> list[str]:
-    """What is not as it must be when every job has ended. `jobs`: ids that customers know."""
+    """List what is not as it must be when every job has ended. `jobs`: ids that customers know."""
     told = breaches(seen)
     for check in (partial(_at_rest, seen), partial(_all_workers, seen, workers)):
         told += _said(check)

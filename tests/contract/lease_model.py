@@ -161,7 +161,7 @@ class Snapshot:
         return [worker for worker, (held, _) in self.slots.items() if held == job]
 
     def settled(self) -> dict[str, Any]:
-        """What a call without effect must leave as it is: all but the counter of stale calls."""
+        """Return the keys that a call without effect must leave as they are: all but the counter of stale calls."""
         return {key: _unordered(value) for key, value in self.keys.items() if key != "ct:outcomes"}
 
     def _job(self, job: str) -> JobView:
@@ -182,7 +182,7 @@ class Snapshot:
 
 @dataclass
 class History:
-    """What the tests know of a job without asking Redis."""
+    """Facts that the tests know of a job without asking Redis."""
 
     new: NewJob
     committed: list[Range] = field(default_factory=list)
@@ -194,7 +194,7 @@ class History:
 
 @dataclass(frozen=True, kw_only=True)
 class Backup:
-    """What is on Redis' disk: every key with the time it has left, and what the tests knew then."""
+    """Copy of Redis' disk: every key with the time it has left, and what the tests knew then."""
 
     keys: dict[bytes, tuple[int, bytes]]
     known: dict[str, Any]
@@ -246,7 +246,7 @@ class Bench:
         return f"t{self._tokens:05}"
 
     def new_id(self) -> str:
-        """Of a job; never twice, even when Redis forgot the first."""
+        """Return the id of a new job; never the same twice, even when Redis forgot the first."""
         self._submitted += 1
         return f"j{self._submitted - 1}"
 

@@ -1,4 +1,4 @@
-"""What GPUs need of the scripts: claims, shares of a device, and bells for mixed fleets."""
+"""GPUs and the scripts: claims, shares of a device, and bells for mixed fleets."""
 
 from __future__ import annotations
 

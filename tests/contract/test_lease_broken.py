@@ -1,4 +1,4 @@
-"""What is broken in Redis stops nobody else: the job is quarantined, the key put aside, and all others are done."""
+"""Broken entries in Redis stop nobody else: the job is quarantined, the key put aside, and all others are done."""
 
 from __future__ import annotations
 

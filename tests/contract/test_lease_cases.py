@@ -198,7 +198,7 @@ def test_an_expired_lease_goes_to_whoever_asks(bench: Bench) -> None:
 
 
 def test_an_expired_lease_comes_back_whole(bench: Bench) -> None:
-    """What was computed is lost with the lane: never upto..hi."""
+    """Work of a lane is lost with it: a lease comes back whole, never from upto on."""
     job = bench.submit(10)
     bench.hold("w")
     bench.beat(bench.grant(job, 10).token, 7)

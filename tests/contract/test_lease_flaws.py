@@ -1,4 +1,4 @@
-"""What the state machine and a close reading found wrong, one test each; none may come back."""
+"""Flaws that the state machine and a close reading found, one test each; none may come back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripts write down of who computed what: spans add up to the work, and stay few."""
+"""Spans, in which the scripts write down who computed what: they add up to the work, and stay few."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ def test_examples_name_the_shortest_and_the_longest_replica() -> None:
 
 
 def test_deadlocks_are_counted_apart() -> None:
-    """What deadlocked is in no metric; its share has Wilson's interval, its time a mean."""
+    """A deadlocked replica is in no metric; its share has Wilson's interval, its time a mean."""
     shape = {"join": "block", "scheduler": "fifo", "cores": 4, "thread_count": 3, "max_depth": 3, "replicas": 200}
     plan = planned(**shape, spawn=law("binomial", children=2, probability=0.3))
     found, part = result(plan)["cells"][0], cell(plan)

@@ -1,4 +1,4 @@
-"""What the tests of the thread kind share: plans, partials and how far they are from theory."""
+"""Tools of the thread kind's tests: plans, partials and how far they are from theory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a real GPU can show: `make gpu-test`. Elsewhere all of this is skipped."""
+"""Tests that only a real GPU can pass: `make gpu-test`. Elsewhere all of this is skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `jobs/kinds/collatz/README.md` promises to accept, and objects around that."""
+"""Parameters that `jobs/kinds/collatz/README.md` promises to accept, and objects around that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suites sent and what came back; printed at the end of the run."""
+"""Counts of what the suites sent and what came back; printed at the end of the run."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.integration.live import Live
 
 
 def accepted_jobs(answer: wire.Answer) -> list[str]:
-    """What a mutated body may have submitted after all."""
+    """Return the jobs that a mutated body may have submitted after all."""
     told = answer.json() if answer.status in (200, 202) and answer.body else {}
     answers = told.get("answers", [told])
     return [one["job_id"] for one in answers if "job_id" in one and "estimated_wait_seconds" in one]

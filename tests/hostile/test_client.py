@@ -196,7 +196,7 @@ class Ran:
 
 
 def judged(ran: Ran, codes: set[int], what: object) -> None:
-    """What holds for every run: the code, one error with at most one advice, nothing that a terminal obeys."""
+    """Assert what holds for every run: the code, one error with at most one advice, nothing that a terminal obeys."""
     told = f"{what}: code {ran.code}\n{ran.out[:1000]}\n{ran.err[:3000]}"
     assert ran.code in codes, told
     lines = ran.err.splitlines()

@@ -1,4 +1,4 @@
-"""What reads bytes that somebody else wrote: any bytes are read, or refused with the decoder's own error."""
+"""Decoders of bytes that somebody else wrote: any bytes are read, or refused with the decoder's own error."""
 
 from __future__ import annotations
 

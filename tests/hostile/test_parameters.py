@@ -50,7 +50,7 @@ def total_units(kind: str, parameters: dict[str, Any]) -> int:
 
 
 def complaint(kind: str, parameters: dict[str, Any], verdict: Verdict, found: Plan | errors.ClusterError) -> str:
-    """What is not as promised; empty when all is."""
+    """Say what is not as promised; empty when all is."""
     if isinstance(found, errors.ClusterError):
         return refusal_complaint(verdict, found)
     if verdict.wrong:

@@ -1,4 +1,4 @@
-"""What `jobs/kinds/thread/README.md` promises to accept, and objects around that."""
+"""Parameters that `jobs/kinds/thread/README.md` promises to accept, and objects around that."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _mean_children(law: dict[str, Any], depth: int, max_depth: int) -> float:
 
 
 def _cut_geometric(mean: float) -> float:
-    """Of a geometric number of children of which no more than 64 count."""
+    """Return the mean of a geometric number of children of which no more than 64 count."""
     again = mean / (1 + mean)
     return mean * (1 - again**64)
 

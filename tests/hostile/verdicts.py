@@ -1,4 +1,4 @@
-"""What the READMEs promise of parameters, said again without the code: shared by the oracles of all kinds."""
+"""Promises of the READMEs about parameters, written again without the code: shared by the oracles of all kinds."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def posted(path: str, body: bytes, **headers: str) -> bytes:
 
 
 def send(port: int, data: bytes, finish: bool = True) -> Answer:
-    """What comes back. Of server-sent events only the head is read. `finish`: the sender stays until the answer."""
+    """Return what comes back. Of server-sent events only the head is read. `finish`: stays until the answer."""
     started = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stream:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may be answered before it is read
@@ -79,7 +79,7 @@ def _read(stream: socket.socket, head: bool) -> tuple[int, Mapping[str, str], by
 
 
 def complaint(answer: Answer, raw: bool = False) -> str:
-    """What is wrong with an answer to whatever was sent; empty when nothing is. `raw`: it may have been no HTTP."""
+    """Say what is wrong with an answer to whatever was sent; empty when nothing is. `raw`: it may have been no HTTP."""
     if answer.status <= 0:
         return "" if raw and answer.status == 0 else "nothing came in time" if answer.status else "no answer"
     if answer.status >= 500 or 300 <= answer.status < 400:

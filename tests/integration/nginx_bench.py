@@ -166,7 +166,7 @@ def silent(address: str, port: int) -> Iterator[None]:
 
 
 class Image:
-    """What a Dockerfile copies from a folder, in a folder of its own, owned by the user it runs under."""
+    """Files that a Dockerfile copies from a folder, in a folder of its own, owned by the user it runs under."""
 
     def __init__(self, name: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nginx-test-"))

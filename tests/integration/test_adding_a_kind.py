@@ -30,7 +30,7 @@ making, checking, computing = (block.splitlines() for block in COMMANDS.findall(
 
 
 def shell(command: str, checkout: Path, **environment: str) -> str:
-    """What a command of the page prints in the checkout. What compiled code the tests have is not compiled again."""
+    """Return what a command of the page prints in the checkout. Compiled code is that of the tests."""
     settings = {**os.environ, "NUMBA_CACHE_DIR": str(kernels.CACHE), **environment}
     done = subprocess.run(["bash", "-c", command], cwd=checkout, env=settings, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -86,7 +86,7 @@ def test_ctrl_c_leaves_the_job_running(cluster: Live) -> None:
 
 
 def patient(err: str) -> str:
-    """What was said besides that it still tries, which a restart of more than three seconds brings."""
+    """Leave out the line that says that it still tries, which a restart of more than three seconds brings."""
     return "".join(line for line in err.splitlines(keepends=True) if not line.endswith("; still trying\n"))
 
 

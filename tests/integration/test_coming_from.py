@@ -73,7 +73,7 @@ def test_the_command_works(cluster: Live, typed: str, tmp_path: Path, monkeypatc
 
 
 def _end(cluster: Live, verb: str, out: str, job: str) -> None:
-    """What still runs gives way to the next row."""
+    """Cancel what still runs, for the next row."""
     for left in filter(None, (job, out.strip() if verb == "submit" else "")):
         cluster.post(f"/api/jobs/{left}/cancel")
 

@@ -1,4 +1,4 @@
-"""What the pages live from: history, the stream of work, alerts, packed numbers, and the pages themselves."""
+"""The API of the pages: history, the stream of work, alerts, packed numbers, and the pages themselves."""
 
 from __future__ import annotations
 

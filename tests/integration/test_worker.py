@@ -1,4 +1,4 @@
-"""What happens to work when things go wrong, with a kind that crashes, hangs and raises on request."""
+"""Work when things go wrong, with a kind that crashes, hangs and raises on request."""
 
 from __future__ import annotations
 

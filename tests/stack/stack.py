@@ -20,7 +20,7 @@ STATELESS = ("coordinator", "web")
 
 
 def copy_of_the_checkout(folder: Path) -> None:
-    """What git knows or would add; neither secrets nor caches."""
+    """Copy what git knows or would add; neither secrets nor caches."""
     list_files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(list_files, cwd=ROOT, capture_output=True, check=True).stdout.decode()
     for name in filter(None, listed.split("\0")):

@@ -33,7 +33,7 @@ class Fake:
         return found if isinstance(found, httpx.Response) else httpx.Response(200, json=found)
 
     def bodies(self, path: str) -> list[Any]:
-        """What was posted there."""
+        """Return the bodies posted there."""
         return [json.loads(one.content) for one in self.asked if one.url.path == path]
 
 

@@ -1,4 +1,4 @@
-"""What a test's lane runs in place of `cpu_worker.child.main`: it is warm at once and sleeps in chunks."""
+"""Child that a test's lane runs in place of `cpu_worker.child.main`: it is warm at once and sleeps in chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of metrics, rules and dashboards share: promtool, the rules, the names that exist."""
+"""Tools of the tests of metrics, rules and dashboards: promtool, the rules, the names that exist."""
 
 from __future__ import annotations
 

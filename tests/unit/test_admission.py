@@ -23,7 +23,7 @@ def ask(
     method: str = "GET", path: str = "/api/status", headers: dict[str, str] | None = None, body: bytes = b"",
     **chosen: str,
 ) -> httpx.Response:  # fmt: skip
-    """Of a coordinator behind its admission; the Host is loopback's unless `headers` say otherwise."""
+    """Ask a coordinator behind its admission; the Host is loopback's unless `headers` say otherwise."""
 
     async def go() -> httpx.Response:
         app = Admission(_answer, Settings.model_validate(chosen))

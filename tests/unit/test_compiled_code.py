@@ -45,7 +45,7 @@ def two_kinds(tmp_path: Path) -> Path:
 
 
 def added(folder: Path) -> list[str]:
-    """What a new process answers for each kind: 1 + ADDED and how often it took the code from the cache."""
+    """Return what a new process answers for each kind: 1 + ADDED and how often it took the code from the cache."""
     environment = {**os.environ, "PYTHONPATH": f"{folder}:{ROOT}", "NUMBA_CACHE_DIR": str(folder / "cache")}
     command = [sys.executable, "-c", ADD]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What docker-compose.yml and the Dockerfiles promise, read without an engine; tests/stack looks at what runs."""
+"""Promises of docker-compose.yml and the Dockerfiles, read without an engine; tests/stack looks at what runs."""
 
 from __future__ import annotations
 

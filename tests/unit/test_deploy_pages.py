@@ -47,7 +47,7 @@ class Checkout:
         )  # fmt: skip
 
     def called(self) -> list[str]:
-        """What npm was told since the last look."""
+        """Return npm's arguments since the last look."""
         log = self.folder / "called"
         found = log.read_text().splitlines() if log.exists() else []
         log.unlink(missing_ok=True)

@@ -137,7 +137,7 @@ def parsed(frames: list[bytes]) -> list[tuple[str, str, dict[str, Any]]]:
 
 
 async def take(frames: AsyncIterator[bytes], until: str) -> list[tuple[str, str, dict[str, Any]]]:
-    """What comes up to an event of this type, that included."""
+    """Collect what comes up to an event of this type, that included."""
     heard: list[bytes] = []
     async for frame in frames:
         heard.append(frame)

@@ -45,7 +45,7 @@ class Stream:
 
 
 class Cupy(ModuleType):
-    """What of cupy the device uses; `failing` is raised by the next call."""
+    """The part of cupy that the device uses; `failing` is raised by the next call."""
 
     def __init__(self) -> None:
         super().__init__("cupy")

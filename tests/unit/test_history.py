@@ -27,7 +27,7 @@ def client(any_redis_url: str) -> connection.Client:
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch, client: connection.Client) -> Callable[[int, int, str, int], dict[str, Any]]:
-    """What the history shows at a moment: (now, seconds, names, points)."""
+    """Return what the history shows at a moment: (now, seconds, names, points)."""
 
     def show(now: int, seconds: int, names: str = "*", points: int = 1000) -> dict[str, Any]:
         _, blocks = history.read(Store(client), seconds)

@@ -1,4 +1,4 @@
-"""What Prometheus reads of a coordinator and a worker, from a real Redis."""
+"""Metrics that Prometheus reads of a coordinator and a worker, from a real Redis."""
 
 from __future__ import annotations
 

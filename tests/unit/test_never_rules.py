@@ -97,7 +97,7 @@ def imported(source: str) -> Iterator[tuple[int, str]]:
 
 
 def redis_complaints(path: str, source: str) -> list[str]:
-    """What a module says to Redis, or spells of it, that belongs into jobs/store."""
+    """List what a module says to Redis, or spells of it, that belongs into jobs/store."""
     found = []
     if path != "jobs/store/keys.py":
         keys = [(line, text) for line, text in strings(source) if text.startswith(("ct:", "rq:"))]
@@ -118,7 +118,7 @@ def redis_calls(source: str) -> Iterator[tuple[int, str]]:
 
 
 def complaints(path: str, source: str) -> list[str]:
-    """What a module at `path` may not say."""
+    """List what a module at `path` must not say."""
     found = []
     for line, text in strings(source):
         if path != "jobs/metrics.py" and METRIC.fullmatch(text):
@@ -258,7 +258,7 @@ VIOLATIONS = {
 
 @pytest.fixture(scope="module")
 def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What import-linter says of a copy of the packages with every violation in it."""
+    """Return what import-linter says of a copy of the packages with every violation in it."""
     copy = tmp_path_factory.mktemp("violations")
     shutil.copy(ROOT / "pyproject.toml", copy)
     for package in ALL:

@@ -41,7 +41,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
-    """Of a coordinator whose Redis does not answer: pages need none."""
+    """Client of a coordinator whose Redis does not answer: pages need none."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "secret.txt").write_text("not a page")
     dist = folder / "dist"

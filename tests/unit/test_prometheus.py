@@ -166,7 +166,7 @@ def test_in_compose_the_thresholds_are_those_that_are_set(tmp_path: Path) -> Non
 
 
 def anchors(markdown: str) -> list[str]:
-    """Of the headings, as GitHub makes them."""
+    """Return the anchors of the headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", markdown, re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
 

@@ -47,7 +47,7 @@ async def _serving() -> AsyncIterator[int]:
 
 
 def heard(*pieces: bytes, end: bool = True, patience: float = 20.0) -> bytes:
-    """What a server answers to these pieces, sent 20 ms apart, until it closes; `end` closes after each answer."""
+    """Return what a server answers to these pieces, sent 20 ms apart, to its close; `end` closes after each answer."""
 
     async def go() -> bytes:
         text = bytearray()

@@ -1,4 +1,4 @@
-"""What the pages' formatter and linter leave alone: long comments and texts, and which part may import which."""
+"""Rules that the pages' formatter and linter lack: long comments and texts, and which part may import which."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(installed: Path, *arguments: str) -> str:
-    """What Python prints that knows the wheel and the packages it requires; -S leaves the checkout off its path."""
+    """Return what Python prints that knows the wheel and what it requires; -S leaves the checkout off its path."""
     path = os.pathsep.join((str(installed), sysconfig.get_path("purelib")))
     environment = {"PYTHONPATH": path, "HOME": str(installed), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-S", "-W", "error", *arguments]
