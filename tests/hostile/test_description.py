@@ -125,7 +125,7 @@ def test_every_route_answers_as_described(cluster: Live, watch: Watch, plan: exp
 
 
 def _modes(operation: Any) -> list[schemathesis.GenerationMode]:
-    """Modes that contradict the description only where there is more than a path; paths: tried in `test_requests.py`."""
+    """Modes that contradict the description only where there is more than a path; paths are in `test_requests.py`."""
     modes = schemathesis.GenerationMode
     return list(modes) if len(operation.query) or len(operation.body) else [modes.POSITIVE]
 
