@@ -24,6 +24,8 @@ GIVE_UP_AFTER = 3
 STOP_SECONDS = 40.0
 #: How often the same state of waiting is said again.
 SAY_AGAIN_SECONDS = 15.0
+#: What the pages are called; the first is the index.
+PAGES = ("", "collatz.html", "kinds.html", "cluster.html")
 #: Where clients find the address of the cluster that is up.
 ADDRESS = LOCAL_FOLDER / "url"
 
@@ -136,4 +138,4 @@ Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
     def _pages(self) -> str:
         if not self.shape.pages:
             return "There are no pages: they could not be built (deploy/pages.sh says why)."
-        return f"Pages: {self.api.url}/  {self.api.url}/collatz.html  {self.api.url}/cluster.html"
+        return "Pages: " + "  ".join(f"{self.api.url}/{page}" for page in PAGES)

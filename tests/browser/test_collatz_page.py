@@ -140,6 +140,10 @@ def test_a_job_of_somebody_else_is_opened_by_its_address(open_page: Open, pages:
     drawn(page, "columns")
     expect(page.get_by_label("n from")).to_have_value(str(2**60))
     expect(page.get_by_role("region", name="Records")).to_contain_text("of this range only")
+    took = re.search(r"runtime ([\d.]+)\s(ms|s)", page.get_by_role("region", name="Job").inner_text())
+    assert took, "the runtime is not shown"
+    shown = float(took[1]) / (1000 if took[2] == "ms" else 1)
+    assert shown == pytest.approx(pages.job(job)["seconds"], rel=0.06)
     page.keyboard.press("2")
     expect(page.locator("#panel-histogram")).to_contain_text(f"Steps of {spaced(3_000_000)} numbers")
     shot(page, "collatz-somebody-light")

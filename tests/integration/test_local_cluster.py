@@ -198,7 +198,7 @@ def cluster(checkout: Checkout) -> Iterator[tuple[Checkout, str]]:
 class TestOneThatStaysUp:
     def test_it_serves_the_pages_that_are_built(self, cluster: tuple[Checkout, str]) -> None:
         checkout, url = cluster
-        assert f"Pages: {url}/  {url}/collatz.html" in checkout.said()
+        assert f"Pages: {url}/  {url}/collatz.html  {url}/kinds.html  {url}/cluster.html\n" in checkout.said()
         with urllib.request.urlopen(url, timeout=5) as page:
             assert b"<title>Pages</title>" in page.read()
             assert page.headers["X-Frame-Options"] == "DENY"

@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
-import type { Job, Worker, Snapshot } from "../src/lib/api";
-import { adopted, apply, empty, surplus, take, type Model } from "../src/lib/fleet";
+import type { Job, Queue, Worker, Snapshot } from "../src/lib/api";
+import { adopted, apply, clockAhead, empty, oldestWait, surplus, take, type Model } from "../src/lib/fleet";
 import { paced } from "../src/lib/pace";
 
 function job(fields: Partial<Job> = {}): Job {
@@ -122,6 +122,19 @@ test("a queue whose depth changed tells that jobs wait otherwise", () => {
     false,
     true,
   ]);
+});
+
+test("the oldest wait is that of the queues' own rows", () => {
+  const queue = (jobs: number, wait: number) => ({ jobs, oldest_wait_seconds: wait }) as Queue;
+  expect([oldestWait([]), oldestWait([queue(2, 13), queue(1, 21), queue(0, 99)])]).toEqual([0, 21]);
+});
+
+test("a job that runs tells the cluster's clock, others do not", () => {
+  const started = "2026-01-01T00:00:00.000Z";
+  const at = Date.parse(started);
+  expect(clockAhead(job({ started, seconds: 90 }), at + 60_000)).toBe(30_000);
+  expect(clockAhead(job({ started, ended: "2026-01-01T00:01:30.000Z", seconds: 90 }), at)).toBeUndefined();
+  expect(clockAhead(job(), at)).toBeUndefined();
 });
 
 test("ended jobs beyond the limit go, oldest first; others never", () => {

@@ -138,6 +138,16 @@ export function adopted(job: Job, before: Job | undefined, workers = 1): Job {
   return { ...job, rate: before.rate };
 }
 
+/** ms by which the cluster's clock was ahead of `at` when it gave this view; undefined unless the job runs. */
+export function clockAhead({ started, ended: end, seconds }: Job, at: number): number | undefined {
+  return started && !end && seconds !== null ? Date.parse(started) + seconds * 1000 - at : undefined;
+}
+
+/** Seconds that the oldest job of all queues has waited; 0 when none waits. */
+export function oldestWait(queues: readonly Queue[]): number {
+  return Math.max(0, ...queues.filter((queue) => queue.jobs).map((queue) => queue.oldest_wait_seconds));
+}
+
 function event(frame: Frame): LiveEvent {
   const data = JSON.parse(frame.data) as Record<string, unknown>;
   return {

@@ -16,7 +16,18 @@ import {
   type Status,
   type Worker,
 } from "./api";
-import { adopted, apply, empty, MOST_JOBS, past, surplus, take, type Change, type LiveEvent } from "./fleet";
+import {
+  adopted,
+  apply,
+  clockAhead,
+  empty,
+  MOST_JOBS,
+  past,
+  surplus,
+  take,
+  type Change,
+  type LiveEvent,
+} from "./fleet";
 import { Ring } from "./ring";
 import { Parser, type Frame } from "./sse";
 
@@ -170,8 +181,22 @@ async function countNow(): Promise<void> {
   countTimer = 0;
 }
 
+/** ms by which the cluster's clock is ahead of this machine's, as the last view of a job that runs has shown. */
+let ahead = 0;
+
+/** The cluster's clock at a moment of this machine's, both in ms since 1970. */
+export function clusterTime(at: number): number {
+  return at + ahead;
+}
+
+/** Reads the cluster's clock from a view that has just come. */
+function readClock(job: Job): void {
+  ahead = clockAhead(job, Date.now()) ?? ahead;
+}
+
 /** Takes a job's view as the API gave it. */
 export function adopt(job: Job): void {
+  readClock(job);
   const kept = adopted(job, model.jobs.get(job.job_id), model.status?.workers.live);
   if (kept.rate === null) model.paces.delete(job.job_id);
   model.jobs.set(job.job_id, kept);
@@ -210,7 +235,10 @@ function remember(newest: readonly Job[]): void {
 export async function refresh(): Promise<void> {
   const fresh = await get<Snapshot>("/api/snapshot");
   take(model, fresh);
-  for (const job of fresh.jobs) touched.add(job.job_id);
+  for (const job of fresh.jobs) {
+    readClock(job);
+    touched.add(job.job_id);
+  }
   fleetTouched = true;
   if (!known.peek()) remember(fresh.jobs);
   batch(() => {

@@ -4,7 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
 import { clock, integer, rate, seconds } from "../../lib/format";
 import { known, type Fleet } from "../../lib/live";
-import type { LiveEvent } from "../../lib/fleet";
+import { oldestWait, type LiveEvent } from "../../lib/fleet";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
@@ -52,7 +52,7 @@ function list(name: string): void {
   go("jobs");
 }
 
-function Figures({ fleet: { status, workers } }: { fleet: Fleet }) {
+function Figures({ fleet: { status, workers, queues } }: { fleet: Fleet }) {
   if (!status) return null;
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
@@ -84,7 +84,7 @@ function Figures({ fleet: { status, workers } }: { fleet: Fleet }) {
       </div>
       <div>
         <dt>Oldest wait</dt>
-        <dd>{seconds(status.oldest_wait_seconds)}</dd>
+        <dd>{seconds(oldestWait(queues))}</dd>
       </div>
       <div>
         <dt>Running</dt>

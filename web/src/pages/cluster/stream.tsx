@@ -1,15 +1,27 @@
 /** The worker stream: which lane computed what in the last ten minutes, and what it computes now. */
 
 import { computed, signal, useSignal } from "@preact/signals";
-import { get, type Span, type Stream } from "../../lib/api";
+import { get, type Stream as Answer } from "../../lib/api";
 import { clock, compact, percent, seconds } from "../../lib/format";
+import { snapshot } from "../../lib/live";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { now } from "../../ui/page";
 import { Empty, Skeleton } from "../../ui/table";
 import { usePolled } from "./model/polled";
-import { busy, edges, kindsOf, laneHeight, spanAt, xOf, type Frame } from "./model/spans";
+import {
+  busy,
+  edges,
+  kindsOf,
+  laneHeight,
+  spanAt,
+  withLosses,
+  xOf,
+  type Frame,
+  type Span,
+  type Stream,
+} from "./model/spans";
 import { open, paused } from "./model/state";
 import { Trouble } from "../../ui/trouble";
 
@@ -22,9 +34,9 @@ const TICKS = [0, 120, 240, 360, 480, 600];
 const skew = signal(0);
 
 async function ask(control: AbortSignal): Promise<Stream> {
-  const stream = await get<Stream>("/api/stream", { seconds: SECONDS }, control);
+  const stream = await get<Answer>("/api/stream", { seconds: SECONDS }, control);
   skew.value = stream.to * 1000 - Date.now();
-  return stream;
+  return withLosses(stream, snapshot.peek().workers);
 }
 
 export function WorkerStream() {
@@ -57,7 +69,7 @@ function describe(stream: Stream, span: Span, to: number): string {
   const lane = stream.lanes[span.lane]?.lane ?? "";
   const end = span.open ? to : span.end;
   const what = span.job_id ? `job ${span.job_id}` : `${compact(span.jobs)} jobs`;
-  const units = span.open ? "computing now" : `${compact(span.units)} units`;
+  const units = span.open ? "computing now" : span.lost ? "its worker was lost" : `${compact(span.units)} units`;
   return (
     `${lane}: ${span.type ?? "several kinds"}, ${what}, ${clock(span.start * 1000)} to ` +
     `${span.open ? "now" : clock(end * 1000)}, ${seconds(end - span.start)}, ${units}`
@@ -87,7 +99,7 @@ function Lanes({ stream, until }: { stream: Stream; until: number | undefined })
         clock(span.start * 1000),
         span.open ? "now" : clock(span.end * 1000),
         seconds((span.open ? to : span.end) - span.start),
-        compact(span.units),
+        span.lost ? "lost" : compact(span.units),
       ]),
   });
   const find = (event: MouseEvent) => {

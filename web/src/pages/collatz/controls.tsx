@@ -3,11 +3,11 @@
 import { computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { STRATEGIES, MEANING } from "./model/strategies";
-import { compact, rate, seconds } from "../../lib/format";
+import { compact, rate } from "../../lib/format";
 import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { active, cancel, current, jobViews, pause, phase, resume, runtime, start } from "./model/run";
+import { active, cancel, current, jobViews, pause, phase, resume, runtimeText, start } from "./model/run";
 import { reset } from "./model/acts";
 import { Check, Numeral, Whole } from "./fields";
 import { asked, COLOURS, fit, metric, size, state, strategy } from "./model/state";
@@ -182,7 +182,7 @@ export function JobLine() {
           )}
           {job.waiting_because && <span class="small soft">{job.waiting_because}</span>}
           {job.error && <span class="small bad">{job.error}</span>}
-          <span class="small num soft">runtime {seconds(Math.floor(runtime(now.value) / 1000))}</span>
+          <span class="small num soft">runtime {runtimeText(now.value)}</span>
         </>
       ) : (
         <span class="small soft">

@@ -3,11 +3,11 @@
 import { fastest } from "./model/inverse";
 import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
 import { computing } from "./model/client";
-import { compact, integer, seconds } from "../../lib/format";
+import { compact, integer } from "../../lib/format";
 import { now } from "../../ui/page";
 import { totalRate } from "./controls";
 import { computedHere, exactOf, isExact, learnt } from "./model/data";
-import { active, contiguous, jobViews, phase, records, results, runtime, about, current } from "./model/run";
+import { active, contiguous, jobViews, phase, records, results, runtimeText, about, current } from "./model/run";
 import { choose, range } from "./model/state";
 
 const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = {
@@ -195,7 +195,7 @@ export function Stats() {
     ],
     ["Current number", currentNumber() || "\u2013"],
     ["Rate", phase.value === "running" ? totalRate() : "\u2013"],
-    ["Runtime", seconds(Math.floor(runtime(now.value) / 1000))],
+    ["Runtime", runtimeText(now.value)],
   ];
   return (
     <section class="stats" aria-label="Statistics">

@@ -6,11 +6,13 @@ import { nextWindow, type Knowledge, type Setting, type Strategy } from "./strat
 import { aligned, type Range } from "./view";
 import { bytes, Problem, type Job } from "../../../lib/api";
 import { ended } from "../../../lib/fleet";
-import { compact, integer } from "../../../lib/format";
+import { compact, integer, seconds } from "../../../lib/format";
 import { result, steer, submit, watch, type Verb } from "../../../lib/jobs";
+import { clusterTime } from "../../../lib/live";
 import { failed } from "../../../ui/toast";
 import { learn } from "./data";
 import { isStar, log } from "./events";
+import { runtime } from "./runtime";
 import { asked, choose, limits, range, state, strategy } from "./state";
 
 /** Columns of a job at most, each with its own histogram. */
@@ -58,9 +60,6 @@ export const phase = signal<Phase>("idle");
 /** Ids of the run's jobs, in order. */
 export const jobs = signal<readonly string[]>([]);
 export const results = signal<ReadonlyMap<string, JobResult>>(new Map());
-/** ms of the run so far, pauses left out, up to `since`. */
-const ran = signal(0);
-const since = signal(0);
 /** Grows with every new run: loops of an older one end. */
 let turn = 0;
 
@@ -70,16 +69,10 @@ export const active = computed(() => jobViews.value.filter((job) => !ended(job))
 /** The job that is shown: of several the last that is not done. */
 export const current = computed<Job | undefined>(() => active.value.at(-1) ?? jobViews.value.at(-1));
 
-/** ms that the run has taken at a moment. */
-export function runtime(at: number): number {
-  return ran.value + (since.value ? Math.max(0, at - since.value) : 0);
-}
-
-function clockOn(on: boolean): void {
-  if (!on && since.peek()) {
-    ran.value = ran.peek() + Date.now() - since.peek();
-    since.value = 0;
-  } else if (on && !since.peek()) since.value = Date.now();
+/** How long the run has taken, in words; `at` is ms since 1970 of this machine's clock. */
+export function runtimeText(at: number): string {
+  const taken = runtime(jobViews.value, clusterTime(at));
+  return seconds(active.value.length ? Math.floor(taken) : taken);
 }
 
 // -- what was found -------------------------------------------------------------------------------------------------
@@ -240,10 +233,8 @@ function begin(): number {
   batch(() => {
     jobs.value = [];
     results.value = new Map();
-    ran.value = since.value = 0;
     phase.value = "running";
   });
-  clockOn(true);
   return turn;
 }
 
@@ -290,7 +281,6 @@ function adopt(id: string): void {
 }
 
 function endRun(): void {
-  clockOn(false);
   phase.value = "ended";
 }
 
@@ -341,7 +331,6 @@ async function steerAll(verb: Verb): Promise<void> {
 
 export async function pause(): Promise<void> {
   phase.value = "paused";
-  clockOn(false);
   log("system", "pause");
   await steerAll("pause");
 }
@@ -349,7 +338,6 @@ export async function pause(): Promise<void> {
 export async function resume(): Promise<void> {
   await steerAll("resume");
   phase.value = "running";
-  clockOn(true);
   log("system", "resume");
 }
 
@@ -373,17 +361,15 @@ export function toggle(): void {
 export interface Before {
   jobs: readonly string[];
   results: ReadonlyMap<string, JobResult>;
-  ran: number;
 }
 
 /** Forgets the run, not its jobs; gives what was known, for Undo. */
 export function forget(): Before {
-  const before = { jobs: jobs.peek(), results: results.peek(), ran: ran.peek() };
+  const before = { jobs: jobs.peek(), results: results.peek() };
   turn += 1;
   batch(() => {
     jobs.value = [];
     results.value = new Map();
-    ran.value = since.value = 0;
     phase.value = "idle";
     state.job.value = "";
   });
@@ -394,7 +380,6 @@ export function recallRun(before: Before): void {
   batch(() => {
     jobs.value = before.jobs;
     results.value = before.results;
-    ran.value = before.ran;
     phase.value = before.jobs.length ? "ended" : "idle";
     state.job.value = before.jobs.at(-1) ?? "";
   });
