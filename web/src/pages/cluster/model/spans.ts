@@ -30,7 +30,10 @@ export function xOf(time: number, frame: Frame): number {
   return frame.left + ((time - frame.from) / (frame.to - frame.from)) * frame.width;
 }
 
-/** Seconds since 1970 of a worker's last beat; undefined while it lives. Without a row it was lost long ago, or is new. */
+/**
+ * Seconds since 1970 of the last beat of a worker that computes something since `since`; undefined while it lives. One
+ * without a row was lost long ago, or is new.
+ */
 function lastBeat(stream: Answer, worker: Worker | undefined, since: number): number | undefined {
   if (worker) return worker.live ? undefined : stream.to - worker.seen_seconds_ago;
   return since < stream.from ? stream.from : undefined;
