@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from decimal import Decimal
 from fractions import Fraction
 from itertools import accumulate
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coordinator.jobs import scheduler, submissions
-from jobs.kinds.thread import parameters, tables
+from jobs.kinds.thread import parameters, tables, tables_pareto
 from jobs.settings import Settings
 
 
@@ -39,25 +40,35 @@ def test_a_batch_of_120_different_pareto_jobs_is_planned_in_no_time() -> None:
 @settings(max_examples=12)
 @given(st.floats(0.001, 1e4), st.floats(1.05, 10), st.floats(1, 1e4))
 @example(0.5005, 1.37, 1.0)
+@example(0.5005, 1.37, 1.0000001)
 @example(1e4, 1.05, 1e4)
 @example(0.001, 10.0, 1e4)
 def test_every_point_of_a_pareto_table_is_the_nearest_integer(mean_us: float, alpha: float, max_ratio: float) -> None:
-    exact = tables._ExactPareto(mean_us, alpha, max_ratio)
-    found = tables._pareto(mean_us, alpha, max_ratio)
-    places = [*range(0, tables.PARETO_POINTS, 50), tables.PARETO_POINTS - 1]
-    assert [found[place] for place in places] == [exact.point(place) for place in places]
+    """All three tiers give the integers of the slowest, which alone looks at the least work as bisected."""
+    exact, bisected = (tables_pareto.Exact(mean_us, alpha, max_ratio) for _ in range(2))
+    bisected.near_least = bisected.least
+    table = tables_pareto.points(mean_us, alpha, max_ratio)
+    for place in [*range(0, tables_pareto.POINTS, 50), tables_pareto.POINTS - 1]:
+        assert table[place] == exact.point(place) == bisected.point(place)
 
 
-def test_floats_tell_an_integer_only_where_they_are_right_a_hundred_times_over() -> None:
-    for mean_us, alpha, max_ratio in [(0.5005, 1.37, 1.0), (1e4, 1.05, 1e4), (123.4, 10.0, 3.0)]:
-        near = tables._near_pareto(mean_us, alpha, max_ratio)
-        exact = tables._ExactPareto(mean_us, alpha, max_ratio)._least
-        assert abs(near[0] / float(exact) - 1) < tables._DOUBT / 100
+@pytest.mark.parametrize("law", [(0.5005, 1.37, 1.5), (1e4, 1.05, 1e4), (123.4, 10.0, 3.0)])
+def test_each_tier_is_right_a_hundred_times_over(law: tuple[float, float, float]) -> None:
+    exact = tables_pareto.Exact(*law)
+    assert abs(tables_pareto.near_points(*law)[0] / float(exact.least) - 1) < tables_pareto._DOUBT / 100
+    longest = law[0] * 1000 * law[2]
+    assert abs(exact.near_least / exact.least - 1) * Decimal(longest) < tables_pareto._DECIMAL_DOUBT / 100
+    assert exact.near_least != exact.least
+
+
+def test_where_newtons_steps_would_not_lead_to_the_least_work_it_is_bisected() -> None:
+    exact = tables_pareto.Exact(0.5005, 1.37, 1.0)
+    assert exact.near_least is exact.least
 
 
 def test_the_mean_of_a_pareto_table_is_the_sum_of_its_shares() -> None:
     table = tables.work(parameters.ParetoWork(distribution="pareto", mean_us=100, alpha=1.5, max_ratio=1000))
-    shares, common = tables._pareto_shares()
+    shares, common = tables_pareto.shares()
     slow = sum(
         (Fraction(share, common) * point for share, point in zip(shares, table["numbers"], strict=True)), Fraction()
     )

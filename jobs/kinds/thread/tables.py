@@ -1,7 +1,7 @@
 """Distributions compiled into integers, once, where a job is planned; kernels see nothing else.
 
 Only exact arithmetic (`fractions`, `decimal`): no result of a machine's libm can reach a kernel. Floats may say which
-integer is the nearest where they are right a hundred times over.
+integer is the nearest where they are right a hundred times over (`tables_pareto.py`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import operator
 from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
 from jobs.kinds.thread import parameters as given
+from jobs.kinds.thread import tables_pareto
 
 #: Offspring are cut here: a draw above it counts as this many children.
 MAX_CHILDREN = 64
@@ -26,10 +27,6 @@ ONE = 2**32
 _CHILDLESS = Fraction(1, 4 * ONE)
 #: A random word of zeros is the longest work: 64 ln 2 times the mean.
 _WORD_BITS = 64
-#: 64 ln 2 in sixteenths, and one point beyond.
-PARETO_POINTS = 711
-#: Of a value in floats: as near to a half as this, only decimals tell to which integer it is rounded.
-_DOUBT = 1e-12
 #: Times 64 ln 2 in units of 2^-24 it stays below 2^63.
 _MOST_MEAN = 12 * 10**9
 
@@ -60,70 +57,10 @@ def work(law: given.Work) -> dict[str, Any]:
         case given.HyperexponentialWork():
             numbers = _branches(law.mean_us, law.scv)
         case given.ParetoWork():
-            numbers = list(_pareto(law.mean_us, law.alpha, law.max_ratio))
+            numbers = list(tables_pareto.points(law.mean_us, law.alpha, law.max_ratio))
         case given.EmpiricalWork():
             numbers = [nanoseconds(quantile) for quantile in law.quantiles_us]
     return {"law": law.distribution, "numbers": numbers}
-
-
-@lru_cache(256)
-def _pareto(mean_us: float, alpha: float, max_ratio: float) -> tuple[int, ...]:
-    """Work where the logarithm of the tail's probability is -i/16, i = 0..710, of the law between a least work and
-    max_ratio times the mean; the least is the one that gives the mean.
-    """
-    exact = _ExactPareto(mean_us, alpha, max_ratio)
-    return tuple(
-        round(near) if abs(near % 1 - 0.5) > near * _DOUBT else exact.point(i)
-        for i, near in enumerate(_near_pareto(mean_us, alpha, max_ratio))
-    )
-
-
-def _near_pareto(mean_us: float, alpha: float, max_ratio: float) -> list[float]:
-    """The same in floats, right to a few 1e-15: enough to tell the nearest integer wherever there is no doubt."""
-    most = mean_us * 1000 * max_ratio
-
-    def over_mean(log_ratio: float) -> float:
-        """Logarithm of the law's mean over max_ratio's, the least work being most / e^log_ratio; it falls."""
-        shares = math.expm1((1 - alpha) * log_ratio) / math.expm1(-alpha * log_ratio)
-        return math.log(alpha / (alpha - 1) * shares * max_ratio) - log_ratio
-
-    low, high = 0.0, math.log(max_ratio * alpha / (alpha - 1)) + 1
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if over_mean(middle) > 0 else (low, middle)
-    least, floor = most * math.exp(-high), math.exp(-alpha * high)
-    return [least * (floor + (1 - floor) * math.exp(-i / 16)) ** (-1 / alpha) for i in range(PARETO_POINTS)]
-
-
-class _ExactPareto:
-    """The same to 25 digits, point by point: each takes a hundred times as long."""
-
-    def __init__(self, mean_us: float, alpha: float, max_ratio: float) -> None:
-        self._mean, self._alpha = Decimal(repr(mean_us)) * 1000, Decimal(repr(alpha))
-        with localcontext(prec=30):
-            self._most = self._mean * Decimal(repr(max_ratio))
-
-    @cached_property
-    def _least(self) -> Decimal:
-        with localcontext(prec=30):
-            return _least_pareto(self._mean, self._alpha, self._most)
-
-    def point(self, i: int) -> int:
-        with localcontext(prec=30):
-            floor = (self._least / self._most) ** self._alpha
-            time = self._least * (floor + (1 - floor) * (Decimal(-i) / 16).exp()) ** (-1 / self._alpha)
-            return round(Fraction(time))
-
-
-def _least_pareto(mean: Decimal, alpha: Decimal, most: Decimal) -> Decimal:
-    """Where a Pareto law cut at `most` must begin to have this mean."""
-    low, high = mean * (alpha - 1) / alpha / 2, mean
-    for _ in range(80):
-        least = (low + high) / 2
-        ratio = least / most
-        found = least * alpha / (alpha - 1) * (1 - ratio ** (alpha - 1)) / (1 - ratio**alpha) if ratio < 1 else least
-        low, high = (low, least) if found > mean else (least, high)
-    return high
 
 
 def arrival(law: given.Arrival) -> dict[str, Any] | None:
@@ -167,28 +104,10 @@ def mean_work(table: dict[str, Any]) -> Fraction:
         case "empirical":
             return Fraction(sum(numbers) * 2 - numbers[0] - numbers[-1], 2 * (len(numbers) - 1))
         case "pareto":
-            shares, common = _pareto_shares()
+            shares, common = tables_pareto.shares()
             return Fraction(sum(map(operator.mul, shares, numbers)), common)
         case _:
             return Fraction(numbers[0])
-
-
-@lru_cache
-def _pareto_shares() -> tuple[tuple[int, ...], int]:
-    """What each point of a pareto table contributes to the mean, over a common denominator: between points work is
-    linear in -ln(U).
-    """
-    with localcontext(prec=40):
-        step = Decimal(1) / 16
-        tails = [(-step * i).exp() for i in range(PARETO_POINTS)]
-        after = [(low - high) / step for low, high in pairwise(tails)]
-        shares = [Decimal(0)] * PARETO_POINTS
-        for i, flow in enumerate(after):
-            shares[i] += tails[i] - flow
-            shares[i + 1] += flow - tails[i + 1]
-    exact = [Fraction(share) for share in shares]
-    common = math.lcm(*(share.denominator for share in exact))
-    return tuple(share.numerator * (common // share.denominator) for share in exact), common
 
 
 def square_work(table: dict[str, Any]) -> Fraction | None:
@@ -291,13 +210,19 @@ def _nearest(over: int, under: int) -> int:
     return whole + (2 * rest > under or (2 * rest == under and whole % 2 == 1))
 
 
-def offspring_weights(table: dict[str, Any], depth: int) -> list[tuple[int, Fraction]]:
-    """(children, probability) at a depth, exactly as kernels draw them."""
+def offspring_draws(table: dict[str, Any], depth: int) -> list[tuple[int, int]]:
+    """(children, how many of the 2^32 draws give them) at a depth."""
     rows: Sequence[list[int]] = table["thresholds"]
     row = rows[min(depth, len(rows) - 1)]
-    steps = [high - low for low, high in zip([0, *row], row, strict=False)]
-    return [(value, Fraction(step, ONE)) for value, step in zip(table["values"], steps, strict=True)]
+    draws = [high - low for low, high in zip([0, *row], row, strict=False)]
+    return list(zip(table["values"], draws, strict=True))
+
+
+def offspring_weights(table: dict[str, Any], depth: int) -> list[tuple[int, Fraction]]:
+    """(children, probability) at a depth, exactly as kernels draw them."""
+    return [(children, Fraction(draws, ONE)) for children, draws in offspring_draws(table, depth)]
 
 
 def mean_offspring(table: dict[str, Any], depth: int) -> Fraction:
-    return sum((value * weight for value, weight in offspring_weights(table, depth)), Fraction(0))
+    """Expected children of a thread at a depth."""
+    return Fraction(sum(children * draws for children, draws in offspring_draws(table, depth)), ONE)

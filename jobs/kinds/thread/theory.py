@@ -59,8 +59,9 @@ def work_of_a_root(spec: Spec) -> Fraction:
     work = threads * (tables.mean_work(spec["work"]) + spec["dispatch_ns"]) + (threads - 1) * spec["spawn_ns"]
     if spec["join"] == "none":
         return work
-    childless = [dict(tables.offspring_weights(spec["offspring"], depth)).get(0, 0) for depth in range(len(levels) - 1)]
-    parents = sum((level * (1 - none) for level, none in zip(levels, childless, strict=False)), Fraction(0))
+    childless = [dict(tables.offspring_draws(spec["offspring"], depth)).get(0, 0) for depth in range(len(levels) - 1)]
+    shares = [1 - Fraction(draws, tables.ONE) for draws in childless]
+    parents = sum(map(mul, levels, shares), Fraction(0))
     return work + parents * spec["join_ns"]
 
 
