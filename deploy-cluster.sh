@@ -18,36 +18,36 @@ On this machine as plain processes; needs Python 3.11 or later and nothing else:
             GPU_ENABLED=true, which installs it and fails without a GPU
               --port P       API on port P (default: 3000, or the next free one)
               --workers N    N CPU workers that share the cores (default: 1 with all cores)
-              --once         run the two sample jobs, print one JSON object for each on stdout, stop
+              --once         run the two sample jobs, print one JSON object for each on stdout, and stop
               --no-samples   start no sample job
 
 As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
   docker [N [G]]  build and start N workers in all, G of them on GPUs: `docker 5 2` is 3 CPU workers and 2 GPU workers.
-                  Without numbers: as many as .env says, at first 1 and 0. Again, after a change: an update in which
-                  coordinators and pages answer all the time and workers hand back what they hold
-  scale N         N workers in all, GPU workers as before; nothing else is touched
+                  Without numbers: as many as .env says, at first 1 and 0. Run it again after a change to update:
+                  coordinators and pages keep answering, and workers return the leases they hold
+  scale N         change to N workers in all, with as many GPU workers as before; nothing else changes
               --gpu G        G of them on GPUs
   report [FILE]   versions, health, throughput, latencies, utilisation, alerts and errors, without secrets
-  backup FILE     everything that lasts (jobs, results, marks) into one .tar.gz
-  restore FILE    put it back, also after cleanup. Replaces what is there; if that fails, what is there stays
+  backup FILE     write jobs, results and marks into one .tar.gz
+  restore FILE    replace the cluster's data by a backup's, also after cleanup. If that fails, the data stays as it was
               --yes          ask nothing, even when jobs run
 
 Either:
-  status          what runs, how it is, and where            --json: one object on stdout
-  logs [SERVICE]  what it says       -f: follow; --docker, --local: which, when both are there
+  status          what runs, its health, its addresses       --json: one object on stdout
+  logs [SERVICE]  print logs         -f: follow; --docker, --local: which cluster, when there are both
   stop            stop what runs; jobs and results are kept (in .cluster, or in Docker's volumes)
   cleanup         remove containers, networks and volumes, with every job and result in them. Passwords stay in secrets,
                   so that a backup still fits; backups stay
               --yes          ask nothing
               --secrets      remove ./secrets too
-              --local        remove what the local cluster keeps in .cluster too
+              --local        remove the local cluster's data in .cluster too
   help, --version
 
 With --dry-run, every command prints what it would run and changes nothing. NO_COLOR=1: no colours. DEBUG=1: every step.
 
-Exit codes: 0 done; 1 failed; 2 wrong usage, or a question that nobody answered; 3 something must be installed first;
-            4 not ready in time; 5 a local cluster of this checkout runs already, or another command works on this
-            one; 6 a port is taken; 130 interrupted. status: 1 when nothing runs or something is not healthy
+Exit codes: 0 done; 1 failed; 2 wrong usage, or a question that got no answer; 3 something must be installed first;
+            4 not ready in time; 5 a local cluster of this checkout runs already, or another command is working
+            on this checkout; 6 a port is taken; 130 interrupted. status: 1 when nothing runs or something is not healthy
 TEXT
 }
 
