@@ -1,1 +1,1 @@
-"""What runs the cluster on one machine."""
+"""Deployment: the cluster in containers, and as processes of one machine."""

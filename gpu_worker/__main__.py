@@ -32,7 +32,7 @@ LANES = 2
 
 @dataclass(frozen=True)
 class Machine:
-    """What a host offers: its telemetry, and a way to open a GPU. Tests bring a pretended one."""
+    """A host: its telemetry, and a way to open a GPU. Tests bring a pretended one."""
 
     telemetry: Callable[[], telemetry.Provider] = Nvml
     open: Callable[[str, int], gpu.Device] = CupyDevice

@@ -32,13 +32,13 @@ class CupyDevice:
             raise gpu.DeviceLost(f"{error}: pip install -r requirements/gpu-worker.txt") from error
         runtime = self._cupy.cuda.runtime
         self._failures = (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError)
-        with self._told():
+        with self._translated():
             facts = runtime.getDeviceProperties(0)
             self.name, self.processors = facts["name"].decode(), int(facts["multiProcessorCount"])
             self._cupy.get_default_memory_pool().set_limit(size=memory)
 
     def compiled(self, source: str) -> Callable[..., None]:
-        with self._told():
+        with self._translated():
             module = self._cupy.RawModule(code=source, options=OPTIONS, backend="nvrtc")
             module.compile()
 
@@ -46,36 +46,36 @@ class CupyDevice:
             passed = tuple(
                 each if isinstance(each, self._cupy.ndarray) else np.uint64(int(each) % 2**64) for each in arguments
             )
-            with self._told(), self._stream():
+            with self._translated(), self._stream():
                 module.get_function(name)((blocks,), (threads,), passed)
 
         return launch
 
     def put(self, values: Any) -> gpu.Array:
-        with self._told(), self._stream() as stream:
+        with self._translated(), self._stream() as stream:
             array = self._cupy.asarray(np.ascontiguousarray(values))
             stream.synchronize()  # other threads may read it next
             return array
 
     def zeros(self, length: int, kind: Any) -> gpu.Array:
-        with self._told(), self._stream():
+        with self._translated(), self._stream():
             return self._cupy.zeros(length, kind)
 
     def get(self, array: gpu.Array) -> Any:
-        with self._told(), self._stream() as stream:
+        with self._translated(), self._stream() as stream:
             return array.get(stream=stream, blocking=True)
 
     @contextmanager
     def _stream(self) -> Iterator[Any]:
-        """This thread's own: launches of two lanes are in flight at once."""
+        """Use this thread's own stream: launches of two lanes are in flight at once."""
         if not hasattr(self._own, "stream"):
             self._own.stream = self._cupy.cuda.Stream(non_blocking=True)
         with self._own.stream as stream:
             yield stream
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """CUDA's errors as ours."""
+    def _translated(self) -> Iterator[None]:
+        """Raise CUDA's errors as those of `jobs.kinds.gpu`."""
         try:
             yield
         except self._cupy.cuda.memory.OutOfMemoryError as error:

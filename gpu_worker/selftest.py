@@ -1,4 +1,4 @@
-"""What a GPU must know before it takes work: answers to known questions, for each kind that has a kernel for it."""
+"""Self-test of a GPU before it takes work: known questions and answers of each kind that has a kernel for GPUs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Failed(Exception):
 
 
 def kinds() -> list[str]:
-    """Those with a kernel for GPUs."""
-    found = []
+    """Return the kinds that have a kernel for GPUs."""
+    with_kernel = []
     for kind in registry.names():
         try:
             registry.kernel(kind, Device.GPU)
         except errors.NoKernel:
             continue
-        found.append(kind)
-    return found
+        with_kernel.append(kind)
+    return with_kernel
 
 
 def questions(kind: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a dashboard is made of, and how it becomes Grafana's JSON."""
+"""Parts of a dashboard, and how they become Grafana's JSON."""
 
 from __future__ import annotations
 
@@ -209,5 +209,5 @@ def rendered(dashboard: Dashboard) -> Json:
 
 
 def text(dashboard: Dashboard) -> str:
-    """As it stands in its file."""
+    """Return the dashboard's JSON as its file holds it."""
     return json.dumps(rendered(dashboard), indent=1, ensure_ascii=False) + "\n"

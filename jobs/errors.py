@@ -67,7 +67,7 @@ class Conflict(ClusterError):
 
 
 class Broken(ClusterError):
-    """What is stored of this cannot be read."""
+    """Raised when something stored cannot be read."""
 
     status = 409
 

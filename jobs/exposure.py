@@ -25,10 +25,10 @@ def is_loopback(name: str) -> bool:
         return False
 
 
-def check_api(chosen: Settings) -> None:
-    """Raises Exposed when the API would listen for strangers without a token."""
-    where = chosen.published or chosen.bind
-    if not chosen.cluster_token and where != "loopback" and not is_loopback(where):
+def check_api(settings: Settings) -> None:
+    """Raise Exposed when the API would listen for strangers without a token."""
+    where = settings.published or settings.bind
+    if not settings.cluster_token and where != "loopback" and not is_loopback(where):
         raise Exposed(
             f"the API would be reached at {where} without a token, and whoever reaches it commands the cluster:"
             " set CLUSTER_TOKEN (openssl rand -hex 24), or BIND=127.0.0.1; in a container publish its port on"
@@ -36,25 +36,25 @@ def check_api(chosen: Settings) -> None:
         )
 
 
-def check_metrics(chosen: Settings) -> None:
-    """Raises Exposed when metrics would be read by strangers without a token."""
-    where = chosen.metrics_published or chosen.published or chosen.bind
+def check_metrics(settings: Settings) -> None:
+    """Raise Exposed when metrics would be read by strangers without a token."""
+    where = settings.metrics_published or settings.published or settings.bind
     closed = where in ("loopback", "internal") or is_loopback(where)
-    if chosen.metrics_port and not chosen.metrics_token and not closed:
+    if settings.metrics_port and not settings.metrics_token and not closed:
         raise Exposed(
-            f"the metrics on port {chosen.metrics_port} would be reached at {where} without a token: set METRICS_TOKEN,"
-            " or METRICS_PORT=0, or BIND=127.0.0.1; where only a network of your own reaches them, as in a container"
+            f"the metrics on port {settings.metrics_port} would be reached at {where} without a token: set"
+            " METRICS_TOKEN, or METRICS_PORT=0, or BIND=127.0.0.1; where only a network of your own reaches them, as in a container"
             " that does not publish the port, set METRICS_PUBLISHED=internal"
         )
 
 
-def check(chosen: Settings) -> None:
-    """Both, in one message."""
-    told = []
+def check(settings: Settings) -> None:
+    """Raise Exposed with the complaints of both in one message."""
+    complaints = []
     for one in (check_api, check_metrics):
         try:
-            one(chosen)
+            one(settings)
         except Exposed as error:
-            told.append(str(error))
-    if told:
-        raise Exposed("; and ".join(told))
+            complaints.append(str(error))
+    if complaints:
+        raise Exposed("; and ".join(complaints))

@@ -1,4 +1,4 @@
-"""What workers report of their host and its GPUs each second: the one table of figures.
+"""The one table of figures that workers report of their host and its GPUs each second.
 
 Heartbeats, API, metrics and history take their names from here; tests compare what must spell them again: the schema,
 the sample of a GPU, the dashboards, docs/gpu.md.

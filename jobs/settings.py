@@ -130,7 +130,7 @@ def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
 
 
 def _cpu_limit(cgroup: Path) -> int | None:
-    """Of control groups version 2, then 1; None without a limit."""
+    """Return the limit of control groups version 2, then 1, in cores; None without one."""
     for places in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = " ".join((cgroup / place).read_text().strip() for place in places).split()

@@ -103,8 +103,8 @@ def ask(url: str, token: str = "") -> Any:
 
 def series(expression: str) -> list[tuple[str, float]]:
     query = urllib.parse.urlencode({"query": expression})
-    found = ask(f"{PROMETHEUS}/api/v1/query?{query}")["data"]["result"]
-    return sorted((_labels(row["metric"]), float(row["value"][1])) for row in found)
+    rows = ask(f"{PROMETHEUS}/api/v1/query?{query}")["data"]["result"]
+    return sorted((_labels(row["metric"]), float(row["value"][1])) for row in rows)
 
 
 def _labels(labels: dict[str, str]) -> str:
@@ -114,12 +114,12 @@ def _labels(labels: dict[str, str]) -> str:
 def figures() -> Iterator[str]:
     for title, shown in SECTIONS:
         yield f"\n## {title}"
-        found = False
+        shown_any = False
         for figure in shown:
             for labels, value in series(figure.expression):
-                found = True
+                shown_any = True
                 yield f"{f'{figure.title} {labels}'.strip():<44} {'no data' if isnan(value) else figure.show(value)}"
-        if not found:
+        if not shown_any:
             yield "none"
 
 

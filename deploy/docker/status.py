@@ -1,4 +1,4 @@
-"""What a coordinator says of the cluster: piped into one by ./deploy-cluster.sh status, `python3 - json|text`."""
+"""State of the cluster from a coordinator; ./deploy-cluster.sh status pipes this into one as `python3 - json|text`."""
 
 from __future__ import annotations
 

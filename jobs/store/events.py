@@ -67,5 +67,5 @@ def _entries(reply: Any) -> list[Entry]:
     """Return the entries of XREAD's answer about one stream, a list or a mapping by protocol version."""
     if not reply:
         return []
-    stream = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
-    return list(stream[0]) if stream and isinstance(stream[0], list) else list(stream)
+    entries = next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+    return list(entries[0]) if entries and isinstance(entries[0], list) else list(entries)

@@ -53,8 +53,8 @@ class Packages:
         self._total = 0
 
     def _read(self) -> list[int] | None:
-        found = [_microjoules(zone / "energy_uj") for zone in self._zones]
-        return None if not found or None in found else [one for one in found if one is not None]
+        readings = [_microjoules(zone / "energy_uj") for zone in self._zones]
+        return None if not readings or None in readings else [one for one in readings if one is not None]
 
     def joules(self) -> float | None:
         """Since this was made; None where it cannot be read. Counters wrap: call it every few minutes at least."""

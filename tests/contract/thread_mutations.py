@@ -72,7 +72,7 @@ FLAWS = (
                     if taken + 1 == families[stolen].end:""", """taken = families[stolen].end - 1
                     families[stolen].end = taken
                     if taken == families[stolen].first:"""),
-    Flaw("one victim for all", "cpu_draws.py", "return chosen + 1 if chosen >= core else chosen",
+    Flaw("one victim for all", "cpu_draws.py", "return other + 1 if other >= core else other",
          "return np.int64(0) if core > 0 else np.int64(1)"),
     Flaw("attempts passed over are not counted", "cpu_simulation.py", "steals[thief].tries += missed", "pass"),
     Flaw("thieves wake too late", "cpu_simulation.py", "put(events, leaves, thief, steals[thief].ends << 6 | thief)",

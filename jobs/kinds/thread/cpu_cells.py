@@ -28,13 +28,13 @@ _ATTEMPTS_PER_THREAD, _ATTEMPTS = 4096, 10_000_000
 
 
 def _compiled(stealing: bool) -> Any:
-    """The compiled function, around one of two simulators. Only this one is cached; numba tells the two apart by what
-    their closures hold.
+    """Compile the function that runs a chunk, around one of two simulators. Only it is cached; numba tells the two
+    apart by what their closures hold.
     """
 
     @njit(cache=True, **JIT)
     def chunk(first, count, cell, seed, greedy, model, machine, measured, scratch, columns, limbs, totals):
-        """Replicas first..first+count-1 of a cell. Returns (replicas done, sum of digests); fewer done: a bug."""
+        """Simulate replicas first..first+count-1 of a cell. Return (replicas done, sum of digests); fewer: a bug."""
         numbers, laws, logs, values, thresholds = model
         families, cores, events, deques, steals = machine
         row, aside, by_depth, waits, sojourns = measured
@@ -131,7 +131,7 @@ class _Cell:
         return plain and self.spec["arrival"] is None
 
     def compute(self, first: int, count: int) -> dict[str, Any]:
-        """The cell's partial of replicas first..first+count-1."""
+        """Return the cell's partial of replicas first..first+count-1."""
         totals, measured = reduction.empty(self.depths), self._measured()
         chunk = _chunk_stealing if self.scheduler == "work_stealing" else _chunk_queue
         done, hashes = chunk(
@@ -151,16 +151,18 @@ class _Cell:
         if done < count:
             raise RuntimeError(f"replica {first + done} of cell {self.cell}: more steps than can be needed")
         _, _, _, waits, sojourns = measured
-        return reduction.taken(totals, count, int(hashes) & random.MASK, waits, sojourns)
+        return reduction.partial(totals, count, int(hashes) & random.MASK, waits, sojourns)
 
 
 def _first_chunk(spec: Spec) -> int:
-    """Replicas that take a fraction of a chunk's time when the guess is right."""
+    """Return how many replicas take a quarter of a chunk's time when the guess is right."""
     return max(1, int(_CHUNK_SECONDS * 1e9 / 4 / (_GUESS_NS * spec["expected_threads"] + 1000)))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Units lo..upto-1, where upto is hi unless tick said stop; ticks between chunks of about 0.1 s."""
+    """Return (upto, partial of units lo..upto-1); upto is hi unless tick said stop. Ticks come between chunks of about
+    0.1 s.
+    """
     if spec["trace"] is not None:
         return hi, {"trace": _traced(spec)} if lo < hi else {}
     most = min(spec["batch_size"] or reduction.MOST_ROWS, reduction.MOST_ROWS)
@@ -184,6 +186,6 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _traced(spec: Spec) -> dict[str, Any]:
-    """The replica that is asked for, written down; it must be the one that the kernel counts."""
+    """Return the trace of the replica that is asked for; its digest must be the one that the kernel computes."""
     cell, replica = spec["trace"]["cell"], spec["trace"]["replica"]
     return trace_recorder.trace(spec, _Cell(spec, cell).compute(replica, 1)["digest"])

@@ -31,9 +31,9 @@ def _accepted(options: dict[str, Any]) -> bool:
 
 
 def options(accepted: Callable[[dict[str, Any]], bool] = _accepted) -> dict[str, Any]:
-    """What everything here is compiled with. Nothing here allocates, so references to arrays need no counting; counting
-    them takes a quarter of the time of the global queues. numba has no documented option for it: where it does not know
-    `_nrt`, references are counted, and only time is lost.
+    """Return the options that the kind is compiled with. Its code allocates nothing, so references to arrays need no
+    counting, which takes a quarter of the time of the global queues. numba has no documented option for that: a version
+    that does not know `_nrt` counts them, and only time is lost.
     """
     uncounted = {**_PLAIN, "_nrt": False}
     return uncounted if accepted(uncounted) else _PLAIN
@@ -147,5 +147,5 @@ def interarrival(key, number, mean, logs):
 def victim(core, attempt, key, cores):
     """Another core, uniform: the attempt-th of this core."""
     draw = sub(mix(key + _VICTIMS) + mix(np.uint64(core)), attempt) >> _32
-    chosen = np.int64((draw * np.uint64(cores - 1)) >> _32)
-    return chosen + 1 if chosen >= core else chosen
+    other = np.int64((draw * np.uint64(cores - 1)) >> _32)
+    return other + 1 if other >= core else other

@@ -20,7 +20,7 @@ _LIMB = 2**LIMB_BITS - 1
 #: (i, j) with i <= j, in the order of `squares`.
 PAIRS = tuple((i, j) for i in range(LIMBS) for j in range(i, LIMBS))
 
-#: Of `examples`, in their order.
+#: Names of the pairs in `examples`, in their order.
 EXAMPLES = ("fastest", "slowest", "deadlocked")
 
 _ROW = len(rows.ROW)
@@ -66,7 +66,7 @@ def wide_ratio(high, low, under):
 
 @njit(**JIT)
 def derive(row, aside, cores, values):
-    """Copies the row into `values` and appends rows.RATIOS."""
+    """Copy the row into `values` and append rows.RATIOS."""
     for column in range(_ROW):
         values[column] = row[column]
     makespan, span = row[sim.MAKESPAN], row[sim.LONGEST]
@@ -110,7 +110,7 @@ def violations(row, again, cores, greedy, counts):
 
 @njit(**JIT)
 def add_wide(low, high, limbs, sums, squares):
-    """Adds high * 2^62 + low to a row of sums and its square to a row of squares."""
+    """Add high * 2^62 + low to a row of sums and its square to a row of squares."""
     limbs[0] = low & _LIMB
     limbs[1] = (low >> LIMB_BITS) & _LIMB
     limbs[2] = (low >> (2 * LIMB_BITS)) + ((high & 1) << 20)
@@ -125,7 +125,7 @@ def add_wide(low, high, limbs, sums, squares):
 
 @njit(**JIT)
 def remember(replica, makespan, outcome, examples):
-    """Keeps the first replica of the least and of the greatest makespan, and the first that deadlocked: pairs of
+    """Keep the first replica of the least and of the greatest makespan, and the first that deadlocked: pairs of
     makespan and replica, the replica -1 where there is none yet. Replicas come in ascending order.
     """
     if outcome == sim.DEADLOCKED:
@@ -140,7 +140,7 @@ def remember(replica, makespan, outcome, examples):
 
 @njit(**JIT)
 def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, totals):
-    """Adds one replica to `totals`: see `empty`."""
+    """Add one replica to `totals`, the arrays that `empty` makes."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
         totals
     )
@@ -174,7 +174,9 @@ def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, tota
 
 
 def empty(depths):
-    """Arrays that `accumulate` adds to; all but `spread` are small. The last row of sums is deadlocks' times."""
+    """Return the arrays that `accumulate` adds to; all but `spread` are small. The last row of sums has the times of
+    deadlocks.
+    """
     return (
         np.zeros((_COLUMNS + 1, LIMBS), np.int64),
         np.zeros((_COLUMNS + 1, len(PAIRS)), np.int64),
@@ -191,8 +193,8 @@ def empty(depths):
     )
 
 
-def taken(totals, replicas, digest_sum, waits, sojourns):
-    """What the arrays hold as one cell's partial (Python integers)."""
+def partial(totals, replicas, digest_sum, waits, sojourns):
+    """Return one cell's partial from the arrays that `accumulate` filled, in Python integers."""
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
         totals
     )
@@ -216,7 +218,7 @@ def taken(totals, replicas, digest_sum, waits, sojourns):
         "violations": broken.tolist(),
         "stuck": [stuck, stuck_squared],
         "stuck_at": _sparse(stuck_at),
-        "examples": {name: found for name, found in pairs if found[1] >= 0},
+        "examples": {name: example for name, example in pairs if example[1] >= 0},
         "digest": digest_sum,
     }
 

@@ -74,7 +74,7 @@ WIDE = 2**62
 
 @njit(**INLINE)
 def put(events, leaves, core, event):
-    """Sets a core's event, packed as time * 64 + core. `events` is a tree: a node is the least of its two children,
+    """Set a core's event, packed as time * 64 + core. `events` is a tree: a node is the least of its two children,
     node 1 the least of all; the cores are the leaves.
     """
     node = np.uint64(leaves + core)
@@ -97,16 +97,16 @@ def futile(ends, core, now, actor, cost):
 
 
 def _simulator(stealing):  # noqa: C901 - one event loop
-    """Compiled apart for work stealing and for the global queues, so that neither pays for the other."""
+    """Compile the simulator for work stealing or for the global queues: neither pays for the other."""
 
     @njit(**JIT)
     def simulate(  # noqa: C901 - one event loop
         key, numbers, laws, logs, values, thresholds, families, cores, events, deques, steals,
         row, aside, by_depth, waits, sojourns,
     ):  # fmt: skip
-        """One replica: fills `row`, `aside` and `by_depth`, adds to the histograms of waits and sojourns.
+        """Simulate one replica: fill `row`, `aside` and `by_depth`, add to the histograms of waits and sojourns.
 
-        Entries of a deque have strictly increasing depth, so none outgrows max_depth entries. Returns False when more
+        Entries of a deque have strictly increasing depth, so none outgrows max_depth entries. Return False when more
         attempts and slices were stepped through than the budget allows, which only a bug can do.
         """
         roots, max_depth, joins, law = numbers[ROOTS], numbers[MAX_DEPTH], numbers[JOINS], numbers[LAW]

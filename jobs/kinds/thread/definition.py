@@ -41,7 +41,7 @@ _MOST_SLICES = 10_000
 
 
 def plan(parameters: Parameters) -> Plan:
-    """Compiles the distributions, checks that the job is finite, and lays the cells out."""
+    """Compile the distributions, check that the job is finite, and lay out the cells. Raise InvalidRequest."""
     seed = secrets.randbelow(2**53) if parameters.seed is None else parameters.seed
     resolved = parameters.model_copy(update={"seed": seed})
     spec = _spec(resolved)
@@ -65,21 +65,21 @@ def plan(parameters: Parameters) -> Plan:
 
 
 def _fits_gpus(spec: Spec) -> bool:
-    """Global queues without blocking, and replicas that take no longer than a launch may."""
+    """Return whether all cells have global queues without blocking and replicas no longer than a launch may take."""
     queued = all(scheduler in ("fifo", "lifo") for _, scheduler in spec["cells"])
     return queued and spec["join"] != "block" and spec["expected_threads"] <= _MOST_GPU_THREADS
 
 
 def result(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """The job's `result`: a function of the spec and of the merged partial, nothing else."""
+    """Return the job's `result`: a function of the spec and of the merged partial alone."""
     if spec["trace"] is not None:
-        found: dict[str, Any] = partial["trace"]
-        return found
+        trace: dict[str, Any] = partial["trace"]
+        return trace
     return {"type": "thread", "model_version": MODEL_VERSION, **report.report(spec, partial)}
 
 
 def question(name: str, parameters: Mapping[str, Any], choice: Mapping[str, str]) -> dict[str, Any]:
-    """Parameters of the job that answers a question about a job: `trace` records one replica of it."""
+    """Return the parameters of the job that answers a question about a job: `trace` records one replica of it."""
     return {**parameters, name: dict(choice)}
 
 
@@ -127,7 +127,7 @@ def _spec(parameters: Parameters) -> dict[str, Any]:
 
 
 def _quantum(parameters: Parameters) -> int:
-    """In ns; 0 where no cell takes turns."""
+    """Return the time slice in ns; 0 where no cell has slices."""
     if not any(scheduler == "round_robin" for _, scheduler in parameters.cells):
         return 0
     return tables.nanoseconds(parameters.quantum_us or DEFAULT_QUANTUM_US)

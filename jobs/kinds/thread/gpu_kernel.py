@@ -21,7 +21,7 @@ _FIRST = 1024
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
-    """Units lo..upto-1, where upto is hi unless tick said stop; ticks between launches."""
+    """Return (upto, partial of units lo..upto-1); upto is hi unless tick said stop. Ticks come between launches."""
     bound = max(1, MOST_THREADS // max(1, 2 * spec["expected_threads"]))
     batch = gpu.Batch(first=_FIRST, most=min(spec["batch_size"] or MOST_ROWS, MOST_ROWS, bound))
     partial: Partial = {}
@@ -39,22 +39,22 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 
 def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> Any:
-    """What `Batch.take` calls; it leaves the partial in `part`."""
+    """Return the function that `Batch.take` calls; it leaves the partial in `part`."""
 
     def launch(count: int) -> int:
         computed, small = cell.compute(first, count)
-        found: Partial = {"cells": {str(cell.cell): computed}} if computed["replicas"] else {}
+        partial: Partial = {"cells": {str(cell.cell): computed}} if computed["replicas"] else {}
         for replica in small:
             unit = cell.cell * spec["replicas"] + replica
-            found = merge(found, cpu_cells.run(spec, unit, unit + 1, lambda _: True)[1])
-        part.append(found)
+            partial = merge(partial, cpu_cells.run(spec, unit, unit + 1, lambda _: True)[1])
+        part.append(partial)
         return count
 
     return launch
 
 
 def warm() -> None:
-    """Compiles everything."""
+    """Compile everything, the CPU's code too."""
     parameters = definition.Parameters(thread_count=2, max_depth=2, replicas=1, scheduler="fifo", seed=1)
     spec = definition.plan(parameters).spec
     run(spec, 0, 1, lambda _: True)

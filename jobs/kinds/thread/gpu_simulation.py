@@ -37,7 +37,7 @@ SOURCE = gpu.Source(
 FAMILY_BYTES = 64
 #: Families that a replica may have, over those that are expected; one that needs more is simulated on a CPU core.
 ROOM, LEAST_ROOM = 1.5, 256
-#: Threads of a launch are so many a processor at most: each has families of its own, and takes replicas in turn.
+#: Threads of a block, and at most of a launch for each processor: each has its own families and takes replicas in turn.
 THREADS, THREADS_A_PROCESSOR = 64, 1024
 #: Bytes that all families of a launch take at most.
 MOST_BYTES = 2**34
@@ -46,13 +46,13 @@ MOST_THREADS = 2**31
 
 
 @njit(cache=True, **JIT)
-def _reduced(first, count, cell, greedy, cores, found, small, columns, limbs, totals):
-    """Sum of digests of the replicas that had room enough; how many had not: they are left in `small`."""
+def _reduced(first, count, cell, greedy, cores, measured, small, columns, limbs, totals):
+    """Return the sum of digests of the replicas that had room, and the number of the others, left in `small`."""
     hashes, many = np.uint64(0), 0
     for each in range(count):
-        row = found[each, : sim.MAX_SOJOURN + 1]
-        aside = found[each, sim.MAX_SOJOURN + 1 : sim.MAX_SOJOURN + 1 + sim.ASIDE]
-        by_depth = found[each, sim.MAX_SOJOURN + 1 + sim.ASIDE :]
+        row = measured[each, : sim.MAX_SOJOURN + 1]
+        aside = measured[each, sim.MAX_SOJOURN + 1 : sim.MAX_SOJOURN + 1 + sim.ASIDE]
+        by_depth = measured[each, sim.MAX_SOJOURN + 1 + sim.ASIDE :]
         if row[sim.OUTCOME] < 0:
             small[many] = first + each
             many += 1
@@ -105,28 +105,29 @@ class LaunchedCell:
         return numbers
 
     def compute(self, first: int, count: int) -> tuple[dict[str, Any], list[int]]:
-        """The cell's partial of replicas first..first+count-1, without those that it names: they had no room."""
+        """Return the partial of replicas first..first+count-1, and which of them it leaves out for want of room."""
         device = gpu.current()
         blocks = self._place(count)
         words = len(rows.ROW) + sim.ASIDE + self.depths
-        found, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
+        measured, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
         numbers, laws, logs, values = self._tables
         gpu.kernels(SOURCE)(
             "simulate_queue", blocks, THREADS, random.mix(self.spec["seed"]), first, count, numbers, laws,
             self._lengths[0], logs, values, self._lengths[1], self._thresholds, self._lengths[2], self._families,
-            self.room, found, waits, sojourns,
+            self.room, measured, waits, sojourns,
         )  # fmt: skip
-        table = device.get(found).reshape(count, words)
+        table = device.get(measured).reshape(count, words)
         totals, small = reduction.empty(self.depths), np.zeros(count, np.int64)
         columns, limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)
-        hashes, many = _reduced(
+        hashes, without_room = _reduced(
             first, count, self.cell, self.greedy, self.cores, table, small, columns, limbs, totals
         )  # fmt: skip
         counts = device.get(waits), device.get(sojourns)
-        return reduction.taken(totals, count - many, int(hashes) & random.MASK, *counts), small[:many].tolist()
+        partial = reduction.partial(totals, count - without_room, int(hashes) & random.MASK, *counts)
+        return partial, small[:without_room].tolist()
 
     def _place(self, count: int) -> int:
-        """Room for the families of a launch; its blocks of threads."""
+        """Make room for the families of a launch. Return its blocks of threads."""
         each = self.room * FAMILY_BYTES
         most = max(THREADS, min(THREADS_A_PROCESSOR * gpu.current().processors, MOST_BYTES // each))
         slots = -(-min(count, most) // THREADS) * THREADS
@@ -138,6 +139,6 @@ class LaunchedCell:
 
 
 def families(spec: Spec, scheduler: str) -> int:
-    """Rows for a replica: what most need."""
+    """Return the families that a replica has room for: enough for most."""
     expected = int(ROOM * spec["expected_threads"]) + LEAST_ROOM
     return min(sizes.families(spec, scheduler), expected)

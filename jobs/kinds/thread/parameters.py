@@ -1,4 +1,4 @@
-"""What a submitter may ask for. Every bound and every rule between two fields is here or in `plan`."""
+"""Parameters of a job. Every bound and every rule between two fields is here or in `plan`."""
 
 from __future__ import annotations
 
@@ -194,14 +194,14 @@ Arrival: TypeAlias = BatchArrival | PoissonArrival
 
 
 def _sweep(value: Any, allowed: tuple[Any, ...], most: int, what: str) -> Any:
-    """One of `allowed`, or a list of 1..most different ones. 8 and "8" are both an integer's spelling."""
+    """Return one of `allowed`, or a list of 1..most different ones. An integer is spelled 8 or "8"."""
     entries = value if isinstance(value, list) else [value]
     known = {str(each): each for each in allowed}
-    chosen = [known.get(each if isinstance(each, str) else short(each)) for each in entries]
-    if None in chosen or not 1 <= len(chosen) <= most or len(set(chosen)) < len(chosen):
+    members = [known.get(each if isinstance(each, str) else short(each)) for each in entries]
+    if None in members or not 1 <= len(members) <= most or len(set(members)) < len(members):
         values = {"what": what, "most": most, "got": short(value)}
         raise PydanticCustomError("sweep", "must be {what}, or a list of 1 to {most} different ones; got {got}", values)
-    return chosen if isinstance(value, list) else chosen[0]
+    return members if isinstance(value, list) else members[0]
 
 
 def _cores(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Partials add up: {"cells": {cell number: {...}}}, integers only. Nothing here changes what it is given."""
+"""Partials add up: {"cells": {cell number: {...}}}, integers only. No function changes its arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Examples = dict[str, list[int]]
 
 
 def merge(left: Partial, right: Partial) -> Partial:
-    """Both together: exact, associative, commutative; {} is neutral. A trace is one unit and never meets another."""
+    """Return both added up: exact, associative, commutative; {} is neutral. A trace is one unit and meets no other."""
     if "trace" in left or "trace" in right:
         return dict(left or right)
     cells = dict(left.get("cells", {}))
@@ -41,12 +41,12 @@ def merge_cells(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, 
 
 
 def _examples(left: Examples, right: Examples) -> Examples:
-    """The first replica of the shortest and of the longest makespan, and the first that deadlocked."""
+    """Return the first replica of the shortest and of the longest makespan, and the first that deadlocked."""
     both = {name: [side[name] for side in (left, right) if name in side] for name in (*left, *right)}
     order = {
-        "fastest": lambda found: (found[0], found[1]),
-        "slowest": lambda found: (-found[0], found[1]),
-        "deadlocked": lambda found: (found[1], found[0]),
+        "fastest": lambda example: (example[0], example[1]),
+        "slowest": lambda example: (-example[0], example[1]),
+        "deadlocked": lambda example: (example[1], example[0]),
     }
     return {name: min(both[name], key=order[name]) for name in sorted(both)}
 

@@ -20,7 +20,7 @@ def negative_log(word: int) -> int:
 
 
 def draw_work(table: dict[str, Any], key: int) -> int:
-    """Work of a thread in ns."""
+    """Return the work of a thread in ns, at least 1."""
     numbers, word = table["numbers"], sub(key, draws.WORK)
     match table["law"]:
         case "fixed":

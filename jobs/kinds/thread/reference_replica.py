@@ -107,7 +107,7 @@ class Replica:
 
     @property
     def coming(self) -> bool:
-        """Whether a root has yet to arrive."""
+        """True while a root has yet to arrive."""
         return self.spec["arrival"] is not None and self.arrived < self.spec["thread_count"]
 
     @property
@@ -169,7 +169,7 @@ class Replica:
         return self.queue.pop() if self.scheduler == "lifo" else self.queue.popleft()
 
     def _rest(self, core: Core) -> None:
-        """The core's idle time ends, if it idled."""
+        """End the core's idle time, if it idled."""
         if core.blocked or core.idle:
             self.count["idle"] += self.now - core.since
         core.since = self.now
@@ -217,7 +217,7 @@ class Replica:
         self._segment_ends(core, thread)
 
     def _preempt(self, core: Core, thread: Thread) -> None:
-        """A slice ends: the thread goes behind those that are ready, or goes on free when there are none."""
+        """End a slice: the thread goes behind those that are ready, or goes on at no cost when there are none."""
         if not self.queue:
             self._slice(core, thread, 0)
             return
@@ -243,13 +243,13 @@ class Replica:
             self._start(core, victim.ready.popleft())
 
     def _victim(self, core: Core) -> Core:
-        """Whom the core's next attempt tries."""
-        stream = (sub(self.key, draws.VICTIMS) + mix(core.number)) & MASK
+        """Return the core that the next attempt of this one tries."""
+        attempts_key = (sub(self.key, draws.VICTIMS) + mix(core.number)) & MASK
         others = [other for other in self.cores if other is not core]
-        chosen = others[(sub(stream, core.attempts) >> 32) * len(others) >> 32]
+        victim = others[(sub(attempts_key, core.attempts) >> 32) * len(others) >> 32]
         core.attempts += 1
         self.count["attempts"] += 1
-        return chosen
+        return victim
 
     def _spawn(self, core: Core, thread: Thread) -> None:
         allowed = min(thread.wanted, self.spec["max_threads"] - self.created)
@@ -272,7 +272,7 @@ class Replica:
         self._continue(parent.core or core, parent)
 
     def _continue(self, core: Core, thread: Thread) -> None:
-        """The last child has ended: the core goes on with the parent."""
+        """Go on with the parent: its last child has ended on this core."""
         self.count["joins"] += 1
         self._rest(core)
         core.thread, core.blocked = None, False

@@ -43,9 +43,11 @@ _LATENCY_SHARES = estimates.shares(("p50", "p90", "p95", "p99", "p999"))
 
 
 def report(spec: Spec, partial: Partial) -> dict[str, Any]:
-    """Everything of `result` but its type and version. Cells without a replica are left out."""
-    found = partial.get("cells", {})
-    cells = [_Cell(spec, number, found[str(number)]) for number in range(len(spec["cells"])) if str(number) in found]
+    """Return the `result` without its type and version. Cells without a replica are left out."""
+    by_number = partial.get("cells", {})
+    cells = [
+        _Cell(spec, number, by_number[str(number)]) for number in range(len(spec["cells"])) if str(number) in by_number
+    ]
     return {
         "parameters": spec["parameters"],
         "replicas": spec["replicas"],
@@ -89,8 +91,8 @@ class _Cell:
         return int(self.part["max"][rows.EXTREMES.index(column)])
 
     def spread(self, column: str) -> Histogram:
-        found: Histogram = self.part["spread"][rows.SPREAD.index(column)]
-        return found
+        histogram: Histogram = self.part["spread"][rows.SPREAD.index(column)]
+        return histogram
 
     def report(self) -> dict[str, Any]:
         ended = self.ended > 0
@@ -162,12 +164,12 @@ class _Cell:
         return {"mean": mean, "ci": interval}
 
     def histograms(self) -> dict[str, Any]:
-        found = {
+        histograms = {
             "makespan_ns": self.spread("makespan_ns"),
             "thread_wait_ns": self.part["wait"],
             "root_sojourn_ns": self.part["sojourn"],
         }
-        return {name: {"scheme": "loglinear6", "bins": pairs(each)} for name, each in found.items()}
+        return {name: {"scheme": "loglinear6", "bins": pairs(each)} for name, each in histograms.items()}
 
     def depths(self) -> list[dict[str, Any]]:
         expected = theory.threads_by_depth(self.spec["offspring"], self.spec["thread_count"], self.spec["max_depth"])
@@ -183,48 +185,48 @@ class _Cell:
         ]
 
     def deadlock(self) -> dict[str, Any]:
-        """How often the replicas stopped for ever, and when."""
+        """Return how often replicas deadlocked, and when."""
         total, squares = self.part["stuck"]
         interval = estimates.share_interval(self.deadlocked, self.replicas, self.level)
-        found: dict[str, Any] = {"probability": {"mean": figure(self.deadlocked / self.replicas), "ci": interval}}
+        answer: dict[str, Any] = {"probability": {"mean": figure(self.deadlocked / self.replicas), "ci": interval}}
         if self.deadlocked:
             histogram = self.part["stuck_at"]
             most = rows.bin_edges(histogram[-2])[1]
-            found["time_us"] = {
+            answer["time_us"] = {
                 "mean": figure(Fraction(total, self.deadlocked) * _MICRO),
                 "ci": estimates.mean_interval(self.deadlocked, total, squares, self.level, _MICRO),
                 **_percentiles(histogram, _METRIC_SHARES, 0, most, _MICRO),
             }
-        return found
+        return answer
 
     def theory(self) -> list[dict[str, Any]]:
-        """The laws that this model obeys; a law does not apply to what was capped, deadlocked or overloaded."""
+        """Return the laws that this model obeys; none applies where replicas were capped, deadlocked or overloaded."""
         spec, whole = self.spec, self.outcome("completed") == self.replicas
         roots, depth = spec["thread_count"], spec["max_depth"]
         population = sum(theory.threads_by_depth(spec["offspring"], roots, depth), Fraction(0))
-        found = [self._law("gw_mean_population", population, *self._mean("threads"), whole)]
+        laws = [self._law("gw_mean_population", population, *self._mean("threads"), whole)]
         if depth and not theory.is_childless(spec):
-            found.append(self._extinction(theory.extinction(spec["offspring"], roots, depth), whole))
+            laws.append(self._extinction(theory.extinction(spec["offspring"], roots, depth), whole))
         if theory.is_bag(spec, self.cores):
             makespan = theory.bag_makespan(Fraction(spec["work"]["numbers"][0]), roots, self.cores)
             mean = self._mean("makespan_ns", _MICRO)
-            found.append(self._law("exponential_bag_makespan_us", makespan * _MICRO, *mean, whole))
-        return found + self._queues(whole)
+            laws.append(self._law("exponential_bag_makespan_us", makespan * _MICRO, *mean, whole))
+        return laws + self._queues(whole)
 
     def _queues(self, whole: bool) -> list[dict[str, Any]]:
-        """Laws of roots that arrive for ever; a run starts on an empty machine, so allow for warm-up roots."""
-        load, found = theory.offered_load(self.spec, self.cores), []
+        """Return the laws of roots that arrive for ever. A run starts on an empty machine: it needs warm-up roots."""
+        load, laws = theory.offered_load(self.spec, self.cores), []
         if load is None:
             return []
         steady = whole and load < 1
-        found.append(self._law("offered_load_utilization", load, *self._mean("utilization", _RATIO), steady))
+        laws.append(self._law("offered_load_utilization", load, *self._mean("utilization", _RATIO), steady))
         if theory.is_queue(self.spec, self.scheduler) and load < 1:
             waits, wait = theory.queue_waits(self.spec, self.cores)
-            found.append(self._law("queue_p_wait", waits, *self._ratio(1, Fraction(1)), steady))
-            found.append(self._law("queue_mean_wait_us", _in_us(wait), *self._ratio(0, _MICRO), steady))
+            laws.append(self._law("queue_p_wait", waits, *self._ratio(1, Fraction(1)), steady))
+            laws.append(self._law("queue_mean_wait_us", _in_us(wait), *self._ratio(0, _MICRO), steady))
         sojourn = theory.shared_sojourn(self.spec, self.cores, self.scheduler)
-        found.append(self._law("processor_sharing_sojourn_us", _in_us(sojourn), *self._ratio(2, _MICRO), steady))
-        return [law for law in found if law["expected"] is not None]
+        laws.append(self._law("processor_sharing_sojourn_us", _in_us(sojourn), *self._ratio(2, _MICRO), steady))
+        return [law for law in laws if law["expected"] is not None]
 
     def _mean(self, column: str, scale: Fraction = Fraction(1)) -> tuple[Fraction, float]:
         """Mean over replicas and its standard error."""
@@ -242,7 +244,7 @@ class _Cell:
         return Fraction(sums[0][0], sums[1][0]) * scale, error
 
     def _extinction(self, expected: float, whole: bool) -> dict[str, Any]:
-        """How often no thread reached max_depth; depths below 64 have a bin each."""
+        """Return how often no thread reached max_depth; each depth below 64 has a bin of its own."""
         reached = dict(pairs(self.spread("max_depth_reached")))
         missed = self.ended - reached.get(self.spec["max_depth"], 0)
         error = estimates.root(Fraction(repr(expected * (1 - expected))) / self.ended)
@@ -260,17 +262,17 @@ class _Cell:
         }
 
     def warnings(self) -> list[str]:
-        """Sentences about this cell for people."""
-        told, where = [], f"of {self.replicas} replicas on {self.cores} cores with {self.scheduler}"
+        """Return sentences about this cell for people."""
+        sentences, where = [], f"of {self.replicas} replicas on {self.cores} cores with {self.scheduler}"
         capped = self.outcome("capped")
         if capped:
             refused = self.sum("spawns_refused")
-            told.append(
+            sentences.append(
                 f"{capped} {where} reached max_threads: {refused} spawns were refused, and theory does not apply"
             )
         if self.deadlocked:
-            told.append(f"{self.deadlocked} {where} deadlocked: they are in no figure but outcomes and deadlock")
-        return told
+            sentences.append(f"{self.deadlocked} {where} deadlocked: they are in no figure but outcomes and deadlock")
+        return sentences
 
 
 def _in_us(time: Fraction | None) -> Fraction | None:

@@ -52,7 +52,7 @@ def normal(level: float) -> float:
 
 
 def _bisected(within: Callable[[float], float], level: float, high: float) -> float:
-    """Where an increasing function passes the level."""
+    """Return where an increasing function passes the level."""
     low = 0.0
     for _ in range(200):
         middle = (low + high) / 2

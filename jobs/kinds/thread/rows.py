@@ -1,4 +1,4 @@
-"""What is measured in one replica, how it is hashed and how replicas are summed. Exact integers only.
+"""Measurements of one replica, their hash, and how replicas are summed. Exact integers only.
 
 The kernels' arrays follow the order of the tuples below.
 """
@@ -96,7 +96,7 @@ def bin_edges(index: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What is known of one replica besides its histograms of waits and sojourns."""
+    """Measurements of one replica besides its histograms of waits and sojourns."""
 
     #: By the names of ROW.
     row: dict[str, int]
@@ -141,7 +141,7 @@ def violations(measured: Measured, cores: int) -> list[int]:
 
 
 def digest(cell: int, replica: int, row: dict[str, int], by_depth: Sequence[int]) -> int:
-    """64-bit hash of a replica: chained over where it is, ROW, and the threads of each depth."""
+    """Return the 64-bit hash of a replica: chained over cell, replica, ROW, and the threads of each depth."""
     word = sub(mix(cell), replica)
     for value in (*(row[name] for name in ROW), *by_depth):
         word = sub(word, value)
@@ -180,7 +180,7 @@ def cell_partial(cores: int, cell: int, replica: int, measured: Measured) -> dic
 
 
 def nothing(depths: int) -> dict[str, Any]:
-    """A cell's partial of no replica."""
+    """Return a cell's partial of no replica."""
     return {
         "replicas": 0,
         "outcomes": [0] * len(OUTCOMES),

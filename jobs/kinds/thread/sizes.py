@@ -1,4 +1,4 @@
-"""What one replica of a spec can need at most, and about how long it takes."""
+"""Memory that a replica of a spec can need at most, and time that it takes, roughly."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _EVENT_SECONDS, _ROOT_SECONDS = 30e-6, 7e-6
 
 
 def families(spec: Spec, scheduler: str) -> int:
-    """Rows that a replica can need: a family has a member; roots that arrive one by one are families of their own;
-    with round_robin every thread may wait for its next slice.
+    """Return the rows that a replica can need: each family has a member; roots that arrive one by one are families of
+    their own; with round_robin every thread may wait for its next slice.
     """
     roots, most = int(spec["thread_count"]), int(spec["most_threads"])
     rows = most - roots + (roots if spec["arrival"] else 1) + 1
@@ -30,7 +30,7 @@ def families(spec: Spec, scheduler: str) -> int:
 
 
 def replica_bytes(spec: Spec) -> int:
-    """Memory of a replica of the greediest cell."""
+    """Return the bytes that a replica can need in the cell that needs most."""
     return _FAMILY_BYTES * max(families(spec, scheduler) for _, scheduler in spec["cells"])
 
 

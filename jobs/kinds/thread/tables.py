@@ -22,7 +22,7 @@ from jobs.kinds.thread import tables_pareto
 MAX_CHILDREN = 64
 #: Thresholds are compared with 32 random bits.
 ONE = 2**32
-#: With this many children on average at most, their probability rounds to 0. Fractions of such a mean have thousands of
+#: Up to this mean number of children their probability rounds to 0. Fractions of such a mean have thousands of
 #: digits.
 _CHILDLESS = Fraction(1, 4 * ONE)
 #: A random word of zeros is the longest work: 64 ln 2 times the mean.
@@ -45,7 +45,7 @@ def nanoseconds(microseconds: float) -> int:
 
 
 def work(law: given.Work) -> dict[str, Any]:
-    """{"law", "numbers"}: what a draw of work needs, in ns; README, `Random numbers`."""
+    """Return {"law", "numbers"}, from which work in ns is drawn; README, `Random numbers`."""
     match law:
         case given.FixedWork():
             numbers = [nanoseconds(law.mean_us)]
@@ -64,7 +64,7 @@ def work(law: given.Work) -> dict[str, Any]:
 
 
 def arrival(law: given.Arrival) -> dict[str, Any] | None:
-    """{"mean", "bits", "warmup"}: the mean time between roots in units of 2^-bits ns; None for a batch."""
+    """Return {"mean", "bits", "warmup"}: the mean time between roots in units of 2^-bits ns; None for a batch."""
     if isinstance(law, given.BatchArrival):
         return None
     mean = 10**6 / Fraction(repr(law.rate_per_ms))
@@ -78,7 +78,7 @@ def mean_arrival(table: dict[str, Any]) -> Fraction:
 
 
 def last_arrival(table: dict[str, Any], roots: int) -> int:
-    """No root comes later, in ns."""
+    """Return the time in ns after which no root comes."""
     return int(roots * (table["mean"] * _WORD_BITS * logarithms()[0] >> 24) >> table["bits"]) + 1
 
 
@@ -132,7 +132,7 @@ def square_work(table: dict[str, Any]) -> Fraction | None:
 
 
 def longest_work(table: dict[str, Any]) -> int:
-    """No draw is longer, in ns."""
+    """Return the longest work in ns that can be drawn."""
     numbers = table["numbers"]
     match table["law"]:
         case "uniform":
@@ -145,7 +145,7 @@ def longest_work(table: dict[str, Any]) -> int:
 
 
 def offspring(law: given.Spawn, max_depth: int) -> dict[str, Any]:
-    """{"values", "thresholds"}: a draw u of 32 bits has values[i] children, i = how many thresholds are <= u.
+    """Return {"values", "thresholds"}: a draw u of 32 bits has values[i] children, i = how many thresholds are <= u.
 
     One row of thresholds for all depths, or one a depth where the law changes with depth.
     """
@@ -211,7 +211,7 @@ def _nearest(over: int, under: int) -> int:
 
 
 def offspring_draws(table: dict[str, Any], depth: int) -> list[tuple[int, int]]:
-    """(children, how many of the 2^32 draws give them) at a depth."""
+    """Return pairs of a number of children and how many of the 2^32 draws give it, at a depth."""
     rows: Sequence[list[int]] = table["thresholds"]
     row = rows[min(depth, len(rows) - 1)]
     draws = [high - low for low, high in zip([0, *row], row, strict=False)]
@@ -219,7 +219,7 @@ def offspring_draws(table: dict[str, Any], depth: int) -> list[tuple[int, int]]:
 
 
 def offspring_weights(table: dict[str, Any], depth: int) -> list[tuple[int, Fraction]]:
-    """(children, probability) at a depth, exactly as kernels draw them."""
+    """Return pairs of a number of children and its probability at a depth, exactly as kernels draw them."""
     return [(children, Fraction(draws, ONE)) for children, draws in offspring_draws(table, depth)]
 
 

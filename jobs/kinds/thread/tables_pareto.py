@@ -111,7 +111,7 @@ class Exact:
             return least if met else self.least
 
     def _slope(self) -> float:
-        """By how many parts the mean grows when the least work grows by one."""
+        """Return the relative growth of the mean over that of the least work."""
         alpha = float(self._alpha)
         body, tail = self._near_ratio ** (alpha - 1), self._near_ratio**alpha
         return 1 - (alpha - 1) * body / (1 - body) + alpha * tail / (1 - tail)

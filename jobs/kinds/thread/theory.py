@@ -1,4 +1,4 @@
-"""What branching processes and queues say about a spec, exactly where exact is possible."""
+"""Predictions of branching processes and queues for a spec, exact where that is possible."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def threads_by_depth(offspring: dict[str, Any], roots: int, max_depth: int) -> l
 
 
 def most_threads(offspring: dict[str, Any], roots: int, max_depth: int, cap: int) -> int:
-    """No replica has more threads."""
+    """Return the most threads that a replica can have."""
     threads = level = roots
     for _ in range(max_depth):
         level *= max(offspring["values"])
@@ -44,7 +44,7 @@ def is_bag(spec: Spec, cores: int) -> bool:
 
 
 def extinction(offspring: dict[str, Any], roots: int, depth: int) -> float:
-    """Probability that no thread reaches this depth: the generating functions of depths above, one in the other."""
+    """Probability that no thread reaches this depth: the generating functions of the depths above, nested."""
     extinct = 0.0
     for above in reversed(range(depth)):
         weights = tables.offspring_weights(offspring, above)
@@ -73,7 +73,7 @@ def offered_load(spec: Spec, cores: int) -> Fraction | None:
 
 
 def overloads(spec: Spec) -> list[str]:
-    """A sentence for each number of cores that cannot keep up."""
+    """Return a sentence for each number of cores that cannot keep up."""
     offered = offered_load(spec, 1)
     if offered is None:
         return []
@@ -99,7 +99,7 @@ def is_queue(spec: Spec, scheduler: str) -> bool:
 
 
 def queue_waits(spec: Spec, cores: int) -> tuple[Fraction | None, Fraction | None]:
-    """(probability, mean in ns) of a root's wait: M/M/c, else M/G/1; None where no formula is at hand."""
+    """Return (probability, mean in ns) of a root's wait: M/M/c, else M/G/1; None where no formula is at hand."""
     load = offered_load(spec, cores)
     assert load is not None
     mean, cost = tables.mean_work(spec["work"]), spec["dispatch_ns"]

@@ -19,11 +19,13 @@ Event = dict[str, Any]
 
 
 class Full(Exception):
-    """No more events may be written, or steps be made."""
+    """Raised when the limit of events or of steps is reached."""
 
 
 def trace(spec: Spec, digest: int | None = None) -> dict[str, Any]:
-    """The trace that the spec asks for. `digest` is what the kernel found for the replica."""
+    """Return the trace that the spec asks for. `digest` is the kernel's for the replica; a trace of another is a
+    RuntimeError.
+    """
     recorder = Recorder(spec, spec["trace"]["cell"], spec["trace"]["replica"])
     if digest is None:
         digest = _digest(Replica(spec, recorder.cell, recorder.replica) if recorder.truncated else recorder)
@@ -70,7 +72,7 @@ class Recorder(Replica):
         self.written: list[Event] = []
         self.truncated = False
         self.paths: dict[int, str] = {}
-        #: Of each core: the slice that began and has not ended.
+        #: By core: the slice that began and has not ended.
         self.open: dict[int, Event] = {}
         self.counted: tuple[int, ...] = ()
         self.steps = _STEPS_PER_EVENT * spec["trace"]["max_events"] + _STEPS
@@ -112,11 +114,11 @@ class Recorder(Replica):
             raise Full
 
     def _count(self) -> None:
-        """Ready and live threads and busy cores, where they changed."""
+        """Write ready and live threads and busy cores where they changed."""
         busy = sum(core.thread is not None and not core.blocked for core in self.cores)
-        if self.counted != (found := (self.ready, self.live, busy)):
-            self.counted = found
-            args = dict(zip(("ready", "live", "busy"), found, strict=True))
+        if self.counted != (counts := (self.ready, self.live, busy)):
+            self.counted = counts
+            args = dict(zip(("ready", "live", "busy"), counts, strict=True))
             self._write({"ph": "C", "tid": 0, "name": "threads", "args": args}, self.now)
 
     # What happens
@@ -193,7 +195,7 @@ class Recorder(Replica):
         heapq.heappush(self.events, (core.since + cost, core.number))
 
     def _futile(self, core: Core) -> int:
-        """Attempts of the core, the one that ends now included, that end before anything else happens."""
+        """Return the attempts of the core that end before anything else happens, the one that ends now included."""
         time, number = min(event for event in self.events if event[1] < 0 or not self.cores[event[1]].stealing)
         steps, rest = divmod(time - self.now, self.spec["steal_ns"])
         return steps + (rest > 0 or core.number < number)

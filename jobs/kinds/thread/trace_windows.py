@@ -41,10 +41,12 @@ BINARIES = {
 }
 
 
-def binary(name: str, found: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
-    """Of the answer to the question `trace`: what gives windows of it. InvalidRequest names what is wrong in them."""
+def binary(name: str, trace: Mapping[str, Any]) -> Callable[[Mapping[str, str]], bytes]:
+    """Return the function that gives windows of a trace, the answer to the question `trace`. It raises InvalidRequest
+    naming what is wrong in the query.
+    """
     assert name in BINARIES
-    return Timeline(found).window
+    return Timeline(trace).window
 
 
 class _Lane:
@@ -54,7 +56,7 @@ class _Lane:
         self.start, self.end = array("d"), array("d")
         self.kind, self.depth, self.flags = array("B"), array("H"), array("B")
         self.thread, self.parent = array("I"), array("I")
-        #: Before each slice, and at the end: time so far of each share, and of depth times busy time.
+        #: By share: its time before each slice, and at the end; `depth` is the sum of depth times busy time.
         self.sums: dict[str, array[float]] = {}
 
     def add(self, start: float, end: float, kind: int, depth: int, flags: int, thread: int, parent: int) -> None:
@@ -81,7 +83,7 @@ class _Lane:
         return sums
 
     def until(self, share: str, moment: float) -> float:
-        """Weighted time of a share before a moment."""
+        """Return the weighted time of a share before a moment."""
         sums = self.sums[share]
         number = bisect_right(self.start, moment) - 1
         if number < 0:
@@ -91,24 +93,26 @@ class _Lane:
         return sums[number] + ((sums[number + 1] - sums[number]) * part / length if length else 0.0)
 
     def within(self, t0: float, t1: float) -> tuple[int, int]:
-        """Numbers of the slices that touch the window, those without length too."""
+        """Return the range of numbers of the slices that touch the window, those without length included."""
         return bisect_left(self.end, t0), bisect_right(self.start, t1)
 
 
 class Timeline:
-    def __init__(self, found: Mapping[str, Any]) -> None:
-        about = found["otherData"]
+    """The slices of a trace by core, and its steals."""
+
+    def __init__(self, trace: Mapping[str, Any]) -> None:
+        about = trace["otherData"]
         self.about = {name: about[name] for name in ("cores", "scheduler", "cell", "replica", "until_us", "truncated")}
         self.about["deadlocked"] = about["deadlocked"]
         self.until = max(float(about["until_us"]), 1e-3)
         self.lanes = [_Lane() for _ in range(about["cores"])]
         self.paths: dict[str, int] = {}
         self.steals: list[tuple[float, int, int, int]] = []
-        self._read(sorted((event for event in found["traceEvents"] if event["ph"] == "X"), key=lambda e: e["ts"]))
+        self._read(sorted((event for event in trace["traceEvents"] if event["ph"] == "X"), key=lambda e: e["ts"]))
 
     def _read(self, slices: Sequence[Mapping[str, Any]]) -> None:
         begun: set[int] = set()
-        #: By core: when a steal succeeded, and of whom.
+        #: By core: when its last steal succeeded, and who was robbed.
         stolen: dict[int, tuple[float, int]] = {}
         for event in slices:
             core, start, end, facts = event["tid"], event["ts"], event["ts"] + event["dur"], event["args"]
@@ -148,42 +152,42 @@ class Timeline:
         return packed.pack(facts, self._bins(t0, t1, px) if dense else self._slices(inside, t0, t1))
 
     def _slices(self, inside: Sequence[tuple[int, int]], t0: float, t1: float) -> dict[str, array[Any]]:
-        found: dict[str, array[Any]] = {
+        slices: dict[str, array[Any]] = {
             "start": array("d"), "duration": array("d"), "core": array("H"), "kind": array("B"), "depth": array("H"),
             "flags": array("B"), "thread": array("I"), "parent": array("I"),
         }  # fmt: skip
         for core, (lane, (low, high)) in enumerate(zip(self.lanes, inside, strict=True)):
-            found["core"].extend([core] * max(0, high - low))
+            slices["core"].extend([core] * max(0, high - low))
             for name in ("start", "kind", "depth", "flags", "thread", "parent"):
-                found[name].extend(getattr(lane, name)[low:high])
-            found["duration"].extend(
+                slices[name].extend(getattr(lane, name)[low:high])
+            slices["duration"].extend(
                 end - start for start, end in zip(lane.start[low:high], lane.end[low:high], strict=True)
             )
-        return found | self._steals(t0, t1) | self._paths(found)
+        return slices | self._steals(t0, t1) | self._paths(slices)
 
     def _steals(self, t0: float, t1: float) -> dict[str, array[Any]]:
         rows = [steal for steal in self.steals if t0 <= steal[0] <= t1]
         codes = {"steal_time": "d", "steal_from": "H", "steal_to": "H", "steal_thread": "I"}
         return {name: array(code, [row[at] for row in rows]) for at, (name, code) in enumerate(codes.items())}
 
-    def _paths(self, found: Mapping[str, array[Any]]) -> dict[str, array[Any]]:
-        threads = sorted({*found["thread"], *found["parent"]} - {NOBODY})
+    def _paths(self, slices: Mapping[str, array[Any]]) -> dict[str, array[Any]]:
+        threads = sorted({*slices["thread"], *slices["parent"]} - {NOBODY})
         text = "\n".join(self.names[thread] for thread in threads)
         return {"path_of": array("I", threads), "paths": array("B", text.encode())}
 
     def _bins(self, t0: float, t1: float, px: int) -> dict[str, array[Any]]:
         edges = [t0 + (t1 - t0) * number / px for number in range(px + 1)]
-        found: dict[str, array[Any]] = {name: array("B") for name in (*SHARES, "depth")}
+        bins: dict[str, array[Any]] = {name: array("B") for name in (*SHARES, "depth")}
         whole = (t1 - t0) / px
         for lane in self.lanes:
-            times = {name: _differences([lane.until(name, edge) for edge in edges]) for name in found}
+            times = {name: _differences([lane.until(name, edge) for edge in edges]) for name in bins}
             for share in SHARES:
-                found[share].extend(min(255, round(255 * time / whole)) for time in times[share])
-            found["depth"].extend(
+                bins[share].extend(min(255, round(255 * time / whole)) for time in times[share])
+            bins["depth"].extend(
                 min(255, round(weighted / busy)) if busy > 0 else 0
                 for weighted, busy in zip(times["depth"], times["busy"], strict=True)
             )
-        return found
+        return bins
 
 
 def _differences(sums: Sequence[float]) -> list[float]:
@@ -191,7 +195,7 @@ def _differences(sums: Sequence[float]) -> list[float]:
 
 
 def _number(choice: Mapping[str, str], name: str, default: float, low: float, high: float) -> float:
-    """Of the query; InvalidRequest with its bounds."""
+    """Return a number of the query. Raise InvalidRequest with the bounds that it must keep."""
     try:
         value = float(choice.get(name, default))
     except ValueError:
