@@ -43,8 +43,8 @@ def check_metrics(settings: Settings) -> None:
     if settings.metrics_port and not settings.metrics_token and not closed:
         raise Exposed(
             f"the metrics on port {settings.metrics_port} would be reached at {where} without a token: set"
-            " METRICS_TOKEN, or METRICS_PORT=0, or BIND=127.0.0.1; where only a network of your own reaches them, as in a container"
-            " that does not publish the port, set METRICS_PUBLISHED=internal"
+            " METRICS_TOKEN, or METRICS_PORT=0, or BIND=127.0.0.1; where only a network of your own reaches them, as in"
+            " a container that does not publish the port, set METRICS_PUBLISHED=internal"
         )
 
 
