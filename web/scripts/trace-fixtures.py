@@ -38,7 +38,7 @@ def case(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    found = {name: case(parameters) for name, parameters in CASES.items()}
+    cases = {name: case(parameters) for name, parameters in CASES.items()}
     target = TOP / "web/test/timeline/fixtures/replicas.json"
-    target.write_text(json.dumps(found, separators=(",", ":")) + "\n")
-    print(target, target.stat().st_size, {name: len(each["trace"]["traceEvents"]) for name, each in found.items()})
+    target.write_text(json.dumps(cases, separators=(",", ":")) + "\n")
+    print(target, target.stat().st_size, {name: len(each["trace"]["traceEvents"]) for name, each in cases.items()})
