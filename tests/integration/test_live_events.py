@@ -35,7 +35,11 @@ class LateReads:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._server.accept()
-                far = socket.create_connection(("127.0.0.1", self._upstream))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._upstream))
+                except OSError:
+                    near.close()
+                    continue
                 reading = threading.Event()
                 for ends in ((near, far, True), (far, near, False)):
                     threading.Thread(target=self._relay, args=(*ends, reading), daemon=True).start()

@@ -1,4 +1,4 @@
-"""What the local cluster says of the pages."""
+"""Text that the local cluster says of the pages."""
 
 from deploy.local.cluster import PAGES
 from deploy.local.shape import CHECKOUT
