@@ -149,6 +149,15 @@ def test_a_job_of_somebody_else_is_opened_by_its_address(open_page: Open, pages:
     shot(page, "collatz-somebody-light")
 
 
+def test_a_job_without_a_density_shows_its_records(open_page: Open, pages: Live) -> None:
+    job = pages.submit("collatz", {"start_number": 1, "number_count": 1_000_000, "columns": 300})
+    pages.result(job)
+    page = open_page(f"{ADDRESS}#job={job}")
+    records = page.get_by_role("region", name="Records")
+    expect(records.locator("tr").filter(has_text=spaced(837_799))).to_contain_text("524")
+    expect(page.get_by_text("this job has no density")).to_have_count(0)
+
+
 def test_strategies_look_at_as_many_windows_as_they_are_told(open_page: Open, pages: Live) -> None:
     before = {job["job_id"] for job in pages.get("/api/jobs?limit=200")["jobs"]}
     address = f"{ADDRESS}#to=10^9&strategy=adaptive&windows=4&size=65536&parallel=2&seed=3"

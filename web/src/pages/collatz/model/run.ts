@@ -183,7 +183,7 @@ async function finish(job: Job): Promise<void> {
   const { result: answer } = await result<Statistics>(job.job_id);
   if (about(job).mode === "trajectory") return choose((answer as unknown as { n: string }).n);
   const now = read(job, answer, true);
-  if (answer.columns) learn(fromBinary(job.job_id, await bytes(`/api/jobs/${job.job_id}/density.bin`)));
+  if (answer.columns?.density) learn(fromBinary(job.job_id, await bytes(`/api/jobs/${job.job_id}/density.bin`)));
   keep(job.job_id, now);
   const most = now.delay.at(-1);
   const said = now.statement || (most ? `longest ${integer(most.value)} steps at ${integer(most.n)}` : "no record");
