@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
 import type { Job, Queue, Worker, Snapshot } from "../src/lib/api";
-import { adopted, apply, clockAhead, empty, oldestWait, surplus, take, type Model } from "../src/lib/fleet";
+import { adopted, apply, clockAhead, empty, oldestWait, speedsOf, surplus, take, type Model } from "../src/lib/fleet";
 import { paced } from "../src/lib/pace";
 
 function job(fields: Partial<Job> = {}): Job {
@@ -127,6 +127,11 @@ test("a queue whose depth changed tells that jobs wait otherwise", () => {
 test("the oldest wait is that of the queues' own rows", () => {
   const queue = (jobs: number, wait: number) => ({ jobs, oldest_wait_seconds: wait }) as Queue;
   expect([oldestWait([]), oldestWait([queue(2, 13), queue(1, 21), queue(0, 99)])]).toEqual([0, 21]);
+});
+
+test("there is no speed without a live worker", () => {
+  const status = { units_per_second: { collatz: 7 } };
+  expect([speedsOf(status, 1), speedsOf(status, 0)]).toEqual([[["collatz", 7]], []]);
 });
 
 test("a job that runs tells the cluster's clock, others do not", () => {

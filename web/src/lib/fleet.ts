@@ -143,6 +143,11 @@ export function clockAhead({ started, ended: end, seconds }: Job, at: number): n
   return started && !end && seconds !== null ? Date.parse(started) + seconds * 1000 - at : undefined;
 }
 
+/** Units/s by kind; none while no worker is live: the API's rates are averages that take their time to fall. */
+export function speedsOf(status: Pick<Status, "units_per_second">, workers: number): [string, number][] {
+  return workers ? Object.entries(status.units_per_second) : [];
+}
+
 /** Seconds that the oldest job of all queues has waited; 0 when none waits. */
 export function oldestWait(queues: readonly Queue[]): number {
   return Math.max(0, ...queues.filter((queue) => queue.jobs).map((queue) => queue.oldest_wait_seconds));

@@ -4,7 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
 import { clock, integer, rate, seconds } from "../../lib/format";
 import { known, type Fleet } from "../../lib/live";
-import { oldestWait, type LiveEvent } from "../../lib/fleet";
+import { oldestWait, speedsOf, type LiveEvent } from "../../lib/fleet";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
@@ -57,7 +57,7 @@ function Figures({ fleet: { status, workers, queues } }: { fleet: Fleet }) {
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
   const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
-  const speeds = Object.entries(status.units_per_second);
+  const speeds = speedsOf(status, live.length);
   const counted = (name: "queued" | "running" | "failed") => (
     <button type="button" class="link" onClick={() => list(name)}>
       {integer(status.jobs[name] ?? 0)}
