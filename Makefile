@@ -7,10 +7,8 @@ PINNED := coordinator cpu-worker gpu-worker client local web
 PYTEST := $(BIN)/python -m pytest
 # For tests that start no clusters: they keep the cores busy.
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal
-# For all tests but those that measure time. Clusters wait more than they compute, so four processes suit two cores; those
-# of the longest groups begin first.
-TOGETHER := -n 4 --dist loadscope --no-loadscope-reorder -m "not alone"
-FOLDERS := tests/stack $(wildcard tests/browser) tests/integration tests/hostile tests/chaos tests/contract tests/unit
+# For tests on clusters, but those that measure time: they wait more than they compute, so three processes suit two cores.
+TOGETHER := -n 3 --dist loadscope --no-loadscope-reorder -m "not alone"
 # Where tests are marked alone; a test compares.
 ALONE := tests/integration tests/hostile
 # Else every process that tests start, hundreds of them, would translate its sources again.
@@ -47,8 +45,10 @@ format: setup ## format the code and mend what ruff can
 	@deploy/pages.sh format
 
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, browser, stack, and those of the pages' code
-	$(PYTEST) $(TOGETHER) $(FOLDERS)
+	$(PYTEST) $(PARALLEL) tests/unit tests/contract
+	$(PYTEST) $(TOGETHER) tests/integration tests/hostile tests/chaos
 	$(PYTEST) -m alone $(ALONE)
+	$(PYTEST) $(wildcard tests/browser) tests/stack
 
 unit: setup ## unit tests
 	$(PYTEST) $(PARALLEL) tests/unit
