@@ -61,5 +61,5 @@ def test_there_is_a_check_of_every_folder_of_tests() -> None:
     folders = {path.parent.relative_to(TOP).as_posix() for path in TOP.glob("tests/*/test_*.py")}
     elsewhere = {"tests/gpu"}  # make gpu-test
     assert set(CONFIGURATION["pytest"]["ini_options"]["testpaths"]) == folders - elsewhere
-    makefile = re.search(r"^FOLDERS := (.*)$", (TOP / "Makefile").read_text(), re.MULTILINE)
-    assert makefile and set(re.findall(r"tests/\w+", makefile[1])) == folders - elsewhere
+    recipe = re.search(r"^test: .*\n((?:\t.*\n)+)", (TOP / "Makefile").read_text(), re.MULTILINE)
+    assert recipe and set(re.findall(r"tests/\w+", recipe[1])) == folders - elsewhere
