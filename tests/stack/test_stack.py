@@ -132,11 +132,13 @@ def test_every_panel_shows_data_after_a_load(stack: Stack) -> None:
 
 PRETENDED_GPU = """
 import json, time
-from jobs import settings
+from jobs import figures, settings
 from jobs.store import Store, connection
 store = Store(connection.connect(settings.load().redis_url))
-gpu = {"uuid": "GPU-pretended", "name": "Pretended", "index": 0, "utilization_ratio": 0.9, "sm_active_ratio": 0.8,
-       "memory_used_bytes": 1 << 30, "memory_total_bytes": 80 << 30, "temperature_celsius": 60, "power_watts": 300,
+every = {figure.field: figure.type(1) for figure in figures.GPU}
+gpu = {**every, "uuid": "GPU-pretended", "name": "Pretended", "index": 0, "utilization_ratio": 0.9,
+       "sm_active_ratio": 0.8, "memory_used_bytes": 1 << 30, "memory_total_bytes": 80 << 30,
+       "temperature_celsius": 60, "power_watts": 300,
        "clock_sm_hertz": 1.7e9, "throttle_reasons": ["sw_power_cap"]}
 until = time.time() + SECONDS
 while time.time() < until:
