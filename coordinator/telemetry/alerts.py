@@ -13,7 +13,7 @@ from jobs import queues
 from jobs.models import Device, Priority
 from jobs.settings import Settings
 
-#: A resolved alert is shown for this long; at most so many are kept.
+#: Seconds for which a resolved alert is shown, and the number of alerts kept at most.
 KEPT_SECONDS, MOST_KEPT = 3600.0, 200
 
 
