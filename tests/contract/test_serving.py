@@ -185,9 +185,12 @@ def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Sto
 
     sick.derive = derive  # type: ignore[method-assign]
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
-    with serving(server), serving(Server(store, "v", Device.CPU, [sound], kinds={"sum": 1})):
+    with serving(server):
+        until(lambda: not sick.ready)
+        with serving(Server(store, "v", Device.CPU, [sound], kinds={"sum": 1})):
+            until(lambda: state(store, "j") == "done")
         sick.healed.set()
-        until(lambda: state(store, "j") == "done")
+    assert len(sound.derived) == 1
     assert json.loads(store.client.get(keys.job_result("j")) or "") == total_of(0, 10)
 
 
