@@ -70,7 +70,8 @@ class Connection:
         self.timeout = timeout
         #: Is given the error once when calls that are repeated have not worked for NOTICE_SECONDS.
         self.notice: Callable[[ClientError], None] | None = None
-        #: Set by the first answer: only a cluster that has answered is worth waiting for.
+        #: Set by the first answer, a problem such as "Redis is away" included: only a cluster that has answered is
+        #: worth waiting for.
         self.answered = False
         headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
         if token:
@@ -147,7 +148,7 @@ class Connection:
         return bodies.parse(body) if body else None
 
     def _read_problem(self, answer: httpx.Response, body: bytes) -> None:
-        if answer.status_code not in BUSY:
+        if answer.status_code not in BUSY or has_details(answer):
             self.answered = True
         if answer.is_success:
             return
@@ -215,6 +216,11 @@ def trust(url: str) -> ssl.SSLContext:
 def present(query: Mapping[str, Any]) -> dict[str, Any]:
     """Without the parameters that were not given."""
     return {name: value for name, value in query.items() if value not in (None, "")}
+
+
+def has_details(answer: httpx.Response) -> bool:
+    """Return True for problem details by their type: a cluster sends them, a proxy before none at all does not."""
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() == "application/problem+json"
 
 
 def problem(answer: httpx.Response, body: bytes) -> dict[str, Any] | None:

@@ -151,6 +151,24 @@ def test_waiting_survives_a_restart_of_the_coordinator(fake: Fake, cluster: Clus
     assert clock.slept[-1] > clock.slept[0]
 
 
+def test_a_cluster_whose_redis_is_away_is_waited_for_from_the_first_answer_on(
+    fake: Fake, cluster: Cluster, clock: Clock
+) -> None:
+    heard: list[str] = []
+    cluster.notify(lambda error: heard.append(str(error)))
+    away = problem(503, "A part of the cluster cannot be reached", "redis cannot be reached")
+    fake.on("GET", "/api/jobs/j1", *[away] * 9, job("done"))
+    assert cluster.wait("j1")["state"] == "done"
+    assert len(clock.slept) == 9 and heard == ["redis cannot be reached"]
+
+
+def test_a_proxy_before_no_cluster_is_reported_at_once(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    fake.on("GET", "/api/jobs/j1", httpx.Response(503, json={"detail": "no backend"}))
+    with pytest.raises(errors.ApiError):
+        cluster.wait("j1")
+    assert (len(fake.asked), clock.slept) == (1, [])
+
+
 def test_waiting_gives_up_when_patience_is_over(fake: Fake, cluster: Cluster, clock: Clock) -> None:
     fake.on("GET", "/api/jobs/j1", job("running"), httpx.ConnectError("refused"))
     with pytest.raises(errors.Unreachable):
@@ -300,6 +318,13 @@ def test_events_are_resumed_after_the_last_one_seen(fake: Fake, cluster: Cluster
     assert [event["state"] for event in cluster.events("j1")] == ["queued", "running", "done"]
     assert [one.headers.get("Last-Event-ID") for one in fake.asked] == [None, "2-0", "2-0", "2-0"]
     assert len(clock.slept) == 3
+
+
+def test_events_of_a_cluster_whose_redis_is_away_are_waited_for(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    away = problem(503, "A part of the cluster cannot be reached", "redis cannot be reached")
+    fake.on("GET", "/api/jobs/j1/events", away, away, stream(b'id: 1-0\ndata: {"state":"done"}\n\n'))
+    assert [event["state"] for event in cluster.events("j1")] == ["done"]
+    assert len(clock.slept) == 2
 
 
 def test_events_of_a_job_that_is_not_there_are_an_error(fake: Fake, cluster: Cluster, clock: Clock) -> None:

@@ -264,6 +264,15 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(fake: Fake, run: Run, command
     assert not [one for one in fake.asked if one.url.path.endswith("cancel")]
 
 
+@pytest.mark.parametrize("command", [["watch", "j1"], ["watch", "j1", "--json"]])
+def test_watching_begins_while_redis_is_away(fake: Fake, run: Run, command: list[str]) -> None:
+    away = problem(503, "A part of the cluster cannot be reached", "redis cannot be reached")
+    fake.on("GET", "/api/jobs/j1", away, away, job("done"))
+    done = httpx.Response(200, content=b'data: {"state":"done"}\n\n', headers=EVENTS)
+    fake.on("GET", "/api/jobs/j1/events", away, away, done)
+    assert run(*command).code == 0
+
+
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     with watching.bar() as report:
         report(job("running"))
