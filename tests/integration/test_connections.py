@@ -75,6 +75,16 @@ def test_names_of_killed_workers_are_struck_out_of_rqs_sets(behind_a_proxy: tupl
     assert not any(live.redis().smembers(one) for one in sets)
 
 
+def test_a_coordinator_strikes_out_the_names_of_killed_workers(behind_a_proxy: tuple[Live, Proxy]) -> None:
+    live, _ = behind_a_proxy
+    sets = ["rq:workers", "rq:workers:cpu.normal"]
+    for one in sets:
+        live.redis().sadd(one, "rq:worker:killed")
+    live.kill("coordinator-0")
+    live.start_coordinator(0)  # it does so when it starts, then each minute
+    until(lambda: not any(live.redis().sismember(one, "rq:worker:killed") for one in sets))
+
+
 def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
     any_redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
