@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 
 class AlertRow(TypedDict):
@@ -53,6 +53,7 @@ class SpanRow(TypedDict):
     units: int | str
     leases: int
     open: bool
+    lost: NotRequired[bool]
 
 
 SpansRow = TypedDict(

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from coordinator.schemas import Answer, required
+from coordinator.schemas import Answer, optional, required
 
 
 class Alert(Answer):
@@ -61,6 +61,7 @@ class Span(Answer):
     units: int | str
     leases: int
     open: bool = required("Being computed: it ends now.")
+    lost: bool | None = optional("true: its worker was lost meanwhile; it ends at the worker's last heartbeat.")
 
 
 class Spans(Answer):

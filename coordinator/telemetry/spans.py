@@ -30,6 +30,8 @@ class Span:
     leases: int = 1
     jobs: int = 1
     open: bool = False
+    #: Its worker was lost while it computed this.
+    lost: bool = False
 
 
 def _span(lane: str, text: str) -> Span:
@@ -45,8 +47,7 @@ def read(store: Store, seconds: int, most: int) -> SpansRow:
     """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`."""
     stored = store.telemetry.spans(seconds)
     since = stored.now - seconds * 1000
-    spans = [span for span in _ended(stored) if span.end >= since]
-    spans += _open(store, stored.running, stored.now)
+    spans = [span for span in chain(_ended(stored), _leased(store, stored)) if span.end >= since]
     complete = stored.now - MAX_SECONDS * 1000
     joined, resolution = _joined(spans, seconds, most)
     lanes = {span.lane: span.device for span in sorted(spans, key=lambda span: span.lane)}
@@ -56,7 +57,7 @@ def read(store: Store, seconds: int, most: int) -> SpansRow:
         "complete_since": (max(complete, stored.oldest) if stored.full else complete) / 1000,
         "resolution_seconds": resolution / 1000,
         "lanes": [
-            {"lane": lane, "worker": lane.partition("/")[0], "device": device} for lane, device in lanes.items()
+            {"lane": lane, "worker": _worker(lane), "device": device} for lane, device in lanes.items()
         ],
         "spans": [_shown(span, places[span.lane]) for span in joined],
     }  # fmt: skip
@@ -69,17 +70,34 @@ def _ended(stored: StoredSpans) -> Iterator[Span]:
 
 
 def _shown(span: Span, lane: int) -> SpanRow:
-    return {
+    row: SpanRow = {
         "lane": lane, "job_id": span.job, "type": span.kind, "jobs": span.jobs, "start": span.start / 1000,
         "end": span.end / 1000, "busy_seconds": span.busy / 1000, "units": exact(span.units), "leases": span.leases,
         "open": span.open,
     }  # fmt: skip
+    return {**row, "lost": True} if span.lost else row
+
+
+def _leased(store: Store, stored: StoredSpans) -> list[Span]:
+    """Spans of what is leased now. A worker that was lost computed until its last heartbeat and no longer."""
+    spans = list(_open(store, stored.running, stored.now))
+    heartbeats = store.fleet_reads.lost_workers(_worker(span.lane) for span in spans)
+    return [_until(span, heartbeats.get(_worker(span.lane))) for span in spans]
+
+
+def _until(span: Span, heartbeat: int | None) -> Span:
+    """The span up to a worker's last heartbeat; None: the worker lives."""
+    return span if heartbeat is None else replace(span, end=max(span.start, heartbeat), open=False, lost=True)
+
+
+def _worker(lane: str) -> str:
+    return lane.partition("/")[0]
 
 
 def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
     """Spans of what is leased now. Small jobs that a worker took at once are one span."""
     small: dict[tuple[str, str], Span] = {}
-    leased = skipped.readable("span", store.telemetry.held(running), lambda job, pair: _leased(job, *pair, now))
+    leased = skipped.readable("span", store.telemetry.held(running), lambda job, pair: _leases(job, *pair, now))
     for is_small, span in chain.from_iterable(leased):
         if is_small:
             known = small.get((span.lane, span.kind or ""))
@@ -89,7 +107,7 @@ def _open(store: Store, running: Sequence[str], now: int) -> Iterator[Span]:
     yield from small.values()
 
 
-def _leased(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> list[tuple[bool, Span]]:
+def _leases(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> list[tuple[bool, Span]]:
     """The leases of one job, and whether it is small."""
     kind, small, queue = facts
     spans = []
@@ -114,7 +132,7 @@ def _both(left: Span, right: Span) -> Span:
         start=min(left.start, right.start), end=max(left.end, right.end),
         busy=left.busy + right.busy, units=left.units + right.units, leases=left.leases + right.leases,
         jobs=left.jobs + right.jobs if left.job is None or left.job != right.job else left.jobs,
-        open=left.open or right.open,
+        open=left.open or right.open, lost=left.lost and right.lost,
     )  # fmt: skip
 
 

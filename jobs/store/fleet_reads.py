@@ -5,7 +5,7 @@ A key of another type counts as missing, and is noted in `skipped`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jobs import queues
@@ -56,6 +56,18 @@ class FleetReads(Part):
         stored = zip(names, replies[::2], replies[1::2], strict=True)
         known = [(name, KnownWorker(fields, expiry)) for name, fields, expiry in stored if fields]
         return known, seconds + micros / 1e6
+
+    def lost_workers(self, names: Iterable[str]) -> dict[str, int]:
+        """Return, of those that do not live, the last heartbeat in ms of Redis' clock; 0 where none is known."""
+        asked = sorted(set(names))
+        pipe = self._pipe()
+        for name in asked:
+            pipe.zscore(keys.WORKERS, name).hget(keys.worker(name), "seen")
+        *replies, (seconds, micros) = skipped.replies(pipe.time())
+        now = seconds * 1000 + micros // 1000
+        stored = zip(asked, zip(replies[::2], replies[1::2], strict=True), strict=True)
+        silent = [(name, seen) for name, (expiry, seen) in stored if expiry is None or expiry <= now]
+        return dict(skipped.readable("worker", silent, lambda name, seen: (name, int(seen or 0))))
 
     def capacity(self) -> Capacity:
         """Return the load, the paces and the live workers."""

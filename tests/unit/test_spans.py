@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.telemetry import spans
 from coordinator.telemetry.spans import Span
-from jobs.store import Store, connection, keys
+from jobs.store import Store, connection, keys, scripts
 
 
 @pytest.fixture
@@ -70,11 +70,32 @@ def test_a_lease_of_now_is_open_and_small_ones_are_together(store: Store) -> Non
         client.hset(keys.job(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
         lane = "w" if small else "w/0"
         client.hset(keys.job_lease(job), f"token-{job}", f"0:9:0:0:0:{now - 500}:{lane}")
+    store.fleet.heartbeat("w", store.fleet.birth(), {"device": "cpu"})
     found = spans.read(store, 60, 1000)
     by_lane = {found["lanes"][span["lane"]]["lane"]: span for span in found["spans"]}
     assert by_lane.keys() == {"w", "w/0"} and all(span["open"] for span in found["spans"])
     assert by_lane["w/0"]["job_id"] == "big" and by_lane["w"]["job_id"] is None and by_lane["w"]["jobs"] == 2
     assert by_lane["w"]["end"] == found["to"] and found["lanes"][0]["device"] == "cpu"
+
+
+def test_work_of_a_lost_worker_ends_at_its_last_heartbeat_and_never_before_it_began(store: Store) -> None:
+    client, now = store.client, round(time.time() * 1000)
+    for worker, ago in (("live", 500), ("lost", 8000)):
+        store.fleet.heartbeat(worker, store.fleet.birth(), {"device": "cpu"})
+        client.hset(keys.worker(worker), "seen", now - ago)
+        client.zadd(keys.WORKERS, {worker: now - ago + scripts.WORKER_TTL_MS})
+    client.sadd(keys.RUNNING, "j")
+    client.hset(keys.job("j"), mapping={"kind": "sum", "small": 0, "queue": "cpu.normal"})
+    granted = {"live/0": 9000, "lost/0": 9000, "lost/1": 7500, "gone/0": 9000, "gone/1": 90_000}
+    for lane, ago in granted.items():
+        client.hset(keys.job_lease("j"), f"token-{lane}", f"0:9:0:0:0:{now - ago}:{lane}")
+    found = spans.read(store, 60, 1000)
+    by_lane = {found["lanes"][span["lane"]]["lane"]: span for span in found["spans"]}
+    assert by_lane.keys() == granted.keys() - {"gone/1"}, "which ended before the time asked for"
+    ends = {lane: round((span["end"] - span["start"]) * 1000) for lane, span in by_lane.items() if not span["open"]}
+    assert ends == {"lost/0": 1000, "lost/1": 0, "gone/0": 0}
+    assert {lane for lane, span in by_lane.items() if span.get("lost")} == ends.keys()
+    assert by_lane["live/0"]["end"] == found["to"]
 
 
 def test_joining_keeps_lanes_apart_and_names_what_is_one_job() -> None:

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
-import type { Job, Stream, Worker } from "../src/lib/api";
+import type { Job, Stream } from "../src/lib/api";
 import { matches, only, parse, toggled } from "../src/pages/cluster/model/filter";
 import { summary } from "../src/lib/summary";
 import { curl, literal, python } from "../src/lib/submission";
-import { busy, edges, spanAt, withLosses } from "../src/pages/cluster/model/spans";
+import { busy, edges, spanAt } from "../src/pages/cluster/model/spans";
 
 const JOB = {
   job_id: "5c7b3fb0",
@@ -96,35 +96,4 @@ test("spans are cut at the edges, open ones reach to now, old ones are gone", ()
     STREAM.spans[1],
   ]);
   expect(busy(STREAM, 0, 100)).toEqual([0.5, 0.1]);
-});
-
-const LOSSES = {
-  ...STREAM,
-  lanes: ["live/0", "lost/0", "gone/0", "new/0"].map((lane) => ({ lane, worker: lane.split("/")[0] })),
-  spans: [
-    { lane: 0, start: 90, end: 100, open: true },
-    { lane: 1, start: 10, end: 30, open: false },
-    { lane: 1, start: 30, end: 100, open: true },
-    { lane: 1, start: 45, end: 100, open: true },
-    { lane: 2, start: -5000, end: 100, open: true },
-    { lane: 3, start: 99, end: 100, open: true },
-  ],
-} as unknown as Stream;
-const WORKERS = [
-  { id: "live", live: true, seen_seconds_ago: 0.4 },
-  { id: "lost", live: false, seen_seconds_ago: 60 },
-] as unknown as Worker[];
-
-test("what a lost worker computed ends at its last beat, never before it began", () => {
-  const { spans } = withLosses(LOSSES, WORKERS);
-  expect(spans.map(({ end, open, lost }) => [end, open, lost ?? false])).toEqual([
-    [100, true, false],
-    [30, false, false],
-    [40, false, true],
-    [45, false, true],
-    [0, false, true],
-    [100, true, false],
-  ]);
-  expect(busy(withLosses(LOSSES, WORKERS), 0, 100)).toEqual([0.1, 0.3, 0, 0.01]);
-  expect(edges(spans[4] as Stream["spans"][0], FRAME)).toBeUndefined();
 });

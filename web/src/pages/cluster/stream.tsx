@@ -1,27 +1,15 @@
 /** The worker stream: which lane computed what in the last ten minutes, and what it computes now. */
 
 import { computed, signal, useSignal } from "@preact/signals";
-import { get, type Stream as Answer } from "../../lib/api";
+import { get, type Span, type Stream } from "../../lib/api";
 import { clock, compact, percent, seconds } from "../../lib/format";
-import { snapshot } from "../../lib/live";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { now } from "../../ui/page";
 import { Empty, Skeleton } from "../../ui/table";
 import { usePolled } from "./model/polled";
-import {
-  busy,
-  edges,
-  kindsOf,
-  laneHeight,
-  spanAt,
-  withLosses,
-  xOf,
-  type Frame,
-  type Span,
-  type Stream,
-} from "./model/spans";
+import { busy, edges, kindsOf, laneHeight, spanAt, xOf, type Frame } from "./model/spans";
 import { open, paused } from "./model/state";
 import { Trouble } from "../../ui/trouble";
 
@@ -34,9 +22,9 @@ const TICKS = [0, 120, 240, 360, 480, 600];
 const skew = signal(0);
 
 async function ask(control: AbortSignal): Promise<Stream> {
-  const stream = await get<Answer>("/api/stream", { seconds: SECONDS }, control);
+  const stream = await get<Stream>("/api/stream", { seconds: SECONDS }, control);
   skew.value = stream.to * 1000 - Date.now();
-  return withLosses(stream, snapshot.peek().workers);
+  return stream;
 }
 
 export function WorkerStream() {

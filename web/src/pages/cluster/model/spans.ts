@@ -1,15 +1,6 @@
 /** The worker stream as rectangles: lanes from top to bottom, time from left to right. Pure. */
 
-import type { Span as Answered, Stream as Answer, Worker } from "../../../lib/api";
-
-export interface Span extends Answered {
-  /** Its worker was lost while it computed this. */
-  lost?: boolean;
-}
-
-export interface Stream extends Answer {
-  spans: Span[];
-}
+import type { Span, Stream } from "../../../lib/api";
 
 export interface Frame {
   left: number;
@@ -28,29 +19,6 @@ export function laneHeight(lanes: number): number {
 
 export function xOf(time: number, frame: Frame): number {
   return frame.left + ((time - frame.from) / (frame.to - frame.from)) * frame.width;
-}
-
-/**
- * Seconds since 1970 of the last beat of a worker that computes something since `since`; undefined while it lives. One
- * without a row was lost long ago, or is new.
- */
-function lastBeat(stream: Answer, worker: Worker | undefined, since: number): number | undefined {
-  if (worker) return worker.live ? undefined : stream.to - worker.seen_seconds_ago;
-  return since < stream.from ? stream.from : undefined;
-}
-
-/**
- * The stream with the work of lost workers ended at their last beat: the API shows it as open until another worker
- * takes it over.
- */
-export function withLosses(stream: Answer, workers: readonly Worker[]): Stream {
-  const known = new Map(workers.map((worker) => [worker.id, worker]));
-  const spans = stream.spans.map((span) => {
-    if (!span.open) return span;
-    const beat = lastBeat(stream, known.get(stream.lanes[span.lane]?.worker ?? ""), span.start);
-    return beat === undefined ? span : { ...span, open: false, lost: true, end: Math.max(span.start, beat) };
-  });
-  return { ...stream, spans };
 }
 
 /** Left and right edge in pixels; undefined when it is outside. What is open reaches to the end. */
