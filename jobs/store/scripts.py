@@ -16,6 +16,8 @@ from jobs.store.connection import Client, NoScriptError
 LEASE_TTL_MS = 3000
 SLOT_TTL_MS = 3000
 WORKER_TTL_MS = 5000
+#: Spans that are kept: with fewer, none was dropped but for its age.
+SPANS_KEPT = 20_000
 
 _FOLDER = Path(__file__).parent / "lua"
 
@@ -43,7 +45,7 @@ class Scripts:
         names = ", ".join(f"'{name}'" for name in queues.ALL)
         values: dict[str, int | str] = {
             "MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds, "QUEUES": names,
-            "LEASE_TTL": LEASE_TTL_MS, "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS,
+            "LEASE_TTL": LEASE_TTL_MS, "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS, "SPANS": SPANS_KEPT,
         }  # fmt: skip
         self._scripts = {name: client.register_script(text) for name, text in _sources(clock, values).items()}
 

@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 from jobs.models import Device, JobState
 from jobs.store import keys, skipped
 from jobs.store.connection import RedisError, Unreachable
-from jobs.store.scripts import Part
+from jobs.store.scripts import SPANS_KEPT, Part
 
-#: Spans that the scripts keep: with fewer, none was dropped but for its age.
-SPANS_KEPT = 20_000
 #: Keys that only Python reads, or that no script mends, by the type that each must have.
 _TYPES = {
     keys.ALERTS: "hash", keys.HISTORY: "list", keys.HISTORY_NOW: "list", keys.UNITS: "hash", keys.LOAD: "hash",

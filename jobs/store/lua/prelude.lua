@@ -432,7 +432,7 @@ end
 
 -- Spans: what a lane computed, for people to look at. Leases that follow each other on one job, or on small jobs of one
 -- kind, are one span: ct:span holds the latest of each lane, ct:spans those before.
-local SPAN_GAP_MS, SPAN_MS, SPANS, SPANS_KEPT_MS = 1500, 30000, 20000, 3660000
+local SPAN_GAP_MS, SPAN_MS, SPANS, SPANS_KEPT_MS = 1500, 30000, @SPANS@, 3660000
 
 local function put_span_away(lane, text)
   call('XADD', P .. 'spans', 'MAXLEN', '~', SPANS, '*', 'lane', lane, 'span', text)
