@@ -40,11 +40,11 @@ class JobQueries:
         """Return one job. NotFound, or Broken when what is stored of it cannot be read."""
         for row in self.by_ids([job_id]):
             return row
-        raise _broken(job_id) if self._store.job_reads.job_exists(job_id) else _not_found(job_id)
+        raise _broken(job_id) if self._store.job_reads.exists(job_id) else _not_found(job_id)
 
     def by_ids(self, ids: Sequence[str]) -> list[JobRow]:
         """Return those of the jobs that exist and can be read, in their order."""
-        stored = self._store.job_reads.job_hashes(ids)
+        stored = self._store.job_reads.hashes(ids)
         sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
         ranks = self._ranks(sound)
         fleet = self._fleet.get() if ranks else scheduler.Fleet()
@@ -60,7 +60,7 @@ class JobQueries:
         """Return up to `limit` jobs, newest first. The cursor is the number of the last job looked at."""
         page: list[JobRow] = []
         for _ in range(_PAGES):
-            numbered = self._store.job_reads.newest_jobs(state, cursor, max(limit, _PAGE))
+            numbered = self._store.job_reads.newest(state, cursor, max(limit, _PAGE))
             if not numbered:
                 return {"jobs": page, "cursor": None}
             shown = {row["job_id"]: row for row in self.by_ids(decoding.names(job_id for job_id, _ in numbered))}
@@ -74,11 +74,11 @@ class JobQueries:
 
     def states(self, ids: Sequence[str]) -> list[str | None]:
         """Return the state of each job; None for one that does not exist."""
-        return self._store.job_reads.job_states(ids)
+        return self._store.job_reads.states(ids)
 
     def counts(self) -> dict[str, int]:
         """Count the jobs that are kept, by state."""
-        return self._store.job_reads.job_counts()
+        return self._store.job_reads.counts()
 
     def result(self, job_id: str) -> tuple[ResultHead, str, bytes | None]:
         """Return what goes around a job's result, its state, and its result as stored, if any. NotFound or Broken."""
@@ -107,7 +107,7 @@ class JobQueries:
     def units_per_second(self) -> dict[str, float]:
         """Return committed units/s now, by kind, over the jobs that run."""
         running = self.by_ids(
-            decoding.names(name for name, _ in self._store.job_reads.newest_jobs("running", None, _RUNNING))
+            decoding.names(name for name, _ in self._store.job_reads.newest("running", None, _RUNNING))
         )
         speeds: dict[str, float] = {}
         for row in running:

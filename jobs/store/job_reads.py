@@ -25,14 +25,14 @@ _LAST = str(2**53)
 class JobReads(Part):
     """Reads what is stored of jobs; changes nothing."""
 
-    def job_hashes(self, ids: Sequence[str]) -> list[tuple[str, Fields]]:
+    def hashes(self, ids: Sequence[str]) -> list[tuple[str, Fields]]:
         """Return id and fields of each job that exists, in their order."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hgetall(keys.job(job_id))
         return [(job_id, fields) for job_id, fields in zip(ids, skipped.replies(pipe), strict=True) if fields]
 
-    def job_exists(self, job_id: str) -> bool:
+    def exists(self, job_id: str) -> bool:
         """Return True when something is stored under the job's id."""
         return bool(self._client.exists(keys.job(job_id)))
 
@@ -43,7 +43,7 @@ class JobReads(Part):
             pipe.zrank(keys.pending(queue), job_id)
         return skipped.replies(pipe)
 
-    def newest_jobs(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
+    def newest(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
         """Return (id, number of its submission) of at most `most` jobs, newest first; of those below `before` alone."""
         index = keys.in_state(state) if state else keys.JOBS
         top = _LAST if before is None else f"({before}"
@@ -51,14 +51,14 @@ class JobReads(Part):
         [page] = skipped.replies(pipe)
         return [(job_id, int(number)) for job_id, number in page or ()]
 
-    def job_states(self, ids: Sequence[str]) -> list[str | None]:
+    def states(self, ids: Sequence[str]) -> list[str | None]:
         """Return the state of each job; None for one that does not exist."""
         pipe = self._pipe()
         for job_id in ids:
             pipe.hget(keys.job(job_id), "state")
         return [state.decode(errors="replace") if state else None for state in skipped.replies(pipe)]
 
-    def job_counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Count the jobs that are kept, by state."""
         pipe = self._pipe()
         for state in JobState:
