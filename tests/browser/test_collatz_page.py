@@ -504,7 +504,7 @@ def test_the_inverse_tree_unfolds_and_moves_its_root(open_page: Open) -> None:
     expect(page.locator(".twig[data-value='21']")).to_be_visible()
     page.locator(".twig[data-value='5']").focus()
     page.keyboard.press("Enter")
-    expect(page.locator(".chosen")).to_contain_text("5 → 16 → 8 → 4 → 2 → 1")
+    expect(page.locator(".node-facts")).to_contain_text("5 → 16 → 8 → 4 → 2 → 1")
     shot(page, "collatz-tree-light")
     page.get_by_role("button", name="Make it the root").click()
     expect(page.locator(".twig").first).to_have_attribute("data-value", "5")

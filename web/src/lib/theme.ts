@@ -9,14 +9,14 @@ function stored(): Theme {
   return setting === "light" || setting === "dark" ? setting : "auto";
 }
 
-const chosen = signal<Theme>(stored());
+const preference = signal<Theme>(stored());
 const media = matchMedia("(prefers-color-scheme: dark)");
 const system = signal(media.matches);
 media.addEventListener("change", () => (system.value = media.matches));
 
-export const theme = computed(() => chosen.value);
+export const theme = computed(() => preference.value);
 /** True while the page is dark: canvases that draw with tokens read it, and are drawn again. */
-export const dark = computed(() => (chosen.value === "auto" ? system.value : chosen.value === "dark"));
+export const dark = computed(() => (preference.value === "auto" ? system.value : preference.value === "dark"));
 
 function show(wanted: Theme): void {
   if (wanted === "auto") delete document.documentElement.dataset.theme;
@@ -27,10 +27,10 @@ function show(wanted: Theme): void {
 export function choose(wanted: Theme): void {
   show(wanted); // first: whoever redraws on the signal reads colours from the page
   localStorage.setItem("theme", wanted);
-  chosen.value = wanted;
+  preference.value = wanted;
 }
 
-show(chosen.peek());
+show(preference.peek());
 
 const colours = new Map<string, string>();
 

@@ -209,10 +209,10 @@ function Switch({ field, value, onChange, errors, path }: InputProps) {
 
 function Choices({ field, value, onChange, errors, path }: InputProps) {
   const listed = value ?? field.default;
-  const chosen = (Array.isArray(listed) ? listed : [listed]).map(String);
+  const values = (Array.isArray(listed) ? listed : [listed]).map(String);
   const wrong = trouble(errors, path);
   const toggle = (option: string, on: boolean) => {
-    const next = (field.item?.options ?? []).filter((each) => (each === option ? on : chosen.includes(each)));
+    const next = (field.item?.options ?? []).filter((each) => (each === option ? on : values.includes(each)));
     const usual = next.length === 1 && next[0] === field.default;
     onChange(usual || !next.length ? undefined : field.single && next.length === 1 ? next[0] : next);
   };
@@ -224,7 +224,7 @@ function Choices({ field, value, onChange, errors, path }: InputProps) {
           <label class="row" key={option}>
             <input
               type="checkbox"
-              checked={chosen.includes(option)}
+              checked={values.includes(option)}
               onChange={(event) => toggle(option, event.currentTarget.checked)}
             />
             {option}

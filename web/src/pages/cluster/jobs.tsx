@@ -72,7 +72,7 @@ export function Jobs() {
     <div class={`jobs ${state.job.value ? "with-drawer" : ""}`}>
       <div class="list">
         <FilterBar />
-        <Chosen />
+        <SelectedJobs />
         {older.problem.value && (
           <Trouble what="list of jobs" problem={older.problem.value} onRetry={() => void older.more()} />
         )}
@@ -149,13 +149,13 @@ function leaveFilter(event: KeyboardEvent): void {
 
 const BULK = { pause: "Pause", resume: "Resume", cancel: "Cancel", retry: "Retry", delete: "Delete" };
 
-function Chosen() {
+function SelectedJobs() {
   const ids = [...selected.value];
   if (!ids.length) return null;
   // Read, so that the offers follow the states.
   for (const id of ids) jobOf(id)?.value;
   return (
-    <div class="row chosen" role="group" aria-label="Selected jobs">
+    <div class="row selected-jobs" role="group" aria-label="Selected jobs">
       <strong>{ids.length} selected</strong>
       {offered(ids).map(([act, count]) => (
         <button

@@ -15,14 +15,14 @@ import { ClassMark } from "./classes";
 import { Check } from "./fields";
 import { usePicture } from "./model/save";
 
-/** The chosen numbers: the selection, else the view. */
-export function chosenRange(): Range {
+/** The numbers that are counted: the selection, else the view. */
+export function countedRange(): Range {
   return selection.value ?? seen(view.value, limits);
 }
 
 function counted(): Counted {
   learnt.value;
-  const wanted = chosenRange();
+  const wanted = countedRange();
   // a finished job over just this range counted every number
   for (const each of results.value.values()) {
     if (each.range.first === wanted.first && each.range.end === wanted.end && each.histogram.length) {
@@ -94,7 +94,7 @@ function vertical(context: CanvasRenderingContext2D, box: Box, x: number, text: 
 const SOURCES = { exact: "every number counted", columns: "whole columns of a job", none: "nothing is known" };
 
 export function HistogramView() {
-  const wanted = chosenRange();
+  const wanted = countedRange();
   useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
   const data = counted();
   const figures = summary(data.histogram);

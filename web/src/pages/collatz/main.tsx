@@ -14,7 +14,7 @@ import { HistogramView } from "./histogram";
 import { LogView } from "./log";
 import { open, toggle } from "./model/run";
 import { Records, Rules, Stats } from "./side";
-import { choose, chosen, fit, show, state, tab, TABS } from "./model/state";
+import { choose, fit, show, startNumber, state, tab, TABS } from "./model/state";
 import { play, stepTo, Trajectory } from "./trajectory";
 
 const CoralView = later(() => import("./coral").then((part) => part.CoralView));
@@ -40,7 +40,7 @@ const VIEWS = {
 };
 
 function neighbour(by: bigint): void {
-  const n = chosen.peek().value;
+  const n = startNumber.peek().value;
   if (n !== undefined && n + by >= 1n) choose(n + by);
 }
 

@@ -5,7 +5,7 @@ import { integer } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
 import { EXACT_MOST, exactOf, isExact, learnt, need } from "./model/data";
-import { chosenRange } from "./histogram";
+import { countedRange } from "./histogram";
 import { letters, xTicks, yTicks, type Box } from "./model/plot";
 import { Whole } from "./fields";
 import { usePicture } from "./model/save";
@@ -23,7 +23,7 @@ interface Residue {
 const MOST_MODULUS = 64;
 
 function byResidue(modulus: number): Residue[] {
-  const { first, end } = chosenRange();
+  const { first, end } = countedRange();
   const rows = Array.from(
     { length: modulus },
     (_, residue): Residue => ({ residue, count: 0, sum: 0, least: Infinity, most: -1, where: 0n }),
@@ -83,7 +83,7 @@ function draw(
 }
 
 export function ResiduesView() {
-  const wanted = chosenRange();
+  const wanted = countedRange();
   const modulus = Math.max(2, Math.min(MOST_MODULUS, Math.round(state.mod.value)));
   useEffect(() => need(wanted), [String(wanted.first), String(wanted.end)]);
   learnt.value;

@@ -15,7 +15,7 @@ import { isStar, log } from "./model/events";
 import { Check, Numeral } from "./fields";
 import { letters, xTicks, yTicks, type Box } from "./model/plot";
 import { usePicture } from "./model/save";
-import { chosen, compare, MOST_PATHS, state } from "./model/state";
+import { compare, MOST_PATHS, startNumber, state } from "./model/state";
 
 const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
 const EDGE = { left: 60, right: 12, top: 10, bottom: 54 };
@@ -29,7 +29,7 @@ const walking = signal<ReadonlySet<string>>(new Set());
 const lost = signal<ReadonlyMap<string, string>>(new Map());
 
 const names = computed(() => {
-  const first = chosen.value.value;
+  const first = startNumber.value.value;
   const others = state.with.value.flatMap((text) => positive(text).value ?? []);
   const all = first === undefined ? others : [first, ...others];
   return [...new Set(all.map(String))].slice(0, MOST_PATHS);
@@ -562,7 +562,7 @@ export function Trajectory() {
     element?.addEventListener("wheel", roll, { passive: false });
     return () => element?.removeEventListener("wheel", roll);
   }, [path === undefined]);
-  const wrong = chosen.value.why;
+  const wrong = startNumber.value.why;
   const summary = summaryText();
   const down = (event: PointerEvent) => {
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);

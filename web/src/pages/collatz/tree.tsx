@@ -152,7 +152,7 @@ export function TreeView() {
               ))}
             </svg>
           </div>
-          <Chosen />
+          <NodeFacts />
         </div>
       </Figure>
       <ul class="classes small">
@@ -179,10 +179,10 @@ export function TreeView() {
 }
 
 /** About the branch that was clicked: start, steps, greatest value, first terms. */
-function Chosen() {
+function NodeFacts() {
   const value = state.node.value ? positive(state.node.value).value : undefined;
   if (value === undefined)
-    return <aside class="chosen small soft">Choose a number for its steps, peak and first terms.</aside>;
+    return <aside class="node-facts small soft">Choose a number for its steps, peak and first terms.</aside>;
   const walked = walk(value);
   const first: bigint[] = [];
   for (let term = value; first.length < 15; term = next(term)) {
@@ -190,7 +190,7 @@ function Chosen() {
     if (term === 1n) break;
   }
   return (
-    <aside class="chosen stack" aria-live="polite">
+    <aside class="node-facts stack" aria-live="polite">
       <h3 class="num">{short(value)}</h3>
       <p class="small num">
         {integer(walked.delay)} steps, {integer(walked.odd)} odd, peak {short(walked.peak)} at step{" "}

@@ -169,8 +169,8 @@ function draw(
   const { trace } = opened;
   const paint = palette(mode.value, dark.value);
   const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
-  const chosen = picked.value;
-  const line = new Set(chosen === NONE ? [] : lineage(trace.threads, chosen));
+  const pickedThread = picked.value;
+  const line = new Set(pickedThread === NONE ? [] : lineage(trace.threads, pickedThread));
   const way = new Set(state.critical.value ? opened.critical.path : []);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   context.textBaseline = "middle";
@@ -187,7 +187,7 @@ function draw(
       text(context, `${compact(count)} threads`, x, y, wide, token("ink"));
       continue;
     }
-    const mark = thread === chosen ? 3 : line.has(thread) ? 2 : 0;
+    const mark = thread === pickedThread ? 3 : line.has(thread) ? 2 : 0;
     if (heavy.has(thread)) {
       context.fillStyle = token("ink");
       context.fillRect(x, y + ROW - 4, wide, 3);

@@ -82,7 +82,7 @@ export function selectAll(ids: readonly string[]): void {
   selected.value = new Set(ids);
 }
 
-// A job that is gone cannot be chosen any more.
+// A job that is gone is selected no longer.
 effect(() => {
   const gone = [...selected.value].filter((id) => !snapshot.value.jobs.has(id));
   if (gone.length) selected.value = new Set([...selected.value].filter((id) => !gone.includes(id)));

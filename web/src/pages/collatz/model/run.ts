@@ -246,19 +246,19 @@ function knowledge(taken: readonly Range[]): Knowledge {
 /** Starts a run as the form says. */
 export async function start(): Promise<void> {
   if (Object.keys(asked.peek().why).length) return;
-  const chosen: Strategy = strategy.peek();
-  const most = chosen === "sequential" ? 1 : Math.max(1, state.windows.peek());
-  const lanes = chosen === "sequential" ? 1 : Math.max(1, Math.min(16, state.parallel.peek()));
+  const runStrategy: Strategy = strategy.peek();
+  const most = runStrategy === "sequential" ? 1 : Math.max(1, state.windows.peek());
+  const lanes = runStrategy === "sequential" ? 1 : Math.max(1, Math.min(16, state.parallel.peek()));
   const setting: Setting = { range: range.peek(), size: Math.max(1, state.size.peek()), seed: state.seed.peek() };
   const mine = begin();
   state.job.value = "";
-  log("system", `start, strategy ${chosen}`);
+  log("system", `start, strategy ${runStrategy}`);
   const taken: Range[] = [];
-  const columns = chosen === "sequential" ? COLUMNS : WINDOW_COLUMNS;
+  const columns = runStrategy === "sequential" ? COLUMNS : WINDOW_COLUMNS;
   const lane = async () => {
     while (mine === turn && taken.length < most) {
       await unpaused(mine);
-      const window = mine === turn ? nextWindow(chosen, setting, knowledge(taken)) : undefined;
+      const window = mine === turn ? nextWindow(runStrategy, setting, knowledge(taken)) : undefined;
       if (!window) return;
       taken.push(window);
       const id = await send(window, columns);

@@ -133,15 +133,15 @@ export const selection = computed<Range | undefined>(() => {
   return given.first >= 1n && given.first < given.end && given.end <= END ? given : undefined;
 });
 
-export function select(chosen: Range | undefined): void {
-  state.sel.value = chosen ? `${chosen.first}-${chosen.end - 1n}` : "";
+export function select(numbers: Range | undefined): void {
+  state.sel.value = numbers ? `${numbers.first}-${numbers.end - 1n}` : "";
   state.commit();
 }
 
 // -- trajectories ---------------------------------------------------------------------------------------------------
 
 /** The number whose trajectory is shown, or why there is none. */
-export const chosen = computed(() => positive(state.n.value));
+export const startNumber = computed(() => positive(state.n.value));
 
 /** Shows the trajectory of a number. */
 export function choose(n: bigint | string): void {

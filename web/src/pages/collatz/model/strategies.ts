@@ -20,7 +20,7 @@ export interface Setting {
   seed: number;
 }
 
-/** Facts known when the next window is chosen. */
+/** Facts from which the next window follows. */
 export interface Knowledge {
   /** Windows that were taken before. */
   taken: readonly Range[];
