@@ -28,6 +28,11 @@ def test_there_are_kinds() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_the_summary_is_a_sentence(kind: str) -> None:
+    assert re.fullmatch(r"[A-Z0-9].*\.", registry.definition(kind).SUMMARY)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_example_plans_to_json_that_a_lease_can_carry(kind: str) -> None:
     plan = every_kind.plan(kind)
     assert 1 <= plan.total <= 2**53

@@ -1,6 +1,18 @@
 import { beforeEach, expect, test } from "vitest";
 import type { Job, Queue, Worker, Snapshot } from "../src/lib/api";
-import { adopted, apply, clockAhead, empty, oldestWait, speedsOf, surplus, take, type Model } from "../src/lib/fleet";
+import {
+  adopted,
+  apply,
+  clockAhead,
+  empty,
+  oldestWait,
+  secondsRun,
+  whyNoSpeed,
+  speedsOf,
+  surplus,
+  take,
+  type Model,
+} from "../src/lib/fleet";
 import { paced } from "../src/lib/pace";
 
 function job(fields: Partial<Job> = {}): Job {
@@ -132,6 +144,22 @@ test("the oldest wait is that of the queues' own rows", () => {
 test("there is no speed without a live worker", () => {
   const status = { units_per_second: { collatz: 7 } };
   expect([speedsOf(status, 1), speedsOf(status, 0)]).toEqual([[["collatz", 7]], []]);
+});
+
+test("where no speed is shown, it says why", () => {
+  expect(whyNoSpeed({ jobs: {} }, 1)).toBe("nothing runs");
+  expect(whyNoSpeed({ jobs: { running: 0 } }, 0)).toBe("nothing runs");
+  expect(whyNoSpeed({ jobs: { running: 1 } }, 0)).toBe("no live worker");
+  expect(whyNoSpeed({ jobs: { running: 1 } }, 2)).toBe("not measured yet");
+});
+
+test("the time that a job has run goes on until its end", () => {
+  const started = "2026-01-01T00:00:00.000Z";
+  const at = Date.parse(started) + 90_000;
+  expect(secondsRun(job(), at)).toBeNull();
+  expect(secondsRun(job({ started, seconds: 3 }), at)).toBe(90);
+  expect(secondsRun(job({ started, seconds: 95 }), at)).toBe(95);
+  expect(secondsRun(job({ started, ended: "2026-01-01T00:00:04.000Z", seconds: 4 }), at)).toBe(4);
 });
 
 test("a job that runs tells the cluster's clock, others do not", () => {

@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 MODEL_VERSION = 2
-SUMMARY = "Monte-Carlo simulation of recursively spawned threads on a finite machine"
+SUMMARY = "Monte-Carlo simulation of recursively spawned threads on a finite machine."
 EXAMPLE: dict[str, Any] = {"thread_count": 50, "max_depth": 5, "replicas": 64, "cores": 4, "seed": 1}
 
 #: Choices: replica, cell and max_events.

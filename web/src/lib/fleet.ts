@@ -148,6 +148,20 @@ export function speedsOf(status: Pick<Status, "units_per_second">, workers: numb
   return workers ? Object.entries(status.units_per_second) : [];
 }
 
+/** Why no speed is shown: no job runs, no worker is live, or the first work is not committed yet. */
+export function whyNoSpeed(status: Pick<Status, "jobs">, workers: number): string {
+  if (!status.jobs.running) return "nothing runs";
+  return workers ? "not measured yet" : "no live worker";
+}
+
+/**
+ * Seconds from a job's start to its end, or up to `at`, ms since 1970 of the cluster's clock, and no fewer than the API
+ * has told; null before the start.
+ */
+export function secondsRun({ started, ended: end, seconds }: Job, at: number): number | null {
+  return started && !end && seconds !== null ? Math.max(seconds, (at - Date.parse(started)) / 1000) : seconds;
+}
+
 /** Seconds that the oldest job of all queues has waited; 0 when none waits. */
 export function oldestWait(queues: readonly Queue[]): number {
   return Math.max(0, ...queues.filter((queue) => queue.jobs).map((queue) => queue.oldest_wait_seconds));

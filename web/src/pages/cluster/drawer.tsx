@@ -7,9 +7,11 @@ import { addressOf, pageOf } from "../../kinds";
 import { Problem, type Job } from "../../lib/api";
 import { copy, download } from "../../lib/export";
 import { clock, compact, integer, percent, seconds } from "../../lib/format";
-import { ended } from "../../lib/fleet";
+import { ended, secondsRun } from "../../lib/fleet";
 import { result, trouble, watch } from "../../lib/jobs";
+import { clusterTime } from "../../lib/live";
 import { draftOf } from "../../lib/submission";
+import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table } from "../../ui/table";
@@ -139,7 +141,7 @@ function Facts({ job }: { job: Job }) {
     ["submitted", when(job.created)],
     ["started", when(job.started)],
     ["ended", when(job.ended)],
-    ["ran", seconds(job.seconds)],
+    ["ran", seconds(secondsRun(job, clusterTime(now.value)))],
     ["queue", job.queue],
     ["device", job.device.replace("_", " ")],
     [

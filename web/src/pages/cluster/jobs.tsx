@@ -7,8 +7,8 @@ import { KINDS } from "../../kinds";
 import { get, Problem, type Job, type Jobs as Page } from "../../lib/api";
 import { summary } from "../../lib/summary";
 import { compact, integer, percent, rate, seconds } from "../../lib/format";
-import { ended } from "../../lib/fleet";
-import { adopt, connection, known, makeRoom } from "../../lib/live";
+import { ended, secondsRun } from "../../lib/fleet";
+import { adopt, clusterTime, connection, known, makeRoom } from "../../lib/live";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { now } from "../../ui/page";
@@ -217,12 +217,10 @@ function Progress({ job }: { job: Job }) {
 
 /** How long it has run, or waited. */
 function Time({ job }: { job: Job }) {
-  if (job.seconds === null)
-    return <span class="num soft">{seconds(Math.max(0, (now.value - Date.parse(job.created)) / 1000))} waiting</span>;
-  const since = ended(job)
-    ? job.seconds
-    : Math.max(job.seconds, (now.value - Date.parse(job.started ?? job.created)) / 1000);
-  return <span class="num">{seconds(since)}</span>;
+  const at = clusterTime(now.value);
+  const run = secondsRun(job, at);
+  if (run !== null) return <span class="num">{seconds(run)}</span>;
+  return <span class="num soft">{seconds(Math.max(0, (at - Date.parse(job.created)) / 1000))} waiting</span>;
 }
 
 /** Why it failed or waits, then its parameters: one line here, whole in the drawer. */

@@ -4,7 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
 import { clock, integer, rate, seconds } from "../../lib/format";
 import { known, type Fleet } from "../../lib/live";
-import { oldestWait, speedsOf, type LiveEvent } from "../../lib/fleet";
+import { oldestWait, whyNoSpeed, speedsOf, type LiveEvent } from "../../lib/fleet";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
@@ -97,7 +97,7 @@ function Figures({ fleet: { status, workers, queues } }: { fleet: Fleet }) {
       {speeds.length === 0 && (
         <div>
           <dt>Speed</dt>
-          <dd class="soft">nothing runs</dd>
+          <dd class="soft">{whyNoSpeed(status, live.length)}</dd>
         </div>
       )}
       {speeds.map(([kind, speed]) => (
