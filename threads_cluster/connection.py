@@ -220,7 +220,8 @@ def present(query: Mapping[str, Any]) -> dict[str, Any]:
 
 def has_details(answer: httpx.Response) -> bool:
     """Return True for problem details by their type: a cluster sends them, a proxy before none at all does not."""
-    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower() == "application/problem+json"
+    kind: str = answer.headers.get("Content-Type", "")
+    return kind.partition(";")[0].strip().lower() == "application/problem+json"
 
 
 def problem(answer: httpx.Response, body: bytes) -> dict[str, Any] | None:
