@@ -161,7 +161,7 @@ class Cluster:
 
 def _kind(name: str) -> KindRow:
     definition, asking, packing = registry.definition(name), registry.asking(name), registry.packing(name)
-    return {
+    row: KindRow = {
         "type": name,
         "summary": definition.SUMMARY,
         "model_version": definition.MODEL_VERSION,
@@ -170,3 +170,6 @@ def _kind(name: str) -> KindRow:
         "questions": dict(asking.QUESTIONS) if asking else {},
         "binaries": {each: binary.summary for each, binary in packing.BINARIES.items()} if packing else {},
     }
+    if describing := registry.describing(name):
+        row["result_schema"] = dict(describing.RESULT)
+    return row

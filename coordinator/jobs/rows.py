@@ -105,6 +105,7 @@ class KindRow(TypedDict):
     summary: str
     model_version: int
     schema: dict[str, Any]
+    result_schema: NotRequired[dict[str, Any]]
     example: dict[str, Any]
     questions: dict[str, str]
     binaries: dict[str, str]

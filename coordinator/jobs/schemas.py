@@ -127,6 +127,7 @@ class Kind(Answer):
     summary: str
     model_version: int
     parameters_schema: dict[str, Any] = Field(alias="schema", description="JSON Schema of the parameters.")
+    result_schema: dict[str, Any] | None = optional("JSON Schema of the result, where the kind has one.")
     example: dict[str, Any]
     questions: dict[str, str] = required("What GET /api/jobs/{id}/NAME.json answers about a job of this kind.")
     binaries: dict[str, str] = required("What GET /api/jobs/{id}/NAME.bin holds, and its columns.")

@@ -63,6 +63,14 @@ class Asking(Definition, Protocol):
         ...
 
 
+class Describing(Definition, Protocol):
+    """A definition that says what its results hold, for pages that show any kind."""
+
+    #: JSON Schema of `result`, without references. A page takes each `title` as a heading, and draws what has the
+    #: format "histogram": a list of [whole number, count], or counts with their edges or with start and step.
+    RESULT: Mapping[str, Any]
+
+
 class Packing(Definition, Protocol):
     """A definition that gives numbers about a job as bytes, for drawing."""
 

@@ -13,7 +13,7 @@ from typing import cast
 
 from jobs import errors, kinds
 from jobs.kinds import compiled_code
-from jobs.kinds.contract import Asking, Definition, Kernel, Marking, Packing, Reference
+from jobs.kinds.contract import Asking, Definition, Describing, Kernel, Marking, Packing, Reference
 from jobs.models import Device
 
 
@@ -48,6 +48,12 @@ def asking(kind: str) -> Asking | None:
     """The kind's definition when it answers questions."""
     module = definition(kind)
     return cast(Asking, module) if hasattr(module, "QUESTIONS") else None
+
+
+def describing(kind: str) -> Describing | None:
+    """The kind's definition when it describes its results."""
+    module = definition(kind)
+    return cast(Describing, module) if hasattr(module, "RESULT") else None
 
 
 def packing(kind: str) -> Packing | None:

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 from jobs import errors
@@ -69,6 +70,19 @@ def test_a_stop_keeps_what_was_computed(kind: str) -> None:
 def test_unknown_parameters_are_errors(kind: str) -> None:
     with pytest.raises(ValueError, match="no_such_thing"):
         registry.definition(kind).Parameters.model_validate({"no_such_thing": 1})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ON_CPU if registry.describing(kind)])
+def test_results_are_as_their_schema_says(kind: str) -> None:
+    """Of the example, and of what is committed when half of it is computed."""
+    described, plan = registry.describing(kind), every_kind.plan(kind)
+    assert described
+    assert "$ref" not in json.dumps(described.RESULT)
+    schema = jsonschema_rs.validator_for(described.RESULT)
+    for units in {plan.total, (plan.total + 1) // 2}:
+        schema.validate(
+            every_kind.through_json(described.result(plan.spec, every_kind.computed(kind, Device.CPU, plan, 0, units)))
+        )
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if (FOLDER / kind).is_dir()])

@@ -116,20 +116,22 @@ describe("histograms", () => {
     expect(reading({ start: 0, step: 0, counts: [1] }).histograms).toEqual([]);
   });
 
-  it("are whole numbers with counts under that name, holes included", () => {
-    const bins = reading({
-      histogram: [
-        [3, 1],
-        [0, 2],
-      ],
-    }).histograms[0]?.bins;
+  it("are whole numbers with counts where the schema says so, holes included", () => {
+    const counts = [
+      [3, 1],
+      [0, 2],
+    ];
+    const schema = { properties: { delay: { properties: { spread: { format: "histogram" } } } } };
+    const bins = reading({ delay: { spread: counts } }, undefined, schema).histograms[0]?.bins;
     expect(bins?.map((bin) => bin.count)).toEqual([2, 0, 0, 1]);
-    expect(reading({ pairs: [[3, 1]] }).histograms).toEqual([]);
+    expect(reading({ delay: { spread: counts } }).histograms).toEqual([]);
   });
 
   it("share bars where there are many values, and lose none", () => {
     const values = Array.from({ length: 1000 }, (_, value) => [value, 1]);
-    const bins = reading({ delay_histogram: values }).histograms[0]?.bins ?? [];
+    const bins =
+      reading({ delays: values }, undefined, { properties: { delays: { format: "histogram" } } }).histograms[0]?.bins ??
+      [];
     expect(bins.length).toBeLessThanOrEqual(120);
     expect(bins.reduce((sum, bin) => sum + bin.count, 0)).toBe(1000);
   });
@@ -145,4 +147,20 @@ it("shows the figures that a kind names, and the rest in a table", () => {
   expect(tables[0]?.rows).toContainEqual(["delay mean", 2]);
   expect(at(result, "delay.max.n")).toBe(27);
   expect(at(result, "delay.more.n")).toBeUndefined();
+});
+
+it("takes titles from the schema, of figures, columns and rows", () => {
+  const cell = { properties: { wait: { title: "wait, s" }, metrics: { properties: { a: { title: "alpha" } } } } };
+  const schema = { properties: { sum: { title: "total" }, cells: { title: "machines", items: cell } } };
+  const { figures, tables } = reading(
+    { sum: 3, cells: [{ wait: 1, metrics: { a: { x: 1 }, b: { x: 2 } } }] },
+    undefined,
+    schema,
+  );
+  expect(figures).toEqual([["total", 3]]);
+  expect(tables[0]).toEqual({ title: "machines", columns: ["wait, s"], rows: [[1]] });
+  expect(tables[1]?.rows).toEqual([
+    ["alpha", 1],
+    ["b", 2],
+  ]);
 });

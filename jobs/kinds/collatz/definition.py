@@ -19,6 +19,7 @@ from pydantic_core import PydanticCustomError
 
 from jobs.kinds.collatz import partials
 from jobs.kinds.collatz import records_published as published
+from jobs.kinds.collatz.result_schema import RESULT as RESULT
 from jobs.kinds.collatz.statistics_binaries import BINARIES as BINARIES
 from jobs.kinds.collatz.statistics_binaries import binary as binary
 from jobs.kinds.collatz.statistics_columns import layout

@@ -13,7 +13,8 @@ import { counted, leaf } from "../../ui/outline";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
-import { reading, short, type Cell, type TablePart } from "./model/reading";
+import { reading, short, type Cell, type Schema, type TablePart } from "./model/reading";
+import { kind as described } from "./model/state";
 
 interface Answer {
   value: unknown;
@@ -78,7 +79,8 @@ function Copies({ job, value }: { job: Job; value: unknown }) {
 }
 
 function Parts({ kind, value }: { kind: string; value: unknown }) {
-  const { figures, histograms, tables } = reading(value, KINDS[kind]?.figures);
+  const schema = described.value?.result_schema as Schema | undefined;
+  const { figures, histograms, tables } = reading(value, KINDS[kind]?.figures, schema);
   return (
     <>
       {figures.length > 0 && (

@@ -6,8 +6,9 @@
  * - a list of objects, of lists or of values: a table, a row an item;
  * - an object of objects: a table, a row a name;
  * - an object of lists of one length: a table, a column a name;
- * - a histogram: `{"edges": [n + 1 numbers], "counts": [n]}`, `{"start": number, "step": number, "counts": [n]}`, or
- *   under a name that holds "histogram" a list of `[whole number, count]`.
+ * - a histogram: `{"edges": [n + 1 numbers], "counts": [n]}`, `{"start": number, "step": number, "counts": [n]}`, or,
+ *   where the kind's schema of results gives it the format "histogram", a list of `[whole number, count]`.
+ * A title in that schema takes the place of a name.
  */
 
 import type { Figure } from "../../../kinds";
@@ -35,6 +36,14 @@ export interface Reading {
 
 type Fields = Record<string, unknown>;
 
+/** The part of a JSON Schema that is read: titles, formats, and what lies inside. */
+export interface Schema {
+  title?: string;
+  format?: string;
+  properties?: Record<string, Schema>;
+  items?: Schema;
+}
+
 /** Bars of a histogram at most; more values share bars of equal width. */
 const MOST_BARS = 120;
 /** Objects in a list that are shown one by one, if tables lie inside. */
@@ -43,17 +52,18 @@ const MOST_PARTS = 8;
 const ASKED = ["type", "model_version", "parameters"];
 
 /** Reads a result. Without `figures` every single value is a figure; with them only those whose path is there are. */
-export function reading(result: unknown, figures?: readonly Figure[]): Reading {
+export function reading(result: unknown, figures?: readonly Figure[], schema?: Schema): Reading {
   const whole: Reading = { figures: [], histograms: [], tables: [] };
+  const into: Part = { ...whole, schema };
   const asked = isFields(result)
     ? Object.fromEntries(Object.entries(result).filter(([name]) => !ASKED.includes(name)))
     : result;
-  visit(asked, [], whole);
+  visit(asked, [], into);
   if (!figures) return whole;
   const named = figures.map(([title, path]): [string, unknown] => [title, at(result, path)]);
   const present = named.filter((each): each is [string, Cell] => isCell(each[1]) && each[1] !== null);
   if (!present.length) return whole;
-  const shown = new Set(figures.map(([, path]) => titled(path.split("."))));
+  const shown = new Set(figures.map(([, path]) => titled(path.split("."), schema)));
   const rest = whole.figures.filter(([title]) => !shown.has(title));
   if (rest.length) whole.tables.unshift({ title: "other figures", columns: ["name", "value"], rows: rest });
   return { ...whole, figures: present };
@@ -81,26 +91,37 @@ function isNumber(value: unknown): boolean {
   return typeof value === "number" || (typeof value === "string" && /^-?\d+$/.test(value));
 }
 
-function titled(path: readonly string[]): string {
-  return path.map(label).join(" ") || "result";
+/** What is read so far, and the schema of all of it. */
+interface Part extends Reading {
+  schema: Schema | undefined;
 }
 
-function visit(value: unknown, path: readonly string[], into: Reading): void {
+/** The schema of what lies at a path, whose numbers are places in a list. */
+function schemaAt(schema: Schema | undefined, path: readonly string[]): Schema | undefined {
+  return path.reduce<Schema | undefined>((inner, name) => inner?.properties?.[name] ?? inner?.items, schema);
+}
+
+function titled(path: readonly string[], schema?: Schema): string {
+  const title = (place: number) => schemaAt(schema, path.slice(0, place + 1))?.title;
+  return path.map((name, place) => (isNumber(name) ? name : title(place) || label(name))).join(" ") || "result";
+}
+
+function visit(value: unknown, path: readonly string[], into: Part): void {
   if (isCell(value)) {
-    if (value !== null) into.figures.push([titled(path), value]);
+    if (value !== null) into.figures.push([titled(path, into.schema), value]);
     return;
   }
-  const bins = histogram(value, path.at(-1) ?? "");
-  if (bins) into.histograms.push({ title: titled(path), bins });
+  const bins = histogram(value, schemaAt(into.schema, path)?.format);
+  if (bins) into.histograms.push({ title: titled(path, into.schema), bins });
   else if (Array.isArray(value)) list(value, path, into);
   else if (isFields(value)) object(value, path, into);
 }
 
 // -- lists ------------------------------------------------------------------------------------------------------------
 
-function list(items: readonly unknown[], path: readonly string[], into: Reading): void {
+function list(items: readonly unknown[], path: readonly string[], into: Part): void {
   if (!items.length) return;
-  const title = titled(path);
+  const title = titled(path, into.schema);
   if (items.every(isCell)) {
     into.tables.push({ title, columns: ["place", "value"], rows: items.map((item, place) => [place, item]) });
   } else if (items.every((item): item is Cell[] => Array.isArray(item) && item.every(isCell))) {
@@ -110,12 +131,12 @@ function list(items: readonly unknown[], path: readonly string[], into: Reading)
   } else objects(items, path, into);
 }
 
-function objects(items: readonly unknown[], path: readonly string[], into: Reading): void {
-  const rows = items.map((item) => cellsOf(item));
+function objects(items: readonly unknown[], path: readonly string[], into: Part): void {
+  const rows = items.map((item) => cellsOf(item, schemaAt(into.schema, [...path, "1"])));
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   if (columns.length)
     into.tables.push({
-      title: titled(path),
+      title: titled(path, into.schema),
       columns,
       rows: rows.map((row) => columns.map((name) => row[name] ?? null)),
     });
@@ -137,16 +158,16 @@ function isShort(value: unknown): value is Cell[] {
 /** A value that a row of a table can hold: single, a short list, or an object of these. */
 function isFlat(value: unknown): boolean {
   const held = (inner: unknown) => isCell(inner) || isShort(inner);
-  return held(value) || (isFields(value) && Object.values(value).every(held) && !histogram(value, ""));
+  return held(value) || (isFields(value) && Object.values(value).every(held) && !histogram(value));
 }
 
 /** The cells of an object's row; those of an object inside have both names. */
-function cellsOf(item: unknown): Record<string, Cell> {
+function cellsOf(item: unknown, schema?: Schema): Record<string, Cell> {
   if (!isFields(item)) return isCell(item) ? { value: item } : {};
   const cells: Record<string, Cell> = {};
   const put = (path: string[], value: unknown) => {
-    if (isCell(value)) cells[titled(path)] = value;
-    else if (isShort(value)) cells[titled(path)] = value.map((each) => short(each)).join(", ");
+    if (isCell(value)) cells[titled(path, schema)] = value;
+    else if (isShort(value)) cells[titled(path, schema)] = value.map((each) => short(each)).join(", ");
   };
   for (const [name, value] of Object.entries(item)) {
     if (!isFlat(value)) continue;
@@ -166,7 +187,7 @@ export function short(cell: Cell): string | number | boolean {
 
 // -- objects ----------------------------------------------------------------------------------------------------------
 
-function object(fields: Fields, path: readonly string[], into: Reading): void {
+function object(fields: Fields, path: readonly string[], into: Part): void {
   const values = Object.values(fields);
   if (!values.length) return;
   const lists = values.every((each): each is Cell[] => Array.isArray(each) && each.every(isCell));
@@ -174,10 +195,14 @@ function object(fields: Fields, path: readonly string[], into: Reading): void {
   if (lists && length > 1 && values.every((each) => (each as Cell[]).length === length)) {
     const columns = Object.keys(fields);
     const rows = Array.from({ length }, (_, place) => columns.map((name) => (fields[name] as Cell[])[place] as Cell));
-    into.tables.push({ title: titled(path), columns: columns.map((name) => titled([name])), rows });
+    into.tables.push({
+      title: titled(path, into.schema),
+      columns: columns.map((name) => titled([name], schemaAt(into.schema, path))),
+      rows,
+    });
     return;
   }
-  if (values.length > 1 && values.every((each) => isFields(each) && !histogram(each, ""))) {
+  if (values.length > 1 && values.every((each) => isFields(each) && !histogram(each))) {
     named(fields as Record<string, Fields>, path, into);
     return;
   }
@@ -185,8 +210,12 @@ function object(fields: Fields, path: readonly string[], into: Reading): void {
 }
 
 /** Objects by name as rows, where they have columns in common; else one after the other. */
-function named(fields: Record<string, Fields>, path: readonly string[], into: Reading): void {
-  const rows = Object.entries(fields).map(([name, each]): [string, Record<string, Cell>] => [name, cellsOf(each)]);
+function named(fields: Record<string, Fields>, path: readonly string[], into: Part): void {
+  const inner = (name: string) => schemaAt(into.schema, [...path, name]);
+  const rows = Object.entries(fields).map(([name, each]): [string, Record<string, Cell>] => [
+    name,
+    cellsOf(each, inner(name)),
+  ]);
   const first = Object.keys(rows[0]?.[1] ?? {});
   if (!first.length || !rows.every(([, row]) => first.some((name) => name in row))) {
     for (const [name, value] of Object.entries(fields)) visit(value, [...path, name], into);
@@ -194,9 +223,12 @@ function named(fields: Record<string, Fields>, path: readonly string[], into: Re
   }
   const columns = [...new Set(rows.flatMap(([, row]) => Object.keys(row)))];
   into.tables.push({
-    title: titled(path),
+    title: titled(path, into.schema),
     columns: ["name", ...columns],
-    rows: rows.map(([name, row]) => [titled([name]), ...columns.map((column) => row[column] ?? null)]),
+    rows: rows.map(([name, row]) => [
+      inner(name)?.title || titled([name]),
+      ...columns.map((column) => row[column] ?? null),
+    ]),
   });
   for (const [name, each] of Object.entries(fields))
     for (const [inner, value] of Object.entries(each)) if (!isFlat(value)) visit(value, [...path, name, inner], into);
@@ -205,8 +237,8 @@ function named(fields: Record<string, Fields>, path: readonly string[], into: Re
 // -- histograms -------------------------------------------------------------------------------------------------------
 
 /** The bins of a value that is a histogram. */
-function histogram(value: unknown, name: string): Bin[] | undefined {
-  if (Array.isArray(value)) return /histogram/i.test(name) ? pairs(value) : undefined;
+function histogram(value: unknown, format?: string): Bin[] | undefined {
+  if (Array.isArray(value)) return format === "histogram" ? pairs(value) : undefined;
   if (!isFields(value) || !Array.isArray(value.counts) || !value.counts.every(isNumber)) return undefined;
   const counts = value.counts.map(Number);
   const { edges, start, step } = value;

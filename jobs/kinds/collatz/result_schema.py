@@ -1,0 +1,61 @@
+"""JSON Schema of results of every mode; README, `Result`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: An integer: a number up to 2^53, a decimal string beyond.
+_EXACT: dict[str, Any] = {"type": ["integer", "string"], "pattern": "^-?[0-9]+$"}
+
+
+def _exact(title: str) -> dict[str, Any]:
+    return {**_EXACT, "title": title}
+
+
+def _record(title: str) -> dict[str, Any]:
+    """Schema of a number and what it reaches; null in a result of nothing."""
+    fields = {"n": _exact("n"), "value": _exact("value")}
+    return {"title": title, "type": ["object", "null"], "required": ["n", "value"], "properties": fields}
+
+
+def _records(title: str) -> dict[str, Any]:
+    return {"title": title, "type": "array", "items": {**_record(""), "type": "object"}}
+
+
+#: A trajectory has one delay, a range has many.
+_DELAY = {
+    "title": "delay",
+    "type": ["object", "integer", "string"],
+    "properties": {
+        "sum": _exact("sum"),
+        "sumsq": _exact("sum of squares"),
+        "mean": {"title": "mean", "type": ["number", "null"]},
+        "variance": {"title": "variance", "type": ["number", "null"]},
+        "max": _record("longest"),
+        "histogram": {
+            "type": "array",
+            "format": "histogram",
+            "items": {"type": "array", "items": _EXACT, "minItems": 2, "maxItems": 2},
+        },
+    },
+}
+
+RESULT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "count": _exact("numbers"),
+        "delay": _DELAY,
+        "records": {
+            "title": "records",
+            "type": "object",
+            "properties": {"delay": _records("delay"), "path": _records("path")},
+        },
+        "verified": {"title": "verified", "type": "boolean"},
+        "statement": {"title": "statement", "type": "string"},
+        "checksum": _exact("checksum"),
+        "candidates": _exact("candidates"),
+        "block_steps": _exact("block steps"),
+        "largest_bits": {"title": "bits of the largest value", "type": "integer"},
+        "unresolved": {"title": "unresolved", "type": "array", "items": _EXACT},
+    },
+}
