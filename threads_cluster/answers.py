@@ -123,6 +123,8 @@ class Job(Acted):
     eta_seconds: float | None = None
     waiting_because: str | None = None
     error: str | None = None
+    max_running: Count | None = None
+    timeout_seconds: float | None = None
     usage: Usage | None = None
 
 

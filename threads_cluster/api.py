@@ -100,9 +100,12 @@ class Cluster:
         device: str | None = None,
         gpu_preferred: bool | None = None,
         idempotency_key: str | None = None,
+        max_running: int | None = None,
+        timeout_seconds: float | None = None,
     ) -> Json:
         """`{job_id, status, estimated_wait_seconds, notes}`.
 
+        At most `max_running` lanes compute it at once. It fails `timeout_seconds` after it started.
         A key is drawn when none is given, so that sending again after a broken connection never submits twice.
         """
         return self._post(
@@ -114,6 +117,8 @@ class Cluster:
                 device=device,
                 gpu_preferred=gpu_preferred,
                 idempotency_key=idempotency_key,
+                max_running=max_running,
+                timeout_seconds=timeout_seconds,
             ),
             shape=answers.Submitted,
         )

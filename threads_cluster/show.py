@@ -214,6 +214,8 @@ def job(row: Mapping[str, Any]) -> None:
         "done": f"{row['done']} of {row['total']} units", "priority": row.get("priority"),
         "device": row.get("device"), "queue": row.get("queue"), "created": _moment(row, "created"),
         "started": _moment(row, "started"), "ended": _moment(row, "ended"),
+        "most lanes": row.get("max_running"),
+        "timeout": figures.duration(row["timeout_seconds"]) if row.get("timeout_seconds") else None,
         "notes": "; ".join(row.get("notes", [])),
     })  # fmt: skip
     line("parameters")

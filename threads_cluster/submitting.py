@@ -36,6 +36,12 @@ _COMMON: dict[str, Any] = {
     "idempotency_key": Annotated[
         str | None, typer.Option(metavar="TEXT", help="The same key and job again answer with the same job.")
     ],
+    "max_running": Annotated[
+        int | None, typer.Option(min=1, metavar="LANES", help="Most lanes that compute it at once.")
+    ],
+    "timeout": Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Fail it this long after it started; pauses do not count.")
+    ],
     "wait": Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")],
     "as_json": as_json_option("One line: what submit answered; with --wait the job with its result inside."),
 }
@@ -172,6 +178,7 @@ def _text(file: str) -> str:
 def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **options: Any) -> None:
     """Submits and, when asked, waits; says on stderr how to go on."""
     options["gpu_preferred"] = options["gpu_preferred"] or None
+    options["timeout_seconds"] = options.pop("timeout", None)
     session.check(kind, parameters)
     from threads_cluster import answers
 

@@ -59,6 +59,8 @@ class JobRow(TypedDict):
     eta_seconds: float | None
     waiting_because: str | None
     error: str | None
+    max_running: NotRequired[int]
+    timeout_seconds: NotRequired[float]
     usage: UsageRow
 
 
@@ -126,7 +128,7 @@ def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler
     started, ended = row.get("started"), row.get("ended")
     until = int(ended) / 1000 if ended else time.time()
     holders = int(row["holders"])
-    return {
+    answer: JobRow = {
         "job_id": job_id,
         "type": row["kind"],
         "state": state,
@@ -150,6 +152,16 @@ def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler
         "error": row.get("error"),
         "usage": _usage(row),
     }
+    _add_limits(answer, row)
+    return answer
+
+
+def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
+    """Add the limits that the job's submitter gave it."""
+    if "max_running" in row:
+        answer["max_running"] = int(row["max_running"])
+    if "timeout_ms" in row:
+        answer["timeout_seconds"] = int(row["timeout_ms"]) / 1000
 
 
 def _rate(row: dict[str, str]) -> float | None:

@@ -66,6 +66,8 @@ class Job(Answer):
     eta_seconds: float | None
     waiting_because: str | None = required("Why it does not run now.")
     error: str | None
+    max_running: int | None = optional("Most lanes that compute it at once, where that is limited.")
+    timeout_seconds: float | None = optional("It fails this long after it started, where that is limited.")
     usage: Usage
 
 

@@ -27,6 +27,10 @@ MAX_BATCH = 1000
 MAX_KEY = 200
 #: An answer to a question is kept this long.
 QUESTION_SECONDS = 600
+#: Lanes and seconds that a submitter may limit a job to.
+MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
+#: Fields younger than the digests of idempotency keys: left out of a digest where they are not given.
+_YOUNG = ("max_running", "timeout_seconds")
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
 
@@ -50,6 +54,13 @@ class Submission(BaseModel):
     idempotency_key: str | None = Field(
         None, min_length=1, max_length=MAX_KEY, description="The same key and body again answer with the same job."
     )
+    max_running: int | None = Field(
+        None, ge=1, le=MAX_RUNNING, description="Most lanes that compute it at once; null: any number."
+    )
+    timeout_seconds: float | None = Field(
+        None, ge=0.001, le=MAX_TIMEOUT, allow_inf_nan=False,
+        description="It fails this long after it started, the time while it is paused apart; null: never.",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +169,8 @@ def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, settings: Sett
         small=scheduler.is_small(plan),
         estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000),
         ttl_seconds=settings.result_ttl,
+        max_running=asked.max_running or 0,
+        timeout_ms=math.ceil((asked.timeout_seconds or 0) * 1000),
         idempotency=f"{owner}:{asked.idempotency_key}" if asked.idempotency_key else "",
         digest=_digest(asked),
     )
@@ -165,5 +178,6 @@ def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, settings: Sett
 
 
 def _digest(asked: Submission) -> str:
-    body = asked.model_dump(exclude={"idempotency_key"})
+    absent = {name for name in _YOUNG if getattr(asked, name) is None}
+    body = asked.model_dump(exclude={"idempotency_key", *absent})
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

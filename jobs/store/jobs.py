@@ -33,6 +33,10 @@ class NewJob:
     #: Estimated milliseconds of one lane's work.
     estimate_ms: int
     ttl_seconds: int
+    #: Most lanes that compute it at once; 0: any number.
+    max_running: int = 0
+    #: Milliseconds from its first lease after which it fails, the time while it is paused apart; 0: none.
+    timeout_ms: int = 0
     #: owner:key, or empty.
     idempotency: str = ""
     #: Digest of the request's body; the same key with another body is a conflict.
@@ -133,6 +137,8 @@ def _submit_arguments(job: NewJob) -> list[str | int | float]:
         "est_ms": job.estimate_ms,
         "max_ms": int(plan.max_lease_seconds * 1000),
         "ttl_ms": job.ttl_seconds * 1000,
+        **({"max_running": job.max_running} if job.max_running else {}),
+        **({"timeout_ms": job.timeout_ms} if job.timeout_ms else {}),
     }
     flat = [item for pair in fields.items() for item in pair]
     return [job.job_id, job.idempotency, job.digest, job.queue, *flat]

@@ -13,6 +13,8 @@ JOBS = f"{PREFIX}jobs"
 RUNNING = f"{PREFIX}running"
 #: zset job -> when somebody must look at it again.
 LATER = f"{PREFIX}later"
+#: zset job -> when its timeout is over: running jobs that have one.
+DEADLINES = f"{PREFIX}deadlines"
 #: zset job -> when AUDIT purges it.
 EXPIRY = f"{PREFIX}expiry"
 #: set of queue:kind|version under which jobs wait for a worker that can compute them.

@@ -40,6 +40,7 @@ def check(bench: Bench, seen: Snapshot) -> None:
         assert view.state != "cancelled" or not view.leases, "10"
         somebody_looks_at_every_job(bench, seen, view)
         holders_are_counted(seen, view)
+        limits_are_kept(bench, seen, view)
     indexes_agree(seen)
     bells_agree(bench, seen)
     load_is_the_sum(seen)
@@ -96,14 +97,14 @@ def somebody_looks_at_every_job(bench: Bench, seen: Snapshot, view: JobView) -> 
     assert pending is None or (view.state in PENDABLE and pending == view.queue), "5"
     assert lacked is None or (view.state in PENDABLE and not pending and lacked == _place(view)), "5"
     if view.state == "queued":
-        assert pending or lacked or held, "5"
+        assert pending or lacked or held or (later is not None and view.leases), "5"
     elif view.state in PENDABLE:
         assert pending or lacked or held or later is not None, "7"
     elif view.state == "cancelling":
         assert held or later is not None, "7"
     if view.state == "running" and later is not None and not pending and not held:
-        assert later <= max(view.due(), seen.now) + bench.stepped_back, "7"
-    assert later is None or view.state in ACTIVE, "5"
+        assert later <= max(view.due(seen.now), seen.now) + bench.stepped_back, "7"
+    assert later is None or view.state in {"queued", *ACTIVE}, "5"
 
 
 def _place(view: JobView) -> str:
@@ -115,6 +116,15 @@ def holders_are_counted(seen: Snapshot, view: JobView) -> None:
     held = seen.held(view.job_id)
     assert view.number("holders") == len(held)
     assert view.number("lanes") == sum(seen.slots[worker][1] for worker in held)
+
+
+def limits_are_kept(bench: Bench, seen: Snapshot, view: JobView) -> None:
+    """15. At most max_running lanes compute a job; a running job with a timeout, and no other, has a deadline."""
+    limit, timeout = view.number("max_running"), view.number("timeout_ms")
+    assert not limit or view.running(seen.now) <= limit or bench.stepped_back, "15"
+    deadline = seen.zset("ct:deadlines").get(view.job_id)
+    assert (deadline is not None) == (timeout > 0 and view.state == "running"), "15"
+    assert deadline is None or deadline <= seen.now + timeout + bench.stepped_back, "15"
 
 
 def indexes_agree(seen: Snapshot) -> None:

@@ -106,11 +106,20 @@ class JobView:
         """Ranges below the cursor that are not committed."""
         return [*self.leases.values(), *self.free, *self.retry, *self.dead]
 
-    def due(self) -> float:
-        return min([*self.expiries.values(), *self.retry.values()], default=float("inf"))
+    def due(self, now: int) -> float:
+        retries = [] if self.saturated(now) else self.retry.values()
+        return min([*self.expiries.values(), *retries], default=float("inf"))
+
+    def running(self, now: int) -> int:
+        """Lanes at work on it."""
+        return sum(expiry > now for expiry in self.expiries.values())
+
+    def saturated(self, now: int) -> bool:
+        return 0 < self.number("max_running") <= self.running(now)
 
     def leasable(self, now: int) -> bool:
-        return self.number("cursor") < self.total or bool(self.free) or self.due() <= now
+        left = self.number("cursor") < self.total or bool(self.free) or self.due(now) <= now
+        return left and not self.saturated(now)
 
 
 def _range(text: str) -> Range:
@@ -419,6 +428,8 @@ def new_job(
     estimate_ms: int = 1000,
     kind: str = "sum",
     version: int = 1,
+    max_running: int = 0,
+    timeout_ms: int = 0,
 ) -> NewJob:
     plan = Plan(
         total=total,
@@ -433,5 +444,5 @@ def new_job(
         job_id=job, kind=kind, version=version, plan=plan,
         priority=queue.partition(".")[2] or Priority.NORMAL, device="any",
         queue=queue, prefer=prefer, small=small, estimate_ms=estimate_ms, ttl_seconds=ttl_seconds, idempotency=key,
-        digest=digest,
+        digest=digest, max_running=max_running, timeout_ms=timeout_ms,
     )  # fmt: skip

@@ -114,6 +114,10 @@ class LeaseMachine(RuleBasedStateMachine):
     def _live(self) -> list[str]:
         return sorted(token for view in self.seen.jobs.values() for token in view.leases)
 
+    def _overdue(self, view: JobView) -> bool:
+        """Its timeout is over, and nobody has looked at it since."""
+        return self.seen.zset("ct:deadlines").get(view.job_id, 2**53) <= self.seen.now
+
     def _stale(self) -> list[str]:
         return sorted(self.bench.granted.keys() - set(self._live()))
 
@@ -135,6 +139,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule(
         total=TOTALS, queue=QUEUES, grain=st.sampled_from([1, 1, 3, 2**20]), offset=st.integers(0, 2),
         small=st.booleans(), key=st.sampled_from(["", "", "a", "b"]), digest=st.sampled_from(["x", "y"]),
+        max_running=st.sampled_from([0, 0, 0, 1, 2]), timeout_ms=st.sampled_from([0, 0, 0, 500, 40_000]),
     )  # fmt: skip
     def submit(self, queue: str, grain: int, offset: int, **given: Any) -> None:
         new = new_job(
@@ -312,7 +317,8 @@ class LeaseMachine(RuleBasedStateMachine):
     def lease_again(self, pick: int) -> None:
         """A repeated call gives the same range while it lives and the job runs."""
         token, view = self._token(pick)
-        if view.state == "running" and min(view.expiries.values()) > self.seen.now:
+        overdue = self._overdue(view)
+        if view.state == "running" and min(view.expiries.values()) > self.seen.now and not overdue:
             call = partial(self.bench.store.leases.lease, view.job_id, token, want=1, worker="w")
             answer = call() if self.bench.stepped_back else self._changes_nothing(call)
             assert (answer.lo, answer.hi) == view.leases[token]
@@ -323,7 +329,8 @@ class LeaseMachine(RuleBasedStateMachine):
         token, view = self._token(pick)
         granted = int(self.seen.hash(keys.job_lease(view.job_id))[token].split(":")[5])
         answer = self.bench.beat(token, view.leases[token][0] + units)
-        if view.state in {"cancelling", "failed"} or self.seen.now - granted > view.number("max_ms"):
+        hung = self.seen.now - granted > view.number("max_ms")
+        if view.state in {"cancelling", "failed"} or hung or self._overdue(view):
             assert answer == 0
         else:
             assert answer == (2 if view.state == "paused" else 1)

@@ -101,6 +101,10 @@ ODD: list[tuple[dict[str, Any], str, str]] = [
     ({"type": "faulty", "parameters": []}, "parameters", "dictionary"),
     ({"type": "faulty", "idempotency_key": ""}, "idempotency_key", "at least 1"),
     ({"type": "thread", "parameters": {"thread_count": 0}}, "parameters.thread_count", "1.."),
+    ({"type": "faulty", "max_running": 0}, "max_running", "greater than or equal to 1"),
+    ({"type": "faulty", "max_running": 1.5}, "max_running", "integer"),
+    ({"type": "faulty", "timeout_seconds": 0}, "timeout_seconds", "greater than or equal to 0.001"),
+    ({"type": "faulty", "timeout_seconds": 1e9}, "timeout_seconds", "less than or equal to"),
 ]
 
 

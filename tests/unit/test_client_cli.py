@@ -78,6 +78,7 @@ def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
         "submit", "sums", "--start", "1267650600228229401496703205377", "--cores", "1,2,64", "--policy", "lifo",
         "--policies", "fifo,lifo", "--confidence", "0.1", "--density", "--law", '{"mean": 0.5, "n": 9007199254740993}',
         "--batch", "null", "--priority", "high", "--gpu-preferred", "--idempotency-key", "k",
+        "--max-running", "3", "--timeout", "90",
     )  # fmt: skip
     assert (ran.code, ran.out) == (0, "j1\n")
     assert fake.bodies("/api/submit") == [
@@ -96,6 +97,8 @@ def test_flags_become_exact_values(fake: Fake, run: Run) -> None:
             "idempotency_key": "k",
             "priority": "high",
             "gpu_preferred": True,
+            "max_running": 3,
+            "timeout_seconds": 90.0,
         }
     ]
 

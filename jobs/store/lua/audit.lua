@@ -27,6 +27,12 @@ for _, list in ipairs({ back, far }) do
   end
 end
 
+for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'deadlines', '-inf', num(t), 'LIMIT', 0, 100)) do
+  local j = job(id)
+  if j then settle(j, t) end
+  if not j or j.state ~= 'running' then call('ZREM', P .. 'deadlines', id) end
+end
+
 -- Jobs that an AOF's lost tail left where nobody looks, and leases from before the clock stepped back.
 local place = string.match(call('GET', P .. 'audit') or '', '^%d+$') or '0'
 local scan = call('SSCAN', P .. 'running', #place < 20 and place or '0', 'COUNT', 32)
@@ -37,6 +43,8 @@ for _, id in ipairs(scan[2]) do
   if not j then
     call('SREM', P .. 'running', id)
   else
+    local deadline = j.timeout_ms > 0 and tonumber(call('ZSCORE', P .. 'deadlines', id) or 0) or 0
+    if deadline > t + j.timeout_ms then call('ZADD', P .. 'deadlines', num(t + j.timeout_ms), id) end
     local at = tonumber(call('ZSCORE', P .. 'later', id) or math.huge) -- nobody waits for more than a minute
     if j.holders <= 0 and at > t + 120000 and not call('ZSCORE', P .. 'pending:' .. j.queue, id) then look(j) end
   end

@@ -19,6 +19,7 @@ if redis.pcall('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return { '
 for _, queue in ipairs(higher) do
   if call('ZCARD', P .. 'pending:' .. queue) > 0 then return { 'yield' } end
 end
+if saturated(j, t) then return { 'wait' } end
 
 local lo, hi, expiries, errors
 local retry = call('ZRANGEBYSCORE', key(id, 'retry'), '-inf', num(t), 'LIMIT', 0, 1)[1]
@@ -39,7 +40,7 @@ if j.lanes > 1 then
     local a, b = split_range(text)
     left = left + (b - a)
   end
-  local share = 1 / j.lanes
+  local share = 1 / (j.max_running > 0 and math.min(j.lanes, j.max_running) or j.lanes)
   if rate > 0 and j.rate > 0 then share = math.min(rate / j.rate, 1) end
   want = math.min(want, math.max(least, math.floor(left * share / 2)))
 end
@@ -67,7 +68,8 @@ if j.state == 'queued' then
     call('ZCARD', P .. 'slots') -- which puts it aside if it is none: ZINTER does not begin with its key
     idle = idle - #call('ZINTER', 2, eligible, P .. 'slots')
     local pieces = math.floor((j.total - cut) / math.max(least, 1))
-    for _ = 1, math.min(idle, pieces, 1000) do ring(j.queue) end
+    local others = j.max_running > 0 and j.max_running - 1 or 1000
+    for _ = 1, math.min(idle, pieces, others, 1000) do ring(j.queue) end
   end
 end
 return { 'ok', num(lo), num(cut) }

@@ -30,7 +30,7 @@ end
 
 local function is_index(k)
   return says(k, '^ct:pending:', '^ct:lacked', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
-    '^ct:running$', '^ct:load$')
+    '^ct:running$', '^ct:load$', '^ct:deadlines$')
 end
 
 local function note_broken(name)
@@ -90,7 +90,8 @@ local function num(x) return string.format('%.0f', x) end
 local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part) or '') end
 
 local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms', 'load', 'holders', 'lanes', 'max_ms',
-  'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done' }
+  'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done', 'max_running',
+  'timeout_ms' }
 local FIELDS = { 'state', 'queue', 'kind', 'version', unpack(NUMBERS) }
 
 local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
@@ -254,6 +255,28 @@ local function observe(hash, label, ms)
   call('HINCRBY', P .. hash, label .. '|count', 1)
 end
 
+-- ct:deadlines: when a running job with a timeout fails. Its time stands still while it is paused, and begins anew
+-- with the first lease after a retry.
+local function time_out(j, state, t)
+  local at = call('ZSCORE', P .. 'deadlines', j.id)
+  if state == 'running' then
+    local left = tonumber(call('HGET', key(j.id), 'left_ms') or j.timeout_ms) or j.timeout_ms
+    if not at then call('ZADD', P .. 'deadlines', num(t + left), j.id) end
+  elseif at then
+    call('ZREM', P .. 'deadlines', j.id)
+  end
+  if state == 'paused' and at then
+    call('HSET', key(j.id), 'left_ms', num(math.min(math.max(at - t, 0), j.timeout_ms)))
+  elseif state ~= 'paused' then
+    call('HDEL', key(j.id), 'left_ms')
+  end
+end
+
+local function late(j, t)
+  if j.timeout_ms <= 0 or j.state ~= 'running' then return false end
+  return tonumber(call('ZSCORE', P .. 'deadlines', j.id) or math.huge) <= t
+end
+
 local function set_state(j, state, t, ...)
   call('ZREM', P .. 'in:' .. j.state, j.id)
   call('ZADD', P .. 'in:' .. state, num(j.seq), j.id)
@@ -270,6 +293,7 @@ local function set_state(j, state, t, ...)
   else
     call('ZREM', P .. 'expiry', j.id)
   end
+  if j.timeout_ms > 0 then time_out(j, state, t) end
   account(j)
   emit(j, state, ...)
 end
@@ -363,8 +387,13 @@ end
 
 local function due(j) return math.min(earliest(key(j.id, 'leases')), earliest(key(j.id, 'retry'))) end
 
+-- As many lanes compute the job as its submitter allows at once. Expired leases do not count.
+local function saturated(j, t)
+  return j.max_running > 0 and call('ZCOUNT', key(j.id, 'leases'), '(' .. num(t), '+inf') >= j.max_running
+end
+
 local function leasable(j, t)
-  return j.cursor < j.total or call('LLEN', key(j.id, 'free')) > 0 or due(j) <= t
+  return (j.cursor < j.total or call('LLEN', key(j.id, 'free')) > 0 or due(j) <= t) and not saturated(j, t)
 end
 
 local function set_later(j, t)
@@ -377,7 +406,7 @@ local function rest(j, t)
     if leasable(j, t) then
       pend(j)
     elseif j.holders <= 0 then
-      local at = due(j)
+      local at = saturated(j, t) and earliest(key(j.id, 'leases')) or due(j)
       set_later(j, at < math.huge and at or t)
     end
   elseif j.holders <= 0 then
@@ -393,6 +422,10 @@ local function settle(j, t)
   local leases = call('ZCARD', key(j.id, 'leases'))
   if j.state == 'cancelling' and leases == 0 then
     set_state(j, 'cancelled', t)
+  elseif late(j, t) then
+    local text = 'it ran longer than its timeout of ' .. string.format('%.14g', j.timeout_ms / 1000) .. ' s'
+    call('HSET', key(j.id), 'error', text)
+    set_state(j, 'failed', t, 'error', text)
   elseif j.state == 'running' then
     local dead = call('LLEN', key(j.id, 'dead'))
     if dead > MAX_DEAD or (dead > 0 and leases == 0 and j.cursor == j.total and call('LLEN', key(j.id, 'free')) == 0
@@ -510,6 +543,7 @@ local function purge(id)
   call('ZREM', P .. 'jobs', id)
   call('ZREM', P .. 'expiry', id)
   call('ZREM', P .. 'later', id)
+  call('ZREM', P .. 'deadlines', id)
   redis.pcall('SREM', P .. 'broken', id)
 end
 
@@ -522,6 +556,7 @@ function quarantine(id, why)
     if call('ZREM', P .. 'pending:' .. queue, id) == 1 then level(queue) end
   end
   call('ZREM', P .. 'later', id)
+  call('ZREM', P .. 'deadlines', id)
   call('SREM', P .. 'running', id)
   local j = read_job(id)
   if j and TERMINAL[j.state] then return end

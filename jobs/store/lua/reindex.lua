@@ -31,6 +31,9 @@ for _, id in ipairs(ARGV) do
     if TERMINAL[j.state] then
       call('ZADD', P .. 'expiry', 'NX', num(t + j.ttl_ms), id)
     else
+      if j.state == 'running' and j.timeout_ms > 0 then
+        call('ZADD', P .. 'deadlines', 'NX', num(math.min(t, j.started) + j.timeout_ms), id)
+      end
       if j.state == 'running' and j.done == j.total then whole(j, t) end
       rest(j, t)
     end
