@@ -1,6 +1,6 @@
 """Tables of the block step: for n = 2^k h + r, k shortcut steps lead to 3^c h + d with c and d functions of r alone.
 
-Built by numba at first use and kept in the module's memory.
+Built by numba at first use and kept in the module's memory, those that take long on the disk too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from jobs.kinds import kept_tables
+
 #: Steps taken by one lookup.
 STEP_BITS = 16
 #: A walk by lookups ends below 2^LOW_BITS, with the delay from a table. Must not be under STEP_BITS: a block step
@@ -20,6 +22,8 @@ LOW_BITS = 17
 LOW_PEAK = 2_482_111_348
 #: Where the delay lies in an end; below it is the logarithm to base 3, in units of 2^-LOG_BITS, rounded down.
 DELAY_SHIFT, LOG_BITS = 16, 12
+#: Entries after the classes: vectors read beyond the end.
+PADDING = 8
 #: Where d and the weight lie in a packed class, c being in the lowest bits; and where c lies in a packed step.
 D_SHIFT, WEIGHT_SHIFT, C_SHIFT = 5, 44, 26
 
@@ -137,11 +141,18 @@ def lookup() -> Lookup:
 
 @lru_cache
 def groups(bits: int) -> Groups:
-    """Classes modulo 2^bits; bits <= 24, for which it takes about a second and 39 MB."""
+    """Classes modulo 2^bits; bits <= 24, for which it takes about a second, once, and 39 MB."""
+    tables = kept_tables.kept("collatz", f"groups-{bits}", lambda: _padded_groups(bits))
+    return Groups(packed=tables["packed"][:-PADDING], first=tables["first"])
+
+
+def _padded_groups(bits: int) -> kept_tables.Tables:
     packed, first = _groups(bits, lookup().steps)
-    # vectors read beyond the end
-    padded = np.concatenate([packed, np.zeros(8, np.uint64)])
-    return Groups(packed=padded[: len(packed)], first=first)
+    return {"packed": _padded(packed), "first": first}
+
+
+def _padded(packed: np.ndarray) -> np.ndarray:
+    return np.concatenate([packed, np.zeros(PADDING, np.uint64)])
 
 
 @lru_cache(maxsize=4)
@@ -149,5 +160,4 @@ def groups_from(bits: int, least: int) -> Groups:
     """The classes with at least `least` odd steps among their first `bits`."""
     every = groups(bits)
     enough = (every.packed & np.uint64(2**D_SHIFT - 1)) >= np.uint64(least)
-    padded = np.concatenate([every.packed[enough], np.zeros(8, np.uint64)])
-    return Groups(packed=padded[:-8], first=every.first[enough])
+    return Groups(packed=_padded(every.packed[enough])[:-PADDING], first=every.first[enough])

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from jobs.kinds import kept_tables
+
 #: Residues are modulo 2^RESIDUE_BITS; CELLS of those make a block of 2^BLOCK_BITS numbers.
 RESIDUE_BITS, BLOCK_BITS = 24, 32
 CELLS = 2 ** (BLOCK_BITS - RESIDUE_BITS)
@@ -153,7 +155,11 @@ def _threes() -> np.ndarray:
 
 @lru_cache
 def sieve() -> Sieve:
-    """Takes about half a second and 11 MB."""
+    """Takes about half a second, once, and 11 MB."""
+    return Sieve(**kept_tables.kept("collatz", "sieve", lambda: _sieve()._asdict()))
+
+
+def _sieve() -> Sieve:
     powers = np.array([3**c for c in range(41)], np.uint64)
     rows = _not_falling(RESIDUE_BITS, powers)
     rows = rows[np.argsort(rows[:, 0])]

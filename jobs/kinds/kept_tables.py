@@ -1,0 +1,49 @@
+"""Tables that take a kind long to compute, kept on the disk beside its compiled code: a change of its sources makes
+them anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jobs.kinds import compiled_code
+
+Tables = Mapping[str, Any]
+
+
+def kept(kind: str, name: str, make: Callable[[], Tables]) -> Tables:
+    """Return the arrays that `make` gives: read where a process has kept them, else made, and kept if possible.
+
+    The file holds a checksum of each array; a damaged one is made anew.
+    """
+    file = compiled_code.folder(kind) / f"{name}.npz"
+    tables = _read(file)
+    if tables is None:
+        tables = make()
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, and nothing else
+            _write(file, tables)
+    return tables
+
+
+def _read(file: Path) -> Tables | None:
+    try:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as opened:
+            return {name: opened[name] for name in opened.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
+
+
+def _write(file: Path, tables: Tables) -> None:
+    """Others see the whole file or none."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
+        whole = Path(scratch) / file.name
+        np.savez(whole, **tables)
+        whole.replace(file)
