@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 from benchmarks.measure import Row
 from tests.chaos import work
@@ -47,8 +48,8 @@ def kill_child(bench: Bench) -> None:
 
 def held(bench: Bench, job: str) -> dict[str, tuple[int, int, str]]:
     """Leases of a job: token -> first unit, end, lane."""
-    leases = bench.redis().hgetall(f"ct:job:{job}:lease").items()
-    rows = {token.decode(): text.decode().split(":", 6) for token, text in leases}
+    leases = cast(dict[bytes, bytes], bench.redis().hgetall(f"ct:job:{job}:lease"))
+    rows = {token.decode(): text.decode().split(":", 6) for token, text in leases.items()}
     return {token: (int(row[0]), int(row[1]), row[6]) for token, row in rows.items()}
 
 

@@ -19,7 +19,7 @@ TASK_BITS, LOOP_COUNT = 33, 2**26
 
 
 def _barina(program: Path, start: int) -> float:
-    command = [program, "-t", str(TASK_BITS), str(start >> TASK_BITS)]
+    command = [str(program), "-t", str(TASK_BITS), str(start >> TASK_BITS)]
     done = subprocess.run(command, cwd=program.parent, capture_output=True, text=True, check=True)
     words = next(line.split() for line in done.stdout.splitlines() if line.startswith("TIME"))
     return float(2**TASK_BITS / (int(words[2]) / 1e6))

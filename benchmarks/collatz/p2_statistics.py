@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from benchmarks.collatz.lanes import c_rate, lease, rate, two_lanes
 from benchmarks.measure import Row, in_turns
 
@@ -16,8 +18,8 @@ def run() -> list[Row]:
         aligned = start >> 22 << 22
         count = lease("statistics", aligned, 2**22)
         ours, peer = in_turns(
-            lambda at=aligned, many=count: rate("statistics", at, many),
-            lambda at=aligned: c_rate("statistics", at, LOOP_COUNT),
+            partial(rate, "statistics", aligned, count),
+            partial(c_rate, "statistics", aligned, LOOP_COUNT),
             ROUNDS,
             f"P2@{point}",
         )

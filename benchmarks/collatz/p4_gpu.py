@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from statistics import mean
 from typing import Any
 
@@ -30,27 +31,37 @@ def _spec(mode: str, start: int, count: int) -> dict[str, Any]:
     return {"mode": mode, "start": str(start), "count": count, "batch_size": None}
 
 
+@dataclass
+class Leased:
+    """Numbers that lanes have leased and computed; times in seconds of the monotonic clock."""
+
+    next: int
+    done: int = 0
+    began: float = 0.0
+    last: float = 0.0
+
+
 def _for_seconds(mode: str, start: int, seconds: float) -> float:
     """Numbers/s of the GPU over leases of about a second, two at a time; the first ones are not counted."""
     kernel, lock = registry.kernel("collatz", Device.GPU), threading.Lock()
     grain = BLOCK if mode == "verify" else 2**22
-    state = {"next": start, "done": 0, "began": 0.0}
+    leased = Leased(next=start)
     ends = time.monotonic() + 2 + seconds
 
     def lane() -> None:
         size = grain
         while time.monotonic() < ends:
             with lock:
-                at, state["next"] = state["next"], state["next"] + size
+                at, leased.next = leased.next, leased.next + size
             began = time.monotonic()
             kernel.run(_spec(mode, at, size), 0, size, lambda _: True)
             now = time.monotonic()
             with lock:
-                if not state["began"] and now > ends - seconds:
-                    state["began"] = now
-                elif state["began"]:
-                    state["done"] += size
-                    state["last"] = now
+                if not leased.began and now > ends - seconds:
+                    leased.began = now
+                elif leased.began:
+                    leased.done += size
+                    leased.last = now
             size = max(grain, min(8 * size, int(size / max(now - began, 1e-3))) // grain * grain)
 
     lanes = [threading.Thread(target=lane) for _ in range(2)]
@@ -58,7 +69,7 @@ def _for_seconds(mode: str, start: int, seconds: float) -> float:
         one.start()
     for one in lanes:
         one.join()
-    return state["done"] / (state["last"] - state["began"])
+    return leased.done / (leased.last - leased.began)
 
 
 def _on_cpu(mode: str, start: int, count: int) -> float:
@@ -74,7 +85,7 @@ def _busy() -> float:
     from gpu_worker.nvml import Nvml
 
     nvml, seen, over = Nvml(), [], threading.Event()
-    uuid = nvml.found()[0].uuid
+    uuid = nvml.gpus()[0].uuid
 
     def look() -> None:
         over.wait(4)
