@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from jobs.models import Spec
-from jobs.store import keys, repairs, tokens
+from jobs.store import keys, lease_tokens, repairs
 from jobs.store.connection import Unreadable, wrong_type
 from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, Part
 
@@ -70,7 +70,7 @@ class Slots(Part):
         Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
         of the bell that RQ has just taken.
         """
-        new_tokens = json.dumps([tokens.new() for _ in range(take)])
+        new_tokens = json.dumps([lease_tokens.new() for _ in range(take)])
         names = list(queues)
         versions = "" if kinds is None else json.dumps(dict(kinds))
         how, *rest = self._scripts.run(

@@ -8,7 +8,7 @@ import time
 
 from jobs import errors
 from jobs.models import Device
-from jobs.store import tokens
+from jobs.store import lease_tokens
 from jobs.store.leases import Committed, Grant
 from jobs.store.slots import Facts
 from jobs.worker import execution, pace
@@ -88,7 +88,7 @@ class Turns:
             slot.close(answer or "unreachable")
 
     def _ask_for_lease(self, lane: Lane, slot: Slot, rate: pace.Pace) -> Grant | str | None:
-        token = tokens.new()
+        token = lease_tokens.new()
         return self._state.persist(
             lambda: self._store.leases.lease(
                 slot.facts.job_id, token, want=rate.want(), least=rate.least(),
@@ -178,7 +178,7 @@ class Turns:
     def _stumble(self, facts: Facts, lane: Lane, died: LaneDied) -> None:
         log.warning("%s", died, extra={"job_id": facts.job_id, "lane": lane.name})
         if died.touched and not self._state.stopping:
-            token, reason = tokens.new(), f"the result could not be derived: {died}"
+            token, reason = lease_tokens.new(), f"the result could not be derived: {died}"
             self._state.persist(lambda: self._store.results.stumble(facts.job_id, token, reason))
 
     def _pace(self, lane: Lane, facts: Facts) -> pace.Pace:

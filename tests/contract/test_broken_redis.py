@@ -14,7 +14,7 @@ import redis
 from coordinator import app
 from jobs import queues
 from jobs.settings import Settings
-from jobs.store import Store, bells, keys, leases, scripts, tokens
+from jobs.store import Store, bells, keys, lease_tokens, leases, scripts
 from jobs.store.leases import Grant
 from jobs.store.skipped import SKIPS
 from jobs.store.slots import Held, Taken
@@ -112,7 +112,7 @@ class Lane:
         if self.store.slots.facts([job], "cpu") == [None]:
             return
         for _ in range(20):
-            answer = self.store.leases.lease(job, token := tokens.new(), want=4, worker="w")
+            answer = self.store.leases.lease(job, token := lease_tokens.new(), want=4, worker="w")
             if isinstance(answer, Grant):
                 part = encode(total_of(answer.lo, answer.hi))
                 self.store.leases.commit(job, token, answer.hi, part, ms=1, worker="w", device="cpu", pace=1.0)
