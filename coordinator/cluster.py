@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from coordinator.asker import Asker
+from coordinator.credentials import Credentials
 from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
 from coordinator.jobs.rows import KindRow, SubmittedRow
@@ -35,6 +35,7 @@ class Cluster:
         self.store = store
         self.hub = hub
         self.settings = settings
+        self.credentials = Credentials(settings)
         self.queries = Queries(store, settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
@@ -42,19 +43,10 @@ class Cluster:
         #: Whether Redis has been asked, and can say what is on its disk.
         self._disk_checked = False
 
-    def owner(self, given: str) -> str:
-        """Return a short name for who asks with this token. Unauthorized when another one is set."""
-        token = self.settings.cluster_token
-        if not token:
-            return "anyone"
-        if not hmac.compare_digest(given.encode(), token.encode()):
-            raise errors.Unauthorized("send Authorization: Bearer TOKEN; the command reads CLUSTER_TOKEN")
-        return hashlib.sha256(token.encode()).hexdigest()[:12]
-
-    def submit(self, bodies: Sequence[Any], owner: str) -> list[SubmittedRow | errors.ClusterError]:
+    def submit(self, bodies: Sequence[Any], asker: Asker) -> list[SubmittedRow | errors.ClusterError]:
         """Validate each body alone and write the good ones; return one answer or error each, in order."""
         fleet = self.queries.fleet_cache.get()
-        accepted = [self._accept(body, owner, fleet) for body in bodies]
+        accepted = [self._accept(body, asker, fleet) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
         written = iter(zip(good, self._write([one.job for one in good]), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
@@ -70,9 +62,9 @@ class Cluster:
         self.store.jobs.wait_for_disk()
         return written
 
-    def _accept(self, body: Any, owner: str, fleet: scheduler.Fleet) -> submissions.Accepted | errors.ClusterError:
+    def _accept(self, body: Any, asker: Asker, fleet: scheduler.Fleet) -> submissions.Accepted | errors.ClusterError:
         try:
-            return submissions.accept(submissions.read(body), owner, fleet, self.settings)
+            return submissions.accept(submissions.read(body), asker, fleet, self.settings)
         except errors.ClusterError as error:
             return error
 
@@ -112,7 +104,7 @@ class Cluster:
             self._packers[(source, name)] = made
         return made
 
-    def ask(self, job_id: str, name: str, choice: Mapping[str, str]) -> str:
+    def ask(self, job_id: str, name: str, choice: Mapping[str, str], asker: Asker) -> str:
         """Submit a question about a job and return the id of the job that answers it.
 
         NotFound naming the questions that its kind answers; Unavailable when no live worker could.
@@ -123,7 +115,7 @@ class Cluster:
             have = ", ".join(asking.QUESTIONS if asking else ()) or "none"
             raise errors.NotFound(f"{job['type']} answers no question {name}; it answers {have}", field="question")
         asked = submissions.question(
-            job["type"], asking.question(name, job["parameters"], choice), self.queries.fleet_cache.get()
+            job["type"], asking.question(name, job["parameters"], choice), asker, self.queries.fleet_cache.get()
         )
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/workers")

@@ -1,4 +1,7 @@
-"""The domains of the API: each folder of the coordinator, with its routes.py. In any order: no route depends on it."""
+"""The domains of the API: each folder of the coordinator, with its routes.py, and more modules named *_routes.py.
+
+In any order: no route depends on it.
+"""
 
 from __future__ import annotations
 
@@ -16,5 +19,10 @@ def names() -> list[str]:
 
 
 def routers() -> list[APIRouter]:
-    """Return `routes` of every folder's routes.py."""
-    return [importlib.import_module(f"coordinator.{name}.routes").routes for name in names()]
+    """Return `routes` of every module of routes."""
+    return [importlib.import_module(f"coordinator.{name}.{module}").routes for name in names() for module in _of(name)]
+
+
+def _of(domain: str) -> list[str]:
+    folder = importlib.import_module(f"coordinator.{domain}").__path__
+    return [entry.name for entry in pkgutil.iter_modules(folder) if entry.name.endswith("routes")]

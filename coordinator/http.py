@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response, params
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Match
-from starlette.types import Scope
+from starlette.types import Scope as Connection
 
+from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
 from coordinator.schemas import Problem
@@ -20,7 +23,6 @@ from jobs.numbers import short
 
 MAX_WAIT_SECONDS = 30.0
 
-JobId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")]
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job's end.")]
 
 
@@ -30,18 +32,63 @@ async def _cluster(request: Request) -> Cluster:
     return cluster
 
 
-_bearer = HTTPBearer(auto_error=False, description="CLUSTER_TOKEN, where the cluster has one")
+_bearer = HTTPBearer(auto_error=False, description="CLUSTER_TOKEN or an API token, where the cluster needs one")
 
 
 ClusterDep = Annotated[Cluster, Depends(_cluster)]
 
 
-async def _owner(cluster: ClusterDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
-    """Return a short name of who asks. Unauthorized without CLUSTER_TOKEN, where it is set."""
-    return cluster.owner(given.credentials if given else "")
+async def _asker(cluster: ClusterDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Asker:
+    """Return who asks. Unauthorized without a token, where one is needed, and with an unknown one."""
+    return await cluster.credentials.asker(given.credentials if given else "")
 
 
-Owner = Annotated[str, Depends(_owner)]
+AskerDep = Annotated[Asker, Depends(_asker)]
+
+
+async def _visible_job(
+    cluster: ClusterDep,
+    asker: AskerDep,
+    job_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")],
+) -> str:
+    """Return the id of a job that the asker sees; NotFound for another tenant's, as for one that does not exist."""
+    if asker.only_tenant is not None:
+        await run_in_threadpool(cluster.queries.jobs.require_visible, job_id, asker.only_tenant)
+    return job_id
+
+
+JobId = Annotated[str, Depends(_visible_job)]
+
+
+class Needs:
+    """Dependency that raises Forbidden unless the asker has one of these scopes."""
+
+    def __init__(self, *scopes: Scope) -> None:
+        self.scopes = scopes
+
+    async def __call__(self, asker: AskerDep) -> None:
+        """Check the asker of one request."""
+        asker.require(*self.scopes)
+
+
+def needs(*scopes: Scope) -> params.Depends:
+    """Return the dependency with which a route declares its scope: any one of these; none: whoever is known."""
+    return params.Depends(Needs(*scopes))
+
+
+class ScopedRoute(APIRoute):
+    """Route that declares its scope with `needs`. One that only reads needs Scope.READ where it says nothing."""
+
+    def __init__(
+        self, path: str, endpoint: Callable[..., Any], *, dependencies: Sequence[params.Depends] | None = None,
+        methods: set[str] | list[str] | None = None, **more: Any,
+    ) -> None:  # fmt: skip
+        given = list(dependencies or ())
+        if not any(isinstance(one.dependency, Needs) for one in given):
+            if not {"GET", "HEAD"}.issuperset(methods or {"GET"}):
+                raise TypeError(f"{path} changes something and declares no scope: dependencies=[http.needs(...)]")
+            given.append(needs(Scope.READ))
+        super().__init__(path, endpoint, dependencies=given, methods=methods, **more)
 
 
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -51,26 +98,32 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 
 def open_router() -> APIRouter:
-    """Return a router for what everybody may ask."""
+    """Return a router for what everybody may ask, token or none."""
     return APIRouter(responses=_PROBLEMS)
 
 
 def router() -> APIRouter:
-    """Return a router under /api; where CLUSTER_TOKEN is set, it answers only requests with that token."""
-    return APIRouter(prefix="/api", dependencies=[Depends(_owner)], responses=_PROBLEMS)
+    """Return a router under /api: it answers only those whom the cluster knows, and each route those with its scope."""
+    return APIRouter(prefix="/api", dependencies=[Depends(_asker)], responses=_PROBLEMS, route_class=ScopedRoute)
 
 
-class Alias(APIRoute):
+async def wait_for_end(cluster: Cluster, job_id: str, seconds: float) -> None:
+    """Return when the job has ended, or is gone, or after `seconds`."""
+    if seconds:
+        await cluster.hub.ends.wait([job_id], lambda: cluster.queries.jobs.states([job_id]), seconds)
+
+
+class Alias(ScopedRoute):
     """Old path with room for others: it matches only where no other route of the application does."""
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+    def matches(self, scope: Connection) -> tuple[Match, Connection]:
         match, child = super().matches(scope)
         if match is Match.NONE or scope.get("alias") or _another_matches(scope):
             return Match.NONE, {}
         return match, child
 
 
-def _another_matches(scope: Scope) -> bool:
+def _another_matches(scope: Connection) -> bool:
     others = {**scope, "alias": True}
     return any(route.matches(others)[0] is not Match.NONE for route in scope["app"].routes)
 

@@ -25,6 +25,11 @@ def is_loopback(name: str) -> bool:
         return False
 
 
+def needs_token(settings: Settings) -> bool:
+    """Whether the API answers only requests with a token."""
+    return bool(settings.cluster_token)
+
+
 def check_api(settings: Settings) -> None:
     """Raise Exposed when the API would listen for strangers without a token."""
     where = settings.published or settings.bind

@@ -12,6 +12,9 @@ Partial: TypeAlias = dict[str, Any]
 #: The frozen description a kernel works from; made once by `plan`, JSON values only.
 Spec: TypeAlias = Mapping[str, Any]
 
+#: The tenant that always exists.
+DEFAULT_TENANT = "default"
+
 #: Units are numbered 0..total-1; Lua's doubles are exact up to here.
 MAX_UNITS = 2**53
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from jobs.models import TERMINAL
+from jobs.models import DEFAULT_TENANT, TERMINAL
 from jobs.store import skipped
 from jobs.store.events import Entry
 
@@ -57,7 +57,10 @@ class Event:
         """Topics whose listeners hear of it."""
         if self.topic:
             return (self.topic,)
-        return ("jobs", f"job:{self.job}") if self.job else ("workers",)
+        if not self.job:
+            return ("workers",)
+        tenant, job = self.fields.get("tenant", DEFAULT_TENANT), f"job:{self.job}"
+        return ("jobs", f"jobs@{tenant}", job, f"{job}@{tenant}")
 
     @cached_property
     def position(self) -> Position:
@@ -76,6 +79,13 @@ class Event:
             return self.row
         numbers: dict[str, Any] = {name: int(self.fields[name]) for name in ("done", "total") if name in self.fields}
         return {**self.fields, **numbers}
+
+
+def visible_topics(topics: Iterable[str], tenant: str | None) -> frozenset[str]:
+    """Return the topics, those of jobs narrowed to the jobs of one tenant; None: of all."""
+    if tenant is None:
+        return frozenset(topics)
+    return frozenset(f"{topic}@{tenant}" if topic == "jobs" or topic.startswith("job:") else topic for topic in topics)
 
 
 def readable(entries: Iterable[Entry]) -> list[Event]:

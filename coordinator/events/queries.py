@@ -10,10 +10,13 @@ from coordinator.queries import Queries
 _NEWEST = 100
 
 
-def snapshot(queries: Queries, stream: str) -> SnapshotRow:
-    """Return the fleet and the newest jobs, each read once; `stream` is the place of the last event read before."""
+def snapshot(queries: Queries, stream: str, tenant: str | None) -> SnapshotRow:
+    """Return the fleet and the newest jobs of one tenant, or of all, each read once.
+
+    `stream` is the place of the last event read before.
+    """
     workers, queues = queries.fleet.workers(), queries.fleet.queues()
-    page = queries.jobs.page(None, None, None, _NEWEST)
+    page = queries.jobs.page(None, None, None, _NEWEST, tenant)
     return {
         "stream": stream, "status": queries.fleet.status(workers, queues), "queues": queues, "workers": workers,
         "nodes": workers,  # their name one version ago

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import http
-from coordinator.events import frames, history, queries, schemas
+from coordinator.events import event, frames, history, queries, schemas
 from coordinator.events.event import position
 from coordinator.http import shown
 from jobs.models import TERMINAL
@@ -59,14 +59,15 @@ def _streamed(stream: AsyncGenerator[bytes, None]) -> StreamingResponse:
 
 
 @routes.get("/snapshot", tags=["cluster"], **http.answers(schemas.Snapshot))
-def snapshot(cluster: http.ClusterDep) -> Response:
+def snapshot(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """The fleet at one moment and the stream's position from which /api/events goes on without a gap."""
-    return shown(queries.snapshot(cluster.queries, cluster.hub.last))
+    return shown(queries.snapshot(cluster.queries, cluster.hub.last, asker.only_tenant))
 
 
 @routes.get("/events", tags=["events"], response_class=StreamingResponse, responses=_STREAMED)
 async def fleet_events(
     cluster: http.ClusterDep,
+    asker: http.AskerDep,
     topics: Annotated[str, Query(pattern=r"^[a-z0-9:,_-]{0,1000}$")] = "jobs,workers",
     last_event_id: LastId = None,
 ) -> StreamingResponse:
@@ -78,5 +79,5 @@ async def fleet_events(
     changed, once a second, without an id; `gone` says that one is no longer listed. Deprecated: `nodes`
     (events `node`) is `fleet`, for one version.
     """
-    wanted = frozenset(topics.split(","))
+    wanted = event.visible_topics(topics.split(","), asker.only_tenant)
     return _streamed(frames.of_fleet(cluster, wanted, last_event_id))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, http
+from coordinator.asker import Scope
 from coordinator.fleet import schemas
 from coordinator.http import shown
 from jobs import errors
@@ -39,8 +40,9 @@ def workers(cluster: http.ClusterDep) -> Response:
 
 
 @routes.post(
-    "/workers/{worker_id}/drain", tags=["cluster"], openapi_extra=http.describes(Drain), **http.answers(schemas.Drained)
-)
+    "/workers/{worker_id}/drain", tags=["cluster"], dependencies=[http.needs(Scope.OPERATE)],
+    openapi_extra=http.describes(Drain), **http.answers(schemas.Drained),
+)  # fmt: skip
 async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
     asked = http.parsed(Drain, await bodies.body(request, empty={}))
@@ -56,8 +58,8 @@ def nodes(cluster: http.ClusterDep) -> Response:
 
 
 @routes.post(
-    "/nodes/{worker_id}/drain", tags=["cluster"], deprecated=True, openapi_extra=http.describes(Drain),
-    **http.answers(schemas.Drained),
+    "/nodes/{worker_id}/drain", tags=["cluster"], deprecated=True, dependencies=[http.needs(Scope.OPERATE)],
+    openapi_extra=http.describes(Drain), **http.answers(schemas.Drained),
 )  # fmt: skip
 async def drain_node(request: Request, worker_id: WorkerId, cluster: http.ClusterDep) -> Response:
     """Deprecated: the same as POST /api/workers/{worker_id}/drain. It goes with the next version."""

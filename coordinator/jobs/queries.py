@@ -42,6 +42,19 @@ class JobQueries:
             return row
         raise _broken(job_id) if self._store.job_reads.exists(job_id) else _not_found(job_id)
 
+    def require_visible(self, job_id: str, tenant: str) -> None:
+        """Raise NotFound when the job is of another tenant; one that does not exist is left to who asks for it."""
+        [owner] = self._store.job_reads.tenants([job_id])
+        if owner not in (tenant, None) or (owner is None and self._store.job_reads.exists(job_id)):
+            raise _not_found(job_id)
+
+    def hidden(self, ids: Sequence[str], tenant: str | None) -> frozenset[str]:
+        """Return those of the jobs that are not of this tenant. None: nothing is hidden."""
+        if tenant is None:
+            return frozenset()
+        owners = self._store.job_reads.tenants(ids)
+        return frozenset(job_id for job_id, owner in zip(ids, owners, strict=True) if owner != tenant)
+
     def by_ids(self, ids: Sequence[str]) -> list[JobRow]:
         """Return those of the jobs that exist and can be read, in their order."""
         stored = self._store.job_reads.hashes(ids)
@@ -56,8 +69,10 @@ class JobQueries:
         ranks = self._store.job_reads.queue_ranks(waiting) if waiting else []
         return {job_id: rank for (_, job_id), rank in zip(waiting, ranks, strict=True)}
 
-    def page(self, state: str | None, kind: str | None, cursor: int | None, limit: int) -> JobsPage:
-        """Return up to `limit` jobs, newest first. The cursor is the number of the last job looked at."""
+    def page(
+        self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None
+    ) -> JobsPage:
+        """Return at most `limit` jobs, newest first, of one tenant or of all. The cursor is the last job's number."""
         page: list[JobRow] = []
         for _ in range(_PAGES):
             numbered = self._store.job_reads.newest(state, cursor, max(limit, _PAGE))
@@ -66,15 +81,17 @@ class JobQueries:
             shown = {row["job_id"]: row for row in self.by_ids(decoding.names(job_id for job_id, _ in numbered))}
             for name, cursor in numbered:
                 row = shown.get(name.decode(errors="replace"))
-                if row and (kind is None or row["type"] == kind):
+                if row and kind in (None, row["type"]) and tenant in (None, row["tenant"]):
                     page.append(row)
                 if len(page) == limit:
                     return {"jobs": page, "cursor": str(cursor)}
         return {"jobs": page, "cursor": str(cursor)}
 
-    def states(self, ids: Sequence[str]) -> list[str | None]:
-        """Return the state of each job; None for one that does not exist."""
-        return self._store.job_reads.states(ids)
+    def states(self, ids: Sequence[str], tenant: str | None = None) -> list[str | None]:
+        """Return the state of each job; None for one that does not exist, or is not of this tenant."""
+        hidden = self.hidden(ids, tenant)
+        states = self._store.job_reads.states(ids)
+        return [None if job_id in hidden else state for job_id, state in zip(ids, states, strict=True)]
 
     def counts(self) -> dict[str, int]:
         """Count the jobs that are kept, by state."""
@@ -96,9 +113,12 @@ class JobQueries:
             raise _broken(job_id) from None
         return head, state, result
 
-    def results(self, ids: Sequence[str]) -> bytes:
-        """Return state and, once done, result of each job as one JSON answer; see `results.many`."""
-        return results.many(self._store, ids)
+    def results(self, ids: Sequence[str], tenant: str | None = None) -> bytes:
+        """Return state and, once done, result of each job as one JSON answer; see `results.many`.
+
+        Jobs of other tenants than this one count as missing.
+        """
+        return results.many(self._store, ids, self.hidden(ids, tenant))
 
     def mark(self, kind: str, name: str) -> MarkRow:
         """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""

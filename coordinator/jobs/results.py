@@ -20,19 +20,29 @@ class Stored(NamedTuple):
     length: int = 0
 
 
-def many(store: Store, ids: Sequence[str]) -> bytes:
+def many(store: Store, ids: Sequence[str], hidden: frozenset[str] = frozenset()) -> bytes:
     """Return state and, once done, result of each job as one JSON answer; results are spliced in as they are stored.
 
+    Hidden jobs are answered as missing ones.
     Holds at most RESULTS_BYTES of results: each has its share, and what is left goes to larger ones in their order.
     """
-    share = RESULTS_BYTES // len(ids)
+    seen = [job_id for job_id in ids if job_id not in hidden]
+    answers = dict(zip(seen, _answers(store, seen, RESULTS_BYTES // len(ids)), strict=True)) if seen else {}
+    return b'{"answers":[' + b",".join(answers.get(job_id) or _missing(job_id) for job_id in ids) + b"]}"
+
+
+def _missing(job_id: str) -> bytes:
+    return _answer(job_id, (None, None, None), Stored(b""))
+
+
+def _answers(store: Store, ids: Sequence[str], share: int) -> list[bytes]:
     heads, beginnings = store.job_reads.result_beginnings(ids, share)
     stored = [Stored(text) for text in beginnings]
     if long := [place for place, text in enumerate(beginnings) if len(text) > share]:
         left = RESULTS_BYTES - sum(len(text) for text in beginnings if len(text) <= share)
         del beginnings
         stored = _with_long(store, ids, stored, long, left)
-    return b'{"answers":[' + b",".join(map(_answer, ids, heads, stored)) + b"]}"
+    return [_answer(*one) for one in zip(ids, heads, stored, strict=True)]
 
 
 def _with_long(

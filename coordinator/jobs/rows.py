@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding
 from coordinator.jobs import scheduler
-from jobs.models import JobState
+from jobs.models import DEFAULT_TENANT, JobState
 from jobs.numbers import exact
 
 #: A rate older than this many seconds says nothing about now.
@@ -41,6 +41,7 @@ class UsageRow(TypedDict):
 
 class JobRow(TypedDict):
     job_id: str
+    tenant: str
     type: str
     state: str
     priority: str
@@ -130,6 +131,7 @@ def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler
     holders = int(row["holders"])
     answer: JobRow = {
         "job_id": job_id,
+        "tenant": row.get("tenant", DEFAULT_TENANT),
         "type": row["kind"],
         "state": state,
         "priority": row["priority"],

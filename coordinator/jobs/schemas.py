@@ -48,6 +48,7 @@ class Usage(Answer):
 
 class Job(Answer):
     job_id: str
+    tenant: str = required("Whose job it is.")
     type: str
     state: JobState
     priority: str

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coordinator.asker import Asker
 from coordinator.jobs import scheduler
 from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
@@ -112,8 +113,11 @@ def read(body: Any) -> Submission:
         raise problems(error, Submission) from None
 
 
-def question(kind: str, parameters: dict[str, Any], fleet: scheduler.Fleet) -> Accepted:
-    """Return a job that answers a question: served before all others, soon forgotten, one for equal questions."""
+def question(kind: str, parameters: dict[str, Any], asker: Asker, fleet: scheduler.Fleet) -> Accepted:
+    """Return a job that answers a question: served before all others, soon forgotten.
+
+    It is one for equal questions of a tenant.
+    """
     asked = Submission.model_validate({"type": kind, "parameters": parameters, "priority": Priority.INTERACTIVE.value})
     version, plan = _planned(asked)
     route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
@@ -122,7 +126,8 @@ def question(kind: str, parameters: dict[str, Any], fleet: scheduler.Fleet) -> A
         job_id=secrets.token_hex(8), kind=kind, version=version, plan=plan, priority=Priority.INTERACTIVE, device="any",
         queue=route.queue, prefer=False, small=scheduler.is_small(plan),
         estimate_ms=math.ceil(min(plan.cpu_seconds, 1e12) * 1000), ttl_seconds=QUESTION_SECONDS,
-        idempotency=f"question:{version}:{digest}", digest=digest,
+        idempotency=f"question@{asker.tenant}:{version}:{digest}", digest=digest, tenant=asker.tenant,
+        token=asker.token,
     )  # fmt: skip
     return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet))
 
@@ -147,7 +152,7 @@ def _planned(asked: Submission) -> tuple[int, Plan]:
     return definition.MODEL_VERSION, plan
 
 
-def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, settings: Settings) -> Accepted:
+def accept(asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Settings) -> Accepted:
     """Plan and route a submission. InvalidRequest names the field and the bound."""
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu"], "device"))
@@ -171,8 +176,10 @@ def accept(asked: Submission, owner: str, fleet: scheduler.Fleet, settings: Sett
         ttl_seconds=settings.result_ttl,
         max_running=asked.max_running or 0,
         timeout_ms=math.ceil((asked.timeout_seconds or 0) * 1000),
-        idempotency=f"{owner}:{asked.idempotency_key}" if asked.idempotency_key else "",
+        idempotency=f"{asker.tenant}:{asked.idempotency_key}" if asked.idempotency_key else "",
         digest=_digest(asked),
+        tenant=asker.tenant,
+        token=asker.token,
     )
     return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
-from jobs.models import JobState
+from jobs.models import DEFAULT_TENANT, JobState
 from jobs.store import keys, skipped
 from jobs.store.connection import ResponseError, wrong_type
 from jobs.store.scripts import Part
@@ -35,6 +35,16 @@ class JobReads(Part):
     def exists(self, job_id: str) -> bool:
         """Return True when something is stored under the job's id."""
         return bool(self._client.exists(keys.job(job_id)))
+
+    def tenants(self, ids: Sequence[str]) -> list[str | None]:
+        """Return whose each job is; None for one that does not exist or cannot be read."""
+        pipe = self._pipe()
+        for job_id in ids:
+            pipe.hmget(keys.job(job_id), "state", "tenant")
+        return [
+            (row[1] or DEFAULT_TENANT.encode()).decode(errors="replace") if row and row[0] else None
+            for row in skipped.replies(pipe)
+        ]
 
     def queue_ranks(self, waiting: Sequence[tuple[str, str]]) -> list[int | None]:
         """Return how many jobs are before each (queue, job) in its queue; None for one that is not in it."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs import errors
-from jobs.models import Plan
+from jobs.models import DEFAULT_TENANT, Plan
 from jobs.store import keys
 from jobs.store.connection import ResponseError, Unreachable, reason
 from jobs.store.scripts import Part
@@ -37,10 +37,14 @@ class NewJob:
     max_running: int = 0
     #: Milliseconds from its first lease after which it fails, the time while it is paused apart; 0: none.
     timeout_ms: int = 0
-    #: owner:key, or empty.
+    #: tenant:key, or question@tenant:key, or empty.
     idempotency: str = ""
     #: Digest of the request's body; the same key with another body is a conflict.
     digest: str = ""
+    #: Whose job it is.
+    tenant: str = DEFAULT_TENANT
+    #: Id of the token that submitted it; empty without one.
+    token: str = ""
 
 
 class Jobs(Part):
@@ -139,6 +143,8 @@ def _submit_arguments(job: NewJob) -> list[str | int | float]:
         "ttl_ms": job.ttl_seconds * 1000,
         **({"max_running": job.max_running} if job.max_running else {}),
         **({"timeout_ms": job.timeout_ms} if job.timeout_ms else {}),
+        "tenant": job.tenant,
+        "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]
     return [job.job_id, job.idempotency, job.digest, job.queue, *flat]

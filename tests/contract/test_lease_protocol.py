@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import keys, leases, scripts, tokens
+from jobs.store import keys, lease_tokens, leases, scripts
 from jobs.store.leases import Grant
 from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
@@ -488,7 +488,7 @@ class LeaseMachine(RuleBasedStateMachine):
 def test_any_order_of_calls_keeps_the_invariants(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def machine() -> LeaseMachine:
         made = LeaseMachine(redis_url)
-        monkeypatch.setattr(tokens, "new", made.bench.new_token)
+        monkeypatch.setattr(lease_tokens, "new", made.bench.new_token)
         monkeypatch.setattr(leases.secrets, "randbelow", lambda _: 500)
         return made
 

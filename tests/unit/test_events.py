@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from coordinator.asker import ANYONE
 from coordinator.events import event as events
 from coordinator.events import frames, history, hub, subscription
 from coordinator.events import routes as event_routes
@@ -326,7 +327,7 @@ def test_a_stream_whose_redis_goes_away_ends_in_order_for_its_listener_to_come_a
         monkeypatch.setattr(history, "of_fleet", gone)
         monkeypatch.setattr(history, "of_job", gone)
         job = stage.bench.submit(10)
-        fleet: Any = await event_routes.fleet_events(stage.cluster, "jobs", "1-0")
+        fleet: Any = await event_routes.fleet_events(stage.cluster, ANYONE, "jobs", "1-0")
         own: Any = await event_routes.job_events(job, stage.cluster, "1-0")
         return [[chunk async for chunk in stream.body_iterator] for stream in (fleet, own)]
 
@@ -351,7 +352,7 @@ def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
 
     async def scene() -> Any:
         job = stage.bench.submit(10)
-        fleet: Any = await event_routes.fleet_events(stage.cluster, "jobs")
+        fleet: Any = await event_routes.fleet_events(stage.cluster, ANYONE, "jobs")
         own: Any = await event_routes.job_events(job, stage.cluster)
         silent.set()
         ended = await asyncio.gather(*(_whole_body(stream) for stream in (fleet, own)))

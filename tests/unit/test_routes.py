@@ -101,8 +101,9 @@ def test_a_mark_has_its_path_and_its_old_one(marked: FastAPI) -> None:
 def test_the_old_path_hides_no_route_registered_after_it(marked: FastAPI) -> None:
     later = http.router()
     later.get("/services/{name}")(lambda name: {"service": name})
-    later.post("/services/{name}/{verb}")(lambda name, verb: {"service": name})
-    later.post("/hosts/{name}")(lambda name: {"host": name})
+    anybody = [http.needs()]
+    later.post("/services/{name}/{verb}", dependencies=anybody)(lambda name, verb: {"service": name})
+    later.post("/hosts/{name}", dependencies=anybody)(lambda name: {"host": name})
     marked.include_router(later)
     assert run(answers(marked, "/api/services/engine", "/api/collatz/verified")) == [
         {"service": "engine"}, {"type": "collatz", "mark": "verified"},

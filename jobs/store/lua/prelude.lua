@@ -92,7 +92,7 @@ local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part)
 local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms', 'load', 'holders', 'lanes', 'max_ms',
   'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done', 'max_running',
   'timeout_ms' }
-local FIELDS = { 'state', 'queue', 'kind', 'version', unpack(NUMBERS) }
+local FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', unpack(NUMBERS) }
 
 local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
 
@@ -101,9 +101,10 @@ local function read_job(id)
   local values = redis.pcall('HMGET', key(id), unpack(FIELDS))
   if values.err then return nil, values.err end
   if not values[1] then return nil end
-  local j = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4] }
+  local j = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
+    tenant = values[5] or 'default' }
   for i, name in ipairs(NUMBERS) do
-    local number = tonumber(values[i + 4] or 0)
+    local number = tonumber(values[i + 5] or 0)
     if not number or number ~= number or math.abs(number) == math.huge then return nil, name .. ' is no number' end
     j[name] = number
   end
@@ -216,10 +217,10 @@ end
 
 local function emit(j, what, ...)
   local id = call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', j.id, 'kind', j.kind, 'type', what,
-    'state', j.state, 'done', num(j.done), 'total', num(j.total), ...)
+    'state', j.state, 'done', num(j.done), 'total', num(j.total), 'tenant', j.tenant, ...)
   if j.started > 0 and j.small == 0 then
     call('XADD', key(j.id, 'ev'), id, 'job', j.id, 'kind', j.kind, 'type', what, 'state', j.state, 'done', num(j.done),
-      'total', num(j.total), ...)
+      'total', num(j.total), 'tenant', j.tenant, ...)
     local most = TERMINAL[what] and STORY_EVENTS or JOB_EVENTS
     if call('XLEN', key(j.id, 'ev')) > most then thin(j.id, math.floor(most / 2)) end
   end

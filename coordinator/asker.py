@@ -1,0 +1,61 @@
+"""Who asks: a tenant, the token that says so, and the scopes that decide what it may do. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jobs import errors
+from jobs.models import DEFAULT_TENANT
+
+#: Stands for an id where the asker has CLUSTER_TOKEN; no id of an API token has a dash.
+BOOTSTRAP = "cluster-token"
+
+
+class Scope(StrEnum):
+    """What a token lets its bearer do."""
+
+    #: Look at everything that one may look at.
+    READ = "read"
+    #: Submit, cancel, pause, resume, retry, delete and ask jobs of one's tenant.
+    SUBMIT = "submit"
+    #: Run programs.
+    RUN = "run"
+    #: Ask services.
+    INFER = "infer"
+    #: Drain workers; see and steer jobs of every tenant.
+    OPERATE = "operate"
+    #: Tokens, tenants, secrets, audit and usage of everybody; includes all other scopes.
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """Who asks."""
+
+    tenant: str
+    #: Id of its API token; BOOTSTRAP with CLUSTER_TOKEN; empty without any.
+    token: str
+    scopes: frozenset[Scope]
+
+    def has(self, *scopes: Scope) -> bool:
+        """Return True when the asker has one of these scopes, or admin; or when none is named."""
+        return not scopes or not self.scopes.isdisjoint((*scopes, Scope.ADMIN))
+
+    def require(self, *scopes: Scope) -> None:
+        """Raise Forbidden, naming what is needed and what there is, unless the asker has one of these scopes."""
+        if not self.has(*scopes):
+            needed = " or ".join(scopes)
+            owned = ", ".join(sorted(self.scopes)) or "none"
+            raise errors.Forbidden(f"this needs the scope {needed}; the token has {owned}", field="Authorization")
+
+    @property
+    def only_tenant(self) -> str | None:
+        """The tenant whose jobs alone the asker sees and steers; None: it sees those of all."""
+        return None if self.has(Scope.OPERATE) else self.tenant
+
+
+#: Who asks without a token where none is needed.
+ANYONE = Asker(tenant=DEFAULT_TENANT, token="", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.OPERATE}))
+#: Who asks with CLUSTER_TOKEN.
+OWNER = Asker(tenant=DEFAULT_TENANT, token=BOOTSTRAP, scopes=frozenset(Scope))

@@ -1,0 +1,173 @@
+"""Routes of results: of one job, of many, and what else can be asked about a job."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from coordinator.jobs import schemas, submissions
+from jobs import errors
+from jobs.kinds import registry
+from jobs.models import TERMINAL
+
+#: A question that takes longer is answered with 202.
+QUESTION_WAIT_SECONDS = 2.0
+
+_LATER: dict[int | str, dict[str, Any]] = {202: {"model": schemas.Asked, "description": "A worker still computes it"}}
+_QUESTION: dict[str, Any] = {
+    "response_model": None,
+    "responses": {200: {"description": "As the kind says", "content": {"application/json": {"schema": {}}}}, **_LATER},
+}
+
+_PACKED: dict[str, Any] = {
+    "response_model": None,
+    "response_class": Response,
+    "responses": {
+        200: {
+            "description": "TCB1 and columns",
+            "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        },
+        **_LATER,
+    },
+}
+_CONTAINER = (
+    "Numbers about a job as columns that a page reads without copying. Little-endian: `TCB1`; u32 length of the "
+    'header; the header, JSON `{"facts": {}, "columns": [{"name", "type", "offset", "length"}]}` filled up with '
+    "spaces; the columns. A column holds `length` items of `type` (u8, u16, u32, i32, u64, f32, f64) from byte "
+    "`offset`, a multiple of 8. 202 with Location while a worker still computes what they are made of."
+)
+_BINARIES = "\n\n".join(
+    [_CONTAINER]
+    + [
+        f"**{kind}, {name}.bin**: {binary.summary}"
+        for kind in registry.names()
+        if (packing := registry.packing(kind))
+        for name, binary in packing.BINARIES.items()
+    ]
+)
+
+routes = http.router()
+
+
+class Ids(BaseModel):
+    """Jobs whose results are wanted, in the order of the answers."""
+
+    model_config = ConfigDict(extra="forbid")
+    job_ids: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]] = Field(
+        min_length=1, max_length=submissions.MAX_BATCH
+    )
+    wait_seconds: float = Field(0, strict=True, ge=0, le=http.MAX_WAIT_SECONDS, allow_inf_nan=False)
+
+
+@routes.post(
+    "/results", tags=["jobs"], dependencies=[http.needs(Scope.READ)], openapi_extra=http.describes(Ids),
+    **http.answers(schemas.ManyResults),
+)  # fmt: skip
+async def results(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """States and results of many jobs, once all have ended or the time is over.
+
+    An answer holds up to 16 MiB of results. Of a result beyond that it says where it is and how long: `result_at` and
+    `result_bytes`.
+    """
+    asked = http.parsed(Ids, await bodies.body(request))
+    if asked.wait_seconds:
+        await cluster.hub.ends.wait(
+            asked.job_ids, lambda: cluster.queries.jobs.states(asked.job_ids, asker.only_tenant), asked.wait_seconds
+        )
+    stored = await run_in_threadpool(cluster.queries.jobs.results, asked.job_ids, asker.only_tenant)
+    return Response(stored, media_type="application/json")
+
+
+@routes.get("/jobs/{job_id}/result", tags=["jobs"], **http.answers(schemas.Result))
+async def get_result(
+    job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: http.Wait = 0, partial: bool = False
+) -> Response:
+    """The result; 409 naming the state before the end. `partial` gives what is committed so far."""
+    await http.wait_for_end(cluster, job_id, wait_seconds)
+    return Response(await run_in_threadpool(_result, cluster, job_id, partial), media_type="application/json")
+
+
+def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
+    head, state, stored = cluster.queries.jobs.result(job_id)
+    if stored is None and partial:
+        if so_far := cluster.so_far(job_id, head["type"]):
+            return json.dumps({**head, "partial": True, **so_far}).encode()
+        head, state, stored = cluster.queries.jobs.result(job_id)  # it ended in between
+    if stored is not None:
+        return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
+    detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
+    raise errors.Conflict(detail, field="state")
+
+
+@routes.get("/jobs/{job_id}/{question}.json", tags=["jobs"], dependencies=[http.needs(Scope.SUBMIT)], **_QUESTION)
+async def ask(
+    request: Request,
+    job_id: http.JobId,
+    question: Annotated[str, Path(max_length=64, description="Such as trace, for a job of kind thread.")],
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
+) -> Response:
+    """Answer that a worker computes about a job on demand. 202 with Location while it is still being computed."""
+    answering = await run_in_threadpool(cluster.ask, job_id, question, dict(request.query_params), asker)
+    state, stored = await _answered(cluster, answering)
+    return Response(stored, media_type="application/json") if stored else _not_yet(answering, state)
+
+
+@routes.get("/jobs/{job_id}/{binary}.bin", tags=["jobs"], description=_BINARIES, **_PACKED)
+async def get_binary(
+    request: Request,
+    job_id: http.JobId,
+    binary: Annotated[str, Path(max_length=64, description="Such as columns, for a job of kind collatz.")],
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
+) -> Response:
+    """Numbers about a job as packed columns. 202 with Location while a worker still computes their source."""
+    choice = dict(request.query_params)
+    kind, what = await run_in_threadpool(cluster.binary, job_id, binary)
+    own = {name: choice.pop(name) for name in what.choices if name in choice}
+    if choice and not what.question:
+        raise errors.InvalidRequest(f"{binary} takes no {', '.join(choice)}", field=next(iter(choice)))
+    source = job_id
+    if what.question:
+        asker.require(Scope.SUBMIT)
+        source = await run_in_threadpool(cluster.ask, job_id, what.question, choice, asker)
+    packer = cluster.packer(source, binary)
+    if packer is None:
+        state, stored = await (_answered(cluster, source) if what.question else _stored(cluster, source))
+        if stored is None:
+            return _not_yet(source, state)
+        packer = await run_in_threadpool(cluster.prepare, kind, binary, source, stored)
+    data = await run_in_threadpool(packer, own)
+    return Response(data, media_type="application/octet-stream", headers={"Cache-Control": "private, max-age=600"})
+
+
+async def _stored(cluster: Cluster, job_id: str) -> tuple[str, bytes]:
+    """Return a job's state and its result; Conflict while there is none."""
+    _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, job_id)
+    if stored is None:
+        raise errors.Conflict(f"the job is {state}; its numbers come with state done", field="state")
+    return state, stored
+
+
+async def _answered(cluster: Cluster, answering: str) -> tuple[str, bytes | None]:
+    """Return the state of the job that answers a question, and its answer if it came within QUESTION_WAIT_SECONDS."""
+    await http.wait_for_end(cluster, answering, QUESTION_WAIT_SECONDS)
+    _, state, stored = await run_in_threadpool(cluster.queries.jobs.result, answering)
+    if stored is None and state in TERMINAL:
+        job = await run_in_threadpool(cluster.queries.jobs.job, answering)
+        raise errors.ClusterError(f"job {answering} was to answer and is {state}: {job['error']}")
+    return state, stored
+
+
+def _not_yet(answering: str, state: str) -> Response:
+    answer = shown({"job_id": answering, "status": state}, 202)
+    answer.headers.update({"Location": f"/api/jobs/{answering}/result", "Retry-After": "1"})
+    return answer

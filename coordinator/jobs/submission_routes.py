@@ -1,0 +1,93 @@
+"""Routes that submit jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from fastapi import Header, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from coordinator.jobs import schemas, submissions
+from coordinator.jobs.rows import SubmittedRow
+from jobs import errors
+
+routes = http.router()
+
+#: With a place behind it, a key is at most as long as a submission's may be.
+_BATCH_KEY = submissions.MAX_KEY - len(f"/{submissions.MAX_BATCH}")
+_BATCH_KEYS = "The same key and batch again answer with the same jobs: KEY/PLACE is the key of a job without its own."
+
+
+class Batch(BaseModel):
+    """Up to 1,000 submissions, each validated and answered alone."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    jobs: list[Any] = Field(min_length=1, max_length=submissions.MAX_BATCH)
+
+
+@routes.post(
+    "/submit", status_code=202, tags=["jobs"], dependencies=[http.needs(Scope.SUBMIT)],
+    openapi_extra=http.describes(submissions.Submission), **http.answers(schemas.Submitted, 202),
+)  # fmt: skip
+async def submit(
+    request: Request,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
+    idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
+    wait_seconds: http.Wait = 0,
+) -> Response:
+    """Submit one job; with `wait_seconds`, answer with its result, or without it when that time is over."""
+    body = await bodies.body(request)
+    if isinstance(body, dict) and idempotency_key and "idempotency_key" not in body:
+        body["idempotency_key"] = idempotency_key
+    [answer] = await run_in_threadpool(cluster.submit, [body], asker)
+    if isinstance(answer, errors.ClusterError):
+        raise answer
+    if not wait_seconds:
+        return shown(answer, 202)
+    await http.wait_for_end(cluster, answer["job_id"], wait_seconds)
+    return Response(await run_in_threadpool(_submitted, cluster, answer), 202, media_type="application/json")
+
+
+def _submitted(cluster: Cluster, answer: SubmittedRow) -> bytes:
+    """Return the answer with the state that the job has now, and with its result if it is done."""
+    _, state, stored = cluster.queries.jobs.result(answer["job_id"])
+    text = json.dumps(answer | {"status": state}, separators=(",", ":")).encode()
+    return text if stored is None else text[:-1] + b',"result":' + stored + b"}"
+
+
+@routes.post(
+    "/submit-batch", tags=["jobs"], dependencies=[http.needs(Scope.SUBMIT)], openapi_extra=http.describes(Batch),
+    **http.answers(schemas.SubmittedBatch),
+)  # fmt: skip
+async def submit_batch(
+    request: Request,
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
+    idempotency_key: Annotated[str | None, Header(max_length=_BATCH_KEY, description=_BATCH_KEYS)] = None,
+) -> Response:
+    """Submit up to 1,000 jobs; an invalid one does not hold up the others."""
+    async with bodies.held(request, bodies.MAX_BATCH_BODY, bodies.MAX_BATCH_VALUES) as body:
+        batch = http.parsed(Batch, body)
+        if idempotency_key:
+            _give_keys(batch.jobs, idempotency_key)
+        answers = await run_in_threadpool(cluster.submit, batch.jobs, asker)
+    return shown({"answers": [_answer_or_problem(answer) for answer in answers]})
+
+
+def _give_keys(bodies: Sequence[Any], key: str) -> None:
+    """Give each job of a batch its key, so that the same key and batch again answer with the same jobs."""
+    for place, body in enumerate(bodies):
+        if isinstance(body, dict):
+            body.setdefault("idempotency_key", f"{key}/{place}")
+
+
+def _answer_or_problem(answer: SubmittedRow | errors.ClusterError) -> Mapping[str, Any]:
+    return {"error": http.problem(answer)} if isinstance(answer, errors.ClusterError) else answer

@@ -1,0 +1,163 @@
+"""Every route answers only those whom the cluster knows and who have its scope, but for a short written list."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import _iter_routes_with_context
+from starlette.routing import Mount
+
+from coordinator import app, http
+from coordinator.asker import ANYONE, OWNER, Asker, Scope
+from coordinator.credentials import Credentials
+from jobs import errors
+from jobs.settings import Settings
+
+#: What answers without a token, by method and path; the pages' files do too.
+OPEN = {
+    ("GET", "/health"), ("HEAD", "/health"), ("GET", "/ready"), ("HEAD", "/ready"),
+    ("GET", "/api/docs"), ("GET", "/api/docs/start.js"), ("GET", "/api/docs/swagger-ui.css"),
+    ("GET", "/api/docs/swagger-ui-bundle.js"), ("GET", "/api/openapi.json"), ("HEAD", "/api/openapi.json"),
+}  # fmt: skip
+#: In place of a path's parameters.
+SAMPLES = {"verb": "cancel", "kind": "collatz", "mark": "verified"}
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+
+class Known:
+    """A cluster that knows one asker; whatever else a route does with it is a 409."""
+
+    def __init__(self, asker: Asker | None) -> None:
+        async def known(_bearer: str) -> Asker:
+            if asker is None:
+                raise errors.Unauthorized
+            return asker
+
+        self.credentials = type("Credentials", (), {"asker": staticmethod(known)})
+
+    def __getattr__(self, name: str) -> Any:
+        raise errors.Conflict(f"reached {name}")
+
+
+def application(asker: Asker | None) -> FastAPI:
+    api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
+    api.dependency_overrides[http._cluster] = lambda: Known(asker)
+    return api
+
+
+def routes(api: FastAPI) -> Iterator[tuple[str, str, Any]]:
+    """Method, path with samples, and route, of every route of the application."""
+    for route, context in _iter_routes_with_context(api.router.routes):
+        if isinstance(route, Mount):
+            continue
+        known = (context.starlette_route if context else None) or route
+        path = re.sub(r"\{(\w+)(:\w+)?\}", lambda name: SAMPLES.get(name[1], name[1]), known.path)
+        for method in known.methods:
+            yield method, path, known
+
+
+def answers(api: FastAPI, asked: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Status of each answer; 0 for a stream that began."""
+
+    async def go() -> dict[tuple[str, str], int]:
+        found = {}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url="http://127.0.0.1") as client:
+            for method, path in asked:
+                try:
+                    found[method, path] = (await client.request(method, path)).status_code
+                except RuntimeError:  # it fails after its first line
+                    found[method, path] = 0
+        return found
+
+    return asyncio.run(go())
+
+
+def asker(*scopes: Scope) -> Asker:
+    return Asker(tenant="default", token="t1", scopes=frozenset(scopes))
+
+
+def test_without_a_token_everything_is_a_401_but_for_the_list() -> None:
+    api = application(None)
+    every = [(method, path) for method, path, _ in routes(api)]
+    assert len(every) > 30
+    statuses = answers(api, every)
+    assert {one for one, status in statuses.items() if status != 401} == OPEN
+
+
+def test_no_method_of_any_path_is_let_in_without_a_token() -> None:
+    api = application(None)
+    paths = {path for _, path, _ in routes(api)}
+    every = [(method, path) for path in paths for method in METHODS if (method, path) not in OPEN]
+    statuses = answers(api, every)
+    assert set(statuses.values()) == {401, 405}
+    assert all(status == 405 for (method, _), status in statuses.items() if method in ("PUT", "PATCH"))
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
+    api = application(asker(scope))
+    guarded = {(method, path): route for method, path, route in routes(api) if (method, path) not in OPEN}
+    opened = set()
+    for (method, path), status in answers(api, list(guarded)).items():
+        declared = (one.dependency for one in guarded[method, path].dependencies)
+        [needed] = [one.scopes for one in declared if isinstance(one, http.Needs)]
+        allowed = not needed or scope in needed or scope is Scope.ADMIN
+        assert (status == 403) != allowed and status != 401, (method, path, status)
+        if allowed:
+            opened.add((method, path))
+    assert opened if scope in (Scope.READ, Scope.SUBMIT, Scope.OPERATE) else scope in Scope
+
+
+def test_a_refusal_names_the_scope_needed_and_those_there_are() -> None:
+    async def go() -> httpx.Response:
+        api = application(asker(Scope.READ, Scope.OPERATE))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=api), base_url="http://127.0.0.1") as client:
+            return await client.post("/api/submit", json={})
+
+    answer = asyncio.run(go())
+    assert answer.status_code == 403
+    assert answer.json()["detail"] == "this needs the scope submit; the token has operate, read"
+
+
+def test_a_route_that_changes_something_must_declare_its_scope() -> None:
+    routes = http.router()
+    with pytest.raises(TypeError, match="/api/things changes something and declares no scope"):
+        routes.post("/things")(lambda: None)
+    routes.post("/things", dependencies=[http.needs(Scope.ADMIN)])(lambda: None)
+    routes.get("/things")(lambda: None)
+
+
+def found(bearer: str = "", **chosen: str) -> Asker:
+    return asyncio.run(Credentials(Settings.model_validate(chosen)).asker(bearer))
+
+
+def test_without_a_token_anybody_may_do_all_but_administer_where_none_is_needed() -> None:
+    assert found() == ANYONE
+    assert ANYONE.has(Scope.READ) and ANYONE.has(Scope.SUBMIT) and ANYONE.has(Scope.OPERATE)
+    assert not ANYONE.has(Scope.ADMIN) and ANYONE.only_tenant is None
+
+
+def test_cluster_token_is_everything_and_without_it_nobody_is_let_in() -> None:
+    assert found("t", cluster_token="t") == OWNER
+    assert all(OWNER.has(scope) for scope in Scope)
+    for wrong in ("", "T", "tt", "é"):
+        with pytest.raises(errors.Unauthorized):
+            found(wrong, cluster_token="t")
+
+
+def test_two_cluster_tokens_count_while_one_replaces_the_other() -> None:
+    for text in ("old,new", "old\nnew\n", " old  new "):
+        assert found("old", cluster_token=text) == found("new", cluster_token=text) == OWNER
+        with pytest.raises(errors.Unauthorized):
+            found("old,new", cluster_token=text)
+
+
+def test_who_has_neither_operate_nor_admin_sees_its_own_tenant_alone() -> None:
+    assert asker(Scope.READ, Scope.SUBMIT).only_tenant == "default"
+    assert asker(Scope.OPERATE).only_tenant is asker(Scope.ADMIN).only_tenant is None
