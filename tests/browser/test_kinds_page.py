@@ -149,6 +149,18 @@ def test_the_page_is_whole_and_accessible(open_page: Open, pages: Live, width: s
     whole(page, f"kinds-{width}")
 
 
+def test_fields_stay_inside_their_form_however_long_their_bounds_are(open_page: Open, pages: Live) -> None:
+    """A bound of 29 digits made its column wider than the form, over the job beside it."""
+    page = open_page("/kinds.html#kind=collatz")
+    expect(form(page).get_by_label("start number")).to_be_visible()
+    beyond = """form => {
+      const right = form.getBoundingClientRect().right;
+      const parts = [...form.querySelectorAll("input, select, .hint")];
+      return parts.filter(each => each.getBoundingClientRect().right > right + 1).length;
+    }"""
+    assert form(page).evaluate(beyond) == 0
+
+
 def whole(page: Page, part: str) -> None:
     """Nothing sticks out of the window and axe finds nothing, in light and dark."""
     for theme in in_both_themes(page):
