@@ -41,7 +41,7 @@ NOW = (
     stat("Workers", "short", "Workers that gave a sign of life in the last five seconds.",
          "cluster:cluster_workers:sum", decimals=0),
     stat("Workers wanted", "short", "CLUSTER_SIZE; 0: not stated.", "max(cluster_configured_workers)", decimals=0),
-    stat("Firing alerts", "short", "Alerts that fire now; see the table below and docs/monitoring.md.",
+    stat("Firing alerts", "short", "Alerts that fire now; see the table below and docs/operations.md.",
          'count(ALERTS{alertstate="firing"}) or vector(0)', decimals=0, thresholds=((1, BAD),)),
     panel("Lanes busy", "percentunit", "Share of all lanes that compute. Low while jobs wait: look at Workers.",
           'max(sum by (instance) (cluster_lanes{state="busy"})) / (max(sum by (instance) (cluster_lanes)) > 0)',
@@ -72,7 +72,7 @@ HEALTH = (
           ("instance:redis_memory_used:ratio", "used"), threshold("redis_memory_ratio"), high=1),
     panel("Broken entries", "short", "Jobs and keys of Redis that cannot be read; see the alert BrokenFound.",
           ("max(cluster_broken)", "broken"), decimals=0, thresholds=((1, BAD),)),
-    panel("Firing alerts", "short", "Each alert's section in docs/monitoring.md says what to do.",
+    panel("Firing alerts", "short", "Each alert's section in docs/operations.md says what to do.",
           'ALERTS{alertstate="firing"} or label_replace(vector(0), "alertname", "none", "", "")',
           shape="table", width=24, height=6, low=None),
 )  # fmt: skip

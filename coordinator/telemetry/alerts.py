@@ -80,7 +80,7 @@ def figures(facts: Facts) -> list[Finding]:
         text = f"{count} {kind} {jobs} failed within the hour; see the errors with: cluster jobs --state failed"
         findings.append(Finding(rule="jobs-failed", subject=kind, value=count, text=text))
     text = (
-        f"{facts.broken} entries of Redis cannot be read and were put aside; docs/monitoring.md#brokenfound says more"
+        f"{facts.broken} entries of Redis cannot be read and were put aside; docs/operations.md#brokenfound says more"
     )
     findings.append(Finding(rule="broken", subject="", value=facts.broken, text=text))
     if facts.memory is not None:

@@ -16,6 +16,7 @@ import yaml
 
 from coordinator import domains
 from coordinator.app import Figures
+from coordinator.telemetry import alerts as own_alerts
 from coordinator.telemetry.exporter import Exporter
 from grafana.queries import metric_names
 from jobs import metrics
@@ -25,7 +26,7 @@ from tests.unit.monitoring import EXPORTERS, ROOT, RULES, added_over_replicas, k
 
 FOLDER = ROOT / "prometheus"
 TESTS = sorted((FOLDER / "tests").glob("*.yml"))
-RUNBOOK = "docs/monitoring.md"
+RUNBOOK = "docs/operations.md"
 
 ALERTS = {rule["alert"]: rule for rule in rules() if "alert" in rule}
 RECORDS = [rule["record"] for rule in rules() if "record" in rule]
@@ -181,12 +182,30 @@ def test_an_alert_says_how_bad_how_much_and_what_to_do(alert: dict[str, Any]) ->
     assert told["runbook_url"] == f"{RUNBOOK}#{alert['alert'].lower()}"
 
 
-def test_every_alert_has_its_section_and_every_section_its_alert() -> None:
-    found = anchors((ROOT / RUNBOOK).read_text())
-    assert len(found) == len(set(found))
-    assert [name for name in ALERTS if name.lower() not in found] == []
-    text = (ROOT / RUNBOOK).read_text().partition("\n## Alerts\n")[2].partition("\n## ")[0]
-    assert re.findall(r"^### (.+)$", text, re.MULTILINE) == list(ALERTS)
+def sections(heading: str) -> dict[str, str]:
+    """Return the texts of an operations chapter by their own headings."""
+    chapter = (ROOT / RUNBOOK).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    _, *parts = re.split(r"^### (.+)$", chapter, flags=re.MULTILINE)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("heading", "alerts"),
+    [("Alerts of Prometheus", list(ALERTS)), ("Alerts of the cluster itself", list(own_alerts.rules(Settings())))],
+)
+def test_every_alert_has_its_section_and_every_section_its_alert(heading: str, alerts: list[str]) -> None:
+    assert list(sections(heading)) == alerts
+    for name, text in sections(heading).items():
+        meaning, _, steps = text.partition("\nLook at")
+        assert meaning.strip() and re.search(r"(^|\n|, and )[Dd]o: ", steps), (
+            f"{name}: what to look at, and what to do?"
+        )
+
+
+def test_the_sections_of_operations_have_names_of_their_own() -> None:
+    known = anchors((ROOT / RUNBOOK).read_text())
+    assert len(known) == len(set(known))
+    assert {name.lower() for name in ALERTS} <= set(known)
 
 
 def test_targets_are_services_of_the_stack() -> None:
