@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the stack's passwords, once: files in ./secrets, which docker-compose.yml mounts. What exists is kept.
+# Makes the stack's passwords, once: files in ./secrets, which docker-compose.yml mounts. Passwords that exist are kept;
+# files made of them, such as Redis' users, are written anew when they change.
 # Usage: deploy/secrets.sh [--token]      --token: also a CLUSTER_TOKEN, which every API call then needs.
 # To change one, delete its files, run this again, and recreate: docker compose up -d --force-recreate.
 # Exit codes: 0 done, 1 failed, 2 usage.
@@ -13,8 +14,12 @@ random() { # 48 hexadecimal digits
   od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
 }
 
-keep() { # keep NAME TEXT: writes a file that is not there yet, whole or not at all
-  [[ -e $FOLDER/$1 ]] && return
+keep() { # keep NAME TEXT: writes a file that is not there yet
+  [[ -e $FOLDER/$1 ]] || put "$1" "$2"
+}
+
+put() { # put NAME TEXT: writes a file whose content is another, whole or not at all
+  [[ ! -e $FOLDER/$1 || $(<"$FOLDER/$1") != "$2" ]] || return 0
   printf '%s\n' "$2" >"$FOLDER/.$1.new"
   chmod 0644 "$FOLDER/.$1.new"
   mv "$FOLDER/.$1.new" "$FOLDER/$1"
@@ -26,13 +31,28 @@ digest() { # digest TEXT: SHA-256, as Redis wants it
     cut -d ' ' -f 1
 }
 
-redis_files() {
+redis_files() { # a password for each of Redis' users; the operator's has no name
+  local role
   keep redis_password "$(random)"
-  local password
-  password=$(<"$FOLDER/redis_password")
-  keep redis_url "redis://:$password@redis:6379/0"
-  keep redis.acl "user default on #$(digest "$password") ~* &* +@all"
-  keep redis_exporter.json "{\"redis://redis:6379\": \"$password\"}"
+  for role in worker coordinator exporter; do keep "redis_${role}_password" "$(random)"; done
+  for role in worker coordinator; do
+    put "redis_${role}_url" "redis://$role:$(<"$FOLDER/redis_${role}_password")@redis:6379/0"
+  done
+  put redis_exporter.json "{\"redis://exporter@redis:6379\": \"$(<"$FOLDER/redis_exporter_password")\"}"
+  put redis.acl "$(users)"
+}
+
+users() { # the lines of deploy/redis-users.acl, and of the file those that are not ours
+  local lines role default
+  lines=$(<deploy/redis-users.acl)
+  for role in worker coordinator exporter; do
+    lines=${lines//"#@$role@"/"#$(digest "$(<"$FOLDER/redis_${role}_password")")"}
+  done
+  lines=${lines//"#@operator@"/"#$(digest "$(<"$FOLDER/redis_password")")"}
+  # A cluster of an earlier version uses the default user until its parts are replaced.
+  if default=$(grep -s '^user default on' "$FOLDER/redis.acl"); then lines=${lines/"user default off"/"$default"}; fi
+  printf '%s\n' "$lines"
+  awk 'NR == FNR { ours[$2]; next } $1 == "user" && !($2 in ours)' <(printf '%s\n' "$lines") "$FOLDER/redis.acl" 2>/dev/null || true
 }
 
 token_file() { # token_file YES: an empty token asks nobody for one

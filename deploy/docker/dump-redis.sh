@@ -5,6 +5,9 @@ set -eu
 umask 077
 REDISCLI_AUTH=$(cat "${PASSWORD_FILE:-/run/secrets/redis_password}")
 export REDISCLI_AUTH
+# The user of a Redis that an earlier version started is the default one.
+user=operator
+[ "$(redis-cli --user "$user" PING 2>/dev/null)" = PONG ] || user=default
 cd "${DATA:-/data}"
 # What a killed backup left.
 find . -maxdepth 1 -name '.backup-*.rdb' -mmin +60 -exec rm -f {} +
@@ -12,13 +15,13 @@ find . -maxdepth 1 -name '.backup-*.rdb' -mmin +60 -exec rm -f {} +
 file=.backup-$$.rdb
 trap 'rm -f "$file"' EXIT
 trap 'exit 130' HUP INT TERM
-redis-cli --rdb "$file" >&2
+redis-cli --user "$user" --rdb "$file" >&2
 checked=$(redis-check-rdb "$file") || {
   printf '%s\n' "$checked" >&2
   exit 1
 }
 {
-  printf 'fact redis_version %s\n' "$(redis-cli INFO server | sed -n 's/^redis_version:\([0-9.]*\).*/\1/p')"
+  printf 'fact redis_version %s\n' "$(redis-cli --user "$user" INFO server | sed -n 's/^redis_version:\([0-9.]*\).*/\1/p')"
   printf 'fact keys %s\n' "$(printf '%s\n' "$checked" | sed -n 's/^\[info\] \([0-9]*\) keys read$/\1/p')"
   printf 'fact bytes %s\n' "$(wc -c <"$file" | tr -d ' ')"
   printf 'fact sha256 %s\n' "$(sha256sum "$file" | cut -d ' ' -f 1)"

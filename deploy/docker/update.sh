@@ -11,7 +11,7 @@ WORKERS=() # services that compute
 
 update() {
   say "It runs: updating what has changed."
-  compose_run up -d --wait --wait-timeout "$START_SECONDS" redis
+  update_redis
   roll coordinator
   roll web
   worker_services
@@ -20,6 +20,16 @@ update() {
   compose_run up -d --wait --wait-timeout "$START_SECONDS" "${WORKERS[@]}"
   compose_run up -d --wait --wait-timeout "$START_SECONDS"
   reread prometheus
+}
+
+update_redis() { # also when its users are others: a mounted secret stays the file it was
+  local id
+  id=$(running_id redis)
+  if [[ -z $id ]] || docker exec "$id" cat /run/secrets/redis.acl 2>/dev/null | cmp -s - secrets/redis.acl; then
+    compose_run up -d --wait --wait-timeout "$START_SECONDS" redis
+  else
+    compose_run up -d --force-recreate --wait --wait-timeout "$START_SECONDS" redis
+  fi
 }
 
 worker_services() { # sets WORKERS

@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
+from jobs.store import acl
 
 _SUPERVISORD = """\
 [supervisord]
@@ -44,7 +45,6 @@ stdout_logfile_backups=2
 _REDIS = """\
 bind 127.0.0.1
 port {port}
-requirepass {password}
 dir {folder}/redis
 appendonly yes
 appendfsync everysec
@@ -52,6 +52,7 @@ save ""
 maxmemory-policy noeviction
 # A title would be written over the variable that says whose process it is.
 set-proc-title no
+{users}
 """
 
 
@@ -97,12 +98,18 @@ def _gpu_worker(number: int) -> Program:
     )
 
 
-def programs(shape: Shape, run: Run, password: str) -> list[Program]:
-    """List what supervisord runs, the guard first."""
-    shared = {
-        "REDIS_URL": f"redis://:{password}@127.0.0.1:{shape.redis_port}/0",
+def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
+    """Return the environment of a process that uses Redis in a role."""
+    return {
+        "REDIS_URL": f"redis://{role}:{password}@127.0.0.1:{shape.redis_port}/0",
         "CLUSTER_SIZE": str(len(shape.lanes) + shape.gpus),
     }
+
+
+def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Program]:
+    """List what supervisord runs, the guard first; `passwords` of Redis' users."""
+    coordinating = _shared(shape, "coordinator", passwords["coordinator"])
+    working = _shared(shape, "worker", passwords["worker"])
     guard = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
     coordinator = (sys.executable, "-m", "coordinator")
@@ -113,8 +120,8 @@ def programs(shape: Shape, run: Run, password: str) -> list[Program]:
     return [
         Program(name="guard", command=guard, environment={}, priority=1),
         Program(name="redis", command=redis, environment={}, priority=10),
-        Program(name="coordinator", command=coordinator, environment=shared | _coordinator(shape), priority=20),
-        *(replace(worker, environment=shared | worker.environment) for worker in workers),
+        Program(name="coordinator", command=coordinator, environment=coordinating | _coordinator(shape), priority=20),
+        *(replace(worker, environment=working | worker.environment) for worker in workers),
     ]
 
 
@@ -134,15 +141,16 @@ def _write(path: Path, text: str) -> None:
 
 
 def write(shape: Shape, run: Run) -> Path:
-    """Write what supervisord and Redis read, under a new password; return the path of supervisord's file.
+    """Write what supervisord and Redis read, under new passwords; return the path of supervisord's file.
 
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
     """
-    folder, password = run.folder.name, secrets.token_hex(24)
+    folder, passwords = run.folder.name, {role.name: secrets.token_hex(24) for role in acl.ROLES}
+    users = "\n".join(acl.lines({name: f">{password}" for name, password in passwords.items()}))
     for part in ("logs", "redis"):
         (run.folder / part).mkdir(exist_ok=True)
-    _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, password=password, folder=folder))
-    sections: Sequence[str] = [_section(program, folder) for program in programs(shape, run, password)]
+    _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=folder, users=users))
+    sections: Sequence[str] = [_section(program, folder) for program in programs(shape, run, passwords)]
     path = run.folder / "supervisord.conf"
     _write(path, _SUPERVISORD.format(folder=folder) + "".join(sections))
     return path

@@ -91,13 +91,15 @@ class Engine:
 
     def create(self, service: str, number: int, started: bool = True) -> None:
         self.state["made"] += 1
-        token = self.where / "secrets/cluster_token"
+        secrets = {"cluster_token": "", "redis.acl": ""}
+        for path in (self.where / "secrets" / name for name in secrets):
+            secrets[path.name] = path.read_text() if path.is_file() else ""
         healthy = "-" if service in UNCHECKED else self.state["health"].get(service, "healthy")
         self.containers.append({
             "id": f"{self.state['made']:064x}", "project": self.project, "service": service, "number": number,
             "folder": str(self.where), "state": "running" if started else "created", "health": healthy,
             "hash": self.hash(service), "image": self.image(service),
-            "token": token.read_text() if token.is_file() else "",
+            "secrets": secrets,
             "ports": [int(self.setting(*port)) for port in PORTS.get(service, [])],
         })  # fmt: skip
         if service == "redis":
@@ -219,8 +221,8 @@ class Engine:
     def execute(self, words: list[str]) -> str:
         words = [word for word in words if word != "-i"]
         [one] = self.by_id(words[:1])
-        if words[1:3] == ["cat", "/run/secrets/cluster_token"]:
-            return one["token"]
+        if words[1] == "cat":
+            return str(one["secrets"][words[2].rpartition("/")[2]])
         if words[1:3] == ["python3", "-"]:
             status = {"json": json.dumps(self.state["api"], separators=(",", ":")), "text": "workers    3 live"}
             return str(status.get(words[-1], self.state["figures"]))

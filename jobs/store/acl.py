@@ -1,0 +1,69 @@
+"""Users of Redis, one a role, and what each may touch: docs/redis-acl.md says what that protects and what it does not.
+
+`python -m jobs.store.acl > deploy/redis-users.acl` writes the template whose passwords deploy/secrets.sh fills in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.store import keys
+
+#: Keys that workers touch, through the scripts that they call and as workers of RQ. Redis looks at each key that a
+#: script touches, at the moment of the call.
+WORKER_KEYS = (
+    keys.JOBS, keys.RUNNING, keys.LATER, keys.EXPIRY, keys.LACKED, keys.SEQUENCE, keys.BELLS, keys.SLOTS,
+    keys.SLOT_JOBS, keys.WORKERS, keys.NODES, keys.EVENTS, keys.LOAD, keys.PACE, keys.UNITS, keys.OUTCOMES, keys.ENDED,
+    keys.WAITS, keys.DURATIONS, keys.SPAN, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.SPARE, keys.job("*"),
+    keys.pending("*"), keys.lacked_member("*"), keys.in_state("*"), keys.workers_of("*"), keys.worker("*"),
+    keys.gpu("*"), keys.mark("*", "*"), keys.bell("*"), keys.aside("*"), "rq:*",
+)  # fmt: skip
+#: Keys that only coordinators touch.
+COORDINATOR_KEYS = (
+    keys.LEADER, keys.AUDIT, keys.audit("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
+    keys.DURABLE, keys.idempotency("*", "*"),
+)  # fmt: skip
+
+#: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.
+#: Commands go by category, since a script that is denied a command in its midst has written half of what it should.
+_COMMANDS = (
+    "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous"
+    " +evalsha +script|load +time +info +client|setname"
+)
+#: Names of keys are hidden too. RQ's workers look themselves up in the list of clients.
+_WORKER = f"{_COMMANDS} -scan -randomkey +client|list"
+_EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A user of Redis."""
+
+    name: str
+    keys: tuple[str, ...]
+    commands: str
+
+    def line(self, password: str) -> str:
+        """Return the user's line of an ACL file; `password` is `>` and the password, or `#` and its SHA-256 in hex."""
+        patterns = " ".join(f"~{pattern}" for pattern in self.keys)
+        rules = f"resetchannels {patterns} -@all {self.commands}"
+        return " ".join(["user", self.name, "on", password, *rules.split()])
+
+
+ROLES = (
+    Role(name="worker", keys=WORKER_KEYS, commands=_WORKER),
+    Role(name="coordinator", keys=(f"{keys.PREFIX}*", "rq:*"), commands=_COMMANDS),
+    Role(name="exporter", keys=(), commands=_EXPORTER),
+    #: Health checks, backups and people.
+    Role(name="operator", keys=("*",), commands="+@all"),
+)
+
+
+def lines(passwords: Mapping[str, str]) -> list[str]:
+    """Return the lines of an ACL file, by passwords as `Role.line` takes them; the default user is off."""
+    return ["user default off", *(role.line(passwords[role.name]) for role in ROLES)]
+
+
+if __name__ == "__main__":
+    print("\n".join(lines({role.name: f"#@{role.name}@" for role in ROLES})))
