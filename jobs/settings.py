@@ -164,12 +164,13 @@ def show_one_gpu(uuid: str) -> None:
 
 
 class Sentinel:
-    """redis+sentinel://[:password@]host[:port][,host[:port]...]/service[/db]"""
+    """redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/service[/db]"""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         credentials, _, hosts = parts.netloc.rpartition("@")
-        self.password = credentials.partition(":")[2] or None
+        user, _, password = credentials.partition(":")
+        self.user, self.password = user or None, password or None
         self.hosts = [(host, int(port or 26379)) for host, _, port in (h.partition(":") for h in hosts.split(","))]
         service, _, database = parts.path.strip("/").partition("/")
         self.service = service or parse_qs(parts.query).get("service", ["mymaster"])[0]

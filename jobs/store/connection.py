@@ -112,5 +112,7 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
     sentinel: Any = SentinelClient(  # type: ignore[no-untyped-call]
         place.hosts, socket_timeout=3, password=place.password
     )
-    master: Client = sentinel.master_for(place.service, db=place.database, password=place.password, **options)
+    master: Client = sentinel.master_for(
+        place.service, db=place.database, username=place.user, password=place.password, **options
+    )
     return master

@@ -133,7 +133,7 @@ load bench
 }
 
 @test "a port that another container has is named after it" {
-  engine containers '[{"id": "ab", "project": "shop", "service": "db", "number": 1, "folder": "/", "state": "running", "health": "-", "hash": "h", "image": "i", "token": "", "ports": [7123]}]'
+  engine containers '[{"id": "ab", "project": "shop", "service": "db", "number": 1, "folder": "/", "state": "running", "health": "-", "hash": "h", "image": "i", "secrets": {}, "ports": [7123]}]'
   printf 'HTTP_PORT=7123\n' >>.env
   cluster docker 1
   exits 6
@@ -390,6 +390,18 @@ refuses_up() { # refuses_up TEXT: of docker compose up
   exits 0
   grep -E 'compose up' "$FAKE/calls" | sed 's/.*300 *//; s/.*=. //' >../order
   [[ $(paste -sd, ../order) == redis,coordinator,web,cpu-worker, ]] || broken "order: $(paste -sd, ../order)"
+}
+
+@test "other users of Redis make it start again with them, and only once" {
+  up
+  rm secrets/redis_worker_password
+  cluster docker 3 0
+  exits 0
+  called "docker compose up -d --force-recreate --wait --wait-timeout 300 redis"
+  : >"$FAKE/calls"
+  cluster docker 3 0
+  exits 0
+  not_called "--force-recreate"
 }
 
 @test "new replicas that do not become healthy go again; the old ones serve on" {

@@ -107,12 +107,13 @@ class Engine:
 
     # -- what Compose does
 
-    def converge(self, service: str, count: int, recreate: bool, started: bool = True) -> None:
+    def converge(self, service: str, count: int, recreate: bool, started: bool = True, force: bool = False) -> None:
         have = sorted(self.of(service), key=lambda one: one["number"])
         for one in have[count:]:
             self.containers.remove(one)
         for one in have[:count]:
-            if recreate and (one["hash"] != self.hash(service) or one["image"] != self.image(service)):
+            changed = one["hash"] != self.hash(service) or one["image"] != self.image(service)
+            if recreate and (force or changed):
                 self.containers.remove(one)
                 self.create(service, one["number"], started)
             elif started and one["state"] in ("created", "exited"):
@@ -128,7 +129,8 @@ class Engine:
         for service in named or self.services([]):
             if service not in self.services([]):
                 raise Refused(f"no such service: {service}")
-            self.converge(service, int(scales.get(service, self.replicas(service))), "--no-recreate" not in words)
+            count = int(scales.get(service, self.replicas(service)))
+            self.converge(service, count, "--no-recreate" not in words, force="--force-recreate" in words)
         wait = "--wait" in words and [one for one in self.of(*named) if one["health"] == "unhealthy"]
         if wait and not self.state["swallow"]:
             raise Refused(f"container threads-{wait[0]['service']}-{wait[0]['number']} is unhealthy")

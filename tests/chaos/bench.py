@@ -54,9 +54,9 @@ class Bench(Live):
 
     def __init__(self, folder: Path, *, version: str, workers: int) -> None:
         self.mark = uuid.uuid4().hex
-        super().__init__(folder, workers=workers, lanes=1, coordinators=2, **{MARK: self.mark})
-        self.binary = redis_of(version)
-        assert self.binary, f"there is no Redis {version} here"
+        server = redis_of(version)
+        assert server, f"there is no Redis {version} here"
+        super().__init__(folder, workers=workers, lanes=1, coordinators=2, redis_server=server, **{MARK: self.mark})
         self.data = folder / "data"
         self.data.mkdir()
         self.proxy = Proxy(self.redis_port)

@@ -66,7 +66,11 @@ def test_secrets_come_from_files_and_a_variable_wins(monkeypatch: pytest.MonkeyP
 def test_a_sentinel_address_is_taken_apart() -> None:
     place = Sentinel("redis+sentinel://:secret@a:1,b/main/2")
     assert place.hosts == [("a", 1), ("b", 26379)]
-    assert (place.service, place.database, place.password) == ("main", 2, "secret")
+    assert (place.service, place.database, place.user, place.password) == ("main", 2, None, "secret")
+    assert (Sentinel("redis+sentinel://worker:secret@a/main").user, Sentinel("redis+sentinel://a").user) == (
+        "worker",
+        None,
+    )
 
 
 @pytest.mark.parametrize(

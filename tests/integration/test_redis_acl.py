@@ -1,0 +1,104 @@
+"""A cluster whose parts use Redis under their own users, and what those users are denied.
+
+Every test on `Live` runs under these users, and fails at its end when one was denied something.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tests.chaos import work
+from tests.chaos.bench import redis_of
+from tests.integration.live import Live, running, until
+from tests.unit.test_redis_acl import PRIVATE
+
+IN_CI = os.environ.get("CI") == "true"
+
+
+@pytest.fixture(scope="module", params=["6.2", "7"])
+def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    server = redis_of(request.param)
+    if server is None:
+        (pytest.fail if IN_CI else pytest.skip)(f"there is no Redis {request.param} here")
+    with running(tmp_path_factory.mktemp("acl"), redis_server=server) as cluster:
+        yield cluster
+
+
+def client(live: Live, role: str) -> redis.Redis:
+    return redis.Redis.from_url(live.redis_url(role))
+
+
+def test_a_cluster_does_all_it_can_under_its_users(live: Live) -> None:
+    jobs = [live.submit(kind, dict(parameters)) for kind, parameters in work.SMALL]
+    large = {kind: live.submit(kind, dict(parameters)) for kind, parameters in work.SPLIT[::5]}
+    steered = live.submit("faulty", {"units": 400, "seconds_per_unit": 0.01})
+    until(lambda: live.job(steered)["done"] > 0)
+    for verb, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled"), ("retry", "done")):
+        live.post(f"/api/jobs/{steered}/{verb}")
+        live.wait_for(steered, state)
+    for job, (kind, parameters) in zip(jobs, work.SMALL, strict=True):
+        assert live.result(job) == work.undisturbed(kind, parameters)
+    assert live.get(f"/api/jobs/{large['thread']}/trace.json?replica=0")["traceEvents"]
+    assert live.get("/api/kinds/collatz/marks/verified")
+    live.kill("worker-0")
+    live.start_worker()
+    live.wait_ready(1)
+    assert live.get("/api/history?names=units.*") and live.get("/api/stream") and live.get("/api/snapshot")
+    assert live.denied() == []
+
+
+def reading(key: str, script: str) -> dict[str, Callable[[redis.Redis], Any]]:
+    return {
+        "get": lambda client: client.get(key),
+        "hgetall": lambda client: client.hgetall(key),
+        "type": lambda client: client.type(key),
+        "exists": lambda client: client.exists(key),
+        "copy": lambda client: client.copy(key, "ct:job:mine"),
+        "rename": lambda client: client.rename(key, "ct:job:mine"),
+        "set": lambda client: client.set(key, "mine"),
+        "delete": lambda client: client.delete(key),
+        "a script": lambda client: client.evalsha(script, 0, key),
+    }
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_worker_neither_reads_nor_writes_who_may_do_what(live: Live, name: str) -> None:
+    key = f"ct:{name}"
+    with client(live, "worker") as worker:
+        script = worker.script_load("return redis.call('GET', ARGV[1])")
+        for what, attempt in reading(key, script).items():
+            with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)no permission|can't access|can't run"):
+                pytest.fail(f"{what}: {attempt(worker)}")
+    live.redis().execute_command("ACL", "LOG", "RESET")
+
+
+OTHERS: dict[str, tuple[str, ...]] = {
+    "worker": (
+        "SCAN 0",
+        "KEYS *",
+        "RANDOMKEY",
+        "CONFIG GET *",
+        "ACL LIST",
+        "FLUSHALL",
+        "MONITOR",
+        "SHUTDOWN",
+        "EVAL x 0",
+    ),
+    "coordinator": ("KEYS *", "CONFIG SET maxmemory 1", "ACL LIST", "FLUSHALL", "MONITOR", "SHUTDOWN", "GET other:key"),
+    "exporter": ("GET ct:jobs", "SCAN 0", "CONFIG SET maxmemory 1", "ACL LIST", "DEL ct:jobs", "EVALSHA x 0"),
+}
+
+
+@pytest.mark.parametrize("role", OTHERS)
+def test_a_user_is_denied_what_its_role_does_not_need(live: Live, role: str) -> None:
+    with client(live, role) as denied:
+        for command in OTHERS[role]:
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                pytest.fail(f"{command}: {denied.execute_command(*command.split())}")
+        assert denied.info("memory")
+    live.redis().execute_command("ACL", "LOG", "RESET")

@@ -1,0 +1,144 @@
+"""Users of Redis: every key is somebody's, and no script of a worker touches one that a worker may not."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from jobs.store import acl, keys
+from tests.unit.test_keys import LUA, in_python
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Scripts that workers call, and those that treat what is broken, which any script's caller may need.
+WORKERS_SCRIPTS = (
+    "prelude", "next", "hold", "leave", "lease", "beat", "commit", "done1", "release", "crash", "fail", "fold",
+    "stumble", "finish", "abort", "worker", "claim", "quarantine", "aside", "read", "ending",
+)  # fmt: skip
+COORDINATORS_SCRIPTS = (
+    "submit", "cancel", "pause", "resume", "retry", "delete", "drain", "audit", "lead", "spans", "reindex",
+)  # fmt: skip
+#: Keys that the prelude names for scripts of coordinators alone.
+NOT_WORKERS = {"idem:{}"}
+#: What no worker may read, whatever it is called: who may do what, and secrets.
+PRIVATE = ("token:x", "tokens", "tenant:x", "tenants", "secret:x", "session:x", "audit", "idem:default:key")
+
+
+def names(patterns: tuple[str, ...]) -> list[str]:
+    return [pattern.removeprefix(keys.PREFIX) for pattern in patterns]
+
+
+def allowed(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in names(acl.WORKER_KEYS))
+
+
+def spelled(script: str) -> set[str]:
+    """Keys that a script spells, with {} for what is put together."""
+    text = (LUA / f"{script}.lua").read_text()
+    spelled = set(re.findall(r"P \.\. '([^']+)'", text)) | set(re.findall(r"observe\('(\w+)'", text))
+    spelled |= set(re.findall(r"'(rq:\w+:)' \.\.", text))
+    return {f"{name}{{}}" if name.endswith(":") else name for name in spelled}
+
+
+def test_every_key_is_a_workers_or_a_coordinators() -> None:
+    """Else a new key would be open to workers, or hidden from them, by accident."""
+    unclear = {
+        key
+        for key in in_python()
+        if allowed(key.replace("{}", "x"))
+        == any(fnmatchcase(key.replace("{}", "x"), pattern) for pattern in names(acl.COORDINATOR_KEYS))
+    }
+    assert not unclear, f"name each in one of WORKER_KEYS and COORDINATOR_KEYS in jobs/store/acl.py: {unclear}"
+
+
+@pytest.mark.parametrize("script", WORKERS_SCRIPTS)
+def test_a_workers_script_touches_only_its_keys(script: str) -> None:
+    denied = {name for name in spelled(script) - NOT_WORKERS if not allowed(name.replace("{}", "x:x"))}
+    assert not denied, "a script that is denied a key in its midst has written half of what it should"
+
+
+def test_no_worker_sees_who_may_do_what() -> None:
+    assert [name for name in PRIVATE if allowed(name)] == []
+
+
+def test_every_script_is_a_workers_or_a_coordinators() -> None:
+    scripts = {path.stem for path in LUA.glob("*.lua")} - {"clock"}
+    assert scripts == set(WORKERS_SCRIPTS) | set(COORDINATORS_SCRIPTS), "name a new script in one of the two lists"
+    assert not set(WORKERS_SCRIPTS) & set(COORDINATORS_SCRIPTS)
+
+
+def test_the_template_of_compose_is_what_the_roles_say() -> None:
+    rendered = "\n".join(acl.lines({role.name: f"#@{role.name}@" for role in acl.ROLES})) + "\n"
+    assert (ROOT / "deploy" / "redis-users.acl").read_text() == rendered, (
+        "run .venv/bin/python -m jobs.store.acl > deploy/redis-users.acl"
+    )
+
+
+# -- the files of Compose -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkout with what makes secrets."""
+    (tmp_path / "deploy").mkdir()
+    for name in ("secrets.sh", "redis-users.acl"):
+        shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy" / name)
+    return tmp_path
+
+
+def make_secrets(folder: Path) -> dict[str, str]:
+    """Run secrets.sh; return the lines of Redis' users by name."""
+    subprocess.run(["bash", folder / "deploy" / "secrets.sh"], check=True, capture_output=True)
+    lines = (folder / "secrets" / "redis.acl").read_text().splitlines()
+    return {line.split()[1]: line for line in lines}
+
+
+def digest(folder: Path, file: str) -> str:
+    return hashlib.sha256((folder / "secrets" / file).read_text().strip().encode()).hexdigest()
+
+
+def test_each_user_has_a_password_of_its_own_and_the_default_user_is_off(folder: Path) -> None:
+    users = make_secrets(folder)
+    assert users["default"] == "user default off"
+    files = {role: f"redis_{role}_password" for role in ("worker", "coordinator", "exporter")}
+    digests = {role: digest(folder, file) for role, file in {**files, "operator": "redis_password"}.items()}
+    assert len(set(digests.values())) == 4
+    assert users == {
+        "default": users["default"],
+        **{role.name: role.line(f"#{digests[role.name]}") for role in acl.ROLES},
+    }
+    for role in ("worker", "coordinator"):
+        password = (folder / "secrets" / files[role]).read_text().strip()
+        assert (folder / "secrets" / f"redis_{role}_url").read_text() == f"redis://{role}:{password}@redis:6379/0\n"
+    assert make_secrets(folder) == users, "what is there stays"
+
+
+def test_a_cluster_of_an_earlier_version_keeps_its_default_user_until_it_is_told(folder: Path) -> None:
+    (folder / "secrets").mkdir()
+    (folder / "secrets" / "redis_password").write_text("old\n")
+    before = f"user default on #{'0' * 64} ~* &* +@all"
+    (folder / "secrets" / "redis.acl").write_text(f"{before}\nuser mine on #{'1' * 64} ~mine:* +@read\n")
+    users = make_secrets(folder)
+    assert users["default"] == before and users["mine"].endswith("~mine:* +@read")
+    assert users["operator"].split()[3] == f"#{hashlib.sha256(b'old').hexdigest()}"
+    assert {role.name for role in acl.ROLES} < users.keys()
+    path = folder / "secrets" / "redis.acl"
+    path.write_text(path.read_text().replace(before, "user default off"))
+    assert make_secrets(folder)["default"] == "user default off"
+
+
+def test_a_password_that_is_deleted_is_made_anew_everywhere(folder: Path) -> None:
+    users = make_secrets(folder)
+    (folder / "secrets" / "redis_worker_password").unlink()
+    changed = make_secrets(folder)
+    assert changed["worker"] != users["worker"]
+    assert {name: changed[name] for name in changed if name != "worker"} == {
+        name: users[name] for name in users if name != "worker"
+    }
+    password = (folder / "secrets" / "redis_worker_password").read_text().strip()
+    assert password in (folder / "secrets" / "redis_worker_url").read_text()
