@@ -50,7 +50,7 @@ users() { # the lines of deploy/redis-users.acl, and of the file those that are 
   done
   lines=${lines//"#@operator@"/"#$(digest "$(<"$FOLDER/redis_password")")"}
   # A cluster of an earlier version uses the default user until its parts are replaced.
-  if default=$(grep -s '^user default on' "$FOLDER/redis.acl"); then lines=${lines/"user default off"/"$default"}; fi
+  if default=$(grep -s '^user default on' "$FOLDER/redis.acl"); then lines=$default$'\n'${lines#*$'\n'}; fi
   printf '%s\n' "$lines"
   awk 'NR == FNR { ours[$2]; next } $1 == "user" && !($2 in ours)' <(printf '%s\n' "$lines") "$FOLDER/redis.acl" 2>/dev/null || true
 }

@@ -277,7 +277,7 @@ load bench
   cluster docker 3 0
   exits 0
   called "--scale coordinator=4"
-  [[ $(of_engine "{c['token'] for c in s['containers'] if c['service'] == 'coordinator'}.pop()") == "$(<secrets/cluster_token)" ]]
+  [[ $(of_engine "{c['secrets']['cluster_token'] for c in s['containers'] if c['service'] == 'coordinator'}.pop()") == "$(<secrets/cluster_token)" ]]
 }
 
 # -- what fails on the way --------------------------------------------------------------------------------------------

@@ -6,15 +6,21 @@ Every test on `Live` runs under these users, and fails at its end when one was d
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 
+from jobs.store import Store, acl, bells
 from tests.chaos import work
 from tests.chaos.bench import redis_of
+from tests.contract.lease_model import new_job
 from tests.integration.live import Live, running, until
+from tests.ports import free_port
 from tests.unit.test_redis_acl import PRIVATE
 
 IN_CI = os.environ.get("CI") == "true"
@@ -102,3 +108,35 @@ def test_a_user_is_denied_what_its_role_does_not_need(live: Live, role: str) -> 
                 pytest.fail(f"{command}: {denied.execute_command(*command.split())}")
         assert denied.info("memory")
     live.redis().execute_command("ACL", "LOG", "RESET")
+
+
+@pytest.mark.parametrize("version", ["6.2", "7"])
+def test_redis_with_its_users_loads_all_of_its_log(version: str, tmp_path: Path) -> None:
+    """Redis 7.0 loads it as the default user, and drops what that user may not do."""
+    server = redis_of(version)
+    if server is None:
+        (pytest.fail if IN_CI else pytest.skip)(f"there is no Redis {version} here")
+    users = tmp_path / "users.acl"
+    users.write_text("\n".join([*acl.lines({role.name: f">{role.name}" for role in acl.ROLES}), ""]))
+    port = free_port()
+    options = f"--port {port} --bind 127.0.0.1 --appendonly yes --appendfsync always --save".split()
+    command = [server, *options, "", "--dir", str(tmp_path), "--aclfile", str(users), "--logfile", "log"]
+    url = f"redis://coordinator:coordinator@127.0.0.1:{port}/0"
+    with started(command, url) as client:
+        bells.place_bells(Store(client))
+        Store(client).jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(10)])
+    with started(command, url) as client:
+        assert client.zcard("ct:jobs") == client.llen("rq:queue:any.normal") == 10
+        with redis.Redis(port=port) as stranger, pytest.raises(redis.exceptions.AuthenticationError):
+            stranger.ping()
+
+
+@contextmanager
+def started(command: list[str], url: str) -> Iterator[redis.Redis]:
+    """A Redis that answers; killed at the end."""
+    with subprocess.Popen(command) as process, redis.Redis.from_url(url) as client:
+        try:
+            until(client.ping)
+            yield client
+        finally:
+            process.kill()
