@@ -63,9 +63,7 @@ def worker_row(live: Live) -> tuple[str, float]:
 
 def event_row(live: Live) -> tuple[str, float]:
     client = live.redis()
-    return "an event, at most about 100,000", client.memory_usage("ct:events", samples=0) / client.xlen(
-        "ct:events"
-    )
+    return "an event, at most about 100,000", client.memory_usage("ct:events", samples=0) / client.xlen("ct:events")
 
 
 @contextlib.contextmanager

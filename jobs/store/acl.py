@@ -13,7 +13,7 @@ from jobs.store import keys
 #: Keys that workers touch, through the scripts that they call and as workers of RQ. Redis looks at each key that a
 #: script touches, at the moment of the call.
 WORKER_KEYS = (
-    keys.JOBS, keys.RUNNING, keys.LATER, keys.EXPIRY, keys.LACKED, keys.SEQUENCE, keys.BELLS, keys.SLOTS,
+    keys.JOBS, keys.RUNNING, keys.LATER, keys.DEADLINES, keys.EXPIRY, keys.LACKED, keys.SEQUENCE, keys.BELLS, keys.SLOTS,
     keys.SLOT_JOBS, keys.WORKERS, keys.NODES, keys.EVENTS, keys.LOAD, keys.PACE, keys.UNITS, keys.OUTCOMES, keys.ENDED,
     keys.WAITS, keys.DURATIONS, keys.SPAN, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.SPARE, keys.job("*"),
     keys.pending("*"), keys.lacked_member("*"), keys.in_state("*"), keys.workers_of("*"), keys.worker("*"),
