@@ -13,11 +13,12 @@ from jobs.store import keys
 #: Keys that workers touch, through the scripts that they call and as workers of RQ. Redis looks at each key that a
 #: script touches, at the moment of the call.
 WORKER_KEYS = (
-    keys.JOBS, keys.RUNNING, keys.LATER, keys.DEADLINES, keys.EXPIRY, keys.LACKED, keys.SEQUENCE, keys.BELLS, keys.SLOTS,
-    keys.SLOT_JOBS, keys.WORKERS, keys.NODES, keys.EVENTS, keys.LOAD, keys.PACE, keys.UNITS, keys.OUTCOMES, keys.ENDED,
-    keys.WAITS, keys.DURATIONS, keys.SPAN, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.SPARE, keys.job("*"),
-    keys.pending("*"), keys.lacked_member("*"), keys.in_state("*"), keys.workers_of("*"), keys.worker("*"),
-    keys.gpu("*"), keys.mark("*", "*"), keys.bell("*"), keys.aside("*"), "rq:*",
+    keys.JOBS, keys.RUNNING, keys.LATER, keys.DEADLINES, keys.EXPIRY, keys.LACKED, keys.SEQUENCE, keys.BELLS,
+    keys.SLOTS, keys.SLOT_JOBS, keys.WORKERS, keys.NODES, keys.EVENTS, keys.LOAD, keys.PACE, keys.UNITS,
+    keys.OUTCOMES, keys.ENDED, keys.WAITS, keys.DURATIONS, keys.SPAN, keys.SPANS, keys.BROKEN, keys.DISTURBED,
+    keys.SPARE, keys.job("*"), keys.pending("*"), keys.lacked_member("*"), keys.in_state("*"),
+    keys.workers_of("*"), keys.worker("*"), keys.gpu("*"), keys.mark("*", "*"), keys.bell("*"), keys.aside("*"),
+    keys.OF_RQ,
 )  # fmt: skip
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
@@ -57,7 +58,7 @@ class Role:
 
 ROLES = (
     Role(name="worker", keys=WORKER_KEYS, commands=_WORKER),
-    Role(name="coordinator", keys=(f"{keys.PREFIX}*", "rq:*"), commands=_COMMANDS),
+    Role(name="coordinator", keys=(f"{keys.PREFIX}*", keys.OF_RQ), commands=_COMMANDS),
     Role(name="exporter", keys=(), commands=_EXPORTER),
     #: Health checks, backups and people.
     Role(name="operator", keys=("*",), commands="+@all"),

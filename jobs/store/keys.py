@@ -72,6 +72,8 @@ DURABLE = f"{PREFIX}durable"
 #: never there: scripts that must pass in a full Redis delete it first.
 SPARE = f"{PREFIX}spare"
 
+#: Pattern of all of RQ's keys.
+OF_RQ = "rq:*"
 #: RQ's set of its queues' keys.
 RQ_QUEUES = "rq:queues"
 

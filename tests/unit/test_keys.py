@@ -30,7 +30,9 @@ def shape(key: str) -> str:
 
 def in_python() -> set[str]:
     constants = {
-        value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str) and name != "PREFIX"
+        value
+        for name, value in vars(keys).items()
+        if name.isupper() and isinstance(value, str) and name not in ("PREFIX", "OF_RQ")
     }
     made = set()
     for name, function in inspect.getmembers(keys, inspect.isfunction):
