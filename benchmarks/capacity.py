@@ -58,12 +58,13 @@ def job_rows(live: Live) -> Iterator[tuple[str, float]]:
 def worker_row(live: Live) -> tuple[str, float]:
     client = live.redis()
     names = [*client.scan_iter("ct:worker:*"), *client.scan_iter("rq:worker:*")]
-    return "a worker with two lanes", float(sum(client.memory_usage(name) for name in names))
+    return "a worker with two lanes", float(sum(client.memory_usage(name) or 0 for name in names))
 
 
 def event_row(live: Live) -> tuple[str, float]:
     client = live.redis()
-    return "an event, at most about 100,000", client.memory_usage("ct:events", samples=0) / client.xlen("ct:events")
+    size = client.memory_usage("ct:events", samples=0) or 0
+    return "an event, at most about 100,000", size / client.xlen("ct:events")
 
 
 @contextlib.contextmanager
