@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import redis
 
+from coordinator.asker import OWNER
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from jobs import errors
@@ -34,7 +35,7 @@ def test_a_redis_that_cannot_tell_is_refused_with_the_way_out(redis_url: str) ->
     before = version(client) < (7, 2)
     for _ in range(2):
         with pytest.raises(errors.Unavailable) as refused:
-            submitting.submit([BODY], "me")
+            submitting.submit([BODY], OWNER)
         told = refused.value.detail
         assert client.info("server")["redis_version"] in told if before else "appendonly yes" in told
         assert "unset SUBMIT_DURABLE" in told
@@ -96,7 +97,7 @@ def on_disk(url: str, *answers: list[int]) -> tuple[Cluster, Disk]:
 
 def test_the_answer_waits_for_the_disk_with_a_write_after_the_jobs(any_redis_url: str) -> None:
     submitting, disk = on_disk(any_redis_url, [1, 0], [1, 0])
-    [first, again] = [submitting.submit([{**BODY, "idempotency_key": "k"}], "me") for _ in range(2)]
+    [first, again] = [submitting.submit([{**BODY, "idempotency_key": "k"}], OWNER) for _ in range(2)]
     assert first[0]["job_id"] == again[0]["job_id"]  # type: ignore[index]
     order = [name for name in disk.order if name in ("probe", "evalsha", "set", "waitaof")]
     assert order[0] == "probe" and order.count("probe") == 1
@@ -108,16 +109,16 @@ def test_a_disk_that_is_too_slow_is_a_503_and_a_repeat_finds_the_job(any_redis_u
     submitting, _ = on_disk(any_redis_url, [0, 0], [1, 0])
     body = {**BODY, "idempotency_key": "k"}
     with pytest.raises(errors.Unavailable, match="same idempotency key"):
-        submitting.submit([body], "me")
-    [answer] = submitting.submit([body], "me")
+        submitting.submit([body], OWNER)
+    [answer] = submitting.submit([body], OWNER)
     assert isinstance(answer, dict) and len(submitting.store.client.keys("ct:job:*")) == 1
 
 
 def test_nothing_waits_where_nothing_was_written_or_asked_for(any_redis_url: str) -> None:
     submitting, disk = on_disk(any_redis_url)
-    submitting.submit([7], "me")
+    submitting.submit([7], OWNER)
     submitting.settings = Settings(redis_url=any_redis_url)
-    submitting.submit([BODY], "me")
+    submitting.submit([BODY], OWNER)
     assert not {"probe", "waitaof"} & set(disk.order)
 
 
@@ -128,7 +129,7 @@ def test_a_log_that_is_on_acknowledges(redis_url: str, tmp_path: Path) -> None:
             pytest.skip(f"Redis {version(client)} has no WAITAOF, which came with 7.2")
         client.config_set("appendonly", "yes")
         try:
-            [answer] = cluster(redis_url).submit([BODY], "me")
+            [answer] = cluster(redis_url).submit([BODY], OWNER)
             assert isinstance(answer, dict)
         finally:
             client.config_set("appendonly", "no")

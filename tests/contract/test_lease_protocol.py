@@ -224,7 +224,7 @@ class LeaseMachine(RuleBasedStateMachine):
     def _is_best(self, worker: Worker, after: Snapshot) -> None:
         """Nothing waits in a better queue, nothing of a better priority could be helped, nor one with fewer holders."""
         mine = after.jobs[worker.job]
-        better = worker.listened[: worker.listened.index(mine.queue)]
+        better = queues.higher(mine.queue, worker.listened)
         assert not any(after.pending(queue) for queue in better)
         others = len(after.held(worker.job)) - 1
         for view in after.jobs.values():
