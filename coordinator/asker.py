@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from jobs import errors
-from jobs.models import DEFAULT_TENANT
+from jobs.models import DEFAULT_TENANT, Actor
 
 #: Stands for an id where the asker has CLUSTER_TOKEN; no id of an API token has a dash.
 BOOTSTRAP = "cluster-token"
@@ -48,6 +48,11 @@ class Asker:
             needed = " or ".join(scopes)
             owned = ", ".join(sorted(self.scopes)) or "none"
             raise errors.Forbidden(f"this needs the scope {needed}; the token has {owned}", field="Authorization")
+
+    @property
+    def actor(self) -> Actor:
+        """Who it is in the audit log."""
+        return Actor(self.tenant, self.token)
 
     @property
     def only_tenant(self) -> str | None:

@@ -122,13 +122,13 @@ class Cluster:
         [(_, answering)] = self.store.jobs.submit([asked.job])
         return answering
 
-    def steer(self, job_id: str, verb: str) -> None:
+    def steer(self, job_id: str, verb: str, asker: Asker) -> None:
         """Cancel, pause, resume, retry or delete a job. NotFound, or Conflict naming the state."""
         if verb == "retry":
             kind = self.queries.jobs.job(job_id)["type"]
-            how, *rest = self.store.jobs.retry(job_id, registry.definition(kind).MODEL_VERSION)
+            how, *rest = self.store.jobs.retry(job_id, registry.definition(kind).MODEL_VERSION, asker.actor)
         else:
-            how, *rest = getattr(self.store.jobs, verb)(job_id)
+            how, *rest = getattr(self.store.jobs, verb)(job_id, asker.actor)
         if how == "missing":
             raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
         if how == "version":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 #: Answer of a kernel for a run of units: JSON values only, integers of any size. Only its kind knows the keys.
 Partial: TypeAlias = dict[str, Any]
@@ -14,6 +14,18 @@ Spec: TypeAlias = Mapping[str, Any]
 
 #: The tenant that always exists.
 DEFAULT_TENANT = "default"
+
+
+class Actor(NamedTuple):
+    """Who changes something, as the audit log names it."""
+
+    tenant: str = DEFAULT_TENANT
+    #: Id of its API token; empty without one.
+    token: str = ""
+
+
+#: Whoever acts without a token.
+ANONYMOUS = Actor()
 
 #: Units are numbered 0..total-1; Lua's doubles are exact up to here.
 MAX_UNITS = 2**53

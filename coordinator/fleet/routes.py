@@ -43,10 +43,10 @@ def workers(cluster: http.ClusterDep) -> Response:
     "/workers/{worker_id}/drain", tags=["cluster"], dependencies=[http.needs(Scope.OPERATE)],
     openapi_extra=http.describes(Drain), **http.answers(schemas.Drained),
 )  # fmt: skip
-async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep) -> Response:
+async def drain(request: Request, worker_id: WorkerId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """A drained worker ends its leases and takes nothing new; {"on": false} lets it work again."""
     asked = http.parsed(Drain, await bodies.body(request, empty={}))
-    if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on):
+    if not await run_in_threadpool(cluster.store.fleet.drain, worker_id, asked.on, asker.actor):
         raise errors.NotFound(f"no worker {worker_id}; list them with GET /api/workers", field="worker_id")
     return shown({"id": worker_id, "draining": asked.on})
 
@@ -61,6 +61,6 @@ def nodes(cluster: http.ClusterDep) -> Response:
     "/nodes/{worker_id}/drain", tags=["cluster"], deprecated=True, dependencies=[http.needs(Scope.OPERATE)],
     openapi_extra=http.describes(Drain), **http.answers(schemas.Drained),
 )  # fmt: skip
-async def drain_node(request: Request, worker_id: WorkerId, cluster: http.ClusterDep) -> Response:
+async def drain_node(request: Request, worker_id: WorkerId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Deprecated: the same as POST /api/workers/{worker_id}/drain. It goes with the next version."""
-    return await drain(request, worker_id, cluster)
+    return await drain(request, worker_id, cluster, asker)

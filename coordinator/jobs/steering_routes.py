@@ -29,19 +29,22 @@ register_url_convertor("verb", Verb())
 
 @routes.post("/jobs/{job_id}/{verb:verb}", tags=["jobs"], dependencies=_STEERS, **http.answers(schemas.Job))
 def steer(
-    job_id: http.JobId, verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")], cluster: http.ClusterDep
+    job_id: http.JobId,
+    verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
 ) -> Response:
     """Cancel, pause, resume or retry a job. 409 naming the state when it does not allow that.
 
     A call that was carried out before changes nothing and answers 200, so that it can be repeated when its answer was
     lost: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
     """
-    cluster.steer(job_id, verb)
+    cluster.steer(job_id, verb, asker)
     return shown(cluster.queries.jobs.job(job_id))
 
 
 @routes.delete("/jobs/{job_id}", status_code=204, tags=["jobs"], dependencies=_STEERS)
-def delete(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
+def delete(job_id: http.JobId, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Remove a finished job and its result."""
-    cluster.steer(job_id, "delete")
+    cluster.steer(job_id, "delete", asker)
     return Response(status_code=204)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from jobs.store.audit_log import AuditLog
 from jobs.store.connection import Client
 from jobs.store.events import Events
 from jobs.store.fleet import Fleet
@@ -41,6 +42,7 @@ class Store:
         self.events = Events(self.scripts)
         self.telemetry = Telemetry(self.scripts)
         self.repairs = Repairs(self.scripts)
+        self.audit_log = AuditLog(self.scripts)
 
     @property
     def client(self) -> Client:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping
 
 from jobs import queues
+from jobs.models import ANONYMOUS, Actor
 from jobs.store.scripts import WORKER_TTL_MS, Part
 
 LEADER_TTL_MS = 5000
@@ -36,9 +37,9 @@ class Fleet(Part):
         reply: bytes = self._scripts.run("worker", worker, born, 0 if leaving else WORKER_TTL_MS, *flat)
         return reply.decode()
 
-    def drain(self, worker: str, on: bool = True) -> bool:
+    def drain(self, worker: str, on: bool = True, actor: Actor = ANONYMOUS) -> bool:
         """Let a worker finish and take nothing new, or take that back; False when nobody knows the worker."""
-        return self._scripts.words("drain", worker, int(on)) == ["ok"]
+        return self._scripts.words("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpu: str, worker: str) -> bool:
         """Take or renew a GPU, by UUID, for GPU_TTL_MS; False: another worker has it."""

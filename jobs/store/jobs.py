@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jobs import errors
-from jobs.models import DEFAULT_TENANT, Plan
+from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
 from jobs.store import keys
 from jobs.store.connection import ResponseError, Unreachable, reason
 from jobs.store.scripts import Part
@@ -98,28 +98,28 @@ class Jobs(Part):
                 f"written, but not on Redis' disk after {after}: submit again with the same idempotency key"
             )
 
-    def cancel(self, job: str) -> list[str]:
+    def cancel(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Return [ok, state], [conflict, state] or [missing]; pause, resume, retry and delete do too."""
-        return self._scripts.words("cancel", job)
+        return self._scripts.words("cancel", job, *actor)
 
-    def pause(self, job: str) -> list[str]:
+    def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Let lanes commit what they have and take no more."""
-        return self._scripts.words("pause", job)
+        return self._scripts.words("pause", job, *actor)
 
-    def resume(self, job: str) -> list[str]:
+    def resume(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Let a paused job go on."""
-        return self._scripts.words("resume", job)
+        return self._scripts.words("resume", job, *actor)
 
-    def retry(self, job: str, version: int) -> list[str]:
+    def retry(self, job: str, version: int, actor: Actor = ANONYMOUS) -> list[str]:
         """Go on with what is not done of a job that failed or was cancelled.
 
         Returns [version, V] when its partials come from version V of the kind's model and not from `version`.
         """
-        return self._scripts.words("retry", job, version)
+        return self._scripts.words("retry", job, version, *actor)
 
-    def delete(self, job: str) -> list[str]:
+    def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Remove a job that has ended."""
-        return self._scripts.words("delete", job)
+        return self._scripts.words("delete", job, *actor)
 
 
 def _submit_arguments(job: NewJob) -> list[str | int | float]:

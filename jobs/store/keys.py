@@ -37,6 +37,10 @@ EVENTS = f"{PREFIX}events"
 LEADER = f"{PREFIX}leader"
 #: cursor over the running jobs at which AUDIT goes on.
 AUDIT = f"{PREFIX}audit"
+#: stream of the audit log: entry N has the id N-0, its hash and its body.
+AUDIT_LOG = f"{PREFIX}auditlog"
+#: hash: number and hash of the audit log's last entry, of the last one dropped, and of the last one in AUDIT_FILE.
+AUDIT_HEAD = f"{PREFIX}audithead"
 #: hash queue -> milliseconds of one lane's work that wait or run.
 LOAD = f"{PREFIX}load"
 #: hash kind|mode|device -> measured pace over the kind's estimate.

@@ -1,5 +1,5 @@
--- CANCEL id -> {ok|conflict, state} | {missing}. What is done stays; retry goes on from there.
-local id = ARGV[1]
+-- CANCEL id tenant token -> {ok|conflict, state} | {missing}. What is done stays; retry goes on from there.
+local id, tenant, token = ARGV[1], ARGV[2], ARGV[3]
 local t = now()
 local j = job(id)
 if not j then return { 'missing' } end
@@ -12,4 +12,5 @@ else
   set_state(j, 'cancelling', t)
   set_later(j, earliest(key(id, 'leases')))
 end
+log_change(t, tenant, token, 'cancel', id, j.state)
 return { 'ok', j.state }

@@ -1,4 +1,4 @@
--- PAUSE id -> {ok|conflict, state} | {missing}
+-- PAUSE id tenant token -> {ok|conflict, state} | {missing}
 local t = now()
 local j = job(ARGV[1])
 if not j then return { 'missing' } end
@@ -6,4 +6,5 @@ if j.state == 'paused' then return { 'ok', j.state } end
 if j.state ~= 'queued' and j.state ~= 'running' then return { 'conflict', j.state } end
 set_state(j, 'paused', t)
 call('ZREM', P .. 'later', j.id)
+log_change(t, ARGV[2], ARGV[3], 'pause', j.id, j.state)
 return { 'ok', j.state }

@@ -299,6 +299,34 @@ local function set_state(j, state, t, ...)
   emit(j, state, ...)
 end
 
+-- The audit log: one entry for each call that changed something, chained by hashes, in the step that makes the change.
+-- A line of it is {"seq":N,BODY,"hash":"H"}; H is the SHA-1 of the hash before it and of {"seq":N,BODY}.
+local function log_head()
+  local head = call('HMGET', P .. 'audithead', 'seq', 'hash')
+  if tonumber(head[1]) and head[2] then return tonumber(head[1]), head[2] end
+  local last = call('XREVRANGE', P .. 'auditlog', '+', '-', 'COUNT', 1)[1]
+  if last then return tonumber(string.match(last[1], '^%d+')), last[2][2] end
+  return 0, string.rep('0', 40)
+end
+
+local function log_body(t, tenant, token, action, subject, outcome, count)
+  return table.concat({ '"t":', num(t), ',"tenant":', cjson.encode(tenant), ',"token":', cjson.encode(token), ',"action":"',
+    action, '","subject":', cjson.encode(subject), ',"outcome":', cjson.encode(outcome), count and ',"count":' .. num(count) or '' })
+end
+
+local function log_line(seq, hash, body)
+  local text = num(seq + 1)
+  hash = redis.sha1hex(hash .. '{"seq":' .. text .. ',' .. body .. '}')
+  call('XADD', P .. 'auditlog', text .. '-0', 'hash', hash, 'body', body)
+  call('HSET', P .. 'audithead', 'seq', text, 'hash', hash)
+  return seq + 1, hash
+end
+
+local function log_change(t, tenant, token, action, subject, outcome, count)
+  local seq, hash = log_head()
+  log_line(seq, hash, log_body(t, tenant, token, action, subject, outcome, count))
+end
+
 -- Ranges. free and dead: lists of lo:hi:expiries:errors. retry: the same, by the time before which it must not be tried.
 local function range(lo, hi, expiries, errors)
   return num(lo) .. ':' .. num(hi) .. ':' .. num(expiries) .. ':' .. num(errors)

@@ -1,4 +1,4 @@
--- RESUME id -> {ok|conflict, state} | {missing}
+-- RESUME id tenant token -> {ok|conflict, state} | {missing}
 local t = now()
 local j = job(ARGV[1])
 if not j then return { 'missing' } end
@@ -8,4 +8,5 @@ reclaim(j, t)
 set_state(j, j.started > 0 and 'running' or 'queued', t)
 settle(j, t)
 rest(j, t)
+log_change(t, ARGV[2], ARGV[3], 'resume', j.id, j.state)
 return { 'ok', j.state }

@@ -1,5 +1,5 @@
--- RETRY id version -> {ok|conflict, state} | {version, stored} | {missing}. Goes on with the ranges that are not done.
-local id, version = ARGV[1], ARGV[2]
+-- RETRY id version tenant token -> {ok|conflict, state} | {version, stored} | {missing}. Goes on with the ranges that are not done.
+local id, version, tenant, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local t = now()
 local j = job(id)
 if not j then return { 'missing' } end
@@ -21,4 +21,5 @@ call('HDEL', key(id), 'error', 'ended', 'stumbles')
 set_state(j, 'queued', t)
 if j.done == j.total then set_state(j, 'finishing', t) end
 rest(j, t)
+log_change(t, tenant, token, 'retry', id, j.state)
 return { 'ok', j.state }

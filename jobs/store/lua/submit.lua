@@ -17,4 +17,8 @@ local j = job(id)
 account(j)
 pend(j)
 emit(j, 'queued', 'queue', queue)
+-- Questions about jobs are reads.
+if not string.find(queue, 'interactive', 1, true) then
+  log_change(t, j.tenant, call('HGET', key(id), 'token') or '', 'submit', id, j.state)
+end
 return { 'new', id }
