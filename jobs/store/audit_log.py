@@ -53,7 +53,7 @@ class Denied(NamedTuple):
     #: Network address.
     source: str
     reason: str
-    count: int
+    times: int
 
 
 class Log(NamedTuple):
@@ -99,7 +99,7 @@ class AuditLog(Part):
 
     def deny(self, calls: Sequence[Denied]) -> None:
         """Write one entry for each of these."""
-        rows = [[*one.actor, one.source, one.reason, one.count] for one in calls]
+        rows = [[*one.actor, one.source, one.reason, one.times] for one in calls]
         self._scripts.run("log_denied", json.dumps(rows))
 
     def trim(self, keep: int, *, slack: int = 0, exported: int | None = None) -> int:
