@@ -45,7 +45,7 @@ def create(settings: Settings) -> FastAPI:
     main = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
     hub = Hub(Store(connection.connect(settings.redis_url, retries=1, timeout=10)).events)
     own = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
-    janitor = Janitor(own, Recorder(Queries(own, settings)).round)
+    janitor = Janitor(own, Recorder(Queries(own, settings)).round, age_seconds=settings.age_seconds)
     cluster = Cluster(main, hub, settings)
     live_rows = LiveRows(cluster.queries, hub)
     exporter = Exporter(cluster.queries, lambda: janitor.leading)

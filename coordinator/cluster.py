@@ -19,7 +19,7 @@ from jobs.kinds import registry
 from jobs.models import Binary
 from jobs.settings import Settings
 from jobs.store import Store
-from jobs.store.jobs import NewJob
+from jobs.store.jobs import NewJob, Over
 from jobs.worker import execution
 
 #: Prepared traces and the like that are kept, up to some tens of MB each.
@@ -51,14 +51,14 @@ class Cluster:
         written = iter(zip(good, self._write([one.job for one in good]), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
 
-    def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
+    def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | Over]:
         """Write jobs; with SUBMIT_DURABLE return when they are on Redis' disk."""
         if self.settings.submit_durable == "false":
-            return self.store.jobs.submit(jobs)
+            return self.store.jobs.submit(jobs, self.settings.max_queued)
         if not self._disk_checked:
             self.store.jobs.require_disk()
             self._disk_checked = True
-        written = self.store.jobs.submit(jobs)
+        written = self.store.jobs.submit(jobs, self.settings.max_queued)
         self.store.jobs.wait_for_disk()
         return written
 
@@ -68,7 +68,9 @@ class Cluster:
         except errors.ClusterError as error:
             return error
 
-    def _answer(self, one: submissions.Accepted, written: tuple[str, str]) -> SubmittedRow | errors.ClusterError:
+    def _answer(self, one: submissions.Accepted, written: tuple[str, str] | Over) -> SubmittedRow | errors.ClusterError:
+        if isinstance(written, Over):
+            return submissions.over(written, one.job.tenant)
         how, job_id = written
         if how == "refused":
             return errors.Unavailable(f"{job_id}; this job was not taken, submit it again in a moment")
@@ -119,16 +121,32 @@ class Cluster:
         )
         if asked.estimated_wait_seconds is None:
             raise errors.Unavailable(f"no live worker serves the queue {asked.job.queue}; see GET /api/workers")
-        [(_, answering)] = self.store.jobs.submit([asked.job])
-        return answering
+        [written] = self.store.jobs.submit([asked.job])
+        if isinstance(written, Over):
+            raise submissions.over(written, asker.tenant)
+        return written[1]
 
-    def steer(self, job_id: str, verb: str, asker: Asker) -> None:
-        """Cancel, pause, resume, retry or delete a job. NotFound, or Conflict naming the state."""
-        if verb == "retry":
-            kind = self.queries.jobs.job(job_id)["type"]
-            how, *rest = self.store.jobs.retry(job_id, registry.definition(kind).MODEL_VERSION, asker.actor)
-        else:
-            how, *rest = getattr(self.store.jobs, verb)(job_id, asker.actor)
+    def steer(self, job_id: str, verb: str, asker: Asker, *, hold: bool = False) -> None:
+        """Cancel, pause, resume, retry or delete a job. NotFound, or Conflict naming the state.
+
+        OverLimit where a cap of its tenant refuses to resume or retry it, unless `hold`.
+        """
+        self._check(job_id, verb, self._steered(job_id, verb, asker, hold))
+
+    def retry_dead(self, job_id: str, first: int, asker: Asker, *, hold: bool = False) -> None:
+        """Let one range be computed again that was given up; NotFound when there is none. Else as `steer`."""
+        version = registry.definition(self.queries.jobs.job(job_id)["type"]).MODEL_VERSION
+        answer = self.store.jobs.retry_dead(job_id, first, version, asker.actor, hold=hold)
+        if answer == ["none"]:
+            raise errors.NotFound(f"no range of job {job_id} that begins at {first} was given up", field="first")
+        self._check(job_id, "retry", answer)
+
+    def _check(self, job_id: str, verb: str, answer: Sequence[str]) -> None:
+        """Raise what a script's answer to a call about a job means."""
+        how, *rest = answer
+        if how == "over":
+            limit = Over(cap=rest[0], value=int(rest[1]), seconds=int(rest[2]))
+            raise submissions.over(limit, self.queries.jobs.job(job_id)["tenant"])
         if how == "missing":
             raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
         if how == "version":
@@ -136,6 +154,15 @@ class Cluster:
             raise errors.Conflict(detail, field="state")
         if how == "conflict":
             raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}", field="state")
+
+    def _steered(self, job_id: str, verb: str, asker: Asker, hold: bool) -> list[str]:
+        if verb == "retry":
+            kind = self.queries.jobs.job(job_id)["type"]
+            return self.store.jobs.retry(job_id, registry.definition(kind).MODEL_VERSION, asker.actor, hold=hold)
+        if verb == "resume":
+            return self.store.jobs.resume(job_id, asker.actor, hold=hold)
+        answer: list[str] = getattr(self.store.jobs, verb)(job_id, asker.actor)
+        return answer
 
     def so_far(self, job_id: str, kind: str) -> dict[str, Any] | None:
         """Return the result over the units committed up to now; None when the job has ended or gone meanwhile."""

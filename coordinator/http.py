@@ -164,4 +164,6 @@ def problem(error: errors.ClusterError) -> dict[str, Any]:
 def refused(error: errors.ClusterError) -> Response:
     """Return the answer to a request that ended in this error."""
     extra = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
+    if isinstance(error, errors.OverLimit):
+        extra = {"Retry-After": str(error.seconds)}
     return Response(json.dumps(problem(error)), error.status, extra, "application/problem+json")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from jobs.kinds import registry
 from jobs.models import MarkKind
 from jobs.store import Store, bells, connection, marks
+from jobs.store.fleet import AGE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +30,13 @@ _BELLS_EVERY = 60
 class Janitor(threading.Thread):
     """Leads or waits to lead; `record` writes figures down after each round that it leads."""
 
-    def __init__(self, store: Store, record: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, store: Store, record: Callable[[], None] = lambda: None, *, age_seconds: float = AGE_SECONDS
+    ) -> None:
         super().__init__(name="janitor", daemon=True)
         self._record = record
         self._store = store
+        self._age_seconds = age_seconds
         self._me = uuid.uuid4().hex
         self._ended = threading.Event()
         self._rounds = self._bells_in = 0
@@ -86,9 +90,9 @@ class Janitor(threading.Thread):
 
     def _audit(self) -> None:
         """Repeat AUDIT while it does the most that one call does: all jobs of a worker that died come back at once."""
-        counts = [self._store.fleet.audit()]
+        counts = [self._store.fleet.audit(self._age_seconds)]
         while any(map(operator.ge, counts[-1], _FULL)) and len(counts) <= _REPEATS:
-            counts.append(self._store.fleet.audit())
+            counts.append(self._store.fleet.audit(self._age_seconds))
         reaped, returned, purged = map(sum, zip(*counts, strict=True))
         if reaped or returned or purged:
             log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})

@@ -6,6 +6,7 @@ from coordinator.fleet.queries import FleetQueries
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.queries import JobQueries
 from coordinator.telemetry.queries import TelemetryQueries
+from coordinator.tenants.queries import TenantQueries
 from jobs.settings import Settings
 from jobs.store import Store
 
@@ -19,4 +20,5 @@ class Queries:
         self.fleet_cache = FleetCache(store)
         self.jobs = JobQueries(store, self.fleet_cache)
         self.fleet = FleetQueries(store, settings, self.jobs)
+        self.tenants = TenantQueries(store)
         self.telemetry = TelemetryQueries(store)

@@ -78,6 +78,17 @@ class TooLarge(ClusterError):
     status = 413
 
 
+class OverLimit(ClusterError):
+    """A limit is reached."""
+
+    status = 429
+
+    def __init__(self, detail: str = "", *, field: str | None = None, seconds: int = 1) -> None:
+        super().__init__(detail, field=field)
+        #: Seconds until there is probably room.
+        self.seconds = seconds
+
+
 class UnsupportedMediaType(ClusterError):
     """The body's type is not supported."""
 

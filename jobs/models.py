@@ -124,3 +124,36 @@ class MarkKind:
     origin: int
     #: The payload of two ranges that touch, the lower one first.
     join: Callable[[Any, Any], Any] = lambda lower, upper: None
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class DeadRange:
+    """Units lo..hi-1, which were given up."""
+
+    lo: int
+    hi: int
+    #: Lanes that died on it, and times that the kernel raised.
+    deaths: int
+    errors: int
+    #: The last error; empty for what an earlier version gave up.
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where a job waits, and what its tenant is allowed."""
+
+    #: Jobs before it in its queue; of its tenant alone, where tenants are registered. None: it is not in the queue.
+    before: int | None = None
+    #: Leases of it.
+    leases: int = 0
+    #: Its tenant, where tenants are registered.
+    tenant: str = ""
+    #: Tenants with jobs in its queue that were given less.
+    tenants_before: int = 0
+    #: Jobs before it in its tenant's backlog; None: it is not in the backlog.
+    in_backlog: int | None = None
+    #: Most jobs that its tenant may have; 0: any number.
+    max_jobs: int = 0
+    #: Most lanes that its tenant may use, if it uses them all; else 0.
+    max_lanes: int = 0

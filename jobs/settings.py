@@ -74,6 +74,10 @@ class Settings(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: Seconds that finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
+    #: Jobs that may be queued at once; more are refused with 429. 0: any number.
+    max_queued: int = Field(default=0, ge=0)
+    #: Seconds of waiting after which a job gets one turn in eight beside higher priorities.
+    age_seconds: float = Field(default=300, ge=1, le=366 * 86400, allow_inf_nan=False)
     #: true: submits are acknowledged only when Redis has them on its disk: Redis 7.2 or later with its log on.
     submit_durable: Literal["true", "false"] = "false"
     #: A folder whose files the coordinator serves at /. Empty: another server has the pages.

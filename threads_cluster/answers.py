@@ -69,6 +69,39 @@ class WorkerList(Answer):
     workers: Many[dict[str, Any]]
 
 
+class Tenant(Answer):
+    tenant: str
+    weight: Count
+    max_lanes: Count | None = None
+    max_jobs: Count | None = None
+    lanes: Count = 0
+    jobs: Count = 0
+    backlog: Count = 0
+
+
+class TenantList(Answer):
+    tenants: Many[dict[str, Any]]
+
+
+class DeadRange(Answer):
+    first: Whole
+    last: Whole
+    deaths: Count = 0
+    errors: Count = 0
+    error: str = ""
+
+
+class Dead(Answer):
+    """A job with units that were given up."""
+
+    job_id: Id
+    ranges: list[DeadRange]
+
+
+class DeadJobs(Answer):
+    jobs: Many[dict[str, Any]]
+
+
 class KindList(Answer):
     kinds: Many[dict[str, Any]] = Field(max_length=1000)
 

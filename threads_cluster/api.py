@@ -102,10 +102,12 @@ class Cluster:
         idempotency_key: str | None = None,
         max_running: int | None = None,
         timeout_seconds: float | None = None,
+        hold: bool | None = None,
     ) -> Json:
         """`{job_id, status, estimated_wait_seconds, notes}`.
 
         At most `max_running` lanes compute it at once. It fails `timeout_seconds` after it started.
+        `hold`: where a cap of its tenant refuses it, it is queued until there is room.
         A key is drawn when none is given, so that sending again after a broken connection never submits twice.
         """
         return self._post(
@@ -119,6 +121,7 @@ class Cluster:
                 idempotency_key=idempotency_key,
                 max_running=max_running,
                 timeout_seconds=timeout_seconds,
+                hold=hold,
             ),
             shape=answers.Submitted,
         )
@@ -254,12 +257,23 @@ class Cluster:
     def pause(self, job_id: str) -> Json:
         return self._post(f"jobs/{quote(job_id)}/pause")
 
-    def resume(self, job_id: str) -> Json:
-        return self._post(f"jobs/{quote(job_id)}/resume")
+    def resume(self, job_id: str, hold: bool = False) -> Json:
+        """A paused job goes on. `hold`: where a cap of its tenant refuses it, it is queued until there is room."""
+        return self._post(f"jobs/{quote(job_id)}/resume", hold=hold)
 
-    def retry(self, job_id: str) -> Json:
-        """A failed or cancelled job goes on where it stopped."""
-        return self._post(f"jobs/{quote(job_id)}/retry")
+    def retry(self, job_id: str, hold: bool = False) -> Json:
+        """A failed or cancelled job goes on where it stopped. `hold`: as in `resume`."""
+        return self._post(f"jobs/{quote(job_id)}/retry", hold=hold)
+
+    def dead(self, job_id: str | None = None) -> list[Json]:
+        """Jobs with units that were given up, and each such range with its error; of one job, or of all."""
+        path = "dead" if job_id is None else f"jobs/{quote(job_id)}/dead"
+        jobs: list[Json] = self._get(path, shape=answers.DeadJobs)["jobs"]
+        return jobs
+
+    def retry_dead(self, job_id: str, first: int, hold: bool = False) -> Json:
+        """One range that was given up, the one that begins at `first`, is tried again; the others stay."""
+        return self._post(f"jobs/{quote(job_id)}/dead/{first}/retry", hold=hold)
 
     def delete(self, job_id: str) -> None:
         """Forgets a job that has ended, with its result."""
@@ -267,6 +281,27 @@ class Cluster:
 
     def status(self) -> Json:
         return self._get("status")
+
+    def tenants(self) -> list[Json]:
+        """Return the tenants that one sees, with their weights, caps and use."""
+        tenants: list[Json] = self._get("tenants", shape=answers.TenantList)["tenants"]
+        return tenants
+
+    def tenant(self, name: str) -> Json:
+        """Return one tenant."""
+        return self._get(f"tenants/{quote(name)}", shape=answers.Tenant)
+
+    def put_tenant(
+        self, name: str, *, weight: int = 1, max_lanes: int | None = None, max_jobs: int | None = None
+    ) -> Json:
+        """Register a tenant, or change its weight and caps; None: no cap."""
+        body = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
+        answer: Json = self._ask("PUT", f"/api/tenants/{quote(name)}", body=body, shape=answers.Tenant)
+        return answer
+
+    def delete_tenant(self, name: str) -> None:
+        """Forget a tenant none of whose jobs waits or runs."""
+        self._ask("DELETE", f"/api/tenants/{quote(name)}", shape=None)
 
     def workers(self) -> list[Json]:
         """Return the workers that live, and those lost within the hour."""
@@ -303,8 +338,11 @@ class Cluster:
         answer: Json = self._ask("GET", f"/api/{path}", **query, **waiting)
         return answer
 
-    def _post(self, path: str, body: Any = None, shape: type[BaseModel] = answers.Anything) -> Json:
-        answer: Json = self._ask("POST", f"/api/{path}", body=body, shape=shape)
+    def _post(
+        self, path: str, body: Any = None, shape: type[BaseModel] = answers.Anything, *, hold: bool = False
+    ) -> Json:
+        query = {"hold": "true"} if hold else {}
+        answer: Json = self._ask("POST", f"/api/{path}", body=body, shape=shape, **query)
         return answer
 
     def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from threads_cluster import errors, show, terminal
+from threads_cluster import errors, show, tenants, terminal
 from threads_cluster.session import Session, as_json_option
 from threads_cluster.submitting import Kinds
 
@@ -45,6 +45,7 @@ app = typer.Typer(
     rich_markup_mode=None, add_completion=True, pretty_exceptions_enable=False,
     cls=InOrder, context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 110},
 )  # fmt: skip
+app.add_typer(tenants.app, name="tenant")
 app.add_typer(
     typer.Typer(cls=Kinds, no_args_is_help=True, rich_markup_mode=None),
     name="submit", help="Submit a job; each kind has its own flags.", subcommand_metavar="KIND [FLAGS]...",
@@ -185,28 +186,38 @@ def _print_csv(value: Any, name: str | None) -> None:
         show.say(f"that was {table.name}; with --table: {', '.join(others)}")
 
 
-def _each(what: str, done: str) -> Callable[..., None]:
+JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
+Hold: TypeAlias = Annotated[
+    bool, typer.Option("--hold", help="Where a cap of the tenant refuses a job: queue it until there is room.")
+]
+
+
+def _each(what: str, done: str, *, holds: bool) -> Callable[..., None]:
     """A command that does one thing to each of several jobs; the first refusal ends with its exit code."""
 
-    def act(
-        ctx: typer.Context,
-        job_ids: Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")],
-        as_json: AsJson = False,
-    ) -> None:
-        from threads_cluster import answers
+    def act(ctx: typer.Context, job_ids: JobIds, as_json: AsJson = False) -> None:
+        _act_on(ctx.obj, job_ids, getattr(ctx.obj.cluster, what), done, as_json)
 
-        worst = 0
-        for job_id in job_ids:
-            try:
-                after = getattr(ctx.obj.cluster, what)(job_id)
-            except (errors.ApiError, errors.BadArgument) as error:
-                worst = worst or _complain(error)
-                continue
-            after = {"job_id": job_id, "state": done} if after is None else ctx.obj.checked(answers.Acted, after)
-            _acted(after, as_json=as_json)
-        raise typer.Exit(worst)
+    def act_or_hold(ctx: typer.Context, job_ids: JobIds, hold: Hold = False, as_json: AsJson = False) -> None:
+        call = getattr(ctx.obj.cluster, what)
+        _act_on(ctx.obj, job_ids, lambda job_id: call(job_id, hold=hold), done, as_json)
 
-    return act
+    return act_or_hold if holds else act
+
+
+def _act_on(session: Session, job_ids: list[str], call: Callable[[str], Any], done: str, as_json: bool) -> NoReturn:
+    from threads_cluster import answers
+
+    worst = 0
+    for job_id in job_ids:
+        try:
+            after = call(job_id)
+        except (errors.ApiError, errors.BadArgument) as error:
+            worst = worst or _complain(error)
+            continue
+        after = {"job_id": job_id, "state": done} if after is None else session.checked(answers.Acted, after)
+        _acted(after, as_json=as_json)
+    raise typer.Exit(worst)
 
 
 def _acted(job: dict[str, Any], *, as_json: bool) -> None:
@@ -220,7 +231,33 @@ for _name, _done, _help in (
     ("retry", "queued", "Let failed or cancelled jobs go on where they stopped."),
     ("delete", "deleted", "Forget jobs that have ended, with their results."),
 ):
-    app.command(_name, help=_help)(_each(_name, _done))
+    app.command(_name, help=_help)(_each(_name, _done, holds=_name in ("resume", "retry")))
+
+
+@app.command()
+def dead(
+    ctx: typer.Context,
+    job_id: Annotated[str | None, typer.Argument(metavar="[JOB]", help="The job's id; else all jobs.")] = None,
+    retry: Annotated[
+        int | None, typer.Option(min=0, metavar="FIRST", help="Try the range again that begins at this unit.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Units that were given up, with their errors; cluster retry tries all of a job again."""
+    from threads_cluster import answers
+
+    if retry is not None:
+        if job_id is None:
+            raise typer.BadParameter("needs a JOB", param_hint="'--retry'")
+        _acted(ctx.obj.checked(answers.Acted, ctx.obj.cluster.retry_dead(job_id, retry)), as_json=as_json)
+        return
+    jobs = [ctx.obj.checked(answers.Dead, job) for job in ctx.obj.cluster.dead(job_id)]
+    if as_json:
+        _lines(jobs)
+    elif jobs:
+        show.dead(jobs)
+    else:
+        show.say("no unit was given up")
 
 
 @app.command()
@@ -342,6 +379,8 @@ _ADVICE = {
     "GET /api/workers": "cluster workers",
     "GET /api/nodes": "cluster workers",
     "GET /api/job-types": "cluster kinds",
+    "GET /api/tenants": "cluster tenant list",
+    "With hold ": "With --hold ",
     "partial=true": "--partial",
 }
 _NO_TOKEN = "the cluster takes only those who have its token, and CLUSTER_TOKEN holds none or another"

@@ -130,6 +130,25 @@ def _more(count: int, job_id: str, table: str, indent: int) -> str:
     return f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}"
 
 
+def dead(several: Iterable[Mapping[str, Any]]) -> None:
+    """Ranges of units that were given up, one a line."""
+    rows(
+        ("job", "first", "last", "deaths", "errors", "error"),
+        [
+            [job["job_id"], *(one.get(name, "") for name in ("first", "last", "deaths", "errors", "error"))]
+            for job in several
+            for one in job["ranges"]
+        ],
+    )
+
+
+def tenants(several: Iterable[Mapping[str, Any]]) -> None:
+    """Tenants with their weights, caps and use, one a line."""
+    columns = ("tenant", "weight", "lanes", "most", "jobs", "most", "backlog")
+    fields = ("tenant", "weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")
+    rows(columns, [["-" if one.get(name) is None else one[name] for name in fields] for one in several])
+
+
 def mark(proved: Mapping[str, Any]) -> None:
     """A mark for people: how far it reaches, and what lies beyond."""
     pairs(

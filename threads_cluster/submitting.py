@@ -42,6 +42,9 @@ _COMMON: dict[str, Any] = {
     "timeout": Annotated[
         float | None, typer.Option(metavar="SECONDS", help="Fail it this long after it started; pauses do not count.")
     ],
+    "hold": Annotated[
+        bool, typer.Option("--hold", help="Where a cap of its tenant refuses it: queue it until there is room.")
+    ],
     "wait": Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")],
     "as_json": as_json_option("One line: what submit answered; with --wait the job with its result inside."),
 }
@@ -178,6 +181,7 @@ def _text(file: str) -> str:
 def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json: bool, **options: Any) -> None:
     """Submits and, when asked, waits; says on stderr how to go on."""
     options["gpu_preferred"] = options["gpu_preferred"] or None
+    options["hold"] = options["hold"] or None
     options["timeout_seconds"] = options.pop("timeout", None)
     session.check(kind, parameters)
     from threads_cluster import answers

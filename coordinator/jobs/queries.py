@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from coordinator import decoding
 from coordinator.jobs import marks, results, rows, scheduler
 from coordinator.jobs.fleet_cache import FleetCache
-from coordinator.jobs.rows import JobRow, JobsPage, MarkRow, ResultHead
+from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, ResultHead
 from jobs import errors
+from jobs.models import DEFAULT_TENANT, Place
 from jobs.numbers import exact
 from jobs.store import Store, skipped
 from jobs.store.connection import Unreadable
 
 #: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
 _PAGES, _PAGE = 20, 100
+#: Failed jobs, and running ones, among which those with units given up are found; the newest.
+_DEAD = 1000
 #: Running jobs over which speeds are summed, newest first.
 _RUNNING = 100
 
@@ -59,15 +62,21 @@ class JobQueries:
         """Return those of the jobs that exist and can be read, in their order."""
         stored = self._store.job_reads.hashes(ids)
         sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
-        ranks = self._ranks(sound)
-        fleet = self._fleet.get() if ranks else scheduler.Fleet()
-        return skipped.readable("job", sound, lambda job_id, row: rows.shown(job_id, row, ranks.get(job_id, -1), fleet))
+        places = self._places(sound)
+        fleet = self._fleet.get() if places else scheduler.Fleet()
+        return skipped.readable(
+            "job", sound, lambda job_id, row: rows.shown(job_id, row, places.get(job_id, Place()), fleet)
+        )
 
-    def _ranks(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, int | None]:
-        """Return the place in its queue of each job that waits."""
-        waiting = [(row["queue"], job_id) for job_id, row in jobs if row["state"] in ("queued", "running")]
-        ranks = self._store.job_reads.queue_ranks(waiting) if waiting else []
-        return {job_id: rank for (_, job_id), rank in zip(waiting, ranks, strict=True)}
+    def _places(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
+        """Return the place of each job that waits or runs."""
+        waiting = [
+            (row["queue"], row.get("tenant", DEFAULT_TENANT), job_id)
+            for job_id, row in jobs
+            if row["state"] in ("queued", "running")
+        ]
+        places = self._store.job_reads.places(waiting)
+        return {job_id: place for (_, _, job_id), place in zip(waiting, places, strict=True)}
 
     def page(
         self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None
@@ -86,6 +95,23 @@ class JobQueries:
                 if len(page) == limit:
                     return {"jobs": page, "cursor": str(cursor)}
         return {"jobs": page, "cursor": str(cursor)}
+
+    def dead(self, ids: Sequence[str]) -> list[DeadRow]:
+        """Return, of these jobs, those with units that were given up, with each such range."""
+        jobs = self.by_ids(ids)
+        ranges = self._store.job_reads.dead_ranges([job["job_id"] for job in jobs])
+        return [
+            {"job_id": job["job_id"], "type": job["type"], "state": job["state"], "tenant": job["tenant"],
+             "ranges": rows.dead(several)}
+            for job, several in zip(jobs, ranges, strict=True) if several
+        ]  # fmt: skip
+
+    def all_dead(self, tenant: str | None) -> list[DeadRow]:
+        """Return the same of the newest _DEAD failed and running jobs; of one tenant's, or of all."""
+        numbered = [self._store.job_reads.newest_jobs(state, None, _DEAD) for state in ("failed", "running")]
+        ids = decoding.names(job_id for several in numbered for job_id, _ in several)
+        with_dead = [job for job, ranges in zip(ids, self._store.job_reads.dead_ranges(ids), strict=True) if ranges]
+        return [row for row in self.dead(with_dead) if tenant in (None, row["tenant"])]
 
     def states(self, ids: Sequence[str], tenant: str | None = None) -> list[str | None]:
         """Return the state of each job; None for one that does not exist, or is not of this tenant."""

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding
 from coordinator.jobs import scheduler
-from jobs.models import DEFAULT_TENANT, JobState
+from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place
 from jobs.numbers import exact
 
 #: A rate older than this many seconds says nothing about now.
@@ -60,9 +61,30 @@ class JobRow(TypedDict):
     eta_seconds: float | None
     waiting_because: str | None
     error: str | None
+    in_backlog: NotRequired[bool]
     max_running: NotRequired[int]
     timeout_seconds: NotRequired[float]
     usage: UsageRow
+
+
+class DeadRangeRow(TypedDict):
+    """Units that were given up."""
+
+    first: int | str
+    last: int | str
+    deaths: int
+    errors: int
+    error: str
+
+
+class DeadRow(TypedDict):
+    """A job with units that were given up."""
+
+    job_id: str
+    type: str
+    state: str
+    tenant: str
+    ranges: list[DeadRangeRow]
 
 
 class JobsPage(TypedDict):
@@ -122,8 +144,8 @@ def sound(row: dict[str, str]) -> dict[str, str]:
     return row
 
 
-def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler.Fleet) -> JobRow:
-    """Return the job's row. `before`: jobs ahead in its queue; -1: it does not wait; None: it is not in the queue."""
+def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet) -> JobRow:
+    """Return the job's row; `place`: where it waits."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
     rate = _rate(row) if state in ("running", "cancelling") else None
     started, ended = row.get("started"), row.get("ended")
@@ -149,7 +171,7 @@ def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler
         "rate": rate,
         "eta_seconds": round((total - done) / rate, 1) if rate else None,
         "waiting_because": scheduler.waiting_because(
-            state, row["queue"], None if before == -1 else before, holders, fleet, row["kind"], int(row["version"])
+            state, row["queue"], place, holders, fleet, row["kind"], int(row["version"]), int(row.get("max_running", 0))
         ),
         "error": row.get("error"),
         "usage": _usage(row),
@@ -158,8 +180,24 @@ def shown(job_id: str, row: dict[str, str], before: int | None, fleet: scheduler
     return answer
 
 
+def dead(ranges: Iterable[DeadRange]) -> list[DeadRangeRow]:
+    """Return the rows of ranges that were given up."""
+    return [
+        {
+            "first": exact(each.lo),
+            "last": exact(each.hi - 1),
+            "deaths": each.deaths,
+            "errors": each.errors,
+            "error": each.error,
+        }
+        for each in sorted(ranges)
+    ]
+
+
 def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
-    """Add the limits that the job's submitter gave it."""
+    """Add the limits that the job's submitter gave it, and whether one of its tenant's holds it."""
+    if row.get("backlog") == "1":
+        answer["in_backlog"] = True
     if "max_running" in row:
         answer["max_running"] = int(row["max_running"])
     if "timeout_ms" in row:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs import errors, queues
-from jobs.models import Device, Plan, Priority
+from jobs.models import Device, Place, Plan, Priority
 
 #: Below this many seconds of one lane, a job takes the fast path.
 SMALL_SECONDS = 0.05
@@ -92,14 +92,17 @@ def is_small(plan: Plan) -> bool:
 
 
 def waiting_because(
-    state: str, queue: str, before: int | None, holders: int, fleet: Fleet, kind: str = "", version: int = 0
-) -> str | None:
-    """Return why a job does not run now; None when it does or has ended. `before`: jobs ahead in its queue.
+    state: str, queue: str, place: Place, holders: int, fleet: Fleet, kind: str = "", version: int = 0,
+    max_running: int = 0,
+) -> str | None:  # fmt: skip
+    """Return why a job does not run now; None when it does or has ended. `place`: where it waits.
 
     `kind` and `version`: of the job; without them every worker of its queue is taken to compute it.
     """
     if state == "paused":
         return "paused; resume it to go on"
+    if place.in_backlog is not None:
+        return _held(place, place.in_backlog)
     if state not in ("queued", "running") or holders > 0:
         return None
     if estimated_wait(queue, fleet) is None:
@@ -107,9 +110,22 @@ def waiting_because(
     able = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
-    if before is None:
-        return "its last leases are being computed" if state == "running" else f"every worker with {kind} is busy"
-    return _in_turn(queue, before, fleet)
+    if place.before is None:
+        return _leased_out(state, kind, place, max_running)
+    return _in_turn(queue, place, place.before, fleet)
+
+
+def _held(place: Place, before: int) -> str:
+    """Return why a job is in its tenant's backlog."""
+    most = f"as many jobs of tenant {place.tenant} wait or run as it may have ({place.max_jobs}, max_jobs)"
+    return f"{most}; {_before(before, 'its backlog')}"
+
+
+def _leased_out(state: str, kind: str, place: Place, max_running: int) -> str:
+    """Return why a job that nobody holds is not in its queue."""
+    if 0 < max_running <= place.leases:
+        return f"as many lanes compute it as it may have ({max_running}, max_running)"
+    return "its last leases are being computed" if state == "running" else f"every worker with {kind} is busy"
 
 
 def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
@@ -118,13 +134,24 @@ def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
     return f"no live worker of its queue computes version {version} of {kind}: {other}"
 
 
-def _in_turn(queue: str, before: int, fleet: Fleet) -> str:
-    """Return the job's place in its queue, and the queues of higher priority that are served first."""
-    place = f"{before} {'job is' if before == 1 else 'jobs are'} before it in the queue {queue}"
+def _before(before: int, where: str, whose: str = "") -> str:
     if not before:
-        place = f"it is next in the queue {queue}"
+        return f"it is {whose or ''}next in {where}"
+    return f"{before} {whose or ''}{'job is' if before == 1 else 'jobs are'} before it in {where}"
+
+
+def _in_turn(queue: str, place: Place, before: int, fleet: Fleet) -> str:
+    """Return the job's place in its queue, and what is served before: queues of higher priority, other tenants."""
+    turn = _before(before, f"the queue {queue}")
+    if place.tenant:
+        turn = _before(before, f"the queue {queue}", "its tenant's ")
+    if place.max_lanes:
+        return f"tenant {place.tenant} uses all {place.max_lanes} lanes that it may (max_lanes); {turn}"
     above = queues.higher(queue, tuple(fleet.load_seconds))
     busy = [other for other in above if fleet.load_seconds[other] and _devices_of(other) & _devices_of(queue)]
     if busy:
-        return f"work of a higher priority is served first ({', '.join(busy)}); {place} after that"
-    return place if before else f"every worker is busy; {place}"
+        return f"work of a higher priority is served first ({', '.join(busy)}); {turn} after that"
+    if place.tenants_before:
+        several = "tenant was" if place.tenants_before == 1 else "tenants were"
+        return f"{place.tenants_before} other {several} given less and go first; {turn}"
+    return turn if before else f"every worker is busy; {turn}"

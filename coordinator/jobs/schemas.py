@@ -67,9 +67,34 @@ class Job(Answer):
     eta_seconds: float | None
     waiting_because: str | None = required("Why it does not run now.")
     error: str | None
+    in_backlog: bool | None = optional("True: it is queued until a cap of its tenant admits it.")
     max_running: int | None = optional("Most lanes that compute it at once, where that is limited.")
     timeout_seconds: float | None = optional("It fails this long after it started, where that is limited.")
     usage: Usage
+
+
+class DeadRange(Answer):
+    """Units that were given up: their lanes died, or the kernel raised, more often than is tried."""
+
+    first: int | str
+    last: int | str
+    deaths: int = required("Lanes that died on them.")
+    errors: int = required("Times that the kernel raised.")
+    error: str = required("The last error; empty where none is known.")
+
+
+class Dead(Answer):
+    """A job with units that were given up."""
+
+    job_id: str
+    type: str
+    state: JobState
+    tenant: str
+    ranges: list[DeadRange]
+
+
+class DeadJobs(Answer):
+    jobs: list[Dead]
 
 
 class Jobs(Answer):

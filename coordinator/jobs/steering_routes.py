@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Path, Response
+from fastapi import Path, Query, Response
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from coordinator import http
@@ -33,13 +33,14 @@ def steer(
     verb: Annotated[str, Path(pattern="^(cancel|pause|resume|retry)$")],
     cluster: http.ClusterDep,
     asker: http.AskerDep,
+    hold: Annotated[bool, Query(description="Of resume and retry: as in a submission.")] = False,
 ) -> Response:
     """Cancel, pause, resume or retry a job. 409 naming the state when it does not allow that.
 
     A call that was carried out before changes nothing and answers 200, so that it can be repeated when its answer was
     lost: cancel of a cancelled job, pause of a paused one, resume or retry of one that waits or runs.
     """
-    cluster.steer(job_id, verb, asker)
+    cluster.steer(job_id, verb, asker, hold=hold)
     return shown(cluster.queries.jobs.job(job_id))
 
 

@@ -20,7 +20,7 @@ from jobs.kinds import registry
 from jobs.models import MAX_UNITS, Device, Plan, Priority
 from jobs.numbers import short
 from jobs.settings import Settings
-from jobs.store.jobs import NewJob
+from jobs.store.jobs import NewJob, Over
 
 #: Jobs in one batch.
 MAX_BATCH = 1000
@@ -31,7 +31,7 @@ QUESTION_SECONDS = 600
 #: Lanes and seconds that a submitter may limit a job to.
 MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 #: Fields younger than the digests of idempotency keys: left out of a digest where they are not given.
-_YOUNG = ("max_running", "timeout_seconds")
+_YOUNG = ("max_running", "timeout_seconds", "hold")
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
 
@@ -57,6 +57,9 @@ class Submission(BaseModel):
     )
     max_running: int | None = Field(
         None, ge=1, le=MAX_RUNNING, description="Most lanes that compute it at once; null: any number."
+    )
+    hold: bool = Field(
+        False, description="Where a cap of its tenant refuses it: queue it, to be admitted when there is room."
     )
     timeout_seconds: float | None = Field(
         None, ge=0.001, le=MAX_TIMEOUT, allow_inf_nan=False,
@@ -180,11 +183,25 @@ def accept(asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Se
         digest=_digest(asked),
         tenant=asker.tenant,
         token=asker.token,
+        hold=asked.hold,
     )
     return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet))
 
 
+def over(limit: Over, tenant: str) -> errors.OverLimit:
+    """Return the refusal of a job: which limit, its value, and when there is room."""
+    after = f"there is probably room in {limit.seconds} s"
+    if limit.cap == "MAX_QUEUED":
+        detail = f"{limit.value} jobs are queued, as many as the cluster takes (MAX_QUEUED); {after}"
+    else:
+        detail = (
+            f"{limit.value} jobs of tenant {tenant} wait or run, as many as it may have ({limit.cap}); {after}. "
+            "With hold the job is queued until then"
+        )
+    return errors.OverLimit(detail, field=limit.cap, seconds=limit.seconds)
+
+
 def _digest(asked: Submission) -> str:
-    absent = {name for name in _YOUNG if getattr(asked, name) is None}
+    absent = {name for name in _YOUNG if not getattr(asked, name)}
     body = asked.model_dump(exclude={"idempotency_key", *absent})
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -19,6 +19,7 @@ from jobs.store.results import Results
 from jobs.store.scripts import Scripts
 from jobs.store.slots import Slots
 from jobs.store.telemetry import Telemetry
+from jobs.store.tenants import Tenants
 
 __all__ = ["Store"]
 
@@ -35,6 +36,7 @@ class Store:
         self.job_reads = JobReads(self.scripts)
         self.slots = Slots(self.scripts)
         self.leases = Leases(self.scripts)
+        self.tenants = Tenants(self.scripts)
         self.results = Results(self.scripts)
         self.marks = Marks(self.scripts)
         self.fleet = Fleet(self.scripts)

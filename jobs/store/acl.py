@@ -16,6 +16,8 @@ WORKER_KEYS = (
     keys.JOBS, keys.RUNNING, keys.LATER, keys.DEADLINES, keys.EXPIRY, keys.LACKED, keys.SEQUENCE, keys.BELLS,
     keys.SLOTS, keys.SLOT_JOBS, keys.WORKERS, keys.NODES, keys.EVENTS, keys.LOAD, keys.PACE, keys.UNITS,
     keys.OUTCOMES, keys.ENDED, keys.WAITS, keys.DURATIONS, keys.SPAN, keys.SPANS, keys.BROKEN, keys.DISTURBED,
+    keys.SHARES, keys.CAPPED, keys.AGED, keys.AGING, keys.turns("*", "*"), keys.order("*"), keys.finish("*"),
+    keys.virtual("*"), keys.admitted("*"), keys.backlog("*"), keys.lanes("*"),
     keys.SPARE, keys.job("*"), keys.pending("*"), keys.lacked_member("*"), keys.in_state("*"),
     keys.workers_of("*"), keys.worker("*"), keys.gpu("*"), keys.mark("*", "*"), keys.bell("*"), keys.aside("*"),
     keys.OF_RQ,
@@ -23,7 +25,7 @@ WORKER_KEYS = (
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
     keys.LEADER, keys.AUDIT, keys.audit("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
-    keys.DURABLE, keys.idempotency("*", "*"),
+    keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"),
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

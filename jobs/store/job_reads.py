@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
-from jobs.models import DEFAULT_TENANT, JobState
+from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place
 from jobs.store import keys, skipped
 from jobs.store.connection import ResponseError, wrong_type
 from jobs.store.scripts import Part
@@ -46,12 +46,29 @@ class JobReads(Part):
             for row in skipped.replies(pipe)
         ]
 
-    def queue_ranks(self, waiting: Sequence[tuple[str, str]]) -> list[int | None]:
-        """Return how many jobs are before each (queue, job) in its queue; None for one that is not in it."""
-        pipe = self._pipe()
-        for queue, job_id in waiting:
-            pipe.zrank(keys.pending(queue), job_id)
-        return skipped.replies(pipe)
+    def places(self, waiting: Sequence[tuple[str, str, str]]) -> list[Place]:
+        """Return where each (queue, tenant, job) waits."""
+        if not waiting:
+            return []
+        pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED)
+        for queue, _, job_id in waiting:
+            pipe.zrank(keys.pending(queue), job_id).zcard(keys.job_leases(job_id))
+        shares, capped, *replies = skipped.replies(pipe)
+        pairs = list(zip(replies[::2], replies[1::2], strict=True))
+        if not shares:
+            return [Place(before=before, leases=leases or 0) for before, leases in pairs]
+        for queue, tenant, job_id in waiting:
+            pipe.zrank(keys.turns(queue, tenant), job_id).zrank(keys.order(queue), tenant)
+            pipe.zrank(keys.backlog(tenant), job_id)
+        parts = iter(skipped.replies(pipe))
+        return [
+            Place(
+                before=next(parts), leases=leases or 0, tenant=tenant, tenants_before=next(parts) or 0,
+                in_backlog=next(parts), max_jobs=_cap(shares, tenant, 2),
+                max_lanes=_cap(shares, tenant, 1) if tenant.encode() in (capped or ()) else 0,
+            )
+            for (_, tenant, _), (_, leases) in zip(waiting, pairs, strict=True)
+        ]  # fmt: skip
 
     def newest(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
         """Return (id, number of its submission) of at most `most` jobs, newest first; of those below `before` alone."""
@@ -82,6 +99,18 @@ class JobReads(Part):
             pipe.hget(keys.job(job_id), "created")
         stored = zip(ids, skipped.replies(pipe), strict=True)
         return dict(skipped.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
+
+    def dead_ranges(self, ids: Sequence[str]) -> list[list[DeadRange]]:
+        """Return the ranges that were given up of each job, with the error of each."""
+        pipe = self._pipe()
+        for job_id in ids:
+            pipe.lrange(keys.job_dead(job_id), 0, -1)
+        found = [[text.decode().split(":") for text in pieces or ()] for pieces in skipped.replies(pipe) if ids]
+        asked = [(job_id, pieces) for job_id, pieces in zip(ids, found, strict=True) if pieces]
+        for job_id, pieces in asked:
+            pipe.hmget(keys.job(job_id), [f"dead|{lo}" for lo, *_ in pieces])
+        errors = dict(zip((job_id for job_id, _ in asked), skipped.replies(pipe) if asked else (), strict=True))
+        return [_dead(pieces, errors.get(job_id) or ()) for job_id, pieces in zip(ids, found, strict=True)]
 
     # -- results ----------------------------------------------------------------------------------------------------
 
@@ -117,3 +146,21 @@ class JobReads(Part):
         for job_id in ids:
             pipe.get(keys.job_result(job_id))
         return [text or b"" for text in pipe.execute()]
+
+
+def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> list[DeadRange]:
+    return [
+        DeadRange(
+            lo=int(lo),
+            hi=int(hi),
+            deaths=int(deaths),
+            errors=int(raised),
+            error=(error or b"").decode(errors="replace"),
+        )
+        for (lo, hi, deaths, raised), error in zip(pieces, errors, strict=True)
+    ]
+
+
+def _cap(shares: Mapping[bytes, bytes], tenant: str, place: int) -> int:
+    """Return one of the numbers weight|max_lanes|max_jobs of a tenant; 0 where it is not registered."""
+    return int(shares.get(tenant.encode(), b"1|0|0").split(b"|")[place])

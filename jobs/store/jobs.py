@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jobs import errors
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
@@ -45,25 +46,36 @@ class NewJob:
     tenant: str = DEFAULT_TENANT
     #: Id of the token that submitted it; empty without one.
     token: str = ""
+    #: Puts it into its tenant's backlog where a cap of the tenant refuses it.
+    hold: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Over:
+    """Cap or limit that refuses one more job."""
+
+    #: max_jobs of the tenant, or MAX_QUEUED.
+    cap: str
+    value: int
+    #: Seconds until there is probably room.
+    seconds: int
 
 
 class Jobs(Part):
     """Submits and steers jobs."""
 
-    def submit(self, jobs: Sequence[NewJob]) -> list[tuple[str, str]]:
-        """Write jobs, each atomically with its bell. One (new|same|conflict, job_id) each.
+    def submit(self, jobs: Sequence[NewJob], most_queued: int = 0) -> list[tuple[str, str] | Over]:
+        """Write jobs, each atomically with its bell. One (new|same|conflict, job_id), or Over, each.
 
-        Where Redis refuses some and not all: (refused, why) for those. Raises Unreachable when it refuses all.
+        While `most_queued` jobs are queued in the cluster, none is added; 0: any number. Where Redis refuses some and
+        not all: (refused, why) for those. Raises Unreachable when it refuses all.
         """
-        replies = self._scripts.many("submit", [_submit_arguments(job) for job in jobs])
+        replies = self._scripts.many("submit", [_submit_arguments(job, most_queued) for job in jobs])
         failed = [reply for reply in replies if isinstance(reply, Exception)]
         for error in failed:
             if len(failed) == len(replies) or not isinstance(error, Unreachable):
                 raise error
-        return [
-            ("refused", reason(reply)) if isinstance(reply, Exception) else (reply[0].decode(), reply[1].decode())
-            for reply in replies
-        ]
+        return [("refused", reason(reply)) if isinstance(reply, Exception) else _written(reply) for reply in replies]
 
     def require_disk(self) -> None:
         """Refuse as Unavailable a Redis that cannot say what is on its disk; changes nothing."""
@@ -106,23 +118,37 @@ class Jobs(Part):
         """Let lanes commit what they have and take no more."""
         return self._scripts.words("pause", job, *actor)
 
-    def resume(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Let a paused job go on."""
-        return self._scripts.words("resume", job, *actor)
+    def resume(self, job: str, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
+        """Let a paused job go on. [over, cap, value, seconds] when a cap of its tenant refuses it and not `hold`."""
+        return self._scripts.words("resume", job, *actor, int(hold))
 
-    def retry(self, job: str, version: int, actor: Actor = ANONYMOUS) -> list[str]:
-        """Go on with what is not done of a job that failed or was cancelled.
+    def retry(self, job: str, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
+        """Go on with what is not done of a job that failed or was cancelled; refused by caps as `resume` is.
 
         Returns [version, V] when its partials come from version V of the kind's model and not from `version`.
         """
-        return self._scripts.words("retry", job, version, *actor)
+        return self._scripts.words("retry", job, version, *actor, int(hold))
+
+    def retry_dead(
+        self, job: str, first: int, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False
+    ) -> list[str]:
+        """Let one range that was given up, the one that begins at unit `first`, be computed again.
+
+        Answers as `retry`; [none] when no such range was given up.
+        """
+        return self._scripts.words("retry_dead", job, first, version, *actor, int(hold))
 
     def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Remove a job that has ended."""
         return self._scripts.words("delete", job, *actor)
 
 
-def _submit_arguments(job: NewJob) -> list[str | int | float]:
+def _written(reply: list[Any]) -> tuple[str, str] | Over:
+    how, *rest = (word.decode() for word in reply)
+    return Over(cap=rest[0], value=int(rest[1]), seconds=int(rest[2])) if how == "over" else (how, rest[0])
+
+
+def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
     plan = job.plan
     fields: dict[str, str | int | float] = {
         "kind": job.kind,
@@ -143,8 +169,9 @@ def _submit_arguments(job: NewJob) -> list[str | int | float]:
         "ttl_ms": job.ttl_seconds * 1000,
         **({"max_running": job.max_running} if job.max_running else {}),
         **({"timeout_ms": job.timeout_ms} if job.timeout_ms else {}),
-        "tenant": job.tenant,
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]
-    return [job.job_id, job.idempotency, job.digest, job.queue, *flat]
+    return [
+        job.job_id, job.idempotency, job.digest, job.queue, job.tenant, int(job.hold), most_queued, *flat
+    ]  # fmt: skip

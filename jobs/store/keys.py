@@ -19,6 +19,16 @@ DEADLINES = f"{PREFIX}deadlines"
 EXPIRY = f"{PREFIX}expiry"
 #: set of queue:kind|version under which jobs wait for a worker that can compute them.
 LACKED = f"{PREFIX}lacked"
+#: zset tenant -> when it was registered.
+TENANTS = f"{PREFIX}tenants"
+#: hash tenant -> weight|max_lanes|max_jobs, of those that are registered.
+SHARES = f"{PREFIX}shares"
+#: set of tenants that use all their lanes.
+CAPPED = f"{PREFIX}capped"
+#: hash queue -> the latest time since which an aged head of it waits.
+AGED = f"{PREFIX}aged"
+#: hash worker -> its turns while there are aged heads.
+AGING = f"{PREFIX}aging"
 #: counter that numbers jobs and turns.
 SEQUENCE = f"{PREFIX}seq"
 #: counter that numbers bells.
@@ -140,6 +150,41 @@ def job_events(job_id: str) -> str:
 def pending(queue: str) -> str:
     """Zset job -> turn: jobs that a worker should look at."""
     return f"{PREFIX}pending:{queue}"
+
+
+def turns(queue: str, tenant: str) -> str:
+    """Zset job -> turn: the part of `pending` that is one tenant's."""
+    return f"{PREFIX}turns:{queue}:{tenant}"
+
+
+def order(queue: str) -> str:
+    """Zset tenant -> virtual time: tenants with pending jobs in a queue, those first who were given least."""
+    return f"{PREFIX}order:{queue}"
+
+
+def finish(priority: str) -> str:
+    """Hash tenant -> virtual time at which what it was given of a priority ends."""
+    return f"{PREFIX}finish:{priority}"
+
+
+def virtual(priority: str) -> str:
+    """Virtual clock of a priority."""
+    return f"{PREFIX}virtual:{priority}"
+
+
+def admitted(tenant: str) -> str:
+    """Zset job -> number of its submission: jobs of a tenant that wait or run, without its backlog."""
+    return f"{PREFIX}admitted:{tenant}"
+
+
+def backlog(tenant: str) -> str:
+    """Zset job -> turn: queued jobs that wait until a cap of their tenant admits them."""
+    return f"{PREFIX}backlog:{tenant}"
+
+
+def lanes(tenant: str) -> str:
+    """Zset token -> expiry: leases of a tenant's jobs."""
+    return f"{PREFIX}lanes:{tenant}"
 
 
 def lacked(queue: str, kind: str, version: str | int) -> str:

@@ -42,6 +42,8 @@ def check(bench: Bench, seen: Snapshot) -> None:
         holders_are_counted(seen, view)
         limits_are_kept(bench, seen, view)
     indexes_agree(seen)
+    if seen.tenants():
+        parts_agree(bench, seen)
     bells_agree(bench, seen)
     load_is_the_sum(seen)
     events_follow_the_table(bench, seen)
@@ -94,6 +96,9 @@ def somebody_looks_at_every_job(bench: Bench, seen: Snapshot, view: JobView) -> 
     pending, lacked = seen.waiting().get(view.job_id), seen.lacked().get(view.job_id)
     later = seen.zset("ct:later").get(view.job_id)
     held = bool(seen.held(view.job_id))
+    if view.number("backlog"):
+        assert view.state == "queued" and not (pending or lacked or later), "5"
+        return
     assert pending is None or (view.state in PENDABLE and pending == view.queue), "5"
     assert lacked is None or (view.state in PENDABLE and not pending and lacked == _place(view)), "5"
     if view.state == "queued":
@@ -146,13 +151,52 @@ def indexes_agree(seen: Snapshot) -> None:
     assert mentioned == set(seen.jobs), "keys of a deleted job are left"
 
 
+def parts_agree(bench: Bench, seen: Snapshot) -> None:
+    """16. What is kept by tenant is what jobs and leases say, and within the caps."""
+    names = {*seen.tenants(), *(view.tenant for view in seen.jobs.values())}
+    for queue in queues.ALL:
+        pending = seen.zset(f"ct:pending:{queue}")
+        parts = {name: seen.zset(f"ct:turns:{queue}:{name}") for name in names}
+        for name in names:
+            assert parts[name] == {job: at for job, at in pending.items() if seen.jobs[job].tenant == name}, "16"
+        assert set(seen.zset(f"ct:order:{queue}")) == {name for name, part in parts.items() if part}, "16"
+    for name in names:
+        views = [view for view in seen.jobs.values() if view.tenant == name]
+        backlog = {view.job_id for view in views if view.number("backlog")}
+        admitted = {view.job_id for view in views if view.state in PENDABLE} - backlog
+        assert set(seen.zset(f"ct:backlog:{name}")) == backlog and set(seen.zset(f"ct:admitted:{name}")) == admitted, (
+            "16"
+        )
+        finishing = [job for job in admitted if seen.jobs[job].state == "finishing"]
+        most = seen.cap(name, "max_jobs")
+        assert not most or len(admitted) - len(finishing) <= most, "16"
+        assert not backlog or len(admitted) >= most > 0, "a job stays in the backlog while there is room"
+        within_lanes(bench, seen, name, views)
+
+
+def within_lanes(bench: Bench, seen: Snapshot, name: str, views: list[JobView]) -> None:
+    """The leases of a tenant are those of its jobs, and those that are alive are at most max_lanes."""
+    leases = {token: at for view in views for token, at in view.expiries.items()}
+    lanes = seen.zset(f"ct:lanes:{name}")
+    if bench.stepped_back:  # AUDIT brings both near, each by itself
+        assert {token for token, at in leases.items() if at > seen.now} <= set(lanes), "16"
+    else:
+        recent = seen.now - 60_000  # AUDIT forgets what expired long ago
+        assert {token: at for token, at in lanes.items() if at > recent} == {
+            token: at for token, at in leases.items() if at > recent
+        }, "16"
+    most = seen.cap(name, "max_lanes")
+    assert not most or seen.lanes_in_use(name) <= most or bench.stepped_back, "16"
+
+
 def bells_agree(bench: Bench, seen: Snapshot) -> None:
     """RQ's queue length is the number of pending jobs, but for bells in flight and those rung for helpers."""
     bells: list[str] = []
     for queue in queues.ALL:
         rung = seen.members(f"rq:queue:{queue}")
         waiting = len(seen.pending(queue))
-        assert waiting - bench.lost[queue] <= len(rung) <= waiting + bench.extra[queue], queue
+        least = min(1, len(seen.eligible(queue))) if seen.tenants() else waiting
+        assert least - bench.lost[queue] <= len(rung) <= waiting + bench.extra[queue], queue
         bells += [f"rq:job:{bell}" for bell in rung]
     hashes = {key for key in seen.keys if key.startswith("rq:job:")}
     assert hashes == set(bells) | bench.leaked and len(bells) == len(set(bells))

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from jobs import queues
-from jobs.models import Device, Plan, Priority
+from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, bells, connection, keys
-from jobs.store.jobs import NewJob
+from jobs.store.fleet import AGE_SECONDS
+from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Committed, Grant
 from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
@@ -99,6 +100,10 @@ class JobView:
         return self.fields["queue"]
 
     @property
+    def tenant(self) -> str:
+        return self.fields.get("tenant", DEFAULT_TENANT)
+
+    @property
     def total(self) -> int:
         return self.number("total")
 
@@ -160,6 +165,28 @@ class Snapshot:
     def waiting(self) -> dict[str, str]:
         """Every pending job and its queue."""
         return {job: queue for queue in queues.ALL for job in self.pending(queue)}
+
+    # -- tenants ----------------------------------------------------------------------------------------------------
+
+    def tenants(self) -> list[str]:
+        return list(self.zset("ct:tenants"))
+
+    def cap(self, tenant: str, name: str) -> int:
+        """Its max_lanes or max_jobs; 0: none."""
+        _, lanes, jobs = map(int, self.hash("ct:shares").get(tenant, "1|0|0").split("|"))
+        return {"max_lanes": lanes, "max_jobs": jobs}[name]
+
+    def lanes_in_use(self, tenant: str) -> int:
+        return sum(view.running(self.now) for view in self.jobs.values() if view.tenant == tenant)
+
+    def is_capped(self, tenant: str) -> bool:
+        """All lanes that it may use are at work."""
+        return bool(self.tenants()) and 0 < self.cap(tenant, "max_lanes") <= self.lanes_in_use(tenant)
+
+    def eligible(self, queue: str) -> list[str]:
+        """Pending jobs of a queue whose tenants may use another lane."""
+        capped = set(self.members("ct:capped"))
+        return [job for job in self.pending(queue) if self.jobs[job].tenant not in capped]
 
     def lacked(self) -> dict[str, str]:
         """Every job that waits for a worker that has it, and its queue:kind|version."""
@@ -288,7 +315,9 @@ class Bench:
     def submit(self, total: int = 10, queue: str = "any.normal", **more: Any) -> str:
         """A new job's id; see `new_job` for what may be given."""
         new = new_job(self.new_id(), total, queue, **more)
-        [(how, job)] = self.store.jobs.submit([new])
+        [written] = self.store.jobs.submit([new])
+        assert not isinstance(written, Over), written
+        how, job = written
         if how == "new":
             self.jobs[job] = History(new)
         return job
@@ -334,11 +363,13 @@ class Bench:
         assert isinstance(answer, Grant), answer
         return answer
 
-    def commit(self, token: str, upto: int = 0, worker: str = "w") -> Committed:
+    def commit(self, token: str, upto: int = 0, worker: str = "w", ms: int = 1) -> Committed:
         """Commits the units up to `upto`, or all."""
         job, (lo, hi) = self.granted[token]
         upto = upto or hi
-        done = self.store.leases.commit(job, token, upto, encode(total_of(lo, upto)), ms=1, worker=worker, device="cpu")
+        done = self.store.leases.commit(
+            job, token, upto, encode(total_of(lo, upto)), ms=ms, worker=worker, device="cpu"
+        )
         if done.merged:
             self.jobs[job].committed.append((lo, upto))
         return done
@@ -383,8 +414,8 @@ class Bench:
     def finish_read(self, job: str, gathered: Gathered) -> bool:
         return gathered.accumulator is not None and self.store.results.finish(job, gathered, gathered.accumulator)
 
-    def audit(self) -> tuple[int, int, int]:
-        done = self.store.fleet.audit()
+    def audit(self, age_seconds: float = AGE_SECONDS) -> tuple[int, int, int]:
+        done = self.store.fleet.audit(age_seconds)
         self.lost.clear()
         self.extra.clear()
         return done
@@ -430,6 +461,8 @@ def new_job(
     version: int = 1,
     max_running: int = 0,
     timeout_ms: int = 0,
+    tenant: str = DEFAULT_TENANT,
+    hold: bool = False,
 ) -> NewJob:
     plan = Plan(
         total=total,
@@ -445,4 +478,5 @@ def new_job(
         priority=queue.partition(".")[2] or Priority.NORMAL, device="any",
         queue=queue, prefer=prefer, small=small, estimate_ms=estimate_ms, ttl_seconds=ttl_seconds, idempotency=key,
         digest=digest, max_running=max_running, timeout_ms=timeout_ms,
+        tenant=tenant, hold=hold,
     )  # fmt: skip

@@ -23,9 +23,11 @@ from hypothesis.stateful import (
 from jobs import queues
 from jobs.models import Device
 from jobs.store import keys, lease_tokens, leases, scripts
+from jobs.store.jobs import Over
 from jobs.store.leases import Grant
 from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
+from jobs.store.tenants import Tenant
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
 from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, Worker, new_job
 
@@ -67,6 +69,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.born = 0
         #: The clock never steps back.
         self.steady = True
+        self.age_seconds = 1e9
         #: What is on Redis' disk, and what callers have read and not yet folded or made a result of.
         self.backup = self.bench.back_up()
         self.read: list[tuple[str, Gathered]] = []
@@ -77,9 +80,17 @@ class LeaseMachine(RuleBasedStateMachine):
             if self.workers and sys.exc_info()[0] is None:
                 self.finish_everything()
 
-    @initialize(totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3), steady=st.booleans())
-    def a_fleet_at_work(self, totals: list[int], want: int, steady: bool) -> None:
+    @initialize(
+        totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3), steady=st.booleans(),
+        shared=st.booleans(), ages=st.booleans(),
+    )  # fmt: skip
+    def a_fleet_at_work(self, totals: list[int], want: int, steady: bool, shared: bool, ages: bool) -> None:
+        """`shared`: several tenants, one with caps. `ages`: jobs get old within the run."""
         self.steady = steady
+        self.age_seconds = 40.0 if ages else 1e9
+        if shared:
+            self.bench.store.tenants.put(Tenant(name="a", weight=3))
+            self.bench.store.tenants.put(Tenant(name="b", max_lanes=1, max_jobs=2))
         for device in (Device.CPU, Device.GPU, Device.CPU):
             self._hire(device)
         for total, worker in zip(totals, self.workers, strict=False):
@@ -140,6 +151,7 @@ class LeaseMachine(RuleBasedStateMachine):
         total=TOTALS, queue=QUEUES, grain=st.sampled_from([1, 1, 3, 2**20]), offset=st.integers(0, 2),
         small=st.booleans(), key=st.sampled_from(["", "", "a", "b"]), digest=st.sampled_from(["x", "y"]),
         max_running=st.sampled_from([0, 0, 0, 1, 2]), timeout_ms=st.sampled_from([0, 0, 0, 500, 40_000]),
+        tenant=st.sampled_from(["default", "a", "b", "b"]), hold=st.booleans(),
     )  # fmt: skip
     def submit(self, queue: str, grain: int, offset: int, **given: Any) -> None:
         new = new_job(
@@ -152,6 +164,10 @@ class LeaseMachine(RuleBasedStateMachine):
             **given,
         )
         known = self._known(new.idempotency)
+        if known is None and self._is_full(new.tenant) and not new.hold:
+            [over] = self._changes_nothing(lambda: self.bench.store.jobs.submit([new]))
+            assert isinstance(over, Over) and (over.cap, over.value) == ("max_jobs", 2) and over.seconds >= 1
+            return
         if known is None:
             assert self.bench.store.jobs.submit([new]) == [("new", new.job_id)]
             self.bench.jobs[new.job_id] = History(new)
@@ -159,6 +175,10 @@ class LeaseMachine(RuleBasedStateMachine):
         else:
             again = "same" if self.bench.jobs[known].new.digest == new.digest else "conflict"
         assert self._changes_nothing(lambda: self.bench.store.jobs.submit([new])) == [(again, known or new.job_id)]
+
+    def _is_full(self, tenant: str) -> bool:
+        """As many jobs of the tenant wait or run as may."""
+        return 0 < self.seen.cap(tenant, "max_jobs") <= len(self.seen.zset(f"ct:admitted:{tenant}"))
 
     def _known(self, key: str) -> str | None:
         """The job that an idempotency key stands for."""
@@ -171,13 +191,18 @@ class LeaseMachine(RuleBasedStateMachine):
         self.bench.client.delete(f"ct:idem:{key}")
 
     @precondition(lambda self: self.seen.jobs)
-    @rule(pick=PICK, choice=PICK)
-    def steer(self, pick: int, choice: int) -> None:
+    @rule(pick=PICK, choice=PICK, hold=st.booleans())
+    def steer(self, pick: int, choice: int, hold: bool) -> None:
         """A call that the state allows."""
         view = self._job(pick)
         calls = [call for call, states in ALLOWED.items() if view.state in states]
-        if calls:
-            assert self._steer(calls[choice % len(calls)], view)[0] == "ok"
+        if not calls:
+            return
+        call = calls[choice % len(calls)]
+        if call in ("resume", "retry") and self._is_full(view.tenant) and not hold:
+            assert self._changes_nothing(lambda: self._steer(call, view))[:3] == ["over", "max_jobs", "2"]
+        else:
+            assert self._steer(call, view, hold=hold)[0] == "ok"
 
     @precondition(lambda self: self.seen.jobs)
     @rule(pick=PICK, choice=PICK)
@@ -190,12 +215,11 @@ class LeaseMachine(RuleBasedStateMachine):
         if view.state in ALLOWED["retry"]:
             assert self._changes_nothing(lambda: self.bench.store.jobs.retry(view.job_id, 2)) == ["version", "1"]
 
-    def _steer(self, call: str, view: JobView) -> list[str]:
-        return (
-            self.bench.store.jobs.retry(view.job_id, 1)
-            if call == "retry"
-            else getattr(self.bench.store.jobs, call)(view.job_id)
-        )
+    def _steer(self, call: str, view: JobView, *, hold: bool = False) -> list[str]:
+        jobs = self.bench.store.jobs
+        if call == "retry":
+            return jobs.retry(view.job_id, 1, hold=hold)
+        return jobs.resume(view.job_id, hold=hold) if call == "resume" else getattr(jobs, call)(view.job_id)
 
     # -- workers ----------------------------------------------------------------------------------------------------
 
@@ -215,9 +239,11 @@ class LeaseMachine(RuleBasedStateMachine):
         if found == "draining":
             assert after.hash(f"ct:worker:{worker.name}")["drain"] == "1"
         elif found == "none":
-            assert not any(after.pending(queue) for queue in worker.listened)
+            assert not any(after.eligible(queue) for queue in worker.listened)
         elif isinstance(found, Held):
-            self._is_best(worker, after)
+            assert not self.seen.is_capped(after.jobs[worker.job].tenant)
+            if not self.seen.hash("ct:aged"):
+                self._is_best(worker, after)
         else:
             assert isinstance(found, Taken)
 
@@ -225,18 +251,22 @@ class LeaseMachine(RuleBasedStateMachine):
         """Nothing waits in a better queue, nothing of a better priority could be helped, nor one with fewer holders."""
         mine = after.jobs[worker.job]
         better = queues.higher(mine.queue, worker.listened)
-        assert not any(after.pending(queue) for queue in better)
+        assert not any(after.eligible(queue) for queue in better)
         others = len(after.held(worker.job)) - 1
         for view in after.jobs.values():
             held = len(after.held(view.job_id))
             helpable = (
-                view.state == "running" and view.queue in worker.listened and held > 0 and view.leasable(after.now)
+                view.state == "running"
+                and view.queue in worker.listened
+                and held > 0
+                and view.leasable(after.now)
+                and not after.is_capped(view.tenant)
             )
             waited = worker.job in {**self.seen.waiting(), **self.seen.lacked()} or others == 0
             above = view.queue in queues.higher(mine.queue, worker.listened)
             assert not (helpable and above)
             below = mine.queue in queues.higher(view.queue, worker.listened)
-            assert waited or not helpable or below or view.job_id == worker.job or held >= others
+            assert waited or not helpable or below or view.job_id == worker.job or held >= others or after.tenants()
 
     @rule(pick=PICK)
     def leave(self, pick: int) -> None:
@@ -299,18 +329,21 @@ class LeaseMachine(RuleBasedStateMachine):
         self, view: JobView, answer: Grant | str, want: int, above: tuple[str, ...], worker: Worker
     ) -> None:
         drained = self._drained(worker)
-        busy = any(self.seen.pending(queue) for queue in above)
+        busy = any(self.seen.eligible(queue) for queue in above)
+        contended = bool(above) and bool(self.seen.tenants() or self.seen.hash("ct:aged"))
+        capped = self.seen.is_capped(view.tenant)
         if isinstance(answer, Grant):
-            assert not drained and not busy and view.state in {"queued", "running"}
+            assert not drained and not busy and not capped and view.state in {"queued", "running"}
             is_cut_well(view, answer, want)
         elif answer == "yield":
-            assert drained or busy
+            assert drained or busy or contended
         elif answer == "finishing":
             assert view.state == "finishing"
         elif answer == "wait":
-            assert not self.bench.job(view.job_id).leasable(self.seen.now)
+            assert capped or not self.bench.job(view.job_id).leasable(self.seen.now)
         else:
-            assert self.bench.job(view.job_id).state not in {"queued", "running", "finishing"}
+            after = self.bench.job(view.job_id)
+            assert after.state not in {"queued", "running", "finishing"} or after.number("backlog")
 
     @precondition(lambda self: self._live())
     @rule(pick=PICK)
@@ -454,10 +487,10 @@ class LeaseMachine(RuleBasedStateMachine):
     @rule()
     def audit(self) -> None:
         gpu_alive = any(until >= self.seen.now for until in self.seen.zset("ct:workers:gpu").values())
-        self.bench.audit()
+        self.bench.audit(self.age_seconds)
         after = self.look()
         for queue in queues.ALL:
-            assert len(after.members(f"rq:queue:{queue}")) == len(after.pending(queue))
+            assert len(after.members(f"rq:queue:{queue}")) == len(after.eligible(queue))
         if not gpu_alive:
             assert not any(after.pending(queue) for queue in queues.ALL if queue.startswith("gpu."))
 

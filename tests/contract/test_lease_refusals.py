@@ -95,7 +95,7 @@ def test_every_refused_write_counts_as_unreachable(bench: Bench, code: str) -> N
     store, client = bench.store, bench.client
     calls: list[Callable[[], object]] = [
         lambda: store.jobs.submit([new_job("a", 1, "any.normal"), new_job("b", 1, "any.normal")]),
-        lambda: store.scripts.run("submit", "a", "", "", "any.normal"),
+        lambda: store.scripts.run("submit", "a", "", "", "any.normal", "default", 0, 0),
         lambda: client.set("a", 1),
         lambda: bells.place_bells(store),
     ]

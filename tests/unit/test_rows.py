@@ -18,12 +18,16 @@ from coordinator.jobs import rows as job_rows
 from coordinator.jobs import schemas as job_schemas
 from coordinator.telemetry import rows as telemetry_rows
 from coordinator.telemetry import schemas as telemetry_schemas
+from coordinator.tenants import rows as tenant_rows
+from coordinator.tenants import schemas as tenant_schemas
 
 #: Each row and its description.
 PAIRS: dict[type, type[BaseModel]] = {
     job_rows.ShareRow: job_schemas.Share,
     job_rows.UsageRow: job_schemas.Usage,
     job_rows.JobRow: job_schemas.Job,
+    job_rows.DeadRangeRow: job_schemas.DeadRange,
+    job_rows.DeadRow: job_schemas.Dead,
     job_rows.JobsPage: job_schemas.Jobs,
     job_rows.SubmittedRow: job_schemas.Submitted,
     job_rows.MarkRangeRow: job_schemas.MarkRange,
@@ -41,11 +45,12 @@ PAIRS: dict[type, type[BaseModel]] = {
     telemetry_rows.SpanLaneRow: telemetry_schemas.SpanLane,
     telemetry_rows.SpanRow: telemetry_schemas.Span,
     telemetry_rows.SpansRow: telemetry_schemas.Spans,
+    tenant_rows.TenantRow: tenant_schemas.Tenant,
     event_rows.SnapshotRow: event_schemas.Snapshot,
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
-MODULES = [job_rows, fleet_rows, telemetry_rows, event_rows]
+MODULES = [tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows]
 
 
 def plain(hint: Any) -> Any:

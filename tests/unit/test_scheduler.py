@@ -7,7 +7,7 @@ import pytest
 from coordinator.jobs import scheduler
 from coordinator.jobs.scheduler import Fleet
 from jobs import errors
-from jobs.models import Device, Plan, Priority
+from jobs.models import Device, Place, Plan, Priority
 
 CPU, GPU, ANY = Device.CPU, Device.GPU, Device.ANY
 BOTH = Fleet(lanes={CPU: 4, GPU: 2})
@@ -92,7 +92,7 @@ def test_without_a_worker_there_is_no_estimate() -> None:
     ],
 )
 def test_a_job_says_why_it_waits(state: str, before: int | None, holders: int, words: str | None) -> None:
-    reason = scheduler.waiting_because(state, "cpu.normal", before, holders, BOTH)
+    reason = scheduler.waiting_because(state, "cpu.normal", Place(before=before), holders, BOTH)
     assert reason is None if words is None else words in (reason or "")
 
 
@@ -112,13 +112,13 @@ def test_a_low_job_beside_a_steady_stream_says_that_others_go_first(
     load: dict[str, float], before: int, words: str
 ) -> None:
     fleet = Fleet(lanes={CPU: 4}, load_seconds=load)
-    assert words in (scheduler.waiting_because("queued", "any.low", before, 0, fleet) or "")
+    assert words in (scheduler.waiting_because("queued", "any.low", Place(before=before), 0, fleet) or "")
 
 
 def test_a_job_whose_version_no_worker_has_says_so() -> None:
     def reason(*fleet: dict[str, int], device: Device = CPU) -> str:
         told = Fleet(lanes={CPU: 1}, kinds={device: fleet})
-        return scheduler.waiting_because("running", "cpu.normal", None, 0, told, "collatz", 1) or ""
+        return scheduler.waiting_because("running", "cpu.normal", Place(), 0, told, "collatz", 1) or ""
 
     assert "no live worker of its queue computes version 1 of collatz: they have version 2, 3" in reason(
         {"collatz": 2}, {"collatz": 3}

@@ -1,5 +1,6 @@
--- AUDIT queues(json) -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
-local queues = cjson.decode(ARGV[1])
+-- AUDIT queues(json) age -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
+-- age: milliseconds after which a job that waits is aged.
+local queues, age = cjson.decode(ARGV[1]), tonumber(ARGV[2])
 local t = now()
 even_if_full()
 cap(P .. 'slots', t, SLOT_TTL)
@@ -75,6 +76,61 @@ if not gpu_alive then
     if string.sub(queue, 1, 4) == 'gpu.' then move(queue) end
   end
 end
+
+-- Puts the jobs of a queue whose parts by tenant are not those of the whole back where they belong: a worker of an
+-- earlier version keeps none. A part that is too large is cut where NEXT looks at it.
+local function sort_out(queue)
+  local parts = 0
+  for _, name in ipairs(call('ZRANGE', P .. 'order:' .. queue, 0, -1)) do
+    parts = parts + call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
+  end
+  if parts >= call('ZCARD', P .. 'pending:' .. queue) then return end
+  local some = call('ZRANGE', P .. 'pending:' .. queue, 0, 999, 'WITHSCORES')
+  for i = 1, #some, 2 do line_up(queue, tenant_of(some[i]), some[i], some[i + 1]) end
+end
+
+local function look_after(name)
+  cap(P .. 'lanes:' .. name, t, LEASE_TTL)
+  call('ZREMRANGEBYSCORE', P .. 'lanes:' .. name, '-inf', num(t - 60000))
+  note_cap(name, t)
+  admit_backlog(name, t, 100)
+end
+
+if by_tenant() then
+  for _, queue in ipairs(queues) do sort_out(queue) end
+  for _, name in ipairs(call('ZRANGE', P .. 'tenants', 0, -1)) do look_after(name) end
+end
+
+-- ct:aged: the queues in which a head has waited for so long that it gets turns that are those of higher priorities, each
+-- with the latest time since which such a head has waited.
+local function waits_since(id)
+  local values = redis.pcall('HMGET', key(id), 'created', 'since')
+  return values.err and t or math.max(tonumber(values[1] or t) or t, tonumber(values[2] or 0) or 0)
+end
+
+local function has_aged(queue)
+  local indexes = { P .. 'pending:' .. queue }
+  if by_tenant() then
+    indexes = {}
+    for _, name in ipairs(call('ZRANGE', P .. 'order:' .. queue, 0, TENANTS_TRIED - 1)) do
+      indexes[#indexes + 1] = P .. 'turns:' .. queue .. ':' .. name
+    end
+  end
+  for _, index in ipairs(indexes) do
+    local id = call('ZRANGE', index, 0, 0)[1]
+    if id and waits_since(id) <= t - age then return true end
+  end
+end
+
+for _, queue in ipairs(queues) do
+  local class = class_of(queue)
+  if (class == 'normal' or class == 'low') and has_aged(queue) then
+    call('HSET', P .. 'aged', queue, num(t - age))
+  else
+    call('HDEL', P .. 'aged', queue)
+  end
+end
+if call('EXISTS', P .. 'aged') == 0 then call('DEL', P .. 'aging') end
 
 for _, queue in ipairs(queues) do level(queue) end
 local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, 50)

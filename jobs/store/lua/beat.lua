@@ -8,6 +8,10 @@ if not l or j.state == 'cancelling' or j.state == 'failed' or t - l.granted > j.
 even_if_full()
 if j.timeout_ms > 0 then settle(j, t) end
 if j.state == 'failed' then return 0 end
+if by_tenant() then
+  call('ZADD', P .. 'lanes:' .. j.tenant, num(t + ttl), token)
+  settle_bill(j, l, math.max(l.billed or 0, t - l.granted))
+end
 l.upto = math.max(l.upto, math.min(upto, l.hi))
 write_lease(id, token, l)
 call('ZADD', key(id, 'leases'), num(t + ttl), token)

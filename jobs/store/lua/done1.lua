@@ -8,7 +8,8 @@ if not l then
   return 0
 end
 if l.hi - l.lo < j.total then return redis.error_reply('DONE1 needs a lease of the whole job') end
-drop_lease(id, token)
+drop_lease(j, token, t)
+settle_bill(j, l, ms)
 if j.state == 'cancelling' then
   call('LPUSH', key(id, 'free'), range(l.lo, l.hi, 0, 0))
   after_lease(j, t)

@@ -6,7 +6,7 @@ local t = now()
 local j = job(id)
 if not j then return { 'gone' } end
 if j.state == 'finishing' then return { 'finishing' } end
-if j.state ~= 'queued' and j.state ~= 'running' then
+if (j.state ~= 'queued' and j.state ~= 'running') or j.backlog == 1 then
   if j.state == 'cancelling' then reclaim(j, t) settle(j, t) end
   return { 'gone' }
 end
@@ -17,9 +17,33 @@ local mine = lease_of(id, token)
 if mine then return { 'ok', num(mine.lo), num(mine.hi) } end
 if redis.pcall('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return { 'yield' } end
 for _, queue in ipairs(higher) do
-  if call('ZCARD', P .. 'pending:' .. queue) > 0 then return { 'yield' } end
+  if call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue) > 0 then return { 'yield' } end
 end
-if saturated(j, t) then return { 'wait' } end
+-- Queues of this worker's device and of any device are those that it listens to.
+local device = higher[1] and string.match(higher[1], '^(%a+)')
+
+-- A tenant of the same class that was given much less waits.
+local function is_ahead()
+  local class = class_of(j.queue)
+  local finish = number_at('HGET', P .. 'finish:' .. class, j.tenant)
+  for _, where in ipairs({ device, device ~= 'any' and 'any' or nil }) do
+    local head = call('ZRANGE', P .. 'order:' .. where .. '.' .. class, 0, 0, 'WITHSCORES')
+    if head[1] and head[1] ~= j.tenant and finish - head[2] > LEAD_MS and not is_capped(head[1]) then return true end
+  end
+end
+
+-- The worker's next turn is that of a job that has waited for very long.
+local function is_due_for_aged()
+  if call('HEXISTS', P .. 'aged', j.queue) == 1 or number_at('HGET', P .. 'aging', worker) % AGED_TURN ~= 0 then return end
+  for _, queue in ipairs(call('HKEYS', P .. 'aged')) do
+    local where = string.match(queue, '^(%a+)')
+    if where == device or where == 'any' then return true end
+  end
+end
+
+if device and by_tenant() and is_ahead() then return { 'yield' } end
+if device and call('EXISTS', P .. 'aged') == 1 and is_due_for_aged() then return { 'yield' } end
+if saturated(j, t) or is_capped(j.tenant) then return { 'wait' } end
 
 local lo, hi, expiries, errors
 local retry = call('ZRANGEBYSCORE', key(id, 'retry'), '-inf', num(t), 'LIMIT', 0, 1)[1]
@@ -55,7 +79,8 @@ else
   call('HSET', key(id), 'cursor', num(cut))
   j.cursor = cut
 end
-grant(j, token, lo, cut, expiries, errors, ttl, lane, t)
+local estimate = rate > 0 and (cut - lo) * 1000 / rate or j.est_ms * ((cut - lo) / j.total)
+bill(j, grant(j, token, lo, cut, expiries, errors, ttl, lane, t, estimate))
 call('HINCRBY', key(id), 'leases', 1)
 
 if j.state == 'queued' then

@@ -30,16 +30,25 @@ end
 
 local function able(j) return not kinds or (kinds[j.kind] and num(kinds[j.kind]) == j.version) end
 
+-- Takes a job out of a queue, or of a tenant's part of it, in which it has no place.
+local function drop_head(queue, name, j, id)
+  local turn = j and j.tenant ~= name and PENDABLE[j.state] and call('ZSCORE', P .. 'pending:' .. queue, id)
+  step_out(queue, name, id)
+  if turn then line_up(queue, j.tenant, id, turn) end
+end
+
 local looks = 100
-local function first(queue)
+-- The job of the earliest turn in a queue, or of one tenant in it, that this worker computes.
+local function first(queue, name)
+  local index = name and P .. 'turns:' .. queue .. ':' .. name or P .. 'pending:' .. queue
   while looks > 0 do
-    local head = call('ZRANGE', P .. 'pending:' .. queue, 0, 0, 'WITHSCORES')
+    local head = call('ZRANGE', index, 0, 0, 'WITHSCORES')
     local id = head[1]
     if not id then return nil end
     local j = job(id)
-    local fit = j and PENDABLE[j.state]
+    local fit = j and PENDABLE[j.state] and (not name or (j.tenant == name and call('ZSCORE', P .. 'pending:' .. queue, id)))
     if fit and able(j) then return j, tonumber(head[2]) end
-    if fit then leave_to_others(j) else call('ZREM', P .. 'pending:' .. queue, id) end
+    if fit then leave_to_others(j) else drop_head(queue, name or tenant_of(id), j, id) end
     looks = looks - 1
     level(queue)
   end
@@ -48,12 +57,13 @@ end
 local function small(j) return j and j.small == 1 and j.state == 'queued' and j.cursor == 0 end
 
 local function take(queue, j)
-  local taken, count, budget = { 'take' }, 0, TAKE_MS * lanes
+  local taken, count, budget, billed = { 'take' }, 0, TAKE_MS * lanes, 0
+  local payer, name = j, by_tenant() and j.tenant or nil
   kept.taken = taken
-  while small(j) and count < #tokens and (budget > 0 or count == 0) do
+  while small(j) and count < #tokens and (budget > 0 or count == 0) and not (count > 0 and is_capped(name)) do
     count = count + 1
-    call('ZREM', P .. 'pending:' .. queue, j.id)
-    grant(j, tokens[count], 0, j.total, 0, 0, ttl, worker, t)
+    step_out(queue, j.tenant, j.id)
+    billed = billed + grant(j, tokens[count], 0, j.total, 0, 0, ttl, worker, t, j.est_ms)
     j.cursor = j.total
     call('HSET', key(j.id), 'cursor', num(j.total))
     start(j, t)
@@ -62,20 +72,38 @@ local function take(queue, j)
     for _, item in ipairs({ j.id, tokens[count], j.kind, call('HGET', key(j.id), 'spec'), num(j.total), num(j.est_ms) }) do
       taken[#taken + 1] = item
     end
-    j = first(queue)
+    j = first(queue, name)
   end
+  bill(payer, billed)
   level(queue)
   return taken
 end
 
--- The running job that this worker may best help: of the best priority, then with the fewest holders.
+local function give(j, queue)
+  if small(j) and #tokens > 0 then return take(queue, j) end
+  step_out(queue, j.tenant, j.id)
+  level(queue)
+  return hold(j)
+end
+
 local rank = {}
 for at, queue in ipairs(queues) do
-  local priority = string.match(queue, '%.(.*)$')
+  local priority = class_of(queue)
   rank[queue] = rank[priority] or at
   rank[priority] = rank[queue]
 end
 
+local function finish_of(j) return by_tenant() and number_at('HGET', P .. 'finish:' .. class_of(j.queue), j.tenant) or 0 end
+
+-- Whether this worker had better help job a than job b: by priority, then by what their tenants were given, then by holders.
+local function before(a, b)
+  if not b or rank[a.queue] ~= rank[b.queue] then return not b or rank[a.queue] < rank[b.queue] end
+  local mine, other = finish_of(a), a.tenant == b.tenant and 0 or finish_of(b)
+  if a.tenant ~= b.tenant and mine ~= other then return mine < other end
+  return a.holders < b.holders
+end
+
+-- The running job that this worker may best help, of a rank before `above`.
 local function helpable(above)
   local seen, best = {}, nil
   for _, text in ipairs(call('HVALS', P .. 'slotjob')) do
@@ -86,8 +114,8 @@ local function helpable(above)
       local place = type(where) == 'string' and rank[where]
       if place and place < above and (not best or place <= rank[best.queue]) then
         local j = job(id)
-        local fits = j and j.state == 'running' and able(j) and leasable(j, t)
-        if fits and (not best or place < rank[best.queue] or j.holders < best.holders) then best = j end
+        local fits = j and j.state == 'running' and able(j) and leasable(j, t) and not is_capped(j.tenant)
+        if fits and before(j, best) then best = j end
       end
     end
   end
@@ -100,23 +128,92 @@ local function oldest(at)
   local best, place, where
   for _, queue in ipairs(queues) do
     if rank[queue] == at then
-      local j, score = first(queue)
-      if j and (not best or score < place) then best, place, where = j, score, queue end
+      local j, turn = first(queue)
+      if j and (not best or turn < place) then best, place, where = j, turn, queue end
     end
   end
   return best, where
 end
 
+-- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
+local function each_head(queue, look)
+  local heads = call('ZRANGE', P .. 'order:' .. queue, 0, TENANTS_TRIED - 1, 'WITHSCORES')
+  for i = 1, #heads, 2 do
+    local j, turn
+    if not is_capped(heads[i]) then j, turn = first(queue, heads[i]) end
+    if j and look(j, turn, tonumber(heads[i + 1])) then return end
+  end
+end
+
+-- The pending job of this rank whose tenant was given least; among equals, the one that has waited longest.
+local function fairest(at)
+  local best, place, given, where
+  for _, queue in ipairs(queues) do
+    if rank[queue] == at then
+      each_head(queue, function(j, turn, finish)
+        if not best or finish < given or (finish == given and turn < place) then
+          best, place, given, where = j, turn, finish, queue
+        end
+        return true
+      end)
+    end
+  end
+  return best, where, given
+end
+
+-- Tenants that could not be served meanwhile have no credit when they can.
+local function advance(class, given)
+  if given > number_at('GET', P .. 'virtual:' .. class) then call('SET', P .. 'virtual:' .. class, exact(given)) end
+  for _, name in ipairs(call('SMEMBERS', P .. 'capped')) do
+    local behind = given - number_at('HGET', P .. 'finish:' .. class, name)
+    if behind > 0 then bill({ queue = 'any.' .. class, tenant = name }, behind * share_of(name).weight) end
+  end
+end
+
+-- The head that has waited longest of those that are aged, and its queue; of every priority.
+local function aged(since)
+  local best, place, where
+  for _, queue in ipairs(queues) do
+    local function look(j, turn)
+      local old = since[queue] and math.max(j.created, j.since) <= since[queue]
+      if old and (not best or turn < place) then best, place, where = j, turn, queue end
+    end
+    if since[queue] and by_tenant() then
+      each_head(queue, look)
+    elseif since[queue] then
+      local j, turn = first(queue)
+      if j then look(j, turn) end
+    end
+  end
+  return best, where
+end
+
+-- One turn in AGED_TURN of each worker is that of an aged job, if there is one that it may take.
+local function aged_turn()
+  if call('EXISTS', P .. 'aged') == 0 then return end
+  local since, some = {}, false
+  for _, queue in ipairs(queues) do
+    since[queue] = tonumber(call('HGET', P .. 'aged', queue) or nil)
+    some = some or since[queue] ~= nil
+  end
+  if some and call('HINCRBY', P .. 'aging', worker, 1) % AGED_TURN == 1 then return aged(since) end
+end
+
 call_back(kinds)
+local due, place = aged_turn()
+if due then return answer(give(due, place)) end
 for at in ipairs(queues) do
-  local j, queue = oldest(at)
+  local j, queue, given
+  if by_tenant() then j, queue, given = fairest(at) else j, queue = oldest(at) end
   if j then
     local above = at > 1 and helpable(at)
     if above then return answer(hold(above)) end
-    if small(j) and #tokens > 0 then return answer(take(queue, j)) end
-    call('ZREM', P .. 'pending:' .. queue, j.id)
-    level(queue)
-    return answer(hold(j))
+    if by_tenant() then
+      local other = helpable(at + 1)
+      if other and finish_of(other) < given then return answer(hold(other)) end
+      advance(class_of(queue), given)
+    end
+    return answer(give(j, queue))
   end
 end
 

@@ -4,6 +4,9 @@ local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
 local LEASE_TTL, SLOT_TTL, WORKER_TTL = @LEASE_TTL@, @SLOT_TTL@, @WORKER_TTL@
 local FLEET_EVENTS, JOB_EVENTS, STORY_EVENTS, PROGRESS_MS, TAKE_MS = 100000, 1000, 32, 200, 100
+-- Virtual time by which a tenant may be ahead of one that waits before its slots yield; one turn in so many is that of a
+-- job that has waited for very long; tenants at whose heads NEXT looks.
+local LEAD_MS, AGED_TURN, TENANTS_TRIED = 2000, 8, 16
 local function every_queue() return { @QUEUES@ } end
 
 -- What is broken in Redis stops nobody else. A key of another type, or with a content that no script writes, is put
@@ -29,7 +32,7 @@ local function bad_argument(err)
 end
 
 local function is_index(k)
-  return says(k, '^ct:pending:', '^ct:lacked', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
+  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:lacked', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
     '^ct:running$', '^ct:load$', '^ct:deadlines$')
 end
 
@@ -91,7 +94,7 @@ local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part)
 
 local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms', 'load', 'holders', 'lanes', 'max_ms',
   'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done', 'max_running',
-  'timeout_ms' }
+  'timeout_ms', 'backlog', 'since' }
 local FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', unpack(NUMBERS) }
 
 local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
@@ -143,8 +146,76 @@ local function ring(queue)
   call('RPUSH', 'rq:queue:' .. queue, id)
 end
 
+-- Tenants. While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
+-- is that of their turns. With the first that is registered, `default` is registered too.
+local several, shares_known = nil, {}
+local function by_tenant()
+  if several == nil then several = call('EXISTS', P .. 'shares') == 1 end
+  return several
+end
+
+-- Weight and caps of a tenant; a cap of 0 is none.
+local function share_of(name)
+  if not shares_known[name] then
+    local weight, lanes, jobs = string.match(call('HGET', P .. 'shares', name) or '', '^(%d+)|(%d+)|(%d+)$')
+    shares_known[name] = { weight = math.max(tonumber(weight or 1), 1), max_lanes = tonumber(lanes or 0),
+      max_jobs = tonumber(jobs or 0) }
+  end
+  return shares_known[name]
+end
+
+local function class_of(queue) return string.match(queue, '%.(.*)$') end
+
+-- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
+local function exact(x) return string.format('%.17g', x) end
+local function number_at(command, ...) return tonumber(call(command, ...) or 0) or 0 end
+
+-- ct:finish: the virtual time at which what a tenant was given of a class ends; it starts next at no earlier one. A
+-- tenant that returns starts at the class' clock, ct:virtual.
+local function enter(queue, name)
+  local class = class_of(queue)
+  local finish, clock = number_at('HGET', P .. 'finish:' .. class, name), number_at('GET', P .. 'virtual:' .. class)
+  if clock > finish then call('HSET', P .. 'finish:' .. class, name, exact(clock)) end
+  call('ZADD', P .. 'order:' .. queue, 'NX', exact(math.max(finish, clock)), name)
+end
+
+-- Charges a tenant for time of one lane that it was given; less than 0 corrects what was estimated.
+local function bill(j, ms)
+  if ms == 0 then return end
+  local class = class_of(j.queue)
+  local finish = call('HINCRBYFLOAT', P .. 'finish:' .. class, j.tenant, exact(ms / share_of(j.tenant).weight))
+  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do
+    call('ZADD', P .. 'order:' .. device .. '.' .. class, 'XX', finish, j.tenant)
+  end
+end
+
+local function line_up(queue, name, id, turn)
+  call('ZADD', P .. 'pending:' .. queue, turn, id)
+  if by_tenant() then
+    call('ZADD', P .. 'turns:' .. queue .. ':' .. name, turn, id)
+    if not call('ZSCORE', P .. 'order:' .. queue, name) then enter(queue, name) end
+  end
+end
+
+local function step_out(queue, name, id)
+  if by_tenant() then
+    local turns = P .. 'turns:' .. queue .. ':' .. name
+    if call('ZREM', turns, id) == 1 and call('EXISTS', turns) == 0 then call('ZREM', P .. 'order:' .. queue, name) end
+  end
+  return call('ZREM', P .. 'pending:' .. queue, id)
+end
+
+-- Jobs of tenants that use all their lanes: they wait, and ring for nobody.
+local function capped_out(queue)
+  local count = 0
+  for _, name in ipairs(by_tenant() and call('SMEMBERS', P .. 'capped') or {}) do
+    count = count + call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
+  end
+  return count
+end
+
 local function level(queue)
-  local short = call('ZCARD', P .. 'pending:' .. queue) - call('LLEN', 'rq:queue:' .. queue)
+  local short = call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue) - call('LLEN', 'rq:queue:' .. queue)
   for _ = 1, math.min(short, 1000) do ring(queue) end
   for _ = 1, math.min(-short, 1000) do
     local bell = call('RPOP', 'rq:queue:' .. queue)
@@ -161,21 +232,26 @@ local function pend(j)
   if call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
     call('SADD', P .. 'lacked', lacked(j))
   elseif not call('ZSCORE', P .. 'pending:' .. j.queue, j.id) then
-    call('ZADD', P .. 'pending:' .. j.queue, call('INCR', P .. 'seq'), j.id)
+    line_up(j.queue, j.tenant, j.id, call('INCR', P .. 'seq'))
     level(j.queue)
   end
   call('ZREM', P .. 'later', j.id)
 end
 
 local function unpend(j)
-  if call('ZREM', P .. 'pending:' .. j.queue, j.id) == 1 then level(j.queue) end
+  if step_out(j.queue, j.tenant, j.id) == 1 then level(j.queue) end
   call('ZREM', P .. 'lacked:' .. lacked(j), j.id)
 end
 
 local function leave_to_others(j)
   call('ZADD', P .. 'lacked:' .. lacked(j), call('ZSCORE', P .. 'pending:' .. j.queue, j.id), j.id)
-  call('ZREM', P .. 'pending:' .. j.queue, j.id)
+  step_out(j.queue, j.tenant, j.id)
   call('SADD', P .. 'lacked', lacked(j))
+end
+
+local function tenant_of(id)
+  local name = by_tenant() and redis.pcall('HGET', key(id), 'tenant')
+  return type(name) == 'string' and name or 'default'
 end
 
 -- Brings back what a worker with these versions can compute; without them: all.
@@ -184,7 +260,7 @@ local function call_back(kinds)
     local queue, kind, version = string.match(name, '^(.-):(.*)|(.-)$')
     if queue and (not kinds or (kinds[kind] and num(kinds[kind]) == version)) then
       local back = call('ZPOPMIN', P .. 'lacked:' .. name, CALLED_BACK)
-      for i = 1, #back, 2 do call('ZADD', P .. 'pending:' .. queue, back[i + 1], back[i]) end
+      for i = 1, #back, 2 do line_up(queue, tenant_of(back[i]), back[i], back[i + 1]) end
       if #back < 2 * CALLED_BACK then call('SREM', P .. 'lacked', name) end
       level(queue)
     end
@@ -194,6 +270,22 @@ end
 local ACTIVE = { running = true, finishing = true, cancelling = true }
 local TERMINAL = { done = true, failed = true, cancelled = true }
 local PENDABLE = { queued = true, running = true, finishing = true }
+-- Takes jobs out of a tenant's backlog while it may have more.
+local admit_backlog
+
+-- ct:admitted: jobs of a tenant that wait or run, and are not in its backlog.
+local function admit_or_dismiss(j, state)
+  if j.backlog == 1 and state ~= 'queued' then
+    call('ZREM', P .. 'backlog:' .. j.tenant, j.id)
+    call('HDEL', key(j.id), 'backlog')
+    j.backlog = 0
+  end
+  if PENDABLE[state] and j.backlog == 0 then
+    call('ZADD', P .. 'admitted:' .. j.tenant, num(j.seq), j.id)
+  else
+    return call('ZREM', P .. 'admitted:' .. j.tenant, j.id) == 1
+  end
+end
 
 -- Thins a job's own events to the last 200 of its states and at most `steps` steps of its progress, evenly spread.
 local function thin(id, steps)
@@ -295,8 +387,10 @@ local function set_state(j, state, t, ...)
     call('ZREM', P .. 'expiry', j.id)
   end
   if j.timeout_ms > 0 then time_out(j, state, t) end
+  local room = by_tenant() and admit_or_dismiss(j, state)
   account(j)
   emit(j, state, ...)
+  if room then admit_backlog(j.tenant, t, 1) end
 end
 
 -- The audit log: one entry for each call that changed something, chained by hashes, in the step that makes the change.
@@ -337,28 +431,61 @@ local function split_range(text)
   return tonumber(lo), tonumber(hi), tonumber(expiries), tonumber(errors)
 end
 
--- A lease: lo:hi:upto:expiries:errors:granted:lane.
+-- A lease: lo:hi:upto:expiries:errors:granted:lane; where tenants are billed, billed: before the lane.
 local function lease_of(id, token)
   local text = call('HGET', key(id, 'lease'), token)
   if not text then return nil end
   local lo, hi, upto, expiries, errors, granted, lane = string.match(text, '^(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(.*)$')
+  local billed, name = string.match(lane or '', '^(%d+):(.*)$')
   return { lo = tonumber(lo), hi = tonumber(hi), upto = tonumber(upto), expiries = tonumber(expiries),
-    errors = tonumber(errors), granted = tonumber(granted), lane = lane }
+    errors = tonumber(errors), granted = tonumber(granted), billed = tonumber(billed), lane = name or lane }
 end
 
 local function write_lease(id, token, l)
   call('HSET', key(id, 'lease'), token, num(l.lo) .. ':' .. num(l.hi) .. ':' .. num(l.upto) .. ':' .. num(l.expiries) ..
-    ':' .. num(l.errors) .. ':' .. num(l.granted) .. ':' .. l.lane)
+    ':' .. num(l.errors) .. ':' .. num(l.granted) .. ':' .. (l.billed and num(l.billed) .. ':' or '') .. l.lane)
 end
 
-local function drop_lease(id, token)
-  call('HDEL', key(id, 'lease'), token)
-  call('ZREM', key(id, 'leases'), token)
+-- Leases of a tenant that are alive: lanes that work for it.
+local function lanes_of(name, t) return call('ZCOUNT', P .. 'lanes:' .. name, '(' .. num(t), '+inf') end
+
+local function is_capped(name) return by_tenant() and call('SISMEMBER', P .. 'capped', name) == 1 end
+
+-- ct:capped: tenants that use all the lanes that they may. One that does no longer rings where its jobs wait.
+local function note_cap(name, t)
+  local most = share_of(name).max_lanes
+  if most > 0 and lanes_of(name, t) >= most then
+    call('SADD', P .. 'capped', name)
+  elseif call('SREM', P .. 'capped', name) == 1 then
+    for _, queue in ipairs(every_queue()) do
+      local waiting = call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
+      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then ring(queue) end
+    end
+  end
+end
+
+local function drop_lease(j, token, t)
+  call('HDEL', key(j.id, 'lease'), token)
+  call('ZREM', key(j.id, 'leases'), token)
+  if by_tenant() and call('ZREM', P .. 'lanes:' .. j.tenant, token) == 1 then note_cap(j.tenant, t) end
+end
+
+-- Bills what a lease really took; nothing for one that was granted while nobody was billed.
+local function settle_bill(j, l, ms)
+  if not l.billed or not by_tenant() then return end
+  bill(j, ms - l.billed)
+  l.billed = ms
 end
 
 -- The last multiple of the job's grain at or below a position, computed without leaving 2^53.
 local function on_grain(j, position)
   return position - math.fmod(math.fmod(position, j.grain) + j.offset, j.grain)
+end
+
+-- A range that is tried no more, and why.
+local function give_up(id, piece, text)
+  call('RPUSH', key(id, 'dead'), piece)
+  call('HSET', key(id), 'dead|' .. string.match(piece, '^%d+'), text)
 end
 
 -- A range whose lane died once more. At the limit it is halved until only the part that kills is left. Halves are
@@ -368,8 +495,9 @@ local function lapse(j, l)
   if expiries <= MAX_EXPIRIES then
     call('RPUSH', key(j.id, 'free'), range(l.lo, l.hi, expiries, l.errors))
   elseif l.hi - l.lo == 1 then
-    call('RPUSH', key(j.id, 'dead'), range(l.lo, l.hi, expiries, l.errors))
-    call('HSETNX', key(j.id), 'error', 'lanes died ' .. num(expiries) .. ' times on unit ' .. num(l.lo))
+    local text = 'lanes died ' .. num(expiries) .. ' times on unit ' .. num(l.lo)
+    give_up(j.id, range(l.lo, l.hi, expiries, l.errors), text)
+    call('HSETNX', key(j.id), 'error', text)
   else
     local middle = l.lo + math.floor((l.hi - l.lo) / 2)
     local cut = on_grain(j, middle)
@@ -402,7 +530,7 @@ local function reclaim(j, t)
   cap_job(j.id, t)
   for _, token in ipairs(call('ZRANGEBYSCORE', key(j.id, 'leases'), '-inf', num(t), 'LIMIT', 0, 64)) do
     local l = lease_of(j.id, token)
-    drop_lease(j.id, token)
+    drop_lease(j, token, t)
     call('HINCRBY', key(j.id), 'expired', 1)
     call('HINCRBY', P .. 'outcomes', 'expired', 1)
     if l then lapse(j, l) end
@@ -431,6 +559,7 @@ end
 
 -- Puts a job where somebody will look at it again: pending, or later when only leases and backoff are left.
 local function rest(j, t)
+  if j.backlog == 1 then return end
   if j.state == 'running' or j.state == 'queued' then
     if leasable(j, t) then
       pend(j)
@@ -478,9 +607,17 @@ local function whole(j, t)
   return true
 end
 
-local function grant(j, token, lo, hi, expiries, errors, ttl, lane, t)
-  write_lease(j.id, token, { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = t, lane = lane })
+-- ms: of one lane, by the estimate; what the caller bills.
+local function grant(j, token, lo, hi, expiries, errors, ttl, lane, t, ms)
+  local l = { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = t, lane = lane }
+  if by_tenant() then
+    l.billed = math.min(math.ceil(ms), j.max_ms)
+    call('ZADD', P .. 'lanes:' .. j.tenant, num(t + ttl), token)
+    note_cap(j.tenant, t)
+  end
+  write_lease(j.id, token, l)
   call('ZADD', key(j.id, 'leases'), num(t + ttl), token)
+  return l.billed or 0
 end
 
 local function start(j, t)
@@ -529,11 +666,72 @@ local function used(j, l, worker, device, units, ms, t)
 end
 
 -- Takes a lease away from its lane: the job and what the lease held, or nil for a token that is not alive.
-local function take_back(id, token)
+local function take_back(id, token, t)
   local j = job(id)
   local l = j and lease_of(id, token)
-  if l then drop_lease(id, token) end
+  if l then
+    drop_lease(j, token, t)
+    settle_bill(j, l, math.min(l.billed or 0, math.max(t - l.granted, 0)))
+  end
   return l and j, l
+end
+
+local function admit(j, t)
+  call('HDEL', key(j.id), 'backlog')
+  j.backlog = 0
+  call('ZADD', P .. 'admitted:' .. j.tenant, num(j.seq), j.id)
+  rest(j, t)
+end
+
+function admit_backlog(name, t, most)
+  local blamed, limit = in_hand, share_of(name).max_jobs
+  for _ = 1, most do
+    if limit > 0 and call('ZCARD', P .. 'admitted:' .. name) >= limit then break end
+    local id = call('ZPOPMIN', P .. 'backlog:' .. name)[1]
+    if not id then break end
+    local j = job(id)
+    if j and j.backlog == 1 then admit(j, t) end
+  end
+  in_hand = blamed
+end
+
+-- Jobs that ended in a way that did not count, such as by a worker of an earlier version, are counted no longer.
+local function recount(name)
+  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, 99)) do
+    local values = redis.pcall('HMGET', key(id), 'state', 'tenant')
+    if values.err or not PENDABLE[values[1]] or (values[2] or 'default') ~= name then
+      call('ZREM', P .. 'admitted:' .. name, id)
+    end
+  end
+end
+
+-- Seconds until one of a tenant's first jobs ends, by their rates and estimates.
+local function seconds_until_room(name)
+  local soonest = 3600000
+  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, 15)) do
+    local j = read_job(id)
+    if j and j.rate > 0 then
+      soonest = math.min(soonest, (j.total - j.done) * 1000 / j.rate)
+    elseif j then
+      soonest = math.min(soonest, j.est_ms * (1 - j.done / j.total) / math.max(j.lanes, 1))
+    end
+  end
+  return math.max(1, math.ceil(soonest / 1000))
+end
+
+-- Why a tenant may have no more jobs that wait or run: {over, cap, its value, seconds}; nil when it may.
+local function refusal(name)
+  local most = by_tenant() and share_of(name).max_jobs or 0
+  if most == 0 or call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
+  recount(name)
+  if call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
+  return { 'over', 'max_jobs', num(most), num(seconds_until_room(name)) }
+end
+
+local function put_in_backlog(j)
+  call('HSET', key(j.id), 'backlog', 1)
+  call('ZADD', P .. 'backlog:' .. j.tenant, call('INCR', P .. 'seq'), j.id)
+  j.backlog = 1
 end
 
 -- Ends a worker's slot; its job goes where somebody finds it.
@@ -582,8 +780,9 @@ function quarantine(id, why)
   broken[id] = true
   note_broken(id)
   for _, queue in ipairs(every_queue()) do
-    if call('ZREM', P .. 'pending:' .. queue, id) == 1 then level(queue) end
+    if step_out(queue, tenant_of(id), id) == 1 then level(queue) end
   end
+  for _, index in ipairs(by_tenant() and { 'admitted:', 'backlog:' } or {}) do call('ZREM', P .. index .. tenant_of(id), id) end
   call('ZREM', P .. 'later', id)
   call('ZREM', P .. 'deadlines', id)
   call('SREM', P .. 'running', id)

@@ -1,14 +1,19 @@
--- RETRY id version tenant token -> {ok|conflict, state} | {version, stored} | {missing}. Goes on with the ranges that are not done.
-local id, version, tenant, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- RETRY id version tenant token hold -> {ok|conflict, state} | {version, stored} | {missing} | {over, cap, value, seconds}
+-- Goes on with the ranges that are not done. hold: as in SUBMIT.
+local id, version, actor, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local t = now()
 local j = job(id)
 if not j then return { 'missing' } end
 if PENDABLE[j.state] then return { 'ok', j.state } end
 if j.state ~= 'failed' and j.state ~= 'cancelled' then return { 'conflict', j.state } end
 if j.version ~= version then return { 'version', j.version } end
+local refused = refusal(j.tenant)
+if refused and ARGV[5] ~= '1' then return refused end
 even_if_full()
 reclaim(j, t)
+call('HSET', key(id), 'since', num(t))
 local pieces = call('LRANGE', key(id, 'dead'), 0, -1)
+for _, piece in ipairs(pieces) do call('HDEL', key(id), 'dead|' .. string.match(piece, '^%d+')) end
 for _, list in ipairs({ call('LRANGE', key(id, 'free'), 0, -1), call('ZRANGE', key(id, 'retry'), 0, -1) }) do
   for _, piece in ipairs(list) do pieces[#pieces + 1] = piece end
 end
@@ -18,8 +23,9 @@ for _, piece in ipairs(pieces) do
   call('RPUSH', key(id, 'free'), range(lo, hi, 0, 0))
 end
 call('HDEL', key(id), 'error', 'ended', 'stumbles')
+if refused and j.done < j.total then put_in_backlog(j) end
 set_state(j, 'queued', t)
 if j.done == j.total then set_state(j, 'finishing', t) end
 rest(j, t)
-log_change(t, tenant, token, 'retry', id, j.state)
+log_change(t, actor, token, 'retry', id, j.state)
 return { 'ok', j.state }

@@ -1,21 +1,30 @@
--- SUBMIT id idem digest queue est_ms name value ... -> {new|same|conflict, id}
-local id, idem, digest, queue = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds}
+-- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
+local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local t = now()
 if idem ~= '' then
   local seen = call('GET', P .. 'idem:' .. idem)
   local known, body = string.match(seen or '', '^(.-)|(.*)$')
   if known and call('EXISTS', key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
-  call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400)
 end
 if call('EXISTS', key(id)) == 1 then return { 'same', id } end
+if most > 0 and call('ZCARD', P .. 'in:queued') >= most then return { 'over', 'MAX_QUEUED', num(most), '1' } end
+local refused = refusal(owner)
+if refused and hold ~= '1' then return refused end
+if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
 local seq = call('INCR', P .. 'seq')
 call('HSET', key(id), 'state', 'queued', 'queue', queue, 'idem', idem, 'seq', num(seq), 'created', num(t), 'cursor', 0,
-  'done', 0, 'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, unpack(ARGV, 5))
+  'done', 0, 'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', owner, unpack(ARGV, 8))
 call('ZADD', P .. 'jobs', num(seq), id)
 call('ZADD', P .. 'in:queued', num(seq), id)
 local j = job(id)
 account(j)
-pend(j)
+if refused then
+  put_in_backlog(j)
+else
+  if by_tenant() then admit_or_dismiss(j, 'queued') end
+  pend(j)
+end
 emit(j, 'queued', 'queue', queue)
 -- Questions about jobs are reads.
 if not string.find(queue, 'interactive', 1, true) then

@@ -1,0 +1,43 @@
+"""Routes of units that were given up: their ranges, and trying one of them again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Response
+
+from coordinator import http
+from coordinator.asker import Scope
+from coordinator.http import shown
+from coordinator.jobs import schemas
+
+routes = http.router()
+
+
+@routes.get("/dead", tags=["jobs"], **http.answers(schemas.DeadJobs))
+def list_dead(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Ranges of units that were given up, with their errors, of the newest 1,000 failed and 1,000 running jobs."""
+    return shown({"jobs": cluster.queries.jobs.all_dead(asker.only_tenant)})
+
+
+@routes.get("/jobs/{job_id}/dead", tags=["jobs"], **http.answers(schemas.DeadJobs))
+def get_dead(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
+    """The same of one job; no jobs when none of its units was given up."""
+    cluster.queries.jobs.job(job_id)
+    return shown({"jobs": cluster.queries.jobs.dead([job_id])})
+
+
+@routes.post(
+    "/jobs/{job_id}/dead/{first}/retry", tags=["jobs"], dependencies=[http.needs(Scope.SUBMIT, Scope.OPERATE)],
+    **http.answers(schemas.Job),
+)  # fmt: skip
+def retry_dead(
+    job_id: http.JobId,
+    first: Annotated[int, Path(ge=0, lt=2**53, description="Where the range begins.")],
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
+    hold: Annotated[bool, Query(description="As in a submission.")] = False,
+) -> Response:
+    """Try one range again that was given up; a failed job goes on with it. The others stay given up."""
+    cluster.retry_dead(job_id, first, asker, hold=hold)
+    return shown(cluster.queries.jobs.job(job_id))

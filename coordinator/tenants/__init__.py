@@ -1,0 +1,1 @@
+"""Tenants: the API's domain of who shares the cluster."""

@@ -1,0 +1,38 @@
+"""Rows of tenants, read from Redis and shaped. Reads only."""
+
+from __future__ import annotations
+
+from coordinator.asker import Asker, Scope
+from coordinator.tenants import rows
+from coordinator.tenants.rows import TenantRow
+from jobs import errors
+from jobs.models import DEFAULT_TENANT
+from jobs.store import Store
+
+
+class TenantQueries:
+    """Tenants, as far as the asker sees them: an admin all, everybody else their own."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def all(self, asker: Asker) -> list[TenantRow]:
+        """Return the tenants by name; `default` and the asker's own whether they are registered or not."""
+        names = {*self._store.tenants.names(), DEFAULT_TENANT} if asker.has(Scope.ADMIN) else set()
+        return self._rows(sorted({asker.tenant, *names}))
+
+    def one(self, asker: Asker, name: str) -> TenantRow:
+        """Return one tenant. NotFound for one that is not registered, or that the asker does not see."""
+        if asker.tenant != name:
+            registered = asker.has(Scope.ADMIN) and name in (DEFAULT_TENANT, *self._store.tenants.names())
+            if not registered:
+                raise missing(name)
+        return self._rows([name])[0]
+
+    def _rows(self, names: list[str]) -> list[TenantRow]:
+        return [rows.shown(tenant, use) for tenant, use in self._store.tenants.read(names)]
+
+
+def missing(name: str) -> errors.NotFound:
+    """Return the error for a tenant that is not there."""
+    return errors.NotFound(f"no tenant {name}; list them with GET /api/tenants", field="tenant")

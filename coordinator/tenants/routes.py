@@ -1,0 +1,73 @@
+"""Routes of tenants: who shares the cluster, by which weight and within which caps."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.http import shown
+from coordinator.tenants import queries, schemas
+from jobs import errors
+from jobs.store.tenants import MAX_CAP, MAX_WEIGHT, NAME, Tenant
+
+routes = http.router()
+
+_ADMIN = [http.needs(Scope.ADMIN)]
+Name = Annotated[str, Path(pattern=NAME, description="A tenant's name.")]
+
+
+class Shares(BaseModel):
+    """Weight and caps of a tenant; what is left out has its default."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    weight: int = Field(1, ge=1, le=MAX_WEIGHT, description="Its share of the lanes, relative to other tenants'.")
+    max_lanes: int | None = Field(
+        None, ge=1, le=MAX_CAP, description="Most lanes that compute its jobs at once; null: any number."
+    )
+    max_jobs: int | None = Field(
+        None, ge=1, le=MAX_CAP, description="Most of its jobs that wait or run at once; null: any number."
+    )
+
+
+@routes.get("/tenants", tags=["tenants"], **http.answers(schemas.Tenants))
+def list_tenants(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Tenants with their weights, caps and use: all of them for an admin, else one's own."""
+    return shown({"tenants": cluster.queries.tenants.all(asker)})
+
+
+@routes.get("/tenants/{tenant}", tags=["tenants"], **http.answers(schemas.Tenant))
+def get_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """One tenant; 404 for another's, unless one is an admin."""
+    return shown(cluster.queries.tenants.one(asker, tenant))
+
+
+@routes.put(
+    "/tenants/{tenant}", tags=["tenants"], dependencies=_ADMIN, openapi_extra=http.describes(Shares),
+    **http.answers(schemas.Tenant),
+)  # fmt: skip
+async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Register a tenant, or change its weight and caps. What is admitted already stays."""
+    asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))
+    shares = Tenant(
+        name=tenant, weight=asked.weight, max_lanes=asked.max_lanes or 0, max_jobs=asked.max_jobs or 0
+    )  # fmt: skip
+    await run_in_threadpool(cluster.store.tenants.put, shares, asker.actor)
+    return shown(await run_in_threadpool(cluster.queries.tenants.one, asker, tenant))
+
+
+@routes.delete("/tenants/{tenant}", status_code=204, tags=["tenants"], dependencies=_ADMIN)
+def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Forget a tenant; 409 while jobs of it wait or run. `default` stays."""
+    answer = cluster.store.tenants.remove(tenant, asker.actor)
+    if answer == "missing":
+        raise queries.missing(tenant)
+    if answer == "default":
+        raise errors.Conflict("the tenant default stays: jobs without another one are its own", field="tenant")
+    if answer == "busy":
+        raise errors.Conflict(f"jobs of tenant {tenant} wait or run; cancel them first", field="tenant")
+    return Response(status_code=204)
