@@ -21,8 +21,8 @@ WORKERS_SCRIPTS = (
     "stumble", "finish", "abort", "worker", "claim", "quarantine", "aside", "read", "ending",
 )  # fmt: skip
 COORDINATORS_SCRIPTS = (
-    "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "audit", "lead", "spans", "reindex",
-    "tenant", "tenant_remove",
+    "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "audit", "lead", "spans",
+    "reindex", "tenant", "tenant_remove",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {"idem:{}"}
