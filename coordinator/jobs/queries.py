@@ -108,7 +108,7 @@ class JobQueries:
 
     def all_dead(self, tenant: str | None) -> list[DeadRow]:
         """Return the same of the newest _DEAD failed and running jobs; of one tenant's, or of all."""
-        numbered = [self._store.job_reads.newest_jobs(state, None, _DEAD) for state in ("failed", "running")]
+        numbered = [self._store.job_reads.newest(state, None, _DEAD) for state in ("failed", "running")]
         ids = decoding.names(job_id for several in numbered for job_id, _ in several)
         with_dead = [job for job, ranges in zip(ids, self._store.job_reads.dead_ranges(ids), strict=True) if ranges]
         return [row for row in self.dead(with_dead) if tenant in (None, row["tenant"])]
