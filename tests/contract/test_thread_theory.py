@@ -423,3 +423,16 @@ def test_18_the_load_is_what_is_offered(scheduler: str) -> None:
     assert observed == pytest.approx(0.7, rel=0.01)
     told = next(each for each in result(plan)["cells"][0]["theory"] if each["name"] == "offered_load_utilization")
     assert told["expected"] == pytest.approx(0.7, rel=1e-4)
+
+
+@pytest.mark.parametrize("join", ["none", "suspend"])
+@pytest.mark.parametrize(
+    "spawn",
+    [law("binomial", children=0, probability=0.4), law("fixed", children=0)],
+    ids=lambda each: each["distribution"],
+)
+def test_18_threads_without_children_join_nothing(join: str, spawn: dict[str, Any]) -> None:
+    """A law that gives 0 children in every case costs no joins: the work of a root is W + dispatch."""
+    costs = {"dispatch_cost_us": 2, "join_cost_us": 0 if join == "none" else 50}
+    plan = planned(join=join, spawn=spawn, max_depth=3, arrival=poisson(1), work=law("fixed", mean_us=100), **costs)
+    assert theory.work_of_a_root(plan.spec) == 102_000

@@ -59,10 +59,15 @@ def work_of_a_root(spec: Spec) -> Fraction:
     work = threads * (tables.mean_work(spec["work"]) + spec["dispatch_ns"]) + (threads - 1) * spec["spawn_ns"]
     if spec["join"] == "none":
         return work
-    childless = [dict(tables.offspring_draws(spec["offspring"], depth)).get(0, 0) for depth in range(len(levels) - 1)]
-    shares = [1 - Fraction(draws, tables.ONE) for draws in childless]
+    shares = [_share_of_parents(spec["offspring"], depth) for depth in range(spec["max_depth"])]
     parents = sum(map(mul, levels, shares), Fraction(0))
     return work + parents * spec["join_ns"]
+
+
+def _share_of_parents(offspring: dict[str, Any], depth: int) -> Fraction:
+    """Probability that a thread at this depth has children. A table may list 0 children twice: binomial of 0."""
+    draws = tables.offspring_draws(offspring, depth)
+    return Fraction(sum(count for children, count in draws if children > 0), tables.ONE)
 
 
 def offered_load(spec: Spec, cores: int) -> Fraction | None:
