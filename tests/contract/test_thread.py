@@ -23,7 +23,7 @@ from jobs import errors
 from jobs.kinds.thread import cpu_reduction, partials, reference_draws, rows, sizes, tables
 from jobs.kinds.thread import parameters as asked
 from jobs.kinds.thread import report_estimates as estimates
-from jobs.kinds.thread.cpu_draws import bin_of, options
+from jobs.kinds.thread.cpu_draws import JIT, bin_of, internal, options
 from jobs.models import Device, Plan
 from tests.contract.thread_bench import (
     FREE,
@@ -625,6 +625,11 @@ def test_the_definition_loads_no_numpy() -> None:
 def test_where_numba_must_count_references_it_does() -> None:
     assert options(lambda _: False) == {"nogil": True, "error_model": "numpy"}
     assert options() == options(lambda _: True) == {**options(lambda _: False), "_nrt": False}
+
+
+def test_where_numba_must_make_wrappers_it_does() -> None:
+    assert internal(lambda _: False) == JIT
+    assert internal() == {**JIT, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def test_everything_is_described() -> None:

@@ -41,44 +41,50 @@ FLAWS = (
          "return logs[index]"),
     Flaw("work and children from one random word", "cpu_draws.py", "word = mix(key + _WORK)",
          "word = mix(key + _OFFSPRING)"),
-    Flaw("spawn paid once, not for each child", "cpu_simulation.py", "left = work + children * spawn_ns",
-         "left = work + min(children, 1) * spawn_ns"),
-    Flaw("dispatch of a preempted thread is free", "cpu_simulation.py",
-         "busy += dispatch_ns + left\n                put(events, leaves, free, (now + dispatch_ns + left)",
-         "busy += left\n                put(events, leaves, free, (now + left)"),
-    Flaw("join cost left out of the span", "cpu_simulation.py", "span = families[family].latest + join_ns",
-         "span = families[family].latest"),
-    Flaw("one idle core served an event", "cpu_simulation.py", "                if free == last:\n"
-         "                    last = np.int64(-1)\n            if last >= 0:",
-         "                if free == last:\n                    last = np.int64(-1)\n                if now > 0:\n"
-         "                    break\n            if last >= 0:"),
-    Flaw("fifo takes the newest family", "cpu_simulation.py", "lifo, quantum, mean = numbers[CORES], "
-         "numbers[POLICY] == LIFO,", "lifo, quantum, mean = numbers[CORES], numbers[POLICY] <= LIFO,"),
-    Flaw("waits counted from time 0", "cpu_simulation.py", "wait = now - families[family].ready\n",
-         "wait = now if mean > 0 else now - families[family].ready\n"),
-    Flaw("warm-up ignored", "cpu_simulation.py", "WARM if arrived < numbers[WARMUP] else 0", "0"),
-    Flaw("arrivals twice as often", "cpu_simulation.py", "clock += interarrival(key, arrived, mean, logs)",
-         "clock += interarrival(key, arrived, mean, logs) // 2"),
-    Flaw("quantum never ends", "cpu_simulation.py", "part = min(left, quantum)\n                    cores[free].left",
-         "part = left\n                    cores[free].left"),
-    Flaw("slices one nanosecond long at the end", "cpu_simulation.py", "cores[core].left > 0:",
-         "cores[core].left >= 0:"),
-    Flaw("a blocked thread lets go of its core", "cpu_simulation.py", "if joins == SUSPEND:\n"
-         "                        idle |= bit", "if joins != NONE:\n                        idle |= bit"),
-    Flaw("a deadlock one core too early", "cpu_simulation.py", "or blocked == p:\n                break",
-         "or blocked == max(1, p - 1):\n                break"),
-    Flaw("thieves take the youngest of a family", "cpu_simulation.py", """taken = families[stolen].first
-                    families[stolen].first = taken + 1
-                    if taken + 1 == families[stolen].end:""", """taken = families[stolen].end - 1
-                    families[stolen].end = taken
-                    if taken == families[stolen].first:"""),
+    Flaw("spawn paid once, not for each child", "cpu_threads.py", "left = work + children * replica.spawn_ns",
+         "left = work + min(children, 1) * replica.spawn_ns"),
+    Flaw("dispatch of a preempted thread is free", "cpu_threads.py",
+         "replica.busy += replica.dispatch_ns + left\n"
+         "    schedule(replica, machine, core, replica.now + replica.dispatch_ns + left)",
+         "replica.busy += left\n    schedule(replica, machine, core, replica.now + left)"),
+    Flaw("join cost left out of the span", "cpu_threads.py", "span = machine.families[family].latest + replica.join_ns",
+         "span = machine.families[family].latest"),
+    Flaw("one idle core served an event", "cpu_simulation.py",
+         "            dispatch(replica, model, machine, measured, core, family, child)\n",
+         "            dispatch(replica, model, machine, measured, core, family, child)\n"
+         "            if replica.now > 0:\n                break\n"),
+    Flaw("fifo takes the newest family", "cpu_simulation.py", "numbers[layout.POLICY] == layout.LIFO",
+         "numbers[layout.POLICY] <= layout.LIFO"),
+    Flaw("waits counted from time 0", "cpu_threads.py", "wait = replica.now - machine.families[family].ready\n",
+         "wait = replica.now if replica.mean > 0 else replica.now - machine.families[family].ready\n"),
+    Flaw("warm-up ignored", "cpu_simulation.py", "layout.WARM if number < model.numbers[layout.WARMUP] else 0", "0"),
+    Flaw("arrivals twice as often", "cpu_simulation.py",
+         "interarrival(replica.key, replica.arrived, replica.mean, model.logs)",
+         "interarrival(replica.key, replica.arrived, replica.mean, model.logs) // 2"),
+    Flaw("quantum never ends", "cpu_threads.py", "part = min(left, replica.quantum)\n    machine.cores[core].left",
+         "part = left\n    machine.cores[core].left"),
+    Flaw("slices one nanosecond long at the end", "cpu_simulation.py", "machine.cores[replica.core].left > 0:",
+         "machine.cores[replica.core].left >= 0:"),
+    Flaw("a blocked thread lets go of its core", "cpu_threads.py", "if replica.joins == SUSPEND:\n"
+         "        replica.idle |= bit(core)\n    elif",
+         "if replica.joins != NONE:\n        replica.idle |= bit(core)\n    if"),
+    Flaw("a deadlock one core too early", "cpu_simulation.py",
+         "(replica.live == 0 and replica.arrived == replica.roots) or replica.blocked == replica.p",
+         "(replica.live == 0 and replica.arrived == replica.roots) or replica.blocked == max(1, replica.p - 1)"),
+    Flaw("thieves take the youngest of a family", "cpu_queues.py", """child = machine.families[family].first
+    machine.families[family].first = child + 1
+    if child + 1 == machine.families[family].end:
+        machine.steals""", """child = machine.families[family].end - 1
+    machine.families[family].end = child
+    if child == machine.families[family].first:
+        machine.steals"""),
     Flaw("one victim for all", "cpu_draws.py", "return other + 1 if other >= core else other",
          "return np.int64(0) if core > 0 else np.int64(1)"),
-    Flaw("attempts passed over are not counted", "cpu_simulation.py", "steals[thief].tries += missed", "pass"),
-    Flaw("thieves wake too late", "cpu_simulation.py", "put(events, leaves, thief, steals[thief].ends << 6 | thief)",
-         "put(events, leaves, thief, (steals[thief].ends + 50 * cost) << 6 | thief)"),
-    Flaw("refused children are born", "cpu_simulation.py", "children = allowed\n            if children > 0:",
-         "pass\n            if children > 0:"),
+    Flaw("attempts passed over are not counted", "cpu_stealing.py", "machine.steals[thief].tries += missed", "pass"),
+    Flaw("thieves wake too late", "cpu_stealing.py", "schedule(replica, machine, thief, machine.steals[thief].ends)",
+         "schedule(replica, machine, thief, machine.steals[thief].ends + 50 * replica.steal_ns)"),
+    Flaw("refused children are born", "cpu_threads.py", "children = allowed\n    if children > 0:",
+         "pass\n    if children > 0:"),
 )  # fmt: skip
 
 

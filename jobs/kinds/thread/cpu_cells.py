@@ -12,10 +12,12 @@ from numba import njit
 from jobs.kinds import random
 from jobs.kinds.contract import Tick
 from jobs.kinds.random_cpu import mix, sub
+from jobs.kinds.thread import cpu_layout as layout
 from jobs.kinds.thread import cpu_reduction as reduction
-from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import rows, sizes, tables, trace_recorder
 from jobs.kinds.thread.cpu_draws import JIT, LAWS
+from jobs.kinds.thread.cpu_layout import Machine, Measured, Model
+from jobs.kinds.thread.cpu_simulation import simulate_queue, simulate_stealing
 from jobs.kinds.thread.partials import merge
 from jobs.models import Partial, Spec
 
@@ -35,36 +37,28 @@ def _compiled(stealing: bool) -> Any:
     @njit(cache=True, **JIT)
     def chunk(first, count, cell, seed, greedy, model, machine, measured, scratch, columns, limbs, totals):
         """Simulate replicas first..first+count-1 of a cell. Return (replicas done, sum of digests); fewer: a bug."""
-        numbers, laws, logs, values, thresholds = model
-        families, cores, events, deques, steals = machine
         row, aside, by_depth, waits, sojourns = measured
         some_waits, some_sojourns = scratch
-        blocks = numbers[sim.JOINS] == sim.BLOCK
+        # A replica that deadlocks leaves nothing in the histograms.
+        apart = not stealing and model.numbers[layout.JOINS] == layout.BLOCK
+        own = Measured(row, aside, by_depth, some_waits if apart else waits, some_sojourns if apart else sojourns)
         master = mix(np.uint64(seed))
         hashes = np.uint64(0)
         for replica in range(first, first + count):
             key = sub(master, replica)
-            if stealing:
-                fine = sim.simulate_stealing(
-                    key, numbers, laws, logs, values, thresholds, families, cores, events, deques, steals,
-                    row, aside, by_depth, waits, sojourns,
-                )  # fmt: skip
-            else:
-                # A replica that deadlocks leaves nothing in the histograms.
-                fine = sim.simulate_queue(
-                    key, numbers, laws, logs, values, thresholds, families, cores, events, deques, steals,
-                    row, aside, by_depth, some_waits if blocks else waits, some_sojourns if blocks else sojourns,
-                )  # fmt: skip
-                if blocks:
-                    if row[sim.OUTCOME] != sim.DEADLOCKED:
-                        waits += some_waits
-                        sojourns += some_sojourns
-                    some_waits[:] = 0
-                    some_sojourns[:] = 0
+            fine = simulate_stealing(key, model, machine, own) if stealing else simulate_queue(key, model, machine, own)
             if not fine:
                 return replica - first, hashes
+            if apart:
+                if row[layout.OUTCOME] != layout.DEADLOCKED:
+                    waits += some_waits
+                    sojourns += some_sojourns
+                some_waits[:] = 0
+                some_sojourns[:] = 0
             hashes += reduction.digest(cell, replica, row, aside, by_depth)
-            reduction.accumulate(replica, row, aside, by_depth, numbers[sim.CORES], greedy, columns, limbs, totals)
+            reduction.accumulate(
+                replica, row, aside, by_depth, model.numbers[layout.CORES], greedy, columns, limbs, totals
+            )
         return count, hashes
 
     return chunk
@@ -85,7 +79,7 @@ class _Cell:
         self.depths = self.spec["max_depth"] + 1
         offspring = self.spec["offspring"]
         tabled = (self._numbers(), self.spec["work"]["numbers"], tables.logarithms(), offspring["values"])
-        self.model = (*(np.array(each, np.int64) for each in tabled), np.array(offspring["thresholds"], np.int64))
+        self.model = Model(*(np.array(each, np.int64) for each in (*tabled, offspring["thresholds"])))
         self.machine = self._machine()
         self.scratch = (np.zeros(rows.BINS, np.int64), np.zeros(rows.BINS, np.int64))
         self.columns, self.limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)
@@ -96,14 +90,14 @@ class _Cell:
             spec["thread_count"],
             spec["max_depth"],
             spec["max_threads"],
-            sim.JOINING.index(spec["join"]),
+            layout.JOINING.index(spec["join"]),
             spec["dispatch_ns"],
             spec["spawn_ns"],
             spec["join_ns"],
             spec["steal_ns"],
             LAWS.index(spec["work"]["law"]),
             self.cores,
-            sim.POLICIES.index(self.scheduler),
+            layout.POLICIES.index(self.scheduler),
             (_ATTEMPTS_PER_THREAD + spec["most_slices"]) * spec["most_threads"] + _ATTEMPTS,
             spec["quantum_ns"] if self.scheduler == "round_robin" else 0,
             arrival["mean"],
@@ -111,19 +105,19 @@ class _Cell:
             arrival["warmup"],
         ]
 
-    def _machine(self) -> tuple[np.ndarray, ...]:
+    def _machine(self) -> Machine:
         # Pages of `families` that no replica reaches are never touched.
-        return (
-            np.empty(sizes.families(self.spec, self.scheduler), sim.FAMILY),
-            np.zeros(self.cores, sim.CORE),
-            np.empty(2 << (self.cores - 1).bit_length(), np.int64),
-            np.empty((self.cores, self.depths), np.int64),
-            np.zeros(self.cores, sim.STEAL),
+        return Machine(
+            families=np.empty(sizes.families(self.spec, self.scheduler), layout.FAMILY),
+            cores=np.zeros(self.cores, layout.CORE),
+            events=np.empty(2 << (self.cores - 1).bit_length(), np.int64),
+            deques=np.empty((self.cores, self.depths), np.int64),
+            steals=np.zeros(self.cores, layout.STEAL),
         )
 
-    def _measured(self) -> tuple[np.ndarray, ...]:
-        sizes = (len(rows.ROW), sim.ASIDE, self.depths, rows.BINS, rows.BINS)
-        return tuple(np.zeros(size, np.int64) for size in sizes)
+    def _measured(self) -> Measured:
+        sizes = (len(rows.ROW), layout.ASIDE, self.depths, rows.BINS, rows.BINS)
+        return Measured(*(np.zeros(size, np.int64) for size in sizes))
 
     @property
     def greedy(self) -> bool:
@@ -150,8 +144,7 @@ class _Cell:
         )
         if done < count:
             raise RuntimeError(f"replica {first + done} of cell {self.cell}: more steps than can be needed")
-        _, _, _, waits, sojourns = measured
-        return reduction.partial(totals, count, int(hashes) & random.MASK, waits, sojourns)
+        return reduction.partial(totals, count, int(hashes) & random.MASK, measured.waits, measured.sojourns)
 
 
 def _first_chunk(spec: Spec) -> int:

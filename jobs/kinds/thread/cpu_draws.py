@@ -6,7 +6,7 @@ uint64 and int64 must never meet in one expression: numba would make it a float.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import ir
@@ -21,7 +21,10 @@ from jobs.kinds.thread import draws
 _PLAIN = {"nogil": True, "error_model": "numpy"}
 
 
-def _accepted(options: dict[str, Any]) -> bool:
+Options: TypeAlias = dict[str, Any]
+
+
+def _accepted(options: Options) -> bool:
     """Whether this numba compiles with these options."""
     try:
         njit("int64()", **options)(lambda: 0)
@@ -30,17 +33,32 @@ def _accepted(options: dict[str, Any]) -> bool:
     return True
 
 
-def options(accepted: Callable[[dict[str, Any]], bool] = _accepted) -> dict[str, Any]:
-    """Return the options that the kind is compiled with. Its code allocates nothing, so references to arrays need no
-    counting, which takes a quarter of the time of the global queues. numba has no documented option for that: a version
-    that does not know `_nrt` counts them, and only time is lost.
+def _extended(plain: Options, more: Options, accepted: Callable[[Options], bool]) -> Options:
+    """Return the options with more that numba does not document; without those where this version does not know them.
+    Only time is lost then.
     """
-    uncounted = {**_PLAIN, "_nrt": False}
-    return uncounted if accepted(uncounted) else _PLAIN
+    extended = {**plain, **more}
+    return extended if accepted(extended) else plain
+
+
+def options(accepted: Callable[[Options], bool] = _accepted) -> Options:
+    """Return the options that the kind is compiled with. Its code allocates nothing, so references to arrays need no
+    counting, which takes a quarter of the time of the global queues.
+    """
+    return _extended(_PLAIN, {"_nrt": False}, accepted)
+
+
+def internal(accepted: Callable[[Options], bool] = _accepted) -> Options:
+    """Return the options of functions that only compiled ones call: without wrappers for Python and C, which take a
+    quarter of the time to compile.
+    """
+    return _extended(JIT, {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}, accepted)
 
 
 JIT = options()
 INLINE = {**JIT, "forceinline": True}
+INTERNAL = internal()
+INTERNAL_INLINE = {**INTERNAL, "forceinline": True}
 
 LAWS = ("fixed", "uniform", "exponential", "hyperexponential", "empirical", "pareto")
 FIXED, UNIFORM, EXPONENTIAL, HYPEREXPONENTIAL = range(4)

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.random_cpu import mix, sub
-from jobs.kinds.thread import cpu_simulation as sim
+from jobs.kinds.thread import cpu_layout as layout
 from jobs.kinds.thread import rows
 from jobs.kinds.thread.cpu_draws import JIT, bin_of
 
@@ -69,15 +69,15 @@ def derive(row, aside, cores, values):
     """Copy the row into `values` and append rows.RATIOS."""
     for column in range(_ROW):
         values[column] = row[column]
-    makespan, span = row[sim.MAKESPAN], row[sim.LONGEST]
-    alone = row[sim.WORK] + row[sim.OVERHEAD]
+    makespan, span = row[layout.MAKESPAN], row[layout.LONGEST]
+    alone = row[layout.WORK] + row[layout.OVERHEAD]
     values[_ROW] = ratio(alone, makespan)
     values[_ROW + 1] = ratio(alone, span)
-    values[_ROW + 2] = ratio(row[sim.BUSY], cores * makespan)
-    values[_ROW + 3] = ratio(row[sim.OVERHEAD], alone)
+    values[_ROW + 2] = ratio(row[layout.BUSY], cores * makespan)
+    values[_ROW + 3] = ratio(row[layout.OVERHEAD], alone)
     values[_ROW + 4] = ratio(cores * makespan, alone + (cores - 1) * span)
-    values[_ROW + 5] = wide_ratio(aside[sim.READY_HIGH], aside[sim.READY_LOW], makespan)
-    values[_ROW + 6] = ratio(row[sim.THREADS] * 1_000_000_000, makespan)
+    values[_ROW + 5] = wide_ratio(aside[layout.READY_HIGH], aside[layout.READY_LOW], makespan)
+    values[_ROW + 6] = ratio(row[layout.THREADS] * 1_000_000_000, makespan)
 
 
 @njit(**JIT)
@@ -86,10 +86,10 @@ def digest(cell, replica, row, aside, by_depth):
     word = sub(mix(np.uint64(cell)), replica)
     for column in range(_ROW):
         value = np.uint64(row[column])
-        if column == sim.WAITED:
-            value += np.uint64(aside[sim.HIGH_WAITED]) << np.uint64(62)
-        if column == sim.SOJOURN:
-            value += np.uint64(aside[sim.HIGH_SOJOURN]) << np.uint64(62)
+        if column == layout.WAITED:
+            value += np.uint64(aside[layout.HIGH_WAITED]) << np.uint64(62)
+        if column == layout.SOJOURN:
+            value += np.uint64(aside[layout.HIGH_SOJOURN]) << np.uint64(62)
         word = sub(word, value)
     for depth in range(by_depth.shape[0]):
         word = sub(word, by_depth[depth])
@@ -98,9 +98,9 @@ def digest(cell, replica, row, aside, by_depth):
 
 @njit(**JIT)
 def violations(row, again, cores, greedy, counts):
-    alone = row[sim.WORK] + row[sim.OVERHEAD]
-    makespan, span = row[sim.MAKESPAN], row[sim.LONGEST]
-    if row[sim.BUSY] != alone + again:
+    alone = row[layout.WORK] + row[layout.OVERHEAD]
+    makespan, span = row[layout.MAKESPAN], row[layout.LONGEST]
+    if row[layout.BUSY] != alone + again:
         counts[0] += 1
     if makespan < max((alone + cores - 1) // cores, span):
         counts[1] += 1
@@ -128,7 +128,7 @@ def remember(replica, makespan, outcome, examples):
     """Keep the first replica of the least and of the greatest makespan, and the first that deadlocked: pairs of
     makespan and replica, the replica -1 where there is none yet. Replicas come in ascending order.
     """
-    if outcome == sim.DEADLOCKED:
+    if outcome == layout.DEADLOCKED:
         if examples[5] < 0:
             examples[4], examples[5] = makespan, replica
         return
@@ -144,23 +144,23 @@ def accumulate(replica, row, aside, by_depth, cores, greedy, values, limbs, tota
     sums, squares, least, most, products, spread, depth_sum, depth_squares, outcomes, broken, stuck_at, examples = (
         totals
     )
-    outcomes[row[sim.OUTCOME]] += 1
-    remember(replica, row[sim.MAKESPAN], row[sim.OUTCOME], examples)
-    if row[sim.OUTCOME] == sim.DEADLOCKED:
-        stuck_at[bin_of(row[sim.MAKESPAN])] += 1
-        add_wide(row[sim.MAKESPAN], 0, limbs, sums[_COLUMNS], squares[_COLUMNS])
+    outcomes[row[layout.OUTCOME]] += 1
+    remember(replica, row[layout.MAKESPAN], row[layout.OUTCOME], examples)
+    if row[layout.OUTCOME] == layout.DEADLOCKED:
+        stuck_at[bin_of(row[layout.MAKESPAN])] += 1
+        add_wide(row[layout.MAKESPAN], 0, limbs, sums[_COLUMNS], squares[_COLUMNS])
         return
     derive(row, aside, cores, values)
-    violations(row, aside[sim.AGAIN], cores, greedy, broken)
+    violations(row, aside[layout.AGAIN], cores, greedy, broken)
     for column in range(_COLUMNS):
         value = values[column]
         least[column] = min(least[column], value)
         most[column] = max(most[column], value)
         high = 0
-        if column == sim.WAITED:
-            high = aside[sim.HIGH_WAITED]
-        elif column == sim.SOJOURN:
-            high = aside[sim.HIGH_SOJOURN]
+        if column == layout.WAITED:
+            high = aside[layout.HIGH_WAITED]
+        elif column == layout.SOJOURN:
+            high = aside[layout.HIGH_SOJOURN]
         add_wide(value, high, limbs, sums[column], squares[column])
         for product in range(_FACTORS.shape[0] // 2):
             if column == _FACTORS[2 * product]:

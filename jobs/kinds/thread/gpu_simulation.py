@@ -9,8 +9,8 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds import gpu, random
+from jobs.kinds.thread import cpu_layout as layout
 from jobs.kinds.thread import cpu_reduction as reduction
-from jobs.kinds.thread import cpu_simulation as sim
 from jobs.kinds.thread import draws, parameters, rows, sizes, tables
 from jobs.kinds.thread.cpu_draws import JIT, LAWS
 from jobs.models import Spec
@@ -25,7 +25,7 @@ _PLACES = (
 SOURCE = gpu.Source(
     Path(__file__).with_name("gpu_simulation.cu"),
     (
-        *((name, getattr(sim, name)) for name in _PLACES),
+        *((name, getattr(layout, name)) for name in _PLACES),
         *((f"LAW_{law.upper()}", place) for place, law in enumerate(LAWS)),
         *((f"DRAW_{name}", getattr(draws, name)) for name in ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS")),
         ("ROW", len(rows.ROW)),
@@ -50,10 +50,10 @@ def _reduced(first, count, cell, greedy, cores, measured, small, columns, limbs,
     """Return the sum of digests of the replicas that had room, and the number of the others, left in `small`."""
     hashes, many = np.uint64(0), 0
     for each in range(count):
-        row = measured[each, : sim.MAX_SOJOURN + 1]
-        aside = measured[each, sim.MAX_SOJOURN + 1 : sim.MAX_SOJOURN + 1 + sim.ASIDE]
-        by_depth = measured[each, sim.MAX_SOJOURN + 1 + sim.ASIDE :]
-        if row[sim.OUTCOME] < 0:
+        row = measured[each, : layout.MAX_SOJOURN + 1]
+        aside = measured[each, layout.MAX_SOJOURN + 1 : layout.MAX_SOJOURN + 1 + layout.ASIDE]
+        by_depth = measured[each, layout.MAX_SOJOURN + 1 + layout.ASIDE :]
+        if row[layout.OUTCOME] < 0:
             small[many] = first + each
             many += 1
             continue
@@ -84,21 +84,21 @@ class LaunchedCell:
 
     def _numbers(self) -> list[int]:
         spec, arrival = self.spec, self.spec["arrival"] or {"mean": 0, "bits": 0, "warmup": 0}
-        numbers = [0] * (sim.WARMUP + 1)
+        numbers = [0] * (layout.WARMUP + 1)
         known = {
-            sim.ROOTS: spec["thread_count"],
-            sim.MAX_DEPTH: spec["max_depth"],
-            sim.MAX_THREADS: spec["max_threads"],
-            sim.JOINS: sim.JOINING.index(spec["join"]),
-            sim.DISPATCH_NS: spec["dispatch_ns"],
-            sim.SPAWN_NS: spec["spawn_ns"],
-            sim.JOIN_NS: spec["join_ns"],
-            sim.LAW: LAWS.index(spec["work"]["law"]),
-            sim.CORES: self.cores,
-            sim.POLICY: sim.POLICIES.index(self.scheduler),
-            sim.ARRIVAL: arrival["mean"],
-            sim.ARRIVAL_BITS: arrival["bits"],
-            sim.WARMUP: arrival["warmup"],
+            layout.ROOTS: spec["thread_count"],
+            layout.MAX_DEPTH: spec["max_depth"],
+            layout.MAX_THREADS: spec["max_threads"],
+            layout.JOINS: layout.JOINING.index(spec["join"]),
+            layout.DISPATCH_NS: spec["dispatch_ns"],
+            layout.SPAWN_NS: spec["spawn_ns"],
+            layout.JOIN_NS: spec["join_ns"],
+            layout.LAW: LAWS.index(spec["work"]["law"]),
+            layout.CORES: self.cores,
+            layout.POLICY: layout.POLICIES.index(self.scheduler),
+            layout.ARRIVAL: arrival["mean"],
+            layout.ARRIVAL_BITS: arrival["bits"],
+            layout.WARMUP: arrival["warmup"],
         }
         for place, number in known.items():
             numbers[place] = number
@@ -108,7 +108,7 @@ class LaunchedCell:
         """Return the partial of replicas first..first+count-1, and which of them it leaves out for want of room."""
         device = gpu.current()
         blocks = self._place(count)
-        words = len(rows.ROW) + sim.ASIDE + self.depths
+        words = len(rows.ROW) + layout.ASIDE + self.depths
         measured, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
         numbers, laws, logs, values = self._tables
         gpu.kernels(SOURCE)(

@@ -1,0 +1,271 @@
+"""numba: what happens to threads: dispatched, preempted, spawning, joining, ending."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.random_cpu import sub
+from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, bin_of, draw_children, draw_work
+from jobs.kinds.thread.cpu_events import bit, schedule
+from jobs.kinds.thread.cpu_layout import (
+    BLOCK,
+    CONTINUES,
+    HIGH_SOJOURN,
+    MAX_SOJOURN,
+    N_SOJOURNS,
+    NONE,
+    PAUSED,
+    SOJOURN,
+    SUSPEND,
+    WARM,
+    WIDE,
+)
+from jobs.kinds.thread.cpu_queues import enqueue, push
+
+_1 = np.uint64(1)
+
+
+@njit(**INTERNAL_INLINE)
+def add_family(replica, machine, key, first, end, depth, parent, span, path):
+    """Make members first..end-1 of a new family ready. Return its row."""
+    place = replica.born
+    replica.born += 1
+    family = machine.families[place]
+    family.key = key
+    family.first = first
+    family.end = end
+    family.ready = replica.now
+    family.span = span
+    family.path = path
+    family.depth = depth
+    family.pending = end - first
+    family.latest = 0
+    family.parent = parent
+    count = end - first
+    replica.live += count
+    replica.ready += count
+    replica.peak_live = max(replica.peak_live, replica.live)
+    return place
+
+
+@njit(**INTERNAL_INLINE)
+def dispatch(replica, model, machine, measured, core, family, child):
+    """Let an idle core run a thread that is ready."""
+    replica.idle &= replica.idle - _1
+    replica.ready -= 1
+    wait = replica.now - machine.families[family].ready
+    depth = machine.families[family].depth
+    replica.wait_low, replica.wait_high = _sum_wide(replica.wait_low, replica.wait_high, wait)
+    if not replica.stealing and depth == PAUSED:
+        left = _resume(replica, machine, core, family, wait)
+        depth = machine.families[machine.cores[core].family].depth
+    else:
+        left = _start(replica, model, machine, core, family, child, wait)
+        if depth >= WARM:
+            replica.warm_started += 1
+        elif replica.stealing or replica.quantum == 0:
+            _count_wait(replica, measured, wait)
+    if depth >= WARM:
+        replica.warm_low, replica.warm_high = _sum_wide(replica.warm_low, replica.warm_high, wait)
+    if not replica.stealing and replica.quantum > 0:
+        part = min(left, replica.quantum)
+        machine.cores[core].left = left - part
+        left = part
+    replica.busy += replica.dispatch_ns + left
+    schedule(replica, machine, core, replica.now + replica.dispatch_ns + left)
+
+
+@njit(**INTERNAL_INLINE)
+def _start(replica, model, machine, core, family, child, wait):
+    """Begin a thread's segment. Return its time without the dispatch."""
+    row, running = machine.families[family], machine.cores[core]
+    key = sub(row.key, child)
+    children = draw_children(key, row.depth & (WARM - 1), replica.max_depth, model.values, model.thresholds)
+    work = draw_work(key, replica.law, model.laws, model.logs)
+    left = work + children * replica.spawn_ns
+    running.key = key
+    running.family = family
+    running.span = row.span + replica.dispatch_ns + left
+    running.path = row.path + work
+    running.children = children
+    running.waited = wait
+    replica.started += 1
+    replica.work_ns += work
+    replica.wanted += children
+    return left
+
+
+@njit(**INTERNAL_INLINE)
+def _resume(replica, machine, core, place, wait):
+    """Go on with a preempted thread. Return what is left of its segment."""
+    row, running = machine.families[place], machine.cores[core]
+    running.key = row.key
+    running.family = row.parent
+    running.span = row.span
+    running.path = row.path
+    running.children = row.pending
+    running.waited = row.latest + wait
+    left = row.holder
+    row.link = replica.spare
+    replica.spare = place
+    replica.again += 1
+    return left
+
+
+@njit(**INTERNAL_INLINE)
+def _sum_wide(low, high, value):
+    """Add to a sum of high * WIDE + low."""
+    low += value
+    if low >= WIDE:
+        low -= WIDE
+        high += 1
+    return low, high
+
+
+@njit(**INTERNAL_INLINE)
+def _count_wait(replica, measured, wait):
+    replica.max_wait = max(replica.max_wait, wait)
+    measured.waits[bin_of(wait)] += 1
+
+
+@njit(**INTERNAL_INLINE)
+def end_slice(replica, machine):
+    """End a slice that is not its thread's last: the thread goes behind those that are ready, or goes on."""
+    replica.stepped += 1
+    core = replica.core
+    if replica.head >= 0:
+        _preempt(replica, machine, core)
+        return
+    left = machine.cores[core].left
+    part = min(left, replica.quantum)
+    machine.cores[core].left = left - part
+    replica.busy += part
+    schedule(replica, machine, core, replica.now + part)
+
+
+@njit(**INTERNAL_INLINE)
+def _preempt(replica, machine, core):
+    place = replica.spare
+    if place >= 0:
+        replica.spare = machine.families[place].link
+    else:
+        place = replica.born
+        replica.born += 1
+    row, running = machine.families[place], machine.cores[core]
+    row.key = running.key
+    row.first = 0
+    row.end = 1
+    row.ready = replica.now
+    row.span = running.span
+    row.path = running.path
+    row.depth = PAUSED
+    row.pending = running.children
+    row.latest = running.waited
+    row.holder = running.left
+    row.parent = running.family
+    enqueue(replica, machine, place)
+    replica.ready += 1
+    replica.idle |= bit(core)
+
+
+@njit(**INTERNAL_INLINE)
+def end_segment(replica, machine, measured):
+    """End the segment, or the continuation, of the thread on the event's core."""
+    core = replica.core
+    running = machine.cores[core]
+    children, family = running.children, running.family
+    if children != CONTINUES:
+        replica.longest_work = max(replica.longest_work, running.path)
+        if not replica.stealing and replica.quantum > 0 and machine.families[family].depth < WARM:
+            _count_wait(replica, measured, running.waited)
+    if children > 0:
+        allowed = min(children, replica.room)
+        replica.refused += children - allowed
+        children = allowed
+    if children > 0:
+        _spawn(replica, machine, measured, core, children)
+        if replica.joins != NONE:
+            return
+    _end(replica, machine, measured, core, family, machine.cores[core].span)
+
+
+@njit(**INTERNAL_INLINE)
+def _spawn(replica, machine, measured, core, children):
+    """Create the children of the thread on a core; with a join the thread then waits for them."""
+    running = machine.cores[core]
+    family = running.family
+    depth = machine.families[family].depth + 1
+    place = add_family(replica, machine, running.key, 0, children, depth, family, running.span, running.path)
+    replica.room -= children
+    replica.spawned += children
+    measured.by_depth[depth & (WARM - 1)] += children
+    if replica.stealing:
+        push(machine, core, place)
+    else:
+        enqueue(replica, machine, place)
+    if replica.joins == SUSPEND:
+        replica.idle |= bit(core)
+    elif replica.joins == BLOCK:
+        machine.families[place].holder = core
+        replica.blocked += 1
+
+
+@njit(**INTERNAL_INLINE)
+def _end(replica, machine, measured, core, family, span):
+    """End a thread, and each ancestor whose last child has ended then and whose continuation takes no time."""
+    while True:
+        replica.live -= 1
+        parents = machine.families[family].parent
+        if parents < 0:
+            _end_root(replica, machine, measured, family, span)
+            break
+        if replica.joins == NONE:
+            replica.longest = max(replica.longest, span)
+            break
+        if not _is_last(machine, family, span):
+            break
+        replica.joined += 1
+        span = machine.families[family].latest + replica.join_ns
+        if replica.joins == BLOCK:
+            replica.idle |= bit(core)
+            core = machine.families[family].holder
+            replica.blocked -= 1
+        family = parents
+        if replica.join_ns > 0:
+            _continue(replica, machine, core, family, span)
+            return
+    replica.idle |= bit(core)
+
+
+@njit(**INTERNAL_INLINE)
+def _is_last(machine, family, span):
+    """Count a member that has ended, at the end of a path of this span. Return whether it was the last."""
+    row = machine.families[family]
+    row.pending -= 1
+    row.latest = max(row.latest, span)
+    return row.pending == 0
+
+
+@njit(**INTERNAL_INLINE)
+def _continue(replica, machine, core, family, span):
+    """Run the continuation of a thread whose children have ended."""
+    running = machine.cores[core]
+    running.family = family
+    running.span = span
+    running.children = CONTINUES
+    replica.busy += replica.join_ns
+    schedule(replica, machine, core, replica.now + replica.join_ns)
+
+
+@njit(**INTERNAL_INLINE)
+def _end_root(replica, machine, measured, family, span):
+    replica.longest = max(replica.longest, span)
+    if machine.families[family].depth >= WARM:
+        return
+    sojourn = replica.now - machine.families[family].ready
+    row = measured.row
+    row[N_SOJOURNS] += 1
+    row[MAX_SOJOURN] = max(row[MAX_SOJOURN], sojourn)
+    measured.sojourns[bin_of(sojourn)] += 1
+    row[SOJOURN], measured.aside[HIGH_SOJOURN] = _sum_wide(row[SOJOURN], measured.aside[HIGH_SOJOURN], sojourn)
