@@ -1,13 +1,12 @@
 """Admission of requests: those that a foreign web page sends through a browser of this machine are refused.
 
-A browser sends requests of any page to any address, loopback included. With CLUSTER_TOKEN such a page lacks the token.
-Without one, what tells it apart are its Origin, its Sec-Fetch-Site, and a Host that is not ours, when its own name was
-made to resolve to this machine.
+A browser sends requests of any page to any address, loopback included. Where a token is needed, such a page lacks
+it. Where none is, what tells it apart are its Origin, its Sec-Fetch-Site, and a Host that is not ours, when its own
+name was made to resolve to this machine.
 """
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,7 +18,6 @@ from jobs.settings import Settings
 
 #: Probes ask by an address, and learn nothing.
 _PROBED = frozenset({"/health", "/ready"})
-_AUTHORITY = re.compile(r"([^:@\[\]]+|\[[0-9a-f:.]+\])(:\d*)?")
 _OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_HOSTS"
 
 
@@ -28,8 +26,8 @@ class Admission:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._has_token = bool(settings.cluster_token)
-        self._hosts = frozenset(filter(None, (host_name(one) for one in settings.allowed_hosts.split(","))))
+        self._needs_token = exposure.needs_token(settings)
+        self._hosts = frozenset(filter(None, (exposure.host_name(one) for one in settings.allowed_hosts.split(","))))
         self._is_ours = lru_cache(256)(self._looked_up)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,7 +43,7 @@ class Admission:
         headers = dict(scope["headers"])
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             _check_type(headers.get(b"content-type", b"").decode("latin-1"))
-        if not self._has_token and scope["path"] not in _PROBED:
+        if not self._needs_token and scope["path"] not in _PROBED:
             self._check_host(headers.get(b"host", b"").decode("latin-1"))
             self._check_origin(headers, scope["method"])
 
@@ -64,14 +62,8 @@ class Admission:
             raise errors.Forbidden(f"{detail}: {_OUT}", field="Sec-Fetch-Site")
 
     def _looked_up(self, authority: str) -> bool:
-        name = host_name(authority)
+        name = exposure.host_name(authority)
         return name in self._hosts or exposure.is_loopback(name)
-
-
-def host_name(authority: str) -> str:
-    """Return the name in `name`, `name:port` or `[address]:port`, in lower case; empty when it is none of them."""
-    parts = _AUTHORITY.fullmatch(authority.strip().lower())
-    return parts[1].strip("[]").removesuffix(".") if parts else ""
 
 
 def _is_visit(headers: dict[bytes, bytes], method: str) -> bool:

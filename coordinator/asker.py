@@ -37,6 +37,8 @@ class Asker:
     #: Id of its API token; BOOTSTRAP with CLUSTER_TOKEN; empty without any.
     token: str
     scopes: frozenset[Scope]
+    #: Id of the browser's session; empty for who sent a token.
+    session: str = ""
 
     def has(self, *scopes: Scope) -> bool:
         """Return True when the asker has one of these scopes, or admin; or when none is named."""

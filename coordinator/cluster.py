@@ -35,7 +35,7 @@ class Cluster:
         self.store = store
         self.hub = hub
         self.settings = settings
-        self.credentials = Credentials(settings)
+        self.credentials = Credentials(settings, store.tokens)
         self.queries = Queries(store, settings)
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}

@@ -1,32 +1,165 @@
-"""Credentials of requests: who asks, by the token that a request carries."""
+"""Credentials of requests: who asks, by CLUSTER_TOKEN, an API token, or the session of a browser."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hmac
 import re
+import time
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
-from coordinator.asker import ANYONE, OWNER, Asker
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.asker import ANYONE, BOOTSTRAP, OWNER, Asker, Scope
 from jobs import errors, exposure
 from jobs.settings import Settings
+from jobs.store import tokens
+from jobs.store.connection import Unreachable
+from jobs.store.tokens import BrowserSession, Token, Tokens
 
-_MISSING = "send Authorization: Bearer TOKEN; the command reads CLUSTER_TOKEN"
+_MISSING = "send Authorization: Bearer TOKEN; the command reads CLUSTER_TOKEN, or the file of: cluster login"
+#: What a replica knows of the tokens is at most this old: one that was revoked is refused within a second.
+FRESH_SECONDS = 0.8
+#: A token that nobody knows may be new: Redis is asked for it at most this often, whatever comes.
+SOON_SECONDS = 0.1
+#: The last use of a token is written at most this often.
+USED_SECONDS = 60.0
+
+Stored = TypeVar("Stored", Token, BrowserSession)
 
 
 class Credentials:
-    """Tokens that this replica accepts."""
+    """Tokens and sessions that this replica accepts.
 
-    def __init__(self, settings: Settings) -> None:
+    Once in FRESH_SECONDS, while somebody asks, one read says whether the set of tokens and sessions has changed. Only
+    those that exist are looked up and kept, so that unknown ones cost neither memory nor a call of Redis each.
+    """
+
+    def __init__(self, settings: Settings, store: Tokens) -> None:
         self._cluster_tokens = _words(settings.cluster_token)
-        self._needed = exposure.needs_token(settings)
+        self.needed = exposure.needs_token(settings)
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._read_at = -1e9
+        self._version: int | None = None
+        self._ids: frozenset[str] = frozenset()
+        self._kept: dict[str, Token | BrowserSession] = {}
+        self._used_at: dict[str, float] = {}
+        #: Redis' clock less this machine's monotonic one, in milliseconds.
+        self._clock = 0.0
+        self._writes: set[asyncio.Task[None]] = set()
+
+    # -- who asks ---------------------------------------------------------------------------------------------------
 
     async def asker(self, bearer: str) -> Asker:
         """Return who asks with this bearer token. Unauthorized when it is unknown, or missing where one is needed."""
         if bearer and _is_one_of(bearer, self._cluster_tokens):
             return OWNER
-        if bearer or self._needed:
+        given = tokens.parsed(bearer)
+        if given and (token := await self._find(given.id, Token)) and given.matches(token.digest):
+            self._note_use(token.id)
+            return _asker(token)
+        if bearer or self.needed:
             raise errors.Unauthorized(_MISSING)
         return ANYONE
+
+    async def asker_by_cookie(self, cookie: str, csrf: str) -> Asker | None:
+        """Return who is logged in with this cookie; None unless the session lives and its page sent its CSRF token."""
+        session = await self.session(cookie)
+        if session is None or not hmac.compare_digest(tokens.digest(csrf), session.csrf):
+            return None
+        asker = await self.bearer(session.token, session.bootstrap)
+        return asker and replace(asker, session=session.id)
+
+    async def session(self, cookie: str) -> BrowserSession | None:
+        """Return the session of a cookie; None when it does not live."""
+        given = tokens.parsed(cookie, "ts")
+        session = await self._find(given.id, BrowserSession) if given else None
+        return session if session and given and given.matches(session.digest) else None
+
+    async def bearer(self, token_id: str, bootstrap: str) -> Asker | None:
+        """Return who has a token by its id, or CLUSTER_TOKEN by its digest; None when that counts no more."""
+        if token_id == BOOTSTRAP:
+            return OWNER if bootstrap in map(tokens.digest, self._cluster_tokens) else None
+        token = await self._find(token_id, Token)
+        return _asker(token) if token else None
+
+    async def holds(self, asker: Asker) -> bool:
+        """Return True while what the asker showed still counts; CLUSTER_TOKEN does until this process ends."""
+        if asker.session and not await self._find(asker.session, BrowserSession):
+            return False
+        return asker.token in ("", BOOTSTRAP) or await self._find(asker.token, Token) is not None
+
+    def bootstrap_of(self, asker: Asker) -> str:
+        """Return the digest of the first CLUSTER_TOKEN for who asked with one; else nothing."""
+        return tokens.digest(self._cluster_tokens[0]) if asker.token == BOOTSTRAP else ""
+
+    def bootstrap_digest(self, bearer: str) -> str:
+        """Return the digest of CLUSTER_TOKEN when that is what was shown; else nothing."""
+        return tokens.digest(bearer) if bearer and _is_one_of(bearer, self._cluster_tokens) else ""
+
+    def forget(self) -> None:
+        """Ask Redis at the next request: this replica has just changed the set of tokens or sessions."""
+        self._read_at = -1e9
+
+    # -- what Redis has ---------------------------------------------------------------------------------------------
+
+    async def _find(self, name: str, kind: type[Stored]) -> Stored | None:
+        """Return the stored token or session of this id; None when there is none, or its time is over."""
+        began = time.monotonic()
+        await self._refresh(began - FRESH_SECONDS)
+        if name not in self._ids:
+            await asyncio.sleep(self._read_at + SOON_SECONDS - began)
+            await self._refresh(began)
+        if name not in self._ids:
+            return None
+        found = self._kept.get(name) or await self._load(name, kind)
+        if not isinstance(found, kind) or 0 < found.expires <= time.monotonic() * 1000 + self._clock:
+            return None
+        return found
+
+    async def _load(self, name: str, kind: type[Stored]) -> Token | BrowserSession | None:
+        version = self._version
+        found = await run_in_threadpool(self._store.get if kind is Token else self._store.session, name)
+        if found and version == self._version:
+            self._kept[name] = found
+        return found
+
+    async def _refresh(self, since: float) -> None:
+        """Return when the set of tokens and sessions was read at this moment or later."""
+        if self._read_at >= since:
+            return
+        async with self._lock:
+            if self._read_at >= since:
+                return
+            began = time.monotonic()
+            version, now = await run_in_threadpool(self._store.state)
+            if version != self._version:
+                self._ids = await run_in_threadpool(self._store.ids)
+                self._kept, self._version = {}, version
+                self._used_at = {name: at for name, at in self._used_at.items() if name in self._ids}
+            self._read_at, self._clock = began, now - time.monotonic() * 1000
+
+    def _note_use(self, token_id: str) -> None:
+        """Have the use of a token written, once in USED_SECONDS; nobody waits for it."""
+        now = time.monotonic()
+        if now - self._used_at.get(token_id, -1e9) > USED_SECONDS:
+            self._used_at[token_id] = now
+            writing = asyncio.create_task(self._write_use(token_id))
+            self._writes.add(writing)
+            writing.add_done_callback(self._writes.discard)
+
+    async def _write_use(self, token_id: str) -> None:
+        with contextlib.suppress(*Unreachable):
+            await run_in_threadpool(self._store.touch, token_id)
+
+
+def _asker(token: Token) -> Asker:
+    scopes = frozenset(scope for scope in Scope if scope.value in token.scopes)
+    return Asker(tenant=token.tenant, token=token.id, scopes=scopes)
 
 
 def _words(text: str) -> list[str]:
@@ -34,6 +167,6 @@ def _words(text: str) -> list[str]:
     return [word for word in re.split(r"[\s,]+", text) if word]
 
 
-def _is_one_of(given: str, tokens: Sequence[str]) -> bool:
+def _is_one_of(given: str, known: Sequence[str]) -> bool:
     # All of them: it takes as long for the first as for the last.
-    return sum(hmac.compare_digest(given.encode(), token.encode()) for token in tokens) > 0
+    return sum(hmac.compare_digest(given.encode(), token.encode()) for token in known) > 0

@@ -19,8 +19,9 @@ def names() -> list[str]:
 
 
 def routers() -> list[APIRouter]:
-    """Return `routes` of every module of routes."""
-    return [importlib.import_module(f"coordinator.{name}.{module}").routes for name in names() for module in _of(name)]
+    """Return the routers of every module of routes."""
+    modules = (importlib.import_module(f"coordinator.{name}.{module}") for name in names() for module in _of(name))
+    return [router for module in modules for router in vars(module).values() if isinstance(router, APIRouter)]
 
 
 def _of(domain: str) -> list[str]:

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Match
 from starlette.types import Scope as Connection
 
+from coordinator.access import cookies
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
@@ -38,8 +39,20 @@ _bearer = HTTPBearer(auto_error=False, description="CLUSTER_TOKEN or an API toke
 ClusterDep = Annotated[Cluster, Depends(_cluster)]
 
 
-async def _asker(cluster: ClusterDep, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Asker:
-    """Return who asks. Unauthorized without a token, where one is needed, and with an unknown one."""
+async def _asker(
+    request: Request,
+    cluster: ClusterDep,
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> Asker:
+    """Return who asks, by a bearer token, else by a session's cookie and its CSRF token.
+
+    Unauthorized without them, where a token is needed, and with an unknown token.
+    """
+    if given is None and (cookie := cookies.read(request)):
+        asker = await cluster.credentials.asker_by_cookie(cookie, request.headers.get(cookies.CSRF_HEADER, ""))
+        if asker is not None:
+            cookies.check_origin(request)
+            return asker
     return await cluster.credentials.asker(given.credentials if given else "")
 
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_address
 
 from jobs.settings import Settings
 
 #: Exit code of a process that refuses its settings.
 REFUSED = 2
+_AUTHORITY = re.compile(r"([^:@\[\]]+|\[[0-9a-f:.]+\])(:\d*)?")
 
 
 class Exposed(Exception):
     """Strangers could reach an API or metrics without a token; the message names every way out."""
+
+
+def host_name(authority: str) -> str:
+    """Return the name in `name`, `name:port` or `[address]:port`, in lower case; empty when it is none of them."""
+    parts = _AUTHORITY.fullmatch(authority.strip().lower())
+    return parts[1].strip("[]").removesuffix(".") if parts else ""
 
 
 def is_loopback(name: str) -> bool:
@@ -26,17 +34,23 @@ def is_loopback(name: str) -> bool:
 
 
 def needs_token(settings: Settings) -> bool:
-    """Whether the API answers only requests with a token."""
-    return bool(settings.cluster_token)
+    """Whether the API answers only requests with a token: AUTH, or CLUSTER_TOKEN, or who could reach it says so."""
+    return settings.auth == "required" or bool(settings.cluster_token) or not _published_on_loopback(settings)
+
+
+def _published_on_loopback(settings: Settings) -> bool:
+    where = settings.published or settings.bind
+    return where == "loopback" or is_loopback(where)
 
 
 def check_api(settings: Settings) -> None:
     """Raise Exposed when the API would listen for strangers without a token."""
-    where = settings.published or settings.bind
-    if not settings.cluster_token and where != "loopback" and not is_loopback(where):
+    if settings.auth != "required" and not settings.cluster_token and not _published_on_loopback(settings):
+        where = settings.published or settings.bind
         raise Exposed(
             f"the API would be reached at {where} without a token, and whoever reaches it commands the cluster:"
-            " set CLUSTER_TOKEN (openssl rand -hex 24), or BIND=127.0.0.1; in a container publish its port on"
+            " set CLUSTER_TOKEN (openssl rand -hex 24), or AUTH=required where there are API tokens already, or"
+            " BIND=127.0.0.1; in a container publish its port on"
             " loopback (-p 127.0.0.1:3000:3000) and set PUBLISHED=loopback"
         )
 

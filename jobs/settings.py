@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     gpu_enabled: Literal["auto", "true", "false"] = "auto"
     #: The API's port.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: The address the API and metrics listen on. Another than loopback needs CLUSTER_TOKEN; see jobs/exposure.py.
+    #: The address the API and metrics listen on. Others than loopback need CLUSTER_TOKEN or AUTH: jobs/exposure.py.
     bind: str = "127.0.0.1"
     #: Where the API is published when BIND does not say it, as in a container: an address, or loopback. Empty: BIND.
     published: str = ""
@@ -60,7 +60,9 @@ class Settings(BaseSettings):
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
     #: Name of the machine that a worker runs on; workers with the same one share it. Default: `default_host`.
     host_id: str = Field(default="", pattern=_NAME)
-    #: When set, every API call needs it as a bearer token.
+    #: required: every API call needs a token. auto: unless the API is published on loopback without CLUSTER_TOKEN.
+    auth: Literal["auto", "required"] = "auto"
+    #: When set, every API call needs a token, and this one has every scope; two, while one replaces the other.
     cluster_token: str = ""
     #: Lanes of a CPU worker. 0: the cores it may use.
     worker_threads: int = Field(default=0, ge=0, le=1024)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 
 from starlette.concurrency import run_in_threadpool
@@ -16,6 +17,9 @@ from jobs import errors
 from jobs.store.connection import Unreachable
 
 log = logging.getLogger(__name__)
+
+#: A listener that was let in by a token or a login is looked at again this often at most, and with each ping.
+RECHECK_SECONDS = 2.0
 
 _RETRY, _RESYNC = b"retry: 2000\n\n", b"event: resync\ndata: {}\n\n"
 
@@ -31,6 +35,21 @@ async def until_outage(frames: AsyncGenerator[bytes, None]) -> AsyncIterator[byt
                 yield frame
         except Unreachable as error:
             log.warning("a stream of events ends: %s", error)
+
+
+async def while_holds(
+    frames: AsyncGenerator[bytes, None], holds: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[bytes, None]:
+    """Pass frames on while what their listener showed still counts. A ping comes within PING_SECONDS, and is one."""
+    loop = asyncio.get_running_loop()
+    checked = loop.time()
+    async with aclosing(frames):
+        async for frame in frames:
+            if loop.time() - checked >= RECHECK_SECONDS:
+                if not await holds():
+                    return
+                checked = loop.time()
+            yield frame
 
 
 async def of_job(cluster: Cluster, job_id: str, since: str | None) -> AsyncGenerator[bytes, None]:

@@ -17,7 +17,8 @@ from coordinator.events.reader import Reader
 from coordinator.events.subscription import Chunk, Subscription
 from jobs.store.events import NOWHERE, Events
 
-PING_SECONDS = 15.0
+#: With RECHECK_SECONDS at most 15 s: within these a listener whose token was revoked hears no more.
+PING_SECONDS = 12.0
 #: Streams end when Redis has said nothing for this long: their listeners must not take silence for peace. A healthy
 #: Redis answers the hub at least once a second.
 OUTAGE_SECONDS = 5.0

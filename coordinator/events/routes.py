@@ -12,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 
 from coordinator import http
+from coordinator.asker import Asker
+from coordinator.cluster import Cluster
 from coordinator.events import event, frames, history, queries, schemas
 from coordinator.events.event import position
 from coordinator.http import shown
@@ -42,7 +44,9 @@ LastId = Annotated[
 @routes.get(
     "/jobs/{job_id}/events", tags=["events"], response_class=StreamingResponse, responses={**_STREAMED, **_ENDED}
 )
-async def job_events(job_id: http.JobId, cluster: http.ClusterDep, last_event_id: LastId = None) -> Response:
+async def job_events(
+    job_id: http.JobId, cluster: http.ClusterDep, asker: http.AskerDep, last_event_id: LastId = None
+) -> Response:
     """Server-sent events of one job: its state (or what came after Last-Event-ID), then what happens, to its end.
 
     204 when it has ended and nothing came after Last-Event-ID.
@@ -51,10 +55,12 @@ async def job_events(job_id: http.JobId, cluster: http.ClusterDep, last_event_id
     since = last_event_id if job["state"] in TERMINAL else None
     if since and await run_in_threadpool(history.of_job, cluster.hub.events, job_id, since) == []:
         return Response(status_code=204)
-    return _streamed(frames.of_job(cluster, job_id, last_event_id))
+    return _streamed(frames.of_job(cluster, job_id, last_event_id), cluster, asker)
 
 
-def _streamed(stream: AsyncGenerator[bytes, None]) -> StreamingResponse:
+def _streamed(stream: AsyncGenerator[bytes, None], cluster: Cluster, asker: Asker) -> StreamingResponse:
+    if asker.token:
+        stream = frames.while_holds(stream, lambda: cluster.credentials.holds(asker))
     return StreamingResponse(frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)
 
 
@@ -80,4 +86,4 @@ async def fleet_events(
     (events `node`) is `fleet`, for one version.
     """
     wanted = event.visible_topics(topics.split(","), asker.only_tenant)
-    return _streamed(frames.of_fleet(cluster, wanted, last_event_id))
+    return _streamed(frames.of_fleet(cluster, wanted, last_event_id), cluster, asker)

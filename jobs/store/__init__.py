@@ -20,6 +20,7 @@ from jobs.store.scripts import Scripts
 from jobs.store.slots import Slots
 from jobs.store.telemetry import Telemetry
 from jobs.store.tenants import Tenants
+from jobs.store.tokens import Tokens
 
 __all__ = ["Store"]
 
@@ -45,6 +46,7 @@ class Store:
         self.telemetry = Telemetry(self.scripts)
         self.repairs = Repairs(self.scripts)
         self.audit_log = AuditLog(self.scripts)
+        self.tokens = Tokens(self.scripts)
 
     @property
     def client(self) -> Client:

@@ -83,6 +83,12 @@ DISTURBED = f"{PREFIX}disturbed"
 DISTURBED_KEPT = f"{PREFIX}disturbed:kept"
 #: written before WAITAOF.
 DURABLE = f"{PREFIX}durable"
+#: zset id -> creation: all API tokens.
+TOKENS = f"{PREFIX}tokens"
+#: counter that changes with the set of API tokens and sessions.
+TOKENS_VERSION = f"{PREFIX}tokenset"
+#: zset id -> expiry: browsers that are logged in.
+SESSIONS = f"{PREFIX}sessions"
 #: never there: scripts that must pass in a full Redis delete it first.
 SPARE = f"{PREFIX}spare"
 
@@ -220,6 +226,21 @@ def gpu(uuid: str) -> str:
 def idempotency(owner: str, key: str) -> str:
     """String job|digest of the request's body, for a day."""
     return f"{PREFIX}idem:{owner}:{key}"
+
+
+def token(token_id: str) -> str:
+    """Hash of an API token."""
+    return f"{PREFIX}token:{token_id}"
+
+
+def session(session_id: str) -> str:
+    """Hash of a browser that is logged in."""
+    return f"{PREFIX}session:{session_id}"
+
+
+def login(digest: str) -> str:
+    """Token for which a one-time login code with this digest stands."""
+    return f"{PREFIX}login:{digest}"
 
 
 def mark(kind: str, name: str) -> str:

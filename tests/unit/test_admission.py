@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.admission import Admission, host_name
+from coordinator.admission import Admission
+from jobs.exposure import host_name
 from jobs.settings import Settings
 
 JSON = {"Content-Type": "application/json"}

@@ -10,6 +10,8 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, is_ty
 import pytest
 from pydantic import BaseModel
 
+from coordinator.access import rows as access_rows
+from coordinator.access import schemas as access_schemas
 from coordinator.events import rows as event_rows
 from coordinator.events import schemas as event_schemas
 from coordinator.fleet import rows as fleet_rows
@@ -23,6 +25,8 @@ from coordinator.tenants import schemas as tenant_schemas
 
 #: Each row and its description.
 PAIRS: dict[type, type[BaseModel]] = {
+    access_rows.TokenRow: access_schemas.Token,
+    access_rows.SessionRow: access_schemas.Session,
     job_rows.ShareRow: job_schemas.Share,
     job_rows.UsageRow: job_schemas.Usage,
     job_rows.JobRow: job_schemas.Job,
@@ -50,7 +54,7 @@ PAIRS: dict[type, type[BaseModel]] = {
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
-MODULES = [tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows]
+MODULES = [access_rows, tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows]
 
 
 def plain(hint: Any) -> Any:

@@ -18,12 +18,14 @@ from coordinator.asker import ANYONE, OWNER, Asker, Scope
 from coordinator.credentials import Credentials
 from jobs import errors
 from jobs.settings import Settings
+from jobs.store import Store, connection
 
 #: What answers without a token, by method and path; the pages' files do too.
 OPEN = {
     ("GET", "/health"), ("HEAD", "/health"), ("GET", "/ready"), ("HEAD", "/ready"),
     ("GET", "/api/docs"), ("GET", "/api/docs/start.js"), ("GET", "/api/docs/swagger-ui.css"),
     ("GET", "/api/docs/swagger-ui-bundle.js"), ("GET", "/api/openapi.json"), ("HEAD", "/api/openapi.json"),
+    ("POST", "/api/login"),
 }  # fmt: skip
 #: In place of a path's parameters.
 SAMPLES = {"verb": "cancel", "kind": "collatz", "mark": "verified"}
@@ -135,8 +137,11 @@ def test_a_route_that_changes_something_must_declare_its_scope() -> None:
     routes.get("/things")(lambda: None)
 
 
+STORE = Store(connection.connect("redis://127.0.0.1:1/0", retries=0, timeout=1)).tokens
+
+
 def found(bearer: str = "", **chosen: str) -> Asker:
-    return asyncio.run(Credentials(Settings.model_validate(chosen)).asker(bearer))
+    return asyncio.run(Credentials(Settings.model_validate(chosen), STORE).asker(bearer))
 
 
 def test_without_a_token_anybody_may_do_all_but_administer_where_none_is_needed() -> None:

@@ -1,0 +1,1 @@
+"""Who is let in: logging in with a browser, API tokens."""

@@ -1,0 +1,96 @@
+"""Routes with which a browser logs in and out, and that say who asks."""
+
+from __future__ import annotations
+
+import secrets
+
+from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.access import cookies, queries, schemas
+from coordinator.asker import Asker
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from jobs import errors
+from jobs.store import tokens
+
+routes = http.router()
+#: Logging in is how one becomes known.
+open_routes = http.open_router()
+
+_ANYBODY = [http.needs()]
+
+
+class Login(BaseModel):
+    """The body of POST /api/login: a token, or a one-time code."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    token: str = Field("", max_length=4096)
+    code: str = Field("", max_length=100)
+
+
+@open_routes.post("/api/login", tags=["access"], openapi_extra=http.describes(Login), **http.answers(schemas.LoggedIn))
+async def login(request: Request, cluster: http.ClusterDep) -> Response:
+    """Log a browser in: sets its cookie, which counts with X-CSRF-Token only. Plain HTTP is for loopback alone."""
+    cookies.check_transport(request)
+    cookies.check_origin(request)
+    asked: Login = http.parsed(Login, await bodies.body(request))
+    asker, bootstrap = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
+    cookie, csrf = tokens.mint("ts"), secrets.token_urlsafe(32)
+    await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, token=asker.token, bootstrap=bootstrap)
+    cluster.credentials.forget()
+    answer = shown(
+        {"csrf_token": csrf, "tenant": asker.tenant, "scopes": sorted(asker.scopes),
+         "seconds": tokens.SESSION_MS // 1000}
+    )  # fmt: skip
+    answer.headers["Cache-Control"] = "no-store"
+    cookies.put(request, answer, cookie.text)
+    return answer
+
+
+async def _by_token(cluster: Cluster, token: str) -> tuple[Asker, str]:
+    if not token:
+        raise errors.Unauthorized("log in with a token, or with the code of a one-time link")
+    return await cluster.credentials.asker(token), cluster.credentials.bootstrap_digest(token)
+
+
+async def _by_code(cluster: Cluster, code: str) -> tuple[Asker, str]:
+    stood_for = await run_in_threadpool(cluster.store.tokens.redeem_code, code)
+    asker = await cluster.credentials.bearer(*stood_for) if stood_for else None
+    if asker is None or stood_for is None:
+        raise errors.Unauthorized("this link was used, or is too old; log in with a token, or make a new link")
+    return asker, stood_for[1]
+
+
+@routes.post("/logout", status_code=204, tags=["access"], dependencies=_ANYBODY)
+async def logout(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """End this browser's login, and the streams of events that it opened."""
+    if asker.session:
+        await run_in_threadpool(cluster.store.tokens.log_out, asker.session)
+        cluster.credentials.forget()
+    answer = Response(status_code=204)
+    cookies.remove(request, answer)
+    return answer
+
+
+@routes.get("/session", tags=["access"], dependencies=_ANYBODY, **http.answers(schemas.Session))
+def get_session(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Who asks: tenant, token and scopes."""
+    return shown(queries.session(cluster.store, asker, cluster.credentials.needed))
+
+
+@routes.post("/login-codes", status_code=201, tags=["access"], dependencies=_ANYBODY,
+             **http.answers(schemas.LoginCode, 201))  # fmt: skip
+async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Make a one-time link with which a browser logs in as who asks."""
+    if not asker.token:
+        raise errors.Conflict("without a token there is nobody to log in as; the pages need no login here")
+    code = secrets.token_urlsafe(32)
+    await run_in_threadpool(
+        cluster.store.tokens.add_code, code, token=asker.token, bootstrap=cluster.credentials.bootstrap_of(asker)
+    )
+    answer = shown({"code": code, "path": f"/#login={code}", "seconds": tokens.CODE_SECONDS}, 201)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer

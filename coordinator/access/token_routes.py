@@ -1,0 +1,75 @@
+"""Routes of API tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, decoding, http
+from coordinator.access import queries, schemas
+from coordinator.asker import Scope
+from coordinator.http import shown
+from jobs import errors
+from jobs.models import DEFAULT_TENANT, TENANT_PATTERN
+from jobs.store import tokens
+
+routes = http.router()
+
+_ADMIN = [http.needs(Scope.ADMIN)]
+#: Ten years.
+_LONGEST = 10 * 366 * 86400
+
+
+class NewToken(BaseModel):
+    """The body of POST /api/tokens."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$", description="What it is for, for people.")
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
+    tenant: str = Field(DEFAULT_TENANT, pattern=TENANT_PATTERN)
+    ttl_seconds: int | None = Field(None, strict=True, ge=1, le=_LONGEST, description="null: it does not expire.")
+
+
+@routes.post(
+    "/tokens", status_code=201, tags=["access"], dependencies=_ADMIN, openapi_extra=http.describes(NewToken),
+    **http.answers(schemas.CreatedToken, 201),
+)  # fmt: skip
+async def create_token(request: Request, cluster: http.ClusterDep) -> Response:
+    """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest."""
+    asked: NewToken = http.parsed(NewToken, await bodies.body(request))
+    minted, ttl_ms = tokens.mint(), (asked.ttl_seconds or 0) * 1000
+    scopes = tuple(sorted(set(asked.scopes)))
+    how = await run_in_threadpool(
+        cluster.store.tokens.create, minted, name=asked.name, scopes=scopes, tenant=asked.tenant, ttl_ms=ttl_ms
+    )
+    cluster.credentials.forget()
+    if how != "new":
+        raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="name")
+    stored = await run_in_threadpool(cluster.store.tokens.get, minted.id)
+    expires = decoding.moment_ms(str(stored.expires)) if stored and stored.expires else None
+    return shown(
+        {"token": minted.text, "id": minted.id, "name": asked.name, "tenant": asked.tenant, "scopes": scopes,
+         "expires": expires}, 201,
+    )  # fmt: skip
+
+
+@routes.get("/tokens", tags=["access"], dependencies=_ADMIN, **http.answers(schemas.TokenList))
+def list_tokens(cluster: http.ClusterDep) -> Response:
+    """Every API token, without its secret."""
+    return shown({"tokens": queries.token_list(cluster.store)})
+
+
+@routes.delete("/tokens/{token_id}", status_code=204, tags=["access"], dependencies=_ADMIN)
+def revoke_token(
+    token_id: Annotated[str, Path(pattern="^[a-z0-9]{1,32}$", description="A token's id.")], cluster: http.ClusterDep
+) -> Response:
+    """End a token within a second, on every replica; browsers that logged in with it are logged out."""
+    revoked = cluster.store.tokens.revoke(token_id)
+    cluster.credentials.forget()
+    if not revoked:
+        raise errors.NotFound(f"no token {token_id}; list them with GET /api/tokens", field="token_id")
+    return Response(status_code=204)

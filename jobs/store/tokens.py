@@ -1,0 +1,189 @@
+"""API tokens, the sessions of browsers, and one-time login codes: what says who asks.
+
+Redis keeps no secret, only SHA-256 digests: each secret is 256 random bits, so nobody finds it by its digest. A counter
+changes with the set of tokens and sessions, so that a replica asks for that one number to know that nothing did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jobs.models import DEFAULT_TENANT
+from jobs.store import keys
+from jobs.store.scripts import Part
+
+#: tc_<id>_<secret>; of a session: ts_<id>_<secret>.
+_WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+#: Bounds of what each replica keeps in memory.
+MAX_TOKENS, MAX_SESSIONS = 10_000, 10_000
+#: A browser stays logged in this long.
+SESSION_MS = 12 * 3600 * 1000
+#: A one-time code can be used this long.
+CODE_SECONDS = 600
+
+
+class Credential(NamedTuple):
+    """Token or session cookie as its bearer writes it."""
+
+    #: tc or ts.
+    kind: str
+    id: str
+    digest: str
+    text: str
+
+    def matches(self, digest: str) -> bool:
+        """Return True when this is the digest of the secret."""
+        return hmac.compare_digest(self.digest, digest)
+
+
+def mint(kind: str = "tc") -> Credential:
+    """Return a new random credential, of a token or of a session."""
+    name = "".join(secrets.choice(_LETTERS) for _ in range(10))
+    text = secrets.token_urlsafe(32)
+    return Credential(kind, name, digest(text), f"{kind}_{name}_{text}")
+
+
+def parsed(text: str, kind: str = "tc") -> Credential | None:
+    """Return the credential that a text is; None when it has not the form of that kind."""
+    parts = _WRITTEN.fullmatch(text)
+    return Credential(kind, parts[2], digest(parts[3]), text) if parts and parts[1] == kind else None
+
+
+def digest(secret: str) -> str:
+    """SHA-256 of a secret, in hexadecimal digits."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """API token as it is stored. Times are milliseconds of Redis' clock, 0 for never."""
+
+    id: str
+    name: str
+    tenant: str
+    scopes: tuple[str, ...]
+    digest: str
+    created: int
+    expires: int
+    used: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrowserSession:
+    """Browser that is logged in."""
+
+    id: str
+    digest: str
+    #: Digest of the token that its page sends in a header.
+    csrf: str
+    #: Id of the API token with which it logged in, which it dies with.
+    token: str
+    #: Digest of CLUSTER_TOKEN where that was used; empty otherwise.
+    bootstrap: str
+    expires: int
+
+
+class Tokens(Part):
+    """Creates, finds and ends tokens and sessions."""
+
+    def state(self) -> tuple[int, int]:
+        """Return the number that changes with the set of tokens and sessions, and Redis' clock in milliseconds."""
+        version, (seconds, micros) = self._scripts.read(("GET", keys.TOKENS_VERSION), ("TIME",))
+        return int(version or 0), int(seconds) * 1000 + int(micros) // 1000
+
+    def ids(self) -> frozenset[str]:
+        """Return the ids of all tokens and sessions."""
+        tokens, sessions = self._scripts.read(("ZRANGE", keys.TOKENS, "0", "-1"), ("ZRANGE", keys.SESSIONS, "0", "-1"))
+        return frozenset(name.decode() for name in (*tokens, *sessions))
+
+    # -- tokens -----------------------------------------------------------------------------------------------------
+
+    def create(
+        self, credential: Credential, *, name: str, scopes: tuple[str, ...], tenant: str = DEFAULT_TENANT,
+        ttl_ms: int = 0,
+    ) -> str:  # fmt: skip
+        """Store a token that lives for ttl_ms, 0: without end. Return new, or full beyond MAX_TOKENS."""
+        fields = {"name": name, "tenant": tenant, "scopes": ",".join(scopes), "digest": credential.digest}
+        flat = [item for pair in fields.items() for item in pair]
+        [answer] = self._scripts.words("create_token", credential.id, ttl_ms, MAX_TOKENS, *flat)
+        return answer
+
+    def revoke(self, token_id: str) -> bool:
+        """End a token, and with it its sessions; False when there is none. Works in a full Redis."""
+        return bool(self._scripts.run("end_token", keys.TOKENS.removeprefix(keys.PREFIX), token_id))
+
+    def touch(self, token_id: str) -> None:
+        """Note that a token was used now."""
+        self._scripts.run("touch_token", token_id)
+
+    def get(self, token_id: str) -> Token | None:
+        """Return a token; None when there is none, or when it cannot be read."""
+        [fields] = self._scripts.read(("HGETALL", keys.token(token_id)))
+        return _token(token_id, _text(fields))
+
+    def all(self) -> list[Token]:
+        """Return every token, those that have expired too, oldest first."""
+        ids = [name.decode() for name in self._client.zrange(keys.TOKENS, 0, -1)]
+        pipe = self._pipe()
+        for name in ids:
+            pipe.hgetall(keys.token(name))
+        rows = ({key.decode(): value.decode(errors="replace") for key, value in row.items()} for row in pipe.execute())
+        return [token for name, row in zip(ids, rows, strict=True) if (token := _token(name, row))]
+
+    # -- sessions ---------------------------------------------------------------------------------------------------
+
+    def log_in(self, credential: Credential, csrf: str, *, token: str, bootstrap: str = "") -> None:
+        """Store a session for SESSION_MS; beyond MAX_SESSIONS the oldest ends."""
+        fields = {"digest": credential.digest, "csrf": digest(csrf), "token": token, "bootstrap": bootstrap}
+        flat = [item for pair in fields.items() for item in pair]
+        self._scripts.run("log_in", credential.id, SESSION_MS, MAX_SESSIONS, *flat)
+
+    def log_out(self, session_id: str) -> bool:
+        """End a session. Works in a full Redis."""
+        return bool(self._scripts.run("end_token", keys.SESSIONS.removeprefix(keys.PREFIX), session_id))
+
+    def session(self, session_id: str) -> BrowserSession | None:
+        """Return a session; None when there is none."""
+        [reply] = self._scripts.read(("HGETALL", keys.session(session_id)))
+        row = _text(reply)
+        try:
+            return BrowserSession(
+                id=session_id, digest=row["digest"], csrf=row["csrf"], token=row["token"], bootstrap=row["bootstrap"],
+                expires=int(row["expires"]),
+            )  # fmt: skip
+        except (LookupError, ValueError):
+            return None
+
+    # -- one-time codes ---------------------------------------------------------------------------------------------
+
+    def add_code(self, code: str, *, token: str, bootstrap: str = "") -> None:
+        """Store a code that logs in once, as the bearer of a token, within CODE_SECONDS."""
+        self._client.set(keys.login(digest(code)), f"{token}|{bootstrap}", ex=CODE_SECONDS)
+
+    def redeem_code(self, code: str) -> tuple[str, str] | None:
+        """Return (token id, digest of CLUSTER_TOKEN) for which a code stands, and end it; None for no code."""
+        stored = self._client.getdel(keys.login(digest(code)))
+        token, bar, bootstrap = (stored or b"").decode(errors="replace").partition("|")
+        return (token, bootstrap) if bar else None
+
+
+def _text(reply: list[bytes]) -> dict[str, str]:
+    words = [item.decode(errors="replace") for item in reply]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _token(token_id: str, row: Mapping[str, str]) -> Token | None:
+    try:
+        return Token(
+            id=token_id, name=row["name"], tenant=row["tenant"], scopes=tuple(row["scopes"].split(",")),
+            digest=row["digest"], created=int(row["created"]), expires=int(row["expires"]), used=int(row["used"]),
+        )  # fmt: skip
+    except (LookupError, ValueError):
+        return None
