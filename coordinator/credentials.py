@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +38,7 @@ class Credentials:
     """
 
     def __init__(self, settings: Settings, store: Tokens) -> None:
-        self._cluster_tokens = _words(settings.cluster_token)
+        self._cluster_tokens = settings.cluster_tokens()
         self.needed = exposure.needs_token(settings)
         self._store = store
         self._lock = asyncio.Lock()
@@ -160,11 +159,6 @@ class Credentials:
 def _asker(token: Token) -> Asker:
     scopes = frozenset(scope for scope in Scope if scope.value in token.scopes)
     return Asker(tenant=token.tenant, token=token.id, scopes=scopes)
-
-
-def _words(text: str) -> list[str]:
-    """Return the tokens of CLUSTER_TOKEN: several while one replaces another, with white space or commas between."""
-    return [word for word in re.split(r"[\s,]+", text) if word]
 
 
 def _is_one_of(given: str, known: Sequence[str]) -> bool:

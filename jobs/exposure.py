@@ -35,7 +35,7 @@ def is_loopback(name: str) -> bool:
 
 def needs_token(settings: Settings) -> bool:
     """Whether the API answers only requests with a token: AUTH, or CLUSTER_TOKEN, or who could reach it says so."""
-    return settings.auth == "required" or bool(settings.cluster_token) or not _published_on_loopback(settings)
+    return settings.auth == "required" or bool(settings.cluster_tokens()) or not _published_on_loopback(settings)
 
 
 def _published_on_loopback(settings: Settings) -> bool:
@@ -45,7 +45,7 @@ def _published_on_loopback(settings: Settings) -> bool:
 
 def check_api(settings: Settings) -> None:
     """Raise Exposed when the API would listen for strangers without a token."""
-    if settings.auth != "required" and not settings.cluster_token and not _published_on_loopback(settings):
+    if settings.auth != "required" and not settings.cluster_tokens() and not _published_on_loopback(settings):
         where = settings.published or settings.bind
         raise Exposed(
             f"the API would be reached at {where} without a token, and whoever reaches it commands the cluster:"

@@ -116,6 +116,10 @@ class Settings(BaseSettings):
     #: Share of ten minutes in which heat or power may slow a GPU down.
     alert_gpu_throttled_ratio: float = Field(default=0.2, gt=0, le=1, allow_inf_nan=False)
 
+    def cluster_tokens(self) -> list[str]:
+        """Tokens of CLUSTER_TOKEN: several while one replaces another, with white space or commas between."""
+        return [word for word in re.split(r"[\s,]+", self.cluster_token) if word]
+
     def worker_name(self) -> str:
         return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
 

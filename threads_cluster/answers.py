@@ -236,6 +236,41 @@ class Partial(Answer):
     result: Any
 
 
+class Session(Answer):
+    """Who asks."""
+
+    tenant: str
+    token_id: str | None
+    scopes: Many[str]
+
+
+class Token(Answer):
+    id: str
+    name: str
+    tenant: str
+    scopes: Many[str]
+    created: str
+    expires: str | None
+    used: str | None
+
+
+class TokenList(Answer):
+    tokens: Many[Token]
+
+
+class CreatedToken(Answer):
+    token: str
+    id: str
+    tenant: str
+    scopes: Many[str]
+    expires: str | None
+
+
+class LoginCode(Answer):
+    path: str
+    seconds: Whole
+
+
 def checked(shape: type[BaseModel], answer: Checked, url: str) -> Checked:
     """The answer as it came. UnexpectedAnswer names the first place that is not as the shape says."""
     if not isinstance(answer, dict):

@@ -25,8 +25,8 @@ from urllib import parse
 import httpx
 from pydantic import BaseModel, ValidationError
 
-from threads_cluster import answers, bodies, numbers, settings
-from threads_cluster.connection import Connection, Patience
+from threads_cluster import answers, bodies, logins, numbers, settings
+from threads_cluster.connection import Connection, Patience, shown_address
 from threads_cluster.errors import (
     ApiError,
     BadArgument,
@@ -67,13 +67,15 @@ class Cluster:
         wait_patience: float = 300.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`url` and `token` default to CLUSTER_URL and CLUSTER_TOKEN, then to the local cluster of this checkout.
+        """`url` defaults to CLUSTER_URL, then to the local cluster of this checkout.
 
-        Misconfigured when they cannot be used.
+        `token` defaults to CLUSTER_TOKEN, then to what `cluster login` kept for that address, then to the local
+        cluster's own. Misconfigured when they cannot be used.
         """
         stated = environment()
-        token = stated.cluster_token if token is None else token
-        self._connection = Connection(url or stated.url(), token, timeout, transport)
+        place = url or stated.url()
+        token = logins.token_for(shown_address(place), stated) if token is None else token
+        self._connection = Connection(place, token, timeout, transport)
         self.url = self._connection.url
         self.patience = patience
         self.wait_patience = wait_patience
@@ -332,6 +334,36 @@ class Cluster:
         """`{type, summary, schema, example, limits}` of each kind of job."""
         kinds: list[Json] = self._get("job-types", shape=answers.KindList)["kinds"]
         return kinds
+
+    # -- who is let in ----------------------------------------------------------------------------------------------
+
+    def session(self) -> Json:
+        """Who asks: `{tenant, token_id, token_name, scopes, by_cookie, token_needed}`."""
+        answer: Json = self._ask("GET", "/api/session", answers.Session)
+        return answer
+
+    def tokens(self) -> list[Json]:
+        """API tokens, without their secrets; needs the scope admin."""
+        rows: list[Json] = self._ask("GET", "/api/tokens", answers.TokenList)["tokens"]
+        return rows
+
+    def create_token(
+        self, name: str, scopes: Sequence[str], *, tenant: str = "default", ttl_seconds: int | None = None
+    ) -> Json:
+        """`{token, id, name, tenant, scopes, expires}`; the token is in this answer and nowhere else."""
+        body = {"name": name, "scopes": list(scopes), "tenant": tenant, "ttl_seconds": ttl_seconds}
+        # A second attempt would make a second token.
+        answer: Json = self._ask("POST", "/api/tokens", answers.CreatedToken, body=body, patience=0)
+        return answer
+
+    def revoke_token(self, token_id: str) -> None:
+        """End a token; needs the scope admin."""
+        self._ask("DELETE", f"/api/tokens/{quote(token_id)}", None)
+
+    def login_code(self) -> Json:
+        """`{code, path, seconds}`: logs a browser in once, as this token."""
+        answer: Json = self._ask("POST", "/api/login-codes", answers.LoginCode, patience=0)
+        return answer
 
     def _get(self, path: str, wait_seconds: float = 0.0, **query: Any) -> Json:
         waiting: Json = {"wait_seconds": f"{wait_seconds:g}", "extra_seconds": wait_seconds} if wait_seconds else {}

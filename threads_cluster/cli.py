@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from threads_cluster import errors, show, tenants, terminal
+from threads_cluster import access, errors, show, tenants, terminal
 from threads_cluster.session import Session, as_json_option
 from threads_cluster.submitting import Kinds
 
@@ -29,7 +29,8 @@ Exit codes:
 
 \b
 --json prints one object on one line; jobs, workers, kinds and watch print one line for each thing.
-The address is --url, else CLUSTER_URL, else the local cluster's. CLUSTER_TOKEN is sent when it is set.
+The address is --url, else CLUSTER_URL, else the local cluster's. CLUSTER_TOKEN is sent when it is set,
+else the token of: cluster login, else that of the local cluster in this checkout.
 """
 
 
@@ -368,6 +369,11 @@ def version(ctx: typer.Context, as_json: AsJson = False) -> None:
     show.json_line({"version": text}) if as_json else show.line(text)
 
 
+app.add_typer(access.tokens, name="token")
+app.command()(access.login)
+app.command()(access.logout)
+
+
 def _lines(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         show.json_line(row)
@@ -383,7 +389,7 @@ _ADVICE = {
     "With hold ": "With --hold ",
     "partial=true": "--partial",
 }
-_NO_TOKEN = "the cluster takes only those who have its token, and CLUSTER_TOKEN holds none or another"
+_NO_TOKEN = "the cluster takes only those who have a token, and there is none here that it knows"
 
 
 def _complain(error: errors.ClientError) -> int:

@@ -66,7 +66,7 @@ class Connection:
     def __init__(self, url: str, token: str, timeout: float, transport: httpx.BaseTransport | None = None) -> None:
         stated = address(url)
         #: For people: without a name and password that it may hold.
-        self.url = str(stated.copy_with(userinfo=b"")).rstrip("/")
+        self.url = shown_address(url)
         self.timeout = timeout
         #: Is given the error once when calls that are repeated have not worked for NOTICE_SECONDS.
         self.notice: Callable[[ClientError], None] | None = None
@@ -174,6 +174,11 @@ def address(url: str) -> httpx.URL:
     if not plain or not parsed.host or not 0 < (parsed.port or 80) < 65536:
         raise _no_address(text, "it has the form http://host:port")
     return parsed
+
+
+def shown_address(url: str) -> str:
+    """The address of a cluster without a name and password that it may hold. Misconfigured when it is none."""
+    return str(address(url).copy_with(userinfo=b"")).rstrip("/")
 
 
 def _no_address(text: str, reason: str) -> Misconfigured:

@@ -99,7 +99,7 @@ class ApiError(ClientError):
         self.detail = _text(problem, "detail")
         #: Dotted path of the offending input, for example `parameters.number_count`.
         self.field: str | None = _text(problem, "field") or None
-        self.next = _text(problem, "next") or ("set CLUSTER_TOKEN to the cluster's token" if status == 401 else "")
+        self.next = _text(problem, "next") or ("set CLUSTER_TOKEN, or run: cluster login" if status == 401 else "")
         #: Everything the cluster said.
         self.problem = dict(problem)
         super().__init__(self.detail or self.title)

@@ -22,7 +22,7 @@ def as_json_option(help: str) -> Any:
 
 class Session:
     def __init__(self, url: str | None) -> None:
-        self._url = url
+        self._url = self.stated_url = url
         #: Why no cluster could be asked for its kinds.
         self.missing: errors.ClientError | None = None
 

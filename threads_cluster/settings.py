@@ -24,8 +24,15 @@ class Settings(BaseSettings):
     coordinator_url: str = Field(default="", validation_alias=AliasChoices("cluster_url", "coordinator_url"))
     #: The API's port on this machine, where no address is stated.
     coordinator_port: int = Field(default=3000, ge=1, le=65535)
-    #: When set, sent as a bearer token with every call.
+    #: When set, sent as a bearer token with every call; else that of a login is.
     cluster_token: str = ""
+    #: The user's folder of configuration; empty: ~/.config.
+    xdg_config_home: str = ""
+
+    def logins_file(self) -> Path:
+        """Where `cluster login` keeps tokens."""
+        folder = Path(self.xdg_config_home) if self.xdg_config_home else Path.home() / ".config"
+        return folder / "threads-cluster" / "tokens.json"
 
     def url(self) -> str:
         """The API's address: stated, else the local cluster's, else the default port on this machine."""

@@ -254,6 +254,16 @@ def _moment(row: Mapping[str, Any], name: str) -> str:
     return f"{moment} ({figures.age(moment)})" if moment else ""
 
 
+def tokens(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of API tokens."""
+    columns = ("token", "name", "tenant", "scopes", "expires", "used")
+    rows(columns, [
+        [token["id"], token["name"], token["tenant"], ",".join(token["scopes"]), token["expires"] or "never",
+         token["used"] or "never"]
+        for token in several
+    ])  # fmt: skip
+
+
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of workers."""
     columns = ("worker", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")

@@ -10,19 +10,29 @@ from jobs.settings import Settings
 
 
 class Api:
-    """The API at one address of this machine, with the cluster's token when there is one."""
+    """The API at one address of this machine."""
 
     def __init__(self, settings: Settings, port: int) -> None:
         host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::", "") else settings.bind
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        self._token = settings.cluster_token
+        #: CLUSTER_TOKEN, or the local cluster's own token once there is one.
+        self.token = (
+            settings.cluster_token.replace(",", " ").split(None, 1)[0] if settings.cluster_token.strip(", \n") else ""
+        )
         # Only this machine is asked: a proxy set for the internet must not catch it.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def get(self, path: str) -> Any:
         """Return the JSON answer. Raises OSError or ValueError."""
-        request = urllib.request.Request(f"{self.url}{path}")
-        if self._token:
-            request.add_header("Authorization", f"Bearer {self._token}")
+        return self._ask("GET", path)
+
+    def post(self, path: str) -> Any:
+        """Return the JSON answer to a POST without a body. Raises OSError or ValueError."""
+        return self._ask("POST", path)
+
+    def _ask(self, method: str, path: str) -> Any:
+        request = urllib.request.Request(f"{self.url}{path}", method=method)
+        if self.token:
+            request.add_header("Authorization", f"Bearer {self.token}")
         with self._opener.open(request, timeout=5) as answer:
             return json.load(answer)

@@ -9,12 +9,14 @@ import time
 from collections import Counter
 from typing import NoReturn
 
-from deploy.local import processes, program_logs, supervision
+from deploy.local import admin_token, processes, program_logs, supervision
 from deploy.local.api import Api
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT, Shape
+from jobs import exposure
 from jobs.settings import LOCAL_FOLDER, Settings
+from jobs.store import connection
 
 #: Kernels are compiled at the first start.
 READY_SECONDS = 300.0
@@ -38,6 +40,7 @@ class LocalCluster:
         self.run = Run.new(LOCAL_FOLDER)
         self.api = Api(settings, shape.port)
         # A GPU that does not work must not keep a cluster down that was not asked to have one.
+        self._token_needed = exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -45,7 +48,9 @@ class LocalCluster:
         self._said_exits: Counter[str] = Counter()
 
     def __enter__(self) -> LocalCluster:
-        configuration = supervision.write(self.shape, self.run)
+        passwords = supervision.passwords()
+        self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
+        configuration = supervision.write(self.shape, self.run, passwords)
         self._log_start = program_logs.size()
         command = self.run.command(
             sys.executable, "-m", "supervisor.supervisord", "-c", f"{LOCAL_FOLDER.name}/{configuration.name}"
@@ -99,8 +104,9 @@ class LocalCluster:
         except (OSError, ValueError):
             return "waiting for Redis and the coordinator"
         try:
+            self.api.token = self.api.token or admin_token.ensure(self._redis_url)
             ready = int(self.api.get("/api/status")["workers"]["ready"])
-        except (OSError, ValueError):
+        except (OSError, ValueError, *connection.Unreachable):
             return "waiting for the coordinator's status"
         wanted = len(self.shape.lanes) + self.shape.gpus * self._gpus_needed
         return None if ready >= wanted else f"{ready} of {wanted} workers ready; the first start compiles the kernels"
@@ -138,4 +144,7 @@ Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
     def _pages(self) -> str:
         if not self.shape.pages:
             return "There are no pages: they could not be built (deploy/pages.sh says why)."
+        if self._token_needed:
+            code = self.api.post("/api/login-codes")
+            return f"Pages: {self.api.url}{code['path']}   (logs in once; another: .venv/bin/cluster login --link)"
         return "Pages: " + "  ".join(f"{self.api.url}/{page}" for page in PAGES)

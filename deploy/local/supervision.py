@@ -101,7 +101,7 @@ def _gpu_worker(number: int) -> Program:
 def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
     """Return the environment of a process that uses Redis in a role."""
     return {
-        "REDIS_URL": f"redis://{role}:{password}@127.0.0.1:{shape.redis_port}/0",
+        "REDIS_URL": redis_url(shape, role, password),
         "CLUSTER_SIZE": str(len(shape.lanes) + shape.gpus),
     }
 
@@ -140,12 +140,22 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def write(shape: Shape, run: Run) -> Path:
-    """Write what supervisord and Redis read, under new passwords; return the path of supervisord's file.
+def redis_url(shape: Shape, role: str, password: str) -> str:
+    """Address of the cluster's Redis for one of its users."""
+    return f"redis://{role}:{password}@127.0.0.1:{shape.redis_port}/0"
+
+
+def passwords() -> dict[str, str]:
+    """Return new passwords of Redis' users, by role."""
+    return {role.name: secrets.token_hex(24) for role in acl.ROLES}
+
+
+def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
+    """Write what supervisord and Redis read; return the path of supervisord's file.
 
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
     """
-    folder, passwords = run.folder.name, {role.name: secrets.token_hex(24) for role in acl.ROLES}
+    folder = run.folder.name
     users = "\n".join(acl.lines({name: f">{password}" for name, password in passwords.items()}))
     for part in ("logs", "redis"):
         (run.folder / part).mkdir(exist_ok=True)

@@ -297,8 +297,8 @@ def test_a_missing_token_is_said_in_the_words_of_the_command(fake: Fake, run: Ru
     ran = run("status")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines() == [
-        "error: the cluster takes only those who have its token, and CLUSTER_TOKEN holds none or another",
-        "next: set CLUSTER_TOKEN to the cluster's token",
+        "error: the cluster takes only those who have a token, and there is none here that it knows",
+        "next: set CLUSTER_TOKEN, or run: cluster login",
     ]
 
 

@@ -1,0 +1,144 @@
+"""Tokens that the client keeps: for one address each, in a file for one user; and the commands that write it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.unit.cluster_fake import Fake, problem
+from threads_cluster import api, cli, logins, settings
+from threads_cluster.errors import Misconfigured
+
+URL = "http://cluster.test"
+WHO = {"tenant": "default", "token_id": "abc", "token_name": "x", "scopes": ["read"], "by_cookie": False,
+       "token_needed": True}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A user's folder of configuration, and a checkout without a cluster."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(settings, "LOCAL_FOLDER", tmp_path / "checkout")
+    settings.load.cache_clear()
+    yield tmp_path
+    settings.load.cache_clear()
+
+
+def known(address: str = URL, **chosen: str) -> str:
+    return logins.token_for(address, settings.Settings(**chosen))  # type: ignore[arg-type]
+
+
+def test_a_token_is_for_its_own_address_alone(home: Path) -> None:
+    stated = settings.Settings()
+    file = logins.keep(URL, "ours", stated)
+    assert file == home / "config/threads-cluster/tokens.json" and file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    logins.keep("http://other.test", "theirs", stated)
+    assert (known(), known("http://other.test"), known(f"{URL}:8080"), known("https://cluster.test")) == (
+        "ours", "theirs", "", "",
+    )  # fmt: skip
+    assert logins.forget(URL, stated) and not logins.forget(URL, stated)
+    assert (known(), known("http://other.test")) == ("", "theirs")
+
+
+def test_the_variable_comes_before_a_login_and_a_login_before_the_local_clusters_token(home: Path) -> None:
+    folder = home / "checkout"
+    folder.mkdir()
+    (folder / "url").write_text(f"{URL}\n")
+    (folder / "token").touch(mode=0o600)
+    (folder / "token").write_text("local\n")
+    assert known() == "local" and known("http://127.0.0.1:3000") == ""
+    logins.keep(URL, "login", settings.Settings())
+    assert known() == "login" and known(cluster_token="variable") == "variable"
+
+
+@pytest.mark.parametrize("which", ["login", "local"])
+def test_a_file_that_others_can_read_is_refused(home: Path, which: str) -> None:
+    file = logins.keep(URL, "t", settings.Settings())
+    if which == "local":
+        logins.forget(URL, settings.Settings())
+        (home / "checkout").mkdir()
+        (home / "checkout/url").write_text(URL)
+        file = home / "checkout/token"
+        file.write_text("t")
+    file.chmod(0o640)
+    with pytest.raises(Misconfigured, match="others can read it") as refused:
+        known()
+    assert f"chmod 600 {file}" in refused.value.next
+
+
+def test_a_file_that_is_something_else_is_named(home: Path) -> None:
+    file = logins.keep(URL, "t", settings.Settings())
+    for text in ("", "[]", "{"):
+        file.write_text(text)
+        with pytest.raises(Misconfigured, match=r"tokens\.json holds tokens and cannot be used"):
+            known()
+
+
+# -- commands ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    fake, original = Fake(), api.Cluster
+    transport = httpx.MockTransport(fake)
+    monkeypatch.setattr(api, "Cluster", lambda url, token=None: original(url or URL, token, transport=transport))
+    return fake
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(arguments))
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+def test_login_keeps_a_token_from_stdin_once_the_cluster_knows_it(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    fake.on("GET", "/api/session", WHO)
+    code, out, err = run(capsys, "login", URL)
+    assert (code, out) == (0, f"{URL}: read for tenant default\n") and "tokens.json" in err and "secret" not in err
+    assert fake.asked[-1].headers["Authorization"] == "Bearer secret" and known() == "secret"
+    assert run(capsys, "logout", URL)[:2] == (0, f"{URL}: forgotten\n") and known() == ""
+    assert run(capsys, "logout", URL)[:2] == (0, f"{URL}: no token is kept\n")
+
+
+def test_login_keeps_nothing_that_the_cluster_refuses(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.on("GET", "/api/session", problem(401, "A token is needed"))
+    for text in ("wrong\n", "", "  \n"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert run(capsys, "login", URL)[0] == 2 and known() == ""
+
+
+def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    made = {"token": "tc_a_b", "id": "a", "name": "ci", "tenant": "red", "scopes": ["read", "submit"], "expires": None}
+    fake.on("POST", "/api/tokens", httpx.Response(201, json=made))
+    code, out, err = run(capsys, "token", "create", "ci", "--tenant", "red", "--ttl", "30d")
+    assert (code, out) == (0, "tc_a_b\n") and "not shown again" in err
+    assert fake.bodies("/api/tokens") == [
+        {"name": "ci", "scopes": ["read", "submit"], "tenant": "red", "ttl_seconds": 30 * 86400}
+    ]
+    assert run(capsys, "token", "create", "ci", "--ttl", "soon")[0] == 2
+
+
+def test_tokens_are_listed_and_revoked(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"id": "a", "name": "ci", "tenant": "red", "scopes": ["read"], "created": "2026-01-02T03:04:05.000Z",
+           "expires": None, "used": None}  # fmt: skip
+    fake.on("GET", "/api/tokens", {"tokens": [row]})
+    fake.on("DELETE", "/api/tokens/a", httpx.Response(204))
+    code, out, _ = run(capsys, "token", "list")
+    assert code == 0 and out.splitlines()[1].split() == ["a", "ci", "red", "read", "never", "never"]
+    assert run(capsys, "token", "revoke", "a")[:2] == (0, "a revoked\n")
+
+
+def test_a_one_time_link_is_printed(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.on("POST", "/api/login-codes", httpx.Response(201, json={"code": "c", "path": "/#login=c", "seconds": 600}))
+    assert run(capsys, "login", "--link")[:2] == (0, f"{URL}/#login=c\n")

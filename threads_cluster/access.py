@@ -1,0 +1,117 @@
+"""Commands about who is let in: login, logout, token."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import sys
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import errors, show
+from threads_cluster.session import as_json_option
+
+tokens = typer.Typer(no_args_is_help=True, help="API tokens: create, list and revoke them; needs the scope admin.")
+
+AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
+
+
+@tokens.command()
+def create(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
+    scopes: Annotated[
+        str, typer.Option(metavar="LIST", help="Of read, submit, run, infer, operate, admin; with commas.")
+    ] = "read,submit",
+    tenant: Annotated[str, typer.Option(metavar="TENANT", help="Whose jobs it submits and sees.")] = "default",
+    ttl: Annotated[str | None, typer.Option(metavar="TIME", help="How long it counts: 90s, 15m, 12h, 30d.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a token. It is printed once; the cluster keeps only its digest."""
+    seconds = None if ttl is None else _seconds(ttl)
+    made = ctx.obj.cluster.create_token(name, scopes.split(","), tenant=tenant, ttl_seconds=seconds)
+    if as_json:
+        show.json_line(made)
+        return
+    show.line(made["token"])
+    until = f" until {made['expires']}" if made.get("expires") else ""
+    show.say(f"{name}: {', '.join(made['scopes'])} for tenant {made['tenant']}{until}; it is not shown again")
+
+
+def _seconds(text: str) -> int:
+    parts = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if parts is None:
+        raise typer.BadParameter(f"must be a number with s, m, h or d, as 30d; got {text!r}", param_hint="'--ttl'")
+    return int(parts[1]) * _SECONDS[parts[2]]
+
+
+@tokens.command("list")
+def list_tokens(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List tokens, those that have expired too, without their secrets."""
+    rows = ctx.obj.cluster.tokens()
+    if as_json:
+        for row in rows:
+            show.json_line(row)
+    elif rows:
+        show.tokens(rows)
+    else:
+        show.say("no tokens; make one with: cluster token create NAME")
+
+
+@tokens.command()
+def revoke(
+    ctx: typer.Context,
+    token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id; see cluster token list.")],
+    as_json: AsJson = False,
+) -> None:
+    """Revoke a token: within a second nobody is let in with it, and its logins end."""
+    ctx.obj.cluster.revoke_token(token_id)
+    show.json_line({"id": token_id, "revoked": True}) if as_json else show.line(f"{token_id} revoked")
+
+
+def login(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="The cluster; else that of --url.")] = None,
+    link: Annotated[bool, typer.Option("--link", help="Print a one-time link that logs a browser in.")] = False,
+) -> None:
+    """Keep a token for a cluster: asked for without echo, or read from stdin. Nothing is kept that it refuses."""
+    from threads_cluster import api, logins
+
+    if link:
+        cluster = ctx.obj.cluster
+        code = cluster.login_code()
+        show.line(f"{cluster.url}{code['path']}")
+        show.say(f"it works once, within {code['seconds'] // 60} minutes")
+        return
+    address = _address(ctx, url)
+    token = (getpass.getpass("token: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    if not token:
+        raise errors.Misconfigured("no token was given; type it at the prompt, or: cluster login < FILE")
+    with api.Cluster(address, token) as cluster:
+        who = cluster.session()
+        if not who["token_id"]:
+            raise errors.Misconfigured("the cluster does not know this token")
+        file = logins.keep(cluster.url, token, api.environment())
+    show.line(f"{cluster.url}: {', '.join(who['scopes'])} for tenant {who['tenant']}")
+    show.say(f"kept in {file}")
+
+
+def logout(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="The cluster; else that of --url.")] = None,
+) -> None:
+    """Forget the token that is kept for a cluster. The token itself stays; revoke it with: cluster token revoke."""
+    from threads_cluster import api, connection, logins
+
+    address = connection.shown_address(_address(ctx, url))
+    forgotten = logins.forget(address, api.environment())
+    show.line(f"{address}: {'forgotten' if forgotten else 'no token is kept'}")
+
+
+def _address(ctx: typer.Context, url: str | None) -> str:
+    from threads_cluster import api
+
+    given: Any = url or ctx.obj.stated_url
+    return str(given or api.environment().url())

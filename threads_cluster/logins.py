@@ -1,0 +1,79 @@
+"""Tokens that `cluster login` keeps: one file for this user alone, by the address of each cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from threads_cluster import settings
+from threads_cluster.errors import Misconfigured
+
+
+def token_for(address: str, stated: settings.Settings) -> str:
+    """Return what opens the cluster at this address: CLUSTER_TOKEN, else a login, else the local cluster's own token.
+
+    Empty when there is none. Misconfigured for a file that others can read. A token is for its own address alone.
+    """
+    if stated.cluster_token:
+        return stated.cluster_token
+    return _read(stated.logins_file()).get(address, "") or _local(address)
+
+
+def keep(address: str, token: str, stated: settings.Settings) -> Path:
+    """Keep a token for this address, and return the file."""
+    return _write(stated.logins_file(), _read(stated.logins_file()) | {address: token})
+
+
+def forget(address: str, stated: settings.Settings) -> bool:
+    """Forget the token of this address; False when there is none."""
+    known = _read(stated.logins_file())
+    if known.pop(address, None) is None:
+        return False
+    _write(stated.logins_file(), known)
+    return True
+
+
+def _local(address: str) -> str:
+    """Return the token of the local cluster of this checkout, when that is who is asked."""
+    place, file = settings.LOCAL_FOLDER / "url", settings.LOCAL_FOLDER / "token"
+    if not place.is_file() or place.read_text().strip() != address or not file.is_file():
+        return ""
+    _check_private(file)
+    return file.read_text().strip()
+
+
+def _read(file: Path) -> dict[str, str]:
+    if not file.is_file():
+        return {}
+    _check_private(file)
+    try:
+        known = json.loads(file.read_text())
+        return {str(address): str(token) for address, token in known.items()}
+    except (ValueError, AttributeError):
+        raise _unusable(file, "it is not what cluster login writes", f"remove it: rm {file}") from None
+
+
+def _write(file: Path, known: dict[str, str]) -> Path:
+    """Replace the file, readable by its owner alone from the first byte on."""
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        new = file.with_suffix(".new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+            json.dump(known, out, indent=1)
+        new.replace(file)
+    except OSError as error:
+        raise _unusable(file, f"it cannot be written: {error.strerror}", "") from None
+    return file
+
+
+def _check_private(file: Path) -> None:
+    if file.stat().st_mode & 0o077:
+        raise _unusable(file, "others can read it", f"revoke its tokens if that is so; then: chmod 600 {file}")
+
+
+def _unusable(file: Path, why: str, advice: str) -> Misconfigured:
+    error = Misconfigured(f"{file} holds tokens and cannot be used: {why}")
+    error.next = advice
+    return error
