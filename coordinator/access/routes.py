@@ -39,7 +39,7 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     asked: Login = http.parsed(Login, await bodies.body(request))
     asker, bootstrap = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
     cookie, csrf = tokens.mint("ts"), secrets.token_urlsafe(32)
-    await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, token=asker.token, bootstrap=bootstrap)
+    await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, bootstrap)
     cluster.credentials.forget()
     answer = shown(
         {"csrf_token": csrf, "tenant": asker.tenant, "scopes": sorted(asker.scopes),
@@ -68,7 +68,7 @@ async def _by_code(cluster: Cluster, code: str) -> tuple[Asker, str]:
 async def logout(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """End this browser's login, and the streams of events that it opened."""
     if asker.session:
-        await run_in_threadpool(cluster.store.tokens.log_out, asker.session)
+        await run_in_threadpool(cluster.store.tokens.log_out, asker.session, asker.actor)
         cluster.credentials.forget()
     answer = Response(status_code=204)
     cookies.remove(request, answer)

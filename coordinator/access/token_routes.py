@@ -38,13 +38,19 @@ class NewToken(BaseModel):
     "/tokens", status_code=201, tags=["access"], dependencies=_ADMIN, openapi_extra=http.describes(NewToken),
     **http.answers(schemas.CreatedToken, 201),
 )  # fmt: skip
-async def create_token(request: Request, cluster: http.ClusterDep) -> Response:
+async def create_token(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest."""
     asked: NewToken = http.parsed(NewToken, await bodies.body(request))
     minted, ttl_ms = tokens.mint(), (asked.ttl_seconds or 0) * 1000
     scopes = tuple(sorted(set(asked.scopes)))
     how = await run_in_threadpool(
-        cluster.store.tokens.create, minted, name=asked.name, scopes=scopes, tenant=asked.tenant, ttl_ms=ttl_ms
+        cluster.store.tokens.create,
+        minted,
+        name=asked.name,
+        scopes=scopes,
+        tenant=asked.tenant,
+        ttl_ms=ttl_ms,
+        actor=asker.actor,
     )
     cluster.credentials.forget()
     if how != "new":
@@ -65,10 +71,12 @@ def list_tokens(cluster: http.ClusterDep) -> Response:
 
 @routes.delete("/tokens/{token_id}", status_code=204, tags=["access"], dependencies=_ADMIN)
 def revoke_token(
-    token_id: Annotated[str, Path(pattern="^[a-z0-9]{1,32}$", description="A token's id.")], cluster: http.ClusterDep
+    token_id: Annotated[str, Path(pattern="^[a-z0-9]{1,32}$", description="A token's id.")],
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
 ) -> Response:
     """End a token within a second, on every replica; browsers that logged in with it are logged out."""
-    revoked = cluster.store.tokens.revoke(token_id)
+    revoked = cluster.store.tokens.revoke(token_id, asker.actor)
     cluster.credentials.forget()
     if not revoked:
         raise errors.NotFound(f"no token {token_id}; list them with GET /api/tokens", field="token_id")

@@ -144,7 +144,8 @@ def cluster(token: str) -> Iterator[str]:
 
 
 def main() -> None:
-    token = TOKEN.read_text().strip() if TOKEN.is_file() else ""
+    # Two while one replaces the other.
+    token, *_ = [*(TOKEN.read_text().replace(",", " ").split() if TOKEN.is_file() else ()), ""]
     for what, lines in (("The API", cluster(token)), ("Prometheus", figures()), ("Prometheus", alerts())):
         try:
             for line in lines:

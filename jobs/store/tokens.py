@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jobs.models import DEFAULT_TENANT
+from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor
 from jobs.store import keys
 from jobs.store.scripts import Part
 
@@ -107,17 +107,17 @@ class Tokens(Part):
 
     def create(
         self, credential: Credential, *, name: str, scopes: tuple[str, ...], tenant: str = DEFAULT_TENANT,
-        ttl_ms: int = 0,
+        ttl_ms: int = 0, actor: Actor = ANONYMOUS,
     ) -> str:  # fmt: skip
         """Store a token that lives for ttl_ms, 0: without end. Return new, or full beyond MAX_TOKENS."""
         fields = {"name": name, "tenant": tenant, "scopes": ",".join(scopes), "digest": credential.digest}
         flat = [item for pair in fields.items() for item in pair]
-        [answer] = self._scripts.words("create_token", credential.id, ttl_ms, MAX_TOKENS, *flat)
+        [answer] = self._scripts.words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, *flat)
         return answer
 
-    def revoke(self, token_id: str) -> bool:
+    def revoke(self, token_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a token, and with it its sessions; False when there is none. Works in a full Redis."""
-        return bool(self._scripts.run("end_token", keys.TOKENS.removeprefix(keys.PREFIX), token_id))
+        return bool(self._scripts.run("end_token", keys.TOKENS.removeprefix(keys.PREFIX), token_id, *actor))
 
     def touch(self, token_id: str) -> None:
         """Note that a token was used now."""
@@ -139,15 +139,15 @@ class Tokens(Part):
 
     # -- sessions ---------------------------------------------------------------------------------------------------
 
-    def log_in(self, credential: Credential, csrf: str, *, token: str, bootstrap: str = "") -> None:
+    def log_in(self, credential: Credential, csrf: str, actor: Actor, bootstrap: str = "") -> None:
         """Store a session for SESSION_MS; beyond MAX_SESSIONS the oldest ends."""
-        fields = {"digest": credential.digest, "csrf": digest(csrf), "token": token, "bootstrap": bootstrap}
+        fields = {"digest": credential.digest, "csrf": digest(csrf), "token": actor.token, "bootstrap": bootstrap}
         flat = [item for pair in fields.items() for item in pair]
-        self._scripts.run("log_in", credential.id, SESSION_MS, MAX_SESSIONS, *flat)
+        self._scripts.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, *flat)
 
-    def log_out(self, session_id: str) -> bool:
+    def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a session. Works in a full Redis."""
-        return bool(self._scripts.run("end_token", keys.SESSIONS.removeprefix(keys.PREFIX), session_id))
+        return bool(self._scripts.run("end_token", keys.SESSIONS.removeprefix(keys.PREFIX), session_id, *actor))
 
     def session(self, session_id: str) -> BrowserSession | None:
         """Return a session; None when there is none."""

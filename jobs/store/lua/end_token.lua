@@ -1,7 +1,10 @@
--- END_TOKEN tokens|sessions id -> 1 / 0. A session dies with its token: it is looked up with it.
-local index, id = ARGV[1], ARGV[2]
+-- END_TOKEN tokens|sessions id tenant token -> 1 / 0. A session dies with its token: it is looked up with it.
+local index, id, tenant, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local t = now()
 even_if_full()
 local was = call('ZREM', P .. index, id)
 was = was + call('DEL', index == 'tokens' and P .. 'token:' .. id or P .. 'session:' .. id)
 call('INCR', P .. 'tokenset')
-return was > 0 and 1 or 0
+if was == 0 then return 0 end
+log_change(t, tenant, token, index == 'tokens' and 'revoke token' or 'log out', id, 'ok')
+return 1
