@@ -29,7 +29,7 @@ class NewToken(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$", description="What it is for, for people.")
-    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
+    scopes: list[Annotated[str, Field(pattern=f"^({'|'.join(Scope)})$")]] = Field(min_length=1, max_length=len(Scope))
     tenant: str = Field(DEFAULT_TENANT, pattern=TENANT_PATTERN)
     ttl_seconds: int | None = Field(None, strict=True, ge=1, le=_LONGEST, description="null: it does not expire.")
 

@@ -17,6 +17,7 @@ import { paced } from "../src/lib/pace";
 
 function job(fields: Partial<Job> = {}): Job {
   return {
+    tenant: "default",
     job_id: "a",
     type: "collatz",
     state: "running",

@@ -1,4 +1,4 @@
-/** The HTTP API: JSON in and out, problems as errors, one token a tab. */
+/** The HTTP API: JSON in and out, problems as errors, a login of the browser. */
 
 import { signal } from "@preact/signals";
 import type { components } from "./schema";
@@ -46,21 +46,48 @@ export class Problem extends Error {
 /** True once a call was refused for want of a token; the page then asks for one. */
 export const needsToken = signal(false);
 
-const NO_TOKEN = "";
+/** What proves that a request comes from a page of this origin, port included; a cookie alone opens nothing. */
+const CSRF = "csrf-token";
 
-export function token(): string {
-  return sessionStorage.getItem("token") ?? NO_TOKEN;
+function proof(): string {
+  return globalThis.localStorage?.getItem(CSRF) ?? "";
 }
 
-/** Keeps the token for this tab. */
-export function signIn(given: string): void {
-  sessionStorage.setItem("token", given);
+/** True while this browser is logged in, as far as it knows. */
+export const loggedIn = signal(proof() !== "");
+
+globalThis.addEventListener?.("storage", (event) => {
+  if (event.key !== CSRF) return;
+  loggedIn.value = event.newValue !== null;
+  if (loggedIn.value) needsToken.value = false;
+});
+
+/** Logs the browser in with a token or with the code of a one-time link. Rejects with a Problem. */
+export async function logIn(given: { token: string } | { code: string }): Promise<void> {
+  const answer = await post<Schemas["LoggedIn"]>("/api/login", given);
+  localStorage.setItem(CSRF, answer.csrf_token);
+  loggedIn.value = true;
   needsToken.value = false;
 }
 
+/** Ends the login, and shows the page as everybody sees it. */
+export async function logOut(): Promise<void> {
+  await call("/api/logout", { method: "POST" });
+  localStorage.removeItem(CSRF);
+  location.reload();
+}
+
+/** Takes the code of a one-time link out of the address, where it stands behind #: it was sent to nobody. */
+export function codeOfLink(): string {
+  const code = /^#login=([A-Za-z0-9_-]+)$/.exec(location.hash)?.[1] ?? "";
+  if (code) history.replaceState(null, "", location.pathname + location.search);
+  return code;
+}
+
+/** Headers of every request of a browser that is logged in. */
 export function authorization(): Record<string, string> {
-  const known = token();
-  return known ? { Authorization: `Bearer ${known}` } : {};
+  const known = proof();
+  return known ? { "X-CSRF-Token": known } : {};
 }
 
 export function address(path: string, query: Query = {}): string {

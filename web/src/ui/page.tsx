@@ -5,7 +5,7 @@ import { computed, signal, useComputed, useSignal } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { PAGES } from "../kinds";
-import { needsToken, signIn, token } from "../lib/api";
+import { codeOfLink, loggedIn, logIn, logOut, needsToken } from "../lib/api";
 import { seconds } from "../lib/format";
 import { bound, keys } from "../lib/keys";
 import { connection, heard, known, reason, retryAt, retryNow, start } from "../lib/live";
@@ -23,8 +23,24 @@ setInterval(() => {
 
 const listing = signal(false);
 
+/** Why the last attempt to log in failed. */
+const loginTrouble = signal("");
+
+/** Shows a page; behind a one-time link, once that has logged the browser in. */
 export function mount(page: ComponentChild): void {
-  render(page, document.getElementById("page") as HTMLElement);
+  const show = () => render(page, document.getElementById("page") as HTMLElement);
+  const code = codeOfLink();
+  if (code) void tryLogIn({ code }).then(show);
+  else show();
+}
+
+async function tryLogIn(given: { token: string } | { code: string }): Promise<void> {
+  try {
+    await logIn(given);
+    loginTrouble.value = "";
+  } catch (error) {
+    loginTrouble.value = "code" in given ? (error as Error).message : `It was refused: ${(error as Error).message}`;
+  }
 }
 
 export function Page({ current, children }: { current: string; children: ComponentChildren }) {
@@ -50,7 +66,7 @@ export function Page({ current, children }: { current: string; children: Compone
       <Toasts />
       <Confirmation />
       {listing.value && <KeyList />}
-      {needsToken.value && <SignIn />}
+      {needsToken.value && <LogIn />}
     </div>
   );
 }
@@ -76,6 +92,11 @@ function Header({ current }: { current: string }) {
         <Shape of={connection.value} />
         <span>{connection.value === "denied" ? "not allowed" : connection.value}</span>
       </span>
+      {loggedIn.value && (
+        <button type="button" class="plain" onClick={() => void logOut()}>
+          Log out
+        </button>
+      )}
       <ThemeSwitch />
       <button type="button" class="plain" aria-label="Keys" onClick={() => (listing.value = true)}>
         <kbd>?</kbd>
@@ -160,16 +181,16 @@ function KeyList() {
   );
 }
 
-function SignIn() {
+function LogIn() {
   const given = useSignal("");
-  const refused = token() !== "";
+  const trouble = loginTrouble.value;
   return (
-    <Dialog title="This cluster needs its token">
+    <Dialog title="This cluster needs a token">
       <form
         class="stack"
         onSubmit={(event) => {
           event.preventDefault();
-          signIn(given.value);
+          void tryLogIn({ token: given.value });
         }}
       >
         <div class="field">
@@ -180,17 +201,22 @@ function SignIn() {
             autocomplete="off"
             required
             aria-describedby="token-hint"
-            aria-invalid={refused}
+            aria-invalid={trouble !== ""}
             onInput={(event) => (given.value = event.currentTarget.value)}
           />
-          {refused && <p class="error">The last one was refused.</p>}
+          {trouble && (
+            <p class="error" role="alert">
+              {trouble}
+            </p>
+          )}
           <p class="hint" id="token-hint">
-            It is in secrets/cluster_token, or whatever CLUSTER_TOKEN was set to. It is kept in this tab alone.
+            One of cluster token create, or CLUSTER_TOKEN, which is in secrets/cluster_token. The browser stays logged
+            in for 12 hours at most and does not keep the token.
           </p>
         </div>
         <div class="dialog-foot">
           <button type="submit" class="primary">
-            Sign in
+            Log in
           </button>
         </div>
       </form>

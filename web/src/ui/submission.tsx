@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { KINDS } from "../kinds";
-import { Problem, token, type Kind } from "../lib/api";
+import { loggedIn, Problem, type Kind } from "../lib/api";
 import { copy } from "../lib/export";
 import { seconds } from "../lib/format";
 import { submitted } from "../lib/jobs";
@@ -142,7 +142,7 @@ function Copies({ submission }: { submission: Submission }) {
   };
   return (
     <>
-      <button type="button" onClick={() => void give("curl", curl(submission, location.origin, token() !== ""))}>
+      <button type="button" onClick={() => void give("curl", curl(submission, location.origin, loggedIn.value))}>
         Copy as curl
       </button>
       <button type="button" onClick={() => void give("Python", python(submission, location.origin))}>

@@ -1,0 +1,170 @@
+"""Logging in with a real browser, and pages of other origins that would use that login."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.browser.conftest import DIST, Open
+from tests.integration.live import Live
+
+pytest.importorskip("playwright", reason="the browser's tests need playwright: pip install playwright")
+from playwright.sync_api import Page, expect
+
+MASTER = "a-long-secret-of-the-cluster"
+SMALL = {"type": "paced", "parameters": {"units": 1}}
+#: What a foreign page tries, with the browser's cookies: forms, simple requests, requests with our header, a stream.
+ATTACK = """async ([url, body]) => {
+  const attempt = (path, options) =>
+    fetch(url + path, {credentials: "include", ...options}).then(answer => answer.text(), () => "refused");
+  const outcomes = [];
+  for (const headers of [{}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json"},
+      {"Content-Type": "application/json", "X-CSRF-Token": "guess"}]) {
+    outcomes.push(await attempt("/api/submit", {method: "POST", headers, body}));
+    outcomes.push(await attempt("/api/submit", {method: "POST", headers, body, mode: "no-cors"}));
+  }
+  for (const path of ["/api/status", "/api/jobs", "/api/session", "/api/snapshot", "/api/events"]) {
+    outcomes.push(await attempt(path, {}));
+    outcomes.push(await attempt(path, {mode: "no-cors"}));
+  }
+  const source = new EventSource(url + "/api/events", {withCredentials: true});
+  outcomes.push(await new Promise(done => {
+    source.onerror = () => done("refused");
+    source.onopen = () => done("a stream opened");
+  }));
+  source.close();
+  const form = Object.assign(document.createElement("form"), {action: url + "/api/submit", method: "post",
+    enctype: "text/plain", target: "frame"});
+  const field = Object.assign(document.createElement("input"), {name: body, value: ""});
+  form.append(field);
+  document.body.append(Object.assign(document.createElement("iframe"), {name: "frame"}), form);
+  form.submit();
+  await new Promise(done => setTimeout(done, 500));
+  return [outcomes, Object.keys(localStorage)];
+}"""
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A cluster that needs a token, with its pages."""
+    live = Live(tmp_path_factory.mktemp("locked"), workers=0, PAGES_DIR=str(DIST), CLUSTER_TOKEN=MASTER)
+    try:
+        live.start_redis()
+        live.start_coordinator()
+        yield live
+    finally:
+        live.stop()
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, list[str]]]:
+    """A server of somebody else on another port of this machine, and the cookies that it was given."""
+    folder, given = tmp_path_factory.mktemp("elsewhere"), []
+    (folder / "index.html").write_text("<!doctype html><title>Elsewhere</title>")
+
+    class Handler(SimpleHTTPRequestHandler):
+        def do_GET(self) -> None:
+            given.append(self.headers.get("Cookie", ""))
+            super().do_GET()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server.server_address[1], given
+    server.shutdown()
+    server.server_close()
+
+
+def bearer(method: str, live: Live, path: str, body: Any = None) -> Any:
+    headers = {"Authorization": f"Bearer {MASTER}"}
+    answer = httpx.request(method, live.url() + path, json=body, headers=headers, timeout=30)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def log_in(page: Page) -> None:
+    dialog = page.get_by_role("dialog", name="This cluster needs a token")
+    dialog.get_by_label("Token").fill(MASTER)
+    dialog.get_by_role("button", name="Log in").click()
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+
+
+def cookies(page: Page, live: Live) -> list[Any]:
+    return [one for one in page.context.cookies() if one["name"] == f"cluster_session_{live.ports[0]}"]
+
+
+def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locked: Live) -> None:
+    page = open_page(url=locked.url())
+    log_in(page)
+    [cookie] = cookies(page, locked)
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and MASTER not in cookie["value"]
+    assert MASTER not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
+    page.goto(f"{locked.url()}/kinds.html")
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
+    assert cookies(page, locked) == [] and page.evaluate("localStorage.length") == 0
+
+
+def test_a_one_time_link_logs_in_once_and_leaves_no_trace(open_page: Open, locked: Live) -> None:
+    path = bearer("POST", locked, "/api/login-codes")["path"]
+    page = open_page(path, url=locked.url())
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+    assert "login" not in page.url
+    again = open_page(path, url=locked.url())
+    expect(again.get_by_role("dialog")).to_contain_text("this link was used")
+    assert path.partition("=")[2] not in locked.log("coordinator-0")
+
+
+def test_a_page_of_another_port_gets_nothing_with_the_cookie(
+    open_page: Open, locked: Live, elsewhere: tuple[int, list[str]], tmp_path: Path
+) -> None:
+    page = open_page(url=locked.url())
+    log_in(page)
+    before = len(bearer("GET", locked, "/api/jobs")["jobs"])
+    port, given = elsewhere
+    foreign = page.context.new_page()
+    foreign.goto(f"http://127.0.0.1:{port}/")
+    body = '{"type": "paced", "parameters": {"units": 1}}'
+    outcomes, stored = foreign.evaluate(ATTACK, [locked.url(), body])
+    assert set(outcomes) <= {"refused", ""} and stored == []
+    assert len(bearer("GET", locked, "/api/jobs")["jobs"]) == before
+    [stolen] = {one for one in given if "cluster_session" in one}
+    for method, path in (("GET", "/api/jobs"), ("POST", "/api/submit"), ("GET", "/api/events")):
+        answer = httpx.request(
+            method, locked.url() + path, headers={"Cookie": stolen}, json=SMALL if method == "POST" else None
+        )
+        assert answer.status_code == 401, "what was given the cookie cannot use it"
+    page.reload()
+    expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+
+
+def test_a_name_that_was_made_to_resolve_to_this_machine_gets_nothing(
+    browser: Any, playwright: Any, locked: Live, pages: Live
+) -> None:
+    from tests.browser.conftest import FLAGS, _chromium
+
+    rules = "--host-resolver-rules=MAP evil.example 127.0.0.1"
+    with playwright.chromium.launch(executable_path=_chromium(), args=[*FLAGS, rules]) as rebound:
+        for live, status in ((locked, 401), (pages, 403)):
+            page = rebound.new_page()
+            page.goto(f"http://evil.example:{live.ports[0]}/health")
+            read = "async path => { const answer = await fetch(path); return [answer.status, await answer.text()]; }"
+            for path in ("/api/status", "/api/jobs", "/api/events"):
+                code, text = page.evaluate(read, path)
+                assert code == status and "job_id" not in text
+            send = """async body => (await fetch("/api/submit", {method: "POST", body,
+                headers: {"Content-Type": "application/json"}})).status"""
+            assert page.evaluate(send, '{"type": "paced", "parameters": {"units": 1}}') == status
+            login = """async token => (await fetch("/api/login", {method: "POST", body: JSON.stringify({token}),
+                headers: {"Content-Type": "application/json"}})).status"""
+            assert page.evaluate(login, MASTER) == 403
