@@ -14,8 +14,6 @@ Spec: TypeAlias = Mapping[str, Any]
 
 #: The tenant that always exists.
 DEFAULT_TENANT = "default"
-#: Names of tenants.
-TENANT_PATTERN = r"^[a-z0-9][a-z0-9-]{0,31}$"
 
 
 class Actor(NamedTuple):

@@ -13,8 +13,8 @@ from coordinator.access import queries, schemas
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs import errors
-from jobs.models import DEFAULT_TENANT, TENANT_PATTERN
-from jobs.store import tokens
+from jobs.models import DEFAULT_TENANT
+from jobs.store import tenants, tokens
 
 routes = http.router()
 
@@ -30,7 +30,7 @@ class NewToken(BaseModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$", description="What it is for, for people.")
     scopes: list[Annotated[str, Field(pattern=f"^({'|'.join(Scope)})$")]] = Field(min_length=1, max_length=len(Scope))
-    tenant: str = Field(DEFAULT_TENANT, pattern=TENANT_PATTERN)
+    tenant: str = Field(DEFAULT_TENANT, pattern=tenants.NAME)
     ttl_seconds: int | None = Field(None, strict=True, ge=1, le=_LONGEST, description="null: it does not expire.")
 
 

@@ -145,7 +145,7 @@ def cluster(token: str) -> Iterator[str]:
 
 def main() -> None:
     # Two while one replaces the other.
-    token, *_ = [*(TOKEN.read_text().replace(",", " ").split() if TOKEN.is_file() else ()), ""]
+    token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     for what, lines in (("The API", cluster(token)), ("Prometheus", figures()), ("Prometheus", alerts())):
         try:
             for line in lines:

@@ -49,7 +49,7 @@ def lines(status: Mapping[str, Any]) -> list[str]:
 
 def main() -> int:
     # Two while one replaces the other.
-    token, *_ = [*(TOKEN.read_text().replace(",", " ").split() if TOKEN.is_file() else ()), ""]
+    token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
     try:
         status = ask("http://127.0.0.1:3000/api/status", token)
     except (OSError, ValueError) as error:

@@ -22,10 +22,11 @@ WORKERS_SCRIPTS = (
 )  # fmt: skip
 COORDINATORS_SCRIPTS = (
     "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "audit", "lead", "spans",
-    "reindex", "tenant", "tenant_remove",
+    "reindex", "tenant", "tenant_remove", "create_token", "end_token", "touch_token", "log_in", "log_denied", "log_rebase",
+    "log_trim",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
-NOT_WORKERS = {"idem:{}"}
+NOT_WORKERS = {"idem:{}", "auditlog", "audithead"}
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = ("token:x", "tokens", "tenant:x", "tenants", "secret:x", "session:x", "audit", "idem:default:key")
 
