@@ -22,7 +22,8 @@ WORKERS_SCRIPTS = (
 )  # fmt: skip
 COORDINATORS_SCRIPTS = (
     "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "audit", "lead", "spans",
-    "reindex", "tenant", "tenant_remove", "create_token", "end_token", "touch_token", "log_in", "log_denied", "log_rebase",
+    "reindex", "tenant", "tenant_remove", "create_token", "end_token",
+    "touch_token", "log_in", "log_denied", "log_rebase",
     "log_trim",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
