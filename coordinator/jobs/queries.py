@@ -16,6 +16,8 @@ from jobs.store.connection import Unreadable
 
 #: Pages looked at for one answer, when a kind is asked for that is rare, and jobs in one.
 _PAGES, _PAGE = 20, 100
+#: Jobs in a page of which the tenant alone is read.
+_TENANT_PAGE = 1000
 #: Failed jobs, and running ones, among which those with units given up are found; the newest.
 _DEAD = 1000
 #: Running jobs over which speeds are summed, newest first.
@@ -84,17 +86,36 @@ class JobQueries:
         """Return at most `limit` jobs, newest first, of one tenant or of all. The cursor is the last job's number."""
         page: list[JobRow] = []
         for _ in range(_PAGES):
-            numbered = self._store.job_reads.newest(state, cursor, max(limit, _PAGE))
+            numbered, names = self._newest(state, cursor, max(limit, _PAGE), tenant)
             if not numbered:
                 return {"jobs": page, "cursor": None}
-            shown = {row["job_id"]: row for row in self.by_ids(decoding.names(job_id for job_id, _ in numbered))}
+            shown = {row["job_id"]: row for row in self.by_ids(names)}
             for name, cursor in numbered:
                 row = shown.get(name.decode(errors="replace"))
-                if row and kind in (None, row["type"]) and tenant in (None, row["tenant"]):
+                if row and kind in (None, row["type"]):
                     page.append(row)
                 if len(page) == limit:
                     return {"jobs": page, "cursor": str(cursor)}
         return {"jobs": page, "cursor": str(cursor)}
+
+    def _newest(
+        self, state: str | None, cursor: int | None, most: int, tenant: str | None
+    ) -> tuple[list[tuple[bytes, int]], list[str]]:
+        """Return numbered jobs, newest first, and the names of those of one tenant, at most `most`; None: of all.
+
+        Only whose a job is, is read of many, so that another tenant's thousands do not hide one's own.
+        """
+        if tenant is None:
+            numbered = self._store.job_reads.newest(state, cursor, most)
+            return numbered, decoding.names(job_id for job_id, _ in numbered)
+        numbered = self._store.job_reads.newest(state, cursor, max(most, _TENANT_PAGE))
+        names = decoding.names(job_id for job_id, _ in numbered)
+        owners = dict(zip(names, self._store.job_reads.tenants(names), strict=True)) if names else {}
+        own = [name for name in names if owners[name] == tenant][:most]
+        if len(own) == most:
+            last = next(place for place, (name, _) in enumerate(numbered) if name.decode(errors="replace") == own[-1])
+            numbered = numbered[: last + 1]
+        return numbered, own
 
     def dead(self, ids: Sequence[str]) -> list[DeadRow]:
         """Return, of these jobs, those with units that were given up, with each such range."""

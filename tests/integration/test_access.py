@@ -192,6 +192,20 @@ def test_lists_and_snapshots_leave_other_tenants_out_and_operators_see_all(admin
     assert operator.json("POST", f"/api/jobs/{mine}/cancel")["state"] == "cancelled"
 
 
+def test_thousands_of_another_tenants_jobs_do_not_hide_ones_own(admin: Bearer) -> None:
+    ours, _ = minted(admin, "read", "submit", tenant="violet")
+    theirs, _ = minted(admin, "read", "submit", tenant="orange")
+    mine = [ours.submit() for _ in range(3)]
+    for _ in range(3):
+        theirs.json("POST", "/api/submit-batch", {"jobs": [SMALL] * 1000})
+    mine += [ours.submit() for _ in range(2)]
+    first = ours.json("GET", "/api/jobs?limit=4")
+    rest = ours.json("GET", f"/api/jobs?limit=4&cursor={first['cursor']}")
+    assert [row["job_id"] for row in (*first["jobs"], *rest["jobs"])] == mine[::-1]
+    assert rest["cursor"] is None and len(first["jobs"]) == 4
+    assert {row["tenant"] for row in theirs.json("GET", "/api/jobs?limit=500&state=queued")["jobs"]} == {"orange"}
+
+
 def test_an_idempotency_key_is_a_tenants_own(admin: Bearer) -> None:
     ours, _ = minted(admin, "submit", tenant="red")
     also, _ = minted(admin, "submit", tenant="red")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -213,6 +215,15 @@ class TestOneThatStaysUp:
         assert (checkout.folder / "url").read_text() == f"{url}\n"
         assert url in checkout.call("status").stderr
 
+    def test_its_admin_token_is_its_users_alone_and_nobody_else_needs_one(self, cluster: tuple[Checkout, str]) -> None:
+        checkout, url = cluster
+        file = checkout.folder / "token"
+        assert file.stat().st_mode & 0o777 == 0o600
+        headers = {"Authorization": f"Bearer {file.read_text().strip()}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/api/session", headers=headers), timeout=5) as answer:
+            assert json.load(answer)["scopes"] == ["admin"]
+        assert get(url, "/api/session")["scopes"] == ["operate", "read", "submit"]
+
     def test_a_second_cluster_of_the_checkout_is_refused(self, cluster: tuple[Checkout, str]) -> None:
         checkout, url = cluster
         done = checkout.call("local", "--once")
@@ -263,6 +274,26 @@ def test_stopping_it_leaves_no_process_behind(checkout: Checkout, number: signal
 
 
 @pytest.mark.skipif(not shutil.which("setsid"), reason="setsid is part of Linux")
+def test_where_tokens_are_needed_it_prints_a_link_that_logs_in_once(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTH", "required")
+    with checkout.up() as (_, url):
+        link = re.search(rf"Pages: {url}/#login=([A-Za-z0-9_-]+) ", checkout.said())
+        assert link, checkout.said()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            get(url, "/api/status")
+        assert checkout.call("status").returncode == 0, "the command finds the token"
+        login = urllib.request.Request(
+            f"{url}/api/login", json.dumps({"code": link[1]}).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(login, timeout=5) as answer:
+            assert json.load(answer)["scopes"] == ["admin"]
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(login, timeout=5)
+        assert not [log for log in (checkout.folder / "logs").iterdir() if link[1] in log.read_text(errors="replace")]
+
+
 def test_a_terminal_that_was_closed_does_not_keep_it_from_being_stopped(checkout: Checkout) -> None:
     (checkout.folder / "url").unlink(missing_ok=True)  # one that a killed starter left is no sign of readiness
     ours, theirs = os.openpty()

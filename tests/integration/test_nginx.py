@@ -100,6 +100,24 @@ def test_requests_are_balanced_and_replicas_come_and_go(proxy: Front, names: Nam
     assert ask(proxy, 20) == {SECOND: 20}
 
 
+def test_a_replica_is_told_the_name_that_was_asked_and_whether_tls_was_used(
+    proxy: Front, replicas: list[Replica]
+) -> None:
+    def seen(**headers: str) -> tuple[str, str, str]:
+        for replica in replicas:
+            replica.headers.clear()
+        httpx.get(f"{proxy.url}/api/status", headers={"Cookie": "cluster_session=x", **headers})
+        [given] = [one for replica in replicas for one in replica.headers]
+        return given["Host"], given["X-Forwarded-Proto"], given["Cookie"]
+
+    own = proxy.url.partition("://")[2]
+    assert seen() == (own, "http", "cluster_session=x")
+    assert seen(Host="cluster.example", **{"X-Forwarded-Proto": "https"}) == (
+        "cluster.example", "https", "cluster_session=x",
+    )  # fmt: skip
+    assert seen(**{"X-Forwarded-Proto": "ftp"})[1] == "http"
+
+
 def test_a_replica_that_is_gone_but_still_known_fails_no_request(proxy: Front, replicas: list[Replica]) -> None:
     replicas[0].end()
     assert ask(proxy, 40) == {SECOND: 40}
