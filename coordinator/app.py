@@ -20,6 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator import docs, domains, health, http, paths
 from coordinator.admission import Admission
+from coordinator.audit.denials import REASONS, Denials
+from coordinator.audit.keeper import AuditKeeper
 from coordinator.bodies import Bodies
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
@@ -30,6 +32,7 @@ from coordinator.queries import Queries
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
 from jobs import VERSION, errors
+from jobs.models import Actor
 from jobs.numbers import short
 from jobs.settings import Settings
 from jobs.store import Store, connection
@@ -49,15 +52,19 @@ def create(settings: Settings) -> FastAPI:
     cluster = Cluster(main, hub, settings)
     live_rows = LiveRows(cluster.queries, hub)
     exporter = Exporter(cluster.queries, lambda: janitor.leading)
+    denials = Denials()
+    audit_keeper = AuditKeeper(own.audit_log, denials, lambda: janitor.leading, settings.audit_file)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         hub.start(asyncio.get_running_loop())
         janitor.start()
+        audit_keeper.start()
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
+        audit_keeper.stop()
         janitor.stop()
         hub.stop()
         stop_metrics()
@@ -74,7 +81,7 @@ def create(settings: Settings) -> FastAPI:
     if settings.pages_dir:
         _serve_pages(app, Path(settings.pages_dir))
     app.add_middleware(Admission, settings=settings)
-    app.add_middleware(Figures, exporter=exporter)
+    app.add_middleware(Figures, exporter=exporter, denials=denials)
     _answer_errors(app)
     return app
 
@@ -120,9 +127,10 @@ def _answer_errors(app: FastAPI) -> None:
 class Figures:
     """ASGI layer that counts, times and logs every request; streams pass untouched."""
 
-    def __init__(self, app: ASGIApp, exporter: Exporter) -> None:
+    def __init__(self, app: ASGIApp, exporter: Exporter, denials: Denials) -> None:
         self._app = app
         self._exporter = exporter
+        self._denials = denials
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -149,6 +157,9 @@ class Figures:
         # A stream lasts and a wait was asked for: neither is slowness.
         if not route.endswith("/events") and b"wait_seconds=" not in scope.get("query_string", b""):
             self._exporter.seconds.labels(method, route).observe(seconds)
+        if status in REASONS:
+            actor = scope.get("state", {}).get("actor", Actor("", ""))
+            self._denials.count(status, scope["client"][0] if scope.get("client") else "", actor)
         parameters: dict[str, Any] = scope.get("path_params") or {}
         log.info(
             "request",

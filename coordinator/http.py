@@ -79,8 +79,9 @@ class Needs:
     def __init__(self, *scopes: Scope) -> None:
         self.scopes = scopes
 
-    async def __call__(self, asker: AskerDep) -> None:
-        """Check the asker of one request."""
+    async def __call__(self, request: Request, asker: AskerDep) -> None:
+        """Check the asker of one request, and note it for the count of denied calls."""
+        request.state.actor = asker.actor
         asker.require(*self.scopes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coordinator.audit.queries import AuditQueries
 from coordinator.fleet.queries import FleetQueries
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.queries import JobQueries
@@ -22,3 +23,4 @@ class Queries:
         self.fleet = FleetQueries(store, settings, self.jobs)
         self.tenants = TenantQueries(store)
         self.telemetry = TelemetryQueries(store)
+        self.audit = AuditQueries(store.audit_log)

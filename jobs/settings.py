@@ -84,6 +84,8 @@ class Settings(BaseSettings):
     submit_durable: Literal["true", "false"] = "false"
     #: A folder whose files the coordinator serves at /. Empty: another server has the pages.
     pages_dir: str = ""
+    #: A file to which the leading coordinator exports the audit log. Empty: Redis alone keeps its last entries.
+    audit_file: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""

@@ -56,6 +56,10 @@ class Result(Answer):
     result: Any
 
 
+class AuditPart(Answer):
+    lines: Many[str]
+
+
 class Batch(Answer):
     answers: Many[dict[str, Any]]
 

@@ -314,6 +314,14 @@ class Cluster:
         """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
         return self._post(f"workers/{quote(worker)}/drain", {"on": on})
 
+    def audit(self, after: int | None = None, limit: int = 100) -> Json:
+        """`{lines, head, dropped, exported}`: entries of the audit log after a number, else the last ones.
+
+        Each line is the text of a JSON object, which `threads_cluster.audit` verifies.
+        """
+        part: Json = self._get("audit", after=after, limit=limit)
+        return part
+
     def ask(self, job_id: str, question: str, **choice: Any) -> Json:
         """Ask a worker something about a job, such as `trace` of a thread job; return its answer when it is there."""
         answer = self._get(f"jobs/{quote(job_id)}/{quote(question)}.json", **choice)

@@ -19,7 +19,7 @@ from threads_cluster.submitting import Kinds
 _EPILOG = """\b
 Exit codes:
   0    it worked; with --wait or watch: the job is done
-  1    the job failed or was cancelled
+  1    the job failed or was cancelled; audit: the log was altered
   2    bad usage or settings, or the cluster refused the request
   3    no cluster answers, it has trouble of its own, or its answer makes no sense
   4    the output could not be written
@@ -345,6 +345,27 @@ def drain(
         show.json_line(answer)
     else:
         show.line(f"{worker} takes work again" if off else f"{worker} drains; back with: cluster drain {worker} --off")
+
+
+@app.command()
+def audit(
+    ctx: typer.Context,
+    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Verify this AUDIT_FILE.")] = None,
+    after: Annotated[
+        int | None, typer.Option(min=0, metavar="NUMBER", help="Only entries with higher numbers.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most entries shown.")] = 50,
+    verify: Annotated[bool, typer.Option("--verify", help="Verify all that the cluster, or FILE, keeps.")] = False,
+    head: Annotated[str, typer.Option(metavar="HASH", help="Verify that the log still has this hash.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Who changed what, and which calls were denied; the newest entries, or a verification of the log."""
+    from threads_cluster import auditing
+
+    if file or verify or head:
+        auditing.verify(ctx.obj, file, head.lower(), as_json=as_json)
+    else:
+        auditing.listing(ctx.obj, after, limit, as_json=as_json)
 
 
 @app.command()

@@ -12,6 +12,8 @@ from threads_cluster.terminal import LONGEST, visible
 
 #: The job failed or was cancelled.
 JOB_FAILED = 1
+#: An audit log is not what was written.
+ALTERED = 1
 #: Bad usage, or the cluster refused the request (4xx).
 REFUSED = 2
 #: No cluster answers, it answered with an error of its own (5xx), or its answer makes no sense.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
+from jobs.settings import LOCAL_FOLDER
 from jobs.store import acl
 
 _SUPERVISORD = """\
@@ -74,7 +75,7 @@ def _coordinator(shape: Shape) -> dict[str, str]:
     """Return the coordinator's own environment."""
     return {
         "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
-        **({"PAGES_DIR": shape.pages} if shape.pages else {}),
+        "AUDIT_FILE": str(LOCAL_FOLDER / "audit.jsonl"), **({"PAGES_DIR": shape.pages} if shape.pages else {}),
     }  # fmt: skip
 
 

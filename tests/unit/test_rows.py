@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from coordinator.access import rows as access_rows
 from coordinator.access import schemas as access_schemas
+from coordinator.audit import rows as audit_rows
+from coordinator.audit import schemas as audit_schemas
 from coordinator.events import rows as event_rows
 from coordinator.events import schemas as event_schemas
 from coordinator.fleet import rows as fleet_rows
@@ -51,10 +53,12 @@ PAIRS: dict[type, type[BaseModel]] = {
     telemetry_rows.SpansRow: telemetry_schemas.Spans,
     tenant_rows.TenantRow: tenant_schemas.Tenant,
     event_rows.SnapshotRow: event_schemas.Snapshot,
+    audit_rows.AuditPositionRow: audit_schemas.AuditPosition,
+    audit_rows.AuditPartRow: audit_schemas.AuditPart,
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
-MODULES = [access_rows, tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows]
+MODULES = [access_rows, tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows]
 
 
 def plain(hint: Any) -> Any:

@@ -1,0 +1,118 @@
+"""AUDIT_FILE: the audit log as lines of JSON, of which none is ever changed.
+
+A line is an entry's line with the SHA-256 of the line before and of its own text:
+`{"seq":N,...,"hash":"H","sha256":"S"}`. Where the entries before are not in the file, a line
+`{"after":N,"hash":"H","sha256":"S"}` names the last of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from jobs.store.audit_log import START, Entry, Position
+
+_ROOT = "0" * 64
+_LINE = re.compile(rb'\{"(?:seq|after)":(\d+),(?:.*,)?"hash":"([0-9a-f]{40})","sha256":"([0-9a-f]{64})"\}')
+#: Bytes that are read at once.
+_BLOCK = 1 << 16
+
+
+class BrokenFile(Exception):
+    """Raised when what a file ends with is no line of an audit log."""
+
+
+class End(NamedTuple):
+    """Last line of a file."""
+
+    position: Position
+    sha256: str
+
+
+class AuditFile:
+    """Open file that this process alone writes. Begins where the last writer ended: a line that is not whole goes."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self._descriptor = descriptor
+        self._path = path
+        self._cut_torn_line()
+
+    def end(self) -> End:
+        """Return the last line. BrokenFile when it is none."""
+        return next(self._lines(), End(START, _ROOT))
+
+    def hashes(self, first: int) -> dict[int, str]:
+        """Return the hashes of the entries from `first` on, by number."""
+        found: dict[int, str] = {}
+        for line in self._lines():
+            if line.position.seq < first:
+                break
+            found[line.position.seq] = line.position.hash
+        return found
+
+    def append(self, after: Position | None, entries: Sequence[Entry]) -> None:
+        """Write entries, after a line that names the entry before them where it is not there; return when on disk."""
+        texts = [] if after is None else [b'{"after":%d,"hash":"%b"}' % (after.seq, after.hash.encode())]
+        digest, lines = self.end().sha256, []
+        for text in (*texts, *(entry.line for entry in entries)):
+            digest = hashlib.sha256(digest.encode() + text).hexdigest()
+            lines.append(b'%b,"sha256":"%b"}\n' % (text[:-1], digest.encode()))
+        left = memoryview(b"".join(lines))
+        while left:
+            left = left[os.write(self._descriptor, left) :]
+        os.fsync(self._descriptor)
+
+    def _cut_torn_line(self) -> None:
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            os.ftruncate(self._descriptor, size - len(next(self._texts())))
+
+    def _lines(self) -> Iterator[End]:
+        """Yield the lines, the last one first."""
+        for text in self._texts():
+            parts = _LINE.fullmatch(text)
+            if parts is None:
+                raise BrokenFile(f"{self._path} holds a line that is none of an audit log; move the file away")
+            yield End(Position(int(parts[1]), parts[2].decode()), parts[3].decode())
+
+    def _texts(self) -> Iterator[bytes]:
+        at, rest = os.fstat(self._descriptor).st_size, b""
+        while at > 0:
+            size = min(at, _BLOCK)
+            at -= size
+            rest, *texts = (os.pread(self._descriptor, size, at) + rest).split(b"\n")
+            yield from filter(None, reversed(texts))
+        if rest:
+            yield rest
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[AuditFile | None]:
+    """Give the file, made when it is not there; None while another process has it."""
+    is_new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        if is_new:
+            _keep_name(path.parent)
+        yield AuditFile(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _keep_name(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,30 @@
+"""Parts of the audit log, read from Redis. Reads only."""
+
+from __future__ import annotations
+
+from coordinator.audit import rows
+from coordinator.audit.rows import AuditPartRow
+from jobs.store.audit_log import START, AuditLog, Log, Position
+
+
+class AuditQueries:
+    """Parts of the audit log."""
+
+    def __init__(self, audit_log: AuditLog) -> None:
+        self._audit_log = audit_log
+
+    def part(self, after: int | None, limit: int) -> AuditPartRow:
+        """Return at most `limit` entries with numbers above `after`; without `after`, the last ones."""
+        if after is None:
+            log = self._audit_log.newest(limit)
+            after = log.entries[0].seq - 1 if log.entries else log.head.seq
+        else:
+            log = self._audit_log.read(after, limit)
+        return rows.part(log, self._before(after, log))
+
+    def _before(self, after: int, log: Log) -> Position:
+        """Return the entry that the first of these follows."""
+        if after <= log.dropped.seq:
+            return log.dropped
+        known = self._audit_log.hash_of(after)
+        return Position(after, known) if known else START

@@ -1,0 +1,24 @@
+"""The audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from coordinator import http
+from coordinator.asker import Scope
+from coordinator.audit import schemas
+from coordinator.http import shown
+
+routes = http.router()
+
+
+@routes.get("/audit", tags=["access"], dependencies=[http.needs(Scope.ADMIN)], **http.answers(schemas.AuditPart))
+def audit(
+    cluster: http.ClusterDep,
+    after: Annotated[int | None, Query(ge=0, le=2**53, description="Only entries with higher numbers.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most entries.")] = 100,
+) -> Response:
+    """Who changed what, and which calls were denied: the entries after a number, else the last ones."""
+    return shown(cluster.queries.audit.part(after, limit))

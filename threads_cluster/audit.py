@@ -1,0 +1,95 @@
+"""Verification of an audit log: that no line was removed, changed or moved. Format: docs/audit.md."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_LINE = re.compile(
+    rb'(?P<text>\{"(?P<what>seq|after)":(?P<number>\d{1,16}),(?:.*,)?"hash":"(?P<hash>[0-9a-f]{40})")'
+    rb'(?:,"sha256":"(?P<sha256>[0-9a-f]{64})")?\}'
+)
+
+
+class Tampered(Exception):
+    """Raised for the first line that is not what was written."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(f"line {line}: {why}")
+        self.line = line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """Result of a verification."""
+
+    #: Lines, and the numbers of the first and the last entry.
+    lines: int
+    first: int
+    seq: int
+    #: Hash of the last line: its SHA-256 where it has one. Keep it elsewhere to recognize a log that was rewritten.
+    head: str
+
+
+class Chain:
+    """Lines of a log, oldest first, without their line ends."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self._count = 0
+        #: Number, SHA-1 and SHA-256 of the line before.
+        self._seq, self._hash, self._sha256 = 0, "0" * 40, "0" * 64
+        self._first = 0
+        #: Hashes of all lines that were looked at, as long as one is searched for.
+        self._seen_head = False
+
+    def verify(self, head: str = "") -> Verified:
+        """Verify all lines; with `head`, that this hash of an earlier verification is among theirs. Raises Tampered."""
+        for line in self._lines:
+            self._count += 1
+            self._follow(line)
+            self._seen_head |= head in (self._hash, self._sha256)
+        if head and not self._seen_head:
+            raise Tampered(
+                self._count + 1, f"no line has the hash {head}: lines were removed, or the log was rewritten"
+            )
+        last = self._hash if self._sha256 == "0" * 64 else self._sha256
+        return Verified(lines=self._count, first=self._first, seq=self._seq, head=last)
+
+    def _follow(self, line: bytes) -> None:
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            raise Tampered(self._count, "it is none of an audit log")
+        number, digest = int(parts["number"]), parts["hash"].decode()
+        if parts["what"] == b"after":
+            self._jump(number, digest)
+        else:
+            self._check(number, digest, parts["text"])
+            self._first = self._first or number
+        self._seq, self._hash = number, digest
+        self._check_sha256(parts["text"], parts["sha256"])
+
+    def _jump(self, number: int, digest: str) -> None:
+        """Accept entries that are not there before the first line alone, or where they are those just seen."""
+        if self._count > 1 and number != self._seq:
+            raise Tampered(self._count, f"entries {self._seq + 1} to {number} are missing: dropped before their export")
+        if self._count > 1 and digest != self._hash:
+            raise Tampered(self._count, f"it gives entry {number} another hash")
+
+    def _check(self, number: int, digest: str, text: bytes) -> None:
+        if number != self._seq + 1:
+            raise Tampered(
+                self._count, f"entry {number} stands where entry {self._seq + 1} was: lines were removed or moved"
+            )
+        body = text[: text.rindex(b',"hash":')] + b"}"
+        if hashlib.sha1(self._hash.encode() + body, usedforsecurity=False).hexdigest() != digest:
+            raise Tampered(self._count, f"entry {number}, or the one before it, was changed")
+
+    def _check_sha256(self, text: bytes, digest: bytes | None) -> None:
+        if digest is None:
+            return
+        if hashlib.sha256(self._sha256.encode() + text + b"}").hexdigest() != digest.decode():
+            raise Tampered(self._count, "its SHA-256 is another: it, or the line before it, was changed")
+        self._sha256 = digest.decode()
