@@ -29,7 +29,17 @@ COORDINATORS_SCRIPTS = (
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {"idem:{}", "auditlog", "audithead"}
 #: What no worker may read, whatever it is called: who may do what, and secrets.
-PRIVATE = ("token:x", "tokens", "tenant:x", "tenants", "secret:x", "session:x", "audit", "idem:default:key")
+PRIVATE = (
+    "token:x",
+    "tokens",
+    "tenant:x",
+    "tenants",
+    "secret:x",
+    "session:x",
+    "auditlog",
+    "audithead",
+    "idem:default:key",
+)
 
 
 def names(patterns: tuple[str, ...]) -> list[str]:
