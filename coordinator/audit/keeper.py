@@ -10,6 +10,7 @@ from pathlib import Path
 
 from coordinator.audit import export
 from coordinator.audit.denials import SECONDS, Denials
+from coordinator.audit.file import BrokenFile
 from jobs.store import connection
 from jobs.store.audit_log import AuditLog
 
@@ -59,7 +60,7 @@ class AuditKeeper(threading.Thread):
             call()
         except connection.Unreachable as error:
             trouble = f"redis cannot be reached: {type(error).__name__}"
-        except (OSError, export.BrokenFile) as error:
+        except (OSError, BrokenFile) as error:
             trouble = f"AUDIT_FILE cannot be written, redis keeps the entries: {error}"
         except Exception as error:
             trouble = f"{type(error).__name__}: {error}"
