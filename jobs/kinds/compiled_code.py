@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from jobs import kinds
 
@@ -104,14 +104,26 @@ def is_compiled(kind: str) -> bool:
 
 
 @contextmanager
-def one_compiles(kind: str) -> Iterator[None]:
-    """Wait while another process compiles the kind. Once one has left this without an error, nobody waits."""
+def one_compiles(kind: str, *, wait: bool = True) -> Iterator[bool]:
+    """Yield True when this process may compile the kind, or load it. While another compiles it, wait; without `wait`,
+    yield False. Once a process has left this without an error, nobody waits.
+    """
     mark = _mark(kind)
     mark.parent.mkdir(parents=True, exist_ok=True)
     with (mark.parent / "lock").open("a") as lock:
-        if not mark.exists():
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not mark.exists() and not _locked(lock, wait):
+            yield False
+            return
         if mark.exists():
             fcntl.flock(lock, fcntl.LOCK_UN)
-        yield
+        yield True
         mark.touch()
+
+
+def _locked(lock: IO[str], wait: bool) -> bool:
+    """Lock a file; without `wait`, return False when another process holds it."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

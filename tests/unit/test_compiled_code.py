@@ -116,3 +116,23 @@ def test_one_process_compiles_and_the_others_then_load_at_once(tmp_path: Path) -
     assert first[1] <= second[0]
     third, fourth = sorted(spent(process) for process in [compiling(tmp_path, "1.5") for _ in range(2)])
     assert fourth[0] < third[1]
+
+
+MEANWHILE = """
+from jobs.kinds import compiled_code
+for kind in ("collatz", "thread"):
+    with compiled_code.one_compiles(kind, wait=False) as mine:
+        print(mine)
+"""
+
+
+def test_who_does_not_wait_compiles_what_nobody_else_does(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", MEANWHILE]
+    with compiling(tmp_path, "600") as first:
+        assert first.stdout and first.stdout.readline().startswith("in")
+        meanwhile = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        first.kill()
+    assert meanwhile.stdout.split() == ["False", "True"]
+    afterwards = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert afterwards.stdout.split() == ["True", "True"]
