@@ -70,7 +70,7 @@ def test_a_kill_in_mid_job_changes_nothing(cluster: Live, undisturbed: dict[str,
 @pytest.mark.alone
 def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live) -> None:
     cluster.wait_ready(2)
-    job = cluster.submit("faulty", {"units": 4000, "seconds_per_unit": 0.005})
+    job = cluster.submit("faulty", {"units": 2800, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.1)
     lost = until(lambda: ranges(cluster, job, "worker-0"))
     cluster.kill("worker-0")
@@ -79,20 +79,20 @@ def test_a_dead_workers_range_is_leased_again_within_five_seconds(cluster: Live)
     until(lambda: not ranges(cluster, job, "worker-0") and all(taken(cluster, job, lo) for lo, _ in lost), 10)
     assert time.monotonic() - died <= 5.0
     cluster.start_worker(0)
-    assert cluster.result(job) == {"sum": sum(range(4000)), "count": 4000}
+    assert cluster.result(job) == {"sum": sum(range(2800)), "count": 2800}
 
 
 @pytest.mark.alone
 def test_a_killed_lanes_range_is_leased_by_a_lane_that_is_warm_within_five_seconds(cluster: Live) -> None:
     cluster.wait_ready(2)
-    job = cluster.submit("faulty", {"units": 6000, "seconds_per_unit": 0.005})
+    job = cluster.submit("faulty", {"units": 4000, "seconds_per_unit": 0.005})
     until(lambda: cluster.job(job)["progress"] > 0.05)
     [(lo, _)] = until(lambda: ranges(cluster, job, "worker-0"))
     kill_child(cluster)
     until(lambda: not ranges(cluster, job, "worker-0"), 1)
     until(lambda: any(low <= lo < high for low, high in ranges(cluster, job, "worker-1")), 5)
     until(lambda: ranges(cluster, job, "worker-0"), 60)
-    assert cluster.result(job) == {"sum": sum(range(6000)), "count": 6000}
+    assert cluster.result(job) == {"sum": sum(range(4000)), "count": 4000}
     assert cluster.job(job)["usage"]["expired_leases"] == 0
 
 

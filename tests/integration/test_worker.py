@@ -113,15 +113,15 @@ def test_retry_of_a_cancelled_job_goes_on_where_it_stopped(cluster: Live) -> Non
 
 
 def test_pause_keeps_what_is_done_and_resume_goes_on(cluster: Live) -> None:
-    job = cluster.submit("faulty", {"units": 400, "seconds_per_unit": 0.01})
+    job = cluster.submit("faulty", {"units": 800, "seconds_per_unit": 0.01})
     until(lambda: cluster.job(job)["done"] > 20)
     assert cluster.post(f"/api/jobs/{job}/pause").json()["state"] == "paused"
     time.sleep(1.5)
     at = cluster.job(job)["done"]
     time.sleep(0.7)
-    assert cluster.job(job)["done"] == at < 400
+    assert cluster.job(job)["done"] == at < 800
     assert cluster.post(f"/api/jobs/{job}/resume").status_code == 200
-    assert cluster.result(job)["count"] == 400
+    assert cluster.result(job)["count"] == 800
 
 
 @pytest.mark.alone
