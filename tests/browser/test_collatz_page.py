@@ -314,6 +314,7 @@ def test_colours_by_peak_and_residue(open_page: Open) -> None:
     shot(page, "collatz-log-axis-light")
 
 
+@pytest.mark.alone
 def test_frame_times(open_page: Open) -> None:
     page = open_page(ADDRESS)
     found = whole(page, MILLION)

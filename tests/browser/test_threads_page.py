@@ -546,6 +546,7 @@ def travel(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
+@pytest.mark.alone
 def test_a_million_slices_move_without_a_long_task(
     playwright: Playwright, browser: Browser, pages: Live, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ class Live:
         coordinators: int = 1,
         top: Path = TOP,
         redis_server: str | None = None,
+        nice: int = 0,
         **environment: str,
     ) -> None:
         self.folder = folder
@@ -76,6 +77,8 @@ class Live:
         self.top = top
         self.workers, self.lanes = workers, lanes
         self.binary = redis_server or redis_binary()
+        #: By how much workers give way to what else runs, as the command `nice` counts.
+        self.nice = nice
         self.ports = [free_port() for _ in range(coordinators)]
         self.metrics_ports = [free_port() for _ in range(coordinators)]
         self.redis_port = free_port()
@@ -163,7 +166,8 @@ class Live:
 
     def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
         own = {"WORKER_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
-        self._run(f"worker-{number}", [sys.executable, "-m", "cpu_worker"], **own)
+        command = ["nice", "-n", str(self.nice), sys.executable, "-m", "cpu_worker"]
+        self._run(f"worker-{number}", command, **own)
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes.pop(name)
