@@ -7,10 +7,11 @@ PINNED := coordinator cpu-worker gpu-worker client local web
 PYTEST := $(BIN)/python -m pytest
 # For tests that start no clusters: they keep the cores busy.
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal
-# For tests on clusters, but those that measure time: they wait more than they compute, so three processes suit two cores.
-TOGETHER := -n 3 --dist loadscope --no-loadscope-reorder -m "not alone"
+# For tests of which some share a cluster or containers: a process takes one such group after the other. Such tests wait
+# more than they compute, so three processes suit two cores; browsers compute more.
+TOGETHER := --dist loadscope --no-loadscope-reorder -m "not alone"
 # Where tests are marked alone; a test compares.
-ALONE := tests/integration tests/hostile
+ALONE := tests/integration tests/hostile tests/browser
 # Else every process that tests start, hundreds of them, would translate its sources again.
 unexport PYTHONDONTWRITEBYTECODE
 # The Python that the GPU's tests use: one that has CuPy.
@@ -45,10 +46,10 @@ format: setup ## format the code and mend what ruff can
 	@deploy/pages.sh format
 
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, browser, stack, and those of the pages' code
-	$(PYTEST) $(PARALLEL) tests/unit tests/contract
-	$(PYTEST) $(TOGETHER) tests/integration tests/hostile tests/chaos
+	$(PYTEST) -n 3 $(TOGETHER) tests/stack tests/contract tests/unit
+	$(PYTEST) -n 3 $(TOGETHER) tests/integration tests/hostile tests/chaos
+	$(PYTEST) -n 2 $(TOGETHER) tests/browser
 	$(PYTEST) -m alone $(ALONE)
-	$(PYTEST) $(wildcard tests/browser) tests/stack
 
 unit: setup ## unit tests
 	$(PYTEST) $(PARALLEL) tests/unit
