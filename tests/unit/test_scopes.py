@@ -118,6 +118,13 @@ def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
     assert opened if scope in (Scope.READ, Scope.SUBMIT, Scope.OPERATE) else scope in Scope
 
 
+def test_every_path_of_a_job_hides_the_jobs_of_other_tenants() -> None:
+    paths = [route for _, _, route in routes(application(OWNER)) if "{job_id}" in route.path]
+    assert len(paths) > 5
+    for route in paths:
+        assert http._visible_job in [one.call for one in route.dependant.dependencies], f"{route.path}: http.JobId"
+
+
 def test_a_refusal_names_the_scope_needed_and_those_there_are() -> None:
     async def go() -> httpx.Response:
         api = application(asker(Scope.READ, Scope.OPERATE))
