@@ -43,7 +43,7 @@ class Credentials:
         self._store = store
         self._lock = asyncio.Lock()
         self._read_at = -1e9
-        self._version: int | None = None
+        self._version: bytes | None = None
         self._ids: frozenset[str] = frozenset()
         self._kept: dict[str, Token | BrowserSession] = {}
         self._used_at: dict[str, float] = {}

@@ -90,12 +90,21 @@ def login(
     if not token:
         raise errors.Misconfigured("no token was given; type it at the prompt, or: cluster login < FILE")
     with api.Cluster(address, token) as cluster:
-        who = cluster.session()
-        if not who["token_id"]:
-            raise errors.Misconfigured("the cluster does not know this token")
+        who = _who(cluster)
         file = logins.keep(cluster.url, token, api.environment())
     show.line(f"{cluster.url}: {', '.join(who['scopes'])} for tenant {who['tenant']}")
     show.say(f"kept in {file}")
+
+
+def _who(cluster: Any) -> dict[str, Any]:
+    """Return whose the token of the connection is. Misconfigured when the cluster does not know it."""
+    try:
+        who: dict[str, Any] = cluster.session()
+    except errors.ApiError as error:
+        if error.status == 401:
+            raise errors.Misconfigured("the cluster does not know this token; nothing was kept") from None
+        raise
+    return who
 
 
 def logout(

@@ -52,7 +52,7 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
 
 async def _by_token(cluster: Cluster, token: str) -> tuple[Asker, str]:
     if not token:
-        raise errors.Unauthorized("log in with a token, or with the code of a one-time link")
+        raise errors.Unauthorized("log in with a token, or with the code of a one-time link", field="token")
     return await cluster.credentials.asker(token), cluster.credentials.bootstrap_digest(token)
 
 
@@ -60,7 +60,8 @@ async def _by_code(cluster: Cluster, code: str) -> tuple[Asker, str]:
     stood_for = await run_in_threadpool(cluster.store.tokens.redeem_code, code)
     asker = await cluster.credentials.bearer(*stood_for) if stood_for else None
     if asker is None or stood_for is None:
-        raise errors.Unauthorized("this link was used, or is too old; log in with a token, or make a new link")
+        detail = "this link was used, or is too old; log in with a token, or make a new link"
+        raise errors.Unauthorized(detail, field="code")
     return asker, stood_for[1]
 
 
@@ -86,7 +87,8 @@ def get_session(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
 async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Make a one-time link with which a browser logs in as who asks."""
     if not asker.token:
-        raise errors.Conflict("without a token there is nobody to log in as; the pages need no login here")
+        detail = "without a token there is nobody to log in as; the pages need no login here"
+        raise errors.Conflict(detail, field="Authorization")
     code = secrets.token_urlsafe(32)
     await run_in_threadpool(
         cluster.store.tokens.add_code, code, token=asker.token, bootstrap=cluster.credentials.bootstrap_of(asker)

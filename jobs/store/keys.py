@@ -85,7 +85,7 @@ DISTURBED_KEPT = f"{PREFIX}disturbed:kept"
 DURABLE = f"{PREFIX}durable"
 #: zset id -> creation: all API tokens.
 TOKENS = f"{PREFIX}tokens"
-#: counter that changes with the set of API tokens and sessions.
+#: text that changes with the set of API tokens and sessions.
 TOKENS_VERSION = f"{PREFIX}tokenset"
 #: zset id -> expiry: browsers that are logged in.
 SESSIONS = f"{PREFIX}sessions"

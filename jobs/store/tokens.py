@@ -1,7 +1,8 @@
 """API tokens, the sessions of browsers, and one-time login codes: what says who asks.
 
-Redis keeps no secret, only SHA-256 digests: each secret is 256 random bits, so nobody finds it by its digest. A counter
-changes with the set of tokens and sessions, so that a replica asks for that one number to know that nothing did.
+Redis keeps no secret, only SHA-256 digests: each secret is 256 random bits, so nobody finds it by its digest. One key
+changes with the set of tokens and sessions, so that a replica reads that alone to know that nothing did. It is no
+counter, which after lost writes counts the same numbers again.
 """
 
 from __future__ import annotations
@@ -93,10 +94,10 @@ class BrowserSession:
 class Tokens(Part):
     """Creates, finds and ends tokens and sessions."""
 
-    def state(self) -> tuple[int, int]:
-        """Return the number that changes with the set of tokens and sessions, and Redis' clock in milliseconds."""
+    def state(self) -> tuple[bytes, int]:
+        """Return the text that changes with the set of tokens and sessions, and Redis' clock in milliseconds."""
         version, (seconds, micros) = self._scripts.read(("GET", keys.TOKENS_VERSION), ("TIME",))
-        return int(version or 0), int(seconds) * 1000 + int(micros) // 1000
+        return version or b"", int(seconds) * 1000 + int(micros) // 1000
 
     def ids(self) -> frozenset[str]:
         """Return the ids of all tokens and sessions."""

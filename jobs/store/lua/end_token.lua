@@ -4,7 +4,7 @@ local t = now()
 even_if_full()
 local was = call('ZREM', P .. index, id)
 was = was + call('DEL', index == 'tokens' and P .. 'token:' .. id or P .. 'session:' .. id)
-call('INCR', P .. 'tokenset')
+call('SET', P .. 'tokenset', num(t) .. ':' .. id)
 if was == 0 then return 0 end
 log_change(t, tenant, token, index == 'tokens' and 'revoke token' or 'log out', id, 'ok')
 return 1

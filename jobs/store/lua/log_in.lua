@@ -9,6 +9,6 @@ end
 call('HSET', P .. 'session:' .. id, 'expires', num(t + ttl), unpack(ARGV, 6))
 call('PEXPIRE', P .. 'session:' .. id, num(ttl))
 call('ZADD', P .. 'sessions', num(t + ttl), id)
-call('INCR', P .. 'tokenset')
+call('SET', P .. 'tokenset', num(t) .. ':' .. id)
 log_change(t, tenant, token, 'log in', id, 'ok')
 return 1
