@@ -1,0 +1,216 @@
+"""The audit log under kills: `python -m tests.contract.audit_kills ENTRIES KILLS [SEED]`.
+
+Two processes export to one file while calls change jobs. Redis is killed with its log on, and comes back without up to
+its last second, as after a power cut; the exporters are killed in turn. The chain must verify, in the file and in
+Redis, and lines that are removed, changed or moved must be named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from pathlib import Path
+
+import pytest
+
+from deploy.local import redis_server
+from jobs.store import Store, connection
+from tests.contract.lease_model import new_job
+from tests.ports import free_port
+from threads_cluster import audit
+
+EXPORTER = """
+import sys, time, pathlib
+from coordinator.audit import export
+from jobs.store import Store, connection
+log = Store(connection.connect(sys.argv[1], retries=0, timeout=3)).audit_log
+while True:
+    try:
+        export.export(log, pathlib.Path(sys.argv[2]))
+    except connection.Unreachable:
+        pass
+    time.sleep(0.02)
+"""
+JOBS = 50
+
+
+def _without_half_a_script(log: bytes) -> int:
+    """Return where Redis' log ends when what a script wrote is there as a whole or not at all.
+
+    Redis 7.0 that finds a log torn within a transaction keeps the transaction's beginning. At the next start it carries
+    that out together with what followed: "MULTI calls can not be nested". redis-check-aof cuts it off as this does.
+    """
+    begun, ended = log.rfind(b"*1\r\n$5\r\nMULTI\r\n"), log.rfind(b"*1\r\n$4\r\nEXEC\r\n")
+    return begun if begun > ended else len(log)
+
+
+class Server:
+    """A Redis whose log can lose its end."""
+
+    def __init__(self, folder: Path, draw: random.Random) -> None:
+        self._folder, self._draw, self._port = folder, draw, free_port()
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+        self.store = Store(connection.connect(self.url, retries=0, timeout=3))
+        #: Sizes of Redis' log within the last second, by time.
+        self._sizes: deque[tuple[float, int]] = deque()
+        self._start()
+
+    def _start(self) -> None:
+        options = {"port": self._port, "bind": "127.0.0.1", "dir": self._folder, "save": "", "logfile": "log"}
+        options |= {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": 0}
+        given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        self._process = subprocess.Popen([redis_server.find(), *given])
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with contextlib.suppress(connection.RedisError):
+                self.store.ping()
+                return
+            time.sleep(0.02)
+        raise RuntimeError(f"redis did not start, see {self._folder}/log")
+
+    def _log(self) -> Path:
+        return next(path for path in self._folder.rglob("*.aof") if not path.name.endswith(".base.aof"))
+
+    def note_size(self) -> None:
+        """Remember how long Redis' log is now."""
+        now = time.monotonic()
+        self._sizes.append((now, self._log().stat().st_size))
+        while self._sizes[0][0] < now - 1:
+            self._sizes.popleft()
+
+    def lose_power(self) -> None:
+        """Kill Redis, take off up to a second of its log, and start it again."""
+        self._process.kill()
+        self._process.wait()
+        log = self._log()
+        whole = log.stat().st_size
+        left = log.read_bytes()[: self._draw.randint(min(self._sizes[0][1], whole), whole)]
+        log.write_bytes(left[: _without_half_a_script(left)])
+        self._sizes.clear()
+        self._start()
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class Exporters:
+    """Two processes that export to one file."""
+
+    def __init__(self, url: str, file: Path) -> None:
+        self._command = [sys.executable, "-c", EXPORTER, url, str(file)]
+        self._running = [subprocess.Popen(self._command) for _ in range(2)]
+
+    def kill_one(self) -> None:
+        self._running[0].send_signal(signal.SIGKILL)
+        self._running[0].wait()
+        self._running = [*self._running[1:], subprocess.Popen(self._command)]
+
+    def stop(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+
+
+def _change(store: Store) -> None:
+    """Pause and resume jobs: each call that changes something leaves an entry."""
+    names = [(f"j{number}", "default", "abc") for number in range(JOBS)]
+    store.scripts.many("pause", names)
+    store.scripts.many("resume", names)
+
+
+def run(folder: Path, entries: int, kills: int, seed: int) -> Counter[str]:
+    """Write at least so many entries under so many kills, and count the file's by action. Raises when one is lost."""
+    draw, file = random.Random(seed), folder / "audit.jsonl"
+    server = Server(folder, draw)
+    exporters = Exporters(server.url, file)
+    try:
+        _write(server, exporters, entries, kills)
+        head = _head_when_exported(server.store, file)
+    finally:
+        exporters.stop()
+        server.stop()
+    lines = file.read_bytes().split(b"\n")[:-1]
+    verified = audit.Chain(lines).verify(head)
+    assert verified.seq == len(lines) and len(lines) >= entries, (verified, len(lines))
+    find_damage(lines, draw)
+    return Counter(json.loads(line)["action"] for line in lines)
+
+
+def _write(server: Server, exporters: Exporters, entries: int, kills: int) -> None:
+    due = [entries * (number + 1) // (kills + 1) for number in range(kills)]
+    written = 0
+    server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(JOBS)])
+    _await_export(server.store, 1)
+    while written < entries or due:
+        _change(server.store)
+        written = server.store.audit_log.read(0, 1).head.seq
+        server.note_size()
+        if due and written >= due[0]:
+            due.pop(0)
+            _await_export(server.store, written - 2 * JOBS)
+            server.note_size()
+            server.lose_power()
+            exporters.kill_one()
+            server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(JOBS)])
+
+
+def _await_export(store: Store, seq: int) -> None:
+    """Return when the file has the entry `seq`: what Redis loses then, the file has."""
+    deadline = time.monotonic() + 60
+    while store.audit_log.read(seq, 1).exported < seq:
+        assert time.monotonic() < deadline, "nobody exports"
+        time.sleep(0.02)
+
+
+def _head_when_exported(store: Store, file: Path) -> str:
+    """Wait until the file has every entry; verify what Redis keeps, and return the hash of its head."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        part = store.audit_log.up_to(2**53)
+        if part.exported == part.head.seq and file.stat().st_size:
+            place = part.dropped
+            for entry in part.entries:
+                assert entry.follows(place), entry
+                place = type(place)(entry.seq, entry.hash)
+            assert place == part.head
+            return place.hash
+        time.sleep(0.05)
+    raise AssertionError("the exporters did not come to the end of the log")
+
+
+def find_damage(lines: list[bytes], draw: random.Random) -> None:
+    """Remove, change and swap lines, and expect the verification to name the first that is wrong."""
+    at = draw.randrange(1, len(lines) - 2)
+    entry = lines[at].replace(b'"tenant":"default"', b'"tenant":"another"').replace(b'"tenant":""', b'"tenant":"x"')
+    damaged = {
+        "removed": (lines[:at] + lines[at + 1 :], at + 1),
+        "changed": ([*lines[:at], entry, *lines[at + 1 :]], at + 1),
+        "moved": ([*lines[:at], lines[at + 1], lines[at], *lines[at + 2 :]], at + 1),
+        "cut off": (lines[:-1], len(lines)),
+    }
+    head = audit.Chain(lines).verify().head
+    for what, (damage, place) in damaged.items():
+        with pytest.raises(audit.Tampered) as found:
+            audit.Chain(damage).verify(head)
+        assert found.value.line == place, (what, found.value, place)
+
+
+def main() -> None:
+    """Run once, with the numbers of the command line, and print what the file holds."""
+    entries, kills, seed = (int(word) for word in (*sys.argv[1:], *("0",) * (4 - len(sys.argv))))
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        counts = run(Path(folder), entries, kills, seed)
+        print(f"seed {seed}: {counts.total()} lines in {time.monotonic() - began:.0f} s verify: {dict(counts)}")
+
+
+if __name__ == "__main__":
+    main()
