@@ -19,7 +19,7 @@ GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration hostile browser-test stack-test chaos web web-test openapi \
+.PHONY: help setup check format test unit contract integration hostile browser-test stack-test chaos soak web web-test openapi \
   bench gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -45,9 +45,9 @@ format: setup ## format the code and mend what ruff can
 	$(BIN)/ruff format .
 	@deploy/pages.sh format
 
-test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, browser, stack, and those of the pages' code
+test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, soak, browser, stack, and those of the pages' code
 	$(PYTEST) -n 3 $(TOGETHER) tests/stack tests/contract tests/unit
-	$(PYTEST) -n 3 $(TOGETHER) tests/integration tests/hostile tests/chaos
+	$(PYTEST) -n 3 $(TOGETHER) tests/integration tests/hostile tests/chaos tests/soak
 	$(PYTEST) -n 2 $(TOGETHER) tests/browser
 	$(PYTEST) -m alone $(ALONE)
 
@@ -72,6 +72,9 @@ stack-test: setup ## the whole stack on a real Docker engine; without one it is 
 chaos: setup ## seeds full of faults for MINUTES=60; SEED=7 plays one again, FAULTS=network,kill,exhaust picks families
 	$(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(FAULTS),--faults $(FAULTS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FIRST),--first $(FIRST)) $(if $(PLAN),--plan)
+
+soak: setup ## a cluster under steady load for MINUTES=30, whose processes and Redis must not grow; 4320 is three days
+	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SAMPLES),--samples $(SAMPLES))
 
 web: setup ## build the pages into web/dist, if they are not as their sources are
 	@deploy/pages.sh

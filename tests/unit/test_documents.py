@@ -94,3 +94,18 @@ def test_a_dead_link_and_a_missing_path_are_seen(tmp_path: Path, monkeypatch: py
     (tmp_path / "page.md").write_text("# One `word`\n[a](#one-word) [b](#two) [c](gone.md) `jobs/gone.py` `gone/`\n")
     assert list(dead_links("page.md")) == ["#two", "gone.md"]
     assert missing_paths("page.md") == ["gone/", "jobs/gone.py"]
+
+
+def promises() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Each promise of the README with the tests that it names, as name and file."""
+    chapter = (ROOT / "README.md").read_text().partition("\n## What it guarantees\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?!promise|---)(.+?) \| (.+) \|$", chapter, re.MULTILINE)
+    return [(promise, re.findall(r"\[(\w+)\]\((tests/[\w/]+\.py)\)", tests)) for promise, tests in rows]
+
+
+def test_every_promise_of_the_readme_is_attacked_by_a_test_that_exists() -> None:
+    assert len(promises()) > 10
+    assert [promise for promise, tests in promises() if not tests] == []
+    named = {(name, file) for _, tests in promises() for name, file in tests}
+    gone = [name for name, file in named if not re.search(rf"def {name}\(", (ROOT / file).read_text())]
+    assert gone == []

@@ -1,0 +1,83 @@
+"""A soak that is short: it passes on a cluster as it is, and sees a service that leaks on purpose."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.soak.__main__ import soak
+from tests.soak.slopes import Bound, growth
+from tests.soak.watch import HEADING, Row
+
+#: A third of it, in which kernels are loaded and the first jobs expire, is not judged.
+MINUTES, EVERY_SECONDS = 3.5, 1.0
+LEAK = Path(__file__).parent / "leak"
+
+
+def short(tmp_path: Path, leak: str = "") -> tuple[list[Row], list[str]]:
+    """Soak briefly; return the rows that failed, and what the load met."""
+    path = os.pathsep.join(filter(None, (str(LEAK), os.environ.get("PYTHONPATH", ""))))
+    rows, users = soak(MINUTES, EVERY_SECONDS, tmp_path / "samples.csv", SOAK_LEAK=leak, PYTHONPATH=path)
+    print(HEADING, *rows, users.counts, sep="\n")
+    assert {"redis, used_memory"} < {row.what for row in rows}
+    assert {"coordinator", "cpu worker", "lane", "redis", "supervisord"} <= {
+        row.what.rpartition(" ")[0] for row in rows if row.unit == "files"
+    }
+    assert {"batch", "job", "steer", "ask", "read", "listen"} <= set(users.counts), "every sort of load was there"
+    return [row for row in rows if row.failed], users.failures
+
+
+@pytest.mark.timeout(600)
+def test_a_cluster_under_load_does_not_grow(tmp_path: Path) -> None:
+    assert short(tmp_path) == ([], [])
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("what", "service", "name", "unit"),
+    [("memory", "coordinator", "coordinator", "MB"), ("handles", "cpu-worker", "cpu worker", "files")],
+)
+def test_a_service_that_leaks_is_seen(tmp_path: Path, what: str, service: str, name: str, unit: str) -> None:
+    failed, problems = short(tmp_path, f"{what}:{service}")
+    assert {(row.what.rpartition(" ")[0], row.unit) for row in failed} == {(name, unit)}
+    assert problems == []
+
+
+# -- slopes ---------------------------------------------------------------------------------------------------------
+
+BOUND = Bound(per_hour=5.0, whole=2.0)
+HALF_AN_HOUR = [10.0 * number for number in range(180)]
+
+
+def wandering(slope: float, seed: int = 1) -> list[float]:
+    """Megabytes that grow by `slope` an hour and wander, each sample from the one before, by about 0.3 MB."""
+    draw, values, wander = Random(seed), [], 0.0
+    for second in HALF_AN_HOUR:
+        wander = 0.9 * wander + draw.gauss(0, 0.15)
+        values.append(100 + slope * second / 3600 + wander)
+    return values
+
+
+@pytest.mark.parametrize(("slope", "seen"), [(0.0, False), (2.0, False), (12.0, True), (60.0, True)])
+def test_growth_is_told_from_wandering(slope: float, seen: bool) -> None:
+    judged = [growth(HALF_AN_HOUR, wandering(slope, seed)) for seed in range(50)]
+    assert all(one is not None and one.exceeds(BOUND) is seen for one in judged)
+
+
+def test_the_error_of_a_slope_is_about_how_far_slopes_lie_apart() -> None:
+    fits = [fit for seed in range(100) if (fit := growth(HALF_AN_HOUR, wandering(3.0, seed)))]
+    within = sum(abs(fit.per_hour - 3.0) < 2 * fit.error for fit in fits)
+    assert within > 75
+
+
+def test_what_only_warms_up_is_no_growth() -> None:
+    warming = [100 + 20 * (1 - 0.97**number) for number in range(180)]
+    judged = growth(HALF_AN_HOUR, warming)
+    assert judged is not None and judged.per_hour > 5 and not judged.exceeds(BOUND)
+
+
+def test_too_few_samples_give_no_slope() -> None:
+    assert growth(HALF_AN_HOUR[:29], wandering(0.0)[:29]) is None
