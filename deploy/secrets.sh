@@ -38,8 +38,14 @@ redis_files() { # a password for each of Redis' users; the operator's has no nam
   for role in worker coordinator; do
     put "redis_${role}_url" "redis://$role:$(<"$FOLDER/redis_${role}_password")@redis:6379/0"
   done
-  put redis_exporter.json "{\"redis://exporter@redis:6379\": \"$(<"$FOLDER/redis_exporter_password")\"}"
+  put redis_exporter.json "$(exporter_passwords)"
   put redis.acl "$(users)"
+}
+
+exporter_passwords() { # by address: newer exporters look for the one with the user in it, Debian's for the other
+  local password
+  password=$(<"$FOLDER/redis_exporter_password")
+  printf '{"redis://redis:6379": "%s", "redis://exporter@redis:6379": "%s"}' "$password" "$password"
 }
 
 users() { # the lines of deploy/redis-users.acl, and of the file those that are not ours

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -128,6 +129,9 @@ def test_each_user_has_a_password_of_its_own_and_the_default_user_is_off(folder:
     for role in ("worker", "coordinator"):
         password = (folder / "secrets" / files[role]).read_text().strip()
         assert (folder / "secrets" / f"redis_{role}_url").read_text() == f"redis://{role}:{password}@redis:6379/0\n"
+    assert set(json.loads((folder / "secrets" / "redis_exporter.json").read_text()).values()) == {
+        (folder / "secrets" / "redis_exporter_password").read_text().strip()
+    }
     assert make_secrets(folder) == users, "what is there stays"
 
 
