@@ -14,7 +14,7 @@ from tests.soak.slopes import Bound, Growth, growth
 #: A third of a run, at most ten minutes, is left out: caches fill and kernels are loaded.
 _WARM_UP_SHARE, _WARM_UP_SECONDS = 3, 600.0
 #: Growth that fails a run, in MB and in open files.
-MEMORY = Bound(per_hour=5.0, whole=2.0)
+MEMORY = Bound(per_hour=5.0, whole=4.0)
 HANDLES = Bound(per_hour=12.0, whole=4.0)
 #: Memory of Redis as it counts it itself; its resident memory depends on what it once needed.
 REDIS = "redis, used_memory"
