@@ -1,6 +1,7 @@
-"""Makes one service leak on purpose: SOAK_LEAK is `memory:NODE_TYPE` or `handles:NODE_TYPE`."""
+"""Makes services leak on purpose: SOAK_LEAK is words such as `memory:PACKAGE` and `handles:PACKAGE`."""
 
 import os
+import sys
 import threading
 import time
 
@@ -13,6 +14,7 @@ def leak(what: str) -> None:
         time.sleep(0.2)
 
 
-wanted, _, service = os.environ.get("SOAK_LEAK", "").partition(":")
-if service and os.environ.get("NODE_TYPE") == service:
-    threading.Thread(target=leak, args=(wanted,), daemon=True).start()
+for word in os.environ.get("SOAK_LEAK", "").split():
+    wanted, _, service = word.partition(":")
+    if service in sys.orig_argv:
+        threading.Thread(target=leak, args=(wanted,), daemon=True).start()
