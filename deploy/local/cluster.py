@@ -42,6 +42,7 @@ class LocalCluster:
         # A GPU that does not work must not keep a cluster down that was not asked to have one.
         self._token_needed = exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
+        self._admin_token = ""
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         #: Exits of each program that the user has heard of.
@@ -104,7 +105,8 @@ class LocalCluster:
         except (OSError, ValueError):
             return "waiting for Redis and the coordinator"
         try:
-            self.api.token = self.api.token or admin_token.ensure(self._redis_url)
+            self._admin_token = self._admin_token or admin_token.ensure(self._redis_url)
+            self.api.token = self.api.token or self._admin_token
             ready = int(self.api.get("/api/status")["workers"]["ready"])
         except (OSError, ValueError, *connection.Unreachable):
             return "waiting for the coordinator's status"

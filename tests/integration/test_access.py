@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -361,6 +362,23 @@ def test_a_one_time_code_logs_in_once(cluster: Live, admin: Bearer) -> None:
     for number in range(2):
         assert code not in cluster.log(f"coordinator-{number}")
     assert not list(cluster.redis().scan_iter("ct:login:*"))
+
+
+def test_where_no_token_is_needed_a_cookie_changes_nothing_and_a_wrong_token_is_refused(tmp_path: Path) -> None:
+    live = Live(tmp_path, workers=0)
+    try:
+        live.start_redis()
+        live.start_coordinator()
+        name = f"cluster_session_{live.ports[0]}=ts_{'a' * 10}_{'b' * 43}"
+        for headers in ({}, {"Cookie": name}, {"Cookie": name, "X-CSRF-Token": "x"}):
+            answer = httpx.get(f"{live.url()}/api/session", headers=headers).json()
+            assert answer["scopes"] == ["operate", "read", "submit"] and answer["token_needed"] is False
+        assert status(Bearer(live, f"tc_{'a' * 10}_{'b' * 43}")) == status(Bearer(live, "x")) == 401
+        for method, path in (("GET", "/api/tokens"), ("POST", "/api/tokens")):
+            assert httpx.request(method, live.url() + path).status_code == 403
+        assert live.post("/api/login-codes").status_code == 409
+    finally:
+        live.stop()
 
 
 def test_one_cluster_token_replaces_another_without_a_stop(cluster: Live, admin: Bearer) -> None:

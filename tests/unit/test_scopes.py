@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -145,6 +146,14 @@ def test_a_route_that_changes_something_must_declare_its_scope() -> None:
 
 
 STORE = Store(connection.connect("redis://127.0.0.1:1/0", retries=0, timeout=1)).tokens
+
+
+def test_the_page_on_access_lists_every_scope_and_what_is_open() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "access.md").read_text()
+    assert re.findall(r"^\| `([a-z]+)` \| [a-z]", text, re.MULTILINE)[-len(Scope) :] == [scope.value for scope in Scope]
+    opened = text[text.index("Without any token these answer") : text.index("## Scopes")]
+    for _, path in OPEN:
+        assert any(path == named or path.startswith(f"{named}/") for named in re.findall(r"`[A-Z ]*(/[^`]+)`", opened))
 
 
 def found(bearer: str = "", **chosen: str) -> Asker:
