@@ -152,7 +152,7 @@ class Figures:
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         matched = scope.get("route")
         route = "pages" if isinstance(matched, Mount) else getattr(matched, "path_format", "unknown")
-        method = scope["method"] if scope["method"] in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
+        method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
         # A stream lasts and a wait was asked for: neither is slowness.
         if not route.endswith("/events") and b"wait_seconds=" not in scope.get("query_string", b""):
