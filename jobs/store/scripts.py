@@ -29,6 +29,7 @@ def _sources(clock: str | None, values: Mapping[str, int | str]) -> dict[str, st
     texts.pop("clock")
     for name, value in values.items():
         prelude = prelude.replace(f"@{name}@", str(value))
+    prelude += texts.pop("tenancy")
     ending = texts.pop("ending")
     return {name: f"{prelude}\nlocal function script()\n{body}\nend\n{ending}" for name, body in texts.items()}
 

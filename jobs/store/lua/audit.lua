@@ -92,8 +92,8 @@ end
 local function look_after(name)
   cap(P .. 'lanes:' .. name, t, LEASE_TTL)
   call('ZREMRANGEBYSCORE', P .. 'lanes:' .. name, '-inf', num(t - 60000))
-  note_cap(name, t)
-  admit_backlog(name, t, 100)
+  T.note_cap(name, t)
+  T.admit_backlog(name, t, 100)
 end
 
 if by_tenant() then

@@ -10,7 +10,7 @@ if j.timeout_ms > 0 then settle(j, t) end
 if j.state == 'failed' then return 0 end
 if by_tenant() then
   call('ZADD', P .. 'lanes:' .. j.tenant, num(t + ttl), token)
-  settle_bill(j, l, math.max(l.billed or 0, t - l.granted))
+  T.settle_bill(j, l, math.max(l.billed or 0, t - l.granted))
 end
 l.upto = math.max(l.upto, math.min(upto, l.hi))
 write_lease(id, token, l)

@@ -15,7 +15,7 @@ if upto <= l.lo or upto > l.hi then
   return redis.error_reply('COMMIT of ' .. num(upto) .. ' outside (' .. num(l.lo) .. ', ' .. num(l.hi) .. ']')
 end
 drop_lease(j, token, t)
-settle_bill(j, l, ms)
+if by_tenant() then T.settle_bill(j, l, ms) end
 if upto < l.hi then call('LPUSH', key(id, 'free'), range(upto, l.hi, 0, 0)) end
 local parts = call('RPUSH', key(id, 'parts'), partial)
 j.done = j.done + (upto - l.lo) -- in this order: done + upto may pass 2^53

@@ -9,7 +9,7 @@ if not l then
 end
 if l.hi - l.lo < j.total then return redis.error_reply('DONE1 needs a lease of the whole job') end
 drop_lease(j, token, t)
-settle_bill(j, l, ms)
+if by_tenant() then T.settle_bill(j, l, ms) end
 if j.state == 'cancelling' then
   call('LPUSH', key(id, 'free'), range(l.lo, l.hi, 0, 0))
   after_lease(j, t)

@@ -80,7 +80,8 @@ else
   j.cursor = cut
 end
 local estimate = rate > 0 and (cut - lo) * 1000 / rate or j.est_ms * ((cut - lo) / j.total)
-bill(j, grant(j, token, lo, cut, expiries, errors, ttl, lane, t, estimate))
+local billed = grant(j, token, lo, cut, expiries, errors, ttl, lane, t, estimate)
+if by_tenant() then T.bill(j, billed) end
 call('HINCRBY', key(id), 'leases', 1)
 
 if j.state == 'queued' then

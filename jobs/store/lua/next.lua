@@ -74,7 +74,7 @@ local function take(queue, j)
     end
     j = first(queue, name)
   end
-  bill(payer, billed)
+  if by_tenant() then T.bill(payer, billed) end
   level(queue)
   return taken
 end
@@ -163,10 +163,10 @@ end
 
 -- Tenants that could not be served meanwhile have no credit when they can.
 local function advance(class, given)
-  if given > number_at('GET', P .. 'virtual:' .. class) then call('SET', P .. 'virtual:' .. class, exact(given)) end
+  if given > number_at('GET', P .. 'virtual:' .. class) then call('SET', P .. 'virtual:' .. class, string.format('%.17g', given)) end
   for _, name in ipairs(call('SMEMBERS', P .. 'capped')) do
     local behind = given - number_at('HGET', P .. 'finish:' .. class, name)
-    if behind > 0 then bill({ queue = 'any.' .. class, tenant = name }, behind * share_of(name).weight) end
+    if behind > 0 then T.bill({ queue = 'any.' .. class, tenant = name }, behind * T.share_of(name).weight) end
   end
 end
 

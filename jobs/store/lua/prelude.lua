@@ -148,71 +148,30 @@ end
 
 -- Tenants. While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
 -- is that of their turns. With the first that is registered, `default` is registered too.
-local several, shares_known = nil, {}
+-- What only they need is in tenancy.lua and made when it is needed: each call of a script makes all functions anew.
+local several, tenancy, T
 local function by_tenant()
   if several == nil then several = call('EXISTS', P .. 'shares') == 1 end
+  if several and not T then T = tenancy() end
   return several
-end
-
--- Weight and caps of a tenant; a cap of 0 is none.
-local function share_of(name)
-  if not shares_known[name] then
-    local weight, lanes, jobs = string.match(call('HGET', P .. 'shares', name) or '', '^(%d+)|(%d+)|(%d+)$')
-    shares_known[name] = { weight = math.max(tonumber(weight or 1), 1), max_lanes = tonumber(lanes or 0),
-      max_jobs = tonumber(jobs or 0) }
-  end
-  return shares_known[name]
 end
 
 local function class_of(queue) return string.match(queue, '%.(.*)$') end
 
--- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
-local function exact(x) return string.format('%.17g', x) end
 local function number_at(command, ...) return tonumber(call(command, ...) or 0) or 0 end
-
--- ct:finish: the virtual time at which what a tenant was given of a class ends; it starts next at no earlier one. A
--- tenant that returns starts at the class' clock, ct:virtual.
-local function enter(queue, name)
-  local class = class_of(queue)
-  local finish, clock = number_at('HGET', P .. 'finish:' .. class, name), number_at('GET', P .. 'virtual:' .. class)
-  if clock > finish then call('HSET', P .. 'finish:' .. class, name, exact(clock)) end
-  call('ZADD', P .. 'order:' .. queue, 'NX', exact(math.max(finish, clock)), name)
-end
-
--- Charges a tenant for time of one lane that it was given; less than 0 corrects what was estimated.
-local function bill(j, ms)
-  if ms == 0 then return end
-  local class = class_of(j.queue)
-  local finish = call('HINCRBYFLOAT', P .. 'finish:' .. class, j.tenant, exact(ms / share_of(j.tenant).weight))
-  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do
-    call('ZADD', P .. 'order:' .. device .. '.' .. class, 'XX', finish, j.tenant)
-  end
-end
 
 local function line_up(queue, name, id, turn)
   call('ZADD', P .. 'pending:' .. queue, turn, id)
-  if by_tenant() then
-    call('ZADD', P .. 'turns:' .. queue .. ':' .. name, turn, id)
-    if not call('ZSCORE', P .. 'order:' .. queue, name) then enter(queue, name) end
-  end
+  if by_tenant() then T.line_up(queue, name, id, turn) end
 end
 
 local function step_out(queue, name, id)
-  if by_tenant() then
-    local turns = P .. 'turns:' .. queue .. ':' .. name
-    if call('ZREM', turns, id) == 1 and call('EXISTS', turns) == 0 then call('ZREM', P .. 'order:' .. queue, name) end
-  end
+  if by_tenant() then T.step_out(queue, name, id) end
   return call('ZREM', P .. 'pending:' .. queue, id)
 end
 
 -- Jobs of tenants that use all their lanes: they wait, and ring for nobody.
-local function capped_out(queue)
-  local count = 0
-  for _, name in ipairs(by_tenant() and call('SMEMBERS', P .. 'capped') or {}) do
-    count = count + call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
-  end
-  return count
-end
+local function capped_out(queue) return by_tenant() and T.capped_out(queue) or 0 end
 
 local function level(queue)
   local short = call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue) - call('LLEN', 'rq:queue:' .. queue)
@@ -270,23 +229,6 @@ end
 local ACTIVE = { running = true, finishing = true, cancelling = true }
 local TERMINAL = { done = true, failed = true, cancelled = true }
 local PENDABLE = { queued = true, running = true, finishing = true }
--- Takes jobs out of a tenant's backlog while it may have more.
-local admit_backlog
-
--- ct:admitted: jobs of a tenant that wait or run, and are not in its backlog.
-local function admit_or_dismiss(j, state)
-  if j.backlog == 1 and state ~= 'queued' then
-    call('ZREM', P .. 'backlog:' .. j.tenant, j.id)
-    call('HDEL', key(j.id), 'backlog')
-    j.backlog = 0
-  end
-  if PENDABLE[state] and j.backlog == 0 then
-    call('ZADD', P .. 'admitted:' .. j.tenant, num(j.seq), j.id)
-  else
-    return call('ZREM', P .. 'admitted:' .. j.tenant, j.id) == 1
-  end
-end
-
 -- Thins a job's own events to the last 200 of its states and at most `steps` steps of its progress, evenly spread.
 local function thin(id, steps)
   local k, entries, states, progress = key(id, 'ev'), call('XRANGE', key(id, 'ev'), '-', '+'), 0, 0
@@ -387,10 +329,10 @@ local function set_state(j, state, t, ...)
     call('ZREM', P .. 'expiry', j.id)
   end
   if j.timeout_ms > 0 then time_out(j, state, t) end
-  local room = by_tenant() and admit_or_dismiss(j, state)
+  local room = by_tenant() and T.admit_or_dismiss(j, state)
   account(j)
   emit(j, state, ...)
-  if room then admit_backlog(j.tenant, t, 1) end
+  if room then T.admit_backlog(j.tenant, t, 1) end
 end
 
 -- The audit log: one entry for each call that changed something, chained by hashes, in the step that makes the change.
@@ -446,35 +388,12 @@ local function write_lease(id, token, l)
     ':' .. num(l.errors) .. ':' .. num(l.granted) .. ':' .. (l.billed and num(l.billed) .. ':' or '') .. l.lane)
 end
 
--- Leases of a tenant that are alive: lanes that work for it.
-local function lanes_of(name, t) return call('ZCOUNT', P .. 'lanes:' .. name, '(' .. num(t), '+inf') end
-
 local function is_capped(name) return by_tenant() and call('SISMEMBER', P .. 'capped', name) == 1 end
-
--- ct:capped: tenants that use all the lanes that they may. One that does no longer rings where its jobs wait.
-local function note_cap(name, t)
-  local most = share_of(name).max_lanes
-  if most > 0 and lanes_of(name, t) >= most then
-    call('SADD', P .. 'capped', name)
-  elseif call('SREM', P .. 'capped', name) == 1 then
-    for _, queue in ipairs(every_queue()) do
-      local waiting = call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
-      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then ring(queue) end
-    end
-  end
-end
 
 local function drop_lease(j, token, t)
   call('HDEL', key(j.id, 'lease'), token)
   call('ZREM', key(j.id, 'leases'), token)
-  if by_tenant() and call('ZREM', P .. 'lanes:' .. j.tenant, token) == 1 then note_cap(j.tenant, t) end
-end
-
--- Bills what a lease really took; nothing for one that was granted while nobody was billed.
-local function settle_bill(j, l, ms)
-  if not l.billed or not by_tenant() then return end
-  bill(j, ms - l.billed)
-  l.billed = ms
+  if by_tenant() and call('ZREM', P .. 'lanes:' .. j.tenant, token) == 1 then T.note_cap(j.tenant, t) end
 end
 
 -- The last multiple of the job's grain at or below a position, computed without leaving 2^53.
@@ -613,7 +532,7 @@ local function grant(j, token, lo, hi, expiries, errors, ttl, lane, t, ms)
   if by_tenant() then
     l.billed = math.min(math.ceil(ms), j.max_ms)
     call('ZADD', P .. 'lanes:' .. j.tenant, num(t + ttl), token)
-    note_cap(j.tenant, t)
+    T.note_cap(j.tenant, t)
   end
   write_lease(j.id, token, l)
   call('ZADD', key(j.id, 'leases'), num(t + ttl), token)
@@ -671,67 +590,9 @@ local function take_back(id, token, t)
   local l = j and lease_of(id, token)
   if l then
     drop_lease(j, token, t)
-    settle_bill(j, l, math.min(l.billed or 0, math.max(t - l.granted, 0)))
+    if by_tenant() then T.settle_bill(j, l, math.min(l.billed or 0, math.max(t - l.granted, 0))) end
   end
   return l and j, l
-end
-
-local function admit(j, t)
-  call('HDEL', key(j.id), 'backlog')
-  j.backlog = 0
-  call('ZADD', P .. 'admitted:' .. j.tenant, num(j.seq), j.id)
-  rest(j, t)
-end
-
-function admit_backlog(name, t, most)
-  local blamed, limit = in_hand, share_of(name).max_jobs
-  for _ = 1, most do
-    if limit > 0 and call('ZCARD', P .. 'admitted:' .. name) >= limit then break end
-    local id = call('ZPOPMIN', P .. 'backlog:' .. name)[1]
-    if not id then break end
-    local j = job(id)
-    if j and j.backlog == 1 then admit(j, t) end
-  end
-  in_hand = blamed
-end
-
--- Jobs that ended in a way that did not count, such as by a worker of an earlier version, are counted no longer.
-local function recount(name)
-  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, 99)) do
-    local values = redis.pcall('HMGET', key(id), 'state', 'tenant')
-    if values.err or not PENDABLE[values[1]] or (values[2] or 'default') ~= name then
-      call('ZREM', P .. 'admitted:' .. name, id)
-    end
-  end
-end
-
--- Seconds until one of a tenant's first jobs ends, by their rates and estimates.
-local function seconds_until_room(name)
-  local soonest = 3600000
-  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, 15)) do
-    local j = read_job(id)
-    if j and j.rate > 0 then
-      soonest = math.min(soonest, (j.total - j.done) * 1000 / j.rate)
-    elseif j then
-      soonest = math.min(soonest, j.est_ms * (1 - j.done / j.total) / math.max(j.lanes, 1))
-    end
-  end
-  return math.max(1, math.ceil(soonest / 1000))
-end
-
--- Why a tenant may have no more jobs that wait or run: {over, cap, its value, seconds}; nil when it may.
-local function refusal(name)
-  local most = by_tenant() and share_of(name).max_jobs or 0
-  if most == 0 or call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
-  recount(name)
-  if call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
-  return { 'over', 'max_jobs', num(most), num(seconds_until_room(name)) }
-end
-
-local function put_in_backlog(j)
-  call('HSET', key(j.id), 'backlog', 1)
-  call('ZADD', P .. 'backlog:' .. j.tenant, call('INCR', P .. 'seq'), j.id)
-  j.backlog = 1
 end
 
 -- Ends a worker's slot; its job goes where somebody finds it.

@@ -18,7 +18,7 @@ local function place(j)
   call('ZADD', P .. 'in:' .. j.state, num(j.seq), j.id)
   call(ACTIVE[j.state] and 'SADD' or 'SREM', P .. 'running', j.id)
   if by_tenant() then
-    admit_or_dismiss(j, j.state)
+    T.admit_or_dismiss(j, j.state)
     if j.backlog == 1 then call('ZADD', P .. 'backlog:' .. j.tenant, 'NX', num(j.seq), j.id) end
   end
   j.holders, j.lanes, j.load = holders[j.id] or 0, lanes[j.id] or 0, 0

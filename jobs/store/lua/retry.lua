@@ -7,7 +7,7 @@ if not j then return { 'missing' } end
 if PENDABLE[j.state] then return { 'ok', j.state } end
 if j.state ~= 'failed' and j.state ~= 'cancelled' then return { 'conflict', j.state } end
 if j.version ~= version then return { 'version', j.version } end
-local refused = refusal(j.tenant)
+local refused = by_tenant() and T.refusal(j.tenant)
 if refused and ARGV[5] ~= '1' then return refused end
 even_if_full()
 reclaim(j, t)
@@ -23,7 +23,7 @@ for _, piece in ipairs(pieces) do
   call('RPUSH', key(id, 'free'), range(lo, hi, 0, 0))
 end
 call('HDEL', key(id), 'error', 'ended', 'stumbles')
-if refused and j.done < j.total then put_in_backlog(j) end
+if refused and j.done < j.total then T.put_in_backlog(j) end
 set_state(j, 'queued', t)
 if j.done == j.total then set_state(j, 'finishing', t) end
 rest(j, t)

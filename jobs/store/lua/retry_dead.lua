@@ -12,7 +12,7 @@ for _, text in ipairs(call('LRANGE', key(id, 'dead'), 0, -1)) do
   if string.match(text, '^%d+') == first then piece = text end
 end
 if not piece then return { 'none' } end
-local refused = j.state == 'failed' and refusal(j.tenant) or nil
+local refused = j.state == 'failed' and by_tenant() and T.refusal(j.tenant)
 if refused and ARGV[6] ~= '1' then return refused end
 
 even_if_full()
@@ -24,7 +24,7 @@ call('RPUSH', key(id, 'free'), range(lo, hi, 0, 0))
 if j.state == 'failed' then
   call('HDEL', key(id), 'error', 'ended', 'stumbles')
   call('HSET', key(id), 'since', num(t))
-  if refused then put_in_backlog(j) end
+  if refused then T.put_in_backlog(j) end
   set_state(j, 'queued', t)
 end
 rest(j, t)

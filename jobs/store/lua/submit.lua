@@ -9,7 +9,7 @@ if idem ~= '' then
 end
 if call('EXISTS', key(id)) == 1 then return { 'same', id } end
 if most > 0 and call('ZCARD', P .. 'in:queued') >= most then return { 'over', 'MAX_QUEUED', num(most), '1' } end
-local refused = refusal(owner)
+local refused = by_tenant() and T.refusal(owner)
 if refused and hold ~= '1' then return refused end
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
 local seq = call('INCR', P .. 'seq')
@@ -20,9 +20,9 @@ call('ZADD', P .. 'in:queued', num(seq), id)
 local j = job(id)
 account(j)
 if refused then
-  put_in_backlog(j)
+  T.put_in_backlog(j)
 else
-  if by_tenant() then admit_or_dismiss(j, 'queued') end
+  if by_tenant() then T.admit_or_dismiss(j, 'queued') end
   pend(j)
 end
 emit(j, 'queued', 'queue', queue)

@@ -7,21 +7,22 @@ local function divide()
   for _, queue in ipairs(every_queue()) do
     call('ZUNIONSTORE', P .. 'turns:' .. queue .. ':default', 1, P .. 'pending:' .. queue)
     call('DEL', P .. 'order:' .. queue)
-    if call('EXISTS', P .. 'turns:' .. queue .. ':default') == 1 then enter(queue, 'default') end
+    if call('EXISTS', P .. 'turns:' .. queue .. ':default') == 1 then T.enter(queue, 'default') end
   end
   call('ZUNIONSTORE', P .. 'admitted:default', 3, P .. 'in:queued', P .. 'in:running', P .. 'in:finishing')
 end
 
 if not by_tenant() then
-  divide()
   call('ZADD', P .. 'tenants', num(t), 'default')
   call('HSET', P .. 'shares', 'default', '1|0|0')
   several = true
+  T = tenancy()
+  divide()
 end
 local new = call('ZADD', P .. 'tenants', 'NX', num(t), name) == 1
 call('HSET', P .. 'shares', name, weight .. '|' .. lanes .. '|' .. jobs)
-shares_known[name] = nil
-note_cap(name, t)
-admit_backlog(name, t, 100)
+T.forget(name)
+T.note_cap(name, t)
+T.admit_backlog(name, t, 100)
 log_change(t, ARGV[5], ARGV[6], 'tenant', name, 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs)
 return new and 'new' or 'changed'

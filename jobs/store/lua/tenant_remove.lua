@@ -2,7 +2,7 @@
 local name = ARGV[1]
 if call('ZSCORE', P .. 'tenants', name) == false then return 'missing' end
 if name == 'default' then return 'default' end
-recount(name)
+if by_tenant() then T.recount(name) end
 if call('EXISTS', P .. 'admitted:' .. name) == 1 or call('EXISTS', P .. 'backlog:' .. name) == 1 then return 'busy' end
 call('ZREM', P .. 'tenants', name)
 call('HDEL', P .. 'shares', name)

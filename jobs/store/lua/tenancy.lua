@@ -1,0 +1,154 @@
+-- Read after the prelude. What only a cluster with registered tenants needs: docs/lease-protocol.md, Tenants and Order.
+function tenancy()
+local T, shares_known = {}, {}
+
+-- Weight and caps of a tenant; a cap of 0 is none.
+function T.share_of(name)
+  if not shares_known[name] then
+    local weight, lanes, jobs = string.match(call('HGET', P .. 'shares', name) or '', '^(%d+)|(%d+)|(%d+)$')
+    shares_known[name] = { weight = math.max(tonumber(weight or 1), 1), max_lanes = tonumber(lanes or 0),
+      max_jobs = tonumber(jobs or 0) }
+  end
+  return shares_known[name]
+end
+
+-- Virtual times, in milliseconds of one lane over the tenant's weight, with the exactness of a double.
+local function exact(x) return string.format('%.17g', x) end
+
+-- ct:finish: the virtual time at which what a tenant was given of a class ends; it starts next at no earlier one. A
+-- tenant that returns starts at the class' clock, ct:virtual.
+function T.enter(queue, name)
+  local class = class_of(queue)
+  local finish, clock = number_at('HGET', P .. 'finish:' .. class, name), number_at('GET', P .. 'virtual:' .. class)
+  if clock > finish then call('HSET', P .. 'finish:' .. class, name, exact(clock)) end
+  call('ZADD', P .. 'order:' .. queue, 'NX', exact(math.max(finish, clock)), name)
+end
+
+-- Charges a tenant for time of one lane that it was given; less than 0 corrects what was estimated.
+function T.bill(j, ms)
+  if ms == 0 then return end
+  local class = class_of(j.queue)
+  local finish = call('HINCRBYFLOAT', P .. 'finish:' .. class, j.tenant, exact(ms / T.share_of(j.tenant).weight))
+  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do
+    call('ZADD', P .. 'order:' .. device .. '.' .. class, 'XX', finish, j.tenant)
+  end
+end
+
+function T.line_up(queue, name, id, turn)
+  call('ZADD', P .. 'turns:' .. queue .. ':' .. name, turn, id)
+  if not call('ZSCORE', P .. 'order:' .. queue, name) then T.enter(queue, name) end
+end
+
+function T.step_out(queue, name, id)
+  local turns = P .. 'turns:' .. queue .. ':' .. name
+  if call('ZREM', turns, id) == 1 and call('EXISTS', turns) == 0 then call('ZREM', P .. 'order:' .. queue, name) end
+end
+
+function T.capped_out(queue)
+  local count = 0
+  for _, name in ipairs(call('SMEMBERS', P .. 'capped')) do
+    count = count + call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
+  end
+  return count
+end
+
+-- Leases of a tenant that are alive: lanes that work for it.
+function T.lanes_of(name, t) return call('ZCOUNT', P .. 'lanes:' .. name, '(' .. num(t), '+inf') end
+
+-- ct:capped: tenants that use all the lanes that they may. One that does no longer rings where its jobs wait.
+function T.note_cap(name, t)
+  local most = T.share_of(name).max_lanes
+  if most > 0 and T.lanes_of(name, t) >= most then
+    call('SADD', P .. 'capped', name)
+  elseif call('SREM', P .. 'capped', name) == 1 then
+    for _, queue in ipairs(every_queue()) do
+      local waiting = call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
+      if waiting > 0 and call('LLEN', 'rq:queue:' .. queue) < waiting then ring(queue) end
+    end
+  end
+end
+
+-- Bills what a lease really took; nothing for one that was granted while nobody was billed.
+function T.settle_bill(j, l, ms)
+  if not l.billed then return end
+  T.bill(j, ms - l.billed)
+  l.billed = ms
+end
+
+-- ct:admitted: jobs of a tenant that wait or run, and are not in its backlog.
+function T.admit_or_dismiss(j, state)
+  if j.backlog == 1 and state ~= 'queued' then
+    call('ZREM', P .. 'backlog:' .. j.tenant, j.id)
+    call('HDEL', key(j.id), 'backlog')
+    j.backlog = 0
+  end
+  if PENDABLE[state] and j.backlog == 0 then
+    call('ZADD', P .. 'admitted:' .. j.tenant, num(j.seq), j.id)
+  else
+    return call('ZREM', P .. 'admitted:' .. j.tenant, j.id) == 1
+  end
+end
+
+function T.admit(j, t)
+  call('HDEL', key(j.id), 'backlog')
+  j.backlog = 0
+  call('ZADD', P .. 'admitted:' .. j.tenant, num(j.seq), j.id)
+  rest(j, t)
+end
+
+function T.admit_backlog(name, t, most)
+  local blamed, limit = in_hand, T.share_of(name).max_jobs
+  for _ = 1, most do
+    if limit > 0 and call('ZCARD', P .. 'admitted:' .. name) >= limit then break end
+    local id = call('ZPOPMIN', P .. 'backlog:' .. name)[1]
+    if not id then break end
+    local j = job(id)
+    if j and j.backlog == 1 then T.admit(j, t) end
+  end
+  in_hand = blamed
+end
+
+-- Jobs that ended in a way that did not count, such as by a worker of an earlier version, are counted no longer.
+function T.recount(name)
+  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, 99)) do
+    local values = redis.pcall('HMGET', key(id), 'state', 'tenant')
+    if values.err or not PENDABLE[values[1]] or (values[2] or 'default') ~= name then
+      call('ZREM', P .. 'admitted:' .. name, id)
+    end
+  end
+end
+
+-- Seconds until one of a tenant's first jobs ends, by their rates and estimates.
+function T.seconds_until_room(name)
+  local soonest = 3600000
+  for _, id in ipairs(call('ZRANGE', P .. 'admitted:' .. name, 0, 15)) do
+    local j = read_job(id)
+    if j and j.rate > 0 then
+      soonest = math.min(soonest, (j.total - j.done) * 1000 / j.rate)
+    elseif j then
+      soonest = math.min(soonest, j.est_ms * (1 - j.done / j.total) / math.max(j.lanes, 1))
+    end
+  end
+  return math.max(1, math.ceil(soonest / 1000))
+end
+
+-- Why a tenant may have no more jobs that wait or run: {over, cap, its value, seconds}; nil when it may.
+function T.refusal(name)
+  local most = T.share_of(name).max_jobs
+  if most == 0 or call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
+  T.recount(name)
+  if call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
+  return { 'over', 'max_jobs', num(most), num(T.seconds_until_room(name)) }
+end
+
+function T.put_in_backlog(j)
+  call('HSET', key(j.id), 'backlog', 1)
+  call('ZADD', P .. 'backlog:' .. j.tenant, call('INCR', P .. 'seq'), j.id)
+  j.backlog = 1
+end
+
+-- Forgets what was read of a tenant's weight and caps.
+function T.forget(name) shares_known[name] = nil end
+
+return T
+end

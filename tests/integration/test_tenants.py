@@ -1,0 +1,172 @@
+"""Several tenants on a real cluster: admission while a coordinator dies, order beside a crowd, aging, the API and the
+command."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+
+import httpx
+import pytest
+
+from coordinator.asker import Asker, Scope
+from coordinator.jobs import submissions
+from coordinator.jobs.scheduler import Fleet
+from jobs.settings import Settings
+from jobs.store import Store, connection
+from jobs.store.tenants import Tenant
+from tests.integration.live import Live, running, until
+
+TOKEN = "a-token-of-the-tests"
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """One worker with two lanes; jobs are aged after two seconds."""
+    with running(tmp_path_factory.mktemp("cluster"), AGE_SECONDS="2") as live:
+        yield live
+
+
+@pytest.fixture
+def store(cluster: Live) -> Iterator[Store]:
+    store = Store(connection.connect(cluster.redis_url("coordinator")))
+    yield store
+    for tenant in store.tenants.names():
+        store.tenants.put(Tenant(name=tenant))
+    store.client.close()
+
+
+def submit(store: Store, tenant: str, copies: int = 1) -> list[str]:
+    """Submits small jobs of a tenant as the coordinator does for an asker of it."""
+    asker = Asker(tenant=tenant, token="t", scopes=frozenset({Scope.SUBMIT}))
+    asked = submissions.read({"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}})
+    jobs = [submissions.accept(asked, asker, Fleet(), Settings()).job for _ in range(copies)]
+    return [answer[1] for answer in store.jobs.submit(jobs) if isinstance(answer, tuple)]
+
+
+# -- admission ------------------------------------------------------------------------------------------------------
+
+
+def test_500_submits_against_a_cap_of_8_admit_exactly_8_while_a_coordinator_dies(tmp_path: Path) -> None:
+    """Ten times; nothing is left over."""
+    keys = count()
+    with running(tmp_path, workers=0, coordinators=2, CLUSTER_TOKEN=TOKEN) as live:
+        put = httpx.put(f"{live.url()}/api/tenants/default", json={"max_jobs": 8}, headers=AUTHORIZED)
+        assert put.status_code == 200 and put.json()["max_jobs"] == 8
+        for _ in range(10):
+            admitted = _crowd(live, [f"k{next(keys)}" for _ in range(500)])
+            [row] = httpx.get(f"{live.url(1)}/api/tenants", headers=AUTHORIZED).json()["tenants"]
+            assert (row["jobs"], row["backlog"]) == (8, 0)
+            assert len(admitted) == 8
+            for job in admitted.values():
+                httpx.post(f"{live.url(1)}/api/jobs/{job}/cancel", headers=AUTHORIZED)
+            [row] = httpx.get(f"{live.url(1)}/api/tenants", headers=AUTHORIZED).json()["tenants"]
+            assert row["jobs"] == 0, "no reservation is left over"
+
+
+def _crowd(live: Live, keys: list[str]) -> dict[str, str]:
+    """Submit a job for each key to both coordinators, one of which dies meanwhile; the job of each admitted key.
+
+    Submits whose answer was lost are repeated with their key, as clients do.
+    """
+    answers: dict[str, httpx.Response] = {}
+    seen = threading.Event()
+
+    def ask(client: httpx.Client, number: int, key: str) -> None:
+        body = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}, "idempotency_key": key}
+        for replica in (number % 2, 1):
+            try:
+                answers[key] = client.post(f"{live.url(replica)}/api/submit", json=body)
+                break
+            except httpx.TransportError:
+                continue
+        if len(answers) == 100:
+            seen.set()
+
+    with httpx.Client(headers=AUTHORIZED, timeout=30) as client, ThreadPoolExecutor(16) as pool:
+        for number, key in enumerate(keys):
+            pool.submit(ask, client, number, key)
+        seen.wait(30)
+        live.kill("coordinator-0")
+    live.start_coordinator(0)
+    statuses = Counter(answer.status_code for answer in answers.values())
+    assert set(statuses) == {202, 429} and sum(statuses.values()) == len(keys), statuses
+    over = next(answer for answer in answers.values() if answer.status_code == 429)
+    assert int(over.headers["Retry-After"]) >= 1 and over.json()["field"] == "max_jobs"
+    assert "8 jobs of tenant default wait or run, as many as it may have (max_jobs)" in over.json()["detail"]
+    return {key: answer.json()["job_id"] for key, answer in answers.items() if answer.status_code == 202}
+
+
+def test_a_held_job_waits_in_the_backlog_and_runs_when_there_is_room(cluster: Live, store: Store) -> None:
+    store.tenants.put(Tenant(name="default", max_jobs=1))
+    endless = {"start_number": "1", "number_count": 10**13}
+    running_job = cluster.submit("collatz", endless)
+    assert cluster.post("/api/submit", {"type": "faulty", "parameters": {"units": 3}}).status_code == 429
+    held = cluster.submit("faulty", {"units": 3}, hold=True)
+    job = cluster.job(held)
+    assert job["state"] == "queued" and job["in_backlog"] is True
+    assert job["waiting_because"] == (
+        "as many jobs of tenant default wait or run as it may have (1, max_jobs); it is next in its backlog"
+    )
+    cluster.post(f"/api/jobs/{running_job}/pause")
+    assert cluster.result(held) == {"sum": 3, "count": 3}
+    again = cluster.submit("faulty", {"units": 100, "seconds_per_unit": 0.05})
+    refused = cluster.post(f"/api/jobs/{running_job}/resume")
+    assert refused.status_code == 429 and refused.json()["field"] == "max_jobs"
+    assert cluster.post(f"/api/jobs/{running_job}/resume?hold=true").json()["in_backlog"] is True
+    for each in (again, running_job):
+        cluster.post(f"/api/jobs/{each}/cancel")
+
+
+# -- order ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_job_of_a_tenant_starts_within_a_second_beside_ten_thousand_of_another(
+    cluster: Live, store: Store
+) -> None:
+    for tenant in ("crowd", "late"):
+        store.tenants.put(Tenant(name=tenant))
+    for _ in range(10):
+        submit(store, "crowd", copies=1000)
+    [job] = submit(store, "late")
+    until(lambda: cluster.job(job)["state"] == "done", 20)
+    waited = store.job_reads.hashes([job])[0][1]
+    assert int(waited[b"started"]) - int(waited[b"created"]) <= 1000
+    assert store.tenants.read(["crowd"])[0][1].jobs > 0, "the others are not done yet"
+    until(lambda: store.tenants.read(["crowd"])[0][1].jobs == 0, 120)
+
+
+def test_low_runs_beside_a_steady_high_stream_once_it_has_waited_for_its_age(cluster: Live) -> None:
+    high = cluster.submit("faulty", {"units": 10**6, "seconds_per_unit": 0.01}, priority="high")
+    cluster.wait_for(high, "running")
+    began = time.monotonic()
+    low = cluster.submit("faulty", {"units": 10**6, "seconds_per_unit": 0.01}, priority="low")
+    until(lambda: "higher priority" in (cluster.job(low)["waiting_because"] or ""), 2)
+    until(lambda: cluster.job(low)["done"] > 0, 20)
+    assert 2 <= time.monotonic() - began <= 2 + 1 + 5, "its age, AUDIT's second, a lease"
+    assert cluster.job(high)["state"] == "running"
+    for job in (high, low):
+        cluster.post(f"/api/jobs/{job}/cancel")
+
+
+# -- units given up -------------------------------------------------------------------------------------------------
+
+
+def test_units_given_up_are_listed_with_their_errors_and_tried_again(cluster: Live) -> None:
+    job = cluster.submit("faulty", {"units": 4, "fault": "raise", "at": 2})
+    cluster.wait_for(job, "failed", 60)
+    [row] = cluster.get(f"/api/jobs/{job}/dead")["jobs"]
+    [dead] = row["ranges"]
+    assert dead["first"] <= 2 <= dead["last"] and dead["errors"] == 4 and "asked to" in dead["error"]
+    assert row in cluster.get("/api/dead")["jobs"]
+    assert cluster.post(f"/api/jobs/{job}/dead/77/retry").status_code == 404
+    again = cluster.post(f"/api/jobs/{job}/dead/{dead['first']}/retry")
+    assert again.status_code == 200 and again.json()["state"] in ("queued", "running")
+    cluster.wait_for(job, "failed", 60)
+    assert cluster.get(f"/api/jobs/{job}/dead")["jobs"][0]["ranges"][0]["errors"] == 4
