@@ -22,6 +22,8 @@ ROUND_SECONDS = 1.0
 _FULL, _REPEATS = (100, 100, 50), 50
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
+#: Rounds between two times that usage of old days is added up.
+_PRUNE_EVERY = 3600
 #: Rounds between two times that bells' templates are put back, in case somebody flushed them, and the names of killed
 #: workers are struck out.
 _BELLS_EVERY = 60
@@ -82,6 +84,8 @@ class Janitor(threading.Thread):
                 log.warning("an index was put aside and built anew", extra={"jobs": placed})
             if self._rounds % _JOIN_EVERY == 0:
                 self._join_marks()
+            if self._rounds % _PRUNE_EVERY == 0:
+                self._store.usage.prune()
             self._aside("figures were not written down", self._record)
 
     def _place_bells(self) -> None:

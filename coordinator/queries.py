@@ -8,6 +8,7 @@ from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.queries import JobQueries
 from coordinator.telemetry.queries import TelemetryQueries
 from coordinator.tenants.queries import TenantQueries
+from coordinator.usage.queries import UsageQueries
 from jobs.settings import Settings
 from jobs.store import Store
 
@@ -24,3 +25,4 @@ class Queries:
         self.tenants = TenantQueries(store)
         self.telemetry = TelemetryQueries(store)
         self.audit = AuditQueries(store.audit_log)
+        self.usage = UsageQueries(store.usage)

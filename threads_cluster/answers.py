@@ -73,6 +73,20 @@ class WorkerList(Answer):
     workers: Many[dict[str, Any]]
 
 
+class Usages(Answer):
+    usage: Many[dict[str, Any]]
+
+
+class TenantUsage(Answer):
+    tenant: str
+    day: str
+    lane_seconds: dict[str, float]
+    units: dict[str, Whole]
+    jobs: dict[str, Whole]
+    device_seconds: float
+    joules: float | None
+
+
 class Tenant(Answer):
     tenant: str
     weight: Count

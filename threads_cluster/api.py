@@ -314,6 +314,11 @@ class Cluster:
         """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
         return self._post(f"workers/{quote(worker)}/drain", {"on": on})
 
+    def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
+        """What was used, by tenant and day, newest first: with scope admin that of all tenants, else one's own."""
+        rows: list[Json] = self._get("usage", shape=answers.Usages, tenant=tenant, days=days)["usage"]
+        return rows
+
     def audit(self, after: int | None = None, limit: int = 100) -> Json:
         """`{lines, head, dropped, exported}`: entries of the audit log after a number, else the last ones.
 

@@ -348,6 +348,25 @@ def drain(
 
 
 @app.command()
+def usage(
+    ctx: typer.Context,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant's.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=400, metavar="COUNT", help="Days back from today.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """What tenants used, by day: with an admin's token all of them, else your own."""
+    from threads_cluster import answers
+
+    rows = [ctx.obj.checked(answers.TenantUsage, row) for row in ctx.obj.cluster.usage(tenant=tenant, days=days)]
+    if as_json:
+        _lines(rows)
+    elif rows:
+        show.usage(rows)
+    else:
+        show.say("nothing was used in these days")
+
+
+@app.command()
 def audit(
     ctx: typer.Context,
     file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Verify this AUDIT_FILE.")] = None,

@@ -149,6 +149,19 @@ def tenants(several: Iterable[Mapping[str, Any]]) -> None:
     rows(columns, [["-" if one.get(name) is None else one[name] for name in fields] for one in several])
 
 
+def usage(several: Iterable[Mapping[str, Any]]) -> None:
+    """What tenants used, one line a tenant and day; lanes and GPUs in seconds."""
+    columns = ("day", "tenant", "lane s", "gpu s", "joules", "jobs", "units")
+    lines = []
+    for one in several:
+        units = " ".join(f"{kind}={count}" for kind, count in one["units"].items())
+        lanes = sum(one["lane_seconds"].values())
+        joules = "-" if one["joules"] is None else one["joules"]
+        jobs = sum(map(int, one["jobs"].values()))
+        lines.append((one["day"], one["tenant"], lanes, one["device_seconds"], joules, jobs, units))
+    rows(columns, lines)
+
+
 def mark(proved: Mapping[str, Any]) -> None:
     """A mark for people: how far it reaches, and what lies beyond."""
     pairs(

@@ -21,6 +21,7 @@ from jobs.store.slots import Slots
 from jobs.store.telemetry import Telemetry
 from jobs.store.tenants import Tenants
 from jobs.store.tokens import Tokens
+from jobs.store.usage import Usage
 
 __all__ = ["Store"]
 
@@ -46,6 +47,7 @@ class Store:
         self.telemetry = Telemetry(self.scripts)
         self.repairs = Repairs(self.scripts)
         self.audit_log = AuditLog(self.scripts)
+        self.usage = Usage(self.scripts)
         self.tokens = Tokens(self.scripts)
 
     @property

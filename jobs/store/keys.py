@@ -47,6 +47,8 @@ EVENTS = f"{PREFIX}events"
 LEADER = f"{PREFIX}leader"
 #: cursor over the running jobs at which AUDIT goes on.
 AUDIT = f"{PREFIX}audit"
+#: set of tenants that have used something.
+USAGES = f"{PREFIX}usages"
 #: stream of the audit log: entry N has the id N-0, its hash and its body.
 AUDIT_LOG = f"{PREFIX}auditlog"
 #: hash: number and hash of the audit log's last entry, of the last one dropped, and of the last one in AUDIT_FILE.
@@ -221,6 +223,11 @@ def worker(worker_id: str) -> str:
 def gpu(uuid: str) -> str:
     """Worker that has claimed this GPU."""
     return f"{PREFIX}gpu:{uuid}"
+
+
+def usage(tenant: str) -> str:
+    """Hash day|what -> what a tenant used; day: a number since 1970, or before."""
+    return f"{PREFIX}usage:{tenant}"
 
 
 def idempotency(owner: str, key: str) -> str:

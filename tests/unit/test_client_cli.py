@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -548,3 +549,88 @@ def test_a_body_says_that_it_is_json_and_comes_from_no_page(fake: Fake, run: Run
     run("submit", "sums", "--start", "3", "--json")
     [sent] = [one for one in fake.asked if one.url.path == "/api/submit"]
     assert sent.headers["content-type"] == "application/json" and "origin" not in sent.headers
+
+
+# -- audit and usage ------------------------------------------------------------------------------------------------
+
+
+def chained(*bodies: str) -> list[str]:
+    """Lines of an audit log with these bodies."""
+    lines, digest = [], "0" * 40
+    for number, body in enumerate(bodies, 1):
+        text = f'{{"seq":{number},{body}}}'
+        digest = hashlib.sha1((digest + text).encode()).hexdigest()
+        lines.append(f'{text[:-1]},"hash":"{digest}"}}')
+    return lines
+
+
+SUBMITTED = '"t":1790000000000,"tenant":"default","token":"","action":"submit","subject":"j1","outcome":"queued"'
+DENIED = '"t":1790000000000,"tenant":"","token":"","action":"denied","subject":"::1","outcome":"forbidden","count":7'
+
+
+def part(lines: list[str]) -> dict[str, Any]:
+    position = {"seq": 0, "hash": "0" * 40}
+    return {"lines": lines, "head": position, "dropped": position, "exported": 0}
+
+
+def test_audit_lists_who_changed_what(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/audit", part(chained(SUBMITTED, DENIED)))
+    ran = run("audit")
+    assert ran.code == 0
+    assert [line.split() for line in ran.out.splitlines()[1:]] == [
+        ["1", "2026-09-21T14:13:20Z", "default", "-", "submit", "j1", "queued"],
+        ["2", "2026-09-21T14:13:20Z", "-", "-", "denied", "::1", "forbidden", "7", "times"],
+    ]
+    assert [entry["seq"] for entry in run("audit", "--json").lines()] == [1, 2]
+
+
+def test_audit_verifies_the_cluster_and_a_file(fake: Fake, run: Run, tmp_path: Path) -> None:
+    lines = chained(SUBMITTED, DENIED, SUBMITTED)
+    fake.on("GET", "/api/audit", part(lines))
+    ran = run("audit", "--verify")
+    head = json.loads(lines[-1])["hash"]
+    assert (ran.code, ran.out) == (0, f"entries 1 to 3 are as they were written\nhead {head}\n")
+    file = tmp_path / "audit.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    assert run("audit", str(file), "--json").lines() == [{"entries": [1, 3], "head": head}]
+    first = json.loads(lines[0])["hash"]
+    assert run("audit", str(file), "--head", first).code == 0
+    assert run("audit", str(tmp_path / "none")).code == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (lambda lines: [lines[0], lines[2]], "line 2: entry 3 stands where entry 2 was"),
+        (lambda lines: [lines[0], lines[1].replace("::1", "::2"), lines[2]], "line 2: entry 2, or the one before it"),
+        (lambda lines: [lines[1], lines[0], lines[2]], "line 1: entry 2 stands where entry 1 was"),
+        (lambda lines: [lines[0], "text", lines[2]], "line 2: it is none of an audit log"),
+    ],
+)
+def test_audit_names_the_first_line_that_is_not_what_was_written(
+    run: Run, tmp_path: Path, damage: Callable[[list[str]], list[str]], complaint: str
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_text("\n".join(damage(chained(SUBMITTED, DENIED, SUBMITTED))) + "\n")
+    ran = run("audit", str(file))
+    assert (ran.code, ran.out) == (1, "")
+    assert complaint in ran.err
+
+
+def test_audit_misses_the_end_that_a_kept_head_names(run: Run, tmp_path: Path) -> None:
+    lines = chained(SUBMITTED, DENIED, SUBMITTED)
+    file = tmp_path / "audit.jsonl"
+    file.write_text("\n".join(lines[:2]) + "\n")
+    ran = run("audit", str(file), "--head", json.loads(lines[2])["hash"])
+    assert ran.code == 1 and "no line has the hash" in ran.err
+
+
+def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:
+    day = {
+        "tenant": "physics", "day": "2026-11-22", "lane_seconds": {"cpu": 1.5, "gpu": 0.5}, "units": {"sums": "9" * 20},
+        "jobs": {"sums": 3}, "device_seconds": 0.25, "joules": None,
+    }  # fmt: skip
+    fake.on("GET", "/api/usage", {"usage": [day]})
+    ran = run("usage", "--tenant", "physics")
+    assert ran.out.splitlines()[1].split() == ["2026-11-22", "physics", "2", "0.25", "-", "3", f"sums={'9' * 20}"]
+    assert run("usage", "--json").lines() == [day]

@@ -24,6 +24,8 @@ from coordinator.telemetry import rows as telemetry_rows
 from coordinator.telemetry import schemas as telemetry_schemas
 from coordinator.tenants import rows as tenant_rows
 from coordinator.tenants import schemas as tenant_schemas
+from coordinator.usage import rows as usage_rows
+from coordinator.usage import schemas as usage_schemas
 
 #: Each row and its description.
 PAIRS: dict[type, type[BaseModel]] = {
@@ -55,10 +57,11 @@ PAIRS: dict[type, type[BaseModel]] = {
     event_rows.SnapshotRow: event_schemas.Snapshot,
     audit_rows.AuditPositionRow: audit_schemas.AuditPosition,
     audit_rows.AuditPartRow: audit_schemas.AuditPart,
+    usage_rows.TenantUsageRow: usage_schemas.TenantUsage,
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
-MODULES = [access_rows, tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows]
+MODULES = [access_rows, tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows, usage_rows]
 
 
 def plain(hint: Any) -> Any:

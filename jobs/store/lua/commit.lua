@@ -22,8 +22,14 @@ j.done = j.done + (upto - l.lo) -- in this order: done + upto may pass 2^53
 call('HSET', key(id), 'done', num(j.done))
 used(j, l, worker, device, upto - l.lo, ms, t)
 local share = 'use|' .. device .. '|' .. worker .. '|'
-if device_ms > 0 then call('HINCRBY', key(id), share .. 'device_ms', num(device_ms)) end
-if mj then call('HINCRBY', key(id), share .. 'mj', num(mj)) end
+if device_ms > 0 then
+  call('HINCRBY', key(id), share .. 'device_ms', num(device_ms))
+  use(j, t, 'device_ms', device_ms)
+end
+if mj then
+  call('HINCRBY', key(id), share .. 'mj', num(mj))
+  use(j, t, 'mj', mj)
+end
 if pace > 0 then
   local field = j.kind .. '|' .. (call('HGET', key(id), 'mode') or '') .. '|' .. device
   local old = tonumber(call('HGET', P .. 'pace', field) or pace)

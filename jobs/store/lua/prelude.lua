@@ -312,6 +312,12 @@ local function late(j, t)
   return tonumber(call('ZSCORE', P .. 'deadlines', j.id) or math.huge) <= t
 end
 
+-- ct:usage:{tenant}: what a tenant's jobs used, by day|what. A counter that is full stops nothing.
+local function use(j, t, what, amount)
+  local sum = redis.pcall('HINCRBY', P .. 'usage:' .. j.tenant, num(math.floor(t / 86400000)) .. '|' .. what, num(amount))
+  if sum == amount then call('SADD', P .. 'usages', j.tenant) end -- the first of the day
+end
+
 local function set_state(j, state, t, ...)
   call('ZREM', P .. 'in:' .. j.state, j.id)
   call('ZADD', P .. 'in:' .. state, num(j.seq), j.id)
@@ -323,7 +329,10 @@ local function set_state(j, state, t, ...)
     call('HSET', key(j.id), 'ended', num(t))
     call('ZADD', P .. 'expiry', num(t + j.ttl_ms), j.id)
     call('HINCRBY', P .. 'ended', j.kind .. '|' .. state, 1)
-    if state == 'done' then observe('durations', j.kind, t - j.started) end
+    if state == 'done' then
+      observe('durations', j.kind, t - j.started)
+      use(j, t, 'jobs|' .. j.kind, 1)
+    end
     call('ZREM', P .. 'later', j.id)
   else
     call('ZREM', P .. 'expiry', j.id)
@@ -575,6 +584,8 @@ local function span(j, l, device, units, ms, t)
 end
 
 local function used(j, l, worker, device, units, ms, t)
+  use(j, t, 'ms|' .. device, ms)
+  use(j, t, 'units|' .. j.kind, units)
   span(j, l, device, units, ms, t)
   local prefix = 'use|' .. device .. '|' .. worker .. '|'
   call('HINCRBY', key(j.id), prefix .. 'units', num(units))

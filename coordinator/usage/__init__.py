@@ -1,0 +1,1 @@
+"""What tenants used, by day."""

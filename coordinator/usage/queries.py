@@ -1,0 +1,25 @@
+"""Rows of usage, read from Redis and shaped. Reads only."""
+
+from __future__ import annotations
+
+from coordinator.asker import Asker, Scope
+from coordinator.usage import rows
+from coordinator.usage.rows import TenantUsageRow
+from jobs.store.usage import Usage
+
+
+class UsageQueries:
+    """Usage as far as the asker sees it: an admin all tenants', everybody else their own."""
+
+    def __init__(self, usage: Usage) -> None:
+        self._usage = usage
+
+    def days(self, asker: Asker, tenant: str | None, days: int) -> list[TenantUsageRow]:
+        """Return the last days, newest first. Forbidden for another tenant's, unless one is an admin."""
+        if tenant is not None and tenant != asker.tenant:
+            asker.require(Scope.ADMIN)
+        everybody = tenant is None and asker.has(Scope.ADMIN)
+        tenants = self._usage.tenants() if everybody else [tenant or asker.tenant]
+        used = self._usage.by_day(tenants, self._usage.today() - days + 1)
+        order = sorted(used, key=lambda place: (-place[1], place[0]))
+        return [rows.shown(*place, used[place]) for place in order]

@@ -1,0 +1,26 @@
+"""What tenants used."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from coordinator import http
+from coordinator.http import shown
+from coordinator.usage import schemas
+from jobs.store.tenants import NAME
+from jobs.store.usage import DAYS
+
+routes = http.router()
+
+
+@routes.get("/usage", tags=["tenants"], **http.answers(schemas.TenantUsages))
+def usage(
+    cluster: http.ClusterDep,
+    asker: http.AskerDep,
+    tenant: Annotated[str | None, Query(pattern=NAME, description="Only this tenant's.")] = None,
+    days: Annotated[int, Query(ge=1, le=DAYS, description="Days back from today, today included.")] = 30,
+) -> Response:
+    """What was used, by tenant and day, newest first: an admin sees all tenants, everybody else their own."""
+    return shown({"usage": cluster.queries.usage.days(asker, tenant, days)})

@@ -1,0 +1,90 @@
+"""What tenants used, by day of Redis' clock (UTC): counted by the scripts that commit work, kept for DAYS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.store import keys, skipped
+from jobs.store.scripts import Part
+
+#: Days for which usage is kept, today included.
+DAYS = 400
+_DAY_MS = 86_400_000
+
+
+@dataclass(kw_only=True)
+class Used:
+    """Use of one tenant on one day. Times in milliseconds."""
+
+    #: Time of lanes by device.
+    lane_ms: dict[str, int] = field(default_factory=dict)
+    #: Units and jobs that were done, by kind.
+    units: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
+    #: Time of shared devices, and their energy where it is measured.
+    device_ms: int = 0
+    millijoules: int | None = None
+
+    def add(self, what: str, label: str, amount: int) -> None:
+        """Add a stored counter. LookupError for one that is none."""
+        if what == "device_ms":
+            self.device_ms += amount
+        elif what == "mj":
+            self.millijoules = (self.millijoules or 0) + amount
+        else:
+            counts = {"ms": self.lane_ms, "units": self.units, "jobs": self.jobs}[what]
+            counts[label] = counts.get(label, 0) + amount
+
+
+class Usage(Part):
+    """Reads what tenants used."""
+
+    def today(self) -> int:
+        """Return the number of Redis' day since 1970."""
+        seconds, _ = self._client.time()
+        return int(seconds) * 1000 // _DAY_MS
+
+    def tenants(self) -> list[str]:
+        """Return the tenants that have used something, by name."""
+        [names] = skipped.replies(self._pipe().smembers(keys.USAGES))
+        return sorted(name.decode(errors="replace") for name in names or ())
+
+    def by_day(self, tenants: Sequence[str], since: int) -> dict[tuple[str, int], Used]:
+        """Return what each tenant used on each day from the day `since` on; days without use are left out."""
+        days: dict[tuple[str, int], Used] = {}
+        for tenant, stored in self._stored(tenants):
+            for day, what, label, amount in _counters(stored):
+                if day.isdecimal() and int(day) >= since:
+                    days.setdefault((tenant, int(day)), Used()).add(what, label, amount)
+        return days
+
+    def totals(self, tenants: Sequence[str]) -> dict[str, Used]:
+        """Return what each tenant has used since it is counted: numbers that never fall."""
+        totals = {tenant: Used() for tenant in tenants}
+        for tenant, stored in self._stored(tenants):
+            for _, what, label, amount in _counters(stored):
+                totals[tenant].add(what, label, amount)
+        return totals
+
+    def _stored(self, tenants: Sequence[str]) -> list[tuple[str, Mapping[bytes, bytes]]]:
+        pipe = self._pipe()
+        for tenant in tenants:
+            pipe.hgetall(keys.usage(tenant))
+        return [(tenant, stored or {}) for tenant, stored in zip(tenants, skipped.replies(pipe), strict=True)]
+
+    def prune(self) -> None:
+        """Forget the days before the last DAYS; `totals` still counts them. Only the leader does."""
+        for tenant in self.tenants():
+            self._scripts.run("usage_prune", tenant, self.today() - DAYS + 1)
+
+
+def _counters(stored: Mapping[bytes, bytes]) -> list[tuple[str, str, str, int]]:
+    """Return day, sort, label and amount of each counter that can be read."""
+    return skipped.readable("figure", stored.items(), _counter)
+
+
+def _counter(name: bytes, amount: bytes) -> tuple[str, str, str, int]:
+    day, what, *label = name.decode().split("|", 2)
+    Used().add(what, "", 0)
+    return day, what, label[0] if label else "", int(amount)
