@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import redis
 
@@ -49,13 +50,19 @@ def test_a_cluster_does_all_it_can_under_its_users(live: Live) -> None:
         live.wait_for(steered, state)
     for job, (kind, parameters) in zip(jobs, work.SMALL, strict=True):
         assert live.result(job) == work.undisturbed(kind, parameters)
-    assert live.get(f"/api/jobs/{large['thread']}/trace.json?replica=0")["traceEvents"]
+    until(lambda: trace(live, large["thread"]), 60)
     assert live.get("/api/kinds/collatz/marks/verified")
     live.kill("worker-0")
     live.start_worker()
     live.wait_ready(1)
     assert live.get("/api/history?names=units.*") and live.get("/api/stream") and live.get("/api/snapshot")
     assert live.denied() == []
+
+
+def trace(live: Live, job: str) -> Any:
+    """Return the trace of a job's replica; None while it is computed."""
+    answer = httpx.get(f"{live.url()}/api/jobs/{job}/trace.json?replica=0", timeout=30)
+    return answer.json()["traceEvents"] if answer.status_code == 200 else None
 
 
 def reading(key: str, script: str) -> dict[str, Callable[[redis.Redis], Any]]:
