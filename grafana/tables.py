@@ -98,6 +98,11 @@ THROUGHPUT = (
     panel("Jobs that failed", "percentunit", "Share of the jobs done or failed in the last 30 minutes.",
           ('kind:cluster_job_failures_per_jobs:ratio_rate30m{kind=~"$kind"}', "{{kind}}"),
           threshold("job_failures_ratio"), high=1),
+    panel("Lanes at work by tenant", "short", "Seconds of lanes per second that jobs of a tenant took.",
+          ("sum by (tenant) (max by (tenant, device) (rate(cluster_tenant_lane_seconds_total[$__rate_interval])))",
+           "{{tenant}}"), stacked=True),
+    panel("Jobs done by tenant", "cps", "Per second.",
+          ("max by (tenant) (rate(cluster_tenant_jobs_total[$__rate_interval]))", "{{tenant}}"), stacked=True),
     panel("Jobs kept", "short", "Jobs that Redis holds, by state; finished ones stay for RESULT_TTL.",
           ("max by (state) (cluster_jobs_kept)", "{{state}}"), decimals=0),
 )  # fmt: skip

@@ -14,6 +14,8 @@ from typing import Literal
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
 #: How a lease ends; the scripts count these.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
+#: Tenants that metrics name, the first ones by name; the others together are OTHER_TENANTS.
+MAX_TENANTS, OTHER_TENANTS = 100, "other"
 #: States of a live worker.
 WORKER_STATES = ("starting", "idle", "busy", "draining", "drained")
 #: Why a GPU slows down: NVML's names of its clock event reasons, without gpu_idle, which slows nothing down.
@@ -43,6 +45,10 @@ QUEUE_JOBS = Metric("cluster_queue_jobs", "Jobs that wait for a worker.", ("queu
 QUEUE_OLDEST = Metric("cluster_queue_oldest_wait_seconds", "Age of the first job in the queue.", ("queue",))
 QUEUE_LOAD = Metric("cluster_queue_load_seconds", "Estimated lane seconds of work that waits or runs.", ("queue",))
 UNITS = Metric("cluster_job_units_total", "Units committed.", ("kind", "device"), "counter")
+TENANT_JOBS = Metric("cluster_tenant_jobs_total", "Jobs of a tenant that were done.", ("tenant",), "counter")
+TENANT_LANES = Metric(
+    "cluster_tenant_lane_seconds_total", "Time of lanes that a tenant's jobs took.", ("tenant", "device"), "counter"
+)
 LEASES = Metric("cluster_leases_total", "Leases that ended, by outcome.", ("outcome",), "counter")
 WORKERS = Metric("cluster_workers", "Live workers.", ("device", "state"))
 LANES = Metric("cluster_lanes", "Lanes of live workers.", ("device", "state"))

@@ -23,7 +23,7 @@ from coordinator.fleet.rows import WorkerRow
 from coordinator.queries import Queries
 from jobs import VERSION, figures, metrics, metrics_server, queues
 from jobs.kinds import registry
-from jobs.models import TERMINAL, Device
+from jobs.models import DEFAULT_TENANT, TERMINAL, Device
 from jobs.settings import Settings
 from jobs.store import Store, connection, keys, skipped
 
@@ -50,6 +50,7 @@ class ClusterCollector(Collector):
     def __init__(self, queries: Queries, leading: Callable[[], bool]) -> None:
         self._queries = queries
         self._store = queries.store.telemetry
+        self._usage = queries.store.usage
         self._leading = leading
 
     def describe(self) -> Iterable[Metric]:
@@ -72,6 +73,7 @@ class ClusterCollector(Collector):
 
     def _cluster(self) -> Iterator[Metric]:
         yield from self._counters()
+        yield from self._tenants()
         yield _filled(metrics.BROKEN, {(): self._store.broken()})
         yield from self._queues()
         yield from self._workers()
@@ -94,6 +96,18 @@ class ClusterCollector(Collector):
             counted = {tuple(field.split("|")): value for field, value in self._store.figures(key).items()}
             sound = {row: value for row, value in counted.items() if len(row) == len(metric.labels)}
             yield _filled(metric, dict.fromkeys(labels, 0.0) | sound)
+
+    def _tenants(self) -> Iterator[Metric]:
+        """Counters by tenant, of at most MAX_TENANTS, and one for all others."""
+        jobs = {(DEFAULT_TENANT,): 0.0}
+        lanes = {(DEFAULT_TENANT, Device.CPU.value): 0.0}
+        for number, (name, used) in enumerate(sorted(self._usage.totals(self._usage.tenants()).items())):
+            label = name if number < metrics.MAX_TENANTS else metrics.OTHER_TENANTS
+            jobs[(label,)] = jobs.get((label,), 0.0) + sum(used.jobs.values())
+            for device, ms in used.lane_ms.items():
+                lanes[(label, device)] = lanes.get((label, device), 0.0) + ms / 1000
+        yield _filled(metrics.TENANT_JOBS, jobs)
+        yield _filled(metrics.TENANT_LANES, lanes)
 
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))

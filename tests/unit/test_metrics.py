@@ -105,7 +105,7 @@ def test_no_label_grows_without_bound() -> None:
     labels = {label for metric in metrics.ALL for label in metric.labels}
     assert labels == {
         "kind", "outcome", "state", "queue", "device", "worker", "host", "network", "gpu", "index", "name", "reason",
-        "version", "method", "route", "status", "what",
+        "version", "method", "route", "status", "what", "tenant",
     }  # fmt: skip
 
 
@@ -115,11 +115,24 @@ def test_counters_begin_at_zero(shown: Shown) -> None:
             assert shown.value(metrics.JOBS, kind=kind, outcome=outcome) == 0
         assert shown.value(metrics.UNITS, kind=kind, device="cpu") == 0
         assert shown.value(metrics.DURATION, "_count", kind=kind) == 0
+    assert shown.value(metrics.TENANT_JOBS, tenant="default") == 0
+    assert shown.value(metrics.TENANT_LANES, tenant="default", device="cpu") == 0
     for outcome in metrics.LEASE_OUTCOMES:
         assert shown.value(metrics.LEASES, outcome=outcome) == 0
     for queue in queues.ALL:
         assert shown.value(metrics.WAIT, "_bucket", queue=queue, le="+Inf") == 0
     assert shown.value(metrics.WORKERS, device="cpu", state="idle") == 0
+
+
+def test_a_hundred_tenants_are_named(shown: Shown) -> None:
+    client = shown.store.client
+    for number in range(103):
+        client.sadd(keys.USAGES, f"t{number:03}")
+        client.hset(keys.usage(f"t{number:03}"), mapping={"19675|ms|cpu": 1500, "before|jobs|collatz": 2})
+    assert shown.value(metrics.TENANT_LANES, tenant="t099", device="cpu") == 1.5
+    assert shown.value(metrics.TENANT_JOBS, tenant="t100") is None
+    assert shown.value(metrics.TENANT_JOBS, tenant="other") == 6
+    assert shown.value(metrics.TENANT_LANES, tenant="other", device="cpu") == 4.5
 
 
 def test_the_scripts_count_the_outcomes_that_are_declared() -> None:
