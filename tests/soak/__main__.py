@@ -30,9 +30,13 @@ def soak(minutes: float, every: float, file: Path, **environment: str) -> tuple[
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="length of the run")
-    parser.add_argument("--every", type=float, default=10.0, help="seconds between samples")
+    parser.add_argument(
+        "--every", type=float, help="seconds between samples; 10, or less in a run of under a quarter hour"
+    )
     parser.add_argument("--samples", type=Path, default=SAMPLES, help=f"file for the samples; {SAMPLES}")
-    return parser.parse_args(given)
+    asked = parser.parse_args(given)
+    asked.every = asked.every or min(10.0, asked.minutes * 60 / 90)
+    return asked
 
 
 def main(given: Sequence[str]) -> int:
