@@ -22,27 +22,22 @@ end
 -- Queues of this worker's device and of any device are those that it listens to.
 local device = higher[1] and string.match(higher[1], '^(%a+)')
 
--- A tenant of the same class that was given much less waits.
-local function is_ahead()
+if device and by_tenant() then -- a tenant of the same class that was given much less waits
   local class = class_of(j.queue)
   local finish = number_at('HGET', P .. 'finish:' .. class, j.tenant)
   for _, where in ipairs({ device, device ~= 'any' and 'any' or nil }) do
     local head = call('ZRANGE', P .. 'order:' .. where .. '.' .. class, 0, 0, 'WITHSCORES')
-    if head[1] and head[1] ~= j.tenant and finish - head[2] > LEAD_MS and not is_capped(head[1]) then return true end
+    local ahead = head[1] and head[1] ~= j.tenant and finish - head[2] > LEAD_MS
+    if ahead and not is_capped(head[1]) then return { 'yield' } end
   end
 end
-
--- The worker's next turn is that of a job that has waited for very long.
-local function is_due_for_aged()
-  if call('HEXISTS', P .. 'aged', j.queue) == 1 or number_at('HGET', P .. 'aging', worker) % AGED_TURN ~= 0 then return end
+if device and call('EXISTS', P .. 'aged') == 1 and call('HEXISTS', P .. 'aged', j.queue) == 0
+    and number_at('HGET', P .. 'aging', worker) % AGED_TURN == 0 then -- the worker's next turn is that of an aged job
   for _, queue in ipairs(call('HKEYS', P .. 'aged')) do
     local where = string.match(queue, '^(%a+)')
-    if where == device or where == 'any' then return true end
+    if where == device or where == 'any' then return { 'yield' } end
   end
 end
-
-if device and by_tenant() and is_ahead() then return { 'yield' } end
-if device and call('EXISTS', P .. 'aged') == 1 and is_due_for_aged() then return { 'yield' } end
 if saturated(j, t) or is_capped(j.tenant) then return { 'wait' } end
 
 local lo, hi, expiries, errors

@@ -30,13 +30,6 @@ end
 
 local function able(j) return not kinds or (kinds[j.kind] and num(kinds[j.kind]) == j.version) end
 
--- Takes a job out of a queue, or of a tenant's part of it, in which it has no place.
-local function drop_head(queue, name, j, id)
-  local turn = j and j.tenant ~= name and PENDABLE[j.state] and call('ZSCORE', P .. 'pending:' .. queue, id)
-  step_out(queue, name, id)
-  if turn then line_up(queue, j.tenant, id, turn) end
-end
-
 local looks = 100
 -- The job of the earliest turn in a queue, or of one tenant in it, that this worker computes.
 local function first(queue, name)
@@ -48,7 +41,14 @@ local function first(queue, name)
     local j = job(id)
     local fit = j and PENDABLE[j.state] and (not name or (j.tenant == name and call('ZSCORE', P .. 'pending:' .. queue, id)))
     if fit and able(j) then return j, tonumber(head[2]) end
-    if fit then leave_to_others(j) else drop_head(queue, name or tenant_of(id), j, id) end
+    if fit then
+      leave_to_others(j)
+    else -- it has no place here; if it has one in another tenant's part, it goes there
+      local owner = name or tenant_of(id)
+      local turn = name and j and j.tenant ~= name and PENDABLE[j.state] and call('ZSCORE', P .. 'pending:' .. queue, id)
+      step_out(queue, owner, id)
+      if turn then line_up(queue, j.tenant, id, turn) end
+    end
     looks = looks - 1
     level(queue)
   end
@@ -135,6 +135,10 @@ local function oldest(at)
   return best, where
 end
 
+-- What only several tenants or aged jobs need; made when it is needed, since each call makes all functions anew.
+local function ordering()
+local F = {}
+
 -- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
 local function each_head(queue, look)
   local heads = call('ZRANGE', P .. 'order:' .. queue, 0, TENANTS_TRIED - 1, 'WITHSCORES')
@@ -146,7 +150,7 @@ local function each_head(queue, look)
 end
 
 -- The pending job of this rank whose tenant was given least; among equals, the one that has waited longest.
-local function fairest(at)
+function F.fairest(at)
   local best, place, given, where
   for _, queue in ipairs(queues) do
     if rank[queue] == at then
@@ -162,7 +166,7 @@ local function fairest(at)
 end
 
 -- Tenants that could not be served meanwhile have no credit when they can.
-local function advance(class, given)
+function F.advance(class, given)
   if given > number_at('GET', P .. 'virtual:' .. class) then call('SET', P .. 'virtual:' .. class, string.format('%.17g', given)) end
   for _, name in ipairs(call('SMEMBERS', P .. 'capped')) do
     local behind = given - number_at('HGET', P .. 'finish:' .. class, name)
@@ -189,8 +193,7 @@ local function aged(since)
 end
 
 -- One turn in AGED_TURN of each worker is that of an aged job, if there is one that it may take.
-local function aged_turn()
-  if call('EXISTS', P .. 'aged') == 0 then return end
+function F.aged_turn()
   local since, some = {}, false
   for _, queue in ipairs(queues) do
     since[queue] = tonumber(call('HGET', P .. 'aged', queue) or nil)
@@ -199,19 +202,25 @@ local function aged_turn()
   if some and call('HINCRBY', P .. 'aging', worker, 1) % AGED_TURN == 1 then return aged(since) end
 end
 
+return F
+end
+
 call_back(kinds)
-local due, place = aged_turn()
-if due then return answer(give(due, place)) end
+local F = (by_tenant() or call('EXISTS', P .. 'aged') == 1) and ordering() or nil
+if F then
+  local due, place = F.aged_turn()
+  if due then return answer(give(due, place)) end
+end
 for at in ipairs(queues) do
   local j, queue, given
-  if by_tenant() then j, queue, given = fairest(at) else j, queue = oldest(at) end
+  if by_tenant() then j, queue, given = F.fairest(at) else j, queue = oldest(at) end
   if j then
     local above = at > 1 and helpable(at)
     if above then return answer(hold(above)) end
     if by_tenant() then
       local other = helpable(at + 1)
       if other and finish_of(other) < given then return answer(hold(other)) end
-      advance(class_of(queue), given)
+      F.advance(class_of(queue), given)
     end
     return answer(give(j, queue))
   end
