@@ -31,7 +31,7 @@ if device and by_tenant() then -- a tenant of the same class that was given much
     if ahead and not is_capped(head[1]) then return { 'yield' } end
   end
 end
-if device and call('EXISTS', P .. 'aged') == 1 and call('HEXISTS', P .. 'aged', j.queue) == 0
+if device and ages and call('HEXISTS', P .. 'aged', j.queue) == 0
     and number_at('HGET', P .. 'aging', worker) % AGED_TURN == 0 then -- the worker's next turn is that of an aged job
   for _, queue in ipairs(call('HKEYS', P .. 'aged')) do
     local where = string.match(queue, '^(%a+)')

@@ -206,7 +206,7 @@ return F
 end
 
 call_back(kinds)
-local F = (by_tenant() or call('EXISTS', P .. 'aged') == 1) and ordering() or nil
+local F = (by_tenant() or ages) and ordering() or nil
 if F then
   local due, place = F.aged_turn()
   if due then return answer(give(due, place)) end

@@ -149,9 +149,14 @@ end
 -- Tenants. While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
 -- is that of their turns. With the first that is registered, `default` is registered too.
 -- What only they need is in tenancy.lua and made when it is needed: each call of a script makes all functions anew.
-local several, tenancy, T
+-- Whether there are aged heads is asked with it: mostly there is neither, which one command tells.
+local several, ages, tenancy, T
 local function by_tenant()
-  if several == nil then several = call('EXISTS', P .. 'shares') == 1 end
+  if several == nil then
+    local both = call('EXISTS', P .. 'shares', P .. 'aged')
+    several = both > 0 and call('EXISTS', P .. 'shares') == 1
+    ages = both == 2 or (both == 1 and not several)
+  end
   if several and not T then T = tenancy() end
   return several
 end
