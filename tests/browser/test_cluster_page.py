@@ -291,6 +291,15 @@ def test_the_stream_shows_who_computed_what(page: Page, pages: Live, long_job: s
     expect(figure.get_by_role("table")).to_contain_text(long_job)
 
 
+def test_usage_is_shown_by_day_and_tenant(page: Page, pages: Live) -> None:
+    job = pages.submit("collatz", {"start_number": 1, "number_count": 1000})
+    pages.wait_for(job, "done", 60)
+    go(page, "monitoring")
+    usage = page.get_by_role("region", name="Usage by day")
+    expect(usage).to_contain_text("default")
+    expect(usage).to_contain_text("collatz")
+
+
 def test_the_history_has_one_clock_and_a_table(page: Page) -> None:
     go(page, "monitoring")
     figure = page.locator("figure", has_text="Busy lanes")

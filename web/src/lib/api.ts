@@ -19,6 +19,7 @@ export type Bins = Schemas["Bins"];
 export type Stream = Schemas["Spans"];
 export type Span = Schemas["Span"];
 export type Result = Schemas["Result"];
+export type TenantUsage = Schemas["TenantUsage"];
 
 /** A kind of job, as GET /api/job-types shows it. */
 export type Kind = Schemas["Kind"];

@@ -13,6 +13,7 @@ import { Range, REFRESH_SECONDS } from "./range";
 import { silence, silenced, silencedUntil } from "./model/silence";
 import { fleet, state } from "./model/state";
 import { Trouble } from "../../ui/trouble";
+import { Usage } from "./usage";
 
 export function Monitoring() {
   if (!known.value) return <Skeleton rows={8} />;
@@ -25,6 +26,10 @@ export function Monitoring() {
       <section aria-labelledby="services-title">
         <h2 id="services-title">Services</h2>
         <Services />
+      </section>
+      <section aria-labelledby="usage-title">
+        <h2 id="usage-title">Usage</h2>
+        <Usage />
       </section>
       <section aria-labelledby="history-title">
         <div class="row">

@@ -1,0 +1,58 @@
+/** What tenants used on the last days: one's own, an admin sees all. */
+
+import { get, type TenantUsage } from "../../lib/api";
+import { compact, seconds } from "../../lib/format";
+import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import { usePolled } from "./model/polled";
+
+const DAYS = 7;
+const REFRESH_SECONDS = 30;
+
+function sum(values: Record<string, number | string>): number {
+  return Object.values(values).reduce<number>((total, value) => total + Number(value), 0);
+}
+
+function byKind(values: Record<string, number | string>): string {
+  return Object.entries(values)
+    .map(([kind, count]) => `${kind} ${compact(count)}`)
+    .join(", ");
+}
+
+const COLUMNS: Column<TenantUsage>[] = [
+  { id: "day", title: "day (UTC)", cell: (row) => <span class="num">{row.day}</span> },
+  { id: "tenant", title: "tenant", cell: (row) => <span class="mono">{row.tenant}</span> },
+  { id: "lanes", title: "lanes", end: true, cell: (row) => <span class="num">{seconds(sum(row.lane_seconds))}</span> },
+  {
+    id: "gpus",
+    title: "GPUs",
+    end: true,
+    cell: (row) => <span class="num">{row.device_seconds ? seconds(row.device_seconds) : ""}</span>,
+  },
+  {
+    id: "energy",
+    title: "energy",
+    end: true,
+    cell: (row) => <span class="num">{row.joules === null ? "" : `${compact(row.joules)} J`}</span>,
+  },
+  { id: "jobs", title: "jobs done", end: true, cell: (row) => <span class="num">{compact(sum(row.jobs))}</span> },
+  { id: "units", title: "units", wrap: true, cell: (row) => byKind(row.units) },
+];
+
+export function Usage() {
+  const answer = usePolled("usage", REFRESH_SECONDS, (control) =>
+    get<{ usage: TenantUsage[] }>("/api/usage", { days: DAYS }, control),
+  );
+  const { value, problem } = answer.value;
+  if (problem) return <Trouble what="usage" problem={problem} />;
+  if (!value) return <Skeleton rows={2} />;
+  return (
+    <Table
+      label="Usage by day"
+      columns={COLUMNS}
+      rows={value.usage}
+      name={(row) => `${row.day} ${row.tenant}`}
+      empty={<Empty title={`Nothing was used in the last ${DAYS} days`} />}
+    />
+  );
+}
