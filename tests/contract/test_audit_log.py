@@ -12,6 +12,7 @@ import pytest
 from coordinator.audit import export, file
 from jobs.models import Actor
 from jobs.store.audit_log import START, AuditLog, Denied
+from jobs.store.tenants import Tenant
 from tests.contract.lease_model import Bench, new_job
 from threads_cluster import audit
 
@@ -67,6 +68,16 @@ def test_a_drain_is_logged_when_it_changes_something(bench: Bench) -> None:
         store.fleet.drain("cpu-1", on, ANN)
     store.fleet.drain("cpu-2", True, ANN)
     assert actions(store.audit_log) == [("drain", "cpu-1", "ok"), ("undrain", "cpu-1", "ok")]
+
+
+def test_a_tenant_is_logged_when_it_changes(bench: Bench) -> None:
+    for weight in (2, 2, 3):
+        bench.store.tenants.put(Tenant(name="physics", weight=weight), ANN)
+    for _ in range(2):
+        bench.store.tenants.remove("physics", ANN)
+    assert [one["outcome"] for one in entries(bench.store.audit_log)] == [
+        "weight 2, max_lanes 0, max_jobs 0", "weight 3, max_lanes 0, max_jobs 0", "removed"
+    ]  # fmt: skip
 
 
 def test_names_that_json_escapes_stay_one_line(bench: Bench) -> None:

@@ -20,9 +20,13 @@ if not by_tenant() then
   divide()
 end
 local new = call('ZADD', P .. 'tenants', 'NX', num(t), name) == 1
-call('HSET', P .. 'shares', name, weight .. '|' .. lanes .. '|' .. jobs)
+local shares = weight .. '|' .. lanes .. '|' .. jobs
+local changed = new or call('HGET', P .. 'shares', name) ~= shares
+call('HSET', P .. 'shares', name, shares)
 T.forget(name)
 T.note_cap(name, t)
 T.admit_backlog(name, t, 100)
-log_change(t, ARGV[5], ARGV[6], 'tenant', name, 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs)
+if changed then
+  log_change(t, ARGV[5], ARGV[6], 'tenant', name, 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs)
+end
 return new and 'new' or 'changed'
