@@ -262,7 +262,8 @@ class LeaseMachine(RuleBasedStateMachine):
                 and view.leasable(after.now)
                 and not after.is_capped(view.tenant)
             )
-            waited = worker.job in {**self.seen.waiting(), **self.seen.lacked()} or others == 0
+            own = self.seen.slots.get(worker.name, ("", 0))[0]  # which NEXT put at the end of pending first
+            waited = worker.job in {own: "", **self.seen.waiting(), **self.seen.lacked()} or others == 0
             above = view.queue in queues.higher(mine.queue, worker.listened)
             assert not (helpable and above)
             below = mine.queue in queues.higher(view.queue, worker.listened)
