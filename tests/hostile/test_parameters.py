@@ -11,6 +11,7 @@ import httpx
 import pytest
 from hypothesis import strategies as st
 
+from coordinator.asker import ANYONE
 from coordinator.jobs import scheduler, submissions
 from jobs import errors
 from jobs.kinds import registry
@@ -33,7 +34,7 @@ FLEET, CHOSEN = scheduler.Fleet(), Settings()
 def submitted(kind: str, parameters: dict[str, Any]) -> Plan | errors.ClusterError:
     body = {"type": kind, "parameters": parameters}
     try:
-        return submissions.accept(submissions.read(body), "anyone", FLEET, CHOSEN).job.plan
+        return submissions.accept(submissions.read(body), ANYONE, FLEET, CHOSEN).job.plan
     except errors.ClusterError as refusal:
         return refusal
 
