@@ -13,7 +13,7 @@ import pytest
 
 from coordinator import http
 from coordinator.fleet import routes as fleet_routes
-from coordinator.jobs import routes as job_routes
+from coordinator.jobs import result_routes, submission_routes
 from coordinator.jobs import submissions
 from coordinator.telemetry import history
 from jobs import errors, packed
@@ -56,8 +56,8 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], bytes, tuple[type[Exception], 
     "marks": (_read_marks, b"1-1000=null", (ValueError,)),
     "server-sent events": (_read_stream, _STREAM, ()),
     "submissions": (_read_body(submissions.Submission), bodies.VALID[0], (ValueError, errors.InvalidRequest)),
-    "batches": (_read_body(job_routes.Batch), bodies.VALID[1], (ValueError, errors.InvalidRequest)),
-    "ids": (_read_body(job_routes.Ids), bodies.VALID[2], (ValueError, errors.InvalidRequest)),
+    "batches": (_read_body(submission_routes.Batch), bodies.VALID[1], (ValueError, errors.InvalidRequest)),
+    "ids": (_read_body(result_routes.Ids), bodies.VALID[2], (ValueError, errors.InvalidRequest)),
     "drains": (_read_body(fleet_routes.Drain), bodies.VALID[3], (ValueError, errors.InvalidRequest)),
 }
 
