@@ -13,8 +13,7 @@ import pytest
 
 from coordinator import http
 from coordinator.fleet import routes as fleet_routes
-from coordinator.jobs import result_routes, submission_routes
-from coordinator.jobs import submissions
+from coordinator.jobs import result_routes, submission_routes, submissions
 from coordinator.telemetry import history
 from jobs import errors, packed
 from jobs.store import marks
