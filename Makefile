@@ -48,7 +48,7 @@ format: setup ## format the code and mend what ruff can
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, soak, browser, stack, and those of the pages' code
 	$(PYTEST) -n 3 $(TOGETHER) tests/stack tests/contract tests/unit
 	$(PYTEST) -n 3 $(TOGETHER) tests/soak tests/integration tests/hostile tests/chaos
-	$(PYTEST) -n 2 $(TOGETHER) tests/browser
+	$(PYTEST) -m "not alone" tests/browser
 	$(PYTEST) -m alone $(ALONE)
 
 unit: setup ## unit tests

@@ -25,8 +25,6 @@ SCAN = """async tags => {
   const options = {runOnly: {type: "tag", values: tags}, resultTypes: ["violations"]};
   return (await axe.run(document, options)).violations;
 }"""
-#: Milliseconds that a page has for what a test waits for; browsers side by side take each other's time.
-PATIENCE = 20_000
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 800}
 #: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
@@ -35,8 +33,6 @@ FLAGS = [
     "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
 ]  # fmt: skip
-
-expect.set_options(timeout=PATIENCE)
 
 
 def _needed(found: bool, reason: str) -> None:
@@ -94,7 +90,7 @@ def open_page(browser: Browser, pages: Live) -> Iterator[Open]:
         context = browser.new_context(color_scheme=theme, **{"viewport": DESKTOP, **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(20_000)
         page.on("console", heard)
         page.on("pageerror", lambda error: complaints.append(f"uncaught: {error}"))
         page.goto((url or pages.url()) + path)
