@@ -49,7 +49,8 @@ class Asker:
         if not self.has(*scopes):
             needed = " or ".join(scopes)
             owned = ", ".join(sorted(self.scopes)) or "none"
-            raise errors.Forbidden(f"this needs the scope {needed}; the token has {owned}", field="Authorization")
+            have = f"the token has {owned}" if self.token else f"a call without a token has {owned}"
+            raise errors.Forbidden(f"this needs the scope {needed}; {have}", field="Authorization")
 
     @property
     def actor(self) -> Actor:

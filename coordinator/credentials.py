@@ -20,6 +20,7 @@ from jobs.store.connection import Unreachable
 from jobs.store.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "send Authorization: Bearer TOKEN; the command reads CLUSTER_TOKEN, or the file of: cluster login"
+_REFUSED = "this token is unknown, was revoked or has expired"
 #: What a replica knows of the tokens is at most this old: one that was revoked is refused within a second.
 FRESH_SECONDS = 0.8
 #: A token that nobody knows may be new: Redis is asked for it at most this often, whatever comes.
@@ -61,7 +62,9 @@ class Credentials:
         if given and (token := await self._find(given.id, Token)) and given.matches(token.digest):
             self._note_use(token.id)
             return _asker(token)
-        if bearer or self.needed:
+        if bearer:
+            raise errors.Unauthorized(_REFUSED)
+        if self.needed:
             raise errors.Unauthorized(_MISSING)
         return ANYONE
 

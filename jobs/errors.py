@@ -43,7 +43,7 @@ class Unauthorized(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """The request is not let in."""
+    """The request is not allowed."""
 
     status = 403
 

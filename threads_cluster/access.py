@@ -12,7 +12,7 @@ import typer
 from threads_cluster import errors, show
 from threads_cluster.session import as_json_option
 
-tokens = typer.Typer(no_args_is_help=True, help="API tokens: create, list and revoke them; needs the scope admin.")
+tokens = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens. This needs the scope admin.")
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
@@ -21,12 +21,16 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
 @tokens.command()
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for, such as ci or the name of a person.")],
     scopes: Annotated[
-        str, typer.Option(metavar="LIST", help="Of read, submit, run, infer, operate, admin; with commas.")
+        str, typer.Option(metavar="LIST", help="From read, submit, run, infer, operate, admin; separated by commas.")
     ] = "read,submit",
-    tenant: Annotated[str, typer.Option(metavar="TENANT", help="Whose jobs it submits and sees.")] = "default",
-    ttl: Annotated[str | None, typer.Option(metavar="TIME", help="How long it counts: 90s, 15m, 12h, 30d.")] = None,
+    tenant: Annotated[
+        str, typer.Option(metavar="TENANT", help="The tenant whose jobs it submits and sees.")
+    ] = "default",
+    ttl: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time until it expires: 90s, 15m, 12h, 30d. Without: never.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a token. It is printed once; the cluster keeps only its digest."""
@@ -49,7 +53,7 @@ def _seconds(text: str) -> int:
 
 @tokens.command("list")
 def list_tokens(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List tokens, those that have expired too, without their secrets."""
+    """List tokens without their secrets, those that have expired too."""
     rows = ctx.obj.cluster.tokens()
     if as_json:
         for row in rows:
@@ -66,17 +70,19 @@ def revoke(
     token_id: Annotated[str, typer.Argument(metavar="ID", help="The token's id; see cluster token list.")],
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a token: within a second nobody is let in with it, and its logins end."""
+    """Revoke a token. Within a second it is refused, and the logins made with it end."""
     ctx.obj.cluster.revoke_token(token_id)
     show.json_line({"id": token_id, "revoked": True}) if as_json else show.line(f"{token_id} revoked")
 
 
 def login(
     ctx: typer.Context,
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="The cluster; else that of --url.")] = None,
+    url: Annotated[
+        str | None, typer.Argument(metavar="URL", help="The cluster's address; without it, that of --url.")
+    ] = None,
     link: Annotated[bool, typer.Option("--link", help="Print a one-time link that logs a browser in.")] = False,
 ) -> None:
-    """Keep a token for a cluster: asked for without echo, or read from stdin. Nothing is kept that it refuses."""
+    """Keep a token for a cluster. It is asked for without echo, or read from stdin; a refused one is not kept."""
     from threads_cluster import api, logins
 
     if link:
@@ -102,16 +108,18 @@ def _who(cluster: Any) -> dict[str, Any]:
         who: dict[str, Any] = cluster.session()
     except errors.ApiError as error:
         if error.status == 401:
-            raise errors.Misconfigured("the cluster does not know this token; nothing was kept") from None
+            raise errors.Misconfigured(f"{error}; nothing was kept") from None
         raise
     return who
 
 
 def logout(
     ctx: typer.Context,
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="The cluster; else that of --url.")] = None,
+    url: Annotated[
+        str | None, typer.Argument(metavar="URL", help="The cluster's address; without it, that of --url.")
+    ] = None,
 ) -> None:
-    """Forget the token that is kept for a cluster. The token itself stays; revoke it with: cluster token revoke."""
+    """Forget the token that is kept for a cluster. It stays valid; to end it: cluster token revoke ID"""
     from threads_cluster import api, connection, logins
 
     address = connection.shown_address(_address(ctx, url))

@@ -158,6 +158,7 @@ class Acted(Answer):
 
 class Job(Acted):
     type: str
+    tenant: str | None = None
     done: Whole
     total: Whole
     parameters: dict[str, Any]

@@ -74,8 +74,8 @@ class Cluster:
         """
         stated = environment()
         place = url or stated.url()
-        token = logins.token_for(shown_address(place), stated) if token is None else token
-        self._connection = Connection(place, token, timeout, transport)
+        kept = logins.credential_for(shown_address(place), stated) if token is None else logins.given(token)
+        self._connection = Connection(place, kept, timeout, transport)
         self.url = self._connection.url
         self.patience = patience
         self.wait_patience = wait_patience

@@ -60,7 +60,7 @@ JobId: TypeAlias = Annotated[str, typer.Argument(metavar="JOB", help="The job's 
 @app.callback()
 def connect(
     ctx: typer.Context,
-    url: Annotated[str | None, typer.Option(metavar="URL", help="Where the cluster's API is.")] = None,
+    url: Annotated[str | None, typer.Option(metavar="URL", help="The address of the cluster's API.")] = None,
 ) -> None:
     ctx.obj = Session(url)
     ctx.call_on_close(ctx.obj.close)
@@ -68,7 +68,7 @@ def connect(
 
 @app.command()
 def status(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Workers, jobs, queues and speed in numbers."""
+    """Show workers, jobs, queues and speed in numbers."""
     from threads_cluster import answers
 
     cluster = ctx.obj.cluster
@@ -89,12 +89,14 @@ _FIRST_JOB = "no jobs yet; try: cluster submit collatz --start-number 1 --number
 @app.command()
 def jobs(
     ctx: typer.Context,
-    state: Annotated[str | None, typer.Option(metavar="STATE", help="Only jobs in this state.")] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help="Only jobs in this state, such as running or failed.")
+    ] = None,
     kind: Annotated[str | None, typer.Option("--type", metavar="KIND", help="Only jobs of this kind.")] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="COUNT", help="Most jobs shown, newest first.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Jobs, newest first."""
+    """List jobs, newest first."""
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit)]
@@ -110,7 +112,7 @@ def jobs(
 
 @app.command()
 def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
-    """One job: state, parameters, who computed it."""
+    """Show a job: its state, why it waits, who computed it."""
     from threads_cluster import answers
 
     row = ctx.obj.checked(answers.Job, ctx.obj.cluster.job(job_id))
@@ -149,17 +151,21 @@ def _print_events(cluster: Any, job_id: str) -> dict[str, Any]:
 def result(
     ctx: typer.Context,
     job_id: JobId,
-    as_csv: Annotated[bool, typer.Option("--csv", help="A table of the result as CSV; the first one.")] = False,
-    table: Annotated[str | None, typer.Option(metavar="NAME", help="Which table --csv prints.")] = None,
-    partial: Annotated[bool, typer.Option("--partial", help="What is there so far.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a table of the result as CSV: the first, or that of --table.")
+    ] = False,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="The table that --csv prints.")] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Print what is committed so far, of a job that has not ended.")
+    ] = False,
     trace: Annotated[
         typer.FileTextWrite | None,
         typer.Option(metavar="FILE", help="Write one replica of a thread job here, for Perfetto."),
     ] = None,
-    replica: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="Which replica --trace writes.")] = 0,
+    replica: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="The replica that --trace writes.")] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """The result of a finished job."""
+    """Print the result of a finished job."""
     from threads_cluster import answers
 
     if trace is not None:
@@ -187,9 +193,9 @@ def _print_csv(value: Any, name: str | None) -> None:
         show.say(f"that was {table.name}; with --table: {', '.join(others)}")
 
 
-JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
+JobIds: TypeAlias = Annotated[list[str], typer.Argument(metavar="JOB", help="Ids of jobs.")]
 Hold: TypeAlias = Annotated[
-    bool, typer.Option("--hold", help="Where a cap of the tenant refuses a job: queue it until there is room.")
+    bool, typer.Option("--hold", help="Where a cap of the tenant refuses a job: keep it queued until there is room.")
 ]
 
 
@@ -227,7 +233,7 @@ def _acted(job: dict[str, Any], *, as_json: bool) -> None:
 
 for _name, _done, _help in (
     ("cancel", "cancelled", "Stop jobs. What is computed is kept; retry goes on from there."),
-    ("pause", "paused", "Stop jobs until resume."),
+    ("pause", "paused", "Stop jobs until they are resumed."),
     ("resume", "queued", "Let paused jobs go on."),
     ("retry", "queued", "Let failed or cancelled jobs go on where they stopped."),
     ("delete", "deleted", "Forget jobs that have ended, with their results."),
@@ -238,13 +244,13 @@ for _name, _done, _help in (
 @app.command()
 def dead(
     ctx: typer.Context,
-    job_id: Annotated[str | None, typer.Argument(metavar="[JOB]", help="The job's id; else all jobs.")] = None,
+    job_id: Annotated[str | None, typer.Argument(metavar="JOB", help="The job's id; without it, all jobs.")] = None,
     retry: Annotated[
-        int | None, typer.Option(min=0, metavar="FIRST", help="Try the range again that begins at this unit.")
+        int | None, typer.Option(min=0, metavar="FIRST", help="Compute the range again that begins at this unit.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Units that were given up, with their errors; cluster retry tries all of a job again."""
+    """List units that were given up, with their errors. To try all of a job again: cluster retry JOB"""
     from threads_cluster import answers
 
     if retry is not None:
@@ -267,11 +273,13 @@ def ask(
     job_id: JobId,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What its kind answers; see cluster kinds.")],
     choices: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="What the question takes, as replica=3.")
+        list[str] | None, typer.Argument(metavar="NAME=VALUE", help="What the question takes, such as replica=3.")
     ] = None,
     output: Annotated[typer.FileTextWrite | None, typer.Option(metavar="FILE", help="Write the answer here.")] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="A table of the answer as CSV; the first one.")] = False,
-    table: Annotated[str | None, typer.Option(metavar="NAME", help="Which table --csv prints.")] = None,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print a table of the answer as CSV: the first, or that of --table.")
+    ] = False,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="The table that --csv prints.")] = None,
 ) -> None:
     """Ask a worker about a job, and print its answer as JSON."""
     answer = ctx.obj.cluster.ask(job_id, question, **_choices(choices or []))
@@ -295,7 +303,7 @@ def _choices(texts: list[str]) -> dict[str, str]:
 
 @app.command()
 def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """The workers, those lost within the hour among them."""
+    """List workers, those lost within the hour too."""
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Worker, worker) for worker in ctx.obj.cluster.workers()]
@@ -307,17 +315,17 @@ def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
         show.say("no workers; start a local cluster with: ./deploy-cluster.sh local")
 
 
-app.command("nodes", help="The same as workers.", hidden=True)(workers)
+app.command("nodes", help="The same as: cluster workers", hidden=True)(workers)
 
 
 @app.command()
 def mark(
     ctx: typer.Context,
     kind: Annotated[str, typer.Argument(metavar="KIND", help="A kind of job; see cluster kinds.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What its jobs prove, as verified of collatz.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What its jobs prove, such as verified for collatz.")],
     as_json: AsJson = False,
 ) -> None:
-    """How far finished jobs of a kind have proved something without a hole."""
+    """Show how far finished jobs have proved something. What counts is what they cover without a gap."""
     from threads_cluster import answers
 
     proved = ctx.obj.checked(answers.Mark, ctx.obj.cluster.mark(kind, name))
@@ -326,7 +334,7 @@ def mark(
 
 @app.command()
 def verified(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """How far finished jobs have verified the Collatz map: mark collatz verified."""
+    """Show how far the Collatz map is verified. The same as: cluster mark collatz verified"""
     mark(ctx, "collatz", "verified", as_json)
 
 
@@ -350,11 +358,11 @@ def drain(
 @app.command()
 def usage(
     ctx: typer.Context,
-    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant's.")] = None,
+    tenant: Annotated[str | None, typer.Option(metavar="NAME", help="Only this tenant.")] = None,
     days: Annotated[int, typer.Option(min=1, max=400, metavar="COUNT", help="Days back from today.")] = 30,
     as_json: AsJson = False,
 ) -> None:
-    """What tenants used, by day: with an admin's token all of them, else your own."""
+    """Show what tenants used, by day. An admin sees all tenants, others their own."""
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.TenantUsage, row) for row in ctx.obj.cluster.usage(tenant=tenant, days=days)]
@@ -369,16 +377,23 @@ def usage(
 @app.command()
 def audit(
     ctx: typer.Context,
-    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Verify this AUDIT_FILE.")] = None,
+    file: Annotated[str | None, typer.Argument(metavar="FILE", help="Verify this AUDIT_FILE.")] = None,
     after: Annotated[
         int | None, typer.Option(min=0, metavar="NUMBER", help="Only entries with higher numbers.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, metavar="COUNT", help="Most entries shown.")] = 50,
-    verify: Annotated[bool, typer.Option("--verify", help="Verify all that the cluster, or FILE, keeps.")] = False,
-    head: Annotated[str, typer.Option(metavar="HASH", help="Verify that the log still has this hash.")] = "",
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Verify all entries that the cluster keeps, or those of FILE.")
+    ] = False,
+    head: Annotated[
+        str, typer.Option(metavar="HASH", help="Verify also that the log has this hash of an earlier verification.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Who changed what, and which calls were denied; the newest entries, or a verification of the log."""
+    """List who changed what, and which calls were denied.
+
+    With FILE, --verify or --head: verify instead that the log is as it was written.
+    """
     from threads_cluster import auditing
 
     if file or verify or head:
@@ -389,7 +404,7 @@ def audit(
 
 @app.command()
 def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """The kinds of jobs; --json with the schema of their parameters."""
+    """List the kinds of jobs. With --json: the schemas of their parameters, too."""
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Kind, kind) for kind in ctx.obj.cluster.kinds()]
@@ -402,7 +417,7 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def version(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """The version of the cluster that answers."""
+    """Print the version of the cluster that answers."""
     from threads_cluster import answers
 
     text = ctx.obj.checked(answers.Version, ctx.obj.cluster.status())["version"]
@@ -429,15 +444,12 @@ _ADVICE = {
     "With hold ": "With --hold ",
     "partial=true": "--partial",
 }
-_NO_TOKEN = "the cluster takes only those who have a token, and there is none here that it knows"
 
 
 def _complain(error: errors.ClientError) -> int:
     """Says what went wrong in the words of the command line; the exit code."""
     from threads_cluster import options
 
-    if getattr(error, "status", None) == 401:
-        error.args = (_NO_TOKEN,)
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):

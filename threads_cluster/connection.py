@@ -15,7 +15,16 @@ from typing import Any
 import httpx
 
 from threads_cluster import bodies
-from threads_cluster.errors import ApiError, BadArgument, ClientError, Misconfigured, UnexpectedAnswer, Unreachable
+from threads_cluster.errors import (
+    ApiError,
+    BadArgument,
+    ClientError,
+    Misconfigured,
+    Unauthorized,
+    UnexpectedAnswer,
+    Unreachable,
+)
+from threads_cluster.logins import Credential
 from threads_cluster.terminal import visible
 
 #: Answers of a proxy or a coordinator that say "not now".
@@ -63,8 +72,11 @@ class Patience:
 class Connection:
     """Not for several threads at once. Misconfigured when no request could be made with this address or token."""
 
-    def __init__(self, url: str, token: str, timeout: float, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self, url: str, credential: Credential, timeout: float, transport: httpx.BaseTransport | None = None
+    ) -> None:
         stated = address(url)
+        self._credential = credential
         #: For people: without a name and password that it may hold.
         self.url = shown_address(url)
         self.timeout = timeout
@@ -74,8 +86,8 @@ class Connection:
         #: worth waiting for.
         self.answered = False
         headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
-        if token:
-            headers["Authorization"] = f"Bearer {sendable(token)}"
+        if credential.token:
+            headers["Authorization"] = f"Bearer {sendable(credential)}"
         # trust_env off: a proxy set for the internet must not catch calls to this machine.
         self.http = httpx.Client(
             base_url=stated, headers=headers, transport=transport, trust_env=False, verify=trust(self.url)
@@ -157,6 +169,8 @@ class Connection:
         details = problem(answer, body)
         if answer.status_code in FOREIGN and details is None:
             raise UnexpectedAnswer(self.url, f"it says {status_line(answer)}")
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            raise Unauthorized(details or {}, self._credential.name, self._credential.next)
         after = answer.headers.get("Retry-After", "")
         seconds = float(after) if re.fullmatch("[0-9]{1,9}", after) else 0.0
         raise ApiError(answer.status_code, details or {"title": status_line(answer)}, seconds)
@@ -188,13 +202,13 @@ def _no_address(text: str, reason: str) -> Misconfigured:
     return error
 
 
-def sendable(token: str) -> str:
+def sendable(credential: Credential) -> str:
     """The token. Misconfigured, without a part of it in the message, when no header can hold it."""
-    wrong = re.search(r"[^\x21-\x7e]", token)
+    wrong = re.search(r"[^\x21-\x7e]", credential.token)
     if wrong is None:
-        return token
+        return credential.token
     what = "white space" if wrong[0].isspace() else "a character that is not ASCII"
-    raise Misconfigured(f"CLUSTER_TOKEN cannot be sent: its character {wrong.start() + 1} is {what}")
+    raise Misconfigured(f"{credential.name} cannot be sent: its character {wrong.start() + 1} is {what}")
 
 
 def encoded(body: Any) -> bytes:

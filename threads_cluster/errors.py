@@ -101,7 +101,7 @@ class ApiError(ClientError):
         self.detail = _text(problem, "detail")
         #: Dotted path of the offending input, for example `parameters.number_count`.
         self.field: str | None = _text(problem, "field") or None
-        self.next = _text(problem, "next") or ("set CLUSTER_TOKEN, or run: cluster login" if status == 401 else "")
+        self.next = _text(problem, "next")
         #: Everything the cluster said.
         self.problem = dict(problem)
         super().__init__(self.detail or self.title)
@@ -109,6 +109,17 @@ class ApiError(ClientError):
     @property
     def exit_code(self) -> int:  # type: ignore[override]
         return REFUSED if self.status < 500 else UNREACHABLE
+
+
+class Unauthorized(ApiError):
+    """The cluster needs a token where none was sent, or refuses the one that was."""
+
+    def __init__(self, problem: Mapping[str, Any], name: str, advice: str) -> None:
+        """`name`: what people call the token that was sent; empty where there was none."""
+        super().__init__(401, problem)
+        refused = f"the cluster refuses {name}: it is unknown, was revoked or has expired"
+        self.args = (visible(refused, LONGEST) if name else "this cluster needs a token",)
+        self.next = advice
 
 
 def _text(problem: Mapping[str, Any], name: str) -> str:

@@ -4,20 +4,46 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from threads_cluster import settings
 from threads_cluster.errors import Misconfigured
 
 
-def token_for(address: str, stated: settings.Settings) -> str:
+@dataclass(frozen=True)
+class Credential:
+    """A token, what people call it, and what to do when a cluster refuses it, or needs one where there is none."""
+
+    token: str
+    #: Such as CLUSTER_TOKEN, or the file; empty without a token.
+    name: str
+    next: str
+
+
+NONE = Credential("", "", "set CLUSTER_TOKEN, or run: cluster login")
+_RESTART = "start the local cluster again, which makes a new token: ./deploy-cluster.sh stop, then local"
+
+
+def credential_for(address: str, stated: settings.Settings) -> Credential:
     """Return what opens the cluster at this address: CLUSTER_TOKEN, else a login, else the local cluster's own token.
 
-    Empty when there is none. Misconfigured for a file that others can read. A token is for its own address alone.
+    NONE when there is none. Misconfigured for a file that others can read. A token is for its own address alone.
     """
     if stated.cluster_token:
-        return stated.cluster_token
-    return _read(stated.logins_file()).get(address, "") or _local(address)
+        return Credential(
+            stated.cluster_token, "CLUSTER_TOKEN", "set CLUSTER_TOKEN to another, or unset it and run: cluster login"
+        )
+    login = _read(stated.logins_file()).get(address, "")
+    if login:
+        return Credential(login, f"the token in {stated.logins_file()}", f"run: cluster login {address}")
+    local = _local(address)
+    return Credential(local, "the token in .cluster/token", _RESTART) if local else NONE
+
+
+def given(token: str) -> Credential:
+    """Return a token that a program gave; it may be empty."""
+    return Credential(token, "the token that was given", NONE.next) if token else NONE
 
 
 def keep(address: str, token: str, stated: settings.Settings) -> Path:

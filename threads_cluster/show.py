@@ -144,7 +144,7 @@ def dead(several: Iterable[Mapping[str, Any]]) -> None:
 
 def tenants(several: Iterable[Mapping[str, Any]]) -> None:
     """Tenants with their weights, caps and use, one a line."""
-    columns = ("tenant", "weight", "lanes", "most", "jobs", "most", "backlog")
+    columns = ("tenant", "weight", "lanes", "max lanes", "jobs", "max jobs", "backlog")
     fields = ("tenant", "weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")
     rows(columns, [["-" if one.get(name) is None else one[name] for name in fields] for one in several])
 
@@ -225,8 +225,12 @@ def _because(job: Mapping[str, Any]) -> str:
 
 
 def jobs(several: Sequence[Mapping[str, Any]]) -> None:
-    columns = ("job", "type", "state", "done", "rate", "left", "created", "took")
-    rows(columns, [_job_row(job) for job in several])
+    """Print jobs, one a line; with whose they are where one is not of the tenant default."""
+    columns, lines = ["job", "type", "state", "done", "rate", "left", "created", "took"], list(map(_job_row, several))
+    owners = [job.get("tenant") or "" for job in several]
+    if set(owners) - {"default", ""}:
+        columns, lines = [*columns, "tenant"], [[*row, owner] for row, owner in zip(lines, owners, strict=True)]
+    rows(columns, lines)
 
 
 def _job_row(job: Mapping[str, Any]) -> list[Any]:
@@ -243,7 +247,7 @@ def job(row: Mapping[str, Any]) -> None:
     state = ended_line(row) if row.get("ended") else job_line(row)
     pairs({
         "job": row["job_id"], "type": row["type"], "state": state.removeprefix(f"{row['job_id']} "),
-        "done": f"{row['done']} of {row['total']} units", "priority": row.get("priority"),
+        "tenant": row.get("tenant"), "done": f"{row['done']} of {row['total']} units", "priority": row.get("priority"),
         "device": row.get("device"), "queue": row.get("queue"), "created": _moment(row, "created"),
         "started": _moment(row, "started"), "ended": _moment(row, "ended"),
         "most lanes": row.get("max_running"),

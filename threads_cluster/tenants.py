@@ -11,7 +11,7 @@ from threads_cluster.session import as_json_option
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None,
-    help="Tenants: their weights and caps. To change them needs a token with the scope admin.",
+    help="Show and change tenants: their weights and caps. Changes need the scope admin.",
 )  # fmt: skip
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
@@ -29,7 +29,7 @@ Jobs: TypeAlias = Annotated[
 
 @app.command("list")
 def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Tenants with their weights, caps and use: all of them for an admin, else one's own."""
+    """List tenants with their weights, caps and use. An admin sees all, others their own."""
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Tenant, row) for row in ctx.obj.cluster.tenants()]
@@ -44,7 +44,7 @@ def create(
     ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Register a tenant; once there is one, lanes are shared by weight."""
+    """Register a tenant. From the first one on, lanes are shared by weight."""
     if any(row["tenant"] == name for row in ctx.obj.cluster.tenants()):
         raise errors.BadArgument("exists; change it with: cluster tenant set", f"tenant {name}")
     _put(ctx, {"tenant": name}, weight, max_lanes, max_jobs, as_json)
@@ -55,7 +55,7 @@ def change(
     ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Change a tenant's weight and caps; what is not named stays."""
+    """Change a tenant's weight and caps. What is not named stays."""
     _put(ctx, ctx.obj.cluster.tenant(name), weight, max_lanes, max_jobs, as_json)
 
 
@@ -73,6 +73,6 @@ def _put(
 
 @app.command()
 def delete(ctx: typer.Context, name: Name) -> None:
-    """Forget a tenant none of whose jobs waits or runs."""
+    """Forget a tenant. None of its jobs may wait or run."""
     ctx.obj.cluster.delete_tenant(name)
     show.line(f"{name} deleted")

@@ -67,7 +67,9 @@ def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) 
     if answer == "missing":
         raise queries.missing(tenant)
     if answer == "default":
-        raise errors.Conflict("the tenant default stays: jobs without another one are its own", field="tenant")
+        raise errors.Conflict(
+            "the tenant default cannot be deleted: jobs of whoever has no other tenant are its own", field="tenant"
+        )
     if answer == "busy":
         raise errors.Conflict(f"jobs of tenant {tenant} wait or run; cancel them first", field="tenant")
     return Response(status_code=204)

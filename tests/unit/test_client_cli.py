@@ -298,7 +298,7 @@ def test_a_missing_token_is_said_in_the_words_of_the_command(fake: Fake, run: Ru
     ran = run("status")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines() == [
-        "error: the cluster takes only those who have a token, and there is none here that it knows",
+        "error: this cluster needs a token",
         "next: set CLUSTER_TOKEN, or run: cluster login",
     ]
 
@@ -540,7 +540,7 @@ def test_people_see_floats_rounded_and_integers_whole() -> None:
 
 @pytest.mark.parametrize(("status", "way"), [(403, "or name the host in its ALLOWED_HOSTS"), (415, "Content-Type")])
 def test_a_refusal_at_the_edge_says_the_way_out(fake: Fake, run: Run, status: int, way: str) -> None:
-    fake.on("GET", "/api/status", problem(status, "The request is not let in", f"not so: {way}", field="Host"))
+    fake.on("GET", "/api/status", problem(status, "The request is not allowed", f"not so: {way}", field="Host"))
     ran = run("status")
     assert (ran.code, ran.out, ran.err) == (2, "", f"error: not so: {way}\n")
 

@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def known(address: str = URL, **chosen: str) -> str:
-    return logins.token_for(address, settings.Settings(**chosen))  # type: ignore[arg-type]
+    return logins.credential_for(address, settings.Settings(**chosen)).token  # type: ignore[arg-type]
 
 
 def test_a_token_is_for_its_own_address_alone(home: Path) -> None:
@@ -142,3 +142,25 @@ def test_tokens_are_listed_and_revoked(fake: Fake, capsys: pytest.CaptureFixture
 def test_a_one_time_link_is_printed(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     fake.on("POST", "/api/login-codes", httpx.Response(201, json={"code": "c", "path": "/#login=c", "seconds": 600}))
     assert run(capsys, "login", "--link")[:2] == (0, f"{URL}/#login=c\n")
+
+
+def test_a_refused_token_is_named_with_what_to_do(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.on("GET", "/api/status", problem(401, "A token is needed", "this token is unknown"))
+    assert run(capsys, "status")[2].startswith("error: this cluster needs a token\nnext: set CLUSTER_TOKEN")
+    file = logins.keep(URL, "secret", settings.Settings())
+    code, _, err = run(capsys, "status")
+    assert (code, err) == (
+        2,
+        (f"error: the cluster refuses the token in {file}: it is unknown, was revoked or has expired\n"
+        f"next: run: cluster login {URL}\n"),
+    )
+
+
+def test_a_refused_variable_is_named_since_a_login_would_not_win_over_it(
+    fake: Fake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLUSTER_TOKEN", "secret")
+    settings.load.cache_clear()
+    fake.on("GET", "/api/status", problem(401, "A token is needed", "this token is unknown"))
+    err = run(capsys, "status")[2]
+    assert "refuses CLUSTER_TOKEN:" in err and "unset it and run: cluster login" in err and "secret" not in err
