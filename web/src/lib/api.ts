@@ -20,6 +20,7 @@ export type Stream = Schemas["Spans"];
 export type Span = Schemas["Span"];
 export type Result = Schemas["Result"];
 export type TenantUsage = Schemas["TenantUsage"];
+export type Session = Schemas["Session"];
 
 /** A kind of job, as GET /api/job-types shows it. */
 export type Kind = Schemas["Kind"];
@@ -59,6 +60,8 @@ export const loggedIn = signal(proof() !== "");
 
 globalThis.addEventListener?.("storage", (event) => {
   if (event.key !== CSRF) return;
+  // Logged out in another tab: what this one shows goes too.
+  if (event.newValue === null) location.reload();
   loggedIn.value = event.newValue !== null;
   if (loggedIn.value) needsToken.value = false;
 });
@@ -71,9 +74,11 @@ export async function logIn(given: { token: string } | { code: string }): Promis
   needsToken.value = false;
 }
 
-/** Ends the login, and shows the page as everybody sees it. */
+/** Ends the login, and shows the page as everybody sees it. Rejects with a Problem when the login goes on. */
 export async function logOut(): Promise<void> {
-  await call("/api/logout", { method: "POST" });
+  await call("/api/logout", { method: "POST" }).catch((error: unknown) => {
+    if (!(error instanceof Problem && error.status === 401)) throw error;
+  });
   localStorage.removeItem(CSRF);
   location.reload();
 }

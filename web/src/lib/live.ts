@@ -357,7 +357,8 @@ async function run(): Promise<never> {
       if (asleep) continue;
       batch(() => {
         reason.value = explain(error);
-        connection.value = needsToken.value ? "denied" : navigator.onLine ? "reconnecting" : "offline";
+        const denied = needsToken.value || (error instanceof Problem && error.status === 403);
+        connection.value = denied ? "denied" : navigator.onLine ? "reconnecting" : "offline";
       });
     }
     if (needsToken.value) await signedIn();

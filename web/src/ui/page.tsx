@@ -5,7 +5,7 @@ import { computed, signal, useComputed, useSignal } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { PAGES } from "../kinds";
-import { codeOfLink, loggedIn, logIn, logOut, needsToken } from "../lib/api";
+import { codeOfLink, get, loggedIn, logIn, logOut, needsToken, type Session } from "../lib/api";
 import { seconds } from "../lib/format";
 import { bound, keys } from "../lib/keys";
 import { connection, heard, known, reason, retryAt, retryNow, start } from "../lib/live";
@@ -13,7 +13,7 @@ import { choose, theme, type Theme } from "../lib/theme";
 import { Confirmation, Dialog } from "./dialog";
 import { tables } from "./figure";
 import { Shape } from "./state";
-import { toast, Toasts } from "./toast";
+import { failed, toast, Toasts } from "./toast";
 
 /** ms since 1970, each second: ages and countdowns read it. */
 export const now = signal(Date.now());
@@ -39,7 +39,7 @@ async function tryLogIn(given: { token: string } | { code: string }): Promise<vo
     await logIn(given);
     loginTrouble.value = "";
   } catch (error) {
-    loginTrouble.value = "code" in given ? (error as Error).message : `It was refused: ${(error as Error).message}`;
+    loginTrouble.value = (error as Error).message;
   }
 }
 
@@ -92,16 +92,37 @@ function Header({ current }: { current: string }) {
         <Shape of={connection.value} />
         <span>{connection.value === "denied" ? "not allowed" : connection.value}</span>
       </span>
-      {loggedIn.value && (
-        <button type="button" class="plain" onClick={() => void logOut()}>
-          Log out
-        </button>
-      )}
+      {loggedIn.value && <LogOut />}
       <ThemeSwitch />
       <button type="button" class="plain" aria-label="Keys" onClick={() => (listing.value = true)}>
         <kbd>?</kbd>
       </button>
     </header>
+  );
+}
+
+/** Ends the login; says whose it is. */
+function LogOut() {
+  const who = useSignal<Session | undefined>(undefined);
+  useEffect(() => {
+    if (!needsToken.value) get<Session>("/api/session").then((answer) => (who.value = answer), () => undefined);
+  }, [needsToken.value]);
+  const { tenant, token_name: name, token_id: id, scopes } = who.value ?? {};
+  return (
+    <>
+      {tenant && (
+        <span class="roomy soft" title={`token ${name ?? id}, scopes: ${scopes?.join(", ")}`}>
+          {tenant}
+        </span>
+      )}
+      <button
+        type="button"
+        class="plain"
+        onClick={() => void logOut().catch((error: unknown) => failed("Not logged out", error))}
+      >
+        Log out
+      </button>
+    </>
   );
 }
 
@@ -135,10 +156,10 @@ function Banner() {
     stale: "Nothing was heard from the cluster for 30 s.",
     reconnecting: `No connection: ${reason.value}.`,
     offline: "This machine is offline.",
-    denied: "The cluster requires its token.",
+    denied: needsToken.value ? "This cluster needs a token." : `The cluster refuses this page: ${reason.value}.`,
   }[state];
   const again =
-    state === "reconnecting" || state === "offline"
+    state === "reconnecting" || state === "offline" || (state === "denied" && !needsToken.value)
       ? wait.value
         ? ` Trying again in ${wait.value} s.`
         : " Trying again."
@@ -210,8 +231,10 @@ function LogIn() {
             </p>
           )}
           <p class="hint" id="token-hint">
-            One of cluster token create, or CLUSTER_TOKEN, which is in secrets/cluster_token. The browser stays logged
-            in for 12 hours at most and does not keep the token.
+            {loggedIn.value && "The last login has ended: it lasts 12 hours at most, or as long as its token. "}
+            Paste a token that <code>cluster token create</code> printed, or CLUSTER_TOKEN (in containers: the file
+            secrets/cluster_token). Or open the address that <code>cluster login --link</code> prints. The browser does
+            not keep the token.
           </p>
         </div>
         <div class="dialog-foot">

@@ -62,6 +62,10 @@ export function Drawer({ id }: { id: string }) {
       </header>
       {job.value ? (
         <Body job={job.value} />
+      ) : missing.value?.status === 404 ? (
+        <p class="trouble" role="alert">
+          There is no such job, or it is another tenant's.
+        </p>
       ) : missing.value ? (
         <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />
       ) : (
@@ -142,6 +146,7 @@ function Facts({ job }: { job: Job }) {
     ["started", when(job.started)],
     ["ended", when(job.ended)],
     ["ran", seconds(secondsRun(job, clusterTime(now.value)))],
+    ["tenant", job.tenant === "default" ? "" : job.tenant],
     ["queue", job.queue],
     ["device", job.device.replace("_", " ")],
     [

@@ -236,7 +236,15 @@ function Details({ job }: { job: Job }) {
   );
 }
 
+/** Whose a job is: shown where one is not of the tenant default. */
+const TENANT: Column<string> = {
+  id: "tenant",
+  title: "tenant",
+  cell: (id) => <Cell id={id} of={(job) => <span class="mono">{job.tenant}</span>} />,
+};
+
 function columns(ids: readonly string[]): Column<string>[] {
+  const shared = ids.some((id) => jobOf(id)?.peek().tenant !== "default");
   return [
     { id: "select", title: <CheckAll ids={ids} />, cell: (id) => <Check id={id} /> },
     {
@@ -249,6 +257,7 @@ function columns(ids: readonly string[]): Column<string>[] {
       ),
     },
     { id: "kind", title: "kind", cell: (id) => <Cell id={id} of={(job) => job.type} /> },
+    ...(shared ? [TENANT] : []),
     { id: "state", title: "state", cell: (id) => <Cell id={id} of={(job) => <State of={job.state} />} /> },
     { id: "progress", title: "progress", cell: (id) => <Cell id={id} of={(job) => <Progress job={job} />} /> },
     {

@@ -3,7 +3,7 @@
 import type { Job } from "../../../lib/api";
 import { summary } from "../../../lib/summary";
 
-export const NAMES = ["state", "kind", "priority", "device", "queue", "id"] as const;
+export const NAMES = ["state", "kind", "priority", "device", "queue", "tenant", "id"] as const;
 type Name = (typeof NAMES)[number];
 
 interface Token {
@@ -43,6 +43,7 @@ const FIELDS: Record<Name, (job: Job) => string> = {
   priority: (job) => job.priority,
   device: (job) => job.device,
   queue: (job) => job.queue,
+  tenant: (job) => job.tenant,
   id: (job) => job.job_id,
 };
 
