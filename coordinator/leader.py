@@ -55,9 +55,9 @@ class Janitor(threading.Thread):
                 self.round()
             except connection.Unreachable as error:
                 self.leading = False
-                log.warning("no audit: redis cannot be reached: %s", error)
+                log.warning("the leader's checks wait: redis cannot be reached: %s", error)
             except Exception:
-                log.exception("the audit failed")
+                log.exception("the leader's checks failed")
 
     def _aside(self, without: str, call: Callable[[], None]) -> bool:
         """Call what must not hold up the audit when it fails, as it does in a full Redis. True: it succeeded."""
@@ -99,7 +99,7 @@ class Janitor(threading.Thread):
             counts.append(self._store.fleet.audit(self._age_seconds))
         reaped, returned, purged = map(sum, zip(*counts, strict=True))
         if reaped or returned or purged:
-            log.info("audit", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
+            log.info("the leader's checks", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
 
     def _join_marks(self) -> None:
         for kind in registry.names():

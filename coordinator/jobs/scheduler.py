@@ -117,14 +117,14 @@ def waiting_because(
 
 def _held(place: Place, before: int) -> str:
     """Return why a job is in its tenant's backlog."""
-    most = f"as many jobs of tenant {place.tenant} wait or run as it may have ({place.max_jobs}, max_jobs)"
-    return f"{most}; {_before(before, 'its backlog')}"
+    cap = f"tenant {place.tenant} has reached max_jobs ({place.max_jobs} that wait or run)"
+    return f"{cap}; {_before(before, 'its backlog')}"
 
 
 def _leased_out(state: str, kind: str, place: Place, max_running: int) -> str:
     """Return why a job that nobody holds is not in its queue."""
     if 0 < max_running <= place.leases:
-        return f"as many lanes compute it as it may have ({max_running}, max_running)"
+        return f"it has reached max_running: {max_running} {'lane computes' if max_running == 1 else 'lanes compute'} it"
     return "its last leases are being computed" if state == "running" else f"every worker with {kind} is busy"
 
 
@@ -146,12 +146,12 @@ def _in_turn(queue: str, place: Place, before: int, fleet: Fleet) -> str:
     if place.tenant:
         turn = _before(before, f"the queue {queue}", "its tenant's ")
     if place.max_lanes:
-        return f"tenant {place.tenant} uses all {place.max_lanes} lanes that it may (max_lanes); {turn}"
+        return f"tenant {place.tenant} has reached max_lanes ({place.max_lanes}); {turn}"
     above = queues.higher(queue, tuple(fleet.load_seconds))
     busy = [other for other in above if fleet.load_seconds[other] and _devices_of(other) & _devices_of(queue)]
     if busy:
         return f"work of a higher priority is served first ({', '.join(busy)}); {turn} after that"
     if place.tenants_before:
-        several = "tenant was" if place.tenants_before == 1 else "tenants were"
-        return f"{place.tenants_before} other {several} given less and go first; {turn}"
+        several = "tenant was given less and goes" if place.tenants_before == 1 else "tenants were given less and go"
+        return f"{place.tenants_before} other {several} first; {turn}"
     return turn if before else f"every worker is busy; {turn}"

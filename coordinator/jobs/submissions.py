@@ -192,10 +192,10 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
     """Return the refusal of a job: which limit, its value, and when there is room."""
     after = f"there is probably room in {limit.seconds} s"
     if limit.cap == "MAX_QUEUED":
-        detail = f"{limit.value} jobs are queued, as many as the cluster takes (MAX_QUEUED); {after}"
+        detail = f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued; {after}"
     else:
         detail = (
-            f"{limit.value} jobs of tenant {tenant} wait or run, as many as it may have ({limit.cap}); {after}. "
+            f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs wait or run; {after}. "
             "With hold the job is queued until then"
         )
     return errors.OverLimit(detail, field=limit.cap, seconds=limit.seconds)

@@ -74,12 +74,19 @@ def refusal(text: str) -> RedisError | None:
 
 
 def reason(error: Exception) -> str:
-    """Return one of Unreachable in words for people."""
+    """Return one of Unreachable in words for people, without Redis' address."""
     if isinstance(error, redis.exceptions.OutOfMemoryError):
         return "redis is full; delete jobs that have ended, or raise its maxmemory"
+    if isinstance(error, redis.exceptions.BusyLoadingError):
+        return "redis has just started and reads its data"
     if isinstance(error, redis.exceptions.ResponseError):
         return f"redis takes no writes ({str(error)[:100]})"
-    return f"redis cannot be reached ({type(error).__name__})"
+    if isinstance(error, redis.exceptions.AuthenticationError):
+        return "redis cannot be reached: it refuses the password of REDIS_URL"
+    if isinstance(error, redis.exceptions.TimeoutError):
+        return "redis cannot be reached: it does not answer in time"
+    refused = "Connection refused" in str(error)
+    return f"redis cannot be reached: {'nothing listens at REDIS_URL' if refused else type(error).__name__}"
 
 
 class _Parser(DefaultParser):  # type: ignore[misc,valid-type]

@@ -82,7 +82,7 @@ def _is_true(reason: str, job: str, seen: Snapshot) -> None:
     if reason.startswith("paused"):
         assert view.state == "paused"
         return
-    if "(max_jobs)" in reason or "max_jobs)" in reason:
+    if "reached max_jobs" in reason:
         admitted = seen.zset(f"ct:admitted:{view.tenant}")
         assert view.number("backlog") and len(admitted) >= seen.cap(view.tenant, "max_jobs") > 0
         return
@@ -91,13 +91,13 @@ def _is_true(reason: str, job: str, seen: Snapshot) -> None:
         assert view.queue.startswith("gpu.")
     elif "computes version" in reason:
         assert view.number("version") == 2
-    elif "max_running)" in reason:
+    elif "reached max_running" in reason:
         assert view.running(seen.now) >= view.number("max_running") > 0
     elif "last leases" in reason:
         assert view.leases and job not in part
     else:
         _position_is_true(reason, part, job)
-        if "(max_lanes)" in reason:
+        if "reached max_lanes" in reason:
             assert seen.is_capped(view.tenant)
         elif "higher priority" in reason:
             [named] = re.findall(r"served first \((.*?)\)", reason)

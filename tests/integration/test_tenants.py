@@ -111,7 +111,7 @@ def _crowd(live: Live, keys: list[str]) -> dict[str, str]:
     assert set(statuses) == {202, 429} and sum(statuses.values()) == len(keys), statuses
     over = next(answer for answer in answers.values() if answer.status_code == 429)
     assert int(over.headers["Retry-After"]) >= 1 and over.json()["field"] == "max_jobs"
-    assert "8 jobs of tenant default wait or run, as many as it may have (max_jobs)" in over.json()["detail"]
+    assert "tenant default has reached max_jobs: 8 of its jobs wait or run" in over.json()["detail"]
     return {key: answer.json()["job_id"] for key, answer in answers.items() if answer.status_code == 202}
 
 
@@ -124,7 +124,7 @@ def test_a_held_job_waits_in_the_backlog_and_runs_when_there_is_room(cluster: Li
     job = cluster.job(held)
     assert job["state"] == "queued" and job["in_backlog"] is True
     assert job["waiting_because"] == (
-        "as many jobs of tenant default wait or run as it may have (1, max_jobs); it is next in its backlog"
+        "tenant default has reached max_jobs (1 that wait or run); it is next in its backlog"
     )
     cluster.post(f"/api/jobs/{running_job}/pause")
     assert cluster.result(held) == {"sum": 3, "count": 3}
