@@ -66,12 +66,20 @@ globalThis.addEventListener?.("storage", (event) => {
   if (loggedIn.value) needsToken.value = false;
 });
 
-/** Logs the browser in with a token or with the code of a one-time link. Rejects with a Problem. */
+/** Why the last attempt to log in failed. */
+export const loginTrouble = signal("");
+
+/** Logs the browser in with a token or with the code of a one-time link; `loginTrouble` says why it failed. */
 export async function logIn(given: { token: string } | { code: string }): Promise<void> {
-  const answer = await post<Schemas["LoggedIn"]>("/api/login", given);
-  localStorage.setItem(CSRF, answer.csrf_token);
-  loggedIn.value = true;
-  needsToken.value = false;
+  try {
+    const answer = await post<Schemas["LoggedIn"]>("/api/login", given);
+    localStorage.setItem(CSRF, answer.csrf_token);
+    loginTrouble.value = "";
+    loggedIn.value = true;
+    needsToken.value = false;
+  } catch (error) {
+    loginTrouble.value = (error as Error).message;
+  }
 }
 
 /** Ends the login, and shows the page as everybody sees it. Rejects with a Problem when the login goes on. */

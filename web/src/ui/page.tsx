@@ -12,6 +12,7 @@ import { connection, heard, known, reason, retryAt, retryNow, start } from "../l
 import { choose, theme, type Theme } from "../lib/theme";
 import { Confirmation, Dialog } from "./dialog";
 import { tables } from "./figure";
+import { later } from "./later";
 import { Shape } from "./state";
 import { failed, toast, Toasts } from "./toast";
 
@@ -21,26 +22,16 @@ setInterval(() => {
   if (!document.hidden) now.value = Date.now();
 }, 1000);
 
-const listing = signal(false);
+const LogIn = later(() => import("./login").then((part) => part.LogIn), 0);
 
-/** Why the last attempt to log in failed. */
-const loginTrouble = signal("");
+const listing = signal(false);
 
 /** Shows a page; behind a one-time link, once that has logged the browser in. */
 export function mount(page: ComponentChild): void {
   const show = () => render(page, document.getElementById("page") as HTMLElement);
   const code = codeOfLink();
-  if (code) void tryLogIn({ code }).then(show);
+  if (code) void logIn({ code }).then(show);
   else show();
-}
-
-async function tryLogIn(given: { token: string } | { code: string }): Promise<void> {
-  try {
-    await logIn(given);
-    loginTrouble.value = "";
-  } catch (error) {
-    loginTrouble.value = (error as Error).message;
-  }
 }
 
 export function Page({ current, children }: { current: string; children: ComponentChildren }) {
@@ -105,7 +96,11 @@ function Header({ current }: { current: string }) {
 function LogOut() {
   const who = useSignal<Session | undefined>(undefined);
   useEffect(() => {
-    if (!needsToken.value) get<Session>("/api/session").then((answer) => (who.value = answer), () => undefined);
+    if (!needsToken.value)
+      get<Session>("/api/session").then(
+        (answer) => (who.value = answer),
+        () => undefined,
+      );
   }, [needsToken.value]);
   const { tenant, token_name: name, token_id: id, scopes } = who.value ?? {};
   return (
@@ -198,51 +193,6 @@ function KeyList() {
           <dd key={`${name}-text`}>{key.text}</dd>,
         ])}
       </dl>
-    </Dialog>
-  );
-}
-
-function LogIn() {
-  const given = useSignal("");
-  const trouble = loginTrouble.value;
-  return (
-    <Dialog title="This cluster needs a token">
-      <form
-        class="stack"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void tryLogIn({ token: given.value });
-        }}
-      >
-        <div class="field">
-          <label for="token">Token</label>
-          <input
-            id="token"
-            type="password"
-            autocomplete="off"
-            required
-            aria-describedby="token-hint"
-            aria-invalid={trouble !== ""}
-            onInput={(event) => (given.value = event.currentTarget.value)}
-          />
-          {trouble && (
-            <p class="error" role="alert">
-              {trouble}
-            </p>
-          )}
-          <p class="hint" id="token-hint">
-            {loggedIn.value && "The last login has ended: it lasts 12 hours at most, or as long as its token. "}
-            Paste a token that <code>cluster token create</code> printed, or CLUSTER_TOKEN (in containers: the file
-            secrets/cluster_token). Or open the address that <code>cluster login --link</code> prints. The browser does
-            not keep the token.
-          </p>
-        </div>
-        <div class="dialog-foot">
-          <button type="submit" class="primary">
-            Log in
-          </button>
-        </div>
-      </form>
     </Dialog>
   );
 }

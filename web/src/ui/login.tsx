@@ -1,0 +1,50 @@
+/** The dialog that asks for a token. */
+
+import { useSignal } from "@preact/signals";
+import { loggedIn, logIn, loginTrouble } from "../lib/api";
+import { Dialog } from "./dialog";
+
+export function LogIn() {
+  const given = useSignal("");
+  const trouble = loginTrouble.value;
+  return (
+    <Dialog title="This cluster needs a token">
+      <form
+        class="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void logIn({ token: given.value });
+        }}
+      >
+        <div class="field">
+          <label for="token">Token</label>
+          <input
+            id="token"
+            type="password"
+            autocomplete="off"
+            required
+            aria-describedby="token-hint"
+            aria-invalid={trouble !== ""}
+            onInput={(event) => (given.value = event.currentTarget.value)}
+          />
+          {trouble && (
+            <p class="error" role="alert">
+              {trouble}
+            </p>
+          )}
+          <p class="hint" id="token-hint">
+            {loggedIn.value && "The last login has ended: it lasts 12 hours at most, or as long as its token. "}
+            Paste a token that <code>cluster token create</code> printed, or CLUSTER_TOKEN (in containers: the file
+            secrets/cluster_token). Or open the address that <code>cluster login --link</code> prints. The browser does
+            not keep the token.
+          </p>
+        </div>
+        <div class="dialog-foot">
+          <button type="submit" class="primary">
+            Log in
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
