@@ -99,7 +99,8 @@ class Janitor(threading.Thread):
             counts.append(self._store.fleet.audit(self._age_seconds))
         reaped, returned, purged = map(sum, zip(*counts, strict=True))
         if reaped or returned or purged:
-            log.info("the leader's checks", extra={"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged})
+            did = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}
+            log.info("the leader's checks", extra=did)
 
     def _join_marks(self) -> None:
         for kind in registry.names():

@@ -124,7 +124,8 @@ def _held(place: Place, before: int) -> str:
 def _leased_out(state: str, kind: str, place: Place, max_running: int) -> str:
     """Return why a job that nobody holds is not in its queue."""
     if 0 < max_running <= place.leases:
-        return f"it has reached max_running: {max_running} {'lane computes' if max_running == 1 else 'lanes compute'} it"
+        lanes = "lane computes" if max_running == 1 else "lanes compute"
+        return f"it has reached max_running: {max_running} {lanes} it"
     return "its last leases are being computed" if state == "running" else f"every worker with {kind} is busy"
 
 

@@ -151,8 +151,10 @@ def test_a_refused_token_is_named_with_what_to_do(fake: Fake, capsys: pytest.Cap
     code, _, err = run(capsys, "status")
     assert (code, err) == (
         2,
-        (f"error: the cluster refuses the token in {file}: it is unknown, was revoked or has expired\n"
-        f"next: run: cluster login {URL}\n"),
+        (
+            f"error: the cluster refuses the token in {file}: it is unknown, was revoked or has expired\n"
+            f"next: run: cluster login {URL}\n"
+        ),
     )
 
 
