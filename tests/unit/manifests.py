@@ -1,0 +1,93 @@
+"""What kubectl makes of k8s/: built once for each combination of an overlay and components."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+Object: TypeAlias = dict[str, Any]
+NAME = "app.kubernetes.io/name"
+
+
+def built(folder: Path) -> list[Object]:
+    """Objects of a kustomization; a skip without kubectl, in CI a failure."""
+    return [parsed(text) for text in texts(folder)]
+
+
+@cache
+def texts(folder: Path) -> list[str]:
+    """Texts of its objects."""
+    if shutil.which("kubectl") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("kubectl is not installed")
+        pytest.skip("kubectl is not installed")
+    done = subprocess.run(["kubectl", "kustomize", folder], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout.split("\n---\n")
+
+
+@cache
+def parsed(text: str) -> Object:
+    found: Object = yaml.load(text, yaml.CSafeLoader)
+    return found
+
+
+def combined(folder: Path, overlay: str, *components: str) -> list[Object]:
+    """Objects of `k8s/OVERLAY` with components, by a kustomization that is written into `folder`."""
+
+    def path(name: str) -> str:
+        return os.path.relpath(ROOT / "k8s" / name, folder)
+
+    parts = [path(f"components/{name}") for name in components]
+    wanted = {"namespace": "threads-cluster", "resources": [path(overlay)], "components": parts}
+    (folder / "kustomization.yaml").write_text(json.dumps(wanted))
+    return built(folder)
+
+
+def of_kind(objects: list[Object], *kinds: str) -> dict[str, Object]:
+    """Objects of these kinds by name."""
+    return {item["metadata"]["name"]: item for item in objects if item["kind"] in kinds}
+
+
+def workloads(objects: list[Object]) -> dict[str, Object]:
+    return of_kind(objects, "Deployment", "StatefulSet")
+
+
+def pod(workload: Object) -> Object:
+    """Return the specification of a workload's pods."""
+    spec: Object = workload["spec"]["template"]["spec"]
+    return spec
+
+
+def labels(workload: Object) -> dict[str, str]:
+    found: dict[str, str] = workload["spec"]["template"]["metadata"]["labels"]
+    return found
+
+
+def containers(objects: list[Object]) -> Iterator[tuple[str, Object]]:
+    """Name of the workload and container, for each container."""
+    for name, workload in workloads(objects).items():
+        for container in pod(workload)["containers"]:
+            yield name, container
+
+
+def ports(workload: Object) -> set[int]:
+    return {port["containerPort"] for container in pod(workload)["containers"] for port in container.get("ports", [])}
+
+
+def matches(selector: Mapping[str, Any], given: Mapping[str, str]) -> bool:
+    """Whether a selector by labels or by `In` selects an object with these labels."""
+    by_label = all(given.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+    expressions = selector.get("matchExpressions", [])
+    assert all(one["operator"] == "In" for one in expressions)
+    return by_label and all(given.get(one["key"]) in one["values"] for one in expressions)
