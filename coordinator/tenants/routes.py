@@ -62,7 +62,7 @@ async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, a
 
 @routes.delete("/tenants/{tenant}", status_code=204, tags=["tenants"], dependencies=_ADMIN)
 def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Forget a tenant; 409 while jobs of it wait or run. `default` stays."""
+    """Forget a tenant; 409 while jobs of it wait or run, or tokens of it count. `default` stays."""
     answer = cluster.store.tenants.remove(tenant, asker.actor)
     if answer == "missing":
         raise queries.missing(tenant)
@@ -72,4 +72,7 @@ def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) 
         )
     if answer == "busy":
         raise errors.Conflict(f"jobs of tenant {tenant} wait or run; cancel them first", field="tenant")
+    if answer == "tokens":
+        detail = f"tokens of tenant {tenant} count, and would have no caps without it; revoke them first"
+        raise errors.Conflict(f"{detail}: cluster token list", field="tenant")
     return Response(status_code=204)

@@ -35,8 +35,8 @@ _COMMANDS = (
     "+@read +@write +@transaction +@connection -@scripting -@admin -@dangerous"
     " +evalsha +script|load +time +info +client|setname"
 )
-#: Names of keys are hidden too. RQ's workers look themselves up in the list of clients.
-_WORKER = f"{_COMMANDS} -scan -randomkey +client|list"
+#: Names of keys are hidden too; CLIENT TRACKING tells them. RQ's workers look themselves up in the list of clients.
+_WORKER = f"{_COMMANDS} -scan -randomkey -client +client|setname +client|list"
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 
 

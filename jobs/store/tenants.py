@@ -48,7 +48,7 @@ class Tenants(Part):
         return bool(reply == b"new")
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
-        """Forget a tenant: ok. Else missing; default, which stays; or busy: jobs of it wait or run."""
+        """Forget a tenant: ok. Else missing; default, which stays; busy: jobs of it wait or run; tokens: some count."""
         reply: bytes = self._scripts.run("tenant_remove", name, *actor)
         return reply.decode()
 

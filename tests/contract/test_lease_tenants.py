@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -13,6 +14,7 @@ from jobs.store import scripts
 from jobs.store.jobs import Over
 from jobs.store.slots import Taken
 from jobs.store.tenants import Tenant
+from jobs.store.tokens import mint
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, new_job
 
@@ -69,6 +71,18 @@ def test_a_tenant_is_removed_when_none_of_its_jobs_is_left(bench: Bench) -> None
     assert bench.store.tenants.remove("a") == "busy" and bench.store.tenants.remove("default") == "default"
     bench.store.jobs.cancel(job)
     assert bench.store.tenants.remove("a") == "ok" and bench.store.tenants.names() == ["default"]
+
+
+def test_a_tenant_with_tokens_is_not_removed(bench: Bench) -> None:
+    """Who has one would go on without the caps."""
+    _tenants(bench, a=1)
+    kept, ending = mint(), mint()
+    bench.store.tokens.create(ending, name="b", scopes=("submit",), tenant="a", ttl_ms=1000)
+    bench.advance(1000)
+    bench.store.tokens.create(kept, name="a", scopes=("submit",), tenant="a")
+    assert bench.store.tenants.remove("a") == "tokens"
+    bench.store.tokens.revoke(kept.id)
+    assert bench.store.tenants.remove("a") == "ok", "one whose time is over does not count"
 
 
 # -- jobs that wait or run --------------------------------------------------------------------------------------------
@@ -170,6 +184,21 @@ def test_no_job_is_queued_beyond_the_clusters_limit(bench: Bench) -> None:
     assert submit("c") == ("new", "c")
 
 
+def test_a_tenant_that_fills_the_cluster_keeps_no_other_out(bench: Bench) -> None:
+    """With its backlog, or without a cap."""
+    _tenants(bench, b=1)
+    bench.store.tenants.put(Tenant(name="a", max_jobs=1))
+
+    def submit(tenant: str, number: int) -> object:
+        new = new_job(f"{tenant}{number}", 1, "any.normal", tenant=tenant, hold=True)
+        return bench.store.jobs.submit([new], most_queued=9)[0]
+
+    assert [submit("a", number) for number in range(9)] == [("new", f"a{number}") for number in range(9)]
+    full = Over(cap="MAX_QUEUED", value=9, seconds=1)
+    assert submit("a", 9) == submit("stranger", 0) == full
+    assert [submit("b", number) for number in range(4)] == [("new", "b0"), ("new", "b1"), ("new", "b2"), full]
+
+
 # -- lanes ----------------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +229,23 @@ def test_jobs_of_a_tenant_without_a_free_lane_ring_no_bell(bench: Bench) -> None
     bench.submit(tenant="a")
     assert not bench.look().members("rq:queue:any.normal")
     check(bench, bench.look())
+
+
+def test_tenants_without_a_free_lane_do_not_hide_the_others(bench: Bench) -> None:
+    """However many they are."""
+    crowd = [f"c{number}" for number in range(20)]
+    for tenant in crowd:
+        bench.store.tenants.put(Tenant(name=tenant, max_lanes=1))
+        bench.submit(2**50, tenant=tenant, estimate_ms=2**50)
+    for tenant in crowd:
+        bench.grant(bench.hold(tenant), 1000, worker=tenant, rate=1000.0)
+        bench.store.slots.leave(tenant)
+    _tenants(bench, free=1)
+    job = bench.submit(2**50, tenant="free", estimate_ms=2**50)
+    for _ in range(3):
+        assert bench.hold("w") == job
+        bench.commit(bench.grant(job, 1000, rate=1000.0).token, ms=5000)
+        bench.store.slots.leave("w")
 
 
 def test_lanes_of_a_dead_worker_count_until_their_leases_expire(bench: Bench) -> None:
@@ -303,6 +349,21 @@ def test_a_long_lease_is_billed_as_it_goes_on(bench: Bench) -> None:
     assert float(bench.look().hash("ct:finish:normal")["a"]) == 100_000
     bench.commit(token, ms=100_500)
     assert float(bench.look().hash("ct:finish:normal")["a"]) == 100_500
+
+
+@pytest.mark.parametrize("end", [Bench.release, Bench.crash, Bench.fail])
+def test_what_ends_without_a_commit_is_billed_as_long_as_it_ran(
+    bench: Bench, end: Callable[[Bench, str], bool]
+) -> None:
+    """Else jobs that are cancelled before their first beat ride free."""
+    _tenants(bench, a=1)
+    job = bench.submit(10, tenant="a", estimate_ms=1, max_lease_seconds=30)
+    bench.hold("w")
+    token = bench.grant(job).token
+    bench.advance(900)
+    bench.store.jobs.cancel(job)
+    assert end(bench, token)
+    assert float(bench.look().hash("ct:finish:normal")["a"]) == 900
 
 
 def test_helpers_choose_the_tenant_that_was_given_least_before_holders(bench: Bench) -> None:

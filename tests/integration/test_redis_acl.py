@@ -101,6 +101,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
         "MONITOR",
         "SHUTDOWN",
         "EVAL x 0",
+        "CLIENT TRACKING ON BCAST PREFIX ct:",
     ),
     "coordinator": ("KEYS *", "CONFIG SET maxmemory 1", "ACL LIST", "FLUSHALL", "MONITOR", "SHUTDOWN", "GET other:key"),
     "exporter": ("GET ct:jobs", "SCAN 0", "CONFIG SET maxmemory 1", "ACL LIST", "DEL ct:jobs", "EVALSHA x 0"),

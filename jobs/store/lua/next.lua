@@ -141,7 +141,8 @@ local F = {}
 
 -- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
 local function each_head(queue, look)
-  local heads = call('ZRANGE', P .. 'order:' .. queue, 0, TENANTS_TRIED - 1, 'WITHSCORES')
+  local most = TENANTS_TRIED + call('SCARD', P .. 'capped') -- else those with all their lanes would hide the others
+  local heads = call('ZRANGE', P .. 'order:' .. queue, 0, most - 1, 'WITHSCORES')
   for i = 1, #heads, 2 do
     local j, turn
     if not is_capped(heads[i]) then j, turn = first(queue, heads[i]) end

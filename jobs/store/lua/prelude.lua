@@ -606,7 +606,7 @@ local function take_back(id, token, t)
   local l = j and lease_of(id, token)
   if l then
     drop_lease(j, token, t)
-    if by_tenant() then T.settle_bill(j, l, math.min(l.billed or 0, math.max(t - l.granted, 0))) end
+    if by_tenant() then T.settle_bill(j, l, math.min(math.max(t - l.granted, 0), j.max_ms)) end
   end
   return l and j, l
 end

@@ -8,7 +8,15 @@ if idem ~= '' then
   if known and call('EXISTS', key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
 end
 if call('EXISTS', key(id)) == 1 then return { 'same', id } end
-if most > 0 and call('ZCARD', P .. 'in:queued') >= most then return { 'over', 'MAX_QUEUED', num(most), '1' } end
+-- A tenant that has less than an equal part of the jobs that may be queued is not kept out by those of others.
+local function is_below_its_part()
+  if not by_tenant() or not call('ZSCORE', P .. 'tenants', owner) then return false end
+  local own = call('ZCARD', P .. 'admitted:' .. owner) + call('ZCARD', P .. 'backlog:' .. owner)
+  return own < most / call('ZCARD', P .. 'tenants')
+end
+if most > 0 and call('ZCARD', P .. 'in:queued') >= most and not is_below_its_part() then
+  return { 'over', 'MAX_QUEUED', num(most), '1' }
+end
 local refused = by_tenant() and T.refusal(owner)
 if refused and hold ~= '1' then return refused end
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end

@@ -1,13 +1,19 @@
--- TENANT_REMOVE name tenant token -> ok | missing | default | busy. Only a tenant none of whose jobs waits or runs.
-local name = ARGV[1]
+-- TENANT_REMOVE name tenant token -> ok | missing | default | busy | tokens. Only a tenant none of whose jobs waits or
+-- runs, and without tokens: whoever has one would go on as a tenant without caps.
+local name, t = ARGV[1], now()
 if call('ZSCORE', P .. 'tenants', name) == false then return 'missing' end
 if name == 'default' then return 'default' end
 if by_tenant() then T.recount(name) end
 if call('EXISTS', P .. 'admitted:' .. name) == 1 or call('EXISTS', P .. 'backlog:' .. name) == 1 then return 'busy' end
+for _, id in ipairs(call('ZRANGE', P .. 'tokens', 0, -1)) do
+  local token = call('HMGET', P .. 'token:' .. id, 'tenant', 'expires')
+  local ends = tonumber(token[2] or 0) or 0
+  if token[1] == name and (ends == 0 or ends > t) then return 'tokens' end
+end
 call('ZREM', P .. 'tenants', name)
 call('HDEL', P .. 'shares', name)
 call('DEL', P .. 'lanes:' .. name)
 call('SREM', P .. 'capped', name)
 for _, class in ipairs({ 'interactive', 'high', 'normal', 'low' }) do call('HDEL', P .. 'finish:' .. class, name) end
-log_change(now(), ARGV[2], ARGV[3], 'tenant', name, 'removed')
+log_change(t, ARGV[2], ARGV[3], 'tenant', name, 'removed')
 return 'ok'
