@@ -6,7 +6,8 @@ Every script is atomic and idempotent and uses the server's clock, so a call may
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,12 +23,13 @@ SPANS_KEPT = 20_000
 _FOLDER = Path(__file__).parent / "lua"
 
 
-def _sources(clock: str | None, values: Mapping[str, int | str]) -> dict[str, str]:
+@cache
+def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> dict[str, str]:
     """Return each script whole: the prelude with its @NAME@ filled in, the body, the ending."""
     texts = {path.stem: path.read_text() for path in sorted(_FOLDER.glob("*.lua"))}
     prelude = texts.pop("prelude").replace("@CLOCK@", clock or texts["clock"])
     texts.pop("clock")
-    for name, value in values.items():
+    for name, value in values:
         prelude = prelude.replace(f"@{name}@", str(value))
     prelude += texts.pop("tenancy")
     ending = texts.pop("ending")
@@ -48,7 +50,8 @@ class Scripts:
             "MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds, "QUEUES": names,
             "LEASE_TTL": LEASE_TTL_MS, "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS, "SPANS": SPANS_KEPT,
         }  # fmt: skip
-        self._scripts = {name: client.register_script(text) for name, text in _sources(clock, values).items()}
+        sources = _sources(clock, tuple(values.items()))
+        self._scripts = {name: client.register_script(text) for name, text in sources.items()}
 
     def sha(self, name: str) -> str:
         """Return the SHA-1 by which Redis knows a script."""

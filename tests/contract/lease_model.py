@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from jobs import queues
@@ -137,6 +138,7 @@ class Snapshot:
 
     def __init__(self, keys: dict[str, Any]) -> None:
         self.keys = keys
+        self._zsets: dict[str, dict[str, int]] = {}
         self.now = int(keys["test:clock"])
         self.jobs = {job: self._job(job) for job in self.zset("ct:jobs")}
         self.slots: dict[str, tuple[str, int]] = {}
@@ -148,7 +150,11 @@ class Snapshot:
         return _pairs(list(self.keys.get(key, ())))
 
     def zset(self, key: str) -> dict[str, int]:
-        return {member: int(float(score)) for member, score in _pairs(list(self.keys.get(key, ()))).items()}
+        """Members and scores. Invariants read some of them for every job, so each is parsed once."""
+        if key not in self._zsets:
+            pairs = _pairs(list(self.keys.get(key, ())))
+            self._zsets[key] = {member: int(float(score)) for member, score in pairs.items()}
+        return self._zsets[key]
 
     def members(self, key: str) -> list[str]:
         return list(self.keys.get(key, ()))
@@ -162,9 +168,13 @@ class Snapshot:
     def pending(self, queue: str) -> list[str]:
         return list(self.zset(f"ct:pending:{queue}"))
 
+    @cached_property
+    def _waiting(self) -> dict[str, str]:
+        return {job: queue for queue in queues.ALL for job in self.pending(queue)}
+
     def waiting(self) -> dict[str, str]:
         """Every pending job and its queue."""
-        return {job: queue for queue in queues.ALL for job in self.pending(queue)}
+        return self._waiting
 
     # -- tenants ----------------------------------------------------------------------------------------------------
 
@@ -188,10 +198,14 @@ class Snapshot:
         capped = set(self.members("ct:capped"))
         return [job for job in self.pending(queue) if self.jobs[job].tenant not in capped]
 
-    def lacked(self) -> dict[str, str]:
-        """Every job that waits for a worker that has it, and its queue:kind|version."""
+    @cached_property
+    def _lacked(self) -> dict[str, str]:
         names = [key.removeprefix("ct:lacked:") for key in self.keys if key.startswith("ct:lacked:")]
         return {job: name for name in names for job in self.zset(f"ct:lacked:{name}")}
+
+    def lacked(self) -> dict[str, str]:
+        """Every job that waits for a worker that has it, and its queue:kind|version."""
+        return self._lacked
 
     def held(self, job: str) -> list[str]:
         return [worker for worker, (held, _) in self.slots.items() if held == job]
@@ -251,8 +265,8 @@ class Bench:
     def __init__(self, url: str, *, limit: int = 1) -> None:
         self.client = connection.connect(url, retries=0, timeout=30)
         self.client.flushall()
-        bells.place_bells(Store(self.client))
         self.store = Store(self.client, clock=CLOCK, max_expiries=limit, max_errors=limit)
+        bells.place_bells(self.store)
         self._dump = self.client.register_script(DUMP)
         self.jobs: dict[str, History] = {}
         #: Every lease ever granted: token -> job and range.
