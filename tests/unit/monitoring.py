@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def rules() -> Iterator[dict[str, Any]]:
             yield from group["rules"]
 
 
+@cache
 def known() -> set[str]:
     """Every name that an expression may read."""
     names = {rule["record"] for rule in rules() if "record" in rule}
