@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import re
 import socket
 
@@ -22,7 +23,13 @@ def _share(worker: str) -> range:
     return range(FIRST + share * SHARE, FIRST + (share + 1) * SHARE)
 
 
-_candidates = itertools.cycle(_share(os.environ.get("PYTEST_XDIST_WORKER", "")))
+def _from_anywhere(share: range) -> list[int]:
+    """Return the ports of a share, beginning anywhere: another run on this machine may have the same share."""
+    begin = random.SystemRandom().randrange(len(share))
+    return [*share[begin:], *share[:begin]]
+
+
+_candidates = itertools.cycle(_from_anywhere(_share(os.environ.get("PYTEST_XDIST_WORKER", ""))))
 
 
 def free_port() -> int:
