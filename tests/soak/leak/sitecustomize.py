@@ -1,4 +1,7 @@
-"""Makes services leak on purpose: SOAK_LEAK is words such as `memory:PACKAGE` and `handles:PACKAGE`."""
+"""Makes services leak on purpose: SOAK_LEAK is words such as `memory:PACKAGE` and `handles:PACKAGE`.
+
+SOAK_NICE is by how much lanes give way to what else runs, as the command `nice` counts.
+"""
 
 import os
 import sys
@@ -18,3 +21,6 @@ for word in os.environ.get("SOAK_LEAK", "").split():
     wanted, _, service = word.partition(":")
     if service in sys.orig_argv:
         threading.Thread(target=leak, args=(wanted,), daemon=True).start()
+
+if any("spawn_main" in word for word in sys.orig_argv):
+    os.nice(int(os.environ.get("SOAK_NICE", "0")))
