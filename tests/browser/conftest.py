@@ -29,10 +29,16 @@ PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 800}
 #: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
+#: GL is software here. Pages draw with it; the browser puts pages together without it, for less than half the work.
 FLAGS = [
     "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing",
 ]  # fmt: skip
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark every test of this folder, so that it is run with those that are alone."""
+    item.add_marker("browser")
 
 
 def _needed(found: bool, reason: str) -> None:
