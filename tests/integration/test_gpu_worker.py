@@ -108,7 +108,7 @@ def test_a_gpu_that_was_killed_with_its_worker_is_free_soon(tmp_path: Path) -> N
 
 def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Path) -> None:
     with gpu_cluster(tmp_path) as live:
-        job = live.submit("collatz", {**VERIFY, "number_count": 60 * 2**32}, device="gpu")
+        job = live.submit("collatz", {**VERIFY, "number_count": 30 * 2**32}, device="gpu")
         until(lambda: live.job(job)["done"] > 0)
         (tmp_path / "faults" / "lost").touch()
         assert live.processes["gpu-0"].wait(30) == 1
@@ -121,7 +121,7 @@ def test_a_device_error_hands_the_lease_back_and_retires_the_worker(tmp_path: Pa
         assert "cannot be used" in live.log("gpu-0")
         (tmp_path / "faults" / "lost").unlink()
         start_gpu_worker(live)
-        assert live.result(job, 120) == expected({**VERIFY, "number_count": 60 * 2**32})
+        assert live.result(job, 120) == expected({**VERIFY, "number_count": 30 * 2**32})
 
 
 def test_a_gpu_with_wrong_answers_gets_no_work(tmp_path: Path) -> None:
