@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import operator
 import threading
 import time
 import uuid
@@ -17,9 +16,8 @@ from jobs.store.fleet import AGE_SECONDS
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
-#: Slots that one AUDIT ends at most, jobs that it puts back, jobs that it purges; and how often a round with more to do
-#: repeats it at most.
-_FULL, _REPEATS = (100, 100, 50), 50
+#: How often a round with more to do repeats SWEEP at most.
+_REPEATS = 50
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
 #: Rounds between two times that usage of old days is added up.
@@ -60,7 +58,7 @@ class Janitor(threading.Thread):
                 log.exception("the leader's checks failed")
 
     def _aside(self, without: str, call: Callable[[], None]) -> bool:
-        """Call what must not hold up the audit when it fails, as it does in a full Redis. True: it succeeded."""
+        """Call what must not hold up the sweep when it fails, as it does in a full Redis. True: it succeeded."""
         try:
             call()
         except connection.Unreachable as error:
@@ -72,14 +70,14 @@ class Janitor(threading.Thread):
         return False
 
     def round(self) -> None:
-        """Take or keep the lead, and audit when leading."""
+        """Take or keep the lead, and sweep when leading."""
         self.leading = self._store.fleet.lead(self._me)
         if self._bells_in <= 0 and self._aside("bells were not put back", self._place_bells):
             self._bells_in = _BELLS_EVERY
         self._bells_in -= 1
         self._rounds += 1
         if self.leading:
-            self._audit()
+            self._sweep()
             if placed := self._store.repairs.reindex():
                 log.warning("an index was put aside and built anew", extra={"jobs": placed})
             if self._rounds % _JOIN_EVERY == 0:
@@ -92,12 +90,12 @@ class Janitor(threading.Thread):
         bells.place_bells(self._store)
         bells.forget_dead_workers(self._store)
 
-    def _audit(self) -> None:
-        """Repeat AUDIT while it does the most that one call does: all jobs of a worker that died come back at once."""
-        counts = [self._store.fleet.audit(self._age_seconds)]
-        while any(map(operator.ge, counts[-1], _FULL)) and len(counts) <= _REPEATS:
-            counts.append(self._store.fleet.audit(self._age_seconds))
-        reaped, returned, purged = map(sum, zip(*counts, strict=True))
+    def _sweep(self) -> None:
+        """Repeat SWEEP while there is more to do: all jobs of a worker that died come back at once."""
+        calls = [self._store.fleet.sweep(self._age_seconds)]
+        while calls[-1].more and len(calls) <= _REPEATS:
+            calls.append(self._store.fleet.sweep(self._age_seconds))
+        reaped, returned, purged, _ = map(sum, zip(*calls, strict=True))
         if reaped or returned or purged:
             did = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}
             log.info("the leader's checks", extra=did)

@@ -24,7 +24,7 @@ WORKER_KEYS = (
 )  # fmt: skip
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
-    keys.LEADER, keys.AUDIT, keys.audit("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
+    keys.LEADER, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
     keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION, keys.SESSIONS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD,
 )  # fmt: skip

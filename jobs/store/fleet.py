@@ -1,10 +1,11 @@
-"""Heartbeats, drains, claims to GPUs, leadership, and the leader's audit."""
+"""Heartbeats, drains, claims to GPUs, leadership, and the leader's sweep."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from jobs import queues
 from jobs.models import ANONYMOUS, Actor
@@ -14,6 +15,16 @@ LEADER_TTL_MS = 5000
 GPU_TTL_MS = 5000
 #: Seconds of waiting after which a job gets turns that are those of higher priorities.
 AGE_SECONDS = 300.0
+
+
+class Swept(NamedTuple):
+    """Counts of what a sweep did."""
+
+    slots_reaped: int
+    jobs_returned: int
+    jobs_purged: int
+    #: One of them reached the most of a call.
+    more: bool
 
 
 class Fleet(Part):
@@ -55,10 +66,10 @@ class Fleet(Part):
         """Take or renew the leadership for LEADER_TTL_MS."""
         return bool(self._scripts.run("lead", candidate, LEADER_TTL_MS))
 
-    def audit(self, age_seconds: float = AGE_SECONDS) -> tuple[int, int, int]:
-        """Do the leader's round and count slots reaped, jobs put back, finished jobs purged.
+    def sweep(self, age_seconds: float = AGE_SECONDS) -> Swept:
+        """End what is overdue and put right what crashes left, a limited amount a call.
 
         The head of a queue that has waited for `age_seconds` gets one turn in eight, whatever its priority.
         """
-        reaped, returned, purged = self._scripts.run("audit", json.dumps(queues.ALL), int(age_seconds * 1000))
-        return reaped, returned, purged
+        reaped, returned, purged, more = self._scripts.run("sweep", json.dumps(queues.ALL), int(age_seconds * 1000))
+        return Swept(reaped, returned, purged, bool(more))

@@ -15,7 +15,7 @@ RUNNING = f"{PREFIX}running"
 LATER = f"{PREFIX}later"
 #: zset job -> when its timeout is over: running jobs that have one.
 DEADLINES = f"{PREFIX}deadlines"
-#: zset job -> when AUDIT purges it.
+#: zset job -> when SWEEP purges it.
 EXPIRY = f"{PREFIX}expiry"
 #: set of queue:kind|version under which jobs wait for a worker that can compute them.
 LACKED = f"{PREFIX}lacked"
@@ -43,10 +43,10 @@ WORKERS = f"{PREFIX}workers"
 NODES = f"{PREFIX}nodes"
 #: stream of all events.
 EVENTS = f"{PREFIX}events"
-#: who audits.
+#: the coordinator that leads, and sweeps.
 LEADER = f"{PREFIX}leader"
-#: cursor over the running jobs at which AUDIT goes on.
-AUDIT = f"{PREFIX}audit"
+#: cursor over the running jobs at which SWEEP goes on.
+SWEEP = f"{PREFIX}sweep"
 #: set of tenants that have used something.
 USAGES = f"{PREFIX}usages"
 #: stream of the audit log: entry N has the id N-0, its hash and its body.
@@ -255,9 +255,9 @@ def mark(kind: str, name: str) -> str:
     return f"{PREFIX}mark:{kind}:{name}"
 
 
-def audit(queue: str) -> str:
-    """Turn from which AUDIT goes on to move jobs out of this queue."""
-    return f"{PREFIX}audit:{queue}"
+def sweep(queue: str) -> str:
+    """Turn from which SWEEP goes on to move jobs out of this queue."""
+    return f"{PREFIX}sweep:{queue}"
 
 
 def bell(queue: str) -> str:

@@ -94,7 +94,7 @@ class Fleet:
             for lane in worker.lanes:
                 if lane.grant:
                     self.bench.beat(lane.grant.token)
-        self.bench.audit(self.age_seconds)
+        self.bench.sweep(self.age_seconds)
 
     def _commit(self, worker: SimulatedWorker) -> None:
         for lane in worker.lanes:

@@ -178,10 +178,10 @@ def within_lanes(bench: Bench, seen: Snapshot, name: str, views: list[JobView]) 
     """The leases of a tenant are those of its jobs, and those that are alive are at most max_lanes."""
     leases = {token: at for view in views for token, at in view.expiries.items()}
     lanes = seen.zset(f"ct:lanes:{name}")
-    if bench.stepped_back:  # AUDIT brings both near, each by itself
+    if bench.stepped_back:  # SWEEP brings both near, each by itself
         assert {token for token, at in leases.items() if at > seen.now} <= set(lanes), "16"
     else:
-        recent = seen.now - 60_000  # AUDIT forgets what expired long ago
+        recent = seen.now - 60_000  # SWEEP forgets what expired long ago
         assert {token: at for token, at in lanes.items() if at > recent} == {
             token: at for token, at in leases.items() if at > recent
         }, "16"

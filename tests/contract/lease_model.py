@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from jobs import queues
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, bells, connection, keys
-from jobs.store.fleet import AGE_SECONDS
+from jobs.store.fleet import AGE_SECONDS, Swept
 from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Committed, Grant
 from jobs.store.results import Gathered
@@ -428,8 +428,8 @@ class Bench:
     def finish_read(self, job: str, gathered: Gathered) -> bool:
         return gathered.accumulator is not None and self.store.results.finish(job, gathered, gathered.accumulator)
 
-    def audit(self, age_seconds: float = AGE_SECONDS) -> tuple[int, int, int]:
-        done = self.store.fleet.audit(age_seconds)
+    def sweep(self, age_seconds: float = AGE_SECONDS) -> Swept:
+        done = self.store.fleet.sweep(age_seconds)
         self.lost.clear()
         self.extra.clear()
         return done

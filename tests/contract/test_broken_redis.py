@@ -29,7 +29,7 @@ NONSENSE = [
 NAMES = [
     *(f"ct:{name}" for name in (
         "later", "running", "jobs", "expiry", "slots", "slotjob", "workers", "workers:cpu", "workers:gpu", "nodes",
-        "events", "load", "bells", "seq", "audit", "audit:gpu.normal", "leader", "span", "spans", "history",
+        "events", "load", "bells", "seq", "sweep", "sweep:gpu.normal", "leader", "span", "spans", "history",
         "history:now", "alerts", "pace", "units", "outcomes", "ended", "waits", "durations", "broken", "disturbed",
         "worker:w", "worker:x", "mark:collatz:verified", "idem:anyone:k",
     )),
@@ -172,7 +172,7 @@ def test_two_thousand_corruptions_hold_up_nobody(any_redis_url: str) -> None:
     def settle(good: list[str]) -> None:
         for _ in range(20):
             store.fleet.lead("me")
-            store.fleet.audit()
+            store.fleet.sweep()
             store.repairs.reindex()
             lane.turn()
             client.incrby("test:clock", scripts.LEASE_TTL_MS)

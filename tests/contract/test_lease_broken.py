@@ -33,7 +33,7 @@ BREAKS: dict[str, Callable[[redis.Redis, str], object]] = {
 #: Keys of all jobs and what may be found there.
 FLEET = [
     "ct:pending:any.normal", "ct:later", "ct:expiry", "ct:slots", "ct:slotjob", "ct:jobs", "ct:running",
-    "ct:in:queued", "ct:in:running", "ct:in:done", "ct:load", "ct:seq", "ct:bells", "ct:audit", "ct:leader",
+    "ct:in:queued", "ct:in:running", "ct:in:done", "ct:load", "ct:seq", "ct:bells", "ct:sweep", "ct:leader",
     "ct:events", "ct:span", "ct:spans", "ct:outcomes", "ct:units", "ct:ended", "ct:waits", "ct:durations", "ct:pace",
     "ct:broken", "ct:bell:any.normal", "rq:queue:any.normal", "ct:worker:w", "ct:mark:sum:m", "ct:idem:a:k",
 ]  # fmt: skip
@@ -49,7 +49,7 @@ def serve_all(bench: Bench) -> None:
     """Rounds of the leader and of an honest worker, until nothing is left to do."""
     for _ in range(6):
         bench.store.fleet.lead("me")
-        bench.audit()
+        bench.sweep()
         bench.store.repairs.reindex()
         bench.work()
         bench.advance(61_000)
@@ -129,7 +129,7 @@ def test_a_key_of_another_type_is_put_aside_and_everything_is_done(bench: Bench,
     token = bench.grant(first, 4).token
     waiting = [bench.submit(10, small=number == 0) for number in range(3)]
     bench.client.delete(name)
-    if name.split(":")[1] in ("seq", "leader", "audit", "bells", "idem"):
+    if name.split(":")[1] in ("seq", "leader", "sweep", "bells", "idem"):
         bench.client.lpush(name, "x")
     else:
         bench.client.set(name, "x")
@@ -158,7 +158,7 @@ def test_a_field_of_nonsense_stops_no_work(bench: Bench, name: str, field: str) 
 
 @pytest.mark.parametrize("value", ["nonsense", "99999999999999999999", "-1"])
 def test_counters_and_cursors_of_nonsense_stop_no_work(bench: Bench, value: str) -> None:
-    for name in ("seq", "bells", "audit", "audit:gpu.normal", "leader"):
+    for name in ("seq", "bells", "sweep", "sweep:gpu.normal", "leader"):
         bench.client.set(f"ct:{name}", value)
     jobs = [bench.submit(10), bench.submit(10, "gpu.normal", prefer=True)]
     serve_all(bench)

@@ -84,7 +84,7 @@ def test_a_range_that_raised_waits_before_it_is_tried_again(bench: Bench) -> Non
     assert bench.lease(job) == "wait"
     bench.store.slots.leave("w")
     bench.advance(1000)
-    bench.audit()
+    bench.sweep()
     assert bench.hold("w") == job
     assert bench.grant(job).lo == 0
 
@@ -262,7 +262,7 @@ def test_a_paused_job_whose_last_lane_commits_after_its_slot_ended_is_looked_at_
     assert bench.commit(token).finishing
     check(bench, bench.look())
     bench.advance(1000)
-    bench.audit()
+    bench.sweep()
     bench.work("other")
     assert bench.job(job).state == "done"
 
@@ -278,7 +278,7 @@ def test_a_cancelling_job_is_looked_at_until_its_last_lease_ends(bench: Bench) -
     states = []
     for _ in range(2):
         bench.advance(scripts.LEASE_TTL_MS - 1000)
-        bench.audit()
+        bench.sweep()
         check(bench, bench.look())
         states.append(bench.job(job).state)
     assert states == ["cancelling", "cancelled"]

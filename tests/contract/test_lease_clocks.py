@@ -21,14 +21,14 @@ HOUR = 3_600_000
 def step_back(bench: Bench) -> None:
     """Redis' clock is set right by an hour, and the leader goes on."""
     bench.advance(-HOUR)
-    bench.audit()
+    bench.sweep()
     check(bench, bench.look())
 
 
 def served_after(bench: Bench, ms: int) -> str:
     """The job that another worker gets when a dead one's slot and leases have run out."""
     bench.advance(ms)
-    bench.audit()
+    bench.sweep()
     check(bench, bench.look())
     return bench.hold("alive")
 
@@ -70,9 +70,9 @@ def test_a_range_that_raised_under_a_holder_that_died_waits_no_minute_more_when_
     bench.fail(bench.grant(job, 1).token)
     step_back(bench)
     for _ in range(2):
-        bench.audit()
+        bench.sweep()
         bench.advance(60_000)
-    bench.audit()
+    bench.sweep()
     bench.work("alive")
     assert bench.job(job).state == "done"
 
@@ -82,7 +82,7 @@ def test_a_small_job_of_a_dead_worker_is_taken_up_when_the_clock_steps_back(benc
     bench.next("dead")
     step_back(bench)
     bench.advance(scripts.LEASE_TTL_MS)
-    bench.audit()
+    bench.sweep()
     bench.work("alive")
     assert bench.job(job).state == "done"
 
@@ -91,7 +91,7 @@ def test_a_dead_worker_is_lost_in_seconds_when_the_clock_steps_back(bench: Bench
     bench.store.fleet.heartbeat("w", "1", {"device": "gpu"})
     step_back(bench)
     bench.advance(scripts.WORKER_TTL_MS)
-    bench.audit()
+    bench.sweep()
     assert bench.look().hash("ct:worker:w")["state"] == "lost"
     assert not any(bench.look().zset(f"ct:workers{device}") for device in ("", ":cpu", ":gpu"))
 
@@ -107,7 +107,7 @@ def test_the_living_lose_nothing_when_the_clock_steps_back(bench: Bench) -> None
             bench.beat(token) == 1 and bench.store.slots.hold("w") and bench.store.fleet.heartbeat("w", "1", {}) == "ok"
         )
         bench.advance(1000)
-        bench.audit()
+        bench.sweep()
     bench.advance(1000)
     assert bench.beat(token) == 0, "the longest lease counts from the step"
     assert bench.commit(token).finishing

@@ -33,23 +33,23 @@ def test_folding_no_parts_is_refused(bench: Bench) -> None:
 
 
 def test_a_finishing_job_moves_to_any_when_the_last_gpu_worker_is_gone(bench: Bench) -> None:
-    """It has no load left, and minus zero is no integer to Redis: AUDIT failed half way and lost the job."""
+    """It has no load left, and minus zero is no integer to Redis: SWEEP failed half way and lost the job."""
     job = bench.submit(queue="gpu.normal", prefer=True)
     bench.next("gpu")
     bench.commit(bench.grant(job, 10, worker="gpu").token)
     bench.store.slots.leave("gpu")
-    bench.audit()
+    bench.sweep()
     assert bench.look().waiting() == {job: "any.normal"}
     check(bench, bench.look())
 
 
 def test_no_job_is_passed_over_when_gpu_preferred_jobs_move(bench: Bench) -> None:
-    """AUDIT looked at the first 32 of a queue only; behind 32 jobs that need a GPU nothing moved."""
+    """SWEEP looked at the first 32 of a queue only; behind 32 jobs that need a GPU nothing moved."""
     for _ in range(40):
         bench.submit(queue="gpu.normal")
     job = bench.submit(queue="gpu.normal", prefer=True)
-    bench.audit()
-    bench.audit()
+    bench.sweep()
+    bench.sweep()
     assert bench.look().waiting()[job] == "any.normal"
 
 
@@ -60,7 +60,7 @@ def test_purging_a_job_leaves_a_key_that_stands_for_a_later_job(bench: Bench) ->
     bench.client.delete("ct:idem:me:k")
     new = bench.submit(key="me:k", digest="d")
     bench.advance(LONG)
-    bench.audit()
+    bench.sweep()
     assert old not in bench.look().jobs
     assert bench.submit(key="me:k", digest="d") == new
 
@@ -113,7 +113,7 @@ def test_a_load_that_is_full_does_not_stop_a_submission_half_way(bench: Bench) -
 def test_a_job_moves_to_a_queue_whose_load_is_full(bench: Bench) -> None:
     bench.client.hset("ct:load", "any.normal", 2**63 - 5)
     job = bench.submit(queue="gpu.normal", prefer=True)
-    bench.audit()
+    bench.sweep()
     assert bench.look().waiting() == {job: "any.normal"}
     assert bench.look().hash("ct:load") == {"any.normal": str(2**63 - 5), "gpu.normal": "0"}
 
@@ -130,7 +130,7 @@ def test_a_drained_worker_is_drained_after_its_restart(bench: Bench) -> None:
 
 
 def test_all_small_jobs_of_a_dead_worker_come_back_in_one_round(bench: Bench) -> None:
-    """One AUDIT looks at 100, and there was one a second."""
+    """One SWEEP looks at 100, and there was one a second."""
     bench.store.jobs.submit([new_job(f"s{n}", 1, "any.normal", small=True, estimate_ms=1) for n in range(1000)])
     found = bench.store.slots.next("dead", queues.ALL, lanes=10, take=1000)
     assert isinstance(found, slots.Taken) and len(found.jobs) == 1000

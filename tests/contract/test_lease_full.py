@@ -35,7 +35,7 @@ def test_work_goes_on_to_its_end_in_a_full_redis(bench: Bench) -> None:
             assert [bench.beat(token) for token in tokens] == [1, 1]
             assert bench.store.slots.hold("w")
             assert bench.store.fleet.heartbeat("w", "1", {"device": "cpu"}) == "ok"
-            bench.audit()
+            bench.sweep()
         bench.commit(tokens[0])
         assert bench.fold(job)
         assert bench.commit(tokens[1]).finishing and bench.finish(job)
@@ -53,7 +53,7 @@ def test_a_lane_that_dies_or_gives_up_in_a_full_redis_is_no_loss(bench: Bench) -
         bench.fail(bench.grant(job, 10).token)
         bench.advance(4000)
         bench.store.slots.leave("w")
-        bench.audit()
+        bench.sweep()
         bench.work("w")
     assert bench.job(job).result == total_of(0, 10)
 
@@ -104,7 +104,7 @@ def test_a_full_redis_takes_no_new_job_and_is_unharmed(bench: Bench) -> None:
 
 
 def test_a_full_redis_frees_itself_by_the_purge(bench: Bench) -> None:
-    """LEAD and AUDIT were refused before they came to it, and so was the leader's own round."""
+    """LEAD and SWEEP were refused before they came to it, and so was the leader's own round."""
     job = bench.submit(10, ttl_seconds=60)
     bench.hold("w")
     bench.serve(job, "w")

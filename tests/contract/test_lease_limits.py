@@ -51,7 +51,7 @@ def test_a_job_at_its_limit_whose_worker_died_goes_on(bench: Bench) -> None:
     bench.hold("dead")
     bench.grant(job)
     bench.advance(LONG)
-    bench.audit()
+    bench.sweep()
     bench.work("honest")
     assert bench.job(job).state == "done"
 
@@ -91,10 +91,10 @@ def test_a_job_fails_when_its_timeout_is_over_and_its_lanes_drop_at_the_next_bea
 def test_audit_fails_a_job_whose_timeout_is_over(bench: Bench) -> None:
     job, _ = _running(bench)
     bench.advance(TIMEOUT - 1)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "running"
     bench.advance(1)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "failed" and bench.job(job).fields["error"] == WHY
     check(bench, bench.look())
 
@@ -102,7 +102,7 @@ def test_audit_fails_a_job_whose_timeout_is_over(bench: Bench) -> None:
 def test_the_time_counts_from_the_first_lease(bench: Bench) -> None:
     job = bench.submit(10, timeout_ms=TIMEOUT)
     bench.advance(LONG)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "queued"
     bench.work()
     assert bench.job(job).state == "done"
@@ -114,7 +114,7 @@ def test_what_was_computed_in_time_counts_and_retry_begins_a_new_time(bench: Ben
     bench.commit(token)
     late = bench.grant(job).token
     bench.advance(TIMEOUT)
-    bench.audit()
+    bench.sweep()
     assert bench.commit(late).merged, "a token that is alive"
     assert bench.job(job).number("done") == 2
     check(bench, bench.look())
@@ -142,15 +142,15 @@ def test_the_time_stands_still_while_a_job_is_paused(bench: Bench) -> None:
     bench.store.jobs.pause(job)
     bench.commit(token)
     bench.advance(LONG)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "paused"
     bench.store.jobs.resume(job)
     check(bench, bench.look())
     bench.advance(999)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "running"
     bench.advance(1)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "failed"
     check(bench, bench.look())
 
@@ -159,9 +159,9 @@ def test_the_time_stands_still_while_a_job_is_paused(bench: Bench) -> None:
 def test_a_clock_that_steps_back_does_not_lengthen_a_timeout_for_long(bench: Bench, back: int) -> None:
     job, _ = _running(bench)
     bench.advance(-back)
-    bench.audit()
+    bench.sweep()
     bench.advance(TIMEOUT)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "failed"
 
 
@@ -169,6 +169,6 @@ def test_a_small_job_that_its_worker_lost_fails_by_its_timeout(bench: Bench) -> 
     job = bench.submit(1, small=True, timeout_ms=TIMEOUT)
     bench.next("dead")
     bench.advance(TIMEOUT)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "failed"
     check(bench, bench.look())

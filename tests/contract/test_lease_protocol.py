@@ -486,9 +486,9 @@ class LeaseMachine(RuleBasedStateMachine):
         self.bench.advance(-ms)
 
     @rule()
-    def audit(self) -> None:
+    def sweep(self) -> None:
         gpu_alive = any(until >= self.seen.now for until in self.seen.zset("ct:workers:gpu").values())
-        self.bench.audit(self.age_seconds)
+        self.bench.sweep(self.age_seconds)
         after = self.look()
         for queue in queues.ALL:
             assert len(after.members(f"rq:queue:{queue}")) == len(after.eligible(queue))
@@ -498,14 +498,14 @@ class LeaseMachine(RuleBasedStateMachine):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def finish_everything(self) -> None:
-        """13, 14. With the clock moved, one AUDIT and one honest worker finish every job that is not paused.
+        """13, 14. With the clock moved, one SWEEP and one honest worker finish every job that is not paused.
 
-        Where the clock stepped back, AUDITs before bring near what falls due: leases and slots, then what those held.
+        Where the clock stepped back, SWEEPs before bring near what falls due: leases and slots, then what those held.
         """
         for _ in range(1 if self.steady else 2):
-            self.bench.audit()
+            self.bench.sweep()
             self.bench.advance(LONG)
-        self.bench.audit()
+        self.bench.sweep()
         self.look()
         self.bench.work()
         at_rest(self.bench, self.look())
@@ -514,7 +514,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 self.bench.store.jobs.cancel(view.job_id)
         for ms in (LONG, LONG * 1000):  # a lease from before the clock stepped back ends first, then the job
             self.bench.advance(ms)
-            self.bench.audit()
+            self.bench.sweep()
         assert not self.look().jobs, "jobs are purged when their time is over"
         assert self.look().members("ct:load") == [] or set(self.seen.hash("ct:load").values()) == {"0"}
 

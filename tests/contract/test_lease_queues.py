@@ -125,7 +125,7 @@ def test_jobs_that_nobody_can_compute_ring_no_bell_and_keep_their_turn(bench: Be
     lacking = [bench.submit(version=1) for _ in range(3)]
     behind = bench.submit(version=2)
     assert bench.hold("two", kinds={"sum": 2}) == behind
-    bench.audit()
+    bench.sweep()
     assert not bench.look().members("rq:queue:any.normal"), "idle workers would pop them in a circle"
     bench.submit(version=1, queue="any.high")
     assert bench.next("three", kinds={"sum": 3}) == "none"
@@ -175,7 +175,7 @@ def test_a_slot_that_is_not_held_is_given_to_others(bench: Bench) -> None:
     bench.hold("dead")
     assert bench.store.slots.hold("dead")
     bench.advance(scripts.SLOT_TTL_MS)
-    assert bench.audit()[0] == 1
+    assert bench.sweep()[0] == 1
     assert not bench.store.slots.hold("dead")
     assert bench.hold("alive") == job
 
@@ -184,7 +184,7 @@ def test_a_lost_bell_rings_again(bench: Bench) -> None:
     bench.submit()
     bench.pop(CPU, die=True)
     assert not bench.look().members("rq:queue:any.normal")
-    bench.audit()
+    bench.sweep()
     assert len(bench.look().members("rq:queue:any.normal")) == 1
 
 
@@ -217,7 +217,7 @@ def test_a_small_job_whose_worker_died_is_taken_up_again(bench: Bench) -> None:
     job = bench.submit(small=True)
     bench.next("dead")
     bench.advance(scripts.LEASE_TTL_MS)
-    bench.audit()
+    bench.sweep()
     bench.work("alive")
     assert bench.job(job).state == "done"
 
@@ -225,10 +225,10 @@ def test_a_small_job_whose_worker_died_is_taken_up_again(bench: Bench) -> None:
 def test_gpu_preferred_jobs_move_to_any_only_when_no_gpu_worker_lives(bench: Bench) -> None:
     bench.store.fleet.heartbeat("gpu", "1", {"device": "gpu"})
     prefers, needs = bench.submit(queue="gpu.normal", prefer=True), bench.submit(queue="gpu.normal")
-    bench.audit()
+    bench.sweep()
     assert bench.look().pending("gpu.normal") == [prefers, needs]
     bench.advance(scripts.WORKER_TTL_MS + 1)
-    bench.audit()
+    bench.sweep()
     assert bench.look().waiting() == {prefers: "any.normal", needs: "gpu.normal"}
     assert bench.hold("cpu", CPU) == prefers
     check(bench, bench.look())
@@ -251,7 +251,7 @@ def test_jobs_are_purged_when_their_time_is_over(bench: Bench) -> None:
     kept = bench.submit(ttl_seconds=101)
     bench.work()
     bench.advance(100_000)
-    assert bench.audit() == (0, 0, 1)
+    assert bench.sweep() == (0, 0, 1, False)
     assert list(bench.look().jobs) == [kept] and "ct:idem:k" not in bench.look().keys
     check(bench, bench.look())
     assert bench.store.jobs.delete(job) == ["missing"] and bench.store.jobs.delete(kept) == ["ok", "done"]
@@ -262,7 +262,7 @@ def test_retry_saves_a_job_from_the_purge(bench: Bench) -> None:
     bench.store.jobs.cancel(job)
     bench.store.jobs.retry(job, 1)
     bench.advance(200_000)
-    bench.audit()
+    bench.sweep()
     assert bench.job(job).state == "queued"
 
 
@@ -275,7 +275,7 @@ def test_a_name_taken_by_a_later_process_is_told_to_the_earlier_one(bench: Bench
 def test_a_silent_worker_is_said_to_be_lost(bench: Bench) -> None:
     bench.store.fleet.heartbeat("w", "1", {"state": "idle"})
     bench.advance(scripts.WORKER_TTL_MS)
-    bench.audit()
+    bench.sweep()
     assert bench.look().hash("ct:worker:w")["state"] == "lost"
     assert [event["state"] for _, event in bench.look().stream("ct:events")] == ["joined", "lost"]
 

@@ -56,7 +56,7 @@ def test_low_runs_within_its_age_and_a_lease_beside_a_steady_high_stream(bench: 
     low = bench.submit(ENDLESS, queue="any.low", estimate_ms=ENDLESS)
     for _ in fleet.run(60):
         pass
-    assert fleet.started[low] <= 10_000 + LEASE_MS + 1000, "AUDIT looks once a second"
+    assert fleet.started[low] <= 10_000 + LEASE_MS + 1000, "SWEEP looks once a second"
     assert 0 < fleet.used[low] <= fleet.used[high] / 4
 
 

@@ -59,7 +59,7 @@ def test_jobs_that_a_worker_of_an_earlier_version_parked_are_served(bench: Bench
     bench.client.zadd("ct:turns:any.normal:default", {lost: 1})
     bench.client.zadd("ct:order:any.normal", {"default": 0})
     assert bench.next("w") == "none", "what has no place there is taken out"
-    bench.audit()
+    bench.sweep()
     assert bench.hold("w") == kept
     assert "ct:turns:any.normal:default" not in bench.look().keys
 
@@ -224,7 +224,7 @@ def test_jobs_of_a_tenant_without_a_free_lane_ring_no_bell(bench: Bench) -> None
     for _ in range(3):
         bench.submit(tenant="a")
     bench.grant(bench.hold("w"))
-    bench.audit()
+    bench.sweep()
     assert not bench.look().members("rq:queue:any.normal"), "idle workers would pop them in a circle"
     bench.submit(tenant="a")
     assert not bench.look().members("rq:queue:any.normal")
@@ -253,7 +253,7 @@ def test_lanes_of_a_dead_worker_count_until_their_leases_expire(bench: Bench) ->
     job = bench.submit(tenant="a")
     bench.grant(bench.hold("dead"))
     bench.advance(scripts.LEASE_TTL_MS)
-    bench.audit()
+    bench.sweep()
     assert bench.hold("w") == job and bench.grant(job).lo == 0
     check(bench, bench.look())
 
@@ -410,7 +410,7 @@ def test_one_turn_in_eight_is_that_of_a_job_that_has_waited_for_very_long(bench:
     served = []
     for _ in range(120):
         served.append(_serve(bench, 1000))
-        bench.audit(AGE)
+        bench.sweep(AGE)
     assert served.index(low) == int(AGE), "at the first turn after that"
     assert served[61:].count(low) == pytest.approx(59 / 8, abs=1) and set(served) == {high, low}
     check(bench, bench.look())
@@ -422,7 +422,7 @@ def test_a_slot_ends_for_a_job_that_has_waited_for_very_long(bench: Bench) -> No
     assert bench.hold("w", CPU) == high
     bench.grant(high, higher=higher)
     bench.advance(int(AGE * 1000))
-    bench.audit(AGE)
+    bench.sweep(AGE)
     assert bench.lease(high, higher=higher) == "yield"
     assert bench.hold("w", CPU) == low
     bench.grant(low)
@@ -438,7 +438,7 @@ def test_a_worker_that_cannot_take_the_aged_job_goes_on(bench: Bench) -> None:
     bench.hold("w", CPU)
     bench.grant(high)
     bench.advance(LONG)
-    bench.audit(AGE)
+    bench.sweep(AGE)
     assert isinstance(bench.lease(high, higher=queues.higher("any.high", CPU)), object)
     assert bench.lease(high, higher=queues.higher("any.high", CPU)) != "yield"
 
@@ -448,5 +448,5 @@ def test_a_job_that_was_resumed_waits_anew(bench: Bench) -> None:
     bench.store.jobs.pause(low)
     bench.advance(LONG)
     bench.store.jobs.resume(low)
-    bench.audit(AGE)
+    bench.sweep(AGE)
     assert not bench.look().hash("ct:aged")

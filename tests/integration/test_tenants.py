@@ -161,7 +161,7 @@ def test_low_runs_beside_a_steady_high_stream_once_it_has_waited_for_its_age(clu
     low = cluster.submit("faulty", {"units": 10**6, "seconds_per_unit": 0.01}, priority="low")
     until(lambda: "higher priority" in (cluster.job(low)["waiting_because"] or ""), 2)
     until(lambda: cluster.job(low)["done"] > 0, 20)
-    assert 2 <= time.monotonic() - began <= 2 + 1 + 5, "its age, AUDIT's second, a lease"
+    assert 2 <= time.monotonic() - began <= 2 + 1 + 5, "its age, SWEEP's second, a lease"
     assert cluster.job(high)["state"] == "running"
     for job in (high, low):
         cluster.post(f"/api/jobs/{job}/cancel")

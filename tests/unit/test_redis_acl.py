@@ -22,7 +22,7 @@ WORKERS_SCRIPTS = (
     "fold", "stumble", "finish", "abort", "worker", "claim", "quarantine", "aside", "read", "ending",
 )  # fmt: skip
 COORDINATORS_SCRIPTS = (
-    "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "audit", "lead", "spans",
+    "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "lead", "spans",
     "reindex", "tenant", "tenant_remove", "create_token", "end_token",
     "touch_token", "log_in", "log_denied", "log_rebase",
     "log_trim", "usage_prune",

@@ -1,12 +1,14 @@
--- AUDIT queues(json) age -> {slots reaped, jobs put back, jobs purged}. The leader, each second; never scans all jobs.
+-- SWEEP queues(json) age -> {slots reaped, jobs put back, jobs purged, 1: call again for more}. The leader, each second;
+-- never scans all jobs.
 -- age: milliseconds after which a job that waits is aged.
+local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
 local queues, age = cjson.decode(ARGV[1]), tonumber(ARGV[2])
 local t = now()
 even_if_full()
 cap(P .. 'slots', t, SLOT_TTL)
 for _, device in ipairs({ '', ':cpu', ':gpu' }) do cap(P .. 'workers' .. device, t, WORKER_TTL) end
 local gpu_alive = call('ZCOUNT', P .. 'workers:gpu', num(t), '+inf') > 0
-local slots = call('ZRANGEBYSCORE', P .. 'slots', '-inf', num(t), 'LIMIT', 0, 100)
+local slots = call('ZRANGEBYSCORE', P .. 'slots', '-inf', num(t), 'LIMIT', 0, SLOTS_AT_ONCE)
 for _, worker in ipairs(slots) do park(worker, t) end
 
 local function look(j)
@@ -17,9 +19,9 @@ local function look(j)
   rest(j, t)
 end
 
-local back = call('ZRANGEBYSCORE', P .. 'later', '-inf', num(t), 'LIMIT', 0, 100)
+local back = call('ZRANGEBYSCORE', P .. 'later', '-inf', num(t), 'LIMIT', 0, JOBS_AT_ONCE)
 -- Times further off than a lease lasts are few, unless the clock stepped back.
-local far = call('ZREVRANGEBYSCORE', P .. 'later', '+inf', '(' .. num(t + LEASE_TTL), 'LIMIT', 0, 100)
+local far = call('ZREVRANGEBYSCORE', P .. 'later', '+inf', '(' .. num(t + LEASE_TTL), 'LIMIT', 0, JOBS_AT_ONCE)
 for _, list in ipairs({ back, far }) do
   for _, id in ipairs(list) do
     call('ZREM', P .. 'later', id)
@@ -28,16 +30,16 @@ for _, list in ipairs({ back, far }) do
   end
 end
 
-for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'deadlines', '-inf', num(t), 'LIMIT', 0, 100)) do
+for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'deadlines', '-inf', num(t), 'LIMIT', 0, JOBS_AT_ONCE)) do
   local j = job(id)
   if j then settle(j, t) end
   if not j or j.state ~= 'running' then call('ZREM', P .. 'deadlines', id) end
 end
 
 -- Jobs that an AOF's lost tail left where nobody looks, and leases from before the clock stepped back.
-local place = string.match(call('GET', P .. 'audit') or '', '^%d+$') or '0'
+local place = string.match(call('GET', P .. 'sweep') or '', '^%d+$') or '0'
 local scan = call('SSCAN', P .. 'running', #place < 20 and place or '0', 'COUNT', 32)
-call('SET', P .. 'audit', scan[1])
+call('SET', P .. 'sweep', scan[1])
 for _, id in ipairs(scan[2]) do
   cap_job(id, t)
   local j = job(id)
@@ -53,7 +55,7 @@ end
 
 -- Jobs that prefer a GPU move to the any queue: 32 a tick from where the last tick ended, so that none is passed over.
 local function move(queue)
-  local place = P .. 'audit:' .. queue
+  local place = P .. 'sweep:' .. queue
   local from = call('GET', place)
   from = from and string.match(from, '^%d+$')
   local some = call('ZRANGEBYSCORE', P .. 'pending:' .. queue, from and '(' .. from or '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 32)
@@ -133,11 +135,12 @@ end
 if call('EXISTS', P .. 'aged') == 0 then call('DEL', P .. 'aging') end
 
 for _, queue in ipairs(queues) do level(queue) end
-local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, 50)
+local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, PURGES_AT_ONCE)
 for _, id in ipairs(old) do purge(id) end
 for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
   for _, device in ipairs({ '', ':cpu', ':gpu' }) do call('ZREM', P .. 'workers' .. device, worker) end
   if call('TYPE', P .. 'worker:' .. worker).ok == 'hash' then call('HSET', P .. 'worker:' .. worker, 'state', 'lost') end
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', 'lost')
 end
-return { #slots, #back, #old }
+local more = #slots == SLOTS_AT_ONCE or #back == JOBS_AT_ONCE or #old == PURGES_AT_ONCE
+return { #slots, #back, #old, more and 1 or 0 }
