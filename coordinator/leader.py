@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable
 
+from coordinator.aof import AofRewriter
 from jobs.kinds import registry
 from jobs.models import MarkKind
 from jobs.store import Store, bells, connection, marks
@@ -36,6 +37,7 @@ class Janitor(threading.Thread):
         super().__init__(name="janitor", daemon=True)
         self._record = record
         self._store = store
+        self._aof = AofRewriter(store.aof)
         self._age_seconds = age_seconds
         self._me = uuid.uuid4().hex
         self._ended = threading.Event()
@@ -78,6 +80,7 @@ class Janitor(threading.Thread):
         self._rounds += 1
         if self.leading:
             self._sweep()
+            self._aside("redis' append-only file was not rewritten", self._rewrite_aof)
             if placed := self._store.repairs.reindex():
                 log.warning("an index was put aside and built anew", extra={"jobs": placed})
             if self._rounds % _JOIN_EVERY == 0:
@@ -85,6 +88,9 @@ class Janitor(threading.Thread):
             if self._rounds % _PRUNE_EVERY == 0:
                 self._store.usage.prune()
             self._aside("figures were not written down", self._record)
+
+    def _rewrite_aof(self) -> None:
+        self._aof.round()
 
     def _place_bells(self) -> None:
         bells.place_bells(self._store)

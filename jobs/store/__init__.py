@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from jobs.store.aof import Aof
 from jobs.store.audit_log import AuditLog
 from jobs.store.connection import Client
 from jobs.store.events import Events
@@ -46,6 +47,7 @@ class Store:
         self.events = Events(self.scripts)
         self.telemetry = Telemetry(self.scripts)
         self.repairs = Repairs(self.scripts)
+        self.aof = Aof(self.scripts)
         self.audit_log = AuditLog(self.scripts)
         self.usage = Usage(self.scripts)
         self.tokens = Tokens(self.scripts)

@@ -26,7 +26,7 @@ WORKER_KEYS = (
 COORDINATOR_KEYS = (
     keys.LEADER, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
     keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION, keys.SESSIONS,
-    keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD,
+    keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.
@@ -37,6 +37,8 @@ _COMMANDS = (
 )
 #: Names of keys are hidden too; CLIENT TRACKING tells them. RQ's workers look themselves up in the list of clients.
 _WORKER = f"{_COMMANDS} -scan -randomkey -client +client|setname +client|list"
+#: The leader has the append-only file rewritten: docs/durability.md.
+_COORDINATOR = f"{_COMMANDS} +bgrewriteaof"
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 
 
@@ -61,7 +63,7 @@ class Role:
 
 ROLES = (
     Role(name="worker", keys=WORKER_KEYS, commands=_WORKER),
-    Role(name="coordinator", keys=(f"{keys.PREFIX}*", keys.OF_RQ), commands=_COMMANDS),
+    Role(name="coordinator", keys=(f"{keys.PREFIX}*", keys.OF_RQ), commands=_COORDINATOR),
     Role(name="exporter", keys=(), commands=_EXPORTER),
     #: Health checks, backups and people.
     Role(name="operator", keys=("*",), commands="+@all"),

@@ -85,6 +85,8 @@ DISTURBED = f"{PREFIX}disturbed"
 DISTURBED_KEPT = f"{PREFIX}disturbed:kept"
 #: written before WAITAOF.
 DURABLE = f"{PREFIX}durable"
+#: run_id of the Redis process under which the append-only file was last rewritten by the leader.
+REWRITTEN = f"{PREFIX}rewritten"
 #: zset id -> creation: all API tokens.
 TOKENS = f"{PREFIX}tokens"
 #: text that changes with the set of API tokens and sessions.

@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -66,7 +67,8 @@ class Bench(Live):
         self._logged: dict[str, int] = {}
         #: When Redis died without warning, and how many seconds of its log were taken away.
         self.deaths: list[tuple[float, float]] = []
-        self._sizes: deque[tuple[float, Path, int]] = deque(maxlen=200)
+        #: Times, inodes and sizes of the file that Redis appended to since its start.
+        self._sizes: deque[tuple[float, int, int]] = deque(maxlen=200)
         self._over = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="sampler", daemon=True)
 
@@ -88,6 +90,7 @@ class Bench(Live):
     def start_redis(self) -> None:
         options = f"--port {self.redis_port} --bind 127.0.0.1 --appendonly yes --appendfsync everysec".split()
         # A process that ignores SIGXFSZ hears of a full disk as an error of its write.
+        self._sizes.clear()
         patient = ["sh", "-c", 'trap "" XFSZ; exec "$@"', "sh", str(self.binary)]
         self._run("redis", [*patient, *options, *self.users(), "--save", "", "--dir", str(self.data)])
         until(lambda: self.redis().ping())
@@ -139,27 +142,29 @@ class Bench(Live):
     # -- Redis' log and disk ----------------------------------------------------------------------------------------
 
     def log_file(self) -> Path | None:
-        """Return the file that Redis appends to now; from 7 on, the last of several files."""
+        """Return the file that Redis appends to now; from 7 on, that with the greatest number of several files."""
         parts = [*self.data.glob("appendonly.aof"), *self.data.glob("appendonlydir/*.incr.aof")]
-        return max(parts, key=lambda path: path.stat().st_mtime, default=None)
+        return max(parts, key=lambda path: (len(path.name), path.name), default=None)
 
     def _sample(self) -> None:
         while not self._over.wait(_SAMPLE_SECONDS):
             path = self.log_file()
-            if path:
-                self._sizes.append((time.monotonic(), path, path.stat().st_size))
+            with suppress(FileNotFoundError):  # Redis has just replaced it by a rewritten one
+                if path:
+                    state = path.stat()
+                    self._sizes.append((time.monotonic(), state.st_ino, state.st_size))
 
     def cut_log(self, seconds: float) -> int:
         """Kills Redis and takes away what it wrote in its last seconds; how many bytes that were."""
-        path = self.log_file()
-        assert path, "Redis has no log"
-        sizes = list(self._sizes)
         self.kill("redis")
         died = time.monotonic()
+        path, sizes = self.log_file(), list(self._sizes)
+        assert path, "Redis has no log"
         self.deaths.append((died, seconds))
-        whole = path.stat().st_size
-        before = [size for at, where, size in sizes if where == path and at <= died - seconds]
-        kept = min(whole, before[-1] if before else min((size for _, where, size in sizes if where == path), default=0))
+        file, whole = path.stat().st_ino, path.stat().st_size
+        before = [size for at, sampled, size in sizes if sampled == file and at <= died - seconds]
+        least = min((size for _, sampled, size in sizes if sampled == file), default=whole)
+        kept = min(whole, before[-1] if before else least)
         os.truncate(path, kept)
         return whole - kept
 

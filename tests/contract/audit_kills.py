@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import signal
 import subprocess
@@ -16,10 +17,12 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from coordinator.aof import AofRewriter
 from deploy.local import redis_server
 from jobs.store import Store, connection
 from tests.contract.lease_model import new_job
@@ -41,21 +44,12 @@ while True:
 JOBS = 50
 
 
-def _without_half_a_script(log: bytes) -> int:
-    """Return where Redis' log ends when what a script wrote is there as a whole or not at all.
-
-    Redis 7.0 that finds a log torn within a transaction keeps the transaction's beginning. At the next start it carries
-    that out together with what followed: "MULTI calls can not be nested". redis-check-aof cuts it off as this does.
-    """
-    begun, ended = log.rfind(b"*1\r\n$5\r\nMULTI\r\n"), log.rfind(b"*1\r\n$4\r\nEXEC\r\n")
-    return begun if begun > ended else len(log)
-
-
 class Server:
-    """A Redis whose log can lose its end."""
+    """A Redis whose log can lose its end, and is rewritten after each start as the leader has it."""
 
-    def __init__(self, folder: Path, draw: random.Random) -> None:
+    def __init__(self, folder: Path, draw: random.Random, program: str = "") -> None:
         self._folder, self._draw, self._port = folder, draw, free_port()
+        self._program = program or redis_server.find()
         self.url = f"redis://127.0.0.1:{self._port}/0"
         self.store = Store(connection.connect(self.url, retries=0, timeout=3))
         #: Sizes of Redis' log within the last second, by time.
@@ -66,33 +60,37 @@ class Server:
         options = {"port": self._port, "bind": "127.0.0.1", "dir": self._folder, "save": "", "logfile": "log"}
         options |= {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": 0}
         given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        self._process = subprocess.Popen([redis_server.find(), *given])
-        deadline = time.monotonic() + 30
+        self._process = subprocess.Popen([self._program, *given])
+        rewriter, deadline = AofRewriter(self.store.aof), time.monotonic() + 30
         while time.monotonic() < deadline:
             with contextlib.suppress(connection.RedisError):
-                self.store.ping()
-                return
+                if rewriter.round():
+                    return
             time.sleep(0.02)
-        raise RuntimeError(f"redis did not start, see {self._folder}/log")
+        raise RuntimeError(f"redis did not start and rewrite its log, see {self._folder}/log")
 
-    def _log(self) -> Path:
-        return next(path for path in self._folder.rglob("*.aof") if not path.name.endswith(".base.aof"))
+    def log(self) -> Path:
+        """Return the file to which Redis appends now: the one with the greatest number where it has several."""
+        paths = (path for path in self._folder.rglob("*.aof") if not path.name.endswith(".base.aof"))
+        return max(paths, key=lambda path: (len(path.name), path.name))
 
     def note_size(self) -> None:
         """Remember how long Redis' log is now."""
         now = time.monotonic()
-        self._sizes.append((now, self._log().stat().st_size))
+        self._sizes.append((now, self.log().stat().st_size))
         while self._sizes[0][0] < now - 1:
             self._sizes.popleft()
 
     def lose_power(self) -> None:
         """Kill Redis, take off up to a second of its log, and start it again."""
+        self.restart(lambda log: self._draw.randint(min(self._sizes[0][1], len(log)), len(log)))
+
+    def restart(self, kept: Callable[[bytes], int] = len) -> None:
+        """Kill Redis, leave as many bytes of its log as `kept` says, and start it again."""
         self._process.kill()
         self._process.wait()
-        log = self._log()
-        whole = log.stat().st_size
-        left = log.read_bytes()[: self._draw.randint(min(self._sizes[0][1], whole), whole)]
-        log.write_bytes(left[: _without_half_a_script(left)])
+        log = self.log()
+        os.truncate(log, kept(log.read_bytes()))
         self._sizes.clear()
         self._start()
 

@@ -116,7 +116,11 @@ class Live:
         raise AssertionError(f"nothing has moved for {PATIENCE_SECONDS} s, and {workers} workers are not ready")
 
     def _ready(self) -> int:
-        return int(self.get("/api/status")["workers"]["ready"])
+        answer = httpx.get(f"{self.url()}/api/status", headers=self.headers(), timeout=60)
+        if answer.status_code in (401, 403):  # it will never be another answer
+            raise PermissionError(answer.text)
+        assert answer.status_code == 200, answer.text
+        return int(answer.json()["workers"]["ready"])
 
     def _progress(self) -> tuple[float, int]:
         """Whole CPU seconds of the cluster's processes, and files of compiled code, whoever writes them."""
@@ -210,13 +214,18 @@ class Live:
     def url(self, replica: int = 0) -> str:
         return f"http://127.0.0.1:{self.ports[replica]}"
 
+    def headers(self) -> dict[str, str]:
+        """Return the headers of a call: the first token of CLUSTER_TOKEN where this cluster has one."""
+        token = self.environment.get("CLUSTER_TOKEN", "").partition(",")[0]
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
     def get(self, path: str, replica: int = 0) -> Any:
-        answer = httpx.get(self.url(replica) + path, timeout=60)
+        answer = httpx.get(self.url(replica) + path, headers=self.headers(), timeout=60)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def post(self, path: str, body: Any = None, replica: int = 0) -> httpx.Response:
-        return httpx.post(self.url(replica) + path, json=body, timeout=60)
+        return httpx.post(self.url(replica) + path, json=body, headers=self.headers(), timeout=60)
 
     def submit(self, kind: str, parameters: dict[str, Any], **more: Any) -> str:
         answer = self.post("/api/submit", {"type": kind, "parameters": parameters, **more})

@@ -55,6 +55,7 @@ def test_a_cluster_does_all_it_can_under_its_users(live: Live) -> None:
     live.kill("worker-0")
     live.start_worker()
     live.wait_ready(1)
+    until(lambda: client(live, "operator").get("ct:rewritten"))
     assert live.get("/api/history?names=units.*") and live.get("/api/stream") and live.get("/api/snapshot")
     assert live.denied() == []
 

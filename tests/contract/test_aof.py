@@ -1,0 +1,55 @@
+"""After a power cut, no start of Redis executes half of a script."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from jobs.store import Store
+from jobs.store.audit_log import Position
+from tests.chaos.bench import redis_of
+from tests.contract.audit_kills import Server
+from tests.contract.lease_model import new_job
+
+MULTI, EXEC = b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n"
+
+
+def torn(log: bytes) -> int:
+    """Return a length at which the log ends within a command of its last script."""
+    begun, ended = log.rfind(MULTI), log.rfind(EXEC)
+    assert 0 <= begun < ended, "Redis writes a script as a transaction"
+    return (begun + ended) // 2
+
+
+def chained(store: Store) -> Position:
+    """Return the head of the audit log, whose entries follow each other."""
+    log = store.audit_log.read(0, 1000)
+    place = log.dropped
+    for entry in log.entries:
+        assert entry.follows(place), entry
+        place = Position(entry.seq, entry.hash)
+    assert place == log.head
+    return place
+
+
+@pytest.mark.parametrize("version", ["6.2", "7"])
+def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(version: str, tmp_path: Path) -> None:
+    """Redis 6.2.14 and 7.0.15 left the script's beginning in the file, and carried it out with the script after it."""
+    program = redis_of(version)
+    if program is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no Redis {version} here")
+    server = Server(tmp_path, random.Random(1), program)
+    try:
+        server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(3)])
+        server.restart(torn)
+        server.store.jobs.submit([new_job("later", 10, "any.normal")])
+        head, listed = chained(server.store), server.store.client.zrange("ct:jobs", 0, -1)
+        server.restart()
+        assert server.store.client.zrange("ct:jobs", 0, -1) == listed
+        assert chained(server.store) == head
+        assert not server.store.client.smembers("ct:broken")
+    finally:
+        server.stop()

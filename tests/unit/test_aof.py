@@ -1,0 +1,96 @@
+"""Redis' append-only file is rewritten once after each start of Redis, and asked for again only when that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.aof import RETRY_ROUNDS, AofRewriter
+from jobs.store.aof import Aof, AofState, RewriteRefused
+
+
+class FakeAof(Aof):
+    """Redis that starts anew when `started` changes."""
+
+    def __init__(self) -> None:
+        self.started, self.noted = "first", ""
+        self.enabled = True
+        self.running = self.failed = False
+        self.refusal = ""
+        self.asked = 0
+
+    def run_id(self) -> str:
+        return self.started
+
+    def state(self) -> AofState:
+        return AofState(self.enabled, self.running, self.failed)
+
+    def rewrite(self) -> None:
+        self.asked += 1
+        if self.refusal:
+            raise RewriteRefused(self.refusal)
+        self.running = True
+
+    def end(self, *, failed: bool = False) -> None:
+        self.running, self.failed = False, failed
+
+    def rewritten(self) -> str:
+        return self.noted
+
+    def note_rewritten(self, run_id: str) -> None:
+        self.noted = run_id
+
+
+@pytest.fixture
+def aof() -> FakeAof:
+    return FakeAof()
+
+
+def test_each_start_of_redis_is_followed_by_one_rewrite(aof: FakeAof) -> None:
+    rewriter = AofRewriter(aof)
+    for start in ("first", "second"):
+        aof.started = start
+        assert [rewriter.round() for _ in range(3)] == [False] * 3, "it runs"
+        aof.end()
+        assert [rewriter.round() for _ in range(3)] == [True] * 3
+        assert aof.noted == start
+    assert aof.asked == 2
+
+
+def test_another_leader_asks_for_nothing_that_was_done(aof: FakeAof) -> None:
+    aof.noted = "first"
+    assert AofRewriter(aof).round()
+    aof.started = "second"
+    one, other = AofRewriter(aof), AofRewriter(aof)
+    one.round()
+    assert not other.round()
+    aof.end()
+    assert other.round() and one.round()
+    assert aof.asked == 1
+
+
+def test_a_rewrite_that_fails_is_asked_for_again_a_minute_later(aof: FakeAof) -> None:
+    rewriter = AofRewriter(aof)
+    rewriter.round()
+    aof.end(failed=True)
+    assert not any(rewriter.round() for _ in range(RETRY_ROUNDS - 1)) and aof.asked == 1
+    rewriter.round()
+    assert aof.asked == 2
+    aof.end()
+    assert rewriter.round()
+
+
+def test_a_refusal_is_logged_once_and_asked_again_once_a_minute(aof: FakeAof, caplog: pytest.LogCaptureFixture) -> None:
+    aof.refusal = "NOPERM this user has no permissions to run the 'bgrewriteaof' command"
+    rewriter = AofRewriter(aof)
+    assert not any(rewriter.round() for _ in range(3 * RETRY_ROUNDS))
+    assert aof.asked == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        f"redis did not rewrite its append-only file after its start: {aof.refusal}"
+    ]
+
+
+@pytest.mark.parametrize(("run_id", "enabled"), [("first", False), ("", True)])
+def test_where_there_is_no_file_or_no_run_id_nothing_is_asked(aof: FakeAof, run_id: str, enabled: bool) -> None:
+    aof.started, aof.enabled = run_id, enabled
+    assert AofRewriter(aof).round()
+    assert aof.asked == 0
