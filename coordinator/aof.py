@@ -41,6 +41,8 @@ class AofRewriter:
     def _is_safe(self) -> bool:
         """Return True when the file was rewritten since this start, or there is none; else do the next step."""
         state = self._aof.state()
+        if state.loading:
+            return False
         if not state.enabled or self._aof.rewritten() == self._run_id:
             return True
         if state.rewriting:  # whoever asked

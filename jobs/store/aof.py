@@ -12,6 +12,8 @@ from jobs.store.scripts import Part
 class AofState(NamedTuple):
     """State of the file, as INFO describes it."""
 
+    #: Redis still reads it, and says meanwhile that it is off.
+    loading: bool
     enabled: bool
     #: A rewrite runs, or will as soon as Redis has ended a snapshot.
     rewriting: bool
@@ -34,6 +36,7 @@ class Aof(Part):
         """Return the state of the file."""
         info: dict[str, Any] = self._client.info("persistence")
         return AofState(
+            loading=bool(info.get("loading")),
             enabled=bool(info.get("aof_enabled")),
             rewriting=bool(info.get("aof_rewrite_in_progress") or info.get("aof_rewrite_scheduled")),
             failed=info.get("aof_last_bgrewrite_status") == "err",

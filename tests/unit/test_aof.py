@@ -14,7 +14,7 @@ class FakeAof(Aof):
     def __init__(self) -> None:
         self.started, self.noted = "first", ""
         self.enabled = True
-        self.running = self.failed = False
+        self.loading = self.running = self.failed = False
         self.refusal = ""
         self.asked = 0
 
@@ -22,7 +22,7 @@ class FakeAof(Aof):
         return self.started
 
     def state(self) -> AofState:
-        return AofState(self.enabled, self.running, self.failed)
+        return AofState(self.loading, self.enabled, self.running, self.failed)
 
     def rewrite(self) -> None:
         self.asked += 1
@@ -54,6 +54,14 @@ def test_each_start_of_redis_is_followed_by_one_rewrite(aof: FakeAof) -> None:
         assert [rewriter.round() for _ in range(3)] == [True] * 3
         assert aof.noted == start
     assert aof.asked == 2
+
+
+def test_while_redis_reads_the_file_nothing_is_known(aof: FakeAof) -> None:
+    aof.loading, aof.enabled = True, False
+    rewriter = AofRewriter(aof)
+    assert not rewriter.round() and aof.asked == 0
+    aof.loading, aof.enabled = False, True
+    assert not rewriter.round() and aof.asked == 1
 
 
 def test_another_leader_asks_for_nothing_that_was_done(aof: FakeAof) -> None:
