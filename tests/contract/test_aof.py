@@ -13,6 +13,7 @@ from jobs.store.audit_log import Position
 from tests.chaos.bench import redis_of
 from tests.contract.audit_kills import Server
 from tests.contract.lease_model import new_job
+from tests.integration.live import until
 
 MULTI, EXEC = b"*1\r\n$5\r\nMULTI\r\n", b"*1\r\n$4\r\nEXEC\r\n"
 
@@ -22,6 +23,11 @@ def torn(log: bytes) -> int:
     begun, ended = log.rfind(MULTI), log.rfind(EXEC)
     assert 0 <= begun < ended, "Redis writes a script as a transaction"
     return (begun + ended) // 2
+
+
+def await_log(store: Store) -> None:
+    """Return when Redis' log has every write: while an fsync lasts, Redis holds them back."""
+    until(lambda: store.client.info("persistence")["aof_buffer_length"] == 0)
 
 
 def chained(store: Store) -> Position:
@@ -44,9 +50,11 @@ def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(versio
     server = Server(tmp_path, random.Random(1), program)
     try:
         server.store.jobs.submit([new_job(f"j{number}", 10, "any.normal") for number in range(3)])
+        await_log(server.store)
         server.restart(torn)
         server.store.jobs.submit([new_job("later", 10, "any.normal")])
         head, listed = chained(server.store), server.store.client.zrange("ct:jobs", 0, -1)
+        await_log(server.store)
         server.restart()
         assert server.store.client.zrange("ct:jobs", 0, -1) == listed
         assert chained(server.store) == head
