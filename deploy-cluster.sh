@@ -32,6 +32,18 @@ As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
   restore FILE    replace the cluster's data by a backup's, also after cleanup. If that fails, the data stays as it was
               --yes          ask nothing, even when jobs run
 
+On Kubernetes 1.25 or later; needs kubectl 1.27 or later:
+  kubernetes [N [G]]  start N workers in all, G of them on GPUs. Without numbers, and for what is not given: as the last
+                  time. Run it again after a change to update: requests are answered meanwhile, and no job is lost
+              --context C    the cluster that kubectl knows by this name (default: the current one)
+              --namespace S  in this namespace (default: threads-cluster)
+              --overlay O    dev, prod, or a folder of your own; docs/kubernetes.md (default: dev)
+              --registry R   prefix of the images' names, such as registry.example/team
+              --tag T        of the images (default: the version)
+              --load         build the images and push them to --registry, or bring them into this machine's node
+  scale, report, backup, restore and the commands below act on that cluster afterwards; on another with --context or
+  --namespace, on containers with --docker
+
 Either:
   status          what runs, its health, its addresses       --json: one object on stdout
   logs [SERVICE]  print logs         -f: follow; --docker, --local: which cluster, when there are both
@@ -103,9 +115,29 @@ with_docker() { # with_docker FUNCTION ARGUMENT...: after loading what knows Doc
     fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
   fi
   local part
-  for part in env_file engine containers trouble start update show clear report backup; do
+  for part in run backup_file docker/{env_file,engine,containers,trouble,start,update,show,clear,report,backup}; do
     # shellcheck source=/dev/null
-    source "deploy/docker/$part.sh"
+    source "deploy/$part.sh"
+  done
+  begin
+  "$@"
+}
+
+# -- Kubernetes -------------------------------------------------------------------------------------------------------
+
+WHERE=''           # docker or kubernetes, where the user said so
+CONTEXT=''         # of kubectl
+NAMESPACE_GIVEN='' # by the user
+
+on_kubernetes() { [[ $WHERE == kubernetes || ($WHERE != docker && -f .kubernetes) ]]; }
+
+with_kubernetes() { # with_kubernetes FUNCTION ARGUMENT...
+  local part
+  ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) ||
+    fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
+  for part in run backup_file kubernetes/{target,render,preflight,start,show,clear,backup}; do
+    # shellcheck source=/dev/null
+    source "deploy/$part.sh"
   done
   begin
   "$@"
@@ -145,6 +177,15 @@ local_status_json() { # one object, or null when it does not run
 
 dispatch() {
   case ${1:-} in
+    kubernetes) with_kubernetes cmd_kubernetes "${@:2}" ;;
+    scale | status | logs | stop | cleanup | report | backup | restore)
+      if on_kubernetes && [[ " $* " != *" --local "* ]]; then with_kubernetes "kube_$1" "${@:2}"; else anywhere "$@"; fi ;;
+    *) anywhere "$@" ;;
+  esac
+}
+
+anywhere() { # anywhere COMMAND ARGUMENT...: that is not about Kubernetes
+  case ${1:-} in
     local) cmd_local "${@:2}" ;;
     status) cmd_status "${@:2}" ;;
     stop) cmd_stop "${@:2}" ;;
@@ -152,7 +193,7 @@ dispatch() {
     help | -h | --help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, docker, scale, status, logs, stop, cleanup, report, backup, restore, help." ;;
+    *) wrong "there is no command '$1'; there are: local, docker, kubernetes, scale, status, logs, stop, cleanup, report, backup, restore, help." ;;
   esac
 }
 
@@ -161,7 +202,23 @@ main() {
   for (( ; left; left--)); do
     word=$1
     shift
-    if [[ $word == --dry-run ]]; then DRY=yes; else set -- "$@" "$word"; fi
+    # shellcheck disable=SC2034  # used by what is loaded later
+    case $word in
+      --dry-run) DRY=yes ;;
+      --kubernetes) WHERE=kubernetes ;;
+      --docker)
+        WHERE=docker
+        [[ " $* " != *" logs "* ]] || set -- "$@" --docker
+        ;;
+      --context | --namespace)
+        ((left > 1)) || wrong "$word needs a name."
+        WHERE=kubernetes
+        if [[ $word == --context ]]; then CONTEXT=$1; else NAMESPACE_GIVEN=$1; fi
+        shift
+        left=$((left - 1))
+        ;;
+      *) set -- "$@" "$word" ;;
+    esac
   done
   dispatch "$@"
 }

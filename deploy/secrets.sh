@@ -2,13 +2,14 @@
 # Makes the stack's passwords, once: files in ./secrets, which docker-compose.yml mounts. Passwords that exist are kept;
 # files made of them, such as Redis' users, are written anew when they change.
 # Usage: deploy/secrets.sh [--token]      --token: also a CLUSTER_TOKEN, which every API call then needs.
+# SECRETS_FOLDER names another folder.
 # To change one, delete its files, run this again, and recreate: docker compose up -d --force-recreate.
 # Exit codes: 0 done, 1 failed, 2 usage.
 set -Eeuo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Containers read them under numeric users of their own, so the files are readable and the folder is closed.
-readonly FOLDER=secrets
+readonly FOLDER=${SECRETS_FOLDER:-secrets}
 
 random() { # 48 hexadecimal digits
   od -An -N24 -tx1 /dev/urandom | tr -d ' \n'

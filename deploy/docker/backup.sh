@@ -1,20 +1,11 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh: backup and restore. Everything that lasts lies in Redis: queues, jobs, results, marks.
 
-readonly BACKUP_FORMAT=1
-
-sha256() { # sha256 FILE
-  if command -v sha256sum >/dev/null; then sha256sum "$1"; else shasum -a 256 "$1"; fi | cut -d ' ' -f 1
-}
-
 # -- backup -----------------------------------------------------------------------------------------------------------
 
 cmd_backup() { # backup FILE
-  [[ $# -eq 1 && $1 != -* ]] || wrong "backup takes one file, such as backup.tar.gz."
   local file
-  file=$(from_caller "$1")
-  [[ ! -e $file ]] || fail 2 "$file is there already and is not overwritten." "Give another name, such as $1.$(date +%Y%m%d)"
-  [[ -d $(dirname "$file") && -w $(dirname "$file") ]] || fail 2 "no file can be written in $(dirname "$file")."
+  file=$(backup_path "$@")
   need_docker
   read_config
   need_own_project
@@ -35,24 +26,7 @@ make_backup() { # make_backup CONTAINER FILE
     redacted <"$WORK/log" >&2
     fail 1 "Redis could not be copied; see the lines above." "See: ./deploy-cluster.sh logs redis"
   }
-  [[ $(sha256 "$WORK/dump.rdb") == "$(fact sha256)" ]] || fail 1 "the copy is not whole: its checksum differs." "Run the same command again."
-  manifest >"$WORK/manifest.json"
-  local part
-  part=$(umask 077 && mktemp "$2.XXXXXX")
-  if ! tar -C "$WORK" -czf "$part" manifest.json dump.rdb || ! tar -tzf "$part" >/dev/null; then
-    rm -f "$part"
-    fail 1 "the backup could not be written to $(dirname "$2")." "Is its disk full? Nothing is left there."
-  fi
-  mv -n "$part" "$2"
-  say "Written: $2 ($(fact keys) keys, $(($(wc -c <"$2") / 1024 + 1)) KB). Put it back: ./deploy-cluster.sh restore FILE"
-}
-
-fact() { sed -n "s/^fact $1 //p" "$WORK/log"; } # fact NAME: of the dump just made
-
-manifest() {
-  printf '{"format": %s, "version": "%s", "made": "%s", "project": "%s", "redis_version": "%s", "keys": %s, "bytes": %s, "sha256": "%s"}\n' \
-    "$BACKUP_FORMAT" "$(version)" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$PROJECT" \
-    "$(fact redis_version)" "$(fact keys)" "$(fact bytes)" "$(fact sha256)"
+  write_backup "$2"
 }
 
 # -- restore ----------------------------------------------------------------------------------------------------------
@@ -77,18 +51,6 @@ cmd_restore() { # restore FILE [--yes]
   confirm_restore "$yes" "$file"
   restore_all
 }
-
-open_backup() { # open_backup PATH: its parts lie in $WORK afterwards, checked
-  [[ -f $1 ]] || fail 2 "there is no file $1."
-  tar -C "$WORK" -xzf "$1" manifest.json dump.rdb 2>/dev/null ||
-    fail 1 "$1 is no whole backup of ./deploy-cluster.sh." "Take another copy."
-  [[ $(in_manifest format) == "$BACKUP_FORMAT" ]] ||
-    fail 1 "$1 has format '$(in_manifest format)', and this version reads $BACKUP_FORMAT." "Use the version that made it: $(in_manifest version)"
-  [[ $(head -c 5 "$WORK/dump.rdb") == REDIS && $(sha256 "$WORK/dump.rdb") == "$(in_manifest sha256)" ]] ||
-    fail 1 "$1 is damaged: its checksum differs." "Take another copy."
-}
-
-in_manifest() { sed -nE "s/.*\"$1\": \"?([^\",}]*).*/\1/p" "$WORK/manifest.json"; }
 
 confirm_restore() { # confirm_restore YES PATH: only where there is something to lose
   docker volume ls --quiet --filter "label=$(label project)=$PROJECT" --filter "label=$(label volume)=redis-data" | grep -q . || return 0

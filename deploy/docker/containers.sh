@@ -4,18 +4,6 @@
 PROJECT='' # Compose's project
 FOLDER=''  # another checkout whose containers have this project's name
 STATE=''   # ours, other, none, or forbidden: containers of this project, of this checkout
-WORK=''    # a folder for this run, only for this user
-
-begin() { # before any command that knows Docker
-  WORK=$(mktemp -d)
-  trap 'rm -rf "$WORK"' EXIT
-  trap 'unexpected "$?" "$LINENO" "$BASH_COMMAND"' ERR
-}
-
-unexpected() { # unexpected CODE LINE COMMAND: a failure that nothing else explained
-  ((BASH_SUBSHELL)) || [[ -e $WORK/said ]] || complain "a step failed with exit code $1 at line $2: ${3%%$'\n'*}" \
-    "Every step: DEBUG=1 ./deploy-cluster.sh ..."
-}
 
 label() { printf 'com.docker.compose.%s' "$1"; }
 
@@ -103,15 +91,6 @@ running_id() { # running_id SERVICE: one that serves, or nothing
 any_running() { containers "${1:-}" | awk '$4 == "running" || $4 == "restarting" { found = 1 } END { exit !found }'; }
 
 # -- readiness --------------------------------------------------------------------------------------------------------
-
-await() { # await SECONDS FUNCTION ARGUMENT...: until it is true; 1 when it never is
-  local until=$((SECONDS + $1))
-  shift
-  until "$@"; do
-    ((SECONDS < until)) || return 1
-    sleep 1
-  done
-}
 
 all_good() { # all_good SERVICE...: every container of these, of all without a name
   local service

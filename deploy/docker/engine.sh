@@ -9,12 +9,6 @@ readonly ROOM_MB=3000
 readonly NO_DOCKER='Without Docker: ./deploy-cluster.sh local'
 COMPOSE=(docker compose)
 
-at_least() { # at_least HAVE WANTED: versions; only the first two numbers count
-  [[ $1 =~ ^v?([0-9]+)\.([0-9]+) ]] || return 1
-  local have=$((10#${BASH_REMATCH[1]} * 1000 + 10#${BASH_REMATCH[2]}))
-  ((have >= ${2%%.*} * 1000 + ${2#*.}))
-}
-
 # -- engine and Compose -----------------------------------------------------------------------------------------------
 
 need_command() {

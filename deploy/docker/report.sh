@@ -25,17 +25,6 @@ plan_report() { # plan_report FILE: the commands that a report reads
   [[ -z $1 ]] || printf '# into %s\n' "$(from_caller "$1")"
 }
 
-from_caller() { # from_caller PATH: as seen from the folder in which the user is
-  if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s\n' "$CALLED_FROM/$1"; fi
-}
-
-save_report() { # save_report PATH
-  [[ -d $(dirname "$1") ]] || fail 2 "there is no folder $(dirname "$1")."
-  whole_report | redacted >"$WORK/report"
-  cp "$WORK/report" "$1"
-  say "Written: $1"
-}
-
 whole_report() {
   printf '# Threads Cluster, %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
   section Versions report_versions
@@ -44,11 +33,6 @@ whole_report() {
   in_coordinator deploy/docker/report.py || printf '\nNo coordinator is healthy, so there are no figures.\n'
   section 'Error lines of the last 24 hours, the newest 40' report_errors
   section 'Configuration' cat "$WORK/config.yml"
-}
-
-section() { # section TITLE COMMAND...: what it cannot tell, it says
-  printf '\n## %s\n' "$1"
-  "${@:2}" 2>&1 || printf '(not available)\n'
 }
 
 report_versions() {

@@ -1,8 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: what a failed docker command meant, and what to do; and how secrets are kept out of sight.
-
-#: How long containers may take to become healthy; a first start compiles kernels.
-readonly START_SECONDS=${START_SECONDS:-300}
+# Sourced by deploy-cluster.sh: what a failed docker command meant, and what to do.
 
 compose_run() { # compose_run ARGUMENT...: its output goes to stderr; a failure is explained and ends this script
   if [[ -n $DRY ]]; then
@@ -63,39 +60,4 @@ about_health() {
   show_bad
   fail 4 "a container did not become healthy: $(grep -iE 'unhealthy|failed to start|not healthy|exited|missing' "$WORK/log" | tail -n 1)" \
     "See: ./deploy-cluster.sh status, ./deploy-cluster.sh logs SERVICE; then run the same command again."
-}
-
-# -- secrets ----------------------------------------------------------------------------------------------------------
-
-secret_words() { # what must never be shown: one a line
-  local file
-  for file in secrets/*; do
-    [[ -f $file ]] || continue
-    # The whole text, and long words in it, such as a password within a URL.
-    cat "$file"
-    grep -oE '[A-Za-z0-9_+/=-]{16,}' "$file" || true
-  done
-  {
-    cat .env 2>/dev/null || true
-    env
-  } | sed -nE 's/^(export +)?[A-Za-z0-9_]*(PASSWORD|TOKEN|SECRET|CREDENTIAL|_KEY)[A-Za-z0-9_]*=//p' |
-    sed -E "s/^[\"'](.*)[\"']\$/\1/"
-}
-
-redacted() { # a filter: passwords, tokens, and what stands before @ in a URL
-  secret_words | awk 'length($0) >= 6' | sort -u >"$WORK/words"
-  LC_ALL=C awk -v file="$WORK/words" '
-    BEGIN { while ((getline word < file) > 0) words[++n] = word }
-    function without(line, word,   at, rest) {
-      rest = ""
-      while (at = index(line, word)) { rest = rest substr(line, 1, at - 1) "[redacted]"; line = substr(line, at + length(word)) }
-      return rest line
-    }
-    {
-      for (i = 1; i <= n; i++) $0 = without($0, words[i])
-      gsub(/:\/\/[^\/@ "]*@/, "://[redacted]@")
-      if ($0 ~ /(PASSWORD|TOKEN|SECRET|CREDENTIAL|_KEY)[A-Za-z0-9_]*"?[:=] *"?[^ \/]/ && $0 !~ /[:=] *"?\/run\/secrets\//) sub(/[:=] .*/, ": [redacted]")
-      print
-    }'
-  rm -f "$WORK/words"
 }

@@ -107,7 +107,3 @@ undo_roll() { # undo_roll SERVICE OLD...: the old replicas go on
   fail 4 "the new $1 did not become healthy within $START_SECONDS s. The old replicas serve on; nothing later was updated." \
     "Mend what the lines above say, then run the same command again."
 }
-
-run_quiet() { # run_quiet COMMAND...: Docker repeats the ids that it was given
-  if [[ -n $DRY ]]; then quoted "$@"; else "$@" >/dev/null; fi
-}

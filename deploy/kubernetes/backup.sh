@@ -1,0 +1,95 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: backup and restore of a cluster on Kubernetes. Everything that lasts lies in Redis.
+
+kube_backup() { # backup FILE
+  local file
+  file=$(backup_path "$@")
+  need_deployed
+  [[ -n $(ready_pod redis) ]] || fail 1 "Redis is not ready, so there is nothing to copy from." "See: ./deploy-cluster.sh status"
+  if [[ -n $DRY ]]; then
+    quoted "${KUBECTL[@]}" exec --stdin redis-0 -- sh -s "< deploy/docker/dump-redis.sh"
+    quoted tar -czf "$file" manifest.json dump.rdb
+    return
+  fi
+  # shellcheck disable=SC2034  # for the manifest
+  PROJECT=$NAMESPACE
+  k exec --stdin redis-0 -- sh -s <deploy/docker/dump-redis.sh >"$WORK/dump.rdb" 2>"$WORK/log" || {
+    redacted <"$WORK/log" >&2
+    fail 1 "Redis could not be copied; see the lines above." "See: ./deploy-cluster.sh logs redis"
+  }
+  write_backup "$file"
+}
+
+# -- restore ----------------------------------------------------------------------------------------------------------
+
+kube_restore() { # restore FILE [--yes]
+  local file='' yes='' word
+  for word in "$@"; do
+    case $word in
+      --yes) yes=yes ;;
+      -*) wrong "restore has no option '$word'." ;;
+      *) if [[ -z $file ]]; then file=$word; else wrong "restore takes one file."; fi ;;
+    esac
+  done
+  [[ -n $file ]] || wrong "restore takes one file, made by ./deploy-cluster.sh backup."
+  open_backup "$(from_caller "$file")"
+  need_deployed
+  say "This replaces every job and result in namespace $NAMESPACE by those of $file (made $(in_manifest made), $(in_manifest keys) keys)."
+  sure "$yes" "Replace them?"
+  as_before
+  # shellcheck disable=SC2034  # for render
+  TAG=$(deployed tag)
+  fetch_passwords
+  render
+  stop_workloads
+  load_into_volume || undo_kube_restore
+  apply
+  [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
+}
+
+load_into_volume() { # in a pod on the volume of Redis, which is stopped
+  if [[ -n $DRY ]]; then
+    quoted "${KUBECTL[@]}" apply --filename RESTORE_POD
+    quoted "${KUBECTL[@]}" exec --stdin redis-restore -- sh -s "< dump.rdb"
+    return
+  fi
+  k delete pod redis-restore --ignore-not-found --wait >/dev/null
+  restore_pod | k apply --filename - >/dev/null
+  local code=0
+  k wait pod redis-restore --for condition=Ready --timeout 120s >"$WORK/log" 2>&1 &&
+    k exec --stdin redis-restore -- sh -c "$(<deploy/docker/load-redis.sh)" <"$WORK/dump.rdb" >"$WORK/loaded" 2>"$WORK/log" || code=$?
+  k delete pod redis-restore --wait >/dev/null
+  return "$code"
+}
+
+restore_pod() { # as hardened as that of Redis, which it stands in for
+  cat <<TEXT
+apiVersion: v1
+kind: Pod
+metadata: {name: redis-restore, labels: {app.kubernetes.io/name: redis-restore}}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: 5
+  securityContext: {runAsNonRoot: true, runAsUser: 999, runAsGroup: 999, fsGroup: 999, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - name: redis
+      image: $(k get statefulset redis --output 'jsonpath={.spec.template.spec.containers[0].image}')
+      command: [sleep, "3600"]
+      resources: {requests: {cpu: 100m, memory: 256Mi}, limits: {cpu: "1", memory: 2Gi}}
+      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, readOnlyRootFilesystem: true}
+      volumeMounts: [{name: data, mountPath: /data}, {name: tmp, mountPath: /tmp}]
+  volumes:
+    - name: data
+      persistentVolumeClaim: {claimName: data-redis-0}
+    - name: tmp
+      emptyDir: {sizeLimit: 16Mi}
+TEXT
+}
+
+undo_kube_restore() { # the old data was not touched: go on with it
+  redacted <"$WORK/log" | tail -n 20 >&2
+  complain "the backup could not be loaded; see the lines above." "The data is as it was; starting it again."
+  apply
+  fail 1 "nothing was restored; the cluster runs with the data that it had."
+}

@@ -1,0 +1,45 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: stop and cleanup of a cluster on Kubernetes.
+
+kube_stop() {
+  (($# == 0)) || wrong "stop takes no options."
+  need_deployed
+  stop_workloads
+  [[ -n $DRY ]] || say "Stopped. Jobs and results are kept in the volume of Redis; start again: ./deploy-cluster.sh kubernetes"
+}
+
+stop_workloads() { # those first that write, so that Redis ends with all they had to say
+  local rest
+  run_k scale deployment --all --replicas 0
+  [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name in (coordinator, cpu-worker, gpu-worker)' ||
+    fail 4 "workers and coordinators have not ended within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
+  rest=$(workloads | awk '$1 == "StatefulSet" { print $2 }' | paste -sd ' ' -)
+  # shellcheck disable=SC2086  # names without blanks
+  run_k scale statefulset $rest --replicas 0
+  [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=redis' || fail 4 "Redis has not ended within $START_SECONDS s."
+}
+
+no_pods() { [[ -z $(k get pods --selector "$1" --output name) ]]; } # no_pods SELECTOR
+
+kube_cleanup() { # cleanup [--yes]
+  [[ $# -eq 0 || ($# -eq 1 && $1 == --yes) ]] || wrong "cleanup of a cluster on Kubernetes takes no options but --yes."
+  need_cluster
+  if ! namespace_exists; then
+    say "There is nothing to remove."
+    rm -f "$TARGET"
+    return
+  fi
+  [[ -n $(deployed workers) ]] || fail 1 "namespace $NAMESPACE of context $CONTEXT holds no Threads Cluster; it is not touched."
+  say "This removes the namespace $NAMESPACE of context $CONTEXT with all that is in it:"
+  k get deployments,statefulsets,services,persistentvolumeclaims,secrets --output name | sed 's/^/  /' >&2
+  say "A copy of the jobs first: ./deploy-cluster.sh backup FILE"
+  sure "${1:+yes}" "Remove all this?"
+  run_k delete namespace "$NAMESPACE" --wait --timeout 300s
+  [[ -n $(others) ]] || run_k delete priorityclasses threads-cluster-services threads-cluster-workers --ignore-not-found
+  [[ -n $DRY ]] || rm -f "$TARGET"
+  [[ -n $DRY ]] || say "Removed. Volumes whose class keeps them stay: kubectl get persistentvolumes"
+}
+
+others() { # namespaces of other clusters of ours, which use the same priority classes
+  k get namespaces --selector app.kubernetes.io/part-of=threads-cluster --output name | grep -vx "namespace/$NAMESPACE" || true
+}

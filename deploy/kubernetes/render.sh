@@ -1,0 +1,97 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: a throw-away overlay in $WORK, from which kubectl makes the manifests. k8s/ is never edited.
+
+OVERLAY=''  # a folder of kustomize: dev and prod mean those of k8s/overlays
+REGISTRY='' # prefix of our images' names
+TAG=''      # of our images
+ALL=''      # workers in all
+GPUS=''     # of them on GPUs
+readonly OWN_IMAGES=(coordinator cpu-worker gpu-worker web nginx)
+
+overlay_folder() { # overlay_folder NAME: within this checkout
+  local folder=$1
+  [[ -d k8s/overlays/$1 ]] && folder=k8s/overlays/$1
+  folder=${folder#"$PWD"/}
+  [[ -f $folder/kustomization.yaml && $folder != /* && $folder != *..* ]] ||
+    wrong "--overlay needs dev, prod or a folder of this checkout with a kustomization.yaml; got '$1'."
+  printf '%s\n' "${folder%/}"
+}
+
+image() { # image NAME: as the nodes fetch it
+  printf '%sthreads/%s:%s\n' "${REGISTRY:+${REGISTRY%/}/}" "$1" "$TAG"
+}
+
+render() { # the manifests lie in $WORK/manifests.yaml afterwards
+  mkdir -p "$WORK/tree/this"
+  cp -R k8s prometheus grafana "$WORK/tree/"
+  [[ $OVERLAY == k8s/* ]] || (mkdir -p "$WORK/tree/$OVERLAY" && cp -R "$OVERLAY/." "$WORK/tree/$OVERLAY/")
+  cp -R "$SECRETS" "$WORK/tree/this/secrets"
+  kubectl kustomize "$WORK/tree/$OVERLAY" >"$WORK/plain.yaml" 2>"$WORK/log" || unrendered
+  kustomization >"$WORK/tree/this/kustomization.yaml"
+  kubectl kustomize "$WORK/tree/this" >"$WORK/manifests.yaml" 2>"$WORK/log" || unrendered
+}
+
+unrendered() { fail 1 "kubectl cannot build $OVERLAY: $(tail -n 1 "$WORK/log")" "See: kubectl kustomize $OVERLAY"; }
+
+scales_itself() { # an autoscaler of CPU workers stands in the overlay
+  grep -qE '^kind: (HorizontalPodAutoscaler|ScaledObject)$' "$WORK/plain.yaml"
+}
+
+kustomization() {
+  printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: %s\nresources: [../%s]\n' "$NAMESPACE" "$OVERLAY"
+  if ((GPUS)); then printf 'components: [../k8s/components/gpu]\n'; fi
+  printf 'images:\n'
+  local name
+  for name in "${OWN_IMAGES[@]}"; do
+    printf '  - {name: threads/%s, newName: %sthreads/%s, newTag: "%s"}\n' "$name" "${REGISTRY:+${REGISTRY%/}/}" "$name" "$TAG"
+  done
+  counts
+  printf 'configMapGenerator:\n'
+  printf '  - {name: coordinator-settings, namespace: threads-cluster, behavior: merge, literals: [CLUSTER_SIZE=%s]}\n' "$(wanted_size)"
+  printf '  - name: deployment\n    options: {disableNameSuffixHash: true}\n'
+  printf '    literals: [workers=%s, gpu_workers=%s, overlay=%s, registry=%s, tag=%s]\n' "$ALL" "$GPUS" "$OVERLAY" "$REGISTRY" "$TAG"
+  secret_generators
+}
+
+counts() { # replicas of those that nobody else scales
+  scales_itself && ((GPUS == 0)) && return
+  printf 'replicas:\n'
+  scales_itself || printf '  - {name: cpu-workers, count: %s}\n' "$((ALL - GPUS))"
+  ((GPUS == 0)) || printf '  - {name: gpu-workers, count: %s}\n' "$GPUS"
+}
+
+wanted_size() { if scales_itself; then echo 0; else echo "$ALL"; fi; }
+
+secret_generators() { # their names end in a digest, so that who reads one restarts when it changes
+  cat <<'TEXT'
+secretGenerator:
+  - {name: redis, files: [secrets/redis.acl, secrets/redis_password]}
+  - {name: coordinator, files: [redis_url=secrets/redis_coordinator_url, secrets/cluster_token]}
+  - {name: worker, files: [redis_url=secrets/redis_worker_url]}
+  - {name: redis-exporter, files: [secrets/redis_exporter.json]}
+  - {name: grafana, files: [secrets/grafana_admin_password]}
+TEXT
+}
+
+# -- passwords --------------------------------------------------------------------------------------------------------
+
+#: What is kept in the Secret passwords; all other files are made of these.
+readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password grafana_admin_password cluster_token)
+
+fetch_passwords() { # those of the cluster, else new ones, into $SECRETS; nothing is stored yet
+  local name value
+  SECRETS=$WORK/secrets
+  mkdir -m 0700 "$SECRETS"
+  # shellcheck disable=SC2016  # a template
+  while read -r name value; do
+    base64 -d <<<"$value" >"$SECRETS/$name"
+  done < <(k get secret passwords --ignore-not-found --output 'go-template={{range $name, $value := .data}}{{$name}} {{$value}}{{"\n"}}{{end}}' 2>/dev/null)
+  SECRETS_FOLDER=$SECRETS deploy/secrets.sh --token 2>/dev/null
+}
+
+keep_passwords() { # once: whoever comes second takes those of the first
+  local name files=()
+  [[ -z $(k get secret passwords --ignore-not-found --output name 2>/dev/null) ]] || return 0
+  for name in "${KEPT[@]}"; do files+=("--from-file=$SECRETS/$name"); done
+  run_k create secret generic passwords "${files[@]}"
+}

@@ -1,0 +1,90 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: status, logs and report of a cluster on Kubernetes.
+
+kube_status() { # status [--json]
+  need_deployed
+  if (($#)); then kube_status_json; else kube_status_text; fi
+  end_said
+  [[ -z $(unready_rows) ]] || exit 1
+}
+
+unready_rows() { workloads | awk '$3 < $4'; }
+
+kube_status_text() {
+  printf 'Kubernetes context %s, namespace %s\n\n' "$CONTEXT" "$NAMESPACE"
+  workloads | sort -k 2 | awk 'BEGIN { printf "%-16s %s\n", "WORKLOAD", "READY" } { printf "%-16s %s\n", $2, $3 "/" $4 }'
+  printf '\n'
+  in_a_coordinator deploy/docker/status.py text || printf 'The API does not answer: no coordinator is ready. See: ./deploy-cluster.sh logs coordinator\n'
+}
+
+kube_status_json() {
+  local api
+  api=$(in_a_coordinator deploy/docker/status.py json 2>/dev/null) || api=null
+  printf '{"kubernetes":{"context":"%s","namespace":"%s","workloads":{%s},"api":%s}}\n' "$CONTEXT" "$NAMESPACE" \
+    "$(workloads | awk '{ printf "%s\"%s\":{\"ready\":%d,\"wanted\":%d}", (NR > 1 ? "," : ""), $2, $3, $4 }')" "$api"
+}
+
+# -- logs -------------------------------------------------------------------------------------------------------------
+
+kube_logs() { # logs [SERVICE] [-f]
+  local service='' follow='' known arguments=(logs --tail 200 --prefix --all-containers --max-log-requests 100)
+  while (($#)); do
+    case $1 in
+      -f | --follow) follow=yes ;;
+      -*) wrong "logs has no option '$1'." ;;
+      *) if [[ -z $service ]]; then service=$1; else wrong "logs takes one service, or none for all."; fi ;;
+    esac
+    shift
+  done
+  need_deployed
+  known=$(workloads | awk '{ print $2 }' | sort)
+  if [[ -n $service ]] && ! grep -qx -- "$service" <<<"$known"; then
+    wrong "there is no service '$service'; there are: $(paste -sd ' ' - <<<"$known")."
+  fi
+  [[ -z $follow ]] || arguments+=(--follow)
+  # Pods of cpu-workers are each a cpu-worker.
+  [[ -n $service ]] || service=$(paste -sd , - <<<"$known")
+  end_said
+  run "${KUBECTL[@]}" "${arguments[@]}" --selector "app.kubernetes.io/name in (${service//-workers/-worker})"
+}
+
+# -- report -----------------------------------------------------------------------------------------------------------
+
+kube_report() { # report [FILE]
+  (($# <= 1)) && [[ ${1:-} != -* ]] || wrong "report takes one file, or none for stdout."
+  need_deployed
+  # So that nothing in it is shown.
+  fetch_passwords
+  if [[ -n $DRY ]]; then
+    quoted "${KUBECTL[@]}" get deployments,statefulsets,pods,services,persistentvolumeclaims,configmaps
+    quoted "${KUBECTL[@]}" exec --stdin COORDINATOR -- python3 - "< deploy/docker/report.py"
+  elif [[ -z ${1:-} ]]; then
+    whole_report | redacted
+  else
+    save_report "$(from_caller "$1")"
+  fi
+}
+
+whole_report() {
+  printf '# Threads Cluster, %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)"
+  section Versions kube_versions
+  section Workloads k get deployments,statefulsets,services,persistentvolumeclaims --output wide
+  section Pods k get pods --output wide
+  in_a_coordinator deploy/docker/report.py || printf '\nNo coordinator is ready, so there are no figures.\n'
+  section Events k get events --field-selector type=Warning --sort-by .lastTimestamp
+  section 'Error lines of the last 24 hours, the newest 40' kube_errors
+  section Configuration k get configmaps settings coordinator-settings alerts deployment --ignore-not-found --output yaml
+}
+
+kube_versions() {
+  printf 'threads %s\n' "$(version)"
+  printf 'revision %s\n' "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
+  k version 2>/dev/null
+  k get nodes --output 'go-template={{range .items}}node {{.metadata.name}} {{.status.nodeInfo.kubeletVersion}} {{.status.allocatable.cpu}} cores {{.status.allocatable.memory}}{{"\n"}}{{end}}'
+}
+
+kube_errors() {
+  local pattern='"level": ?"(error|critical)"|level=(error|fatal)|\b(ERROR|CRITICAL|FATAL)\b|\[(error|crit|alert|emerg)\]|Traceback|OOM'
+  k logs --selector 'app.kubernetes.io/name' --prefix --all-containers --since 24h --tail 2000 --max-log-requests 1000 2>&1 |
+    grep -E -- "$pattern" | tail -n 40 || printf 'none\n'
+}

@@ -1,0 +1,196 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: kubernetes and scale.
+
+LOAD=''
+
+cmd_kubernetes() { # kubernetes [N [G]] [--overlay O] [--registry R] [--tag T] [--load]
+  local counts=()
+  while (($#)); do
+    case $1 in
+      --overlay) OVERLAY=$(overlay_folder "${2:-}") && shift ;;
+      --registry) REGISTRY=${2:-} && shift ;;
+      --tag) TAG=${2:-} && shift ;;
+      --load) LOAD=yes ;;
+      -*) wrong "kubernetes has no option '$1'." ;;
+      *) counts+=("$1") ;;
+    esac
+    (($# == 0)) || shift
+  done
+  ((${#counts[@]} <= 2)) || wrong "kubernetes takes two numbers: workers in all, and how many of them use a GPU."
+  need_cluster
+  as_before "${counts[@]}"
+  start_cluster
+}
+
+as_before() { # as_before [N [G]]: what was not given is as it was noted at the last start
+  ALL=${1:-$(deployed workers)}
+  ALL=${ALL:-1}
+  GPUS=${2:-}
+  [[ -n $GPUS || $# -gt 0 ]] || GPUS=$(deployed gpu_workers)
+  GPUS=${GPUS:-0}
+  check_worker_counts
+  [[ -n $OVERLAY ]] || OVERLAY=$(deployed overlay)
+  [[ -n $OVERLAY ]] || OVERLAY=k8s/overlays/dev
+  [[ -n $REGISTRY ]] || REGISTRY=$(deployed registry)
+  [[ -n $TAG ]] || TAG=$(version)
+  [[ $REGISTRY$TAG =~ ^[A-Za-z0-9./:_-]+$ ]] || wrong "a registry or tag has letters, digits and . / : _ - only."
+}
+
+check_worker_counts() {
+  number "the number of workers" "$ALL" 1 10000
+  number "the number of GPU workers" "$GPUS" 0 10000
+  ((GPUS <= ALL)) || wrong "$GPUS GPU workers are more than $ALL workers in all; \`kubernetes 5 2\` is 3 CPU workers and 2 GPU workers."
+}
+
+start_cluster() {
+  fetch_passwords
+  render
+  check_rights
+  check_apis
+  check_storage
+  check_gpu_nodes
+  ! scales_itself || note "$OVERLAY scales CPU workers by itself; $ALL is not used."
+  [[ -z $LOAD ]] || load_images
+  apply
+  [[ -n $DRY ]] || tell_reached
+}
+
+apply() {
+  namespace_exists || run_k create namespace "$NAMESPACE"
+  keep_passwords
+  if [[ -n $DRY ]]; then
+    printf '# %s objects of %s, with %s workers, %s on GPUs\n' "$(grep -c '^kind:' "$WORK/manifests.yaml")" "$OVERLAY" "$ALL" "$GPUS"
+    quoted "${KUBECTL[@]}" apply --server-side --force-conflicts --filename MANIFESTS
+  else
+    remember
+    apply_manifests
+  fi
+  drop_gpu_deployment
+  replace_stuck
+  wake_workers
+  [[ -n $DRY ]] || await_settled
+}
+
+apply_manifests() { # server-side: dashboards are too large for the annotation that kubectl keeps otherwise
+  k apply --server-side --force-conflicts --filename "$WORK/manifests.yaml" >"$WORK/applied" 2>"$WORK/log" && return
+  grep -v '^Warning' "$WORK/log" | tail -n 5 | redacted >&2
+  fail 1 "the cluster did not accept the manifests; see the lines above." "Then run the same command again."
+}
+
+replace_stuck() { # a StatefulSet never replaces a pod that was never ready, whatever its new version mends
+  local name
+  for name in $(k get statefulsets --output "go-template=$STUCK" 2>/dev/null); do
+    run_k delete pod "$name-0" --ignore-not-found --wait=false
+  done
+}
+# shellcheck disable=SC2016  # a template
+readonly STUCK='{{range .items}}{{if and (ne .status.currentRevision .status.updateRevision) (not .status.readyReplicas)}}{{.metadata.name}} {{end}}{{end}}'
+
+drop_gpu_deployment() { # those of before would run on
+  ((GPUS == 0)) && [[ -n $(k get deployment gpu-workers --ignore-not-found --output name 2>/dev/null) ]] || return 0
+  run_k delete deployment/gpu-workers service/gpu-worker serviceaccount/gpu-workers
+}
+
+wake_workers() { # an autoscaler leaves alone what `stop` scaled to none
+  scales_itself && [[ $(k get deployment cpu-workers --output 'jsonpath={.spec.replicas}' 2>/dev/null) == 0 ]] || return 0
+  run_k scale deployment cpu-workers --replicas 2
+}
+
+# -- scale ------------------------------------------------------------------------------------------------------------
+
+kube_scale() { # scale N [--gpu G]
+  local all='' gpus=''
+  while (($#)); do
+    case $1 in
+      --gpu) gpus=${2:-none} && shift ;;
+      -*) wrong "scale has no option '$1'." ;;
+      *) if [[ -z $all ]]; then all=$1; else wrong "scale takes one number: workers in all."; fi ;;
+    esac
+    (($# == 0)) || shift
+  done
+  [[ -n $all ]] || wrong "scale takes a number: workers in all."
+  need_deployed
+  TAG=$(deployed tag)
+  as_before "$all" "${gpus:-$(deployed gpu_workers)}"
+  fetch_passwords
+  render
+  ! scales_itself || ((GPUS != $(deployed gpu_workers))) ||
+    fail 2 "$OVERLAY scales CPU workers by itself." "See: kubectl get hpa --namespace $NAMESPACE"
+  check_gpu_nodes
+  apply
+  [[ -n $DRY ]] || say "$((ALL - GPUS)) CPU workers, $GPUS GPU workers."
+}
+
+# -- how far it is ----------------------------------------------------------------------------------------------------
+
+await_settled() { # until everything is as wanted; says what is missing whenever that changes
+  local until=$((SECONDS + START_SECONDS)) left said='' now
+  while true; do
+    left=$(unsettled)
+    [[ -n $left ]] || return 0
+    now=$(awk '{ printf "%s%s %d/%d", (NR > 1 ? ", " : ""), $2, ($5 < $3 ? $5 : $3), $4 }' <<<"$left")
+    [[ $now == "$said" ]] || say "waiting for: $now"
+    said=$now
+    fail_early
+    ((SECONDS < until)) || unready "$(not_ready)"
+    sleep 2
+  done
+}
+
+# shellcheck disable=SC2016  # a template
+readonly REASONS='{{range .items}}{{if not .metadata.deletionTimestamp}}{{$name := .metadata.name}}{{range .status.containerStatuses}}{{if .state.waiting}}{{$name}} {{.state.waiting.reason}} {{.image}} {{.restartCount}} {{or .state.waiting.message "-"}}{{"\n"}}{{end}}{{end}}{{end}}{{end}}'
+
+waiting_reasons() { k get pods --output "go-template=$REASONS" 2>/dev/null || true; } # lines of pod, reason, image, restarts, message
+
+fail_early() { # what waiting does not mend: seen at three looks in a row
+  local bad
+  bad=$(waiting_reasons | awk '$2 ~ /^(ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CreateContainerConfigError)$/ || ($2 == "CrashLoopBackOff" && $4 > 3)' | head -n 1)
+  if [[ -z $bad ]]; then
+    LOOKS=0
+    return
+  fi
+  ((++LOOKS >= 3)) || return 0
+  local pod reason image restarts message
+  read -r pod reason image restarts message <<<"$bad"
+  [[ $reason != CrashLoopBackOff ]] || unready "pod $pod has crashed $restarts times."
+  [[ $reason != CreateContainerConfigError ]] || fail 1 "pod $pod cannot start: $message" "See: kubectl describe pod $pod --namespace $NAMESPACE"
+  fail 1 "the nodes cannot get the image $image ($reason)." \
+    "Bring it there: the same command with --load, or with --registry HOST/PATH --load; or --tag TAG. See docs/kubernetes.md" \
+    "Why: kubectl describe pod $pod --namespace $NAMESPACE"
+}
+LOOKS=0
+
+unready() { # unready WHY: shows what is not well, of three pods at most, those first that crash
+  local pod
+  k get pods >&2 || true
+  while read -r pod; do
+    say "The last lines of $pod:"
+    { k logs "$pod" --tail 6 --all-containers 2>&1 || true; } | redacted | sed 's/^/    /' >&2
+    k get events --field-selector "type=Warning,involvedObject.name=$pod" --no-headers 2>/dev/null | tail -n 2 | sed 's/^/    /' >&2 || true
+  done < <(k get pods --no-headers | awk '{ split($2, ready, "/") } ready[1] != ready[2] { print ($3 == "Running"), $1 }' | sort | awk 'NR < 4 { print $2 }')
+  fail 4 "$1" \
+    "See: ./deploy-cluster.sh status, kubectl describe pod NAME --namespace $NAMESPACE; then run the same command again." \
+    "To wait longer: START_SECONDS=1200 ./deploy-cluster.sh ..."
+}
+
+not_ready() { # as said when the time is over
+  printf 'not everything is ready after %s s: %s.' "$START_SECONDS" "$(unsettled | awk '{ print $2 " has " $3 " of " $4 }' | paste -sd , - | sed 's/,/, /g')"
+}
+
+tell_reached() {
+  local type outside
+  type=$(k get service load-balancer-service --output 'jsonpath={.spec.type}')
+  outside=$(k get service load-balancer-service --output 'jsonpath={.status.loadBalancer.ingress[0].ip}{.status.loadBalancer.ingress[0].hostname}')
+  say ""
+  say "The cluster is up in namespace $NAMESPACE of context $CONTEXT: $((ALL - GPUS)) CPU workers, $GPUS GPU workers."
+  if [[ -n $outside ]]; then
+    say "  Pages and API  http://$outside"
+  else
+    [[ $type != LoadBalancer ]] || note "the load balancer has no address yet: kubectl get service load-balancer-service --namespace $NAMESPACE --watch"
+    say "  Pages and API  http://127.0.0.1:8080, while this runs:"
+    say "                 $(quoted "${KUBECTL[@]}" port-forward service/load-balancer-service 8080:80)"
+  fi
+  say "  Token          $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.cluster_token}') | base64 -d"
+  ! grep -q 'name: grafana$' "$WORK/manifests.yaml" || say "  Grafana        $(quoted "${KUBECTL[@]}" port-forward service/grafana 3001:3000)"
+  say "Next: ./deploy-cluster.sh status    ./deploy-cluster.sh scale N    ./deploy-cluster.sh logs -f"
+}

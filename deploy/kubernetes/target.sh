@@ -1,0 +1,90 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2016  # templates and awk's fields
+# Sourced by deploy-cluster.sh: which cluster of Kubernetes is meant, and what is known of ours in it. Only reads, but for
+# .kubernetes, which says that this checkout's cluster is there.
+
+readonly TARGET=.kubernetes
+#: The first that knows components, and the first API that has all that k8s/ uses.
+# shellcheck disable=SC2034
+readonly OLDEST_KUBECTL=1.27 OLDEST_API=1.25
+KUBECTL=(kubectl)
+NAMESPACE=threads-cluster
+
+target_line() { # target_line NAME: of .kubernetes
+  [[ ! -f $TARGET ]] || sed -n "s/^$1=//p" "$TARGET"
+}
+
+need_kubectl() { # sets KUBECTL and NAMESPACE
+  local version context=${CONTEXT:-}
+  command -v kubectl >/dev/null || fail 3 "there is no kubectl command." "Install it: https://kubernetes.io/docs/tasks/tools"
+  version=$(kubectl version --client 2>/dev/null | sed -n 's/^Client Version: v//p')
+  at_least "${version:-0.0}" "$OLDEST_KUBECTL" ||
+    fail 3 "kubectl $OLDEST_KUBECTL or later is needed; this is ${version:-older}." "Install a newer one: https://kubernetes.io/docs/tasks/tools"
+  [[ -n $context ]] || context=$(target_line CONTEXT)
+  [[ -n $context ]] || context=$(kubectl config current-context 2>/dev/null) ||
+    fail 3 "kubectl knows no cluster." "Set KUBECONFIG, or choose: kubectl config get-contexts, then --context NAME" "Without a cluster: ./deploy-cluster.sh docker"
+  CONTEXT=$context
+  NAMESPACE=${NAMESPACE_GIVEN:-$(target_line NAMESPACE)}
+  NAMESPACE=${NAMESPACE:-threads-cluster}
+  KUBECTL=(kubectl --context "$CONTEXT" --namespace "$NAMESPACE")
+}
+
+k() { "${KUBECTL[@]}" "$@"; }
+
+run_k() { # run_k ARGUMENT...: with --dry-run it is only printed
+  if [[ -n $DRY ]]; then quoted "${KUBECTL[@]}" "$@"; else k "$@" </dev/null >&2; fi
+}
+
+need_cluster() { # the API answers, and knows who asks
+  local said
+  need_kubectl
+  said=$(k get --raw /version --request-timeout 10s 2>&1) && return
+  case $said in
+    *"context"*"does not exist"* | *"no context exists"*)
+      fail 3 "kubectl knows no context '$CONTEXT'." "See: kubectl config get-contexts" ;;
+    *nauthorized* | *"provide credentials"* | *orbidden*)
+      fail 3 "the cluster of context $CONTEXT refuses this user: $(tail -n 1 <<<"$said")" "Log in to it again, or choose another: --context NAME" ;;
+  esac
+  fail 3 "no Kubernetes answers in context $CONTEXT: $(tail -n 1 <<<"$said")" "Is it up? kubectl --context $CONTEXT cluster-info"
+}
+
+deployed() { # deployed NAME: what the last start noted in the cluster; empty when nothing is there
+  k get configmap deployment --output "jsonpath={.data.$1}" --ignore-not-found 2>/dev/null || true
+}
+
+need_deployed() {
+  need_cluster
+  [[ -n $(deployed workers) ]] || fail 1 "no Threads Cluster is in namespace $NAMESPACE of context $CONTEXT." \
+    "Start one: ./deploy-cluster.sh kubernetes 3 0"
+}
+
+remember() { # so that later commands of this checkout find it
+  [[ -z $DRY ]] || return 0
+  printf 'CONTEXT=%s\nNAMESPACE=%s\n' "$CONTEXT" "$NAMESPACE" >"$TARGET.new"
+  mv "$TARGET.new" "$TARGET"
+}
+
+# -- workloads --------------------------------------------------------------------------------------------------------
+
+readonly ROWS='{{range .items}}{{.kind}} {{.metadata.name}} {{or .status.readyReplicas 0}} {{.spec.replicas}} {{or .status.updatedReplicas 0}} {{or .status.replicas 0}} {{.metadata.generation}} {{or .status.observedGeneration 0}}{{"\n"}}{{end}}'
+
+workloads() { # lines of kind, name, ready, wanted, updated, all replicas, generation, observed generation
+  k get deployments,statefulsets --output "go-template=$ROWS"
+}
+
+readonly SETTLED='$3 == $4 && $5 == $4 && $6 == $4 && $8 >= $7'
+
+unsettled() { workloads | awk "!($SETTLED)"; }
+
+ready_pod() { # ready_pod NAME: a pod of the workload that is ready, or nothing
+  k get pods --selector "app.kubernetes.io/name=$1" --field-selector status.phase=Running --output \
+    'go-template={{range .items}}{{$name := .metadata.name}}{{$gone := .metadata.deletionTimestamp}}{{range .status.conditions}}{{if and (eq .type "Ready") (eq .status "True") (not $gone)}}{{$name}}{{"\n"}}{{end}}{{end}}{{end}}' |
+    head -n 1
+}
+
+in_a_coordinator() { # in_a_coordinator SCRIPT ARGUMENT...: runs a Python script in a replica; 1 when none is ready
+  local pod
+  pod=$(ready_pod coordinator)
+  [[ -n $pod ]] || return 1
+  k exec --stdin "$pod" --container coordinator -- python3 - "${@:2}" <"$1"
+}

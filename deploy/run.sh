@@ -1,0 +1,88 @@
+# shellcheck shell=bash
+# Sourced by deploy-cluster.sh: what commands share whose cluster runs elsewhere, in Docker or on Kubernetes.
+
+WORK=''         # a folder for this run, only for this user
+SECRETS=secrets # where the cluster's passwords lie
+#: How long everything may take to become healthy; a first start compiles kernels.
+readonly START_SECONDS=${START_SECONDS:-300}
+
+begin() { # before any command that knows Docker
+  WORK=$(mktemp -d)
+  trap 'rm -rf "$WORK"' EXIT
+  trap 'unexpected "$?" "$LINENO" "$BASH_COMMAND"' ERR
+}
+
+unexpected() { # unexpected CODE LINE COMMAND: a failure that nothing else explained
+  ((BASH_SUBSHELL)) || [[ -e $WORK/said ]] || complain "a step failed with exit code $1 at line $2: ${3%%$'\n'*}" \
+    "Every step: DEBUG=1 ./deploy-cluster.sh ..."
+}
+
+await() { # await SECONDS FUNCTION ARGUMENT...: until it is true; 1 when it never is
+  local until=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    ((SECONDS < until)) || return 1
+    sleep 1
+  done
+}
+
+from_caller() { # from_caller PATH: as seen from the folder in which the user is
+  if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s\n' "$CALLED_FROM/$1"; fi
+}
+
+section() { # section TITLE COMMAND...: what it cannot tell, it says
+  printf '\n## %s\n' "$1"
+  "${@:2}" 2>&1 || printf '(not available)\n'
+}
+
+save_report() { # save_report PATH
+  [[ -d $(dirname "$1") ]] || fail 2 "there is no folder $(dirname "$1")."
+  whole_report | redacted >"$WORK/report"
+  cp "$WORK/report" "$1"
+  say "Written: $1"
+}
+
+at_least() { # at_least HAVE WANTED: versions; only the first two numbers count
+  [[ $1 =~ ^v?([0-9]+)\.([0-9]+) ]] || return 1
+  local have=$((10#${BASH_REMATCH[1]} * 1000 + 10#${BASH_REMATCH[2]}))
+  ((have >= ${2%%.*} * 1000 + ${2#*.}))
+}
+
+run_quiet() { # run_quiet COMMAND...: Docker repeats the ids that it was given
+  if [[ -n $DRY ]]; then quoted "$@"; else "$@" >/dev/null; fi
+}
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+secret_words() { # what must never be shown: one a line
+  local file
+  for file in "$SECRETS"/*; do
+    [[ -f $file ]] || continue
+    # The whole text, and long words in it, such as a password within a URL.
+    cat "$file"
+    grep -oE '[A-Za-z0-9_+/=-]{16,}' "$file" || true
+  done
+  {
+    cat .env 2>/dev/null || true
+    env
+  } | sed -nE 's/^(export +)?[A-Za-z0-9_]*(PASSWORD|TOKEN|SECRET|CREDENTIAL|_KEY)[A-Za-z0-9_]*=//p' |
+    sed -E "s/^[\"'](.*)[\"']\$/\1/"
+}
+
+redacted() { # a filter: passwords, tokens, and what stands before @ in a URL
+  secret_words | awk 'length($0) >= 6' | sort -u >"$WORK/words"
+  LC_ALL=C awk -v file="$WORK/words" '
+    BEGIN { while ((getline word < file) > 0) words[++n] = word }
+    function without(line, word,   at, rest) {
+      rest = ""
+      while (at = index(line, word)) { rest = rest substr(line, 1, at - 1) "[redacted]"; line = substr(line, at + length(word)) }
+      return rest line
+    }
+    {
+      for (i = 1; i <= n; i++) $0 = without($0, words[i])
+      gsub(/:\/\/[^\/@ "]*@/, "://[redacted]@")
+      if ($0 ~ /(PASSWORD|TOKEN|SECRET|CREDENTIAL|_KEY)[A-Za-z0-9_]*"?[:=] *"?[^ \/]/ && $0 !~ /[:=] *"?\/run\/secrets\//) sub(/[:=] .*/, ": [redacted]")
+      print
+    }'
+  rm -f "$WORK/words"
+}
