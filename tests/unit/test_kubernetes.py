@@ -347,10 +347,11 @@ def test_everything_is_denied_that_no_policy_names(everything: list[Object]) -> 
 def test_every_workload_has_a_policy_and_every_path_is_named_at_both_ends(everything: list[Object]) -> None:
     parts = {labels(workload)[NAME]: workload for workload in workloads(everything).values()}
     policies = of_kind(everything, "NetworkPolicy")
-    assert set(policies) - {"cluster-network-policy", "dns"} == set(parts)
+    assert set(policies) - {"cluster-network-policy", "dns", "client"} == set(parts)
     coming = {path for name in parts for path in paths(policies[name], parts, name, "ingress", "from")}
     going = {path for name in parts for path in paths(policies[name], parts, name, "egress", "to")}
-    assert {(a, b, port) for a, b, port in coming if a in parts} == going
+    going |= set(paths(policies["client"], parts, "client", "egress", "to"))
+    assert coming | {("client", "nginx", 8080)} == going, "nginx lets in anybody"
     for _, target, port in coming:
         assert port in ports(parts[target]), f"{target} has no port {port}"
 
