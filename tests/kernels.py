@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from jobs.kinds import compiled_code
@@ -24,6 +25,7 @@ if not all(map(compiled_code.is_compiled, registry.names())):
 """
 
 
+@cache
 def compile_all() -> None:
     """Compile what is not compiled yet, or wait while another process does."""
     subprocess.run([sys.executable, "-c", _PROGRAM], cwd=TOP, env={**os.environ, **ENVIRONMENT}, check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import re
 import shutil
@@ -75,16 +76,21 @@ class HostDevice:
         text += "".join(_LAUNCHER.format(name=name) for name in _KERNEL.findall(source))
         digest = hashlib.sha256(f"{text}{SHIM.read_text()}{FLAGS}".encode()).hexdigest()[:20]
         built = self.folder / f"{digest}.so"
-        if not built.exists():
-            with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
-                code, out = Path(scratch) / "kernels.cpp", Path(scratch) / "kernels.so"
-                code.write_text(text)
-                command = [str(COMPILER), *FLAGS, str(code), "-o", str(out)]
-                done = subprocess.run(command, capture_output=True, text=True)
-                if done.returncode:
-                    raise RuntimeError(f"{COMPILER} could not compile the kernels:\n{done.stderr}")
-                out.replace(built)
+        with (self.folder / f"{digest}.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several processes of a run need it at the same time
+            if not built.exists():
+                self._compile(text, built)
         return built
+
+    def _compile(self, text: str, built: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+            code, out = Path(scratch) / "kernels.cpp", Path(scratch) / "kernels.so"
+            code.write_text(text)
+            command = [str(COMPILER), *FLAGS, str(code), "-o", str(out)]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{COMPILER} could not compile the kernels:\n{done.stderr}")
+            out.replace(built)
 
     def put(self, values: Any) -> Any:
         return HostArray(np.array(values, order="C"))
