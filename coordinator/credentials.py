@@ -19,7 +19,7 @@ from jobs.store import tokens
 from jobs.store.connection import Unreachable
 from jobs.store.tokens import BrowserSession, Token, Tokens
 
-_MISSING = "send Authorization: Bearer TOKEN; the command reads CLUSTER_TOKEN, or the file of: cluster login"
+_MISSING = "no token was sent: log in, or send Authorization: Bearer TOKEN"
 _REFUSED = "this token is unknown, was revoked or has expired"
 #: What a replica knows of the tokens is at most this old: one that was revoked is refused within a second.
 FRESH_SECONDS = 0.8

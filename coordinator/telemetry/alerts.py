@@ -95,7 +95,8 @@ def _queues(facts: Facts) -> Iterable[Finding]:
         if scheduler.estimated_wait(queue, facts.fleet) is None:
             device = Device(queue.partition(".")[0])
             which = "worker" if device is Device.ANY else f"{device} worker"
-            text = f"{jobs} jobs wait in {queue} and no {which} lives; start one, or cancel them"
+            wait = "1 job waits" if jobs == 1 else f"{jobs} jobs wait"
+            text = f"{wait} in {queue} and no {which} lives; start one, or cancel what waits"
             yield Finding(rule="no-worker", subject=queue, value=jobs, text=text)
         if queues.priority_of(queue) is not Priority.LOW:  # what is low may wait
             rule = "interactive-wait" if queues.priority_of(queue) is Priority.INTERACTIVE else "queue-wait"

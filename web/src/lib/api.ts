@@ -48,6 +48,32 @@ export class Problem extends Error {
 /** True once a call was refused for want of a token; the page then asks for one. */
 export const needsToken = signal(false);
 
+/** Whose the login is; without one, what everybody may do. Undefined until `askWho`. */
+export const who = signal<Session | undefined>(undefined);
+
+export async function askWho(): Promise<void> {
+  who.value = await ask<Session>("/api/session");
+}
+
+/** Whether jobs of every tenant are shown. */
+export function seesAll(): boolean {
+  const scopes = who.value?.scopes ?? ["admin"];
+  return scopes.includes("operate") || scopes.includes("admin");
+}
+
+/** Until a token is given; the page asks for it. */
+export function signedIn(): Promise<void> {
+  return new Promise((done) => {
+    const stop = needsToken.subscribe((needed) => {
+      if (!needed)
+        queueMicrotask(() => {
+          stop();
+          done();
+        });
+    });
+  });
+}
+
 /** What proves that a request comes from a page of this origin, port included; a cookie alone opens nothing. */
 const CSRF = "csrf-token";
 
@@ -76,6 +102,8 @@ export async function logIn(given: { token: string } | { code: string }): Promis
     localStorage.setItem(CSRF, answer.csrf_token);
     loginTrouble.value = "";
     loggedIn.value = true;
+    // What the page has read is another tenant's.
+    if (who.peek() && who.peek()?.tenant !== answer.tenant) location.reload();
     needsToken.value = false;
   } catch (error) {
     loginTrouble.value = (error as Error).message;
@@ -138,7 +166,15 @@ async function call(path: string, options: RequestInit): Promise<Response> {
   return answer;
 }
 
-/** JSON of a GET. A 202 (still being computed) is asked for again until `signal` aborts or two minutes have passed. */
+/** JSON of a GET, whatever comes of it. */
+export async function ask<T>(path: string): Promise<T> {
+  return (await call(path, {})).json() as Promise<T>;
+}
+
+/**
+ * JSON of a GET. A 202 (still being computed) is asked for again until `signal` aborts or two minutes have passed; where
+ * a token is needed, once it was given.
+ */
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
   return (await settled(address(path, query), signal)).json() as Promise<T>;
 }
@@ -150,10 +186,21 @@ export async function bytes(path: string, query?: Query, signal?: AbortSignal): 
 
 const PENDING_MS = 120_000;
 
+async function allowed(path: string, signal?: AbortSignal): Promise<Response> {
+  for (;;) {
+    try {
+      return await call(path, signal ? { signal } : {});
+    } catch (error) {
+      if (!(error instanceof Problem && error.status === 401)) throw error;
+      await signedIn();
+    }
+  }
+}
+
 async function settled(path: string, signal?: AbortSignal): Promise<Response> {
   const until = Date.now() + PENDING_MS;
   for (;;) {
-    const answer = await call(path, signal ? { signal } : {});
+    const answer = await allowed(path, signal);
     if (answer.status !== 202) return answer;
     if (Date.now() > until) {
       throw new Problem(202, "Not ready", "the answer is still being computed; try again, or see the job list");

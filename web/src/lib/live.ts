@@ -2,11 +2,13 @@
 
 import { batch, signal, type Signal } from "@preact/signals";
 import {
+  ask as askOnce,
   authorization,
   get,
   needsToken,
   Problem,
   problemOf,
+  signedIn,
   type Alert,
   type Gpu,
   type Job,
@@ -233,7 +235,7 @@ function remember(newest: readonly Job[]): void {
 
 /** Takes the snapshot again, such as after an act of this page. */
 export async function refresh(): Promise<void> {
-  const fresh = await get<Snapshot>("/api/snapshot");
+  const fresh = await askOnce<Snapshot>("/api/snapshot");
   take(model, fresh);
   for (const job of fresh.jobs) {
     readClock(job);
@@ -321,19 +323,6 @@ async function pause(): Promise<void> {
   wake = undefined;
 }
 
-/** Until the token is given; the page asks for it. */
-function signedIn(): Promise<void> {
-  return new Promise((done) => {
-    const stop = needsToken.subscribe((needed) => {
-      if (!needed)
-        queueMicrotask(() => {
-          stop();
-          done();
-        });
-    });
-  });
-}
-
 /** While the page has given its connection back. */
 function seen(): Promise<void> {
   if (!asleep) return Promise.resolve();
@@ -356,8 +345,8 @@ async function run(): Promise<never> {
     } catch (error) {
       if (asleep) continue;
       batch(() => {
-        reason.value = explain(error);
         const denied = needsToken.value || (error instanceof Problem && error.status === 403);
+        reason.value = denied ? (error as Error).message : explain(error);
         connection.value = denied ? "denied" : navigator.onLine ? "reconnecting" : "offline";
       });
     }

@@ -1,11 +1,11 @@
 /** The frame that all pages share: header, connection, keys, notices, dialogs. */
 
 import "./tokens.css";
-import { computed, signal, useComputed, useSignal } from "@preact/signals";
+import { computed, signal, useComputed } from "@preact/signals";
 import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { PAGES } from "../kinds";
-import { codeOfLink, get, loggedIn, logIn, logOut, needsToken, type Session } from "../lib/api";
+import { askWho, codeOfLink, loggedIn, logIn, logOut, needsToken, who } from "../lib/api";
 import { seconds } from "../lib/format";
 import { bound, keys } from "../lib/keys";
 import { connection, heard, known, reason, retryAt, retryNow, start } from "../lib/live";
@@ -36,6 +36,9 @@ export function mount(page: ComponentChild): void {
 
 export function Page({ current, children }: { current: string; children: ComponentChildren }) {
   useEffect(() => {
+    if (!needsToken.value) askWho().catch(() => undefined); // the stream says what is wrong
+  }, [needsToken.value]);
+  useEffect(() => {
     start();
     return keys({
       "?": { text: "this list", run: () => (listing.value = !listing.value) },
@@ -64,7 +67,7 @@ export function Page({ current, children }: { current: string; children: Compone
 
 function Header({ current }: { current: string }) {
   return (
-    <header class="header">
+    <header class={`header ${loggedIn.value ? "with-login" : ""}`}>
       <span class="name">Threads Cluster</span>
       <nav aria-label="Pages">
         {PAGES.map(({ name, address, title }) => (
@@ -94,14 +97,6 @@ function Header({ current }: { current: string }) {
 
 /** Ends the login; says whose it is. */
 function LogOut() {
-  const who = useSignal<Session | undefined>(undefined);
-  useEffect(() => {
-    if (!needsToken.value)
-      get<Session>("/api/session").then(
-        (answer) => (who.value = answer),
-        () => undefined,
-      );
-  }, [needsToken.value]);
   const { tenant, token_name: name, token_id: id, scopes } = who.value ?? {};
   return (
     <>

@@ -4,7 +4,7 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
-import { get, Problem, type Job, type Jobs as Page } from "../../lib/api";
+import { get, Problem, seesAll, type Job, type Jobs as Page } from "../../lib/api";
 import { summary } from "../../lib/summary";
 import { compact, integer, percent, rate, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
@@ -334,7 +334,8 @@ function Foot({
   return (
     <p class="row foot soft small">
       <span>
-        {integer(shown)} of {integer(matching)} shown; the cluster keeps {integer(kept)} in all.
+        {integer(shown)} of {integer(matching)} shown; the cluster keeps {integer(kept)} in all
+        {seesAll() ? "" : ", with those of other tenants"}.
       </span>
       {shown < matching && (
         <button type="button" onClick={onMore}>

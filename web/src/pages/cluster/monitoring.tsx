@@ -120,7 +120,7 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
     return (
       <p class="soft">
         No alert is firing, and none fired within the last hour. Watched: queues without a worker, long waits, failed
-        jobs, lost workers, late heartbeats, Redis' memory.
+        jobs, lost workers, late heartbeats, Redis' memory, entries that cannot be read.
       </p>
     );
   }
@@ -173,7 +173,7 @@ function services(): Service[] {
       name: "GPU workers",
       state: gpus ? "up" : "queued",
       word: gpus ? `${gpus} live` : "none",
-      text: gpus ? "" : "jobs that want a GPU are refused, or run elsewhere if they only prefer one",
+      text: gpus ? "" : "jobs that ask for a GPU wait; those that only prefer one run elsewhere",
     },
   ];
 }

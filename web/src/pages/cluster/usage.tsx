@@ -1,6 +1,6 @@
 /** What tenants used on the last days: one's own, an admin sees all. */
 
-import { get, type TenantUsage } from "../../lib/api";
+import { get, type TenantUsage, who } from "../../lib/api";
 import { compact, seconds } from "../../lib/format";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
@@ -22,10 +22,15 @@ function byKind(values: Record<string, number | string>): string {
 const COLUMNS: Column<TenantUsage>[] = [
   { id: "day", title: "day (UTC)", cell: (row) => <span class="num">{row.day}</span> },
   { id: "tenant", title: "tenant", cell: (row) => <span class="mono">{row.tenant}</span> },
-  { id: "lanes", title: "lanes", end: true, cell: (row) => <span class="num">{seconds(sum(row.lane_seconds))}</span> },
+  {
+    id: "lanes",
+    title: "lane time",
+    end: true,
+    cell: (row) => <span class="num">{seconds(sum(row.lane_seconds))}</span>,
+  },
   {
     id: "gpus",
-    title: "GPUs",
+    title: "GPU time",
     end: true,
     cell: (row) => <span class="num">{row.device_seconds ? seconds(row.device_seconds) : ""}</span>,
   },
@@ -46,13 +51,20 @@ export function Usage() {
   const { value, problem } = answer.value;
   if (problem) return <Trouble what="usage" problem={problem} />;
   if (!value) return <Skeleton rows={2} />;
+  const { tenant, scopes } = who.value ?? {};
   return (
-    <Table
-      label="Usage by day"
-      columns={COLUMNS}
-      rows={value.usage}
-      name={(row) => `${row.day} ${row.tenant}`}
-      empty={<Empty title={`Nothing was used in the last ${DAYS} days`} />}
-    />
+    <>
+      <Table
+        label="Usage by day"
+        columns={COLUMNS}
+        rows={value.usage}
+        name={(row) => `${row.day} ${row.tenant}`}
+        empty={<Empty title={`Nothing was used in the last ${DAYS} days`} />}
+        class="cards"
+      />
+      {scopes && !scopes.includes("admin") && (
+        <p class="soft small">Only tenant {tenant}; a login with the scope admin shows all tenants.</p>
+      )}
+    </>
   );
 }
