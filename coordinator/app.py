@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coordinator import docs, domains, health, http, paths
+from coordinator import docs, domains, health, http, paths, patterns
 from coordinator.admission import Admission
 from coordinator.audit.denials import REASONS, Denials
 from coordinator.audit.keeper import AuditKeeper
@@ -101,7 +101,8 @@ def _answer_errors(app: FastAPI) -> None:
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])
-        detail = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}; got {short(first.get('input'))}"
+        text = patterns.stated(first["msg"])
+        detail = f"{where}: {text[0].lower()}{text[1:]}; got {short(first.get('input'))}"
         return http.refused(errors.InvalidRequest(detail, field=where))
 
     @app.exception_handler(HTTPException)

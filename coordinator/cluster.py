@@ -153,7 +153,8 @@ class Cluster:
             detail = f"the job's partial results come from version {rest[0]} of its kind; submit it anew"
             raise errors.Conflict(detail, field="state")
         if how == "conflict":
-            raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}", field="state")
+            first = "; cancel it first" if verb == "delete" else ""
+            raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}{first}", field="state")
 
     def _steered(self, job_id: str, verb: str, asker: Asker, hold: bool) -> list[str]:
         if verb == "retry":

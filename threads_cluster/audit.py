@@ -52,16 +52,18 @@ class Chain:
             self._follow(line)
             self._seen_head |= head in (self._hash, self._sha256)
         if head and not self._seen_head:
-            raise Tampered(
-                self._count + 1, f"no line has the hash {head}: lines were removed, or the log was rewritten"
-            )
+            raise Tampered(self._count + 1, f"no line has the hash {head}: {self._why_unseen()}")
         last = self._hash if self._sha256 == "0" * 64 else self._sha256
         return Verified(lines=self._count, first=self._first, seq=self._seq, head=last)
+
+    def _why_unseen(self) -> str:
+        why = "lines were removed, or the log was rewritten"
+        return f"{why}, or it is older than entry {self._first}, the first one here" if self._first > 1 else why
 
     def _follow(self, line: bytes) -> None:
         parts = _LINE.fullmatch(line)
         if parts is None:
-            raise Tampered(self._count, "it is none of an audit log")
+            raise Tampered(self._count, "it is not a line of an audit log")
         number, digest = int(parts["number"]), parts["hash"].decode()
         if parts["what"] == b"after":
             self._jump(number, digest)
@@ -81,7 +83,7 @@ class Chain:
     def _check(self, number: int, digest: str, text: bytes) -> None:
         if number != self._seq + 1:
             raise Tampered(
-                self._count, f"entry {number} stands where entry {self._seq + 1} was: lines were removed or moved"
+                self._count, f"entry {number} stands where entry {self._seq + 1} should be: lines were removed or moved"
             )
         body = text[: text.rindex(b',"hash":')] + b"}"
         if hashlib.sha1(self._hash.encode() + body, usedforsecurity=False).hexdigest() != digest:

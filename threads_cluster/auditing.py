@@ -11,6 +11,8 @@ from typing import IO, Any
 from threads_cluster import answers, audit, errors, show
 from threads_cluster.session import Session
 
+#: Hexadecimal digits of a head of AUDIT_FILE; one of what the cluster keeps has 40.
+_SHA256 = 64
 #: Entries that one request asks for.
 _PAGE = 1000
 
@@ -55,6 +57,8 @@ def _row(entry: dict[str, Any]) -> tuple[Any, ...]:
 
 def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> None:
     """Verify a file, or all that the cluster keeps, and print the hash to keep elsewhere. Altered names the line."""
+    if file is None and len(head) == _SHA256:
+        raise errors.BadArgument("this is the head of a file; verify that: cluster audit FILE --head HASH", "head")
     try:
         if file is None:
             verified = audit.Chain(_all(session)).verify(head)
@@ -70,7 +74,7 @@ def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> N
         return
     show.line(f"entries {verified.first} to {verified.seq} are as they were written")
     show.line(f"head {verified.head}")
-    show.say("keep the head elsewhere; later: cluster audit --verify --head HASH")
+    show.say(f"keep the head elsewhere; later: cluster audit {file or '--verify'} --head {verified.head}")
 
 
 def _all(session: Session) -> Iterator[bytes]:

@@ -453,7 +453,8 @@ def _complain(error: errors.ClientError) -> int:
     text = re.sub(r"\bparameters\.(\w+)", lambda match: options.option_name(match[1]), str(error))
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):
-        text = options.option_name(field) + text.removeprefix(field)
+        # An item of a list is named like the list.
+        text = options.option_name(re.sub(r"\.\d+$", "", field)) + text.removeprefix(field)
     for theirs, ours in _ADVICE.items():
         text = text.replace(theirs, ours)
     show.say(text if error.exit_code == errors.INTERRUPTED else f"error: {text}")

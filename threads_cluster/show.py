@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from threads_cluster import figures, tables
@@ -173,7 +174,7 @@ def mark(proved: Mapping[str, Any]) -> None:
     )
     beyond = [row for row in proved["ranges"] if int(row["first"]) > int(proved["up_to"] or proved["origin"])]
     if beyond:
-        line("beyond a hole")
+        line("beyond a gap")
         rows(["first", "last"], [[row["first"], row["last"]] for row in beyond], indent=2)
 
 
@@ -275,10 +276,16 @@ def tokens(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of API tokens."""
     columns = ("token", "name", "tenant", "scopes", "expires", "used")
     rows(columns, [
-        [token["id"], token["name"], token["tenant"], ",".join(token["scopes"]), token["expires"] or "never",
+        [token["id"], token["name"], token["tenant"], ",".join(token["scopes"]), _end(token["expires"]),
          token["used"] or "never"]
         for token in several
     ])  # fmt: skip
+
+
+def _end(moment: str | None) -> str:
+    if not moment:
+        return "never"
+    return f"{moment} (expired)" if datetime.fromisoformat(moment) < datetime.now(UTC) else moment
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:

@@ -46,7 +46,7 @@ def create(
 ) -> None:  # fmt: skip
     """Register a tenant. From the first one on, lanes are shared by weight."""
     if any(row["tenant"] == name for row in ctx.obj.cluster.tenants()):
-        raise errors.BadArgument("exists; change it with: cluster tenant set", f"tenant {name}")
+        raise errors.BadArgument(f"tenant {name} exists; change it with: cluster tenant set {name}")
     _put(ctx, {"tenant": name}, weight, max_lanes, max_jobs, as_json)
 
 

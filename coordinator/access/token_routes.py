@@ -8,7 +8,7 @@ from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, decoding, http
+from coordinator import bodies, decoding, http, patterns
 from coordinator.access import queries, schemas
 from coordinator.asker import Scope
 from coordinator.http import shown
@@ -28,8 +28,8 @@ class NewToken(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$", description="What it is for, for people.")
-    scopes: list[Annotated[str, Field(pattern=f"^({'|'.join(Scope)})$")]] = Field(min_length=1, max_length=len(Scope))
+    name: str = Field(pattern=patterns.TOKEN_NAME, description="What it is for, for people.")
+    scopes: list[Annotated[str, Field(pattern=patterns.SCOPE)]] = Field(min_length=1, max_length=len(Scope))
     tenant: str = Field(DEFAULT_TENANT, pattern=tenants.NAME)
     ttl_seconds: int | None = Field(None, strict=True, ge=1, le=_LONGEST, description="null: it does not expire.")
 

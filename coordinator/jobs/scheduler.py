@@ -136,16 +136,18 @@ def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:
 
 
 def _before(before: int, where: str, whose: str = "") -> str:
+    """Return a job's place; `whose`: of which jobs alone, such as those of its tenant."""
     if not before:
-        return f"it is {whose or ''}next in {where}"
-    return f"{before} {whose or ''}{'job is' if before == 1 else 'jobs are'} before it in {where}"
+        return f"it is {f'the next{whose}' if whose else 'next'} in {where}"
+    jobs, are = ("job", "is") if before == 1 else ("jobs", "are")
+    return f"{before} {jobs}{whose} {are} before it in {where}"
 
 
 def _in_turn(queue: str, place: Place, before: int, fleet: Fleet) -> str:
     """Return the job's place in its queue, and what is served before: queues of higher priority, other tenants."""
     turn = _before(before, f"the queue {queue}")
     if place.tenant:
-        turn = _before(before, f"the queue {queue}", "its tenant's ")
+        turn = _before(before, f"the queue {queue}", " of its tenant")
     if place.max_lanes:
         return f"tenant {place.tenant} has reached max_lanes ({place.max_lanes}); {turn}"
     above = queues.higher(queue, tuple(fleet.load_seconds))

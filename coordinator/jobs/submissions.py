@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coordinator import patterns
 from coordinator.asker import Asker
 from coordinator.jobs import scheduler
 from coordinator.jobs.rows import SubmittedRow
@@ -95,7 +96,7 @@ def problems(error: ValidationError, model: type[BaseModel], prefix: str = "") -
     path = ".".join(parts) or "body"
     others = f"; there are {', '.join(model.model_fields)}" if len(first["loc"]) == 1 else ""
     known = {"extra_forbidden": f"is not known{others}", "missing": "is needed"}
-    text = known.get(first["type"], first["msg"].removeprefix("Value error, "))
+    text = known.get(first["type"], patterns.stated(first["msg"].removeprefix("Value error, ")))
     given = "" if first["type"] in known or "got" in text else f"; got {short(first['input'])}"
     return errors.InvalidRequest(f"{path}: {text[0].lower() + text[1:]}{given}", field=path)
 

@@ -68,7 +68,7 @@ def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) 
         raise queries.missing(tenant)
     if answer == "default":
         raise errors.Conflict(
-            "the tenant default cannot be deleted: jobs of whoever has no other tenant are its own", field="tenant"
+            "the tenant default cannot be deleted: it owns the jobs of everybody without another tenant", field="tenant"
         )
     if answer == "busy":
         raise errors.Conflict(f"jobs of tenant {tenant} wait or run; cancel them first", field="tenant")

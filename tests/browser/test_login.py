@@ -93,7 +93,7 @@ def bearer(method: str, live: Live, path: str, body: Any = None) -> Any:
 
 def log_in(page: Page) -> None:
     dialog = page.get_by_role("dialog", name="This cluster needs a token")
-    dialog.get_by_label("Token").fill(MASTER)
+    dialog.get_by_role("textbox", name="Token").fill(MASTER)
     dialog.get_by_role("button", name="Log in").click()
     expect(page.locator(".connection")).to_have_attribute("data-state", "live")
 
@@ -110,9 +110,27 @@ def test_a_login_opens_the_pages_and_a_logout_closes_them(open_page: Open, locke
     assert MASTER not in page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])")
     page.goto(f"{locked.url()}/kinds.html")
     expect(page.locator(".connection")).to_have_attribute("data-state", "live")
+    other = page.context.new_page()
+    other.goto(f"{locked.url()}/cluster.html")
+    expect(other.locator(".connection")).to_have_attribute("data-state", "live")
     page.get_by_role("button", name="Log out").click()
-    expect(page.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
+    for tab in (page, other):
+        expect(tab.get_by_role("dialog", name="This cluster needs a token")).to_be_visible()
     assert cookies(page, locked) == [] and page.evaluate("localStorage.length") == 0
+    log_in(page)
+    expect(page.get_by_role("link", name="paced").first).to_be_visible()  # asked for again, after the login
+
+
+def test_a_wrong_token_and_a_missing_scope_are_said_in_words(open_page: Open, locked: Live) -> None:
+    page = open_page(url=locked.url())
+    dialog = page.get_by_role("dialog", name="This cluster needs a token")
+    dialog.get_by_role("textbox", name="Token").fill("wrong")
+    dialog.get_by_role("button", name="Log in").click()
+    expect(dialog).to_contain_text("this token is unknown, was revoked or has expired")
+    asked = {"name": "blind", "scopes": ["submit"]}
+    dialog.get_by_role("textbox", name="Token").fill(bearer("POST", locked, "/api/tokens", asked)["token"])
+    dialog.get_by_role("button", name="Log in").click()
+    expect(page.locator(".banner")).to_contain_text("The cluster refuses this page: this needs the scope read")
 
 
 def test_a_one_time_link_logs_in_once_and_leaves_no_trace(open_page: Open, locked: Live) -> None:

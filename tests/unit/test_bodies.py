@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from coordinator import bodies
+from coordinator import bodies, patterns
 from coordinator.jobs import submissions
 from jobs import errors
+from jobs.store import tenants
 
 MB = 1 << 20
 
@@ -76,3 +77,10 @@ def test_bodies_wait_for_room_and_give_it_back_however_they_end() -> None:
         return told
 
     assert asyncio.run(go()) == ["first in", "small in", "small out", "second in", "second out"]
+
+
+def test_a_pattern_is_stated_in_words() -> None:
+    complaint = "String should match pattern '{}'".format
+    assert patterns.stated(complaint(patterns.SCOPE)).startswith("must be one of read, submit")
+    assert patterns.stated(complaint(tenants.NAME)).startswith("must be 1 to 32 small letters")
+    assert patterns.stated(complaint("^x$")) == complaint("^x$") and patterns.stated("other") == "other"

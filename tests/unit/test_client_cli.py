@@ -601,10 +601,10 @@ def test_audit_verifies_the_cluster_and_a_file(fake: Fake, run: Run, tmp_path: P
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (lambda lines: [lines[0], lines[2]], "line 2: entry 3 stands where entry 2 was"),
+        (lambda lines: [lines[0], lines[2]], "line 2: entry 3 stands where entry 2 should be"),
         (lambda lines: [lines[0], lines[1].replace("::1", "::2"), lines[2]], "line 2: entry 2, or the one before it"),
-        (lambda lines: [lines[1], lines[0], lines[2]], "line 1: entry 2 stands where entry 1 was"),
-        (lambda lines: [lines[0], "text", lines[2]], "line 2: it is none of an audit log"),
+        (lambda lines: [lines[1], lines[0], lines[2]], "line 1: entry 2 stands where entry 1 should be"),
+        (lambda lines: [lines[0], "text", lines[2]], "line 2: it is not a line of an audit log"),
     ],
 )
 def test_audit_names_the_first_line_that_is_not_what_was_written(
@@ -623,6 +623,16 @@ def test_audit_misses_the_end_that_a_kept_head_names(run: Run, tmp_path: Path) -
     file.write_text("\n".join(lines[:2]) + "\n")
     ran = run("audit", str(file), "--head", json.loads(lines[2])["hash"])
     assert ran.code == 1 and "no line has the hash" in ran.err
+
+
+def test_the_head_of_a_file_is_no_alarm_about_the_cluster(fake: Fake, run: Run, tmp_path: Path) -> None:
+    lines = chained(SUBMITTED, DENIED, SUBMITTED)
+    ran = run("audit", "--verify", "--head", "0" * 64)
+    assert ran.code == 2 and "verify that: cluster audit FILE" in ran.err and not fake.asked
+    before = json.dumps({"after": 1, "hash": json.loads(lines[0])["hash"]}, separators=(",", ":"))
+    fake.on("GET", "/api/audit", part([before, *lines[1:]]))
+    ran = run("audit", "--verify", "--head", "0" * 40)
+    assert ran.code == 1 and "or it is older than entry 2, the first one here" in ran.err
 
 
 def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:

@@ -4,7 +4,7 @@ import { useComputed, useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
-import { get, Problem, seesAll, type Job, type Jobs as Page } from "../../lib/api";
+import { get, Problem, seesAll, who, type Job, type Jobs as Page } from "../../lib/api";
 import { summary } from "../../lib/summary";
 import { compact, integer, percent, rate, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
@@ -236,7 +236,7 @@ function Details({ job }: { job: Job }) {
   );
 }
 
-/** Whose a job is: shown where one is not of the tenant default. */
+/** Whose a job is: shown where one is another tenant's than one's own. */
 const TENANT: Column<string> = {
   id: "tenant",
   title: "tenant",
@@ -244,7 +244,8 @@ const TENANT: Column<string> = {
 };
 
 function columns(ids: readonly string[]): Column<string>[] {
-  const shared = ids.some((id) => jobOf(id)?.peek().tenant !== "default");
+  const own = who.value?.tenant ?? "default";
+  const shared = ids.some((id) => jobOf(id)?.peek().tenant !== own);
   return [
     { id: "select", title: <CheckAll ids={ids} />, cell: (id) => <Check id={id} /> },
     {

@@ -1,0 +1,24 @@
+"""Patterns of what people type in requests, and the words with which a refusal states them."""
+
+from __future__ import annotations
+
+import re
+
+from coordinator.asker import Scope
+from jobs.store import tenants
+
+TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
+SCOPE = f"^({'|'.join(Scope)})$"
+
+_WORDS = {
+    TOKEN_NAME: "must be 1 to 64 letters, digits, dots, dashes, @ or _, and begin with a letter or a digit",
+    SCOPE: f"must be one of {', '.join(Scope)}",
+    tenants.NAME: "must be 1 to 32 small letters, digits or dashes, and begin with a letter or a digit",
+}
+_COMPLAINT = re.compile("String should match pattern '(.*)'")
+
+
+def stated(complaint: str) -> str:
+    """Return a complaint of pydantic with the pattern in words, where it has some."""
+    pattern = _COMPLAINT.fullmatch(complaint)
+    return _WORDS.get(pattern[1], complaint) if pattern else complaint
