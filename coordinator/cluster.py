@@ -19,7 +19,7 @@ from jobs.kinds import registry
 from jobs.models import Binary
 from jobs.settings import Settings
 from jobs.store import Store
-from jobs.store.jobs import NewJob, Over
+from jobs.store.jobs import NewJob, Over, over
 from jobs.worker import execution
 
 #: Prepared traces and the like that are kept, up to some tens of MB each.
@@ -145,8 +145,7 @@ class Cluster:
         """Raise what a script's answer to a call about a job means."""
         how, *rest = answer
         if how == "over":
-            limit = Over(cap=rest[0], value=int(rest[1]), seconds=int(rest[2]))
-            raise submissions.over(limit, self.queries.jobs.job(job_id)["tenant"])
+            raise submissions.over(over(rest), self.queries.jobs.job(job_id)["tenant"])
         if how == "missing":
             raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
         if how == "version":

@@ -21,8 +21,8 @@ ROUND_SECONDS = 1.0
 _REPEATS = 50
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
-#: Rounds between two times that usage of old days is added up.
-_PRUNE_EVERY = 3600
+#: Rounds between two times that usage of old days is added up, and that stored bytes are counted again.
+_PRUNE_EVERY, _RECOUNT_EVERY = 3600, 600
 #: Rounds between two times that bells' templates are put back, in case somebody flushed them, and the names of killed
 #: workers are struck out.
 _BELLS_EVERY = 60
@@ -87,6 +87,8 @@ class Janitor(threading.Thread):
                 self._join_marks()
             if self._rounds % _PRUNE_EVERY == 0:
                 self._store.usage.prune()
+            if self._rounds % _RECOUNT_EVERY == 1:
+                self._aside("stored bytes were not counted again", self._recount)
             self._aside("figures were not written down", self._record)
 
     def _rewrite_aof(self) -> None:
@@ -95,6 +97,10 @@ class Janitor(threading.Thread):
     def _place_bells(self) -> None:
         bells.place_bells(self._store)
         bells.forget_dead_workers(self._store)
+
+    def _recount(self) -> None:
+        if tenants := self._store.stored_bytes.recount():
+            log.info("stored bytes were counted again", extra={"tenants": len(tenants)})
 
     def _sweep(self) -> None:
         """Repeat SWEEP while there is more to do: all jobs of a worker that died come back at once."""

@@ -140,6 +140,19 @@ class DeadRange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Spent:
+    """Daily cap of a tenant that is reached."""
+
+    #: max_units or max_gpu_seconds.
+    cap: str
+    #: Units, or seconds.
+    used: float
+    most: float
+    #: Seconds until the day turns.
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Place:
     """Where a job waits, and what its tenant is allowed."""
 
@@ -157,3 +170,6 @@ class Place:
     max_jobs: int = 0
     #: Most lanes that its tenant may use, if it uses them all; else 0.
     max_lanes: int = 0
+    #: The tenant's daily caps on units of the job's kind and on GPU seconds, if they are reached.
+    units: Spent | None = None
+    gpu: Spent | None = None

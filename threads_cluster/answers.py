@@ -95,6 +95,12 @@ class Tenant(Answer):
     lanes: Count = 0
     jobs: Count = 0
     backlog: Count = 0
+    max_units: dict[str, Whole] = {}
+    units_today: dict[str, Whole] = {}
+    max_gpu_seconds: Count | None = None
+    gpu_seconds_today: float = 0.0
+    max_stored_bytes: Count | None = None
+    stored_bytes: Count = 0
 
 
 class TenantList(Answer):

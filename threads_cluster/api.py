@@ -294,10 +294,14 @@ class Cluster:
         return self._get(f"tenants/{quote(name)}", shape=answers.Tenant)
 
     def put_tenant(
-        self, name: str, *, weight: int = 1, max_lanes: int | None = None, max_jobs: int | None = None
-    ) -> Json:
-        """Register a tenant, or change its weight and caps; None: no cap."""
-        body = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
+        self, name: str, *, weight: int = 1, max_lanes: int | None = None, max_jobs: int | None = None,
+        max_units: Mapping[str, int] | None = None, max_gpu_seconds: int | None = None,
+        max_stored_bytes: int | None = None,
+    ) -> Json:  # fmt: skip
+        """Register a tenant, or change its weight and caps; None: no cap. `max_units`: a day, by kind."""
+        body: Json = {"weight": weight, "max_lanes": max_lanes, "max_jobs": max_jobs}
+        daily = {"max_units": max_units, "max_gpu_seconds": max_gpu_seconds, "max_stored_bytes": max_stored_bytes}
+        body |= {cap: most for cap, most in daily.items() if most}  # which a coordinator of 0.1 does not know
         answer: Json = self._ask("PUT", f"/api/tenants/{quote(name)}", body=body, shape=answers.Tenant)
         return answer
 

@@ -147,7 +147,22 @@ def tenants(several: Iterable[Mapping[str, Any]]) -> None:
     """Tenants with their weights, caps and use, one a line."""
     columns = ("tenant", "weight", "lanes", "max lanes", "jobs", "max jobs", "backlog")
     fields = ("tenant", "weight", "lanes", "max_lanes", "jobs", "max_jobs", "backlog")
-    rows(columns, [["-" if one.get(name) is None else one[name] for name in fields] for one in several])
+    further = ("units today", "gpu s today", "stored bytes")
+    rows(
+        columns + further,
+        [["-" if one.get(name) is None else one[name] for name in fields] + _used_of_caps(one) for one in several],
+    )
+
+
+def _used_of_caps(tenant: Mapping[str, Any]) -> list[str]:
+    """Return what a tenant uses of its daily caps and of that on stored bytes, as used/most; - where there is none."""
+    today, gpu, stored = tenant.get("units_today", {}), tenant.get("max_gpu_seconds"), tenant.get("max_stored_bytes")
+    units = [f"{kind}={today.get(kind, 0)}/{most}" for kind, most in tenant.get("max_units", {}).items()]
+    return [
+        " ".join(units) or "-",
+        f"{tenant['gpu_seconds_today']:g}/{gpu}" if gpu else "-",
+        f"{tenant['stored_bytes']}/{stored}" if stored else "-",
+    ]
 
 
 def usage(several: Iterable[Mapping[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, TypeAlias
 
 import typer
@@ -14,6 +15,35 @@ app = typer.Typer(
     help="Show and change tenants: their weights and caps. Changes need the scope admin.",
 )  # fmt: skip
 
+#: Bytes of a unit of sizes.
+_SIZES = {
+    "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+
+
+def _units(text: str) -> dict[str, int]:
+    """Return what `collatz=1e9,thread=1e6` says, and no caps for `none`."""
+    from threads_cluster import options
+
+    if text == "none":
+        return {}
+    pairs = [item.partition("=") for item in text.split(",")]
+    caps = {kind: options.integer(number) for kind, _, number in pairs}
+    if len(caps) < len(pairs) or not all(kind and isinstance(most, int) and most > 0 for kind, most in caps.items()):
+        raise typer.BadParameter(f"must be KIND=NUMBER,KIND=NUMBER as collatz=1e9, or none; got {text!r}")
+    return {kind: int(most) for kind, most in caps.items() if most}
+
+
+def _bytes(text: str) -> int:
+    """Return the bytes that 1GB, 512MiB or 1000000 are."""
+    match = re.fullmatch(r"([0-9_]+(?:\.[0-9]{1,3})?)\s*([A-Za-z]*)", text)
+    if not match or match[2] not in _SIZES:
+        raise typer.BadParameter(f"must be a size as 1GB, 512MiB or 1000000, 0 for any; got {text!r}")
+    whole, _, part = match[1].partition(".")
+    return (int(whole) * 1000 + int((part or "0").ljust(3, "0"))) * _SIZES[match[2]] // 1000
+
+
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
 Weight: TypeAlias = Annotated[
@@ -25,6 +55,23 @@ Lanes: TypeAlias = Annotated[
 Jobs: TypeAlias = Annotated[
     int | None, typer.Option(min=0, metavar="NUMBER", help="Most of its jobs that wait or run at once; 0: any number.")
 ]
+Units: TypeAlias = Annotated[
+    dict[str, int] | None,
+    typer.Option(
+        "--max-units", "--units", parser=_units, metavar="KIND=NUMBER,...",
+        help="Most units a day (UTC) by kind, all that are capped: collatz=1e9; none: any number.",
+    ),
+]  # fmt: skip
+GpuSeconds: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-gpu-seconds", "--gpu-seconds", min=0, metavar="NUMBER",
+                 help="Most seconds of GPUs a day (UTC); 0: any number."),
+]  # fmt: skip
+StoredBytes: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-stored-bytes", "--stored-bytes", parser=_bytes, metavar="SIZE",
+                 help="Most bytes stored of its jobs, as 1GB or 512MiB; 0: any number."),
+]  # fmt: skip
 
 
 @app.command("list")
@@ -42,32 +89,38 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def create(
     ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
+    max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Register a tenant. From the first one on, lanes are shared by weight."""
     if any(row["tenant"] == name for row in ctx.obj.cluster.tenants()):
         raise errors.BadArgument(f"tenant {name} exists; change it with: cluster tenant set {name}")
-    _put(ctx, {"tenant": name}, weight, max_lanes, max_jobs, as_json)
+    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes)
+    _put(ctx, {"tenant": name}, named, as_json)
 
 
 @app.command("set")
 def change(
     ctx: typer.Context, name: Name, weight: Weight = None, max_lanes: Lanes = None, max_jobs: Jobs = None,
+    max_units: Units = None, max_gpu_seconds: GpuSeconds = None, max_stored_bytes: StoredBytes = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Change a tenant's weight and caps. What is not named stays."""
-    _put(ctx, ctx.obj.cluster.tenant(name), weight, max_lanes, max_jobs, as_json)
+    named = _named(weight, max_lanes, max_jobs, max_units, max_gpu_seconds, max_stored_bytes)
+    _put(ctx, ctx.obj.cluster.tenant(name), named, as_json)
 
 
-def _put(
-    ctx: typer.Context, known: dict[str, Any], weight: int | None, lanes: int | None, jobs: int | None, as_json: bool
-) -> None:
-    row = ctx.obj.cluster.put_tenant(
-        known["tenant"],
-        weight=weight or known.get("weight", 1),
-        max_lanes=(known.get("max_lanes") if lanes is None else lanes) or None,
-        max_jobs=(known.get("max_jobs") if jobs is None else jobs) or None,
-    )
+def _named(weight: int | None, *caps: int | dict[str, int] | None) -> dict[str, Any]:
+    names = ("weight", "max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes")
+    return {name: value for name, value in zip(names, (weight, *caps), strict=True) if value is not None}
+
+
+def _put(ctx: typer.Context, known: dict[str, Any], named: dict[str, Any], as_json: bool) -> None:
+    """Write a tenant: what is named, else what is known, 0 and nothing being no cap."""
+    names = ("max_lanes", "max_jobs", "max_units", "max_gpu_seconds", "max_stored_bytes")
+    wanted = {name: named.get(name, known.get(name)) or None for name in names}
+    weight = named.get("weight") or known.get("weight", 1)
+    row = ctx.obj.cluster.put_tenant(known["tenant"], weight=weight, **wanted)
     show.json_line(row) if as_json else show.tenants([row])
 
 

@@ -73,12 +73,12 @@ class JobQueries:
     def _places(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
         """Return the place of each job that waits or runs."""
         waiting = [
-            (row["queue"], row.get("tenant", DEFAULT_TENANT), job_id)
+            (row["queue"], row.get("tenant", DEFAULT_TENANT), row["kind"], job_id)
             for job_id, row in jobs
             if row["state"] in ("queued", "running")
         ]
         places = self._store.job_reads.places(waiting)
-        return {job_id: place for (_, _, job_id), place in zip(waiting, places, strict=True)}
+        return {job_id: place for (*_, job_id), place in zip(waiting, places, strict=True)}
 
     def page(
         self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None

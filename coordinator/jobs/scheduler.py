@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobs import errors, queues
-from jobs.models import Device, Place, Plan, Priority
+from jobs.models import Device, Place, Plan, Priority, Spent
 
 #: Below this many seconds of one lane, a job takes the fast path.
 SMALL_SECONDS = 0.05
@@ -105,6 +106,8 @@ def waiting_because(
         return _held(place, place.in_backlog)
     if state not in ("queued", "running") or holders > 0:
         return None
+    if spent := _spent(queue, place, fleet):
+        return _tomorrow(spent, place.tenant, kind)
     if estimated_wait(queue, fleet) is None:
         return f"no live worker serves the queue {queue}"
     able = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
@@ -119,6 +122,18 @@ def _held(place: Place, before: int) -> str:
     """Return why a job is in its tenant's backlog."""
     cap = f"tenant {place.tenant} has reached max_jobs ({place.max_jobs} that wait or run)"
     return f"{cap}; {_before(before, 'its backlog')}"
+
+
+def _spent(queue: str, place: Place, fleet: Fleet) -> Spent | None:
+    """Return the daily cap that keeps a job from starting: that on GPU seconds only where no CPU may compute it."""
+    gpu_alone = Device.CPU not in _devices_of(queue) or not fleet.alive(Device.CPU)
+    return place.units or (place.gpu if gpu_alone and Device.GPU in _devices_of(queue) else None)
+
+
+def _tomorrow(spent: Spent, tenant: str, kind: str) -> str:
+    what = f"units of {kind}" if spent.cap == "max_units" else "GPU seconds"
+    cap = f"tenant {tenant} has reached {spent.cap} ({spent.used:.15g} of {spent.most:.15g} {what} today)"
+    return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
 def _leased_out(state: str, kind: str, place: Place, max_running: int) -> str:

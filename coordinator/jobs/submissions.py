@@ -194,6 +194,12 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
     after = f"there is probably room in {limit.seconds} s"
     if limit.cap == "MAX_QUEUED":
         detail = f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued; {after}"
+    elif limit.cap == "max_stored_bytes":
+        detail = (
+            f"tenant {tenant} has no room for it within {limit.cap}: {limit.used} of {limit.value} bytes are stored of "
+            f"its jobs; delete some that have ended, or wait until they expire (RESULT_TTL), the first in about "
+            f"{limit.seconds} s"
+        )
     else:
         detail = (
             f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs wait or run; {after}. "

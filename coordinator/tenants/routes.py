@@ -13,7 +13,9 @@ from coordinator.asker import Scope
 from coordinator.http import shown
 from coordinator.tenants import queries, schemas
 from jobs import errors
-from jobs.store.tenants import MAX_CAP, MAX_WEIGHT, NAME, Tenant
+from jobs.kinds import registry
+from jobs.numbers import short
+from jobs.store.tenants import MAX_BYTES, MAX_CAP, MAX_GPU_SECONDS, MAX_UNITS, MAX_WEIGHT, NAME, Tenant
 
 routes = http.router()
 
@@ -32,6 +34,17 @@ class Shares(BaseModel):
     max_jobs: int | None = Field(
         None, ge=1, le=MAX_CAP, description="Most of its jobs that wait or run at once; null: any number."
     )
+    max_units: dict[str, Annotated[int, Field(ge=1, le=MAX_UNITS)]] = Field(
+        default_factory=dict, max_length=64,
+        description="Most units that are computed for it on one day (UTC), by kind; of other kinds any number.",
+    )  # fmt: skip
+    max_gpu_seconds: int | None = Field(
+        None, ge=1, le=MAX_GPU_SECONDS, description="Most seconds of GPUs that it uses on one day; null: any number."
+    )
+    max_stored_bytes: int | None = Field(
+        None, ge=1, le=MAX_BYTES,
+        description="Most bytes that are stored of its jobs, specifications and results; null: any number.",
+    )  # fmt: skip
 
 
 @routes.get("/tenants", tags=["tenants"], **http.answers(schemas.Tenants))
@@ -53,11 +66,21 @@ def get_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> 
 async def put_tenant(request: Request, tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Register a tenant, or change its weight and caps. What is admitted already stays."""
     asked: Shares = http.parsed(Shares, await bodies.body(request, empty={}))
+    for kind in asked.max_units:
+        _require_kind(kind)
     shares = Tenant(
-        name=tenant, weight=asked.weight, max_lanes=asked.max_lanes or 0, max_jobs=asked.max_jobs or 0
+        name=tenant, weight=asked.weight, max_lanes=asked.max_lanes or 0, max_jobs=asked.max_jobs or 0,
+        max_units=asked.max_units, max_gpu_seconds=asked.max_gpu_seconds or 0,
+        max_stored_bytes=asked.max_stored_bytes or 0,
     )  # fmt: skip
     await run_in_threadpool(cluster.store.tenants.put, shares, asker.actor)
     return shown(await run_in_threadpool(cluster.queries.tenants.one, asker, tenant))
+
+
+def _require_kind(kind: str) -> None:
+    if kind not in registry.names():
+        have = ", ".join(registry.names())
+        raise errors.InvalidRequest(f"max_units: no kind {short(kind)}; there are {have}", field="max_units")
 
 
 @routes.delete("/tenants/{tenant}", status_code=204, tags=["tenants"], dependencies=_ADMIN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from jobs.numbers import exact
 from jobs.store.tenants import Tenant, Use
 
 
@@ -15,6 +16,12 @@ class TenantRow(TypedDict):
     lanes: int
     jobs: int
     backlog: int
+    max_units: dict[str, int]
+    units_today: dict[str, int | str]
+    max_gpu_seconds: int | None
+    gpu_seconds_today: float
+    max_stored_bytes: int | None
+    stored_bytes: int
 
 
 def shown(tenant: Tenant, use: Use) -> TenantRow:
@@ -27,4 +34,10 @@ def shown(tenant: Tenant, use: Use) -> TenantRow:
         "lanes": use.lanes,
         "jobs": use.jobs,
         "backlog": use.backlog,
+        "max_units": dict(tenant.max_units),
+        "units_today": {kind: exact(used) for kind, used in use.units.items()},
+        "max_gpu_seconds": tenant.max_gpu_seconds or None,
+        "gpu_seconds_today": use.gpu_ms / 1000,
+        "max_stored_bytes": tenant.max_stored_bytes or None,
+        "stored_bytes": use.stored_bytes,
     }

@@ -15,6 +15,12 @@ class Tenant(Answer):
     lanes: int = required("Lanes that compute its jobs now.")
     jobs: int = required("Its jobs that wait or run, without its backlog.")
     backlog: int = required("Its held jobs, which are queued until max_jobs admits them.")
+    max_units: dict[str, int] = required("Most units a day, by kind; of kinds that are not named any number.")
+    units_today: dict[str, int | str] = required("Units committed today (UTC), of the kinds in max_units.")
+    max_gpu_seconds: int | None = required("Most seconds of GPUs a day; null: any number.")
+    gpu_seconds_today: float = required("Seconds of GPUs used today, where max_gpu_seconds caps them; else 0.")
+    max_stored_bytes: int | None = required("Most bytes stored of its jobs; null: any number.")
+    stored_bytes: int = required("Bytes stored of its jobs, where max_stored_bytes caps them; else 0.")
 
 
 class Tenants(Answer):

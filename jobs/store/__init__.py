@@ -19,6 +19,7 @@ from jobs.store.repairs import Repairs
 from jobs.store.results import Results
 from jobs.store.scripts import Scripts
 from jobs.store.slots import Slots
+from jobs.store.stored_bytes import StoredBytes
 from jobs.store.telemetry import Telemetry
 from jobs.store.tenants import Tenants
 from jobs.store.tokens import Tokens
@@ -40,6 +41,7 @@ class Store:
         self.slots = Slots(self.scripts)
         self.leases = Leases(self.scripts)
         self.tenants = Tenants(self.scripts)
+        self.stored_bytes = StoredBytes(self.scripts)
         self.results = Results(self.scripts)
         self.marks = Marks(self.scripts)
         self.fleet = Fleet(self.scripts)

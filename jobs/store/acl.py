@@ -18,6 +18,7 @@ WORKER_KEYS = (
     keys.OUTCOMES, keys.ENDED, keys.WAITS, keys.DURATIONS, keys.SPAN, keys.SPANS, keys.BROKEN, keys.DISTURBED,
     keys.SHARES, keys.CAPPED, keys.AGED, keys.AGING, keys.turns("*", "*"), keys.order("*"), keys.finish("*"),
     keys.virtual("*"), keys.admitted("*"), keys.backlog("*"), keys.lanes("*"), keys.USAGES, keys.usage("*"),
+    keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"),
     keys.SPARE, keys.job("*"), keys.pending("*"), keys.lacked_member("*"), keys.in_state("*"),
     keys.workers_of("*"), keys.worker("*"), keys.gpu("*"), keys.mark("*", "*"), keys.bell("*"), keys.aside("*"),
     keys.OF_RQ,

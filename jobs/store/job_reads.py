@@ -5,11 +5,12 @@ A key of another type counts as missing, and is noted in `skipped`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias, cast
 
-from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place
-from jobs.store import keys, skipped
+from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place, Spent
+from jobs.store import caps, keys, skipped
+from jobs.store.caps import Cap
 from jobs.store.connection import ResponseError, wrong_type
 from jobs.store.scripts import Part
 
@@ -46,29 +47,40 @@ class JobReads(Part):
             for row in skipped.replies(pipe)
         ]
 
-    def places(self, waiting: Sequence[tuple[str, str, str]]) -> list[Place]:
-        """Return where each (queue, tenant, job) waits."""
+    def places(self, waiting: Sequence[tuple[str, str, str, str]]) -> list[Place]:
+        """Return where each (queue, tenant, kind, job) waits."""
         if not waiting:
             return []
         pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED)
-        for queue, _, job_id in waiting:
+        for queue, _, _, job_id in waiting:
             pipe.zrank(keys.pending(queue), job_id).zcard(keys.job_leases(job_id))
         shares, capped, *replies = skipped.replies(pipe)
         pairs = list(zip(replies[::2], replies[1::2], strict=True))
         if not shares:
             return [Place(before=before, leases=leases or 0) for before, leases in pairs]
-        for queue, tenant, job_id in waiting:
+        for queue, tenant, _, job_id in waiting:
             pipe.zrank(keys.turns(queue, tenant), job_id).zrank(keys.order(queue), tenant)
             pipe.zrank(keys.backlog(tenant), job_id)
         parts = iter(skipped.replies(pipe))
+        spent = self._spent({(tenant, kind) for _, tenant, kind, _ in waiting if keys.caps(tenant).encode() in shares})
         return [
             Place(
                 before=next(parts), leases=leases or 0, tenant=tenant, tenants_before=next(parts) or 0,
                 in_backlog=next(parts), max_jobs=_cap(shares, tenant, 2),
                 max_lanes=_cap(shares, tenant, 1) if tenant.encode() in (capped or ()) else 0,
+                **spent.get((tenant, kind), {}),
             )
-            for (_, tenant, _), (_, leases) in zip(waiting, pairs, strict=True)
+            for (_, tenant, kind, _), (_, leases) in zip(waiting, pairs, strict=True)
         ]  # fmt: skip
+
+    def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Spent]]:
+        """Return the daily caps of each (tenant, kind) that are reached, by the field of Place."""
+        if not asked:
+            return {}
+        tenants = sorted({tenant for tenant, _ in asked})
+        left_ms, further = caps.read(self._scripts, tenants)
+        by_tenant = dict(zip(tenants, further, strict=True))
+        return {(tenant, kind): _reached(by_tenant[tenant], kind, left_ms / 1000) for tenant, kind in asked}
 
     def newest(self, state: str | None, before: int | None, most: int) -> list[tuple[bytes, int]]:
         """Return (id, number of its submission) of at most `most` jobs, newest first; of those below `before` alone."""
@@ -164,3 +176,14 @@ def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> li
 def _cap(shares: Mapping[bytes, bytes], tenant: str, place: int) -> int:
     """Return one of the numbers weight|max_lanes|max_jobs of a tenant; 0 where it is not registered."""
     return int(shares.get(tenant.encode(), b"1|0|0").split(b"|")[place])
+
+
+def _reached(own: Mapping[str, Cap], kind: str, seconds: float) -> dict[str, Spent]:
+    """Return those of a tenant's caps on a kind's units and on GPU seconds that are reached."""
+    units, gpu = own.get(f"{caps.UNITS}{kind}"), own.get(caps.GPU_MS)
+    reached = {}
+    if units and units.reached:
+        reached["units"] = Spent(cap="max_units", used=units.used, most=units.most, seconds=seconds)
+    if gpu and gpu.reached:
+        reached["gpu"] = Spent(cap="max_gpu_seconds", used=gpu.used / 1000, most=gpu.most / 1000, seconds=seconds)
+    return reached

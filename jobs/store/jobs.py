@@ -54,11 +54,13 @@ class NewJob:
 class Over:
     """Cap or limit that refuses one more job."""
 
-    #: max_jobs of the tenant, or MAX_QUEUED.
+    #: max_jobs or max_stored_bytes of the tenant, or MAX_QUEUED.
     cap: str
     value: int
     #: Seconds until there is probably room.
     seconds: int
+    #: How much of the cap is used: the bytes that are stored; 0 where it is all.
+    used: int = 0
 
 
 class Jobs(Part):
@@ -145,7 +147,13 @@ class Jobs(Part):
 
 def _written(reply: list[Any]) -> tuple[str, str] | Over:
     how, *rest = (word.decode() for word in reply)
-    return Over(cap=rest[0], value=int(rest[1]), seconds=int(rest[2])) if how == "over" else (how, rest[0])
+    return over(rest) if how == "over" else (how, rest[0])
+
+
+def over(words: Sequence[str]) -> Over:
+    """Return the refusal that follows the word over in a script's reply."""
+    cap, *numbers = words
+    return Over(cap=cap, **dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False)))
 
 
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:

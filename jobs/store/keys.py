@@ -21,9 +21,14 @@ EXPIRY = f"{PREFIX}expiry"
 LACKED = f"{PREFIX}lacked"
 #: zset tenant -> when it was registered.
 TENANTS = f"{PREFIX}tenants"
-#: hash tenant -> weight|max_lanes|max_jobs, of those that are registered.
+#: hash tenant -> weight|max_lanes|max_jobs, of those that are registered; tenant|caps -> further caps, as
+#: what=most,what=most.
 SHARES = f"{PREFIX}shares"
-#: set of tenants that use all their lanes.
+#: set of tenant:kind under which jobs wait for the next day.
+DEFERRED = f"{PREFIX}deferred"
+#: hash tenant -> bytes stored of its jobs, of tenants with a cap on them.
+STORED = f"{PREFIX}stored"
+#: set of tenants that use all their lanes, and gpu:tenant of those that have used the GPU seconds of a day.
 CAPPED = f"{PREFIX}capped"
 #: hash queue -> the latest time since which an aged head of it waits.
 AGED = f"{PREFIX}aged"
@@ -190,6 +195,21 @@ def admitted(tenant: str) -> str:
 def backlog(tenant: str) -> str:
     """Zset job -> turn: queued jobs that wait until a cap of their tenant admits them."""
     return f"{PREFIX}backlog:{tenant}"
+
+
+def deferred(tenant: str, kind: str) -> str:
+    """Zset job -> turn: jobs of a kind that wait for the next day, because their tenant has used the units of a day."""
+    return f"{PREFIX}deferred:{tenant}:{kind}"
+
+
+def stored(tenant: str) -> str:
+    """Hash job -> bytes stored of it, of a tenant with a cap on them."""
+    return f"{PREFIX}stored:{tenant}"
+
+
+def caps(tenant: str) -> str:
+    """Field of SHARES that holds a tenant's further caps."""
+    return f"{tenant}|caps"
 
 
 def lanes(tenant: str) -> str:

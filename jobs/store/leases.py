@@ -32,6 +32,8 @@ class Finished:
     ms: int
     #: As `marks.left_by` writes them.
     marks: str = "[]"
+    #: Its share of a device that lanes share.
+    device_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,9 @@ class Leases(Part):
 
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]:
         """Commit and finish many jobs in one round trip."""
-        calls = [(one.job_id, one.token, one.result, one.ms, worker, device, one.marks) for one in finished]
+        calls = [
+            (one.job_id, one.token, one.result, one.ms, worker, device, one.marks, one.device_ms) for one in finished
+        ]
         replies = self._scripts.many("done1", calls)
         for reply in replies:
             if isinstance(reply, Exception):

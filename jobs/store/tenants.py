@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys, skipped
+from jobs.store import caps, keys, skipped
+from jobs.store.caps import Cap
 from jobs.store.scripts import Part
+from jobs.store.stored_bytes import StoredBytes
 
 #: Names of tenants.
 NAME = r"^[a-z0-9][a-z0-9-]{0,31}$"
 #: Largest weight and caps.
 MAX_WEIGHT, MAX_CAP = 1_000_000, 1_000_000_000
+#: Largest cap on units a day, on GPU seconds a day, and on stored bytes.
+MAX_UNITS, MAX_GPU_SECONDS, MAX_BYTES = 2**53 - 1, 10**9, 2**50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +31,12 @@ class Tenant:
     max_lanes: int = 0
     #: Most of its jobs that wait or run at once; 0: any number.
     max_jobs: int = 0
+    #: Most units that are computed for it on one day, by kind; any number of kinds that are not named.
+    max_units: Mapping[str, int] = field(default_factory=dict)
+    #: Most seconds of GPUs that it uses on one day; 0: any number.
+    max_gpu_seconds: int = 0
+    #: Most bytes that are stored of its jobs; 0: any number.
+    max_stored_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +49,11 @@ class Use:
     jobs: int
     #: Queued jobs that wait until max_jobs admits them.
     backlog: int
+    #: Units that were computed for it today, by kind, and milliseconds of GPUs; those that have a cap.
+    units: Mapping[str, int] = field(default_factory=dict)
+    gpu_ms: int = 0
+    #: Bytes that are stored of its jobs, where they have a cap.
+    stored_bytes: int = 0
 
 
 class Tenants(Part):
@@ -44,7 +61,10 @@ class Tenants(Part):
 
     def put(self, tenant: Tenant, actor: Actor = ANONYMOUS) -> bool:
         """Register a tenant or change its weight and caps; True: it is new. With the first, `default` is registered."""
-        reply = self._scripts.run("tenant", tenant.name, tenant.weight, tenant.max_lanes, tenant.max_jobs, *actor)
+        numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
+        reply = self._scripts.run("tenant", tenant.name, *numbers, _written(tenant), *actor)
+        if tenant.max_stored_bytes:
+            StoredBytes(self._scripts).recount()
         return bool(reply == b"new")
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
@@ -57,7 +77,7 @@ class Tenants(Part):
         [members] = skipped.replies(self._pipe().zrange(keys.TENANTS, 0, -1))
         return sorted(name.decode() for name in members or ())
 
-    def read(self, names: list[str]) -> list[tuple[Tenant, Use]]:
+    def read(self, names: Sequence[str]) -> list[tuple[Tenant, Use]]:
         """Return weight, caps and use of each of the tenants, registered or not."""
         seconds, micros = self._client.time()
         now = seconds * 1000 + micros // 1000
@@ -67,12 +87,30 @@ class Tenants(Part):
             pipe.zcount(keys.lanes(name), f"({now}", "+inf")
             pipe.zcard(keys.admitted(name)).zcard(keys.backlog(name))
         replies = iter(skipped.replies(pipe) if names else ())
-        return [
-            (_tenant(name, next(replies)), Use(lanes=next(replies), jobs=next(replies), backlog=next(replies)))
-            for name in names
-        ]
+        _, further = caps.read(self._scripts, names)
+        rows = ([next(replies) for _ in range(4)] for _ in names)
+        return [_described(*each) for each in zip(names, rows, further, strict=True)]
 
 
-def _tenant(name: str, stored: bytes | None) -> Tenant:
-    weight, lanes, jobs = (int(value) for value in (stored or b"1|0|0").split(b"|"))
-    return Tenant(name=name, weight=max(weight, 1), max_lanes=lanes, max_jobs=jobs)
+def _written(tenant: Tenant) -> str:
+    units = {f"{caps.UNITS}{kind}": most for kind, most in sorted(tenant.max_units.items())}
+    further = {caps.GPU_MS: tenant.max_gpu_seconds * 1000, caps.STORED_BYTES: tenant.max_stored_bytes}
+    return caps.written(units | further)
+
+
+def _described(name: str, row: Sequence[Any], own: Mapping[str, Cap]) -> tuple[Tenant, Use]:
+    stored, lanes, jobs, backlog = row
+    weight, max_lanes, max_jobs = (int(value) for value in (stored or b"1|0|0").split(b"|"))
+    units = {what.removeprefix(caps.UNITS): cap for what, cap in sorted(own.items()) if what.startswith(caps.UNITS)}
+    none = Cap(used=0, most=0)
+    gpu_ms, stored_bytes = own.get(caps.GPU_MS, none), own.get(caps.STORED_BYTES, none)
+    tenant = Tenant(
+        name=name, weight=max(weight, 1), max_lanes=max_lanes, max_jobs=max_jobs,
+        max_units={kind: cap.most for kind, cap in units.items()}, max_gpu_seconds=gpu_ms.most // 1000,
+        max_stored_bytes=stored_bytes.most,
+    )  # fmt: skip
+    use = Use(
+        lanes=lanes, jobs=jobs, backlog=backlog, units={kind: cap.used for kind, cap in units.items()},
+        gpu_ms=gpu_ms.used, stored_bytes=stored_bytes.used,
+    )  # fmt: skip
+    return tenant, use

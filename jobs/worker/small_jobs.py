@@ -8,10 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from jobs import errors
+from jobs.models import Device
 from jobs.store.leases import Finished, Grant
 from jobs.store.slots import Facts, Taken
 from jobs.worker.execution import Whole
 from jobs.worker.lanes import Lane, LaneDied, Task
+from jobs.worker.meter import Share
 from jobs.worker.state import WorkerState
 
 log = logging.getLogger(__name__)
@@ -39,7 +41,9 @@ def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
     tasks = {token: Task(fact, Grant(token=token, lo=0, hi=fact.total)) for fact, token in work}
     state.tasks.update(tasks)
     try:
-        _finish(state, work, lane.compute_small([fact for fact, _ in work]))
+        with state.meter.lease() as share:
+            results = lane.compute_small([fact for fact, _ in work])
+        _finish(state, work, results, share)
     except LaneDied as died:
         log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
         _hand_back(state, work, state.store.leases.crash if died.touched else state.store.leases.release)
@@ -54,12 +58,22 @@ def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str]
         state.persist(partial(how, fact.job_id, token))
 
 
-def _finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors.KernelFailed]) -> None:
-    finished = []
+def _finish(state: WorkerState, work: list[Claimed], results: list[Whole | errors.KernelFailed], share: Share) -> None:
+    """End each job, with its part of a GPU's time as long as its part of the lane's."""
+    finished, computed, charged = [], 0.0, 0
+    seconds = sum(result.seconds for result in results if isinstance(result, Whole))
+    busy_ms = share.seconds * 1000 / seconds if state.device is Device.GPU and seconds else 0.0
     for (fact, token), result in zip(work, results, strict=True):
         if isinstance(result, errors.KernelFailed):
             state.persist(partial(state.store.leases.fail, fact.job_id, token, str(result)))
         else:
-            ms = round(result.seconds * 1000)
-            finished.append(Finished(job_id=fact.job_id, token=token, result=result.result, ms=ms, marks=result.marks))
+            computed += result.seconds
+            device_ms = round(computed * busy_ms) - charged  # many jobs that take less than one each add up
+            charged += device_ms
+            finished.append(
+                Finished(
+                    job_id=fact.job_id, token=token, result=result.result, marks=result.marks,
+                    ms=round(result.seconds * 1000), device_ms=device_ms,
+                )
+            )  # fmt: skip
     state.persist(lambda: state.store.leases.done1_all(finished, worker=state.worker, device=state.device))

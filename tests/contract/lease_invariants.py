@@ -99,6 +99,12 @@ def somebody_looks_at_every_job(bench: Bench, seen: Snapshot, view: JobView) -> 
     if view.number("backlog"):
         assert view.state == "queued" and not (pending or lacked or later), "5"
         return
+    assert (view.job_id in seen.deferred()) == bool(view.number("deferred")), "5"
+    if view.number("deferred"):
+        assert view.state in {"queued", "running", "finishing"} and not (pending or lacked), "5"
+        assert view.state != "finishing" or held or later is not None, "7"
+        assert f"{view.tenant}:{view.fields['kind']}" in seen.members("ct:deferred"), "nobody would call it up"
+        return
     assert pending is None or (view.state in PENDABLE and pending == view.queue), "5"
     assert lacked is None or (view.state in PENDABLE and not pending and lacked == _place(view)), "5"
     if view.state == "queued":
@@ -171,7 +177,16 @@ def parts_agree(bench: Bench, seen: Snapshot) -> None:
         most = seen.cap(name, "max_jobs")
         assert not most or len(admitted) - len(finishing) <= most, "16"
         assert not backlog or len(admitted) >= most > 0, "a job stays in the backlog while there is room"
+        sizes_agree(seen, name, views)
         within_lanes(bench, seen, name, views)
+
+
+def sizes_agree(seen: Snapshot, name: str, views: list[JobView]) -> None:
+    """17. Of a tenant with a cap on stored bytes, sizes and sum are those of its jobs; of others there are none."""
+    sizes = {job: int(size) for job, size in seen.hash(f"ct:stored:{name}").items()}
+    capped = "stored_bytes=" in seen.hash("ct:shares").get(f"{name}|caps", "")
+    assert sizes == ({view.job_id: seen.size(view.job_id) for view in views} if capped else {}), "17"
+    assert int(seen.hash("ct:stored").get(name, 0)) == sum(sizes.values()), "17"
 
 
 def within_lanes(bench: Bench, seen: Snapshot, name: str, views: list[JobView]) -> None:

@@ -25,6 +25,7 @@ CLOCK = "local function now() return tonumber(redis.call('GET', 'test:clock')) e
 # In a full Redis too.
 MOVE = "redis.call('DEL', 'spare') return redis.call('INCRBY', 'test:clock', ARGV[1])"
 START = 1_700_000_000_000
+DAY_MS = 86_400_000
 #: Longer than every lease, slot, worker and backoff.
 LONG = 100_000
 
@@ -186,6 +187,25 @@ class Snapshot:
         _, lanes, jobs = map(int, self.hash("ct:shares").get(tenant, "1|0|0").split("|"))
         return {"max_lanes": lanes, "max_jobs": jobs}[name]
 
+    def left_today(self, tenant: str, kind: str = "sum") -> float:
+        """Units of a kind that a tenant may still have computed today."""
+        caps = dict(item.split("=") for item in self.hash("ct:shares").get(f"{tenant}|caps", "").split(",") if item)
+        used = self.hash(f"ct:usage:{tenant}").get(f"{self.now // DAY_MS}|units|{kind}", 0)
+        most = caps.get(f"units|{kind}")
+        return float("inf") if most is None else int(most) - int(used)
+
+    def deferred(self) -> dict[str, str]:
+        """Every job that waits for the next day, and its tenant:kind."""
+        names = [key.removeprefix("ct:deferred:") for key in self.keys if key.startswith("ct:deferred:")]
+        return {job: name for name in names for job in self.zset(f"ct:deferred:{name}")}
+
+    def size(self, job: str) -> int:
+        """Bytes that are stored of a job, as the cap on them counts."""
+        fields = self.jobs[job].fields
+        return sum(len(fields.get(name, "")) for name in ("spec", "parameters", "notes")) + len(
+            self.keys.get(keys.job_result(job), "")
+        )
+
     def lanes_in_use(self, tenant: str) -> int:
         return sum(view.running(self.now) for view in self.jobs.values() if view.tenant == tenant)
 
@@ -194,8 +214,10 @@ class Snapshot:
         return bool(self.tenants()) and 0 < self.cap(tenant, "max_lanes") <= self.lanes_in_use(tenant)
 
     def eligible(self, queue: str) -> list[str]:
-        """Pending jobs of a queue whose tenants may use another lane."""
+        """Pending jobs of a queue whose tenants may use another lane, and the GPU where that may take them."""
         capped = set(self.members("ct:capped"))
+        if not queue.startswith("cpu."):
+            capped |= {name.removeprefix("gpu:") for name in capped}
         return [job for job in self.pending(queue) if self.jobs[job].tenant not in capped]
 
     @cached_property
@@ -477,10 +499,11 @@ def new_job(
     timeout_ms: int = 0,
     tenant: str = DEFAULT_TENANT,
     hold: bool = False,
+    spec: dict[str, str] | None = None,
 ) -> NewJob:
     plan = Plan(
         total=total,
-        spec={},
+        spec=spec or {},
         parameters={},
         grain=grain,
         offset=offset,

@@ -29,7 +29,7 @@ from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
 from jobs.store.tenants import Tenant
 from tests.contract.lease_invariants import TERMINAL, at_rest, check, is_cut_well
-from tests.contract.lease_model import LONG, Bench, History, JobView, Snapshot, Worker, new_job
+from tests.contract.lease_model import DAY_MS, LONG, Bench, History, JobView, Snapshot, Worker, new_job
 
 MOST_JOBS = 6
 PICK = st.integers(0, 5)
@@ -82,15 +82,14 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @initialize(
         totals=st.lists(TOTALS, min_size=2, max_size=2), want=st.integers(1, 3), steady=st.booleans(),
-        shared=st.booleans(), ages=st.booleans(),
+        shared=st.booleans(), ages=st.booleans(), units=st.sampled_from([0, 3, 50]),
     )  # fmt: skip
-    def a_fleet_at_work(self, totals: list[int], want: int, steady: bool, shared: bool, ages: bool) -> None:
-        """`shared`: several tenants, one with caps. `ages`: jobs get old within the run."""
+    def a_fleet_at_work(self, totals: list[int], want: int, steady: bool, shared: bool, ages: bool, units: int) -> None:
+        """`shared`: several tenants, one with caps, both with daily ones of `units`. `ages`: jobs get old."""
         self.steady = steady
         self.age_seconds = 40.0 if ages else 1e9
         if shared:
-            self.bench.store.tenants.put(Tenant(name="a", weight=3))
-            self.bench.store.tenants.put(Tenant(name="b", max_lanes=1, max_jobs=2))
+            self._share(max_units={"sum": units} if units else {}, max_stored_bytes=2**40)
         for device in (Device.CPU, Device.GPU, Device.CPU):
             self._hire(device)
         for total, worker in zip(totals, self.workers, strict=False):
@@ -105,6 +104,10 @@ class LeaseMachine(RuleBasedStateMachine):
         self.look()
 
     # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _share(self, **caps: Any) -> None:
+        self.bench.store.tenants.put(Tenant(name="a", weight=3, **caps))
+        self.bench.store.tenants.put(Tenant(name="b", max_lanes=1, max_jobs=2, **caps))
 
     def _hire(self, device: Device) -> None:
         self.born += 1
@@ -261,6 +264,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 and held > 0
                 and view.leasable(after.now)
                 and not after.is_capped(view.tenant)
+                and after.left_today(view.tenant) > 0
             )
             own = self.seen.slots.get(worker.name, ("", 0))[0]  # which NEXT put at the end of pending first
             waited = worker.job in {own: "", **self.seen.waiting(), **self.seen.lacked()} or others == 0
@@ -332,12 +336,12 @@ class LeaseMachine(RuleBasedStateMachine):
         drained = self._drained(worker)
         busy = any(self.seen.eligible(queue) for queue in above)
         contended = bool(above) and bool(self.seen.tenants() or self.seen.hash("ct:aged"))
-        capped = self.seen.is_capped(view.tenant)
+        capped, spent = self.seen.is_capped(view.tenant), self.seen.left_today(view.tenant) <= 0
         if isinstance(answer, Grant):
-            assert not drained and not busy and not capped and view.state in {"queued", "running"}
+            assert not drained and not busy and not capped and view.state in {"queued", "running"} and not spent
             is_cut_well(view, answer, want)
         elif answer == "yield":
-            assert drained or busy or contended
+            assert drained or busy or contended or spent
         elif answer == "finishing":
             assert view.state == "finishing"
         elif answer == "wait":
@@ -480,6 +484,10 @@ class LeaseMachine(RuleBasedStateMachine):
     def time_passes(self, ms: int) -> None:
         self.bench.advance(ms)
 
+    @rule()
+    def day_turns(self) -> None:
+        self.bench.advance(DAY_MS - self.seen.now % DAY_MS)
+
     @precondition(lambda self: not self.steady)
     @rule(ms=st.sampled_from([100, 10_000, 3_600_000]))
     def clock_steps_back(self, ms: int) -> None:
@@ -502,6 +510,8 @@ class LeaseMachine(RuleBasedStateMachine):
 
         Where the clock stepped back, SWEEPs before bring near what falls due: leases and slots, then what those held.
         """
+        if self.seen.tenants():
+            self._share()
         for _ in range(1 if self.steady else 2):
             self.bench.sweep()
             self.bench.advance(LONG)

@@ -644,3 +644,30 @@ def test_usage_shows_a_line_a_tenant_and_day(fake: Fake, run: Run) -> None:
     ran = run("usage", "--tenant", "physics")
     assert ran.out.splitlines()[1].split() == ["2026-11-22", "physics", "2", "0.25", "-", "3", f"sums={'9' * 20}"]
     assert run("usage", "--json").lines() == [day]
+
+
+def test_caps_of_a_tenant_are_sent_as_numbers_and_what_is_not_named_stays(fake: Fake, run: Run) -> None:
+    caps = {"max_units": {"sums": 10}, "max_gpu_seconds": 60, "max_stored_bytes": None}
+    row = {"tenant": "a", "weight": 2, "max_lanes": 8, "max_jobs": None, "lanes": 1, "jobs": 2, "backlog": 0, **caps,
+           "units_today": {"sums": 4}, "gpu_seconds_today": 1.5, "stored_bytes": 0}  # fmt: skip
+    fake.on("GET", "/api/tenants/a", row)
+
+    def sent() -> list[Any]:
+        return [json.loads(one.content) for one in fake.asked if one.method == "PUT"]
+
+    fake.on("PUT", "/api/tenants/a", row)
+    ran = run("tenant", "set", "a", "--units", "sums=1e9,others=5", "--stored-bytes", "1.5GB")
+    assert ran.out.splitlines()[1].split() == ["a", "2", "1", "8", "2", "-", "0", "sums=4/10", "1.5/60", "-"]
+    assert sent() == [
+        {
+            "weight": 2, "max_lanes": 8, "max_jobs": None, "max_units": {"sums": 10**9, "others": 5},
+            "max_gpu_seconds": 60, "max_stored_bytes": 1_500_000_000,
+        }
+    ]  # fmt: skip
+    run("tenant", "set", "a", "--max-units", "none", "--max-gpu-seconds", "0")
+    assert sent()[1] == {"weight": 2, "max_lanes": 8, "max_jobs": None}
+    assert (
+        run("tenant", "set", "a", "--units", "sums").code
+        == run("tenant", "set", "a", "--stored-bytes", "1 QB").code
+        == 2
+    )

@@ -19,8 +19,8 @@ PYTHON_ALONE = {
     "login:{}", "history", "history:now", "alerts", "durable", "rewritten", "disturbed:kept",
     "rq:queues",
 }  # fmt: skip
-#: Functions of keys.py that read a key's name instead of making one.
-READERS = {"job_id", "lacked_member"}
+#: Functions of keys.py that read a key's name, or name a field, instead of making one.
+READERS = {"job_id", "lacked_member", "caps"}
 
 
 def shape(key: str) -> str:

@@ -25,7 +25,7 @@ COORDINATORS_SCRIPTS = (
     "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "lead", "spans",
     "reindex", "tenant", "tenant_remove", "create_token", "end_token",
     "touch_token", "log_in", "log_denied", "log_rebase",
-    "log_trim", "usage_prune",
+    "log_trim", "usage_prune", "daily", "recount",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {"idem:{}", "auditlog", "audithead"}

@@ -1,4 +1,5 @@
--- DONE1 id token result ms worker device marks -> 1 done | 0 dropped. Commits and finishes a job that one lease covers.
+-- DONE1 id token result ms worker device marks device_ms -> 1 done | 0 dropped. Commits and finishes a job that one lease
+-- covers. device_ms: as COMMIT's.
 local id, token, result, ms, worker, device, marks = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7]
 local t = now()
 local j = job(id)
@@ -20,6 +21,11 @@ call('HSET', key(id), 'done', num(j.done))
 call('SET', key(id, 'result'), result)
 keep_marks(marks)
 used(j, l, worker, device, j.total, ms, t)
+local device_ms = tonumber(ARGV[8] or 0)
+if device_ms > 0 then
+  call('HINCRBY', key(id), 'use|' .. device .. '|' .. worker .. '|device_ms', num(device_ms))
+  use(j, t, 'device_ms', device_ms)
+end
 if j.state ~= 'running' then set_state(j, 'finishing', t) end
 set_state(j, 'done', t)
 return 1

@@ -17,7 +17,11 @@ local function answer(reply)
 end
 
 if kept.taken and #kept.taken > 1 then return answer(kept.taken) end
-if redis.pcall('HGET', P .. 'worker:' .. worker, 'drain') == '1' then return answer({ 'draining' }) end
+local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device')
+if row[1] == '1' then return answer({ 'draining' }) end
+
+-- A tenant whose jobs this worker may not compute now: it uses all its lanes, or this is a GPU and it has had its seconds.
+local function is_out(name) return is_capped(name) or (row[2] == 'gpu' and by_tenant() and T.without_gpu(name, t)) end
 
 local function hold(j)
   call('ZADD', P .. 'slots', num(t + slot_ttl), worker)
@@ -40,8 +44,11 @@ local function first(queue, name)
     if not id then return nil end
     local j = job(id)
     local fit = j and PENDABLE[j.state] and (not name or (j.tenant == name and call('ZSCORE', P .. 'pending:' .. queue, id)))
-    if fit and able(j) then return j, tonumber(head[2]) end
-    if fit then
+    local spent = fit and by_tenant() and T.spent(j, t)
+    if fit and able(j) and not spent then return j, tonumber(head[2]) end
+    if spent then
+      T.defer(j, head[2])
+    elseif fit then
       leave_to_others(j)
     else -- it has no place here; if it has one in another tenant's part, it goes there
       local owner = name or tenant_of(id)
@@ -60,10 +67,11 @@ local function take(queue, j)
   local taken, count, budget, billed = { 'take' }, 0, TAKE_MS * lanes, 0
   local payer, name = j, by_tenant() and j.tenant or nil
   kept.taken = taken
-  while small(j) and count < #tokens and (budget > 0 or count == 0) and not (count > 0 and is_capped(name)) do
+  while small(j) and count < #tokens and (budget > 0 or count == 0) and not (count > 0 and is_out(name)) do
     count = count + 1
     step_out(queue, j.tenant, j.id)
     billed = billed + grant(j, tokens[count], 0, j.total, 0, 0, ttl, worker, t, j.est_ms)
+    if name then T.foresee(j, j.total, t) end
     j.cursor = j.total
     call('HSET', key(j.id), 'cursor', num(j.total))
     start(j, t)
@@ -114,7 +122,8 @@ local function helpable(above)
       local place = type(where) == 'string' and rank[where]
       if place and place < above and (not best or place <= rank[best.queue]) then
         local j = job(id)
-        local fits = j and j.state == 'running' and able(j) and leasable(j, t) and not is_capped(j.tenant)
+        local fits = j and j.state == 'running' and able(j) and leasable(j, t) and not is_out(j.tenant)
+          and not (by_tenant() and T.spent(j, t))
         if fits and before(j, best) then best = j end
       end
     end
@@ -145,7 +154,7 @@ local function each_head(queue, look)
   local heads = call('ZRANGE', P .. 'order:' .. queue, 0, most - 1, 'WITHSCORES')
   for i = 1, #heads, 2 do
     local j, turn
-    if not is_capped(heads[i]) then j, turn = first(queue, heads[i]) end
+    if not is_out(heads[i]) then j, turn = first(queue, heads[i]) end
     if j and look(j, turn, tonumber(heads[i + 1])) then return end
   end
 end
@@ -169,9 +178,13 @@ end
 -- Tenants that could not be served meanwhile have no credit when they can.
 function F.advance(class, given)
   if given > number_at('GET', P .. 'virtual:' .. class) then call('SET', P .. 'virtual:' .. class, string.format('%.17g', given)) end
-  for _, name in ipairs(call('SMEMBERS', P .. 'capped')) do
+  for _, member in ipairs(call('SMEMBERS', P .. 'capped')) do
+    local device, name = string.match(member, '^(gpu):(.*)$')
+    name = name or member
     local behind = given - number_at('HGET', P .. 'finish:' .. class, name)
-    if behind > 0 then T.bill({ queue = 'any.' .. class, tenant = name }, behind * T.share_of(name).weight) end
+    if behind > 0 and (not device or row[2] == device) then
+      T.bill({ queue = 'any.' .. class, tenant = name }, behind * T.share_of(name).weight)
+    end
   end
 end
 

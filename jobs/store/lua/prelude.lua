@@ -3,7 +3,8 @@
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
 local LEASE_TTL, SLOT_TTL, WORKER_TTL = @LEASE_TTL@, @SLOT_TTL@, @WORKER_TTL@
-local FLEET_EVENTS, JOB_EVENTS, STORY_EVENTS, PROGRESS_MS, TAKE_MS = 100000, 1000, 32, 200, 100
+local FLEET_EVENTS, JOB_EVENTS, STORY_EVENTS, PROGRESS_MS, TAKE_MS, DAY_MS =
+  100000, 1000, 32, 200, 100, 86400000
 -- Virtual time by which a tenant may be ahead of one that waits before its slots yield; one turn in so many is that of a
 -- job that has waited for very long; tenants at whose heads NEXT looks.
 local LEAD_MS, AGED_TURN, TENANTS_TRIED = 2000, 8, 16
@@ -32,7 +33,7 @@ local function bad_argument(err)
 end
 
 local function is_index(k)
-  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:lacked', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
+  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:lacked', '^ct:deferred', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
     '^ct:running$', '^ct:load$', '^ct:deadlines$')
 end
 
@@ -94,7 +95,7 @@ local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part)
 
 local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms', 'load', 'holders', 'lanes', 'max_ms',
   'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done', 'max_running',
-  'timeout_ms', 'backlog', 'since' }
+  'timeout_ms', 'backlog', 'since', 'deferred' }
 local FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', unpack(NUMBERS) }
 
 local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
@@ -192,8 +193,19 @@ end
 local CALLED_BACK = 32
 local function lacked(j) return j.queue .. ':' .. tostring(j.kind) .. '|' .. tostring(j.version) end
 
+-- Jobs that wait for the next day, because their tenant has used the units of their kind that it may use in one.
+local function call_up(j)
+  if j.deferred == 0 then return end
+  call('ZREM', P .. 'deferred:' .. j.tenant .. ':' .. j.kind, j.id)
+  call('HDEL', key(j.id), 'deferred')
+  j.deferred = 0
+end
+
 local function pend(j)
-  if call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
+  if j.state == 'finishing' then call_up(j) end -- that needs no further units
+  if j.deferred == 1 then
+    call('SADD', P .. 'deferred', j.tenant .. ':' .. j.kind)
+  elseif call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
     call('SADD', P .. 'lacked', lacked(j))
   elseif not call('ZSCORE', P .. 'pending:' .. j.queue, j.id) then
     line_up(j.queue, j.tenant, j.id, call('INCR', P .. 'seq'))
@@ -205,6 +217,7 @@ end
 local function unpend(j)
   if step_out(j.queue, j.tenant, j.id) == 1 then level(j.queue) end
   call('ZREM', P .. 'lacked:' .. lacked(j), j.id)
+  call_up(j)
 end
 
 local function leave_to_others(j)
@@ -319,7 +332,7 @@ end
 
 -- ct:usage:{tenant}: what a tenant's jobs used, by day|what. A counter that is full stops nothing.
 local function use(j, t, what, amount)
-  local sum = redis.pcall('HINCRBY', P .. 'usage:' .. j.tenant, num(math.floor(t / 86400000)) .. '|' .. what, num(amount))
+  local sum = redis.pcall('HINCRBY', P .. 'usage:' .. j.tenant, num(math.floor(t / DAY_MS)) .. '|' .. what, num(amount))
   if sum == amount then call('SADD', P .. 'usages', j.tenant) end -- the first of the day
 end
 
@@ -337,6 +350,7 @@ local function set_state(j, state, t, ...)
     if state == 'done' then
       observe('durations', j.kind, t - j.started)
       use(j, t, 'jobs|' .. j.kind, 1)
+      if by_tenant() then T.weigh(j.tenant, j.id) end
     end
     call('ZREM', P .. 'later', j.id)
   else
@@ -402,6 +416,7 @@ local function write_lease(id, token, l)
     ':' .. num(l.errors) .. ':' .. num(l.granted) .. ':' .. (l.billed and num(l.billed) .. ':' or '') .. l.lane)
 end
 
+-- A tenant that uses all its lanes.
 local function is_capped(name) return by_tenant() and call('SISMEMBER', P .. 'capped', name) == 1 end
 
 local function drop_lease(j, token, t)
@@ -636,7 +651,8 @@ local function digest(id, parts)
 end
 
 local function purge(id)
-  local idem = redis.pcall('HGET', key(id), 'idem')
+  local stored = redis.pcall('HMGET', key(id), 'idem', 'tenant')
+  local idem, owner = stored[1], stored[2] or 'default'
   if type(idem) == 'string' and idem ~= '' then
     local known = redis.pcall('GET', P .. 'idem:' .. idem)
     if type(known) == 'string' and string.match(known, '^(.-)|') == id then call('DEL', P .. 'idem:' .. idem) end
@@ -649,6 +665,7 @@ local function purge(id)
   call('ZREM', P .. 'later', id)
   call('ZREM', P .. 'deadlines', id)
   redis.pcall('SREM', P .. 'broken', id)
+  if by_tenant() then T.weigh(owner, id) end
 end
 
 -- Puts a job where nobody looks for work, and fails it if that can still be written: what is wrong with it must not

@@ -20,6 +20,7 @@ local function place(j)
   if by_tenant() then
     T.admit_or_dismiss(j, j.state)
     if j.backlog == 1 then call('ZADD', P .. 'backlog:' .. j.tenant, 'NX', num(j.seq), j.id) end
+    if j.deferred == 1 then call('ZADD', P .. 'deferred:' .. j.tenant .. ':' .. j.kind, 'NX', num(j.seq), j.id) end
   end
   j.holders, j.lanes, j.load = holders[j.id] or 0, lanes[j.id] or 0, 0
   call('HSET', key(j.id), 'holders', num(j.holders), 'lanes', num(j.lanes), 'load', 0)

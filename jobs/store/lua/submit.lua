@@ -1,4 +1,4 @@
--- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds}
+-- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds, used}
 -- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
 local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local t = now()
@@ -17,6 +17,8 @@ end
 if most > 0 and call('ZCARD', P .. 'in:queued') >= most and not is_below_its_part() then
   return { 'over', 'MAX_QUEUED', num(most), '1' }
 end
+local full = by_tenant() and T.too_much(owner, ARGV, 8, t)
+if full then return full end
 local refused = by_tenant() and T.refusal(owner)
 if refused and hold ~= '1' then return refused end
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
@@ -33,6 +35,7 @@ else
   if by_tenant() then T.admit_or_dismiss(j, 'queued') end
   pend(j)
 end
+if by_tenant() then T.weigh(owner, id) end
 emit(j, 'queued', 'queue', queue)
 -- Questions about jobs are reads.
 if not string.find(queue, 'interactive', 1, true) then

@@ -3,6 +3,7 @@
 -- age: milliseconds after which a job that waits is aged.
 local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
 local queues, age = cjson.decode(ARGV[1]), tonumber(ARGV[2])
+local CALLED_UP = 1000
 local t = now()
 even_if_full()
 cap(P .. 'slots', t, SLOT_TTL)
@@ -95,9 +96,26 @@ local function look_after(name)
   cap(P .. 'lanes:' .. name, t, LEASE_TTL)
   call('ZREMRANGEBYSCORE', P .. 'lanes:' .. name, '-inf', num(t - 60000))
   T.note_cap(name, t)
+  if not T.without_gpu(name, t) then call('SREM', P .. 'capped', 'gpu:' .. name) end
   T.admit_backlog(name, t, 100)
 end
 
+-- Jobs that waited for the next day are pending again when it has come, or when their tenant's cap was raised.
+local function call_up_some(member)
+  local name, kind = string.match(member, '^(.-):(.*)$')
+  if name and by_tenant() and T.left(name, 'units|' .. kind, t) <= 0 then return end
+  local back = call('ZPOPMIN', P .. 'deferred:' .. member, CALLED_UP)
+  for i = 1, #back, 2 do
+    local j = job(back[i])
+    if j and j.deferred == 1 then
+      call_up(j)
+      line_up(j.queue, j.tenant, j.id, back[i + 1])
+    end
+  end
+  if #back < 2 * CALLED_UP then call('SREM', P .. 'deferred', member) end
+end
+
+for _, member in ipairs(call('SMEMBERS', P .. 'deferred')) do call_up_some(member) end
 if by_tenant() then
   for _, queue in ipairs(queues) do sort_out(queue) end
   for _, name in ipairs(call('ZRANGE', P .. 'tenants', 0, -1)) do look_after(name) end

@@ -1,5 +1,6 @@
--- TENANT name weight max_lanes max_jobs tenant token -> new | changed. Registers a tenant or changes its weight and caps; 0: no cap.
-local name, weight, lanes, jobs = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- TENANT name weight max_lanes max_jobs caps tenant token -> new | changed. Registers a tenant or changes its weight and caps.
+-- max_lanes, max_jobs: 0 is none. caps: further ones, as what=most,what=most.
+local name, weight, lanes, jobs, caps = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local t = now()
 
 -- Everything that is there when the first tenant is registered belongs to `default`.
@@ -21,12 +22,17 @@ if not by_tenant() then
 end
 local new = call('ZADD', P .. 'tenants', 'NX', num(t), name) == 1
 local shares = weight .. '|' .. lanes .. '|' .. jobs
-local changed = new or call('HGET', P .. 'shares', name) ~= shares
+local known = call('HMGET', P .. 'shares', name, name .. '|caps')
+local changed = new or known[1] ~= shares or (known[2] or '') ~= caps
 call('HSET', P .. 'shares', name, shares)
+if caps == '' then call('HDEL', P .. 'shares', name .. '|caps') else call('HSET', P .. 'shares', name .. '|caps', caps) end
 T.forget(name)
+if not T.share_of(name).caps.stored_bytes then T.forget_sizes(name) end
 T.note_cap(name, t)
 T.admit_backlog(name, t, 100)
 if changed then
-  log_change(t, ARGV[5], ARGV[6], 'tenant', name, 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs)
+  local text = 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs
+  if caps ~= '' then text = text .. ', ' .. string.gsub(caps, ',', ', ') end
+  log_change(t, ARGV[6], ARGV[7], 'tenant', name, text)
 end
 return new and 'new' or 'changed'

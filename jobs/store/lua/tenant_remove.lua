@@ -11,9 +11,10 @@ for _, id in ipairs(call('ZRANGE', P .. 'tokens', 0, -1)) do
   if token[1] == name and (ends == 0 or ends > t) then return 'tokens' end
 end
 call('ZREM', P .. 'tenants', name)
-call('HDEL', P .. 'shares', name)
+call('HDEL', P .. 'shares', name, name .. '|caps')
 call('DEL', P .. 'lanes:' .. name)
-call('SREM', P .. 'capped', name)
+call('SREM', P .. 'capped', name, 'gpu:' .. name)
+if by_tenant() then T.forget_sizes(name) end
 for _, class in ipairs({ 'interactive', 'high', 'normal', 'low' }) do call('HDEL', P .. 'finish:' .. class, name) end
 log_change(t, ARGV[2], ARGV[3], 'tenant', name, 'removed')
 return 'ok'

@@ -1,0 +1,40 @@
+"""Caps on what a tenant uses in a day, and on what it stores: how scripts write them, and how much of them is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.store.scripts import Scripts
+
+#: Names of caps. Those of a day are named as `usage` counts what they limit; UNITS is followed by a kind.
+GPU_MS, UNITS, STORED_BYTES = "device_ms", "units|", "stored_bytes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cap:
+    """A cap and how much of it is used: of a daily one, today."""
+
+    used: int
+    most: int
+
+    @property
+    def reached(self) -> bool:
+        return self.used >= self.most
+
+
+def written(most: Mapping[str, int]) -> str:
+    """Return caps as scripts read them; those of 0 are none."""
+    return ",".join(f"{what}={number}" for what, number in most.items() if number)
+
+
+def read(scripts: Scripts, tenants: Sequence[str]) -> tuple[int, list[dict[str, Cap]]]:
+    """Return the milliseconds until the day turns by Redis' clock (UTC), and the caps of each tenant by name."""
+    left, *texts = scripts.words("daily", *tenants)
+    return int(left), [dict(_cap(item) for item in text.split(",") if item) for text in texts]
+
+
+def _cap(text: str) -> tuple[str, Cap]:
+    what, _, numbers = text.rpartition("=")
+    used, _, most = numbers.partition("/")
+    return what, Cap(used=int(used), most=int(most))
