@@ -8,9 +8,11 @@ PYTEST := $(BIN)/python -m pytest
 # For tests that start no clusters: they keep the cores busy.
 PARALLEL := -n auto --maxprocesses=4 --dist worksteal
 # For tests of which some share a cluster or containers: a process takes one such group after the other. Such tests wait
-# more than they compute, so three processes suit two cores; browsers compute more.
-TOGETHER := --dist loadscope --no-loadscope-reorder -m "not alone"
-# Where tests are marked alone; a test compares.
+# more than they compute, so four processes suit two cores.
+TOGETHER := -n 4 --dist loadscope --no-loadscope-reorder -m "not alone"
+# What takes longest comes first, so that no core is idle at the end.
+SETS := tests/stack tests/soak tests/chaos tests/hostile tests/integration tests/contract tests/unit
+# Where tests are marked alone; a test compares. Browsers compute much, so theirs run one by one as well.
 ALONE := tests/integration tests/hostile tests/browser
 # Else every process that tests start, hundreds of them, would translate its sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -46,10 +48,8 @@ format: setup ## format the code and mend what ruff can
 	@deploy/pages.sh format
 
 test: setup web web-test ## all tests: unit, contract, integration, hostile, chaos, soak, browser, stack, and those of the pages' code
-	$(PYTEST) -n 3 $(TOGETHER) tests/stack tests/contract tests/unit
-	$(PYTEST) -n 3 $(TOGETHER) tests/soak tests/integration tests/hostile tests/chaos
-	$(PYTEST) -m "not alone" tests/browser
-	$(PYTEST) -m alone $(ALONE)
+	$(PYTEST) $(TOGETHER) $(SETS)
+	$(PYTEST) -m "alone or browser" $(ALONE)
 
 unit: setup ## unit tests
 	$(PYTEST) $(PARALLEL) tests/unit
