@@ -24,5 +24,5 @@ class Queries:
         self.fleet = FleetQueries(store, settings, self.jobs)
         self.tenants = TenantQueries(store)
         self.telemetry = TelemetryQueries(store)
-        self.audit = AuditQueries(store.audit_log)
+        self.audit = AuditQueries(store.audit_log, settings.audit_file)
         self.usage = UsageQueries(store.usage)

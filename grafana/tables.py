@@ -398,6 +398,8 @@ MEMORY = (
           ("sum by (err) (rate(redis_errors_total[$__rate_interval])) or on () vector(0)", "{{err}}")),
     panel("Evicted keys per second", "cps", "Must be 0: an evicted key is a lost job.",
           ("sum(rate(redis_evicted_keys_total[$__rate_interval]))", "evicted"), thresholds=((0.001, BAD),)),
+    panel("Audit log not in its file", "s", "Age of the oldest entry that AUDIT_FILE lacks.",
+          ("max(cluster_audit_unexported_seconds)", "age"), thresholds=((5.0, BAD),)),
     panel("Slow commands", "short", "Entries in Redis' slow log (over 10 ms each).",
           ("max(redis_slowlog_length)", "entries"), decimals=0),
 )  # fmt: skip

@@ -90,6 +90,9 @@ GPU_PCIE_RECEIVED = Metric("cluster_gpu_pcie_receive_bytes_per_second", "What a 
 GPU_PCIE_SENT = Metric("cluster_gpu_pcie_transmit_bytes_per_second", "What a GPU now sends over PCIe.", _GPU)
 GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU runs slower for this reason.", (*_GPU, "reason"))
 
+AUDIT_UNEXPORTED = Metric(
+    "cluster_audit_unexported_seconds", "Age of the oldest entry of the audit log that AUDIT_FILE lacks; 0 without one."
+)
 BROKEN = Metric("cluster_broken", "Jobs and keys that were found broken in Redis.")
 SKIPPED = Metric(
     "cluster_skipped_entries_total", "Reads of entries in Redis that were skipped because they are broken.", ("what",),

@@ -10,8 +10,13 @@ from jobs.store.audit_log import START, AuditLog, Log, Position
 class AuditQueries:
     """Parts of the audit log."""
 
-    def __init__(self, audit_log: AuditLog) -> None:
+    def __init__(self, audit_log: AuditLog, file: str) -> None:
         self._audit_log = audit_log
+        self._file = file
+
+    def unexported_seconds(self) -> float:
+        """Return the age of the oldest entry that AUDIT_FILE lacks; 0 without such a file."""
+        return self._audit_log.unexported_seconds() if self._file else 0.0
 
     def part(self, after: int | None, limit: int) -> AuditPartRow:
         """Return at most `limit` entries with numbers above `after`; without `after`, the last ones."""

@@ -38,6 +38,7 @@ def rules(settings: Settings) -> dict[str, Rule]:
         "heartbeat-late": Rule(severity="warning", threshold=settings.alert_heartbeat_seconds, unit="seconds"),
         "redis-memory": Rule(severity="critical", threshold=settings.alert_redis_memory_ratio, unit="ratio", rounds=5),
         "broken": Rule(severity="warning", threshold=0, unit="entries"),
+        "audit-file": Rule(severity="warning", threshold=5, unit="seconds", rounds=60),
     }
 
 
@@ -54,6 +55,8 @@ class Facts:
     memory: float | None = None
     #: Jobs and keys that were found broken.
     broken: int = 0
+    #: Age of the oldest entry of the audit log that AUDIT_FILE lacks.
+    unexported_seconds: float = 0.0
     #: Seconds after which the loss of a worker is no news.
     lost_seconds: float = 600.0
 
@@ -83,6 +86,11 @@ def figures(facts: Facts) -> list[Finding]:
         f"{facts.broken} entries of Redis cannot be read and were put aside; docs/operations.md#brokenfound says more"
     )
     findings.append(Finding(rule="broken", subject="", value=facts.broken, text=text))
+    text = (
+        f"AUDIT_FILE has lacked entries of the audit log for {facts.unexported_seconds:.0f} s; the coordinators' log "
+        "says why, and docs/operations.md#auditfilebehind what to do"
+    )
+    findings.append(Finding(rule="audit-file", subject="", value=round(facts.unexported_seconds, 1), text=text))
     if facts.memory is not None:
         text = f"Redis uses {facts.memory:.0%} of its memory; at 100 % it refuses new jobs. Delete finished ones"
         findings.append(Finding(rule="redis-memory", subject="", value=round(facts.memory, 3), text=text))

@@ -75,6 +75,7 @@ class ClusterCollector(Collector):
         yield from self._counters()
         yield from self._tenants()
         yield _filled(metrics.BROKEN, {(): self._store.broken()})
+        yield _filled(metrics.AUDIT_UNEXPORTED, {(): self._queries.audit.unexported_seconds()})
         yield from self._queues()
         yield from self._workers()
         yield self._histogram(metrics.DURATION, keys.DURATIONS, registry.names())

@@ -145,6 +145,7 @@ class Recorder:
         facts = alerts.Facts(
             workers=workers, queues=queues, fleet=self._queries.fleet_cache.get(), failed=self._failed,
             memory=memory.used / memory.limit if memory.limit else None, broken=self._store.telemetry.broken(),
+            unexported_seconds=self._queries.audit.unexported_seconds(),
             lost_seconds=self._queries.settings.alert_worker_lost_seconds,
         )  # fmt: skip
         known = {alert["id"]: alert for alert in self._queries.telemetry.alerts()}

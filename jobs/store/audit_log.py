@@ -87,6 +87,17 @@ class AuditLog(Part):
         entries = self._log(("XRANGE", keys.AUDIT_LOG, f"{seq}-0", f"{seq}-0")).entries
         return entries[0].hash if entries else None
 
+    def unexported_seconds(self) -> float:
+        """Return the age of the oldest entry that AUDIT_FILE does not have yet, by Redis' clock; 0 without one."""
+        last = self.newest(1)
+        if last.head.seq <= last.exported:
+            return 0.0
+        waiting = ((entry.seq, entry.body) for entry in self.read(last.exported, 1).entries)
+        written = skipped.readable("audit", waiting, lambda _, body: float(json.loads(b"{%b}" % body)["t"]) / 1000)
+        seconds, micros = self._client.time()
+        now = float(seconds + micros / 1e6)
+        return max(0.0, now - min(written, default=now))
+
     def _log(self, command: Sequence[str]) -> Log:
         head, rows = skipped.replies_at_once(self._scripts, ("HGETALL", keys.AUDIT_HEAD), command)
         entries = skipped.readable("audit", rows or (), _entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from coordinator.audit import export, file
 from jobs.models import Actor
+from jobs.store import Store, connection
 from jobs.store.audit_log import START, AuditLog, Denied
 from jobs.store.tenants import Tenant
 from tests.contract.lease_model import Bench, new_job
@@ -277,3 +279,20 @@ def test_no_order_of_faults_breaks_the_chain(bench: Bench, tmp_path: Path, seed:
     assert audit.Chain(lines(path)).verify().seq == log.read(0, 1).head.seq
     tail = [json.loads(line)["subject"] for line in text(log) if b'"seq"' in line]
     assert subjects(path)[-len(tail) :] == tail
+
+
+def test_the_age_of_what_the_file_lacks_is_that_of_its_oldest_entry(any_redis_url: str, tmp_path: Path) -> None:
+    client = connection.connect(any_redis_url)
+    log, path = Store(client).audit_log, tmp_path / "audit.jsonl"
+    note(log, "a")
+    assert log.unexported_seconds() > 0
+    export.export(log, path)
+    assert log.unexported_seconds() == 0
+    written = int(time.time() * 1000) - 100_000
+    client.xadd("ct:auditlog", {"hash": "0" * 40, "body": f'"t":{written}'}, id="2-0")
+    client.hset("ct:audithead", "seq", 3)
+    assert 90 < log.unexported_seconds() < 1000
+    client.delete("ct:auditlog")
+    client.xadd("ct:auditlog", {"hash": "0" * 40, "body": "no JSON"}, id="2-0")
+    assert log.unexported_seconds() == 0
+    client.close()

@@ -48,6 +48,7 @@ CASES: dict[str, tuple[Facts, Facts]] = {
     "heartbeat-late/w": (Facts(workers=[worker(seen=3.4)]), Facts(workers=[worker(seen=2.9)])),
     "redis-memory": (Facts(memory=0.9), Facts(memory=0.85)),
     "broken": (Facts(broken=1), Facts(broken=0)),
+    "audit-file": (Facts(unexported_seconds=6), Facts(unexported_seconds=5)),
 }
 
 
