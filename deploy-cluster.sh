@@ -28,8 +28,9 @@ As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
   scale N         change to N workers in all, with as many GPU workers as before; nothing else changes
               --gpu G        G of them on GPUs
   report [FILE]   versions, health, throughput, latencies, utilisation, alerts and errors, without secrets
-  backup FILE     write jobs, results and marks into one .tar.gz
-  restore FILE    replace the cluster's data by a backup's, also after cleanup. If that fails, the data stays as it was
+  backup FILE     write jobs, results, marks and the audit log into one .tar.gz
+  restore FILE    replace the cluster's data by a backup's, also after cleanup. If that fails, the data stays as it was.
+                  The file of the audit log is put back where it is missing, and never overwritten
               --yes          ask nothing, even when jobs run
 
 On Kubernetes 1.25 or later; needs kubectl 1.27 or later:

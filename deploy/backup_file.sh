@@ -10,9 +10,9 @@ sha256() { # sha256 FILE
 fact() { sed -n "s/^fact $1 //p" "$WORK/log"; } # fact NAME: of the dump just made
 
 manifest() {
-  printf '{"format": %s, "version": "%s", "made": "%s", "project": "%s", "redis_version": "%s", "keys": %s, "bytes": %s, "sha256": "%s"}\n' \
+  printf '{"format": %s, "version": "%s", "made": "%s", "project": "%s", "redis_version": "%s", "keys": %s, "bytes": %s, "sha256": "%s", "audit_sha256": "%s"}\n' \
     "$BACKUP_FORMAT" "$(version)" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$PROJECT" \
-    "$(fact redis_version)" "$(fact keys)" "$(fact bytes)" "$(fact sha256)"
+    "$(fact redis_version)" "$(fact keys)" "$(fact bytes)" "$(fact sha256)" "$([[ ! -s $WORK/audit.jsonl ]] || sha256 "$WORK/audit.jsonl")"
 }
 
 open_backup() { # open_backup PATH: its parts lie in $WORK afterwards, checked
@@ -23,16 +23,20 @@ open_backup() { # open_backup PATH: its parts lie in $WORK afterwards, checked
     fail 1 "$1 has format '$(in_manifest format)', and this version reads $BACKUP_FORMAT." "Use the version that made it: $(in_manifest version)"
   [[ $(head -c 5 "$WORK/dump.rdb") == REDIS && $(sha256 "$WORK/dump.rdb") == "$(in_manifest sha256)" ]] ||
     fail 1 "$1 is damaged: its checksum differs." "Take another copy."
+  [[ -n $(in_manifest audit_sha256) ]] || return 0
+  tar -C "$WORK" -xzf "$1" audit.jsonl 2>/dev/null && [[ $(sha256 "$WORK/audit.jsonl") == "$(in_manifest audit_sha256)" ]] ||
+    fail 1 "$1 is damaged: audit.jsonl is missing or its checksum differs." "Take another copy."
 }
 
 in_manifest() { sed -nE "s/.*\"$1\": \"?([^\",}]*).*/\1/p" "$WORK/manifest.json"; }
 
-write_backup() { # write_backup FILE: of $WORK/dump.rdb, whole or not at all; whose facts lie in $WORK/log
+write_backup() { # write_backup FILE: of $WORK/dump.rdb, whose facts lie in $WORK/log, and audit.jsonl; whole or not at all
   [[ $(sha256 "$WORK/dump.rdb") == "$(fact sha256)" ]] || fail 1 "the copy is not whole: its checksum differs." "Run the same command again."
   manifest >"$WORK/manifest.json"
-  local part
+  local part parts=(manifest.json dump.rdb)
+  [[ ! -s $WORK/audit.jsonl ]] || parts+=(audit.jsonl)
   part=$(umask 077 && mktemp "$1.XXXXXX")
-  if ! tar -C "$WORK" -czf "$part" manifest.json dump.rdb || ! tar -tzf "$part" >/dev/null; then
+  if ! tar -C "$WORK" -czf "$part" "${parts[@]}" || ! tar -tzf "$part" >/dev/null; then
     rm -f "$part"
     fail 1 "the backup could not be written to $(dirname "$1")." "Is its disk full? Nothing is left there."
   fi

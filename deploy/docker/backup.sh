@@ -1,5 +1,9 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: backup and restore. Everything that lasts lies in Redis: queues, jobs, results, marks.
+# Sourced by deploy-cluster.sh: backup and restore. Everything that lasts lies in Redis: queues, jobs, results, marks;
+# but for the file of the audit log.
+
+# As docker-compose.yml has it.
+readonly AUDIT_FILE=/var/lib/audit/audit.jsonl
 
 # -- backup -----------------------------------------------------------------------------------------------------------
 
@@ -15,7 +19,8 @@ cmd_backup() { # backup FILE
     "Start the cluster: ./deploy-cluster.sh docker    A local cluster: stop it and copy the folder .cluster/redis"
   if [[ -n $DRY ]]; then
     quoted docker exec -i "$redis" sh -s "< deploy/docker/dump-redis.sh"
-    quoted tar -czf "$file" manifest.json dump.rdb
+    quoted docker exec -i COORDINATOR python3 - dump "$AUDIT_FILE" "< deploy/docker/audit_file.py"
+    quoted tar -czf "$file" manifest.json dump.rdb audit.jsonl
   else
     make_backup "$redis" "$file"
   fi
@@ -26,7 +31,14 @@ make_backup() { # make_backup CONTAINER FILE
     redacted <"$WORK/log" >&2
     fail 1 "Redis could not be copied; see the lines above." "See: ./deploy-cluster.sh logs redis"
   }
+  copy_audit_file
   write_backup "$2"
+}
+
+copy_audit_file() { # after Redis, so that the file has all that Redis no longer keeps
+  in_coordinator deploy/docker/audit_file.py dump "$AUDIT_FILE" >"$WORK/audit.jsonl" 2>"$WORK/audit.log" && return
+  rm -f "$WORK/audit.jsonl"
+  note "The file of the audit log is not in this backup: $(grep -s . "$WORK/audit.log" | tail -n 1 | grep . || echo "no coordinator serves")."
 }
 
 # -- restore ----------------------------------------------------------------------------------------------------------
@@ -76,6 +88,7 @@ restore_all() {
     read -r user image < <(docker inspect --format '{{.Config.User}} {{.Image}}' "$redis")
   fi
   load_dump "$redis" "$user" "$image" || undo_restore
+  [[ ! -s $WORK/audit.jsonl ]] || load_audit_file
   compose_run up -d --wait --wait-timeout "$START_SECONDS"
   need_good
   [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
@@ -99,6 +112,36 @@ load_dump() { # load_dump CONTAINER USER IMAGE: on the volumes of that container
     return
   fi
   "${command[@]}" -c "$(<deploy/docker/load-redis.sh)" <"$WORK/dump.rdb" >"$WORK/loaded" 2>"$WORK/log"
+}
+
+load_audit_file() { # where there is none; one that is there is never overwritten
+  local id user image state name
+  compose_run create coordinator
+  id=$(containers coordinator | awk '{ print $1; exit }')
+  if [[ -n $DRY ]]; then
+    user=USER image=IMAGE id=${id:-COORDINATOR}
+  else
+    read -r user image < <(docker inspect --format '{{.Config.User}} {{.Image}}' "$id")
+  fi
+  # shellcheck disable=SC2054  # commas within options
+  local command=(docker run --rm --interactive --init --network none --user "$user" --read-only --cap-drop ALL
+    --security-opt no-new-privileges:true --volumes-from "$id" --entrypoint python3 "$image")
+  if [[ -n $DRY ]]; then
+    # shellcheck disable=SC2016
+    quoted "${command[@]}" -c '$(<deploy/docker/audit_file.py)' load "$AUDIT_FILE" '< audit.jsonl'
+    return
+  fi
+  "${command[@]}" -c "$(<deploy/docker/audit_file.py)" load "$AUDIT_FILE" <"$WORK/audit.jsonl" >"$WORK/loaded_audit" 2>"$WORK/log" || {
+    redacted <"$WORK/log" | tail -n 5 >&2
+    note "The file of the audit log could not be put back; see the lines above. The file that is there is as it was."
+    return 0
+  }
+  read -r state name <"$WORK/loaded_audit" || true
+  case $state in
+    put) say "The file of the audit log was put back." ;;
+    kept) say "The file of the audit log stays: an entry rollback will name what this backup does not have." ;;
+    aside) note "The file of the audit log was that of another log: it is called $name now, and the backup's has its place." ;;
+  esac
 }
 
 undo_restore() { # the old data was not touched: go on with it

@@ -169,3 +169,65 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   shows "docker compose stop coordinator cpu-worker" "docker run --rm --interactive --init --network none" "docker compose up -d --wait"
   changed_nothing
 }
+
+@test "the file of the audit log is in a backup and is put back" {
+  engine audit '"{\"seq\":1}\n{\"seq\":2}\n"'
+  saved
+  mkdir ../parts
+  tar -C ../parts -xzf ../backup.tar.gz
+  [[ $(<../parts/audit.jsonl) == $'{"seq":1}\n{"seq":2}' ]]
+  cluster cleanup --yes
+  forget
+  cluster restore ../backup.tar.gz
+  exits 0
+  says "The file of the audit log was put back"
+  [[ $(of_engine "s['loaded_audit']") == $'{"seq":1}\n{"seq":2}' ]]
+  grep -nE 'compose (create|up)|docker run' "$FAKE/calls" | sed 's/.*compose //; s/.*docker run.*/run/' >../order
+  [[ $(paste -sd, ../order) == 'create redis,run,create coordinator,run,up -d --wait --wait-timeout 300' ]] ||
+    broken "$(cat ../order)"
+}
+
+@test "a restore says what became of the file of the audit log that was there" {
+  engine audit '"{\"seq\":1}\n"'
+  saved
+  engine audit_answer '"kept"'
+  cluster restore ../backup.tar.gz --yes
+  exits 0
+  says "stays: an entry rollback will name"
+  engine audit_answer '"aside audit.jsonl.before-restore-5"'
+  cluster restore ../backup.tar.gz --yes
+  exits 0
+  says "it is called audit.jsonl.before-restore-5 now"
+  engine refuse '[["--entrypoint python3", 1, "PermissionError: no"]]'
+  cluster restore ../backup.tar.gz --yes
+  exits 0
+  says "PermissionError" "could not be put back" "is as it was"
+  cluster restore ../backup.tar.gz --dry-run
+  exits 0
+  shows "load /var/lib/audit/audit.jsonl"
+}
+
+@test "a backup whose audit log cannot be read says so, and is restored without" {
+  engine refuse '[["python3 - dump", 1, "PermissionError: no"]]'
+  saved
+  says "is not in this backup: PermissionError: no"
+  cluster restore ../backup.tar.gz --yes
+  exits 0
+  not_called "--entrypoint python3"
+}
+
+@test "restore: a changed audit log is refused" {
+  engine audit '"{\"seq\":1}\n"'
+  saved
+  mkdir ../parts
+  tar -C ../parts -xzf ../backup.tar.gz
+  tar -C ../parts -czf ../less.tar.gz manifest.json dump.rdb
+  printf 'x\n' >../parts/audit.jsonl
+  tar -C ../parts -czf ../changed.tar.gz manifest.json dump.rdb audit.jsonl
+  for file in less changed; do
+    cluster restore ../$file.tar.gz --yes
+    exits 1
+    says "audit.jsonl is missing or its checksum differs"
+  done
+  changed_nothing
+}

@@ -226,6 +226,8 @@ class Engine:
         if words[1] == "cat":
             return str(one["secrets"][words[2].rpartition("/")[2]])
         if words[1:3] == ["python3", "-"]:
+            if words[3:4] == ["dump"]:
+                return str(self.state["audit"])
             status = {"json": json.dumps(self.state["api"], separators=(",", ":")), "text": "workers    3 live"}
             return str(status.get(words[-1], self.state["figures"]))
         if words[1:3] == ["sh", "-s"]:
@@ -234,6 +236,9 @@ class Engine:
         return "Redis server v=7.4.2"
 
     def run(self, words: list[str]) -> str:
+        if "python3" in words:
+            self.state["loaded_audit"] = self.given
+            return str(self.state["audit_answer"])
         self.state["loaded"] = self.given
         if self.state["broken_dump"]:
             raise Refused("error: this is not a whole RDB file")
@@ -268,6 +273,7 @@ def start_state() -> dict[str, Any]:
         "containers": [], "volumes": [], "made": 0, "refuse": [], "swallow": False, "logs": "a line of a log",
         "figures": "p95 of the API 12 ms", "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
         "dump": "REDIS0011 a dump", "facts": "", "broken_dump": False, "loaded": "",
+        "audit": "", "audit_answer": "put back", "loaded_audit": "",
     }  # fmt: skip
 
 
