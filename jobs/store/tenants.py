@@ -62,7 +62,7 @@ class Tenants(Part):
     def put(self, tenant: Tenant, actor: Actor = ANONYMOUS) -> bool:
         """Register a tenant or change its weight and caps; True: it is new. With the first, `default` is registered."""
         numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
-        reply = self._scripts.run("tenant", tenant.name, *numbers, _written(tenant), *actor)
+        reply = self._scripts.run("tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor)
         if tenant.max_stored_bytes:
             StoredBytes(self._scripts).recount()
         return bool(reply == b"new")
@@ -96,6 +96,13 @@ def _written(tenant: Tenant) -> str:
     units = {f"{caps.UNITS}{kind}": most for kind, most in sorted(tenant.max_units.items())}
     further = {caps.GPU_MS: tenant.max_gpu_seconds * 1000, caps.STORED_BYTES: tenant.max_stored_bytes}
     return caps.written(units | further)
+
+
+def _logged(tenant: Tenant) -> str:
+    """Return the further caps as the audit log names them, after those that it always names."""
+    limits = {f"max_units {kind}": most for kind, most in sorted(tenant.max_units.items())}
+    limits |= {"max_gpu_seconds": tenant.max_gpu_seconds, "max_stored_bytes": tenant.max_stored_bytes}
+    return "".join(f", {name} {most}" for name, most in limits.items() if most)
 
 
 def _described(name: str, row: Sequence[Any], own: Mapping[str, Cap]) -> tuple[Tenant, Use]:

@@ -469,6 +469,6 @@ def test_caps_are_set_and_shown_over_http_and_a_full_tenant_gets_a_429(any_redis
     assert over.status_code == 429 and over.json()["field"] == "max_stored_bytes"
     assert f"{stored} of 200 bytes are stored" in over.json()["detail"] and int(over.headers["Retry-After"]) == 3600
     assert json.loads(log.json()["lines"][0])["outcome"] == (
-        "weight 1, max_lanes 0, max_jobs 0, units|collatz=1000000000, device_ms=3600000, stored_bytes=200"
+        "weight 1, max_lanes 0, max_jobs 0, max_units collatz 1000000000, max_gpu_seconds 3600, max_stored_bytes 200"
     )
     bench.client.close()

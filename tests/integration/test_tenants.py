@@ -136,6 +136,15 @@ def test_a_held_job_waits_in_the_backlog_and_runs_when_there_is_room(cluster: Li
         cluster.post(f"/api/jobs/{each}/cancel")
 
 
+def test_a_tenant_over_its_units_waits_and_goes_on_when_the_cap_is_raised(cluster: Live, store: Store) -> None:
+    cluster.result(cluster.submit("faulty", {"units": 3}))
+    store.tenants.put(Tenant(name="default", max_units={"faulty": 2}))
+    job = cluster.submit("faulty", {"units": 3})
+    until(lambda: "has reached max_units" in (cluster.job(job)["waiting_because"] or ""), 20)
+    store.tenants.put(Tenant(name="default", max_units={"faulty": 10**9}))
+    assert cluster.result(job) == {"sum": 3, "count": 3}
+
+
 # -- order ----------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
--- TENANT name weight max_lanes max_jobs caps tenant token -> new | changed. Registers a tenant or changes its weight and caps.
--- max_lanes, max_jobs: 0 is none. caps: further ones, as what=most,what=most.
-local name, weight, lanes, jobs, caps = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- TENANT name weight max_lanes max_jobs caps text tenant token -> new | changed. Registers a tenant or changes its weight
+-- and caps. max_lanes, max_jobs: 0 is none. caps: further ones, as what=most,what=most. text: those for the audit log.
+local name, weight, lanes, jobs, caps, text = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local t = now()
 
 -- Everything that is there when the first tenant is registered belongs to `default`.
@@ -31,8 +31,7 @@ if not T.share_of(name).caps.stored_bytes then T.forget_sizes(name) end
 T.note_cap(name, t)
 T.admit_backlog(name, t, 100)
 if changed then
-  local text = 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs
-  if caps ~= '' then text = text .. ', ' .. string.gsub(caps, ',', ', ') end
-  log_change(t, ARGV[6], ARGV[7], 'tenant', name, text)
+  local outcome = 'weight ' .. weight .. ', max_lanes ' .. lanes .. ', max_jobs ' .. jobs .. text
+  log_change(t, ARGV[7], ARGV[8], 'tenant', name, outcome)
 end
 return new and 'new' or 'changed'
