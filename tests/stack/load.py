@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, TracebackType
 
 import httpx
 
@@ -17,8 +17,11 @@ PATIENCE_SECONDS = 15.0
 class Load:
     """Use as a context manager; `failures` and `requests` tell afterwards."""
 
-    def __init__(self, url: str, threads: int = 6, pause: float = 0.05) -> None:
+    def __init__(
+        self, url: str, threads: int = 6, pause: float = 0.05, headers: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         self._url = url
+        self._headers = headers
         self._pause = pause
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(threads)]
@@ -37,7 +40,7 @@ class Load:
             thread.join()
 
     def _run(self, number: int) -> None:
-        with httpx.Client(base_url=self._url, timeout=PATIENCE_SECONDS) as http:
+        with httpx.Client(base_url=self._url, timeout=PATIENCE_SECONDS, headers=self._headers) as http:
             asks: list[Callable[[httpx.Client], httpx.Response]] = [_page, _status, _submit]
             turn = number
             while not self._ended.is_set():

@@ -1,0 +1,57 @@
+#!/bin/bash
+# kubectl for tests of deploy-cluster.sh: writes each call to $FAKE/calls and answers from files in $FAKE.
+set -u
+printf 'kubectl %s\n' "$*" >>"$FAKE/calls"
+words=" $* "
+file() { [[ ! -f $FAKE/$1 ]] || cat "$FAKE/$1"; }
+if [[ -f $FAKE/refuse && $words == *"$(head -n 1 "$FAKE/refuse")"* ]]; then
+  tail -n +2 "$FAKE/refuse" >&2
+  exit 1
+fi
+case $words in
+  *' version --client '*) echo "Client Version: v$(file client)" ;;
+  *' current-context '*) file context && [[ -f $FAKE/context ]] ;;
+  *' get --raw /version '*) echo '{}' ;;
+  *' kustomize '*)
+    cp "${*: -1}/kustomization.yaml" "$FAKE/kustomization.yaml"
+    printf 'apiVersion: apps/v1\nkind: Deployment\n'
+    [[ $words != *overlays/prod* ]] || printf -- '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\n'
+    ;;
+  *' api-versions '*) file apis ;;
+  *' auth can-i '*) ! file cannot | grep -qx -- "${*: -1}" ;;
+  *' get storageclasses '*) file classes ;;
+  *' get nodes '*) file gpus ;;
+  *' get configmap deployment '*)
+    name=${words##*.data.}
+    file deployed | sed -n "s/^${name%%\}*}=//p"
+    ;;
+  *' get secret passwords --ignore-not-found --output name '*) [[ ! -f $FAKE/passwords ]] || echo secret/passwords ;;
+  *' get secret passwords '*) file passwords ;;
+  *' create secret generic passwords '*)
+    for word in "$@"; do
+      [[ $word != --from-file=* ]] || echo "$(basename -- "${word#*=}") $(base64 -w 0 <"${word#*=}")" >>"$FAKE/passwords"
+    done
+    ;;
+  *' get namespace '*) file namespace ;;
+  *' create namespace '*) echo namespace/made >"$FAKE/namespace" ;;
+  *' delete namespace '*) rm -f "$FAKE/namespace" "$FAKE/deployed" "$FAKE/passwords" ;;
+  *' apply --server-side '*)
+    sed -n 's/.*literals: \[\(workers=.*\)\]/\1/p' "$FAKE/kustomization.yaml" | sed 's/, /\n/g' >"$FAKE/deployed"
+    ;;
+  *' get deployments,statefulsets --output go-template'*) file rows ;;
+  *' get pods '*containerStatuses*) file reasons ;;
+  *' get pods '*name=redis' '*conditions*) echo redis-0 ;;
+  *' get pods '*conditions*) echo coordinator-x ;;
+  *' get pods --selector '*) ;;
+  *' exec --stdin coordinator-x '*) echo '{}' ;;
+  *' exec --stdin redis-0 '*)
+    cat >"$FAKE/piped"
+    printf 'REDIS0011 a dump'
+    printf 'fact redis_version 7.4.2\nfact keys 3\nfact bytes 16\nfact sha256 %s\n' \
+      "$(printf 'REDIS0011 a dump' | sha256sum | cut -d ' ' -f 1)" >&2
+    ;;
+  *' exec --stdin redis-restore '*)
+    cat >"$FAKE/piped"
+    echo 'keys 3'
+    ;;
+esac

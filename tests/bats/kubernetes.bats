@@ -1,0 +1,311 @@
+# ./deploy-cluster.sh kubernetes and what follows, on a stub of kubectl: what is refused, what it would apply, what it runs.
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154  # each test is a subshell; setup and cluster set what is judged
+
+REPOSITORY=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+
+setup() {
+  cd "$BATS_TEST_TMPDIR" || return
+  mkdir -p bin fake checkout/jobs
+  export FAKE=$PWD/fake PATH=$PWD/bin:$PATH START_SECONDS=3
+  unset DEBUG KUBECONFIG CONTAINERD_ADDRESS
+  cp -r "$REPOSITORY"/{deploy,k8s,prometheus,grafana,deploy-cluster.sh,docker-compose.yml} checkout/
+  cp "$REPOSITORY/jobs/VERSION" checkout/jobs/
+  install -m 0755 "$REPOSITORY/tests/bats/kubectl_stub.bash" bin/kubectl
+  printf '#!/bin/bash\nexec /bin/sleep 0.05\n' >bin/sleep
+  printf '#!/bin/bash\nprintf "docker %%s\\n" "$*" >>"$FAKE/calls"\n' >bin/docker
+  chmod +x bin/sleep bin/docker
+  echo 1.32.4 >fake/client
+  echo here >fake/context
+  echo true >fake/classes
+  printf 'apps/v1\nautoscaling/v2\n' >fake/apis
+  echo 'Deployment coordinator 3 3 3 3 1 1' >fake/rows
+  cd checkout || return
+}
+
+cluster() { # cluster ARGUMENT...: $status, $out and $err
+  status=0
+  ./deploy-cluster.sh "$@" >../out 2>../err </dev/null || status=$?
+  out=$(<../out)
+  err=$(<../err)
+}
+
+exits() { [[ $status == "$1" ]] || broken "exit code $status instead of $1"; }
+
+says() {
+  local text
+  for text in "$@"; do [[ $err == *"$text"* ]] || broken "stderr lacks: $text"; done
+}
+
+shows() {
+  local text
+  for text in "$@"; do [[ $out == *"$text"* ]] || broken "stdout lacks: $text"; done
+}
+
+called() {
+  local text
+  for text in "$@"; do grep -qF -- "$text" "$FAKE/calls" || broken "not called: $text"; done
+}
+
+changed_nothing() {
+  ! grep -vE '^kubectl .*(version|current-context|--raw|kustomize|api-versions|auth can-i| get |logs)' "$FAKE/calls" || broken "that changes something"
+}
+
+wants() { # wants LINE...: of the throw-away kustomization
+  local line
+  for line in "$@"; do grep -qF -- "$line" "$FAKE/kustomization.yaml" || broken "the overlay lacks: $line"; done
+}
+
+broken() {
+  printf '%s\n--- status %s\n--- stdout\n%s\n--- stderr\n%s\n--- calls\n' "$1" "$status" "$out" "$err"
+  cat "$FAKE/calls" "$FAKE/kustomization.yaml" 2>/dev/null
+  return 1
+}
+
+up() { # up N G OPTION...
+  cluster kubernetes "$@"
+  exits 0
+  : >"$FAKE/calls"
+}
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+@test "no kubectl, and one that is too old" {
+  mkdir ../few
+  for tool in bash env dirname sed awk grep mktemp rm cat tail head sort tr; do ln -s "$(command -v "$tool")" "../few/$tool"; done
+  PATH=$BATS_TEST_TMPDIR/few cluster kubernetes 1
+  exits 3
+  says "there is no kubectl command"
+  echo 1.20.2 >"$FAKE/client"
+  cluster kubernetes 1
+  exits 3
+  says "kubectl 1.27 or later is needed; this is 1.20.2"
+}
+
+@test "no context, one that is unknown, one that does not answer, one that refuses" {
+  rm "$FAKE/context"
+  cluster kubernetes 1
+  exits 3
+  says "kubectl knows no cluster"
+  printf -- '--raw\nerror: context "there" does not exist\n' >"$FAKE/refuse"
+  cluster kubernetes 1 --context there
+  exits 3
+  says "kubectl knows no context 'there'"
+  printf -- '--raw\nUnable to connect to the server: dial tcp 10.0.0.1:6443: i/o timeout\n' >"$FAKE/refuse"
+  cluster kubernetes 1 --context there
+  exits 3
+  says "no Kubernetes answers in context there: Unable to connect"
+  printf -- '--raw\nerror: You must be logged in to the server (Unauthorized)\n' >"$FAKE/refuse"
+  cluster kubernetes 1 --context there
+  exits 3
+  says "refuses this user"
+  changed_nothing
+}
+
+@test "wrong numbers and options" {
+  for arguments in "0" "3 4" "x" "1 2 3" "3 --nonsense" "3 --overlay nowhere" "3 --overlay ../x"; do
+    # shellcheck disable=SC2086
+    cluster kubernetes $arguments
+    exits 2
+  done
+  changed_nothing
+}
+
+@test "a user without rights" {
+  printf 'secrets\nnamespaces\n' >"$FAKE/cannot"
+  cluster kubernetes 1
+  exits 3
+  says "may not create secrets namespaces in namespace threads-cluster"
+  changed_nothing
+}
+
+@test "a cluster that is too old, and one without storage" {
+  echo v1 >"$FAKE/apis"
+  cluster kubernetes 1
+  exits 3
+  says "does not serve: apps/v1" "Kubernetes 1.25 or later"
+  echo apps/v1 >"$FAKE/apis"
+  echo '<no value>' >"$FAKE/classes"
+  cluster kubernetes 1
+  exits 3
+  says "no default storage class"
+  changed_nothing
+}
+
+@test "GPU workers without a device plugin, and more than there are GPUs" {
+  printf '0\n0\n' >"$FAKE/gpus"
+  cluster kubernetes 5 2
+  exits 3
+  says "no node offers nvidia.com/gpu" "./deploy-cluster.sh kubernetes 5 0"
+  printf '1\n0\n' >"$FAKE/gpus"
+  cluster kubernetes 5 2
+  exits 3
+  says "the nodes offer 1 GPUs" "./deploy-cluster.sh kubernetes 5 1"
+  changed_nothing
+}
+
+# -- what is applied --------------------------------------------------------------------------------------------------
+
+@test "a first start: passwords once, counts and images in a throw-away overlay, and how to reach it" {
+  echo 2 >"$FAKE/gpus"
+  before=$(find k8s prometheus grafana -type f -exec sha256sum {} + | sort)
+  cluster kubernetes 5 2 --registry registry.example/team/ --tag 9.9
+  exits 0
+  wants "namespace: threads-cluster" "resources: [../k8s/overlays/dev]" "components: [../k8s/components/gpu]" \
+    "{name: cpu-workers, count: 3}" "{name: gpu-workers, count: 2}" "CLUSTER_SIZE=5" \
+    '{name: threads/coordinator, newName: registry.example/team/threads/coordinator, newTag: "9.9"}'
+  called "create namespace threads-cluster" "create secret generic passwords" "apply --server-side"
+  says "3 CPU workers, 2 GPU workers" "port-forward service/load-balancer-service 8080:80"
+  [[ $before == "$(find k8s prometheus grafana -type f -exec sha256sum {} + | sort)" ]] || broken "files were edited"
+  [[ $(<.kubernetes) == $'CONTEXT=here\nNAMESPACE=threads-cluster' ]]
+  token=$(sed -n 's/^cluster_token //p' "$FAKE/passwords" | base64 -d)
+  [[ ${#token} -ge 48 ]] || broken "no token: $token"
+  ! grep -qF "$token" ../out ../err "$FAKE/calls" || broken "shows the token"
+}
+
+@test "a second start keeps the passwords, and what is not given" {
+  up 5 0 --registry registry.example
+  before=$(<"$FAKE/passwords")
+  cluster kubernetes
+  exits 0
+  wants "{name: cpu-workers, count: 5}" "newName: registry.example/threads/nginx"
+  [[ $before == "$(<"$FAKE/passwords")" ]]
+  ! grep -qE ' create (secret|namespace)' "$FAKE/calls" || broken "made anew"
+}
+
+@test "--dry-run changes nothing and prints what it would run" {
+  cluster kubernetes 3 0 --dry-run --load
+  exits 0
+  shows "create namespace threads-cluster" "apply --server-side" "ctr --address /run/containerd/containerd.sock"
+  changed_nothing
+  [[ ! -e .kubernetes && ! -e $FAKE/passwords ]]
+}
+
+@test "another context and namespace" {
+  cluster kubernetes 1 --context far --namespace mine
+  exits 0
+  called "kubectl --context far --namespace mine apply"
+  wants "namespace: mine"
+  cluster status
+  called "kubectl --context far --namespace mine get deployments"
+}
+
+@test "an overlay that scales by itself is not told a number" {
+  cluster kubernetes 4 --overlay prod
+  exits 0
+  says "scales CPU workers by itself; 4 is not used"
+  wants "CLUSTER_SIZE=0"
+  ! grep -q 'count:' "$FAKE/kustomization.yaml"
+}
+
+@test "images are pushed to a registry" {
+  cluster kubernetes 1 --registry registry.example --load
+  exits 0
+  called "docker compose --profile gpu build coordinator" "docker push registry.example/threads/coordinator:"
+  ! grep -q 'gpu-worker$' "$FAKE/calls"
+}
+
+@test "an image that the nodes cannot get" {
+  echo 'Deployment coordinator 0 3 3 3 1 1' >"$FAKE/rows"
+  echo 'coordinator-x ImagePullBackOff threads/coordinator:0.1.0 0 Back-off pulling image' >"$FAKE/reasons"
+  cluster kubernetes 1
+  exits 1
+  says "cannot get the image threads/coordinator:0.1.0" "--load"
+}
+
+@test "not ready in time" {
+  echo 'Deployment coordinator 1 3 3 3 1 1' >"$FAKE/rows"
+  cluster kubernetes 1
+  exits 4
+  says "waiting for: coordinator 1/3" "not everything is ready after 3 s: coordinator has 1 of 3"
+}
+
+# -- afterwards -------------------------------------------------------------------------------------------------------
+
+@test "scale changes the number of workers" {
+  up 3 0
+  cluster scale 8
+  exits 0
+  wants "{name: cpu-workers, count: 8}" "CLUSTER_SIZE=8"
+  says "8 CPU workers, 0 GPU workers"
+  up 3 0 --overlay prod
+  cluster scale 8
+  exits 2
+  says "scales CPU workers by itself"
+}
+
+@test "nothing is deployed there" {
+  for command in "scale 3" status logs stop report "backup ../x" "restore ../x"; do
+    # shellcheck disable=SC2086
+    cluster $command --context here
+    [[ $status != 0 ]] || broken "$command did not fail"
+  done
+  changed_nothing
+}
+
+@test "status says what is ready, and fails when something is not" {
+  up 3 0
+  cluster status
+  exits 0
+  shows "context here, namespace threads-cluster" "coordinator      3/3"
+  echo 'Deployment coordinator 1 3 3 3 1 1' >"$FAKE/rows"
+  cluster status --json
+  exits 1
+  python3 -c 'import json, sys; print(json.load(sys.stdin)["kubernetes"]["workloads"]["coordinator"])' <<<"$out" | grep -q "'ready': 1"
+}
+
+@test "logs of one workload" {
+  up 3 0
+  echo 'Deployment cpu-workers 3 3 3 3 1 1' >>"$FAKE/rows"
+  cluster logs cpu-workers -f
+  exits 0
+  called "--follow --selector app.kubernetes.io/name in (cpu-worker)"
+  cluster logs nothing
+  exits 2
+  says "there is no service 'nothing'; there are: coordinator cpu-workers"
+}
+
+@test "stop takes writers first, Redis last" {
+  up 3 0
+  echo 'StatefulSet redis 1 1 1 1 1 1' >>"$FAKE/rows"
+  cluster stop
+  exits 0
+  [[ $(grep -o ' scale .*' "$FAKE/calls") == $' scale deployment --all --replicas 0\n scale statefulset redis --replicas 0' ]] || broken order
+}
+
+@test "cleanup asks, and touches no namespace of others" {
+  up 3 0
+  cluster cleanup
+  exits 2
+  says "--yes"
+  cluster cleanup --yes
+  exits 0
+  called "delete namespace threads-cluster"
+  [[ ! -e .kubernetes ]]
+  echo namespace/theirs >"$FAKE/namespace"
+  : >"$FAKE/calls"
+  cluster cleanup --yes --namespace theirs
+  exits 1
+  says "holds no Threads Cluster"
+  changed_nothing
+}
+
+@test "a backup, and its restore on a stopped Redis" {
+  up 3 0
+  cluster backup ../kept.tar.gz
+  exits 0
+  cmp -s "$FAKE/piped" deploy/docker/dump-redis.sh
+  says "3 keys"
+  echo 'StatefulSet redis 1 1 1 1 1 1' >>"$FAKE/rows"
+  : >"$FAKE/calls"
+  cluster restore ../kept.tar.gz --yes
+  exits 0
+  [[ $(<"$FAKE/piped") == 'REDIS0011 a dump' ]]
+  says "Restored 3 keys."
+  [[ $(grep -nE 'scale statefulset|exec --stdin redis-restore|apply --server-side' "$FAKE/calls" | sed -E 's/.* (scale|exec|apply) .*/\1/' | paste -sd ' ') == 'scale exec apply' ]] || broken order
+}
+
+@test "--docker means containers, whatever is on Kubernetes" {
+  up 3 0
+  cluster stop --docker
+  ! grep -q '^kubectl' "$FAKE/calls" || broken "asked Kubernetes"
+}

@@ -1,0 +1,119 @@
+"""A copy of the checkout, deployed with ./deploy-cluster.sh on whatever Kubernetes KUBECONFIG names."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.stack.stack import eventually
+
+NAMESPACE = "threads-cluster-test"
+#: An overlay of this checkout, or dev.
+OVERLAY = os.environ.get("KUBERNETES_TEST_OVERLAY", "dev")
+#: Whether images are built and brought to the cluster first; else its nodes can fetch them.
+LOAD = os.environ.get("KUBERNETES_TEST_LOAD") == "true"
+
+
+class Cluster:
+    """One deployment, and the ways to talk to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.http = httpx.Client()
+
+    # -- commands -----------------------------------------------------------------------------------------------------
+
+    def run(self, *command: str, timeout: float = 900, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command, cwd=self.folder, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
+        )
+        if check and done.returncode:
+            raise AssertionError(
+                f"{' '.join(command)}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
+            )
+        return done
+
+    def deploy(self, command: str, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = self.run("./deploy-cluster.sh", command, *arguments, "--namespace", NAMESPACE, check=check)
+        if command in ("kubernetes", "restore") and check:
+            self.connect()
+        return done
+
+    def start(self, workers: int, *, load: bool = False) -> None:
+        options = ["--load"] if load else []
+        self.deploy("kubernetes", str(workers), "0", "--overlay", OVERLAY, *options)
+
+    def kubectl(self, *arguments: str, check: bool = True) -> str:
+        return self.run("kubectl", "--namespace", NAMESPACE, *arguments, timeout=180, check=check).stdout
+
+    def pods(self, name: str) -> list[str]:
+        """Pods of a workload, those that are about to end left out."""
+        found = json.loads(self.kubectl("get", "pods", "-l", f"app.kubernetes.io/name={name}", "-o", "json"))["items"]
+        return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def kill(self, *pods: str) -> None:
+        """Take pods away without a word to what runs in them."""
+        self.kubectl("delete", "pod", *pods, "--force", "--grace-period=0")
+
+    def settle(self) -> None:
+        for workload in ("statefulset/redis", "deployment/coordinator", "deployment/nginx", "deployment/cpu-workers"):
+            self.kubectl("rollout", "status", workload, "--timeout=150s")
+
+    def leader(self) -> str:
+        """Return the pod of the coordinator that leads."""
+        read = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/metrics').read().decode())"
+        for pod in self.pods("coordinator"):
+            if "\ncluster_leader 1.0" in self.kubectl("exec", pod, "--", "python3", "-c", read, check=False):
+                return pod
+        return ""
+
+    # -- over HTTP ----------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Use the address of load-balancer-service, which this machine must reach, and the cluster's token."""
+        self.http.close()
+        service = json.loads(self.kubectl("get", "service", "load-balancer-service", "-o", "json"))
+        ingress = (service["status"].get("loadBalancer") or {}).get("ingress") or [{}]
+        address = ingress[0].get("ip") or ingress[0].get("hostname") or service["spec"]["clusterIP"]
+        with socket.create_connection((address, 80), timeout=10):
+            self.url = f"http://{address}"
+        secret = json.loads(self.kubectl("get", "secret", "passwords", "-o", "json"))["data"]["cluster_token"]
+        self.headers = {"Authorization": f"Bearer {base64.b64decode(secret).decode().strip()}"}
+        self.http = httpx.Client(base_url=self.url, headers=self.headers, timeout=40)
+
+    def get(self, path: str, **query: Any) -> Any:
+        answer = self.http.get(path, params=query)
+        answer.raise_for_status()
+        return answer.json()
+
+    def submit(self, kind: str, **parameters: Any) -> str:
+        key = {"Idempotency-Key": os.urandom(8).hex()}
+        answer = self.http.post("/api/submit", json={"type": kind, "parameters": parameters}, headers=key)
+        answer.raise_for_status()
+        return str(answer.json()["job_id"])
+
+    def result(self, job_id: str, seconds: float = 150) -> dict[str, Any]:
+        def ended() -> bool:
+            job = self.get(f"/api/jobs/{job_id}", wait_seconds=5)
+            assert job["state"] not in ("failed", "cancelled"), job
+            return bool(job["state"] == "done")
+
+        eventually(ended, seconds, f"job {job_id} ends")
+        found: dict[str, Any] = self.get(f"/api/jobs/{job_id}/result")["result"]
+        return found
+
+    def await_progress(self, job_id: str) -> None:
+        eventually(
+            lambda: int(self.get(f"/api/jobs/{job_id}")["done"]) > 0, 60, f"job {job_id} has committed something"
+        )
+
+    def live_workers(self) -> int:
+        rows = self.get("/api/workers")["workers"]
+        return len([row for row in rows if row["live"] and row["state"] != "starting"])
