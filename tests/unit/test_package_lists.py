@@ -63,7 +63,7 @@ def test_there_is_a_check_of_every_folder_of_tests() -> None:
     elsewhere = {
         "tests/gpu",
         "tests/kubernetes",
-    }  # make gpu-test, make kubernetes-test: each needs what make test cannot ask for
+    }  # make gpu-test, make kubernetes-test
     assert set(CONFIGURATION["pytest"]["ini_options"]["testpaths"]) == folders - elsewhere
     makefile = (TOP / "Makefile").read_text()
     lists = dict(re.findall(r"^(\w+) := (tests/.*)$", makefile, re.MULTILINE))
