@@ -7,8 +7,9 @@ import sys
 
 import uvicorn
 
-from coordinator import app
+from coordinator import app, client_address
 from coordinator.protocol import BoundedProtocol
+from coordinator.secrets import keys
 from jobs import exposure, logs
 from jobs.settings import load
 
@@ -20,12 +21,16 @@ def main() -> int:
     logs.configure(settings.log_level, "coordinator", host=settings.host_name())
     try:
         exposure.check(settings)
-    except exposure.Exposed as error:
+        keys.check(settings)
+        client_address.check(settings)
+    except (exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies) as error:
         log.error("%s", error)
         return exposure.REFUSED
     uvicorn.run(
         app.create(settings), host=settings.bind, port=settings.coordinator_port, log_config=None, access_log=False,
         timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
+        # Which would believe every process of this machine; client_address.py believes TRUSTED_PROXIES.
+        proxy_headers=False,
     )  # fmt: skip
     return 0
 

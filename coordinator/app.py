@@ -23,6 +23,7 @@ from coordinator.admission import Admission
 from coordinator.audit.denials import REASONS, Denials
 from coordinator.audit.keeper import AuditKeeper
 from coordinator.bodies import Bodies
+from coordinator.client_address import ClientAddress
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
@@ -82,6 +83,7 @@ def create(settings: Settings) -> FastAPI:
         _serve_pages(app, Path(settings.pages_dir))
     app.add_middleware(Admission, settings=settings)
     app.add_middleware(Figures, exporter=exporter, denials=denials)
+    app.add_middleware(ClientAddress, settings=settings)
     _answer_errors(app)
     return app
 

@@ -14,6 +14,8 @@ from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
 from coordinator.jobs.rows import KindRow, SubmittedRow
 from coordinator.queries import Queries
+from coordinator.secrets.keys import Keys
+from coordinator.secrets.vault import Vault
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Binary
@@ -37,6 +39,7 @@ class Cluster:
         self.settings = settings
         self.credentials = Credentials(settings, store.tokens)
         self.queries = Queries(store, settings)
+        self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}
         self._packing = threading.Lock()

@@ -82,6 +82,7 @@ main() {
   chmod 0700 "$FOLDER"
   redis_files
   keep grafana_admin_password "$(random)"
+  keep secrets_key "$(random)"
   token_file "$token"
 }
 

@@ -26,6 +26,14 @@ class InvalidRequest(ClusterError):
     status = 422
 
 
+class UnknownTenant(InvalidRequest):
+    """There is no such tenant."""
+
+    def __init__(self, tenant: str) -> None:
+        detail = f"tenant: {tenant} is not registered; an admin registers it with PUT /api/tenants/{tenant}"
+        super().__init__(detail, field="tenant")
+
+
 class MalformedBody(ClusterError):
     """The body is not valid JSON."""
 
@@ -99,6 +107,13 @@ class Unavailable(ClusterError):
     """A part of the cluster cannot be reached."""
 
     status = 503
+
+
+class MissingSetting(ClusterError):
+    """A setting of the coordinator is missing."""
+
+    # Not 503: it comes back with every attempt until somebody sets it.
+    status = 500
 
 
 class NoKernel(ClusterError):

@@ -64,6 +64,10 @@ class Settings(BaseSettings):
     auth: Literal["auto", "required"] = "auto"
     #: When set, every API call needs a token, and this one has every scope; two, while one replaces the other.
     cluster_token: str = ""
+    #: Encrypts tenants' secrets; of several, the first encrypts and all decrypt. Empty: no secret can be stored.
+    secrets_key: str = Field(default="", repr=False)
+    #: Addresses and networks whose X-Forwarded-For is believed, with commas between; empty: nobody's.
+    trusted_proxies: str = ""
     #: Lanes of a CPU worker. 0: the cores it may use.
     worker_threads: int = Field(default=0, ge=0, le=1024)
     #: Most units a GPU launch takes. 0: the device decides.
@@ -120,7 +124,11 @@ class Settings(BaseSettings):
 
     def cluster_tokens(self) -> list[str]:
         """Tokens of CLUSTER_TOKEN: several while one replaces another, with white space or commas between."""
-        return [word for word in re.split(r"[\s,]+", self.cluster_token) if word]
+        return _words(self.cluster_token)
+
+    def secrets_keys(self) -> list[str]:
+        """Keys of SECRETS_KEY, the one that encrypts first, with white space or commas between."""
+        return _words(self.secrets_key)
 
     def worker_name(self) -> str:
         return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
@@ -132,6 +140,10 @@ class Settings(BaseSettings):
     def lanes(self) -> int:
         """Lanes of a CPU worker: as stated, else the cores it may use."""
         return self.worker_threads or usable_cores()
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[\s,]+", text) if word]
 
 
 def usable_cores(cgroup: Path = Path("/sys/fs/cgroup")) -> int:

@@ -56,14 +56,8 @@ def _seconds(text: str) -> int:
 @tokens.command("list")
 def list_tokens(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List tokens without their secrets, those that have expired too."""
-    rows = ctx.obj.cluster.tokens()
-    if as_json:
-        for row in rows:
-            show.json_line(row)
-    elif rows:
-        show.tokens(rows)
-    else:
-        show.say("no tokens; make one with: cluster token create NAME")
+    none = "no tokens; make one with: cluster token create NAME"
+    show.listing(ctx.obj.cluster.tokens(), show.tokens, as_json=as_json, none=none)
 
 
 @tokens.command()

@@ -296,6 +296,24 @@ class LoginCode(Answer):
     seconds: Whole
 
 
+class Secret(Answer):
+    tenant: str
+    name: str
+    changed: str
+    key: str
+    readable: bool
+
+
+class SecretList(Answer):
+    secrets: Many[Secret]
+
+
+class Rotated(Answer):
+    key: str
+    rotated: Whole
+    unreadable: Many[str]
+
+
 def checked(shape: type[BaseModel], answer: Checked, url: str) -> Checked:
     """The answer as it came. UnexpectedAnswer names the first place that is not as the shape says."""
     if not isinstance(answer, dict):

@@ -377,6 +377,26 @@ class Cluster:
         """End a token; needs the scope admin."""
         self._ask("DELETE", f"/api/tokens/{quote(token_id)}", None)
 
+    def secrets(self, tenant: str | None = None) -> list[Json]:
+        """Secrets of one's tenant, without their values; needs the scope run, for another tenant admin."""
+        rows: list[Json] = self._get("secrets", shape=answers.SecretList, tenant=tenant)["secrets"]
+        return rows
+
+    def put_secret(self, name: str, value: str, *, tenant: str | None = None) -> Json:
+        """Set a secret; returns it without its value, which the cluster never shows again."""
+        body = {"value": value}
+        answer: Json = self._ask("PUT", f"/api/secrets/{quote(name)}", answers.Secret, body=body, tenant=tenant)
+        return answer
+
+    def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
+        """Delete a secret."""
+        self._ask("DELETE", f"/api/secrets/{quote(name)}", None, tenant=tenant)
+
+    def rotate_secrets(self) -> Json:
+        """`{key, rotated, unreadable}`: encrypts all secrets with the first of SECRETS_KEY; needs the scope admin."""
+        answer: Json = self._ask("POST", "/api/rotate-secrets", answers.Rotated)
+        return answer
+
     def login_code(self) -> Json:
         """`{code, path, seconds}`: logs a browser in once, as this token."""
         answer: Json = self._ask("POST", "/api/login-codes", answers.LoginCode, patience=0)

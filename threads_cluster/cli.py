@@ -6,13 +6,13 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
-from threads_cluster import access, errors, show, tenants, terminal
+from threads_cluster import access, errors, secrets, show, tenants, terminal
 from threads_cluster.session import Session, as_json_option
 from threads_cluster.submitting import Kinds
 
@@ -100,14 +100,10 @@ def jobs(
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Job, job) for job in ctx.obj.cluster.jobs(state=state, kind=kind, limit=limit)]
-    if as_json:
-        _lines(rows)
-    elif rows:
-        show.jobs(rows)
-        if len(rows) == limit:
-            show.say(f"the newest {limit}; more with --limit")
-    else:
-        show.say("no such jobs; all: cluster jobs" if state or kind else _FIRST_JOB)
+    none = "no such jobs; all: cluster jobs" if state or kind else _FIRST_JOB
+    show.listing(rows, show.jobs, as_json=as_json, none=none)
+    if len(rows) == limit and not as_json:
+        show.say(f"the newest {limit}; more with --limit")
 
 
 @app.command()
@@ -259,12 +255,7 @@ def dead(
         _acted(ctx.obj.checked(answers.Acted, ctx.obj.cluster.retry_dead(job_id, retry)), as_json=as_json)
         return
     jobs = [ctx.obj.checked(answers.Dead, job) for job in ctx.obj.cluster.dead(job_id)]
-    if as_json:
-        _lines(jobs)
-    elif jobs:
-        show.dead(jobs)
-    else:
-        show.say("no unit was given up")
+    show.listing(jobs, show.dead, as_json=as_json, none="no unit was given up")
 
 
 @app.command()
@@ -307,12 +298,8 @@ def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Worker, worker) for worker in ctx.obj.cluster.workers()]
-    if as_json:
-        _lines(rows)
-    elif rows:
-        show.workers(rows)
-    else:
-        show.say("no workers; start a local cluster with: ./deploy-cluster.sh local")
+    none = "no workers; start a local cluster with: ./deploy-cluster.sh local"
+    show.listing(rows, show.workers, as_json=as_json, none=none)
 
 
 app.command("nodes", help="The same as: cluster workers", hidden=True)(workers)
@@ -366,12 +353,7 @@ def usage(
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.TenantUsage, row) for row in ctx.obj.cluster.usage(tenant=tenant, days=days)]
-    if as_json:
-        _lines(rows)
-    elif rows:
-        show.usage(rows)
-    else:
-        show.say("nothing was used in these days")
+    show.listing(rows, show.usage, as_json=as_json, none="nothing was used in these days")
 
 
 @app.command()
@@ -408,10 +390,8 @@ def kinds(ctx: typer.Context, as_json: AsJson = False) -> None:
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Kind, kind) for kind in ctx.obj.cluster.kinds()]
-    if as_json:
-        _lines(rows)
-    else:
-        show.kinds(rows)
+    show.listing(rows, show.kinds, as_json=as_json)
+    if not as_json:
         show.say("flags of a kind: cluster submit KIND --help")
 
 
@@ -425,13 +405,9 @@ def version(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 
 app.add_typer(access.tokens, name="token")
+app.add_typer(secrets.app, name="secret")
 app.command()(access.login)
 app.command()(access.logout)
-
-
-def _lines(rows: Iterable[dict[str, Any]]) -> None:
-    for row in rows:
-        show.json_line(row)
 
 
 #: What the API advises, in the words of the command line.
@@ -441,6 +417,9 @@ _ADVICE = {
     "GET /api/nodes": "cluster workers",
     "GET /api/job-types": "cluster kinds",
     "GET /api/tenants": "cluster tenant list",
+    "PUT /api/tenants/": "cluster tenant create ",
+    "GET /api/secrets": "cluster secret list",
+    "GET /api/tokens": "cluster token list",
     "With hold ": "With --hold ",
     "partial=true": "--partial",
 }

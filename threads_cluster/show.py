@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -55,6 +55,19 @@ def rows(columns: Sequence[str], lines: Iterable[Sequence[Any]], *, indent: int 
             cell.rjust(width) if by else cell.ljust(width) for cell, width, by in zip(row, widths, right, strict=True)
         )
         line(" " * indent + "  ".join(shown).rstrip())
+
+
+def listing(
+    several: Sequence[Mapping[str, Any]], table: Callable[[Any], None], *, as_json: bool, none: str = ""
+) -> None:
+    """Things of one kind: JSON lines for programs, a table for people, or `none` where there is nothing."""
+    if as_json:
+        for row in several:
+            json_line(row)
+    elif several or not none:
+        table(several)
+    else:
+        say(none)
 
 
 def pairs(facts: Mapping[str, Any], indent: int = 0) -> None:
@@ -301,6 +314,12 @@ def _end(moment: str | None) -> str:
     if not moment:
         return "never"
     return f"{moment} (expired)" if datetime.fromisoformat(moment) < datetime.now(UTC) else moment
+
+
+def secrets(several: Sequence[Mapping[str, Any]]) -> None:
+    """Table of secrets, without their values."""
+    columns = ["tenant", "name", "changed", "key", "readable"]
+    rows(columns, [[row[column] for column in columns] for row in several])
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:

@@ -80,10 +80,7 @@ def list_tenants(ctx: typer.Context, as_json: AsJson = False) -> None:
     from threads_cluster import answers
 
     rows = [ctx.obj.checked(answers.Tenant, row) for row in ctx.obj.cluster.tenants()]
-    if not as_json:
-        show.tenants(rows)
-    for row in rows if as_json else ():
-        show.json_line(row)
+    show.listing(rows, show.tenants, as_json=as_json)
 
 
 @app.command()

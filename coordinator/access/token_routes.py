@@ -53,6 +53,8 @@ async def create_token(request: Request, cluster: http.ClusterDep, asker: http.A
         actor=asker.actor,
     )
     cluster.credentials.forget()
+    if how == "missing":
+        raise errors.UnknownTenant(asked.tenant)
     if how != "new":
         raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="name")
     stored = await run_in_threadpool(cluster.store.tokens.get, minted.id)

@@ -19,11 +19,18 @@ each_url() { # lines of name and URL of what is published
 
 has_token() { grep -q '[^[:space:]]' secrets/cluster_token 2>/dev/null; }
 
+token_command() { # prints a token; while one replaces the other, the file has both, and this prints the last
+  if [[ $(tr , ' ' <secrets/cluster_token | wc -w) -gt 1 ]]; then
+    printf 'grep -oE "[^[:space:],]+" secrets/cluster_token | tail -n 1'
+  else
+    printf 'cat secrets/cluster_token'
+  fi
+}
+
 tell_up() {
   local pages header=''
   pages=$(address HTTP_PORT 80)
-  # shellcheck disable=SC2016  # the reader's shell expands it
-  ! has_token || header='-H "Authorization: Bearer $(cat secrets/cluster_token)" '
+  ! has_token || header="-H \"Authorization: Bearer \$($(token_command))\" "
   say ""
   say "The cluster is up: $(setting CPU_WORKERS 1) CPU workers, $(setting GPU_WORKERS 0) GPU workers."
   say "  Pages and API  $pages"

@@ -68,7 +68,7 @@ obsolete() { # obsolete SERVICE: ids of what runs from another configuration, im
   hash=$("${COMPOSE[@]}" config --hash "$1" | awk '{ print $2 }')
   image=$(docker image inspect --format '{{.Id}}' "$(image_of "$1")" 2>/dev/null) || image=gone
   while read -r id rest; do
-    if [[ $rest != *" $hash $image" ]] || other_token "$1" "$id"; then printf '%s\n' "$id"; fi
+    if [[ $rest != *" $hash $image" ]] || other_secret "$1" "$id"; then printf '%s\n' "$id"; fi
   done < <(containers "$1")
 }
 
@@ -76,9 +76,14 @@ image_of() { # image_of SERVICE
   awk -v service="  $1:" '/^  [^ ]/ || /^[^ ]/ { inside = ($0 == service) } inside && /^    image: / { print $2 }' "$WORK/config.yml"
 }
 
-other_token() { # other_token SERVICE ID: a mounted secret stays the file it was, when a new one takes its place
-  [[ $1 == coordinator && -f secrets/cluster_token ]] || return 1
-  ! docker exec "$2" cat /run/secrets/cluster_token 2>/dev/null | cmp -s - secrets/cluster_token
+other_secret() { # other_secret SERVICE ID: a mounted secret stays the file it was, when a new one takes its place
+  local name
+  [[ $1 == coordinator ]] || return 1
+  for name in cluster_token secrets_key; do
+    [[ -f secrets/$name ]] || continue
+    docker exec "$2" cat "/run/secrets/$name" 2>/dev/null | cmp -s - "secrets/$name" || return 0
+  done
+  return 1
 }
 
 drop_dead() { # drop_dead SERVICE: what does not run serves nobody, and Compose would count it

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import NoReturn
 
-from deploy.local import admin_token, processes, program_logs, supervision
+from deploy.local import admin_token, processes, program_logs, secrets_key, supervision
 from deploy.local.api import Api
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
 from deploy.local.processes import Run
@@ -42,6 +42,7 @@ class LocalCluster:
         # A GPU that does not work must not keep a cluster down that was not asked to have one.
         self._token_needed = exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
+        self._secrets_key = settings.secrets_key
         self._admin_token = ""
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -51,7 +52,7 @@ class LocalCluster:
     def __enter__(self) -> LocalCluster:
         passwords = supervision.passwords()
         self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
-        configuration = supervision.write(self.shape, self.run, passwords)
+        configuration = supervision.write(self.shape, self.run, passwords, self._secrets_key or secrets_key.ensure())
         self._log_start = program_logs.size()
         command = self.run.command(
             sys.executable, "-m", "supervisor.supervisord", "-c", f"{LOCAL_FOLDER.name}/{configuration.name}"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from coordinator import client_address
+from coordinator.secrets import keys
 from deploy.local import processes, samples, shape
 from deploy.local.cluster import ADDRESS, STOP_SECONDS, LocalCluster
 from deploy.local.outcome import (
@@ -32,7 +34,9 @@ def check_exposure(settings: Settings) -> None:
     """Refuse settings under which the coordinator would end at once, before anything starts. Raises Trouble."""
     try:
         exposure.check(settings)
-    except exposure.Exposed as error:
+        keys.check(settings)
+        client_address.check(settings)
+    except (exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies) as error:
         raise Trouble(USAGE, str(error)) from error
 
 

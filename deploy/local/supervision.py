@@ -71,9 +71,10 @@ def _quoted(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _coordinator(shape: Shape) -> dict[str, str]:
+def _coordinator(shape: Shape, secrets_key: str) -> dict[str, str]:
     """Return the coordinator's own environment."""
     return {
+        "SECRETS_KEY": secrets_key,
         "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
         "AUDIT_FILE": str(LOCAL_FOLDER / "audit.jsonl"), **({"PAGES_DIR": shape.pages} if shape.pages else {}),
     }  # fmt: skip
@@ -104,10 +105,12 @@ def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
     return {
         "REDIS_URL": redis_url(shape, role, password),
         "CLUSTER_SIZE": str(len(shape.lanes) + shape.gpus),
+        # The coordinator alone has it, also where whoever starts the cluster has set it for all.
+        "SECRETS_KEY": "",
     }
 
 
-def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Program]:
+def programs(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: str) -> list[Program]:
     """List what supervisord runs, the guard first; `passwords` of Redis' users."""
     coordinating = _shared(shape, "coordinator", passwords["coordinator"])
     working = _shared(shape, "worker", passwords["worker"])
@@ -121,7 +124,12 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
     return [
         Program(name="guard", command=guard, environment={}, priority=1),
         Program(name="redis", command=redis, environment={}, priority=10),
-        Program(name="coordinator", command=coordinator, environment=coordinating | _coordinator(shape), priority=20),
+        Program(
+            name="coordinator",
+            command=coordinator,
+            environment=coordinating | _coordinator(shape, secrets_key),
+            priority=20,
+        ),
         *(replace(worker, environment=working | worker.environment) for worker in workers),
     ]
 
@@ -151,7 +159,7 @@ def passwords() -> dict[str, str]:
     return {role.name: secrets.token_hex(24) for role in acl.ROLES}
 
 
-def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
+def write(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: str) -> Path:
     """Write what supervisord and Redis read; return the path of supervisord's file.
 
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
@@ -161,7 +169,7 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
     for part in ("logs", "redis"):
         (run.folder / part).mkdir(exist_ok=True)
     _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=folder, users=users))
-    sections: Sequence[str] = [_section(program, folder) for program in programs(shape, run, passwords)]
+    sections: Sequence[str] = [_section(program, folder) for program in programs(shape, run, passwords, secrets_key)]
     path = run.folder / "supervisord.conf"
     _write(path, _SUPERVISORD.format(folder=folder) + "".join(sections))
     return path

@@ -18,6 +18,7 @@ from jobs.store.marks import Marks
 from jobs.store.repairs import Repairs
 from jobs.store.results import Results
 from jobs.store.scripts import Scripts
+from jobs.store.secrets import Secrets
 from jobs.store.slots import Slots
 from jobs.store.stored_bytes import StoredBytes
 from jobs.store.telemetry import Telemetry
@@ -53,6 +54,7 @@ class Store:
         self.audit_log = AuditLog(self.scripts)
         self.usage = Usage(self.scripts)
         self.tokens = Tokens(self.scripts)
+        self.secrets = Secrets(self.scripts)
 
     @property
     def client(self) -> Client:

@@ -267,6 +267,21 @@ def session(session_id: str) -> str:
     return f"{PREFIX}session:{session_id}"
 
 
+def logins(token_id: str) -> str:
+    """Zset session -> expiry: browsers that are logged in with this token."""
+    return f"{PREFIX}logins:{token_id}"
+
+
+def secrets(tenant: str) -> str:
+    """Hash name -> key|changed: a tenant's secrets, the id of the key that opens each, and when it was set."""
+    return f"{PREFIX}secrets:{tenant}"
+
+
+def secret(tenant: str) -> str:
+    """Hash name -> key.sealed: the values of a tenant's secrets, encrypted."""
+    return f"{PREFIX}secret:{tenant}"
+
+
 def login(digest: str) -> str:
     """Token for which a one-time login code with this digest stands."""
     return f"{PREFIX}login:{digest}"

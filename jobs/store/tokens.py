@@ -24,6 +24,8 @@ _WRITTEN = re.compile(r"(tc|ts)_([a-z0-9]{10})_([A-Za-z0-9_-]{43})")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 #: Bounds of what each replica keeps in memory.
 MAX_TOKENS, MAX_SESSIONS = 10_000, 10_000
+#: Most sessions of one token, so that nobody ends those of others by logging in again and again.
+MAX_LOGINS = 100
 #: A browser stays logged in this long.
 SESSION_MS = 12 * 3600 * 1000
 #: A one-time code can be used this long.
@@ -110,10 +112,13 @@ class Tokens(Part):
         self, credential: Credential, *, name: str, scopes: tuple[str, ...], tenant: str = DEFAULT_TENANT,
         ttl_ms: int = 0, actor: Actor = ANONYMOUS,
     ) -> str:  # fmt: skip
-        """Store a token that lives for ttl_ms, 0: without end. Return new, or full beyond MAX_TOKENS."""
-        fields = {"name": name, "tenant": tenant, "scopes": ",".join(scopes), "digest": credential.digest}
+        """Store a token that lives for ttl_ms, 0: without end: new.
+
+        Else full, beyond MAX_TOKENS; or missing: the tenant is not registered.
+        """
+        fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
         flat = [item for pair in fields.items() for item in pair]
-        [answer] = self._scripts.words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, *flat)
+        [answer] = self._scripts.words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS) -> bool:
@@ -141,10 +146,13 @@ class Tokens(Part):
     # -- sessions ---------------------------------------------------------------------------------------------------
 
     def log_in(self, credential: Credential, csrf: str, actor: Actor, bootstrap: str = "") -> None:
-        """Store a session for SESSION_MS; beyond MAX_SESSIONS the oldest ends."""
+        """Store a session for SESSION_MS.
+
+        Beyond MAX_LOGINS the oldest of its token ends, beyond MAX_SESSIONS the oldest of all.
+        """
         fields = {"digest": credential.digest, "csrf": digest(csrf), "token": actor.token, "bootstrap": bootstrap}
         flat = [item for pair in fields.items() for item in pair]
-        self._scripts.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, *flat)
+        self._scripts.run("log_in", credential.id, *actor, SESSION_MS, MAX_SESSIONS, MAX_LOGINS, *flat)
 
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a session. Works in a full Redis."""

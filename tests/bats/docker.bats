@@ -250,11 +250,11 @@ load bench
   DEBUG=1 cluster docker 2 0
   exits 0
   says "+ compose_run up"
-  for file in secrets/redis_password secrets/grafana_admin_password secrets/cluster_token; do
+  for file in secrets/redis_password secrets/grafana_admin_password secrets/cluster_token secrets/secrets_key; do
     [[ $out$err != *"$(<"$file")"* ]] || broken "printed: $file"
   done
   DEBUG=1 cluster report
-  for file in secrets/redis_password secrets/grafana_admin_password secrets/cluster_token; do
+  for file in secrets/redis_password secrets/grafana_admin_password secrets/cluster_token secrets/secrets_key; do
     [[ $out$err != *"$(<"$file")"* ]] || broken "printed: $file"
   done
 }
@@ -271,6 +271,18 @@ load bench
   [[ $(<secrets/cluster_token) == "$kept" ]]
 }
 
+@test "with two tokens, the command that it prints sends one of them" {
+  printf 'BIND=0.0.0.0\n' >>.env
+  mkdir secrets
+  for between in , '\n' ' '; do
+    printf "an-old-token-0123456789${between}a-new-token-0123456789\\n" >secrets/cluster_token
+    cluster docker 1
+    exits 0
+    command=$(grep -oE 'Authorization: Bearer .*\)"' <<<"$err")
+    [[ $(eval "printf '%s' \"$command") == "Authorization: Bearer a-new-token-0123456789" ]] || broken "$command"
+  done
+}
+
 @test "opened later, coordinators without the token are replaced" {
   up
   printf 'BIND=192.0.2.7\n' >>.env
@@ -278,6 +290,15 @@ load bench
   exits 0
   called "--scale coordinator=4"
   [[ $(of_engine "{c['secrets']['cluster_token'] for c in s['containers'] if c['service'] == 'coordinator'}.pop()") == "$(<secrets/cluster_token)" ]]
+}
+
+@test "coordinators with another key of secrets are replaced, and nobody else" {
+  up
+  printf 'another-key-0123456789-0123456789-0\n' >secrets/secrets_key
+  cluster docker 3 0
+  exits 0
+  called "--scale coordinator=4"
+  [[ $(of_engine "{c['secrets']['secrets_key'] for c in s['containers'] if c['service'] == 'coordinator'}.pop()") == "$(<secrets/secrets_key)" ]]
 }
 
 # -- what fails on the way --------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class Engine:
 
     def create(self, service: str, number: int, started: bool = True) -> None:
         self.state["made"] += 1
-        secrets = {"cluster_token": "", "redis.acl": ""}
+        secrets = {"cluster_token": "", "secrets_key": "", "redis.acl": ""}
         for path in (self.where / "secrets" / name for name in secrets):
             secrets[path.name] = path.read_text() if path.is_file() else ""
         healthy = "-" if service in UNCHECKED else self.state["health"].get(service, "healthy")

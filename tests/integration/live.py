@@ -251,6 +251,19 @@ class Live:
 
 
 @contextlib.contextmanager
+def guarded(folder: Path, token: str, **environment: str) -> Iterator[Live]:
+    """Two coordinators that want a token, and no worker."""
+    live = Live(folder, workers=0, coordinators=2, CLUSTER_TOKEN=token, **environment)
+    try:
+        live.start_redis()
+        for number in range(2):
+            live.start_coordinator(number)
+        yield live
+    finally:
+        live.stop()
+
+
+@contextlib.contextmanager
 def running(folder: Path, **options: Any) -> Iterator[Live]:
     cluster = Live(folder, **options)
     try:

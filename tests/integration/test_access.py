@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.live import Live, until
+from jobs.store.tokens import MAX_LOGINS
+from tests.integration.live import Live, guarded, until
 
 MASTER = "a-long-secret-of-the-cluster"
 SMALL = {"type": "paced", "parameters": {"units": 1}}
@@ -21,14 +22,8 @@ SMALL = {"type": "paced", "parameters": {"units": 1}}
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Two coordinators that need tokens, without workers."""
-    live = Live(tmp_path_factory.mktemp("access"), workers=0, coordinators=2, CLUSTER_TOKEN=MASTER)
-    try:
-        live.start_redis()
-        for number in range(2):
-            live.start_coordinator(number)
+    with guarded(tmp_path_factory.mktemp("access"), MASTER, SECRETS_KEY="k" * 32) as live:
         yield live
-    finally:
-        live.stop()
 
 
 class Bearer:
@@ -56,7 +51,9 @@ def admin(cluster: Live) -> Bearer:
 
 
 def minted(admin: Bearer, *scopes: str, **more: Any) -> tuple[Bearer, str]:
-    """A new token's bearer, and its id."""
+    """A new token's bearer, and its id; its tenant is registered."""
+    if "tenant" in more:
+        admin.json("PUT", f"/api/tenants/{more['tenant']}", {})
     made = admin.json("POST", "/api/tokens", {"name": "test", "scopes": list(scopes), **more})
     return Bearer(admin.cluster, made["token"]), made["id"]
 
@@ -155,6 +152,24 @@ def test_only_admin_makes_tokens_and_a_bad_one_is_named(admin: Bearer) -> None:
     ):  # fmt: skip
         answer = admin.ask("POST", "/api/tokens", wrong)
         assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_a_tokens_tenant_must_be_registered(admin: Bearer) -> None:
+    asked = {"name": "a", "scopes": ["read"], "tenant": "unheard-of"}
+    refused = admin.ask("POST", "/api/tokens", asked)
+    assert (refused.status_code, refused.json()["field"]) == (422, "tenant")
+    assert "PUT /api/tenants/unheard-of" in refused.json()["detail"]
+    admin.json("PUT", "/api/tenants/unheard-of", {})
+    assert admin.json("POST", "/api/tokens", asked)["tenant"] == "unheard-of"
+
+
+def test_a_value_of_a_secret_is_in_no_log_of_a_coordinator(cluster: Live, admin: Bearer) -> None:
+    value = "hunter2-hunter2"
+    assert admin.json("PUT", "/api/secrets/KEY", {"value": value})["readable"] is True
+    assert admin.json("GET", "/api/secrets", replica=1)["secrets"][0]["name"] == "KEY"
+    for body in ({"value": value, "more": value}, [value], {"value": f"{value}\0"}):
+        assert admin.ask("PUT", "/api/secrets/KEY", body).status_code == 422
+    assert all(value not in cluster.log(f"coordinator-{number}") for number in range(2))
 
 
 # -- tenants -----------------------------------------------------------------------------------------------------------
@@ -333,6 +348,20 @@ def test_a_login_dies_with_its_token(cluster: Live, admin: Bearer) -> None:
     assert browser.ask("GET", "/api/status") == 200
     admin.json("DELETE", f"/api/tokens/{token_id}")
     until(lambda: browser.ask("GET", "/api/status") == 401, 2)
+
+
+def test_a_tokens_logins_end_its_own_oldest_and_nobody_elses(cluster: Live, admin: Bearer) -> None:
+    greedy, modest = (minted(admin, "read")[0] for _ in range(2))
+    other, first, second = Browser(cluster), Browser(cluster), Browser(cluster)
+    for browser, bearer in ((other, modest), (first, greedy), (second, greedy)):
+        assert browser.log_in(token=bearer.token).status_code == 200
+    with httpx.Client(base_url=cluster.url(), timeout=30) as client:
+        for _ in range(MAX_LOGINS - 1):
+            assert client.post("/api/login", json={"token": greedy.token}).status_code == 200
+    until(lambda: first.ask("GET", "/api/status") == 401, 5)
+    assert second.ask("GET", "/api/status") == other.ask("GET", "/api/status") == 200
+    assert second.ask("POST", "/api/logout") == 204
+    assert cluster.redis().zcard(f"ct:logins:{greedy.token.split('_')[1]}") == MAX_LOGINS - 1
 
 
 def test_logins_are_refused_from_other_pages_and_without_tls_over_a_network(cluster: Live) -> None:

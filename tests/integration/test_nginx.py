@@ -176,6 +176,15 @@ def test_a_post_without_a_key_is_sent_once(proxy: Front, replicas: list[Replica]
         assert len(replicas[0].heard + replicas[1].heard) == 1
 
 
+def test_what_makes_a_credential_is_sent_once_whatever_key_it_has(proxy: Front, replicas: list[Replica]) -> None:
+    for path in ("/api/tokens", "/api/login", "/api/login-codes"):
+        for replica in replicas[:2]:
+            replica.breaks, replica.heard = 1000, []
+        answer = httpx.post(f"{proxy.url}{path}", json={}, headers=KEY)
+        assert "GET /api/tokens" in is_problem(answer, 502)
+        assert len(replicas[0].heard + replicas[1].heard) == 1
+
+
 def test_a_replica_without_redis_hands_over_and_its_own_words_pass(proxy: Front, replicas: list[Replica]) -> None:
     replicas[0].busy = True
     assert ask(proxy, 20) == {SECOND: 20}

@@ -20,7 +20,7 @@ from coordinator.jobs.scheduler import Fleet
 from jobs.settings import Settings
 from jobs.store import Store, connection
 from jobs.store.tenants import Tenant
-from tests.integration.live import Live, running, until
+from tests.integration.live import Live, guarded, running, until
 
 TOKEN = "a-token-of-the-tests"
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
@@ -53,23 +53,15 @@ def submit(store: Store, tenant: str, copies: int = 1) -> list[str]:
 # -- admission ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[Live]:
-    """Two coordinators that want a token, and no worker."""
-    live = Live(tmp_path, workers=0, coordinators=2, CLUSTER_TOKEN=TOKEN)
-    try:
-        live.start_redis()
-        for number in range(2):
-            live.start_coordinator(number)
-        yield live
-    finally:
-        live.stop()
-
-
 @pytest.mark.timeout(900)
-def test_500_submits_against_a_cap_of_8_admit_exactly_8_while_a_coordinator_dies(guarded: Live) -> None:
+def test_500_submits_against_a_cap_of_8_admit_exactly_8_while_a_coordinator_dies(tmp_path: Path) -> None:
     """Ten times; nothing is left over."""
-    live, keys = guarded, count()
+    with guarded(tmp_path, TOKEN) as live:
+        _ten_crowds(live)
+
+
+def _ten_crowds(live: Live) -> None:
+    keys = count()
     put = httpx.put(f"{live.url()}/api/tenants/default", json={"max_jobs": 8}, headers=AUTHORIZED)
     assert put.status_code == 200 and put.json()["max_jobs"] == 8
     for _ in range(10):

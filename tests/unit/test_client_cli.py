@@ -671,3 +671,72 @@ def test_caps_of_a_tenant_are_sent_as_numbers_and_what_is_not_named_stays(fake: 
         == run("tenant", "set", "a", "--stored-bytes", "1 QB").code
         == 2
     )
+
+
+# -- secrets --------------------------------------------------------------------------------------------------------
+
+SECRET = {
+    "tenant": "default",
+    "name": "KEY",
+    "changed": "2026-01-02T03:04:05.000Z",
+    "key": "9f0c51ab",
+    "readable": True,
+}
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Puts bytes into stdin."""
+    return lambda content: monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_a_secret_is_read_from_stdin_or_a_file_and_never_printed(
+    fake: Fake, run: Run, stdin: Callable[[bytes], None], tmp_path: Path
+) -> None:
+    fake.on("PUT", "/api/secrets/KEY", SECRET)
+    file = tmp_path / "value"
+    file.write_bytes(b"hunter2\n")
+    for content, flags, value in (
+        (b"hunter2\n", (), "hunter2"), (b"hunter2\r\n", (), "hunter2"), (b"a\nhunter2\n\n", (), "a\nhunter2\n"),
+        ("hunter2é".encode(), (), "hunter2é"), (b"", ("--from-file", str(file)), "hunter2\n"),
+    ):  # fmt: skip
+        stdin(content)
+        ran = run("secret", "set", "KEY", *flags)
+        assert (ran.code, ran.out) == (0, "KEY set for tenant default\n") and "hunter2" not in ran.err
+        assert json.loads(fake.asked[-1].content) == {"value": value}
+    stdin(b"hunter2")
+    assert run("secret", "set", "KEY", "--tenant", "red", "--json").lines() == [SECRET]
+    assert fake.asked[-1].url.params["tenant"] == "red"
+
+
+def test_a_value_among_the_arguments_is_refused_and_not_repeated(fake: Fake, run: Run) -> None:
+    for words in (["hunter2"], ["hunter2", "more"]):
+        ran = run("secret", "set", "KEY", *words)
+        assert ran.code == 2 and "a value is no argument" in ran.err and "hunter2" not in ran.err + ran.out
+    assert fake.asked == [] and "VALUE" not in run("secret", "set", "--help").out
+
+
+def test_a_value_that_cannot_be_one_is_refused_before_it_is_sent(
+    fake: Fake, run: Run, stdin: Callable[[bytes], None], tmp_path: Path
+) -> None:
+    for content, part in ((b"\xff hunter2", "base64"), (b"hunter2" * 10_000, "over 65536 bytes")):
+        stdin(content)
+        ran = run("secret", "set", "KEY")
+        assert ran.code == 2 and part in ran.err and "hunter2" not in ran.err
+    assert run("secret", "set", "KEY", "--from-file", str(tmp_path / "none")).code == 2
+    assert fake.asked == []
+
+
+def test_secrets_are_listed_deleted_and_rotated(fake: Fake, run: Run) -> None:
+    lost = SECRET | {"name": "LOST", "readable": False}
+    fake.on("GET", "/api/secrets", {"secrets": [], "key": None}, {"secrets": [SECRET, lost], "key": "9f0c51ab"})
+    assert run("secret", "list").err == "no secrets; set one with: cluster secret set NAME\n"
+    ran = run("secret", "list")
+    assert [line.split()[1] for line in ran.out.splitlines()] == ["name", "KEY", "LOST"]
+    assert "no key of SECRETS_KEY opens LOST" in ran.err
+    assert run("secret", "list", "--json").lines() == [SECRET, lost]
+    fake.on("DELETE", "/api/secrets/KEY", httpx.Response(204))
+    assert run("secret", "delete", "KEY").out == "KEY deleted\n"
+    fake.on("POST", "/api/rotate-secrets", {"key": "9f0c51ab", "rotated": 3, "unreadable": ["red/LOST"]})
+    ran = run("secret", "rotate")
+    assert ran.out == "3 secrets are under key 9f0c51ab now\n" and "red/LOST" in ran.err

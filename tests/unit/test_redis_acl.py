@@ -25,7 +25,7 @@ COORDINATORS_SCRIPTS = (
     "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "lead", "spans",
     "reindex", "tenant", "tenant_remove", "create_token", "end_token",
     "touch_token", "log_in", "log_denied", "log_rebase",
-    "log_trim", "usage_prune", "daily", "recount",
+    "log_trim", "usage_prune", "daily", "recount", "set_secret", "reseal_secret", "delete_secret",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {"idem:{}", "auditlog", "audithead"}
@@ -36,6 +36,8 @@ PRIVATE = (
     "tenant:x",
     "tenants",
     "secret:x",
+    "secrets:x",
+    "logins:x",
     "session:x",
     "sessions",
     "login:x",

@@ -20,6 +20,8 @@ from coordinator.fleet import rows as fleet_rows
 from coordinator.fleet import schemas as fleet_schemas
 from coordinator.jobs import rows as job_rows
 from coordinator.jobs import schemas as job_schemas
+from coordinator.secrets import rows as secret_rows
+from coordinator.secrets import schemas as secret_schemas
 from coordinator.telemetry import rows as telemetry_rows
 from coordinator.telemetry import schemas as telemetry_schemas
 from coordinator.tenants import rows as tenant_rows
@@ -31,6 +33,7 @@ from coordinator.usage import schemas as usage_schemas
 PAIRS: dict[type, type[BaseModel]] = {
     access_rows.TokenRow: access_schemas.Token,
     access_rows.SessionRow: access_schemas.Session,
+    secret_rows.SecretRow: secret_schemas.Secret,
     job_rows.ShareRow: job_schemas.Share,
     job_rows.UsageRow: job_schemas.Usage,
     job_rows.JobRow: job_schemas.Job,
@@ -61,7 +64,9 @@ PAIRS: dict[type, type[BaseModel]] = {
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
-MODULES = [access_rows, tenant_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows, usage_rows]
+MODULES = [
+    access_rows, tenant_rows, secret_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows, usage_rows,
+]  # fmt: skip
 
 
 def plain(hint: Any) -> Any:

@@ -15,6 +15,8 @@ call('HDEL', P .. 'shares', name, name .. '|caps')
 call('DEL', P .. 'lanes:' .. name)
 call('SREM', P .. 'capped', name, 'gpu:' .. name)
 if by_tenant() then T.forget_sizes(name) end
+-- A later tenant of this name must not be given them.
+call('DEL', P .. 'secrets:' .. name, P .. 'secret:' .. name)
 for _, class in ipairs({ 'interactive', 'high', 'normal', 'low' }) do call('HDEL', P .. 'finish:' .. class, name) end
 log_change(t, ARGV[2], ARGV[3], 'tenant', name, 'removed')
 return 'ok'

@@ -1,0 +1,1 @@
+"""Secrets of tenants for their programs: set, listed and deleted over the API, never answered by it."""

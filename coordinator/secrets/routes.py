@@ -1,0 +1,108 @@
+"""Routes of secrets. No answer, error or log has a value."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.http import shown
+from coordinator.secrets import queries, schemas
+from jobs import errors
+from jobs.models import DEFAULT_TENANT
+from jobs.store import tenants
+from jobs.store.secrets import MAX_BYTES, NAME
+
+routes = http.router()
+
+_RUN = [http.needs(Scope.RUN)]
+_ADMIN = [http.needs(Scope.ADMIN)]
+Name = Annotated[str, Path(pattern=NAME, description="A secret's name, that of the environment variable.")]
+
+
+class NewSecret(BaseModel):
+    """The body of PUT /api/secrets/{name}."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    value: str = Field(min_length=1, max_length=MAX_BYTES, description="At most 65,536 bytes in UTF-8; no NUL.")
+
+
+async def _owner(
+    asker: http.AskerDep,
+    tenant: Annotated[
+        str | None, Query(pattern=tenants.NAME, description="Another tenant than one's own; needs the scope admin.")
+    ] = None,
+) -> str:
+    """Return the tenant whose secrets are asked for. Forbidden for another's, without the scope admin."""
+    if tenant not in (None, asker.tenant):
+        asker.require(Scope.ADMIN)
+    return tenant or asker.tenant
+
+
+Owner = Annotated[str, Depends(_owner)]
+
+
+@routes.get("/secrets", tags=["access"], dependencies=_RUN, **http.answers(schemas.SecretList))
+def list_secrets(cluster: http.ClusterDep, tenant: Owner) -> Response:
+    """List a tenant's secrets without their values, which no route answers."""
+    secrets = cluster.secrets
+    return shown({"secrets": queries.secret_list(secrets, tenant), "key": secrets.keys.current})
+
+
+@routes.put(
+    "/secrets/{name}", tags=["access"], dependencies=_RUN, openapi_extra=http.describes(NewSecret),
+    **http.answers(schemas.Secret),
+)  # fmt: skip
+async def put_secret(
+    request: Request, name: Name, tenant: Owner, cluster: http.ClusterDep, asker: http.AskerDep
+) -> Response:
+    """Set a secret's value, for programs that ask for it; it is stored encrypted and never shown again."""
+    value = value_of(await _body(request))
+    await run_in_threadpool(cluster.secrets.put, tenant, name, value, asker.actor)
+    return shown(await run_in_threadpool(queries.one, cluster.secrets, tenant, name))
+
+
+@routes.delete("/secrets/{name}", status_code=204, tags=["access"], dependencies=_RUN)
+def delete_secret(name: Name, tenant: Owner, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Delete a secret; programs that have begun keep its value."""
+    cluster.secrets.remove(tenant, name, asker.actor)
+    return Response(status_code=204)
+
+
+@routes.post("/rotate-secrets", tags=["access"], dependencies=_ADMIN, **http.answers(schemas.Rotated))
+def rotate_secrets(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Encrypt every tenant's secrets with the first key of SECRETS_KEY, so that the others can be removed from it."""
+    owners = sorted({DEFAULT_TENANT, *cluster.store.tenants.names()})
+    outcome = cluster.secrets.rotate(owners, asker.actor)
+    return shown(
+        {"key": cluster.secrets.keys.current, "rotated": outcome.rotated, "unreadable": outcome.unreadable}
+    )  # fmt: skip
+
+
+async def _body(request: Request) -> Any:
+    """Return the parsed body. Errors as bodies.body, but without the part of the body that those show."""
+    try:
+        return await bodies.body(request)
+    except errors.MalformedBody:
+        raise errors.MalformedBody('the body is not JSON, as {"value": TEXT}', field="body") from None
+
+
+def value_of(body: Any) -> str:
+    """Return the value in a body. InvalidRequest names the field and the bound, and repeats nothing of the body."""
+    if not isinstance(body, dict) or set(body) != {"value"}:
+        raise errors.InvalidRequest('the body must be {"value": TEXT} and have nothing else', field="body")
+    value = body["value"]
+    if not isinstance(value, str) or not value or "\0" in value:
+        detail = "value: must be a text that is not empty and has no NUL, as no environment variable has one"
+        raise errors.InvalidRequest(detail, field="value")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise errors.InvalidRequest("value: has half of a surrogate pair, which is no text", field="value") from None
+    if size > MAX_BYTES:
+        raise errors.InvalidRequest(f"value: has {size} bytes in UTF-8; at most {MAX_BYTES}", field="value")
+    return value

@@ -1,0 +1,18 @@
+"""Key of the local cluster's secrets: a file for its user alone. Without it, secrets in .cluster/redis stay closed."""
+
+from __future__ import annotations
+
+import secrets
+
+from jobs.settings import LOCAL_FOLDER
+
+FILE = LOCAL_FOLDER / "secrets_key"
+
+
+def ensure() -> str:
+    """Return the key; make it at the first start."""
+    if not FILE.is_file():
+        FILE.touch(mode=0o600)
+        FILE.write_text(f"{secrets.token_hex(32)}\n")
+    FILE.chmod(0o600)
+    return FILE.read_text().strip()

@@ -1,0 +1,82 @@
+"""Secrets of tenants, as they are stored: sealed. Only the coordinator has the keys, in `coordinator/secrets`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jobs.models import ANONYMOUS, Actor
+from jobs.store import keys
+from jobs.store.scripts import Part
+
+#: Names are those of environment variables.
+NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
+#: Most secrets of a tenant, and most bytes of a value in UTF-8.
+MAX_SECRETS, MAX_BYTES = 100, 64 << 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sealed:
+    """Value of a secret, encrypted."""
+
+    #: Id of the key that opens it.
+    key: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Secret:
+    """Secret without its value."""
+
+    name: str
+    #: Id of the key that opens it.
+    key: str
+    #: When its value was set, in milliseconds of Redis' clock.
+    changed: int
+
+
+class Secrets(Part):
+    """Stores, lists and deletes secrets of tenants."""
+
+    def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
+        """Set a secret: new or changed. Else full, beyond MAX_SECRETS; or missing: the tenant is not registered."""
+        reply: bytes = self._scripts.run(
+            "set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor
+        )  # fmt: skip
+        return reply.decode()
+
+    def reseal(self, tenant: str, name: str, before: Sealed, after: Sealed, actor: Actor = ANONYMOUS) -> bool:
+        """Put a secret's value under another key; False when it has been set since it was read."""
+        arguments = (tenant, name, _stored(before), after.key, _stored(after), *actor)
+        return bool(self._scripts.run("reseal_secret", *arguments))
+
+    def remove(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
+        """Delete a secret; False when there is none. Works in a full Redis."""
+        return bool(self._scripts.run("delete_secret", tenant, name, *actor))
+
+    def all(self, tenant: str) -> list[Secret]:
+        """Return a tenant's secrets by name, without their values."""
+        [reply] = self._scripts.read(("HGETALL", keys.secrets(tenant)))
+        words = [item.decode(errors="replace") for item in reply]
+        return sorted(map(_secret, words[::2], words[1::2]), key=lambda secret: secret.name)
+
+    def sealed(self, tenant: str, names: Sequence[str]) -> dict[str, Sealed]:
+        """Return the sealed values of those of the names that there are."""
+        if not names:
+            return {}
+        [replies] = self._scripts.read(("HMGET", keys.secret(tenant), *names))
+        return {name: _parsed(reply) for name, reply in zip(names, replies, strict=True) if reply}
+
+
+def _stored(sealed: Sealed) -> str:
+    return f"{sealed.key}.{sealed.text}"
+
+
+def _parsed(stored: bytes) -> Sealed:
+    key, _, text = stored.decode(errors="replace").partition(".")
+    return Sealed(key=key, text=text)
+
+
+def _secret(name: str, about: str) -> Secret:
+    key, _, changed = about.partition("|")
+    return Secret(name=name, key=key, changed=int(changed) if changed.isdigit() else 0)
