@@ -4,7 +4,7 @@ local t = now()
 
 local function make_room(index, room)
   call('ZREMRANGEBYSCORE', index, '-inf', num(t))
-  for _, old in ipairs(call('ZRANGE', index, 0, -room - 1)) do
+  for _, old in ipairs(call('ZRANGE', index, 0, -room)) do
     call('ZREM', P .. 'logins:' .. (call('HGET', P .. 'session:' .. old, 'token') or ''), old)
     call('DEL', P .. 'session:' .. old)
     call('ZREM', P .. 'sessions', old)
