@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from coordinator.asker import Scope
-from jobs.store import tenants
+from jobs.store import secrets, tenants
 
 TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 SCOPE = f"^({'|'.join(Scope)})$"
@@ -13,6 +13,7 @@ SCOPE = f"^({'|'.join(Scope)})$"
 _WORDS = {
     TOKEN_NAME: "must be 1 to 64 letters, digits, dots, dashes, @ or _, and begin with a letter or a digit",
     SCOPE: f"must be one of {', '.join(Scope)}",
+    secrets.NAME: "must be 1 to 64 letters, digits or _, and begin with a letter or _",
     tenants.NAME: "must be 1 to 32 small letters, digits or dashes, and begin with a letter or a digit",
 }
 _COMPLAINT = re.compile("String should match pattern '(.*)'")

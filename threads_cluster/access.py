@@ -42,8 +42,6 @@ def create(
     show.line(made["token"])
     until = f" until {made['expires']}" if made.get("expires") else ""
     show.say(f"{name}: {', '.join(made['scopes'])} for tenant {made['tenant']}{until}; it is not shown again")
-    if tenant not in [row["tenant"] for row in ctx.obj.cluster.tenants()]:
-        show.say(f"note: tenant {tenant} is not registered and has no caps: cluster tenant create {tenant}")
 
 
 def _seconds(text: str) -> int:

@@ -121,14 +121,16 @@ def test_login_keeps_nothing_that_the_cluster_refuses(
 def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     made = {"token": "tc_a_b", "id": "a", "name": "ci", "tenant": "red", "scopes": ["read", "submit"], "expires": None}
     fake.on("POST", "/api/tokens", httpx.Response(201, json=made))
-    fake.on("GET", "/api/tenants", {"tenants": [{"tenant": "default", "weight": 1}]})
     code, out, err = run(capsys, "token", "create", "ci", "--tenant", "red", "--ttl", "30d")
     assert (code, out) == (0, "tc_a_b\n") and "not shown again" in err
-    assert "note: tenant red is not registered" in err, "a typing error makes a tenant of its own"
     assert fake.bodies("/api/tokens") == [
         {"name": "ci", "scopes": ["read", "submit"], "tenant": "red", "ttl_seconds": 30 * 86400}
     ]
     assert run(capsys, "token", "create", "ci", "--ttl", "soon")[0] == 2
+    unknown = "tenant: rde is not registered; an admin registers it with PUT /api/tenants/rde"
+    fake.on("POST", "/api/tokens", problem(422, "There is no such tenant", unknown, field="tenant"))
+    code, _, err = run(capsys, "token", "create", "ci", "--tenant", "rde")
+    assert code == 2 and "an admin registers it with cluster tenant create rde" in err
 
 
 def test_tokens_are_listed_and_revoked(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
