@@ -117,7 +117,8 @@ def _answer_errors(app: FastAPI) -> None:
         return Response(None, CLIENT_CLOSED_REQUEST)
 
     async def unreachable(_request: Request, error: Exception) -> Response:
-        return http.refused(errors.Unavailable(f"{connection.reason(error)}; nothing was lost, try again in a moment"))
+        advice = "try again in a moment; docs/operations.md says what to look at"
+        return http.refused(errors.Unavailable(f"{connection.reason(error)}; {advice}"))
 
     for kind in connection.Unreachable:
         app.add_exception_handler(kind, unreachable)

@@ -44,6 +44,9 @@ class Credentials:
         self._store = store
         self._lock = asyncio.Lock()
         self._read_at = -1e9
+        #: The last failure to read, and when it was known.
+        self._failure: Exception | None = None
+        self._failed_at = -1e9
         self._version: bytes | None = None
         self._ids: frozenset[str] = frozenset()
         self._kept: dict[str, Token | BrowserSession] = {}
@@ -134,11 +137,18 @@ class Credentials:
         """Return when the set of tokens and sessions was read at this moment or later."""
         if self._read_at >= since:
             return
+        asked = time.monotonic()
         async with self._lock:
             if self._read_at >= since:
                 return
+            if self._failure and self._failed_at >= asked:
+                raise self._failure.with_traceback(None)  # that of the request before, for which this one waited
             began = time.monotonic()
-            version, now = await run_in_threadpool(self._store.state)
+            try:
+                version, now = await run_in_threadpool(self._store.state)
+            except Unreachable as error:
+                self._failure, self._failed_at = error, time.monotonic()
+                raise
             if version != self._version:
                 self._ids = await run_in_threadpool(self._store.ids)
                 self._kept, self._version = {}, version

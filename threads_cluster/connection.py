@@ -20,6 +20,7 @@ from threads_cluster.errors import (
     BadArgument,
     ClientError,
     Misconfigured,
+    TooSlow,
     Unauthorized,
     UnexpectedAnswer,
     Unreachable,
@@ -146,7 +147,8 @@ class Connection:
             seen: ClientError = error
         else:
             worth_it = self.answered
-            seen = Unreachable(self.url, reason(error))
+            late = isinstance(error, httpx.ReadTimeout)
+            seen = TooSlow(self.url) if late else Unreachable(self.url, reason(error))
             seen.__cause__ = error
         if not worth_it:
             raise seen

@@ -64,6 +64,15 @@ class Unreachable(ClientError):
         self.next = "start one with ./deploy-cluster.sh local, or say where yours is with --url or CLUSTER_URL"
 
 
+class TooSlow(Unreachable):
+    """A cluster was reached and does not answer in time."""
+
+    def __init__(self, url: str) -> None:
+        ClientError.__init__(self, f"the cluster at {url} takes too long to answer")
+        self.url = url
+        self.next = "try again; where it runs, see ./deploy-cluster.sh status and ./deploy-cluster.sh logs"
+
+
 class UnexpectedAnswer(Unreachable):
     """Something answers at the address, but not as a cluster does."""
 

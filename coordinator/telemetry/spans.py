@@ -112,7 +112,9 @@ def _leases(job: str, facts: Sequence[Any], held: Sequence[bytes], now: int) -> 
     kind, small, queue = facts
     spans = []
     for text in held if kind else ():
-        *_, granted, lane = text.decode().split(":", 6)[-2:]
+        # Milliseconds that are billed may stand before the lane, in whose name there is no colon.
+        *_, granted, place = text.decode().split(":", 6)
+        lane = place.rpartition(":")[2]
         device = queue.decode().partition(".")[0]
         span = Span(
             lane=lane, device=None if device == "any" else device, job=job, kind=kind.decode(), start=int(granted),

@@ -321,6 +321,9 @@ def test_no_cluster_is_exit_code_3_with_what_to_do(fake: Fake, run: Run) -> None
     ran = run("status", "--json")
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith("error: no cluster answers at http://cluster.test (connection refused)\nnext: start one")
+    fake.on("GET", "/api/status", httpx.ReadTimeout("timed out"))
+    ran = run("status")
+    assert ran.code == 3 and "takes too long to answer\nnext: try again" in ran.err, "one that hangs is not missing"
 
 
 def test_without_a_cluster_help_and_mistakes_come_from_this_checkout(

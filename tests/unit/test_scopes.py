@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from coordinator.asker import ANYONE, OWNER, Asker, Scope
 from coordinator.credentials import Credentials
 from jobs import errors
 from jobs.settings import Settings
-from jobs.store import Store, connection
+from jobs.store import Store, connection, tokens
 
 #: What answers without a token, by method and path; the pages' files do too.
 OPEN = {
@@ -184,3 +185,29 @@ def test_two_cluster_tokens_count_while_one_replaces_the_other() -> None:
 def test_who_has_neither_operate_nor_admin_sees_its_own_tenant_alone() -> None:
     assert asker(Scope.READ, Scope.SUBMIT).only_tenant == "default"
     assert asker(Scope.OPERATE).only_tenant is asker(Scope.ADMIN).only_tenant is None
+
+
+class Hanging:
+    """The store of tokens of a Redis that hangs: each call fails after a while."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def state(self) -> tuple[bytes, int]:
+        self.calls += 1
+        time.sleep(0.05)
+        raise connection.SilenceError("no answer")
+
+
+def test_requests_that_wait_for_a_hanging_redis_fail_with_the_first() -> None:
+    store = Hanging()
+    credentials = Credentials(Settings.model_validate({"auth": "required"}), store)  # type: ignore[arg-type]
+
+    async def ask() -> list[Any]:
+        bearer = tokens.mint().text
+        first = await asyncio.gather(*(credentials.asker(bearer) for _ in range(20)), return_exceptions=True)
+        return [*first, *await asyncio.gather(credentials.asker(bearer), return_exceptions=True)]
+
+    answers = asyncio.run(ask())
+    assert all(isinstance(answer, connection.SilenceError) for answer in answers)
+    assert store.calls == 2, "one for the twenty at once, one for who came later"

@@ -69,7 +69,8 @@ def test_a_lease_of_now_is_open_and_small_ones_are_together(store: Store) -> Non
         client.sadd(f"{keys.PREFIX}running", job)
         client.hset(keys.job(job), mapping={"kind": "sum", "small": small, "queue": "cpu.normal"})
         lane = "w" if small else "w/0"
-        client.hset(keys.job_lease(job), f"token-{job}", f"0:9:0:0:0:{now - 500}:{lane}")
+        billed = "" if small else "628:"  # where there are tenants
+        client.hset(keys.job_lease(job), f"token-{job}", f"0:9:0:0:0:{now - 500}:{billed}{lane}")
     store.fleet.heartbeat("w", store.fleet.birth(), {"device": "cpu"})
     found = spans.read(store, 60, 1000)
     by_lane = {found["lanes"][span["lane"]]["lane"]: span for span in found["spans"]}

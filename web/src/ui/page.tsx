@@ -144,7 +144,7 @@ function Banner() {
     : "";
   const what = {
     stale: "Nothing was heard from the cluster for 30 s.",
-    reconnecting: `No connection: ${reason.value}.`,
+    reconnecting: `Not live: ${reason.value}.`,
     offline: "This machine is offline.",
     denied: needsToken.value ? "This cluster needs a token." : `The cluster refuses this page: ${reason.value}.`,
   }[state];
