@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from jobs import errors
@@ -39,6 +39,8 @@ class Asker:
     scopes: frozenset[Scope]
     #: Id of the browser's session; empty for who sent a token.
     session: str = ""
+    #: Digest of the CLUSTER_TOKEN that it showed; empty for any other token.
+    bootstrap: str = field(default="", compare=False)
 
     def has(self, *scopes: Scope) -> bool:
         """Return True when the asker has one of these scopes, or admin; or when none is named."""

@@ -42,11 +42,9 @@ class Credentials:
         self._cluster_tokens = settings.cluster_tokens()
         self.needed = exposure.needs_token(settings)
         self._store = store
-        self._lock = asyncio.Lock()
-        self._read_at = -1e9
-        #: The last failure to read, and when it was known.
-        self._failure: Exception | None = None
-        self._failed_at = -1e9
+        #: When the read began that said what is known, and since when that must be; by time.monotonic.
+        self._read_at = self._changed_at = -1e9
+        self._reading: asyncio.Task[None] | None = None
         self._version: bytes | None = None
         self._ids: frozenset[str] = frozenset()
         self._kept: dict[str, Token | BrowserSession] = {}
@@ -60,7 +58,7 @@ class Credentials:
     async def asker(self, bearer: str) -> Asker:
         """Return who asks with this bearer token. Unauthorized when it is unknown, or missing where one is needed."""
         if bearer and _is_one_of(bearer, self._cluster_tokens):
-            return OWNER
+            return replace(OWNER, bootstrap=tokens.digest(bearer))
         given = tokens.parsed(bearer)
         if given and (token := await self._find(given.id, Token)) and given.matches(token.digest):
             self._note_use(token.id)
@@ -88,7 +86,8 @@ class Credentials:
     async def bearer(self, token_id: str, bootstrap: str) -> Asker | None:
         """Return who has a token by its id, or CLUSTER_TOKEN by its digest; None when that counts no more."""
         if token_id == BOOTSTRAP:
-            return OWNER if bootstrap in map(tokens.digest, self._cluster_tokens) else None
+            known = bootstrap in map(tokens.digest, self._cluster_tokens)
+            return replace(OWNER, bootstrap=bootstrap) if known else None
         token = await self._find(token_id, Token)
         return _asker(token) if token else None
 
@@ -98,17 +97,9 @@ class Credentials:
             return False
         return asker.token in ("", BOOTSTRAP) or await self._find(asker.token, Token) is not None
 
-    def bootstrap_of(self, asker: Asker) -> str:
-        """Return the digest of the first CLUSTER_TOKEN for who asked with one; else nothing."""
-        return tokens.digest(self._cluster_tokens[0]) if asker.token == BOOTSTRAP else ""
-
-    def bootstrap_digest(self, bearer: str) -> str:
-        """Return the digest of CLUSTER_TOKEN when that is what was shown; else nothing."""
-        return tokens.digest(bearer) if bearer and _is_one_of(bearer, self._cluster_tokens) else ""
-
     def forget(self) -> None:
         """Ask Redis at the next request: this replica has just changed the set of tokens or sessions."""
-        self._read_at = -1e9
+        self._changed_at = time.monotonic()
 
     # -- what Redis has ---------------------------------------------------------------------------------------------
 
@@ -134,26 +125,29 @@ class Credentials:
         return found
 
     async def _refresh(self, since: float) -> None:
-        """Return when the set of tokens and sessions was read at this moment or later."""
-        if self._read_at >= since:
-            return
-        asked = time.monotonic()
-        async with self._lock:
-            if self._read_at >= since:
-                return
-            if self._failure and self._failed_at >= asked:
-                raise self._failure.with_traceback(None)  # that of the request before, for which this one waited
-            began = time.monotonic()
-            try:
-                version, now = await run_in_threadpool(self._store.state)
-            except Unreachable as error:
-                self._failure, self._failed_at = error, time.monotonic()
-                raise
-            if version != self._version:
-                self._ids = await run_in_threadpool(self._store.ids)
-                self._kept, self._version = {}, version
-                self._used_at = {name: at for name, at in self._used_at.items() if name in self._ids}
-            self._read_at, self._clock = began, now - time.monotonic() * 1000
+        """Return when the set of tokens and sessions was read at this moment or later.
+
+        Whoever waits for the same read shares its error: one after the other they would wait for it again and again.
+        """
+        while self._read_at < max(since, self._changed_at):
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read())
+                self._reading.add_done_callback(self._read_ended)
+            await asyncio.shield(self._reading)
+
+    async def _read(self) -> None:
+        began = time.monotonic()
+        version, now = await run_in_threadpool(self._store.state)
+        if version != self._version:
+            self._ids = await run_in_threadpool(self._store.ids)
+            self._kept, self._version = {}, version
+            self._used_at = {name: at for name, at in self._used_at.items() if name in self._ids}
+        self._read_at, self._clock = began, now - time.monotonic() * 1000
+
+    def _read_ended(self, reading: asyncio.Task[None]) -> None:
+        self._reading = None
+        if not reading.cancelled():
+            reading.exception()  # nobody may be left who waits for it
 
     def _note_use(self, token_id: str) -> None:
         """Have the use of a token written, once in USED_SECONDS; nobody waits for it."""

@@ -37,9 +37,9 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     cookies.check_transport(request)
     cookies.check_origin(request)
     asked: Login = http.parsed(Login, await bodies.body(request))
-    asker, bootstrap = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
+    asker = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
     cookie, csrf = tokens.mint("ts"), secrets.token_urlsafe(32)
-    await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, bootstrap)
+    await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, asker.bootstrap)
     cluster.credentials.forget()
     answer = shown(
         {"csrf_token": csrf, "tenant": asker.tenant, "scopes": sorted(asker.scopes),
@@ -50,19 +50,19 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     return answer
 
 
-async def _by_token(cluster: Cluster, token: str) -> tuple[Asker, str]:
+async def _by_token(cluster: Cluster, token: str) -> Asker:
     if not token:
         raise errors.Unauthorized("log in with a token, or with the code of a one-time link", field="token")
-    return await cluster.credentials.asker(token), cluster.credentials.bootstrap_digest(token)
+    return await cluster.credentials.asker(token)
 
 
-async def _by_code(cluster: Cluster, code: str) -> tuple[Asker, str]:
+async def _by_code(cluster: Cluster, code: str) -> Asker:
     stood_for = await run_in_threadpool(cluster.store.tokens.redeem_code, code)
     asker = await cluster.credentials.bearer(*stood_for) if stood_for else None
-    if asker is None or stood_for is None:
+    if asker is None:
         detail = "this link was used, or is too old; log in with a token, or make a new link"
         raise errors.Unauthorized(detail, field="code")
-    return asker, stood_for[1]
+    return asker
 
 
 @routes.post("/logout", status_code=204, tags=["access"], dependencies=_ANYBODY)
@@ -90,9 +90,7 @@ async def create_login_code(cluster: http.ClusterDep, asker: http.AskerDep) -> R
         detail = "without a token there is nobody to log in as; the pages need no login here"
         raise errors.Conflict(detail, field="Authorization")
     code = secrets.token_urlsafe(32)
-    await run_in_threadpool(
-        cluster.store.tokens.add_code, code, token=asker.token, bootstrap=cluster.credentials.bootstrap_of(asker)
-    )
+    await run_in_threadpool(cluster.store.tokens.add_code, code, token=asker.token, bootstrap=asker.bootstrap)
     answer = shown({"code": code, "path": f"/#login={code}", "seconds": tokens.CODE_SECONDS}, 201)
     answer.headers["Cache-Control"] = "no-store"
     return answer

@@ -28,7 +28,7 @@ COORDINATOR_KEYS = (
     keys.LEADER, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
     keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION, keys.SESSIONS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,
-    keys.logins("*"), keys.secrets("*"), keys.secret("*"),
+    keys.logins("*"), keys.codes("*"), keys.secrets("*"), keys.secret("*"),
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

@@ -287,6 +287,11 @@ def login(digest: str) -> str:
     return f"{PREFIX}login:{digest}"
 
 
+def codes(token_id: str) -> str:
+    """List of digests of a token's latest one-time login codes."""
+    return f"{PREFIX}codes:{token_id}"
+
+
 def mark(kind: str, name: str) -> str:
     """Hash range lo-hi -> payload: facts that finished jobs left for good."""
     return f"{PREFIX}mark:{kind}:{name}"

@@ -30,6 +30,8 @@ MAX_LOGINS = 100
 SESSION_MS = 12 * 3600 * 1000
 #: A one-time code can be used this long.
 CODE_SECONDS = 600
+#: Latest codes of a token that count.
+MAX_CODES = 10
 
 
 class Credential(NamedTuple):
@@ -173,8 +175,11 @@ class Tokens(Part):
     # -- one-time codes ---------------------------------------------------------------------------------------------
 
     def add_code(self, code: str, *, token: str, bootstrap: str = "") -> None:
-        """Store a code that logs in once, as the bearer of a token, within CODE_SECONDS."""
-        self._client.set(keys.login(digest(code)), f"{token}|{bootstrap}", ex=CODE_SECONDS)
+        """Store a code that logs in once, as the bearer of a token, within CODE_SECONDS.
+
+        Only the MAX_CODES latest of a token count.
+        """
+        self._scripts.run("add_code", digest(code), token, CODE_SECONDS, MAX_CODES, f"{token}|{bootstrap}")
 
     def redeem_code(self, code: str) -> tuple[str, str] | None:
         """Return (token id, digest of CLUSTER_TOKEN) for which a code stands, and end it; None for no code."""

@@ -121,7 +121,7 @@ def test_the_last_use_is_written_soon_and_not_with_each_request(cluster: Live, a
 def test_a_flood_of_unknown_tokens_asks_redis_a_bounded_number_of_times(cluster: Live, admin: Bearer) -> None:
     status(admin)
     before, began = int(cluster.redis().info("commandstats")["cmdstat_evalsha"]["calls"]), time.monotonic()
-    with httpx.Client(limits=httpx.Limits(max_connections=20)) as client:
+    with httpx.Client(limits=httpx.Limits(max_connections=20), timeout=60) as client:
 
         def flood(number: int) -> None:
             for place in range(15):

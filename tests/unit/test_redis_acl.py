@@ -24,7 +24,7 @@ WORKERS_SCRIPTS = (
 COORDINATORS_SCRIPTS = (
     "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "lead", "spans",
     "reindex", "tenant", "tenant_remove", "create_token", "end_token",
-    "touch_token", "log_in", "log_denied", "log_rebase",
+    "touch_token", "log_in", "add_code", "log_denied", "log_rebase",
     "log_trim", "usage_prune", "daily", "recount", "set_secret", "reseal_secret", "delete_secret",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
@@ -41,6 +41,7 @@ PRIVATE = (
     "session:x",
     "sessions",
     "login:x",
+    "codes:x",
     "tokenset",
     "auditlog",
     "audithead",

@@ -1,0 +1,126 @@
+"""What a replica knows of tokens while Redis is slow, is away, or changes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from coordinator.credentials import Credentials
+from jobs.settings import Settings
+from jobs.store import Store, connection, tokens
+from jobs.store.connection import Silent
+from jobs.store.tokens import Credential, Token
+
+GIVEN = tokens.mint()
+
+
+class Stored:
+    """Tokens of a Redis that answers each read once `answers` is set; `error`: it does not."""
+
+    def __init__(self) -> None:
+        self.tokens: dict[str, Token] = {}
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
+        self.error: Exception | None = None
+        self.reads = 0
+
+    def state(self) -> tuple[bytes, int]:
+        self.reads += 1
+        self.asked.set()
+        seen = "|".join(self.tokens).encode()
+        self.answers.wait(30)
+        if self.error:
+            raise self.error
+        return seen, 0
+
+    def ids(self) -> frozenset[str]:
+        return frozenset(self.tokens)
+
+    def get(self, token_id: str) -> Token | None:
+        return self.tokens.get(token_id)
+
+    def touch(self, token_id: str) -> None:
+        """Note nothing."""
+
+    def add(self, given: Credential) -> None:
+        self.tokens[given.id] = Token(
+            id=given.id, name="t", tenant="a", scopes=("read",), digest=given.digest, created=0, expires=0, used=0
+        )  # fmt: skip
+
+
+def credentials(stored: Stored, **settings: str) -> Credentials:
+    return Credentials(Settings.model_validate(settings), stored)  # type: ignore[arg-type]
+
+
+def test_all_who_wait_for_a_redis_that_is_away_hear_of_it_at_once() -> None:
+    """One after the other, each would have waited for seconds."""
+    stored = Stored()
+    stored.error = Silent("redis has been silent")
+    stored.answers.clear()
+
+    async def go() -> list[object]:
+        known = credentials(stored)
+        asking = [asyncio.create_task(known.asker(GIVEN.text)) for _ in range(50)]
+        assert await asyncio.to_thread(stored.asked.wait, 30)
+        stored.answers.set()
+        return await asyncio.gather(*asking, return_exceptions=True)
+
+    assert all(isinstance(answer, Silent) for answer in asyncio.run(go()))
+    assert stored.reads == 1
+
+
+def test_a_request_after_an_outage_asks_anew() -> None:
+    stored = Stored()
+    stored.add(GIVEN)
+
+    async def go() -> str:
+        known = credentials(stored)
+        stored.error = Silent("redis has been silent")
+        with pytest.raises(Silent):
+            await known.asker(GIVEN.text)
+        stored.error = None
+        return (await known.asker(GIVEN.text)).tenant
+
+    assert asyncio.run(go()) == "a"
+
+
+def test_a_change_counts_although_a_read_from_before_ends_after_it() -> None:
+    stored = Stored()
+    stored.add(GIVEN)
+    stored.answers.clear()
+
+    async def go() -> bool:
+        known = credentials(stored)
+        asking = asyncio.create_task(known.asker(GIVEN.text))
+        assert await asyncio.to_thread(stored.asked.wait, 30)
+        stored.tokens.clear()
+        known.forget()
+        stored.answers.set()
+        await asyncio.gather(asking, return_exceptions=True)
+        return await known.bearer(GIVEN.id, "") is None
+
+    assert asyncio.run(go()), "it was revoked"
+
+
+def test_a_login_with_one_cluster_token_ends_with_that_one() -> None:
+    """Also by a link: whoever has a token that is being replaced cannot get at its successor's login."""
+    stored = Stored()
+
+    async def go() -> list[bool]:
+        both, new = (credentials(stored, cluster_token=text) for text in ("new,old", "new"))
+        askers = [await both.asker(bearer) for bearer in ("old", "new")]
+        return [await new.bearer(asker.token, asker.bootstrap) is not None for asker in askers]
+
+    assert asyncio.run(go()) == [False, True]
+
+
+def test_a_token_has_a_bounded_number_of_codes(any_redis_url: str) -> None:
+    store = Store(connection.connect(any_redis_url, retries=0, timeout=30))
+    for number in range(tokens.MAX_CODES + 5):
+        store.tokens.add_code(f"code-{number}", token="t1")
+    store.tokens.add_code("another", token="t2")
+    assert [store.tokens.redeem_code(f"code-{number}") for number in range(5)] == [None] * 5
+    assert store.tokens.redeem_code("code-5") == store.tokens.redeem_code("code-14") == ("t1", "")
+    assert store.tokens.redeem_code("code-5") is None and store.tokens.redeem_code("another") == ("t2", "")
