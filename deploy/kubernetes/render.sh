@@ -66,7 +66,7 @@ secret_generators() { # their names end in a digest, so that who reads one resta
   cat <<'TEXT'
 secretGenerator:
   - {name: redis, files: [secrets/redis.acl, secrets/redis_password]}
-  - {name: coordinator, files: [redis_url=secrets/redis_coordinator_url, secrets/cluster_token]}
+  - {name: coordinator, files: [redis_url=secrets/redis_coordinator_url, secrets/cluster_token, secrets/secrets_key]}
   - {name: worker, files: [redis_url=secrets/redis_worker_url]}
   - {name: redis-exporter, files: [secrets/redis_exporter.json]}
   - {name: grafana, files: [secrets/grafana_admin_password]}
@@ -76,7 +76,7 @@ TEXT
 # -- passwords --------------------------------------------------------------------------------------------------------
 
 #: What is kept in the Secret passwords; all other files are made of these.
-readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password grafana_admin_password cluster_token)
+readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password grafana_admin_password cluster_token secrets_key)
 
 fetch_passwords() { # those of the cluster, else new ones, into $SECRETS; nothing is stored yet
   local name value

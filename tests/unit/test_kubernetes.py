@@ -36,7 +36,7 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 #: Secrets that deploy-cluster.sh makes, and the files in each.
 SECRETS = {
     "redis": {"redis.acl", "redis_password"},
-    "coordinator": {"redis_url", "cluster_token"},
+    "coordinator": {"redis_url", "cluster_token", "secrets_key"},
     "worker": {"redis_url"},
     "redis-exporter": {"redis_exporter.json"},
     "grafana": {"grafana_admin_password"},
