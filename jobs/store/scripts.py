@@ -31,7 +31,7 @@ def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> di
     texts.pop("clock")
     for name, value in values:
         prelude = prelude.replace(f"@{name}@", str(value))
-    prelude += texts.pop("tenancy")
+    prelude += texts.pop("tenancy") + texts.pop("caps")
     ending = texts.pop("ending")
     return {name: f"{prelude}\nlocal function script()\n{body}\nend\n{ending}" for name, body in texts.items()}
 

@@ -2,11 +2,11 @@
 local t = now()
 local answer = { num(DAY_MS - t % DAY_MS) }
 for _, name in ipairs(ARGV) do
-  local caps = {}
-  for what, most in pairs(by_tenant() and T.share_of(name).caps or {}) do
-    local used = what == 'stored_bytes' and number_at('HGET', P .. 'stored', name) or most - T.left(name, what, t)
-    caps[#caps + 1] = what .. '=' .. num(used) .. '/' .. num(most)
+  local rows, caps = {}, by_tenant() and T.caps(name)
+  for what, most in pairs(caps and T.share_of(name).caps or {}) do
+    local used = what == 'stored_bytes' and number_at('HGET', P .. 'stored', name) or most - caps.left(name, what, t)
+    rows[#rows + 1] = what .. '=' .. num(used) .. '/' .. num(most)
   end
-  answer[#answer + 1] = table.concat(caps, ',')
+  answer[#answer + 1] = table.concat(rows, ',')
 end
 return answer

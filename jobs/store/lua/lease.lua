@@ -17,8 +17,8 @@ local mine = lease_of(id, token)
 if mine then return { 'ok', num(mine.lo), num(mine.hi) } end
 local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device')
 if row[1] == '1' then return { 'yield' } end
-local function without_gpu(name) return row[2] == 'gpu' and T.without_gpu(name, t) end
-if by_tenant() and (T.spent(j, t) or without_gpu(j.tenant)) then return { 'yield' } end
+local caps = by_tenant() and T.caps(j.tenant)
+if caps and (caps.spent(j, t) or (row[2] == 'gpu' and caps.without_gpu(j.tenant, t))) then return { 'yield' } end
 for _, queue in ipairs(higher) do
   if call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue) > 0 then return { 'yield' } end
 end
@@ -31,7 +31,10 @@ if device and by_tenant() then -- a tenant of the same class that was given much
   for _, where in ipairs({ device, device ~= 'any' and 'any' or nil }) do
     local head = call('ZRANGE', P .. 'order:' .. where .. '.' .. class, 0, 0, 'WITHSCORES')
     local ahead = head[1] and head[1] ~= j.tenant and finish - head[2] > LEAD_MS
-    if ahead and not is_capped(head[1]) and not without_gpu(head[1]) then return { 'yield' } end
+    if ahead and not is_capped(head[1]) then
+      local its = row[2] == 'gpu' and T.caps(head[1])
+      if not (its and its.without_gpu(head[1], t)) then return { 'yield' } end
+    end
   end
 end
 if device and ages and call('HEXISTS', P .. 'aged', j.queue) == 0
@@ -66,7 +69,7 @@ if j.lanes > 1 then
   if rate > 0 and j.rate > 0 then share = math.min(rate / j.rate, 1) end
   want = math.min(want, math.max(least, math.floor(left * share / 2)))
 end
-if by_tenant() then want = math.min(want, T.left(j.tenant, 'units|' .. j.kind, t)) end
+if caps then want = math.min(want, caps.left(j.tenant, 'units|' .. j.kind, t)) end
 local cut = hi
 if want < hi - lo then
   cut = on_grain(j, lo + math.max(want, 1))

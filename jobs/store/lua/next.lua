@@ -21,7 +21,17 @@ local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device')
 if row[1] == '1' then return answer({ 'draining' }) end
 
 -- A tenant whose jobs this worker may not compute now: it uses all its lanes, or this is a GPU and it has had its seconds.
-local function is_out(name) return is_capped(name) or (row[2] == 'gpu' and by_tenant() and T.without_gpu(name, t)) end
+local function is_out(name)
+  if is_capped(name) then return true end
+  local caps = row[2] == 'gpu' and by_tenant() and T.caps(name)
+  return caps and caps.without_gpu(name, t)
+end
+
+-- A job that waits for the next day.
+local function is_spent(j)
+  local caps = by_tenant() and T.caps(j.tenant)
+  return caps and caps.spent(j, t)
+end
 
 local function hold(j)
   call('ZADD', P .. 'slots', num(t + slot_ttl), worker)
@@ -44,10 +54,10 @@ local function first(queue, name)
     if not id then return nil end
     local j = job(id)
     local fit = j and PENDABLE[j.state] and (not name or (j.tenant == name and call('ZSCORE', P .. 'pending:' .. queue, id)))
-    local spent = fit and by_tenant() and T.spent(j, t)
+    local spent = fit and is_spent(j)
     if fit and able(j) and not spent then return j, tonumber(head[2]) end
     if spent then
-      T.defer(j, head[2])
+      T.caps(j.tenant).defer(j, head[2])
     elseif fit then
       leave_to_others(j)
     else -- it has no place here; if it has one in another tenant's part, it goes there
@@ -71,7 +81,8 @@ local function take(queue, j)
     count = count + 1
     step_out(queue, j.tenant, j.id)
     billed = billed + grant(j, tokens[count], 0, j.total, 0, 0, ttl, worker, t, j.est_ms)
-    if name then T.foresee(j, j.total, t) end
+    local caps = name and T.caps(name)
+    if caps then caps.foresee(j, j.total, t) end
     j.cursor = j.total
     call('HSET', key(j.id), 'cursor', num(j.total))
     start(j, t)
@@ -123,7 +134,7 @@ local function helpable(above)
       if place and place < above and (not best or place <= rank[best.queue]) then
         local j = job(id)
         local fits = j and j.state == 'running' and able(j) and leasable(j, t) and not is_out(j.tenant)
-          and not (by_tenant() and T.spent(j, t))
+          and not is_spent(j)
         if fits and before(j, best) then best = j end
       end
     end

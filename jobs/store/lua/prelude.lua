@@ -150,8 +150,9 @@ end
 -- Tenants. While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
 -- is that of their turns. With the first that is registered, `default` is registered too.
 -- What only they need is in tenancy.lua and made when it is needed: each call of a script makes all functions anew.
+-- What only tenants with further caps need is in caps.lua, likewise.
 -- Whether there are aged heads is asked with it: mostly there is neither, which one command tells.
-local several, ages, tenancy, T
+local several, ages, tenancy, further_caps, T
 local function by_tenant()
   if several == nil then
     local both = call('EXISTS', P .. 'shares', P .. 'aged')
@@ -336,6 +337,12 @@ local function use(j, t, what, amount)
   if sum == amount then call('SADD', P .. 'usages', j.tenant) end -- the first of the day
 end
 
+-- Notes the size of what is stored of a job, where its tenant has a cap on that.
+local function weigh(name, id)
+  local caps = by_tenant() and T.caps(name)
+  if caps then caps.weigh(name, id) end
+end
+
 local function set_state(j, state, t, ...)
   call('ZREM', P .. 'in:' .. j.state, j.id)
   call('ZADD', P .. 'in:' .. state, num(j.seq), j.id)
@@ -350,7 +357,7 @@ local function set_state(j, state, t, ...)
     if state == 'done' then
       observe('durations', j.kind, t - j.started)
       use(j, t, 'jobs|' .. j.kind, 1)
-      if by_tenant() then T.weigh(j.tenant, j.id) end
+      weigh(j.tenant, j.id)
     end
     call('ZREM', P .. 'later', j.id)
   else
@@ -665,7 +672,7 @@ local function purge(id)
   call('ZREM', P .. 'later', id)
   call('ZREM', P .. 'deadlines', id)
   redis.pcall('SREM', P .. 'broken', id)
-  if by_tenant() then T.weigh(owner, id) end
+  weigh(owner, id)
 end
 
 -- Puts a job where nobody looks for work, and fails it if that can still be written: what is wrong with it must not

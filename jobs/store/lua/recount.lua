@@ -1,8 +1,18 @@
 -- RECOUNT tenant id ... -> 1. Makes the sizes of these jobs what is stored of them, for tenants with a cap on stored bytes.
 -- tenant: where the ids come from its own sizes, of which some may be of jobs that are gone; '' where not. Without any
 -- id: makes the tenant's sum that of its sizes.
-if not by_tenant() then return 1 end
+local name = ARGV[1]
+local caps = by_tenant() and name ~= '' and T.caps(name)
 even_if_full()
-for i = 2, #ARGV do T.weigh_anew(ARGV[1], ARGV[i]) end
-if #ARGV == 1 then T.add_up(ARGV[1]) end
+for i = 2, #ARGV do
+  local row = redis.pcall('HMGET', key(ARGV[i]), 'state', 'tenant')
+  local owner = row[1] and (row[2] or 'default')
+  if owner then weigh(owner, ARGV[i]) end
+  if caps and name ~= owner then caps.set_size(name, ARGV[i], 0) end
+end
+if caps and #ARGV == 1 then
+  local sum = 0
+  for _, bytes in ipairs(call('HVALS', P .. 'stored:' .. name)) do sum = sum + (tonumber(bytes) or 0) end
+  call('HSET', P .. 'stored', name, num(sum))
+end
 return 1

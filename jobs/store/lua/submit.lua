@@ -17,7 +17,8 @@ end
 if most > 0 and call('ZCARD', P .. 'in:queued') >= most and not is_below_its_part() then
   return { 'over', 'MAX_QUEUED', num(most), '1' }
 end
-local full = by_tenant() and T.too_much(owner, ARGV, 8, t)
+local caps = by_tenant() and T.caps(owner)
+local full = caps and caps.too_much(owner, ARGV, 8, t)
 if full then return full end
 local refused = by_tenant() and T.refusal(owner)
 if refused and hold ~= '1' then return refused end
@@ -35,7 +36,7 @@ else
   if by_tenant() then T.admit_or_dismiss(j, 'queued') end
   pend(j)
 end
-if by_tenant() then T.weigh(owner, id) end
+weigh(owner, id)
 emit(j, 'queued', 'queue', queue)
 -- Questions about jobs are reads.
 if not string.find(queue, 'interactive', 1, true) then

@@ -96,14 +96,16 @@ local function look_after(name)
   cap(P .. 'lanes:' .. name, t, LEASE_TTL)
   call('ZREMRANGEBYSCORE', P .. 'lanes:' .. name, '-inf', num(t - 60000))
   T.note_cap(name, t)
-  if not T.without_gpu(name, t) then call('SREM', P .. 'capped', 'gpu:' .. name) end
+  local caps = T.caps(name)
+  if not (caps and caps.without_gpu(name, t)) then call('SREM', P .. 'capped', 'gpu:' .. name) end
   T.admit_backlog(name, t, 100)
 end
 
 -- Jobs that waited for the next day are pending again when it has come, or when their tenant's cap was raised.
 local function call_up_some(member)
   local name, kind = string.match(member, '^(.-):(.*)$')
-  if name and by_tenant() and T.left(name, 'units|' .. kind, t) <= 0 then return end
+  local caps = name and by_tenant() and T.caps(name)
+  if caps and caps.left(name, 'units|' .. kind, t) <= 0 then return end
   local back = call('ZPOPMIN', P .. 'deferred:' .. member, CALLED_UP)
   for i = 1, #back, 2 do
     local j = job(back[i])

@@ -1,14 +1,17 @@
 -- Read after the prelude. What only a cluster with registered tenants needs: docs/lease-protocol.md, Tenants and Order.
 function tenancy()
-local T, shares_known, left_known = {}, {}, {}
+local T, shares_known, further = {}, {}, nil
 
--- Weight and caps of a tenant. max_lanes and max_jobs: 0 is none. caps: what -> most; units|kind and device_ms of a
--- day, named as ct:usage names them; stored_bytes.
+-- Weight and caps of a tenant. max_lanes and max_jobs: 0 is none. caps: what -> most, or nil; units|kind and device_ms
+-- of a day, named as ct:usage names them; stored_bytes.
 function T.share_of(name)
   if not shares_known[name] then
-    local stored, caps = call('HMGET', P .. 'shares', name, name .. '|caps'), {}
+    local stored, caps = call('HMGET', P .. 'shares', name, name .. '|caps'), nil
     local weight, lanes, jobs = string.match(stored[1] or '', '^(%d+)|(%d+)|(%d+)$')
-    for what, most in string.gmatch(stored[2] or '', '([^=,]+)=(%d+)') do caps[what] = tonumber(most) end
+    for what, most in string.gmatch(stored[2] or '', '([^=,]+)=(%d+)') do
+      caps = caps or {}
+      caps[what] = tonumber(most)
+    end
     shares_known[name] = { weight = math.max(tonumber(weight or 1), 1), max_lanes = tonumber(lanes or 0),
       max_jobs = tonumber(jobs or 0), caps = caps }
   end
@@ -60,104 +63,11 @@ function T.capped_out(queue)
   return count
 end
 
--- Daily caps. What a tenant may still use today of something that ct:usage counts; math.huge where nothing caps it.
-function T.left(name, what, t)
-  local most, known = T.share_of(name).caps[what], name .. ':' .. what
-  if not most then return math.huge end
-  if not left_known[known] then
-    left_known[known] = most - number_at('HGET', P .. 'usage:' .. name, num(math.floor(t / DAY_MS)) .. '|' .. what)
-  end
-  return left_known[known]
-end
-
--- Whether a job waits for the next day: its tenant has used the units of its kind. One that is finishing needs none.
-function T.spent(j, t) return j.state ~= 'finishing' and T.left(j.tenant, 'units|' .. j.kind, t) <= 0 end
-
--- Units that this call leases; what it leases further must leave room for them.
-function T.foresee(j, units, t)
-  local left = T.left(j.tenant, 'units|' .. j.kind, t)
-  left_known[j.tenant .. ':units|' .. j.kind] = left - units
-end
-
--- ct:capped has gpu:{tenant} of each tenant that has used the GPU seconds of a day: its jobs ring for no GPU worker.
-function T.without_gpu(name, t)
-  if T.left(name, 'device_ms', t) > 0 then return false end
-  call('SADD', P .. 'capped', 'gpu:' .. name)
-  return true
-end
-
--- ct:deferred:{tenant}:{kind}: jobs that wait for the next day, in their turn; ct:deferred says which of these zsets may
--- hold something.
-function T.defer(j, turn)
-  local name = j.tenant .. ':' .. j.kind
-  call('ZADD', P .. 'deferred:' .. name, turn, j.id)
-  call('SADD', P .. 'deferred', name)
-  call('HSET', key(j.id), 'deferred', 1)
-  step_out(j.queue, j.tenant, j.id)
-end
-
--- Stored bytes: ct:stored:{tenant} has the size of each job of a tenant with that cap, ct:stored the sums. A job's size is
--- that of its result and of these of its fields.
-local WEIGHED = { spec = true, parameters = true, notes = true }
-local function set_size(name, id, bytes)
-  local change = bytes - number_at('HGET', P .. 'stored:' .. name, id)
-  if change == 0 then return end
-  if bytes > 0 then call('HSET', P .. 'stored:' .. name, id, num(bytes)) else call('HDEL', P .. 'stored:' .. name, id) end
-  call('HINCRBY', P .. 'stored', name, num(change))
-end
-
--- Notes the size of what is stored of a job, its specification and its result; 0 for a job that is not there.
-function T.weigh(name, id)
-  if not T.share_of(name).caps.stored_bytes then return end
-  local bytes = 0
-  for field in pairs(WEIGHED) do
-    local length = redis.pcall('HSTRLEN', key(id), field)
-    bytes = bytes + (tonumber(length) or 0)
-  end
-  local length = redis.pcall('STRLEN', key(id, 'result'))
-  set_size(name, id, bytes + (tonumber(length) or 0))
-end
-
--- Weighs a job under each tenant that it may be counted for: its own, and `name`, under which it is found.
-function T.weigh_anew(name, id)
-  local owner = redis.pcall('HMGET', key(id), 'state', 'tenant')
-  owner = owner[1] and (owner[2] or 'default')
-  if owner then T.weigh(owner, id) end
-  if name ~= '' and name ~= owner then set_size(name, id, 0) end
-end
-
--- Makes the sum of a tenant's sizes what they are.
-function T.add_up(name)
-  local sum = 0
-  for _, bytes in ipairs(call('HVALS', P .. 'stored:' .. name)) do sum = sum + (tonumber(bytes) or 0) end
-  call('HSET', P .. 'stored', name, num(sum))
-end
-
-function T.forget_sizes(name)
-  call('DEL', P .. 'stored:' .. name)
-  call('HDEL', P .. 'stored', name)
-end
-
--- Seconds until the first of a tenant's jobs is purged, if it is among the first of all; else an hour.
-local function seconds_until_purge(name, t)
-  local first = call('ZRANGE', P .. 'expiry', 0, 31, 'WITHSCORES')
-  for i = 1, #first, 2 do
-    if tenant_of(first[i]) == name then return math.max(1, math.ceil((first[i + 1] - t) / 1000)) end
-  end
-  return 3600
-end
-
--- Why a tenant may not store a further job: {over, cap, its value, seconds, bytes stored}; nil when it may. The job's
--- fields are words[from], its name, and what follows it, and so on.
-function T.too_much(name, words, from, t)
-  local most, bytes = T.share_of(name).caps.stored_bytes, 0
-  if not most then return nil end
-  for i = from, #words, 2 do
-    if WEIGHED[words[i]] then bytes = bytes + #words[i + 1] end
-  end
-  local stored = number_at('HGET', P .. 'stored', name)
-  if stored + bytes <= most then return nil end
-  return { 'over', 'max_stored_bytes', num(most), num(seconds_until_purge(name, t)), num(stored) }
+-- What tenants with further caps need, or nil for one that has none.
+function T.caps(name)
+  if not T.share_of(name).caps then return nil end
+  further = further or further_caps(T)
+  return further
 end
 
 -- Leases of a tenant that are alive: lanes that work for it.

@@ -27,7 +27,10 @@ local changed = new or known[1] ~= shares or (known[2] or '') ~= caps
 call('HSET', P .. 'shares', name, shares)
 if caps == '' then call('HDEL', P .. 'shares', name .. '|caps') else call('HSET', P .. 'shares', name .. '|caps', caps) end
 T.forget(name)
-if not T.share_of(name).caps.stored_bytes then T.forget_sizes(name) end
+if not string.find(caps, 'stored_bytes=', 1, true) then
+  call('DEL', P .. 'stored:' .. name)
+  call('HDEL', P .. 'stored', name)
+end
 T.note_cap(name, t)
 T.admit_backlog(name, t, 100)
 if changed then

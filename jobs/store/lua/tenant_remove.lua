@@ -14,7 +14,8 @@ call('ZREM', P .. 'tenants', name)
 call('HDEL', P .. 'shares', name, name .. '|caps')
 call('DEL', P .. 'lanes:' .. name)
 call('SREM', P .. 'capped', name, 'gpu:' .. name)
-if by_tenant() then T.forget_sizes(name) end
+call('DEL', P .. 'stored:' .. name)
+call('HDEL', P .. 'stored', name)
 -- A later tenant of this name must not be given them.
 call('DEL', P .. 'secrets:' .. name, P .. 'secret:' .. name)
 for _, class in ipairs({ 'interactive', 'high', 'normal', 'low' }) do call('HDEL', P .. 'finish:' .. class, name) end
