@@ -70,6 +70,7 @@ def test_a_tenant_over_its_units_gets_no_grant_until_the_day_turns(bench: Bench)
     bench.advance(1)
     bench.sweep()
     assert not bench.look().deferred() and bench.look().waiting()[job] == "any.normal"
+    bench.store.jobs.cancel(other)
     assert bench.hold("z") == job
     compute(bench, job, 10)
     assert bench.lease(job) == "yield", "and so on the next day"
@@ -407,6 +408,32 @@ def test_the_sum_is_what_is_stored_whatever_happens(bench: Bench) -> None:
         for name in "ab":
             sizes_agree(seen, name, [view for view in seen.jobs.values() if view.tenant == name])
     assert storage.refused and {over.cap for over in storage.refused} == {"max_stored_bytes"}
+
+
+BROKEN = ("shares", "deferred", "deferred:a:sum", "stored", "stored:a", "usage:a", "capped")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_key_of_caps_holds_up_nobody(bench: Bench, name: str) -> None:
+    bench.store.tenants.put(Tenant(name="a", max_units={"sum": 5}, max_gpu_seconds=1, max_stored_bytes=10**6))
+    bench.submit(5, tenant="a")
+    bench.work()
+    waits = bench.submit(5, tenant="a", small=True)
+    assert bench.next("w") == "none" and set(bench.look().deferred()) == {waits}
+    bench.client.set(f"ct:{name}", "x", keepttl=False)
+    later = [bench.submit(2, tenant=tenant) for tenant in ("a", "default")]
+    for _ in range(4):
+        bench.store.fleet.lead("me")
+        bench.sweep()
+        bench.store.repairs.reindex()
+        bench.work()
+        bench.advance(DAY_MS)
+    states = bench.store.job_reads.states([waits, *later])
+    assert all(state in ("done", None) for state in states), (name, states)
+    bench.store.stored_bytes.recount()
+    seen = bench.look()
+    if name != "shares":
+        sizes_agree(seen, "a", [view for view in seen.jobs.values() if view.tenant == "a"])
 
 
 # -- what it costs --------------------------------------------------------------------------------------------------

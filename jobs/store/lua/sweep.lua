@@ -111,6 +111,7 @@ local function call_up_some(member)
     local j = job(back[i])
     if j and j.deferred == 1 then
       call_up(j)
+      call('HSET', key(j.id), 'since', num(t)) -- it is not the other tenants who have kept it waiting
       line_up(j.queue, j.tenant, j.id, back[i + 1])
     end
   end
