@@ -130,9 +130,9 @@ class Credentials:
         Whoever waits for the same read shares its error: one after the other they would wait for it again and again.
         """
         while self._read_at < max(since, self._changed_at):
-            if self._reading is None:
+            if self._reading is None or self._reading.done():  # to wait for one that is done would not wait at all
                 self._reading = asyncio.create_task(self._read())
-                self._reading.add_done_callback(self._read_ended)
+                self._reading.add_done_callback(_heard)
             await asyncio.shield(self._reading)
 
     async def _read(self) -> None:
@@ -143,11 +143,6 @@ class Credentials:
             self._kept, self._version = {}, version
             self._used_at = {name: at for name, at in self._used_at.items() if name in self._ids}
         self._read_at, self._clock = began, now - time.monotonic() * 1000
-
-    def _read_ended(self, reading: asyncio.Task[None]) -> None:
-        self._reading = None
-        if not reading.cancelled():
-            reading.exception()  # nobody may be left who waits for it
 
     def _note_use(self, token_id: str) -> None:
         """Have the use of a token written, once in USED_SECONDS; nobody waits for it."""
@@ -161,6 +156,12 @@ class Credentials:
     async def _write_use(self, token_id: str) -> None:
         with contextlib.suppress(*Unreachable):
             await run_in_threadpool(self._store.touch, token_id)
+
+
+def _heard(reading: asyncio.Task[None]) -> None:
+    """Look at the error of a read: nobody may be left who waits for it."""
+    if not reading.cancelled():
+        reading.exception()
 
 
 def _asker(token: Token) -> Asker:

@@ -70,15 +70,23 @@ class AuditFile:
 
     def _cut_torn_line(self) -> None:
         size = os.fstat(self._descriptor).st_size
-        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
-            os.ftruncate(self._descriptor, size - len(next(self._texts())))
+        if not size or os.pread(self._descriptor, 1, size - 1) == b"\n":
+            return
+        texts = self._texts()
+        torn, before = next(texts), next(texts, None)
+        if not _is_beginning(torn) or (before is not None and not _LINE.fullmatch(before)):
+            raise self._broken()
+        os.ftruncate(self._descriptor, size - len(torn))
+
+    def _broken(self) -> BrokenFile:
+        return BrokenFile(f"{self._path} holds a line that is none of an audit log; move the file away")
 
     def _lines(self) -> Iterator[End]:
         """Yield the lines, the last one first."""
         for text in self._texts():
             parts = _LINE.fullmatch(text)
             if parts is None:
-                raise BrokenFile(f"{self._path} holds a line that is none of an audit log; move the file away")
+                raise self._broken()
             yield End(Position(int(parts[1]), parts[2].decode()), parts[3].decode())
 
     def _texts(self) -> Iterator[bytes]:
@@ -90,6 +98,12 @@ class AuditFile:
             yield from filter(None, reversed(texts))
         if rest:
             yield rest
+
+
+def _is_beginning(text: bytes) -> bool:
+    """Return True for a line that was not written to its end; a disk that lost power may have zeros in its place."""
+    written = text.rstrip(b"\0")
+    return any(name.startswith(written[: len(name)]) for name in (b'{"seq":', b'{"after":'))
 
 
 @contextmanager

@@ -190,6 +190,38 @@ def test_a_torn_line_is_written_anew(bench: Bench, tmp_path: Path) -> None:
         assert path.read_bytes() == whole
 
 
+@pytest.mark.parametrize("content", [b"precious", b"a = 1\nb = 2", b'{"seq":1}\n{"seq":2', b'{"service":"x"}'])
+def test_a_file_of_something_else_is_left_as_it_is(content: bytes, bench: Bench, tmp_path: Path) -> None:
+    """AUDIT_FILE may name one by mistake."""
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(content)
+    note(bench.store.audit_log, "a")
+    with pytest.raises(file.BrokenFile):
+        export.export(bench.store.audit_log, path)
+    assert path.read_bytes() == content
+
+
+def test_zeros_that_a_lost_disk_cache_left_are_cut(bench: Bench, tmp_path: Path) -> None:
+    log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
+    note(log, "a")
+    export.export(log, path)
+    whole = path.read_bytes()
+    for left in (b"\0" * 300, b'{"se' + b"\0" * 10):
+        path.write_bytes(whole + left)
+        export.export(log, path)
+        assert path.read_bytes() == whole
+
+
+def test_a_line_without_its_sha256_after_those_that_have_one_is_noticed(bench: Bench, tmp_path: Path) -> None:
+    log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
+    note(log, "a", "b", "c")
+    export.export(log, path)
+    first, second, third = lines(path)
+    cut = third[: third.rindex(b',"sha256"')] + b"}"
+    with pytest.raises(audit.Tampered, match="line 3: it lacks the SHA-256"):
+        audit.Chain([first, second, cut]).verify()
+
+
 def test_a_file_that_another_process_writes_is_left_alone(bench: Bench, tmp_path: Path) -> None:
     log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
     note(log, "a")
