@@ -31,9 +31,11 @@ class Cluster:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def run(self, *command: str, timeout: float = 900, check: bool = True) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "START_SECONDS": "600"}
         done = subprocess.run(
-            command, cwd=self.folder, capture_output=True, text=True, timeout=timeout, stdin=subprocess.DEVNULL
-        )
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=timeout,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
         if check and done.returncode:
             raise AssertionError(
                 f"{' '.join(command)}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"

@@ -347,7 +347,7 @@ def test_everything_is_denied_that_no_policy_names(everything: list[Object]) -> 
 def test_every_workload_has_a_policy_and_every_path_is_named_at_both_ends(everything: list[Object]) -> None:
     parts = {labels(workload)[NAME]: workload for workload in workloads(everything).values()}
     policies = of_kind(everything, "NetworkPolicy")
-    assert set(policies) - {"cluster-network-policy", "dns", "client"} == set(parts)
+    assert set(policies) - {"cluster-network-policy", "dns", "client", "keda"} == set(parts)
     coming = {path for name in parts for path in paths(policies[name], parts, name, "ingress", "from")}
     going = {path for name in parts for path in paths(policies[name], parts, name, "egress", "to")}
     going |= set(paths(policies["client"], parts, "client", "egress", "to"))
