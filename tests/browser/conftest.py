@@ -29,11 +29,12 @@ PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1280, "height": 800}
 #: A browser says these of an answer that is not 2xx and of a connection that ends; the pages say them in words.
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
-#: GL is software here. Pages draw with it; the browser puts pages together without it, for less than half the work.
 FLAGS = [
     "--no-sandbox", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-gpu-compositing",
+    "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
 ]  # fmt: skip
+#: GL is software here, and a page is put together without it for half the work.
+WITHOUT_GL = "--disable-gpu-compositing"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -60,12 +61,22 @@ def playwright() -> Iterator[Playwright]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def browser(playwright: Playwright) -> Iterator[Browser]:
+def _launched(playwright: Playwright, *more: str) -> Iterator[Browser]:
     binary = _chromium()
     _needed(binary is not None, "there is no chromium on the PATH: apt-get install chromium")
-    with playwright.chromium.launch(executable_path=binary, args=FLAGS) as found:
+    with playwright.chromium.launch(executable_path=binary, args=[*FLAGS, *more]) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    yield from _launched(playwright, WITHOUT_GL)
+
+
+@pytest.fixture(scope="session")
+def gl_browser(playwright: Playwright) -> Iterator[Browser]:
+    """For pages that draw with WebGL: a browser that does not use GL itself reads their every frame back."""
+    yield from _launched(playwright)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,11 @@ WATCH = """() => {
 
 
 @pytest.fixture
+def browser(gl_browser: Browser) -> Browser:
+    return gl_browser
+
+
+@pytest.fixture
 def busy(pages: Live) -> Iterator[str]:
     """A job that runs for hours if it is let."""
     job = pages.submit("collatz", {"start_number": "1", "number_count": 10**14, "columns": 512})

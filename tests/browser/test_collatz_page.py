@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
@@ -74,6 +74,11 @@ def saved(page: Page, act: Any) -> tuple[str, bytes]:
         act()
     download = waiting.value
     return download.suggested_filename, Path(download.path()).read_bytes()
+
+
+@pytest.fixture
+def browser(gl_browser: Browser) -> Browser:
+    return gl_browser
 
 
 @pytest.fixture
