@@ -72,6 +72,9 @@ def verify(session: Session, file: str | None, head: str, *, as_json: bool) -> N
     if as_json:
         show.json_line({"entries": [verified.first, verified.seq], "head": verified.head})
         return
+    if not verified.lines:
+        show.line("no entries")
+        return
     show.line(f"entries {verified.first} to {verified.seq} are as they were written")
     show.line(f"head {verified.head}")
     show.say(f"keep the head elsewhere; later: cluster audit {file or '--verify'} --head {verified.head}")

@@ -25,7 +25,7 @@ from threads_cluster.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from threads_cluster.logins import Credential
+from threads_cluster.logins import Credential, is_local
 from threads_cluster.terminal import visible
 
 #: Answers of a proxy or a coordinator that say "not now".
@@ -149,6 +149,8 @@ class Connection:
             worth_it = self.answered
             late = isinstance(error, httpx.ReadTimeout)
             seen = TooSlow(self.url) if late else Unreachable(self.url, reason(error))
+            if not late and is_local(self.url):
+                seen.next = "it should run here, and may just be starting again; see ./deploy-cluster.sh status"
             seen.__cause__ = error
         if not worth_it:
             raise seen

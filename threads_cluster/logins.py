@@ -60,10 +60,16 @@ def forget(address: str, stated: settings.Settings) -> bool:
     return True
 
 
+def is_local(address: str) -> bool:
+    """Return True for the address that the local cluster of this checkout wrote when it was up, until it stops."""
+    place = settings.LOCAL_FOLDER / "url"
+    return place.is_file() and place.read_text().strip() == address
+
+
 def _local(address: str) -> str:
     """Return the token of the local cluster of this checkout, when that is who is asked."""
-    place, file = settings.LOCAL_FOLDER / "url", settings.LOCAL_FOLDER / "token"
-    if not place.is_file() or place.read_text().strip() != address or not file.is_file():
+    file = settings.LOCAL_FOLDER / "token"
+    if not is_local(address) or not file.is_file():
         return ""
     _check_private(file)
     return file.read_text().strip()

@@ -170,3 +170,13 @@ def test_a_refused_variable_is_named_since_a_login_would_not_win_over_it(
     fake.on("GET", "/api/status", problem(401, "A token is needed", "this token is unknown"))
     err = run(capsys, "status")[2]
     assert "refuses CLUSTER_TOKEN:" in err and "unset it and run: cluster login" in err and "secret" not in err
+
+
+def test_a_local_cluster_that_should_run_is_not_started_a_second_time(
+    fake: Fake, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    fake.on("GET", "/api/status", httpx.ConnectError("[Errno 111] Connection refused"))
+    assert "next: start one" in run(capsys, "status")[2]
+    (home / "checkout").mkdir()
+    (home / "checkout/url").write_text(f"{URL}\n")
+    assert "next: it should run here" in run(capsys, "status")[2]
