@@ -76,10 +76,19 @@ def _text(file: Path | None) -> str:
     """Return the value that is typed, or stands in a file or in stdin. BadArgument when it is none."""
     if file is not None:
         return _decoded(_from_file(file))
-    if sys.stdin.isatty():
+    text = _typed() if sys.stdin.isatty() else _decoded(_read(sys.stdin.buffer))
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise errors.BadArgument("no value was given; type it when asked, or: cluster secret set NAME < FILE")
+    return text
+
+
+def _typed() -> str:
+    """Return what is typed at a prompt without echo; nothing when the terminal ends it."""
+    try:
         return getpass.getpass("value: ")
-    text = _decoded(_read(sys.stdin.buffer))
-    return text.removesuffix("\n").removesuffix("\r")
+    except EOFError:
+        return ""
 
 
 def _from_file(file: Path) -> bytes:

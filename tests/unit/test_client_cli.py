@@ -724,7 +724,7 @@ def test_a_value_among_the_arguments_is_refused_and_not_repeated(fake: Fake, run
 def test_a_value_that_cannot_be_one_is_refused_before_it_is_sent(
     fake: Fake, run: Run, stdin: Callable[[bytes], None], tmp_path: Path
 ) -> None:
-    for content, part in ((b"\xff hunter2", "base64"), (b"hunter2" * 10_000, "over 65536 bytes")):
+    for content, part in ((b"\xff hunter2", "base64"), (b"hunter2" * 10_000, "over 65536 bytes"), (b"\n", "no value")):
         stdin(content)
         ran = run("secret", "set", "KEY")
         assert ran.code == 2 and part in ran.err and "hunter2" not in ran.err
