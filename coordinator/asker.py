@@ -19,7 +19,7 @@ class Scope(StrEnum):
     READ = "read"
     #: Submit, cancel, pause, resume, retry, delete and ask jobs of one's tenant.
     SUBMIT = "submit"
-    #: Run programs.
+    #: Run programs, and set the secrets that they are given.
     RUN = "run"
     #: Ask services.
     INFER = "infer"
