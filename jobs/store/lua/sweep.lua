@@ -106,7 +106,8 @@ local function call_up_some(member)
   local name, kind = string.match(member, '^(.-):(.*)$')
   local caps = name and by_tenant() and T.caps(name)
   if caps and caps.left(name, 'units|' .. kind, t) <= 0 then return end
-  local back = call('ZPOPMIN', P .. 'deferred:' .. member, CALLED_UP)
+  local waiting = P .. 'deferred:' .. member
+  local back = call('ZRANGE', waiting, 0, CALLED_UP - 1, 'WITHSCORES')
   for i = 1, #back, 2 do
     local j = job(back[i])
     if j and j.deferred == 1 then
@@ -114,6 +115,7 @@ local function call_up_some(member)
       call('HSET', key(j.id), 'since', num(t)) -- it is not the other tenants who have kept it waiting
       line_up(j.queue, j.tenant, j.id, back[i + 1])
     end
+    call('ZREM', waiting, back[i]) -- one that is gone, too
   end
   if #back < 2 * CALLED_UP then call('SREM', P .. 'deferred', member) end
 end
