@@ -100,7 +100,7 @@ gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## the same and more
 gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
 	$(GPU_PYTHON) -m benchmarks --only P4
 
-bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz those of a kind
+bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 requirements: ## pin and hash requirements/*.txt anew (needs uv and a way to a package index)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
-import tempfile
 import time
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
+from benchmarks import guarded
 from benchmarks.measure import Row, in_turns
 from jobs.kinds import registry
 from jobs.models import Device
-from tests.integration.live import running
 from threads_cluster.api import Cluster
 
 LANES = 2
@@ -75,11 +73,7 @@ def _through(cluster: Cluster, count: int) -> float:
 def run() -> list[Row]:
     bare = Bare()
     count = int(bare.rate(2 * 10**9) * SECONDS)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        running(Path(folder), lanes=LANES) as live,
-        Cluster(live.url()) as api,
-    ):
+    with guarded.cluster(lanes=LANES) as (_, api):
         _through(api, count // 20)
         ours, peer = in_turns(lambda: _through(api, count), lambda: bare.rate(count), 3, "P5")
     bare.close()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 import time
-from pathlib import Path
 
+from benchmarks import guarded
 from benchmarks.measure import Row
-from tests.integration.live import running
 from threads_cluster.api import Cluster
 
 SAMPLES = 500
@@ -22,7 +20,7 @@ def _once(cluster: Cluster) -> float:
 
 
 def run() -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as live, Cluster(live.url()) as cluster:
+    with guarded.cluster() as (_, cluster):
         for _ in range(50):
             _once(cluster)
         samples = []

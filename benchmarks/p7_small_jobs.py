@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
+from benchmarks import guarded
 from benchmarks.measure import Row, in_turns
-from tests.integration.live import TOP, Live, running
+from tests.integration.live import TOP, Live
 from threads_cluster.api import Cluster
 
 JOBS = 1000
@@ -47,7 +46,7 @@ def _start_celery(live: Live) -> subprocess.Popen[bytes]:
 
 
 def run() -> list[Row]:
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as live, Cluster(live.url()) as cluster:
+    with guarded.cluster() as (live, cluster):
         worker = _start_celery(live)
         from benchmarks.celery_peer import statistics
 
