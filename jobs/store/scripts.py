@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from jobs import metrics, queues
 from jobs.store.connection import Client, NoScriptError
+from jobs.store.pruning import needed, statements
 
 LEASE_TTL_MS = 3000
 SLOT_TTL_MS = 3000
@@ -31,9 +32,41 @@ def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> di
     texts.pop("clock")
     for name, value in values:
         prelude = prelude.replace(f"@{name}@", str(value))
-    prelude += texts.pop("tenancy") + texts.pop("caps")
+    parts = _Parts(prelude, texts.pop("tenancy"), texts.pop("caps"), texts.pop("rarely"))
     ending = texts.pop("ending")
-    return {name: f"{prelude}\nlocal function script()\n{body}\nend\n{ending}" for name, body in texts.items()}
+    return {name: parts.of(f"local function script()\n{body}\nend\n{ending}") for name, body in texts.items()}
+
+
+class _Parts:
+    """What scripts share. Each gets what it needs: a call makes all of its script's functions anew."""
+
+    def __init__(self, prelude: str, tenancy: str, caps: str, rarely: str) -> None:
+        self.prelude, self.tenancy, self.rarely = statements(prelude), statements(tenancy), rarely
+        #: The one statement of caps.lua.
+        self.caps = caps[caps.index("function") :]
+
+    def of(self, script: str) -> str:
+        """Return a script with its parts. Those that mostly nobody needs are made by a call that does."""
+        pool = [*self.prelude, *self.tenancy, self.caps]
+        often, ever = needed(pool, script), needed(pool, self.rarely + script)
+        lines = [
+            "local rarely, several, tenancy, further_caps, T",
+            *(one for one in self.prelude if one in often),
+            *self._tenancy(often),
+            "function rarely()",
+            *(one for one in self.prelude if one in ever and one not in often),
+            self.rarely,
+            *self._tenancy(ever),
+            "if T then T = tenancy() end",
+            "end",
+            script,
+        ]
+        return "\n".join(lines)
+
+    def _tenancy(self, wanted: Sequence[str]) -> list[str]:
+        functions = [one for one in self.tenancy if one in wanted]
+        caps = [self.caps] if self.caps in wanted else []
+        return ["function tenancy()", *functions, "return T", "end", *caps]
 
 
 class Scripts:

@@ -19,7 +19,8 @@ if by_tenant() then T.settle_bill(j, l, ms) end
 if upto < l.hi then call('LPUSH', key(id, 'free'), range(upto, l.hi, 0, 0)) end
 local parts = call('RPUSH', key(id, 'parts'), partial)
 j.done = j.done + (upto - l.lo) -- in this order: done + upto may pass 2^53
-call('HSET', key(id), 'done', num(j.done))
+set(j, 'done', num(j.done))
+save(j)
 used(j, l, worker, device, upto - l.lo, ms, t)
 local share = 'use|' .. device .. '|' .. worker .. '|'
 if device_ms > 0 then
@@ -46,9 +47,9 @@ end
 if whole(j, t) then return { 2, parts } end
 if j.state == 'cancelled' then return { 1, parts } end
 account(j)
-if math.abs(t - j.progress_at) >= PROGRESS_MS then
-  call('HSET', key(id), 'progress_at', num(t))
-  emit(j, 'progress', 'worker', worker)
-end
+local tells = math.abs(t - j.progress_at) >= PROGRESS_MS
+if tells then set(j, 'progress_at', num(t)) end
+save(j)
+if tells then emit(j, 'progress', 'worker', worker) end
 after_lease(j, t)
 return { 1, parts }

@@ -9,7 +9,7 @@ if not l then
   return 0
 end
 if l.hi - l.lo < j.total then return redis.error_reply('DONE1 needs a lease of the whole job') end
-drop_lease(j, token, t)
+drop_lease(j, token, t, true)
 if by_tenant() then T.settle_bill(j, l, ms) end
 if j.state == 'cancelling' then
   call('LPUSH', key(id, 'free'), range(l.lo, l.hi, 0, 0))
@@ -17,13 +17,14 @@ if j.state == 'cancelling' then
   return 0
 end
 j.done = j.total
-call('HSET', key(id), 'done', num(j.done))
+j.leased_whole = true -- so that it waits in no queue
+set(j, 'done', num(j.done))
 call('SET', key(id, 'result'), result)
 keep_marks(marks)
-used(j, l, worker, device, j.total, ms, t)
+used(j, l, worker, device, j.total, ms, t, true)
 local device_ms = tonumber(ARGV[8] or 0)
 if device_ms > 0 then
-  call('HINCRBY', key(id), 'use|' .. device .. '|' .. worker .. '|device_ms', num(device_ms))
+  set(j, 'use|' .. device .. '|' .. worker .. '|device_ms', num(device_ms))
   use(j, t, 'device_ms', device_ms)
 end
 if j.state ~= 'running' then set_state(j, 'finishing', t) end

@@ -6,6 +6,7 @@ for _ = 1, 100 do
   local culprit = described and answer.broken or in_hand
   if refused or not culprit then error(answer, 0) end
   if broken[culprit] then return 0 end
+  rarely()
   quarantine(culprit, described and (answer.why or answer.err) or tostring(answer))
 end
 return redis.error_reply('more than 100 jobs are broken; call again')

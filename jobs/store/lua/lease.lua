@@ -37,7 +37,7 @@ if device and by_tenant() then -- a tenant of the same class that was given much
     end
   end
 end
-if device and ages and call('HEXISTS', P .. 'aged', j.queue) == 0
+if device and call('EXISTS', P .. 'aged') == 1 and call('HEXISTS', P .. 'aged', j.queue) == 0
     and number_at('HGET', P .. 'aging', worker) % AGED_TURN == 0 then -- the worker's next turn is that of an aged job
   for _, queue in ipairs(call('HKEYS', P .. 'aged')) do
     local where = string.match(queue, '^(%a+)')
@@ -82,7 +82,7 @@ else
   j.cursor = cut
 end
 local estimate = rate > 0 and (cut - lo) * 1000 / rate or j.est_ms * ((cut - lo) / j.total)
-local billed = grant(j, token, lo, cut, expiries, errors, ttl, lane, t, estimate)
+local billed = grant(j, token, lo, cut, expiries, errors, ttl, lane, t, estimate, true)
 if by_tenant() then T.bill(j, billed) end
 call('HINCRBY', key(id), 'leases', 1)
 

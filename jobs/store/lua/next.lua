@@ -21,11 +21,12 @@ local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device')
 if row[1] == '1' then return answer({ 'draining' }) end
 
 -- A tenant whose jobs this worker may not compute now: it uses all its lanes, or this is a GPU and it has had its seconds.
-local function is_out(name)
-  if is_capped(name) then return true end
+local function has_no_gpu(name)
   local caps = row[2] == 'gpu' and by_tenant() and T.caps(name)
   return caps and caps.without_gpu(name, t)
 end
+
+local function is_out(name) return is_capped(name) or has_no_gpu(name) end
 
 -- A job that waits for the next day.
 local function is_spent(j)
@@ -73,18 +74,22 @@ end
 
 local function small(j) return j and j.small == 1 and j.state == 'queued' and j.cursor == 0 end
 
+-- The lanes of a worker compute what it takes one after the other: its small jobs occupy no more lanes than it has, and
+-- where the tenant may use fewer, there are only as many jobs.
 local function take(queue, j)
   local taken, count, budget, billed = { 'take' }, 0, TAKE_MS * lanes, 0
   local payer, name = j, by_tenant() and j.tenant or nil
+  local room = name and T.room(name, t) or math.huge
+  local most = room < tonumber(lanes) and math.min(math.max(room, 1), #tokens) or #tokens
   kept.taken = taken
-  while small(j) and count < #tokens and (budget > 0 or count == 0) and not (count > 0 and is_out(name)) do
+  while small(j) and count < most and (budget > 0 or count == 0) and not (count > 0 and has_no_gpu(name)) do
     count = count + 1
     step_out(queue, j.tenant, j.id)
-    billed = billed + grant(j, tokens[count], 0, j.total, 0, 0, ttl, worker, t, j.est_ms)
+    billed = billed + grant(j, tokens[count], 0, j.total, 0, 0, ttl, worker, t, j.est_ms, count <= tonumber(lanes))
     local caps = name and T.caps(name)
     if caps then caps.foresee(j, j.total, t) end
     j.cursor = j.total
-    call('HSET', key(j.id), 'cursor', num(j.total))
+    set(j, 'cursor', num(j.total))
     start(j, t)
     budget = budget - j.est_ms
     set_later(j, t + ttl)
@@ -231,7 +236,7 @@ return F
 end
 
 call_back(kinds)
-local F = (by_tenant() or ages) and ordering() or nil
+local F = (by_tenant() or call('EXISTS', P .. 'aged') == 1) and ordering() or nil
 if F then
   local due, place = F.aged_turn()
   if due then return answer(give(due, place)) end

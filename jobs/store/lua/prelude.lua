@@ -17,115 +17,79 @@ local refused, in_hand, broken = false, nil, {}
 -- Values that a script needs again when it runs a second time without a broken job.
 local kept = {}
 
-local function says(text, ...)
-  for _, word in ipairs({ ... }) do
-    if string.find(text, word) then return true end
-  end
-  return false
-end
-
-local function bad_content(err)
-  return says(err, 'WRONGTYPE', 'hash value is not', 'would overflow', 'equal or smaller than the target', 'exhausted the last')
-end
-
-local function bad_argument(err)
-  return says(err, 'not an integer', 'not a float', 'not a valid float', 'out of range', 'must be strings or integers')
-end
-
-local function is_index(k)
-  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:lacked', '^ct:deferred', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
-    '^ct:running$', '^ct:load$', '^ct:deadlines$')
-end
-
-local function note_broken(name)
-  if type(redis.pcall('SADD', P .. 'broken', name)) == 'table' then
-    redis.call('DEL', P .. 'broken')
-    redis.call('SADD', P .. 'broken', name)
-  end
-end
-
--- The counter of jobs goes on above every job that it has numbered.
-local function number_anew()
-  local top = 0
-  for _, index in ipairs({ 'jobs', unpack(every_queue()) }) do
-    local k = index == 'jobs' and P .. index or P .. 'pending:' .. index
-    local found = redis.pcall('ZREVRANGEBYSCORE', k, '9007199254740992', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
-    top = math.max(top, tonumber(found[2]) or 0)
-  end
-  redis.call('SET', P .. 'seq', string.format('%.0f', top))
-end
-
--- Empties the place of a key. What was there is kept for a week; the leader builds indexes anew.
-local function put_aside(k, command, field)
-  if command == 'HINCRBY' and redis.call('TYPE', k).ok == 'hash' then
-    redis.call('HDEL', k, field)
-  else
-    redis.call('RENAME', k, P .. 'aside:' .. k)
-    redis.call('EXPIRE', P .. 'aside:' .. k, 604800)
-  end
-  note_broken(k)
-  if k == P .. 'seq' then number_anew() end
-  if is_index(k) then redis.call('SET', P .. 'disturbed', 1) end
-end
-
-local function mended(err, command, k, ...)
-  local fault = bad_content(err) or (command == 'INCR' and bad_argument(err))
-  local id, part = string.match(k or '', '^ct:job:([^:]*):?(.*)$')
-  if fault and part == 'ev' then
-    redis.call('DEL', k)
-  elseif fault and id then
-    error({ broken = id, why = err })
-  elseif fault then
-    put_aside(k, command, ...)
-  end
-  refused = not fault and not bad_argument(err)
-  return redis.call(command, k, ...)
-end
+-- Made by `rarely`, which is called first.
+local mended, quarantine, thin
 
 local function call(...)
   local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply.err then return mended(reply.err, ...) end
+  if type(reply) == 'table' and reply.err then
+    rarely()
+    return mended(reply.err, ...)
+  end
   return reply
 end
 
 @CLOCK@
 
-local function num(x) return string.format('%.0f', x) end
+-- '%.0f' takes twice as long.
+local function num(x) return string.format(x % 1 == 0 and '%d' or '%.0f', x) end
 local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part) or '') end
 
-local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'offset', 'seq', 'est_ms', 'load', 'holders', 'lanes', 'max_ms',
-  'ttl_ms', 'small', 'prefer', 'created', 'started', 'progress_at', 'rate', 'mark_at', 'mark_done', 'max_running',
-  'timeout_ms', 'backlog', 'since', 'deferred' }
+local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'seq', 'est_ms', 'load', 'holders', 'max_ms', 'ttl_ms', 'small',
+  'created', 'started', 'timeout_ms', 'backlog' }
+-- Numbers that few scripts need, read when one is asked for: Redis looks for each field in turn through all of a hash.
+local LATER = { 'offset', 'lanes', 'prefer', 'progress_at', 'rate', 'mark_at', 'mark_done', 'max_running', 'since',
+  'deferred' }
 local FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', unpack(NUMBERS) }
 
 local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
 
--- A job as it is stored, or nil; and why it is broken, if it is.
-local function read_job(id)
-  local values = redis.pcall('HMGET', key(id), unpack(FIELDS))
-  if values.err then return nil, values.err end
-  if not values[1] then return nil end
+local function number_in(value)
+  local number = tonumber(value or 0)
+  return number and number == number and math.abs(number) < math.huge and number or nil
+end
+
+local LATELY = { __index = function(j, name)
+  if name == 'unsaved' or name == 'leased_whole' then return nil end
+  local values = call('HMGET', key(j.id), unpack(LATER))
+  for i, later in ipairs(LATER) do
+    local number = number_in(values[i])
+    if not number then error({ broken = j.id, why = later .. ' is no number' }) end
+    if rawget(j, later) == nil then j[later] = number end
+  end
+  return rawget(j, name)
+end }
+
+-- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
+local function as_job(id, values)
   local j = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
     tenant = values[5] or 'default' }
   for i, name in ipairs(NUMBERS) do
-    local number = tonumber(values[i + 5] or 0)
-    if not number or number ~= number or math.abs(number) == math.huge then return nil, name .. ' is no number' end
-    j[name] = number
+    j[name] = number_in(values[i + 5])
+    if not j[name] then return nil, name .. ' is no number' end
   end
   if not STATES[j.state] then return nil, 'state is none' end
   if not j.kind or not string.match(j.queue or '', '^%a+%.%a+$') then return nil, 'kind or queue is none' end
   local low, high = math.min(j.done, j.cursor), math.max(j.done, j.cursor)
   if low < 0 or high > j.total or j.total < 1 or j.total > 2 ^ 53 or j.grain < 1 then return nil, 'its range is none' end
-  return j
+  return setmetatable(j, LATELY)
 end
 
-local quarantine
+local function read_job(id)
+  local values = redis.pcall('HMGET', key(id), unpack(FIELDS))
+  if values.err then return nil, values.err end
+  if not values[1] then return nil end
+  return as_job(id, values)
+end
 
 -- A job that may be worked on; nil for one that is missing or broken.
 local function job(id)
   if broken[id] then return nil end
   local j, why = read_job(id)
-  if why then quarantine(id, why) end
+  if why then
+    rarely()
+    quarantine(id, why)
+  end
   in_hand = j and id or in_hand
   return j
 end
@@ -150,15 +114,9 @@ end
 -- Tenants. While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
 -- is that of their turns. With the first that is registered, `default` is registered too.
 -- What only they need is in tenancy.lua and made when it is needed: each call of a script makes all functions anew.
--- What only tenants with further caps need is in caps.lua, likewise.
--- Whether there are aged heads is asked with it: mostly there is neither, which one command tells.
-local several, ages, tenancy, further_caps, T
+-- What only tenants with further caps need is in caps.lua, likewise. scripts.py declares several, tenancy, further_caps, T.
 local function by_tenant()
-  if several == nil then
-    local both = call('EXISTS', P .. 'shares', P .. 'aged')
-    several = both > 0 and call('EXISTS', P .. 'shares') == 1
-    ages = both == 2 or (both == 1 and not several)
-  end
+  if several == nil then several = call('EXISTS', P .. 'shares') == 1 end
   if several and not T then T = tenancy() end
   return several
 end
@@ -248,26 +206,6 @@ end
 local ACTIVE = { running = true, finishing = true, cancelling = true }
 local TERMINAL = { done = true, failed = true, cancelled = true }
 local PENDABLE = { queued = true, running = true, finishing = true }
--- Thins a job's own events to the last 200 of its states and at most `steps` steps of its progress, evenly spread.
-local function thin(id, steps)
-  local k, entries, states, progress = key(id, 'ev'), call('XRANGE', key(id, 'ev'), '-', '+'), 0, 0
-  for _, entry in ipairs(entries) do
-    if entry[2][6] == 'progress' then progress = progress + 1 else states = states + 1 end
-  end
-  call('DEL', k)
-  local nth, left, share = 0, states, math.min(1, steps / progress)
-  for _, entry in ipairs(entries) do
-    local keep = left <= 200
-    if entry[2][6] == 'progress' then
-      nth = nth + 1
-      keep = math.floor(nth * share) > math.floor((nth - 1) * share)
-    else
-      left = left - 1
-    end
-    if keep then call('XADD', k, entry[1], unpack(entry[2])) end
-  end
-end
-
 local function emit(j, what, ...)
   local id = call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', j.id, 'kind', j.kind, 'type', what,
     'state', j.state, 'done', num(j.done), 'total', num(j.total), 'tenant', j.tenant, ...)
@@ -275,8 +213,22 @@ local function emit(j, what, ...)
     call('XADD', key(j.id, 'ev'), id, 'job', j.id, 'kind', j.kind, 'type', what, 'state', j.state, 'done', num(j.done),
       'total', num(j.total), 'tenant', j.tenant, ...)
     local most = TERMINAL[what] and STORY_EVENTS or JOB_EVENTS
-    if call('XLEN', key(j.id, 'ev')) > most then thin(j.id, math.floor(most / 2)) end
+    if call('XLEN', key(j.id, 'ev')) > most then
+      rarely()
+      thin(j.id, math.floor(most / 2))
+    end
   end
+end
+
+-- Fields of a job's hash that its next `save` writes, all in one command: what a command costs is mostly its call.
+local function set(j, ...)
+  j.unsaved = j.unsaved or {}
+  for _, word in ipairs({ ... }) do table.insert(j.unsaved, word) end
+end
+
+local function save(j)
+  if j.unsaved then call('HSET', key(j.id), unpack(j.unsaved)) end
+  j.unsaved = nil
 end
 
 -- Makes the job's part of ct:load this many ms. A counter that is full counts no more and stops nothing.
@@ -284,11 +236,11 @@ local function charge(j, load)
   if load == j.load then return end
   local reply = redis.pcall('HINCRBY', P .. 'load', j.queue, num(load - j.load))
   if type(reply) == 'table' then return end
-  call('HSET', key(j.id), 'load', num(load))
+  set(j, 'load', num(load))
   j.load = load
 end
 
--- ct:load: milliseconds of one lane's work that wait or run, by queue.
+-- ct:load: milliseconds of one lane's work that wait or run, by queue. The caller saves.
 local function account(j)
   local load = 0
   if j.state == 'queued' or j.state == 'running' then load = math.floor(j.est_ms * (1 - j.done / j.total)) end
@@ -344,14 +296,17 @@ local function weigh(name, id)
 end
 
 local function set_state(j, state, t, ...)
+  local had_ended = TERMINAL[j.state]
   call('ZREM', P .. 'in:' .. j.state, j.id)
   call('ZADD', P .. 'in:' .. state, num(j.seq), j.id)
   j.state = state
-  call('HSET', key(j.id), 'state', state)
+  set(j, 'state', state)
+  if TERMINAL[state] then set(j, 'ended', num(t)) end
+  account(j)
+  save(j)
   call(ACTIVE[state] and 'SADD' or 'SREM', P .. 'running', j.id)
-  if not PENDABLE[state] then unpend(j) end
+  if not PENDABLE[state] and not j.leased_whole then unpend(j) end
   if TERMINAL[state] then
-    call('HSET', key(j.id), 'ended', num(t))
     call('ZADD', P .. 'expiry', num(t + j.ttl_ms), j.id)
     call('HINCRBY', P .. 'ended', j.kind .. '|' .. state, 1)
     if state == 'done' then
@@ -360,12 +315,11 @@ local function set_state(j, state, t, ...)
       weigh(j.tenant, j.id)
     end
     call('ZREM', P .. 'later', j.id)
-  else
+  elseif had_ended then
     call('ZREM', P .. 'expiry', j.id)
   end
   if j.timeout_ms > 0 then time_out(j, state, t) end
   local room = by_tenant() and T.admit_or_dismiss(j, state)
-  account(j)
   emit(j, state, ...)
   if room then T.admit_backlog(j.tenant, t, 1) end
 end
@@ -380,9 +334,11 @@ local function log_head()
   return 0, string.rep('0', 40)
 end
 
+local function quoted(text) return string.find(text, '^[%w_-]*$') and '"' .. text .. '"' or cjson.encode(text) end
+
 local function log_body(t, tenant, token, action, subject, outcome, count)
-  return table.concat({ '"t":', num(t), ',"tenant":', cjson.encode(tenant), ',"token":', cjson.encode(token), ',"action":"',
-    action, '","subject":', cjson.encode(subject), ',"outcome":', cjson.encode(outcome), count and ',"count":' .. num(count) or '' })
+  return '"t":' .. num(t) .. ',"tenant":' .. quoted(tenant) .. ',"token":' .. quoted(token) .. ',"action":"' .. action ..
+    '","subject":' .. quoted(subject) .. ',"outcome":' .. quoted(outcome) .. (count and ',"count":' .. num(count) or '')
 end
 
 local function log_line(seq, hash, body)
@@ -426,10 +382,17 @@ end
 -- A tenant that uses all its lanes.
 local function is_capped(name) return by_tenant() and call('SISMEMBER', P .. 'capped', name) == 1 end
 
-local function drop_lease(j, token, t)
-  call('HDEL', key(j.id, 'lease'), token)
-  call('ZREM', key(j.id, 'leases'), token)
-  if by_tenant() and call('ZREM', P .. 'lanes:' .. j.tenant, token) == 1 then T.note_cap(j.tenant, t) end
+-- only: the job has no other lease.
+local function drop_lease(j, token, t, only)
+  if only then
+    call('DEL', key(j.id, 'lease'), key(j.id, 'leases'))
+  else
+    call('HDEL', key(j.id, 'lease'), token)
+    call('ZREM', key(j.id, 'leases'), token)
+  end
+  if by_tenant() and call('ZREM', P .. 'lanes:' .. j.tenant, token) == 1 and T.is_limited(j.tenant) then
+    T.note_cap(j.tenant, t)
+  end
 end
 
 -- The last multiple of the job's grain at or below a position, computed without leaving 2^53.
@@ -562,13 +525,12 @@ local function whole(j, t)
   return true
 end
 
--- ms: of one lane, by the estimate; what the caller bills.
-local function grant(j, token, lo, hi, expiries, errors, ttl, lane, t, ms)
+-- ms: of one lane, by the estimate; what the caller bills. more: one more lane computes for the tenant than before.
+local function grant(j, token, lo, hi, expiries, errors, ttl, lane, t, ms, more)
   local l = { lo = lo, hi = hi, upto = lo, expiries = expiries, errors = errors, granted = t, lane = lane }
   if by_tenant() then
     l.billed = math.min(math.ceil(ms), j.max_ms)
-    call('ZADD', P .. 'lanes:' .. j.tenant, num(t + ttl), token)
-    T.note_cap(j.tenant, t)
+    if more then T.occupy(j.tenant, token, t, ttl) end
   end
   write_lease(j.id, token, l)
   call('ZADD', key(j.id, 'leases'), num(t + ttl), token)
@@ -578,7 +540,7 @@ end
 local function start(j, t)
   if j.started == 0 then
     j.started = t
-    call('HSET', key(j.id), 'started', num(t), 'mark_at', num(t), 'mark_done', num(j.done))
+    set(j, 'started', num(t), 'mark_at', num(t), 'mark_done', num(j.done))
     observe('waits', j.queue, t - j.created)
   end
   set_state(j, 'running', t)
@@ -610,14 +572,19 @@ local function span(j, l, device, units, ms, t)
     num(jobs), num(j.small) }, ':'))
 end
 
-local function used(j, l, worker, device, units, ms, t)
+-- whole: this lease was all of the job, which nothing was used for before.
+local function used(j, l, worker, device, units, ms, t, whole)
   use(j, t, 'ms|' .. device, ms)
   use(j, t, 'units|' .. j.kind, units)
   span(j, l, device, units, ms, t)
   local prefix = 'use|' .. device .. '|' .. worker .. '|'
-  call('HINCRBY', key(j.id), prefix .. 'units', num(units))
-  call('HINCRBY', key(j.id), prefix .. 'ms', num(ms))
-  call('HINCRBY', key(j.id), prefix .. 'leases', 1)
+  if whole then
+    set(j, prefix .. 'units', num(units), prefix .. 'ms', num(ms), prefix .. 'leases', 1)
+  else
+    call('HINCRBY', key(j.id), prefix .. 'units', num(units))
+    call('HINCRBY', key(j.id), prefix .. 'ms', num(ms))
+    call('HINCRBY', key(j.id), prefix .. 'leases', 1)
+  end
   redis.pcall('HINCRBY', P .. 'units', j.kind .. '|' .. device, num(units)) -- a counter that is full stops no commit
   call('HINCRBY', P .. 'outcomes', 'committed', 1)
 end
@@ -673,29 +640,4 @@ local function purge(id)
   call('ZREM', P .. 'deadlines', id)
   redis.pcall('SREM', P .. 'broken', id)
   weigh(owner, id)
-end
-
--- Puts a job where nobody looks for work, and fails it if that can still be written: what is wrong with it must not
--- hold up the others. It goes after a week, or by DELETE.
-function quarantine(id, why)
-  broken[id] = true
-  note_broken(id)
-  for _, queue in ipairs(every_queue()) do
-    if step_out(queue, tenant_of(id), id) == 1 then level(queue) end
-  end
-  for _, index in ipairs(by_tenant() and { 'admitted:', 'backlog:' } or {}) do call('ZREM', P .. index .. tenant_of(id), id) end
-  call('ZREM', P .. 'later', id)
-  call('ZREM', P .. 'deadlines', id)
-  call('SREM', P .. 'running', id)
-  local j = read_job(id)
-  if j and TERMINAL[j.state] then return end
-  local text = 'what is stored of this job is broken (' .. why .. '); submit it again'
-  local failed = j and pcall(function()
-    call('HSET', key(id), 'error', text)
-    set_state(j, 'failed', now(), 'error', text)
-  end)
-  if not failed then
-    for state in pairs(STATES) do call('ZREM', P .. 'in:' .. state, id) end
-    call('ZADD', P .. 'expiry', num(now() + 604800000), id)
-  end
 end

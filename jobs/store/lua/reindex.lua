@@ -23,8 +23,9 @@ local function place(j)
     if j.deferred == 1 then call('ZADD', P .. 'deferred:' .. j.tenant .. ':' .. j.kind, 'NX', num(j.seq), j.id) end
   end
   j.holders, j.lanes, j.load = holders[j.id] or 0, lanes[j.id] or 0, 0
-  call('HSET', key(j.id), 'holders', num(j.holders), 'lanes', num(j.lanes), 'load', 0)
+  set(j, 'holders', num(j.holders), 'lanes', num(j.lanes), 'load', 0)
   account(j)
+  save(j)
 end
 
 local count = 0

@@ -24,22 +24,30 @@ local refused = by_tenant() and T.refusal(owner)
 if refused and hold ~= '1' then return refused end
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
 local seq = call('INCR', P .. 'seq')
-call('HSET', key(id), 'state', 'queued', 'queue', queue, 'idem', idem, 'seq', num(seq), 'created', num(t), 'cursor', 0,
-  'done', 0, 'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', owner, unpack(ARGV, 8))
+local given = { state = 'queued', queue = queue, seq = seq, created = t, tenant = owner }
+for i = 8, #ARGV, 2 do given[ARGV[i]] = ARGV[i + 1] end
+local values = {}
+for i, name in ipairs(FIELDS) do values[i] = given[name] or false end
+local j, why = as_job(id, values)
+if not j then return redis.error_reply('SUBMIT of a job that is none: ' .. why) end
+in_hand = id
+j.unsaved = { 'state', 'queued', 'queue', queue, 'idem', idem, 'seq', num(seq), 'created', num(t), 'cursor', 0, 'done', 0,
+  'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', owner, unpack(ARGV, 8) }
+account(j)
+save(j)
 call('ZADD', P .. 'jobs', num(seq), id)
 call('ZADD', P .. 'in:queued', num(seq), id)
-local j = job(id)
-account(j)
 if refused then
   T.put_in_backlog(j)
 else
   if by_tenant() then T.admit_or_dismiss(j, 'queued') end
-  pend(j)
+  line_up(queue, owner, id, seq)
+  level(queue)
 end
 weigh(owner, id)
 emit(j, 'queued', 'queue', queue)
 -- Questions about jobs are reads.
 if not string.find(queue, 'interactive', 1, true) then
-  log_change(t, j.tenant, call('HGET', key(id), 'token') or '', 'submit', id, j.state)
+  log_change(t, j.tenant, given.token or '', 'submit', id, j.state)
 end
 return { 'new', id }

@@ -67,7 +67,8 @@ local function move(queue)
       charge(j, 0)
       j.queue = 'any.' .. string.sub(queue, 5)
       account(j)
-      call('HSET', key(j.id), 'queue', j.queue)
+      set(j, 'queue', j.queue)
+      save(j)
       pend(j)
     end
   end

@@ -1,5 +1,4 @@
 -- Read after the prelude. What only a cluster with registered tenants needs: docs/lease-protocol.md, Tenants and Order.
-function tenancy()
 local T, shares_known, further = {}, {}, nil
 
 -- Weight and caps of a tenant. max_lanes and max_jobs: 0 is none. caps: what -> most, or nil; units|kind and device_ms
@@ -73,6 +72,18 @@ end
 -- Leases of a tenant that are alive: lanes that work for it.
 function T.lanes_of(name, t) return call('ZCOUNT', P .. 'lanes:' .. name, '(' .. num(t), '+inf') end
 
+function T.is_limited(name) return T.share_of(name).max_lanes > 0 end
+
+-- Lanes that a tenant may use besides those that it uses.
+function T.room(name, t)
+  return T.is_limited(name) and T.share_of(name).max_lanes - T.lanes_of(name, t) or math.huge
+end
+
+function T.occupy(name, token, t, ttl)
+  call('ZADD', P .. 'lanes:' .. name, num(t + ttl), token)
+  if T.is_limited(name) then T.note_cap(name, t) end
+end
+
 -- ct:capped: tenants that use all the lanes that they may. One that does no longer rings where its jobs wait.
 function T.note_cap(name, t)
   local most = T.share_of(name).max_lanes
@@ -115,6 +126,7 @@ function T.admit(j, t)
 end
 
 function T.admit_backlog(name, t, most)
+  if call('EXISTS', P .. 'backlog:' .. name) == 0 then return end
   local blamed, limit = in_hand, T.share_of(name).max_jobs
   for _ = 1, most do
     if limit > 0 and call('ZCARD', P .. 'admitted:' .. name) >= limit then break end
@@ -169,6 +181,3 @@ end
 
 -- Forgets what was read of a tenant's weight and caps.
 function T.forget(name) shares_known[name] = nil end
-
-return T
-end
