@@ -1,4 +1,4 @@
-"""The cluster that a benchmark measures: open, or with GUARDED=1 in the environment as several tenants would have it."""
+"""The cluster that a benchmark measures: open, or with GUARDED=1 as several tenants would have it."""
 
 from __future__ import annotations
 

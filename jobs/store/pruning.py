@@ -39,12 +39,12 @@ def _statements(text: str) -> Iterator[str]:
     for line in text.splitlines():
         begins = line and not line[0].isspace() and not line.startswith(_WITHIN)
         if begins and lines:
-            yield "\n".join(lines)
+            yield "\n".join(lines).rstrip()
             lines = []
         if begins or lines:
             lines.append(_COMMENT.sub("", line).rstrip() if line.lstrip().startswith("--") else line)
     if lines:
-        yield "\n".join(lines)
+        yield "\n".join(lines).rstrip()
 
 
 def _defined(statement: str) -> frozenset[str]:

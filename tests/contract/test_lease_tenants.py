@@ -262,12 +262,29 @@ def test_small_jobs_of_a_tenant_are_taken_within_its_lanes(bench: Bench) -> None
     bench.store.tenants.put(Tenant(name="a", max_lanes=2))
     for _ in range(5):
         bench.submit(tenant="a", small=True, estimate_ms=1)
-    taken = bench.next("w", take=8)
-    assert isinstance(taken, Taken) and len(taken.jobs) == 2
+    taken = bench.next("w", lanes=4, take=8)
+    assert isinstance(taken, Taken) and len(taken.jobs) == 2, "four lanes would compute four at once"
     assert bench.next("x") == "none"
     check(bench, bench.look())
     for _, token in taken.jobs:
         bench.done1(token)
+    bench.work()
+    assert all(view.state == "done" for view in bench.look().jobs.values())
+
+
+def test_small_jobs_occupy_no_more_lanes_than_their_worker_has(bench: Bench) -> None:
+    """A lane computes one after the other: a tenant of two lanes is not held up by eight jobs on one of them."""
+    bench.store.tenants.put(Tenant(name="a", max_lanes=2))
+    for _ in range(20):
+        bench.submit(tenant="a", small=True, estimate_ms=1)
+    first, second = (bench.next(worker, lanes=1, take=8) for worker in "wx")
+    assert isinstance(first, Taken) and isinstance(second, Taken)
+    assert [len(taken.jobs) for taken in (first, second)] == [8, 8] and bench.next("y") == "none"
+    assert bench.client.zcard("ct:lanes:a") == 2
+    for taken in (first, second):
+        for _, token in taken.jobs:
+            bench.done1(token)
+    check(bench, bench.look())
     bench.work()
     assert all(view.state == "done" for view in bench.look().jobs.values())
 

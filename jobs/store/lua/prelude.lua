@@ -18,7 +18,7 @@ local refused, in_hand, broken = false, nil, {}
 local kept = {}
 
 -- Made by `rarely`, which is called first.
-local mended, quarantine, thin
+local mended, quarantine, put_aside, thin
 
 local function call(...)
   local reply = redis.pcall(...)

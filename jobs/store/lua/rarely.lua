@@ -39,7 +39,7 @@ local function number_anew()
 end
 
 -- Empties the place of a key. What was there is kept for a week; the leader builds indexes anew.
-local function put_aside(k, command, field)
+function put_aside(k, command, field)
   if command == 'HINCRBY' and redis.call('TYPE', k).ok == 'hash' then
     redis.call('HDEL', k, field)
   else

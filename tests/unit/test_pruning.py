@@ -1,0 +1,38 @@
+"""Scripts of Redis without what they never name."""
+
+from __future__ import annotations
+
+from jobs.store.pruning import needed, statements
+
+TEXT = """-- what a line says of `far` is no use of it
+local near, late = 1, 2
+
+local function far()
+  return near
+end
+
+local table = {
+  near,
+}
+function T.both(x)
+  return far() + table[1]
+end
+print('always')
+"""
+
+
+def test_a_statement_begins_at_the_margin() -> None:
+    assert [one.splitlines()[0] for one in statements(TEXT)] == [
+        "local near, late = 1, 2", "local function far()", "local table = {", "function T.both(x)", "print('always')"
+    ]  # fmt: skip
+    assert statements(TEXT)[2] == "local table = {\n  near,\n}"
+
+
+def test_what_is_needed_through_others_is_kept_in_its_order() -> None:
+    kept = [one.splitlines()[0] for one in needed(statements(TEXT), "return T.both(1)")]
+    assert kept == [one.splitlines()[0] for one in statements(TEXT)]
+
+
+def test_what_nothing_names_is_left_out() -> None:
+    assert needed(statements(TEXT), "return late -- far") == ["local near, late = 1, 2", "print('always')"]
+    assert needed(statements(TEXT), "return T.other()") == ["print('always')"]
