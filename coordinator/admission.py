@@ -27,7 +27,7 @@ class Admission:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
         self._needs_token = exposure.needs_token(settings)
-        self._hosts = frozenset(filter(None, (exposure.host_name(one) for one in settings.allowed_hosts.split(","))))
+        self._hosts = exposure.allowed_hosts(settings)
         self._is_ours = lru_cache(256)(self._looked_up)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -33,6 +33,11 @@ def is_loopback(name: str) -> bool:
         return False
 
 
+def allowed_hosts(settings: Settings) -> frozenset[str]:
+    """Return the names of ALLOWED_HOSTS."""
+    return frozenset(filter(None, map(host_name, settings.allowed_hosts.split(","))))
+
+
 def needs_token(settings: Settings) -> bool:
     """Whether the API answers only requests with a token: AUTH, or CLUSTER_TOKEN, or who could reach it says so."""
     return settings.auth == "required" or bool(settings.cluster_tokens()) or not _published_on_loopback(settings)

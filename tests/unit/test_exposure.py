@@ -102,3 +102,14 @@ def test_metrics_without_a_token_are_read_as_ever() -> None:
         assert httpx.get(f"http://127.0.0.1:{port}/metrics").status_code == 200
     finally:
         stop()
+
+
+def test_metrics_on_loopback_are_not_read_by_a_page_whose_name_resolves_to_it() -> None:
+    port = free_port()
+    stop = metrics_server.serve(CollectorRegistry(), Settings(metrics_port=port, allowed_hosts="metrics.example"))
+    try:
+        hosts = (f"localhost:{port}", "[::1]", "metrics.example", "evil.example", "")
+        asked = (httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"Host": host}) for host in hosts)
+        assert [answer.status_code for answer in asked] == [200, 200, 200, 403, 403]
+    finally:
+        stop()
