@@ -14,6 +14,7 @@ import uuid
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -57,7 +58,8 @@ class Bench(Live):
         self.mark = uuid.uuid4().hex
         server = redis_of(version)
         assert server, f"there is no Redis {version} here"
-        super().__init__(folder, workers=workers, lanes=1, coordinators=2, redis_server=server, **{MARK: self.mark})
+        marked: dict[str, Any] = {MARK: self.mark}
+        super().__init__(folder, workers=workers, lanes=1, coordinators=2, redis_server=server, **marked)
         self.data = folder / "data"
         self.data.mkdir()
         self.proxy = Proxy(self.redis_port)

@@ -253,7 +253,7 @@ class Live:
 
 
 @contextlib.contextmanager
-def guarded(folder: Path, token: str, **environment: str) -> Iterator[Live]:
+def guarded(folder: Path, token: str, **environment: Any) -> Iterator[Live]:
     """Two coordinators that want a token, and no worker."""
     live = Live(folder, workers=0, coordinators=2, CLUSTER_TOKEN=token, **environment)
     try:
