@@ -10,7 +10,7 @@ import pytest
 
 from jobs import queues
 from jobs.models import Device
-from jobs.store import scripts
+from jobs.store import scripts, tokens
 from jobs.store.jobs import Over
 from jobs.store.slots import Taken
 from jobs.store.tenants import Tenant
@@ -83,6 +83,19 @@ def test_a_tenant_with_tokens_is_not_removed(bench: Bench) -> None:
     assert bench.store.tenants.remove("a") == "tokens"
     bench.store.tokens.revoke(kept.id)
     assert bench.store.tenants.remove("a") == "ok", "one whose time is over does not count"
+
+
+def test_tokens_whose_time_is_over_keep_no_new_one_out(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline that makes one for each run would have filled the list for good."""
+    monkeypatch.setattr(tokens, "MAX_TOKENS", 2)
+
+    def create(ttl_ms: int = 0) -> str:
+        return bench.store.tokens.create(mint(), name="a", scopes=("read",), ttl_ms=ttl_ms)
+
+    assert [create(1000), create(), create()] == ["new", "new", "full"]
+    bench.advance(1000)
+    assert [create(), create()] == ["new", "full"]
+    assert len(bench.store.tokens.all()) == 2
 
 
 # -- jobs that wait or run --------------------------------------------------------------------------------------------
