@@ -5,7 +5,8 @@ kube_backup() { # backup FILE
   local file
   file=$(backup_path "$@")
   need_deployed
-  [[ -n $(ready_pod redis) ]] || fail 1 "Redis is not ready, so there is nothing to copy from." "See: ./deploy-cluster.sh status"
+  [[ -n $(ready_pod redis) ]] ||
+    fail 1 "Redis is not ready, so there is nothing to copy from." "See: ./deploy-cluster.sh status"
   if [[ -n $DRY ]]; then
     quoted "${KUBECTL[@]}" exec --stdin redis-0 -- sh -s "< deploy/docker/dump-redis.sh"
     quoted tar -czf "$file" manifest.json dump.rdb
@@ -34,7 +35,8 @@ kube_restore() { # restore FILE [--yes]
   [[ -n $file ]] || wrong "restore takes one file, made by ./deploy-cluster.sh backup."
   open_backup "$(from_caller "$file")"
   need_deployed
-  say "This replaces every job and result in namespace $NAMESPACE by those of $file (made $(in_manifest made), $(in_manifest keys) keys)."
+  say "This replaces every job and result in namespace $NAMESPACE by those of $file" \
+    "(made $(in_manifest made), $(in_manifest keys) keys)."
   sure "$yes" "Replace them?"
   as_before
   # shellcheck disable=SC2034  # for render

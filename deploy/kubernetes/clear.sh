@@ -5,7 +5,7 @@ kube_stop() {
   (($# == 0)) || wrong "stop takes no options."
   need_deployed
   stop_workloads
-  [[ -n $DRY ]] || say "Stopped. Jobs and results are kept in the volume of Redis; start again: ./deploy-cluster.sh kubernetes"
+  [[ -n $DRY ]] || say "Stopped. Redis' volume keeps jobs and results; start again: ./deploy-cluster.sh kubernetes"
 }
 
 stop_workloads() { # those first that write, so that Redis ends with all they had to say
@@ -16,7 +16,8 @@ stop_workloads() { # those first that write, so that Redis ends with all they ha
   rest=$(workloads | awk '$1 == "StatefulSet" { print $2 }' | paste -sd ' ' -)
   # shellcheck disable=SC2086  # names without blanks
   run_k scale statefulset $rest --replicas 0
-  [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=redis' || fail 4 "Redis has not ended within $START_SECONDS s."
+  [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=redis' ||
+    fail 4 "Redis has not ended within $START_SECONDS s."
 }
 
 no_pods() { [[ -z $(k get pods --selector "$1" --output name) ]]; } # no_pods SELECTOR
@@ -29,11 +30,15 @@ kube_cleanup() { # cleanup [--yes]
     rm -f "$TARGET"
     return
   fi
-  [[ -n $(deployed workers) ]] || fail 1 "namespace $NAMESPACE of context $CONTEXT holds no Threads Cluster; it is not touched."
+  [[ -n $(deployed workers) ]] ||
+    fail 1 "namespace $NAMESPACE of context $CONTEXT holds no Threads Cluster; it is not touched."
   say "This removes the namespace $NAMESPACE of context $CONTEXT with all that is in it:"
   k get deployments,statefulsets,services,persistentvolumeclaims,secrets --output name | sed 's/^/  /' >&2
   say "A copy of the jobs first: ./deploy-cluster.sh backup FILE"
   sure "${1:+yes}" "Remove all this?"
+  # What serves need not wait until nobody asks any more.
+  run_k delete deployments,statefulsets --all --wait=false
+  run_k delete pods --all --grace-period 5 --wait=false
   run_k delete namespace "$NAMESPACE" --wait --timeout 300s
   [[ -n $(others) ]] || run_k delete priorityclasses threads-cluster-services threads-cluster-workers --ignore-not-found
   [[ -n $DRY ]] || rm -f "$TARGET"

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: what must be true of a Kubernetes before anything in it is changed. Nothing here has an effect.
+# Sourced by deploy-cluster.sh: what must be true of a Kubernetes before anything in it is changed, and how images get
+# there. Checks have no effect.
 
 check_rights() { # this user may make what the manifests hold
   local what missing=()
@@ -16,15 +17,20 @@ namespace_exists() { [[ -n $(k get namespace "$NAMESPACE" --ignore-not-found --o
 check_apis() { # every API that the manifests use is served
   local known api missing
   known=$(k api-versions)
-  missing=$(sed -n 's/^apiVersion: //p' "$WORK/manifests.yaml" | sort -u | while read -r api; do grep -qx -- "$api" <<<"$known" || printf '%s ' "$api"; done)
+  missing=$(sed -n 's/^apiVersion: //p' "$WORK/manifests.yaml" | sort -u | while read -r api; do
+    grep -qx -- "$api" <<<"$known" || printf '%s ' "$api"
+  done)
   [[ -n $missing ]] || return 0
-  [[ $missing != *keda* ]] || fail 3 "KEDA is not installed in this cluster: it does not serve $missing" "Install it: https://keda.sh/docs/latest/deploy"
+  [[ $missing != *keda* ]] || fail 3 "KEDA is not installed in this cluster: it does not serve $missing" \
+    "Install it: https://keda.sh/docs/latest/deploy"
   fail 3 "this cluster does not serve: ${missing% }" "Kubernetes $OLDEST_API or later is needed; see: kubectl version"
 }
 
+readonly DEFAULT_CLASS='{{range .items}}{{index .metadata.annotations "storageclass.kubernetes.io/is-default-class"}}{{"\n"}}{{end}}'
+
 check_storage() { # Redis gets a volume
   local classes
-  classes=$(k get storageclasses --output 'go-template={{range .items}}{{index .metadata.annotations "storageclass.kubernetes.io/is-default-class"}}{{"\n"}}{{end}}' 2>/dev/null) || return 0
+  classes=$(k get storageclasses --output "go-template=$DEFAULT_CLASS" 2>/dev/null) || return 0
   grep -qx true <<<"$classes" || grep -q 'storageClassName:' "$WORK/manifests.yaml" ||
     fail 3 "this cluster has no default storage class, so Redis would get no volume." \
       "See: kubectl get storageclass. Mark one as default, or name one in an overlay of your own (docs/kubernetes.md)"
@@ -35,8 +41,8 @@ check_gpu_nodes() { # as many GPUs as workers ask for
   local there way="Without GPU workers: ./deploy-cluster.sh kubernetes $ALL 0"
   there=$(k get nodes --output 'go-template={{range .items}}{{or (index .status.allocatable "nvidia.com/gpu") 0}}{{"\n"}}{{end}}' 2>/dev/null |
     awk '{ sum += $1 } END { print sum + 0 }')
-  ((there)) || fail 3 "$GPUS GPU workers were asked for, and no node offers nvidia.com/gpu: NVIDIA's device plugin is missing, or there is no GPU." \
-    "$way" "Install it: https://github.com/NVIDIA/k8s-device-plugin"
+  ((there)) || fail 3 "$GPUS GPU workers were asked for, and no node offers nvidia.com/gpu." "$way" \
+    "With GPUs: install NVIDIA's device plugin, https://github.com/NVIDIA/k8s-device-plugin"
   ((GPUS <= there)) || fail 3 "$GPUS GPU workers were asked for, and the nodes offer $there GPUs; each worker takes one." \
     "./deploy-cluster.sh kubernetes $ALL $there"
 }
@@ -55,7 +61,8 @@ load_images() { # into a registry, or into this machine's node
 }
 
 build_image() { # build_image NAME
-  command -v docker >/dev/null || fail 3 "--load needs Docker, which has or builds the images." "Without --load, the nodes fetch $(image "$1") themselves."
+  command -v docker >/dev/null || fail 3 "--load needs Docker, which has or builds the images." \
+    "Without --load, the nodes fetch $(image "$1") themselves."
   run_quiet docker compose --profile gpu build "$1"
   [[ $(image "$1") == "threads/$1:$(version)" ]] || run_quiet docker tag "threads/$1:$(version)" "$(image "$1")"
 }
@@ -84,7 +91,8 @@ import_images() { # CONTAINERD_ADDRESS: the socket of the node's containerd
     return
   fi
   if [[ ! -S $socket ]] || ! command -v ctr >/dev/null; then
-    fail 3 "no node's containerd is on this machine ($socket), and no registry was named." "Give --registry HOST/PATH, or CONTAINERD_ADDRESS=SOCKET"
+    fail 3 "no node's containerd is on this machine ($socket), and no registry was named." \
+      "Give --registry HOST/PATH, or CONTAINERD_ADDRESS=SOCKET"
   fi
   docker save "$@" | ctr --address "$socket" --namespace k8s.io images import - >/dev/null ||
     fail 1 "containerd did not take the images." "Try: sudo ./deploy-cluster.sh ..."

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: a throw-away overlay in $WORK, from which kubectl makes the manifests. k8s/ is never edited.
+# Sourced by deploy-cluster.sh: a throw-away overlay in $WORK, from which kubectl makes the manifests; and the passwords.
+# k8s/ is never edited.
 
 OVERLAY=''  # a folder of kustomize: dev and prod mean those of k8s/overlays
 REGISTRY='' # prefix of our images' names
@@ -17,9 +18,9 @@ overlay_folder() { # overlay_folder NAME: within this checkout
   printf '%s\n' "${folder%/}"
 }
 
-image() { # image NAME: as the nodes fetch it
-  printf '%sthreads/%s:%s\n' "${REGISTRY:+${REGISTRY%/}/}" "$1" "$TAG"
-}
+repository() { printf '%sthreads/%s\n' "${REGISTRY:+${REGISTRY%/}/}" "$1"; } # repository NAME: without the tag
+
+image() { printf '%s:%s\n' "$(repository "$1")" "$TAG"; } # image NAME: as the nodes fetch it
 
 render() { # the manifests lie in $WORK/manifests.yaml afterwards
   mkdir -p "$WORK/tree/this"
@@ -38,18 +39,21 @@ scales_itself() { # an autoscaler of CPU workers stands in the overlay
 }
 
 kustomization() {
-  printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nnamespace: %s\nresources: [../%s]\n' "$NAMESPACE" "$OVERLAY"
+  printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n'
+  printf 'namespace: %s\nresources: [../%s]\n' "$NAMESPACE" "$OVERLAY"
   if ((GPUS)); then printf 'components: [../k8s/components/gpu]\n'; fi
   printf 'images:\n'
   local name
   for name in "${OWN_IMAGES[@]}"; do
-    printf '  - {name: threads/%s, newName: %sthreads/%s, newTag: "%s"}\n' "$name" "${REGISTRY:+${REGISTRY%/}/}" "$name" "$TAG"
+    printf '  - {name: threads/%s, newName: %s, newTag: "%s"}\n' "$name" "$(repository "$name")" "$TAG"
   done
   counts
   printf 'configMapGenerator:\n'
-  printf '  - {name: coordinator-settings, namespace: threads-cluster, behavior: merge, literals: [CLUSTER_SIZE=%s]}\n' "$(wanted_size)"
+  printf '  - {name: coordinator-settings, namespace: threads-cluster, behavior: merge, '
+  printf 'literals: [CLUSTER_SIZE=%s]}\n' "$(wanted_size)"
   printf '  - name: deployment\n    options: {disableNameSuffixHash: true}\n'
-  printf '    literals: [workers=%s, gpu_workers=%s, overlay=%s, registry=%s, tag=%s]\n' "$ALL" "$GPUS" "$OVERLAY" "$REGISTRY" "$TAG"
+  printf '    literals: [workers=%s, gpu_workers=%s, overlay=%s, registry=%s, tag=%s]\n' \
+    "$ALL" "$GPUS" "$OVERLAY" "$REGISTRY" "$TAG"
   secret_generators
 }
 
@@ -78,14 +82,16 @@ TEXT
 #: What is kept in the Secret passwords; all other files are made of these.
 readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password grafana_admin_password cluster_token secrets_key)
 
+# shellcheck disable=SC2016  # a template
+readonly FILES='{{range $name, $value := .data}}{{$name}} {{$value}}{{"\n"}}{{end}}'
+
 fetch_passwords() { # those of the cluster, else new ones, into $SECRETS; nothing is stored yet
   local name value
   SECRETS=$WORK/secrets
   mkdir -m 0700 "$SECRETS"
-  # shellcheck disable=SC2016  # a template
   while read -r name value; do
     base64 -d <<<"$value" >"$SECRETS/$name"
-  done < <(k get secret passwords --ignore-not-found --output 'go-template={{range $name, $value := .data}}{{$name}} {{$value}}{{"\n"}}{{end}}' 2>/dev/null)
+  done < <(k get secret passwords --ignore-not-found --output "go-template=$FILES" 2>/dev/null)
   SECRETS_FOLDER=$SECRETS deploy/secrets.sh --token 2>/dev/null
 }
 

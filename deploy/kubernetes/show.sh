@@ -73,7 +73,14 @@ whole_report() {
   in_a_coordinator deploy/docker/report.py || printf '\nNo coordinator is ready, so there are no figures.\n'
   section Events k get events --field-selector type=Warning --sort-by .lastTimestamp
   section 'Error lines of the last 24 hours, the newest 40' kube_errors
-  section Configuration k get configmaps settings coordinator-settings alerts deployment --ignore-not-found --output yaml
+  section Configuration kube_settings
+}
+
+kube_settings() { # of the newest of each kind first; older ones are those of earlier starts
+  local names=()
+  mapfile -t names < <(k get configmaps --sort-by .metadata.creationTimestamp --output name |
+    grep -E '/(deployment|settings-|coordinator-settings-|alerts-)' | tac)
+  k get "${names[@]}" --output 'go-template={{range .items}}{{.metadata.name}} {{.data}}{{"\n"}}{{end}}'
 }
 
 kube_versions() {

@@ -39,7 +39,8 @@ as_before() { # as_before [N [G]]: what was not given is as it was noted at the 
 check_worker_counts() {
   number "the number of workers" "$ALL" 1 10000
   number "the number of GPU workers" "$GPUS" 0 10000
-  ((GPUS <= ALL)) || wrong "$GPUS GPU workers are more than $ALL workers in all; \`kubernetes 5 2\` is 3 CPU workers and 2 GPU workers."
+  ((GPUS <= ALL)) ||
+    wrong "$GPUS GPU workers are more than $ALL workers in all; \`kubernetes 5 2\` is 3 CPU workers and 2 GPU workers."
 }
 
 start_cluster() {
@@ -59,7 +60,8 @@ apply() {
   namespace_exists || run_k create namespace "$NAMESPACE"
   keep_passwords
   if [[ -n $DRY ]]; then
-    printf '# %s objects of %s, with %s workers, %s on GPUs\n' "$(grep -c '^kind:' "$WORK/manifests.yaml")" "$OVERLAY" "$ALL" "$GPUS"
+    printf '# %s objects of %s, with %s workers, %s on GPUs\n' \
+      "$(grep -c '^kind:' "$WORK/manifests.yaml")" "$OVERLAY" "$ALL" "$GPUS"
     quoted "${KUBECTL[@]}" apply --server-side --force-conflicts --filename MANIFESTS
   else
     remember
@@ -71,7 +73,7 @@ apply() {
   [[ -n $DRY ]] || await_settled
 }
 
-apply_manifests() { # server-side: dashboards are too large for the annotation that kubectl keeps otherwise
+apply_manifests() { # server-side: dashboards are too large for the note that kubectl makes otherwise
   k apply --server-side --force-conflicts --filename "$WORK/manifests.yaml" >"$WORK/applied" 2>"$WORK/log" && return
   grep -v '^Warning' "$WORK/log" | tail -n 5 | redacted >&2
   fail 1 "the cluster did not accept the manifests; see the lines above." "Then run the same command again."
@@ -92,7 +94,8 @@ drop_gpu_deployment() { # those of before would run on
 }
 
 wake_workers() { # an autoscaler leaves alone what `stop` scaled to none
-  scales_itself && [[ $(k get deployment cpu-workers --output 'jsonpath={.spec.replicas}' 2>/dev/null) == 0 ]] || return 0
+  scales_itself || return 0
+  [[ $(k get deployment cpu-workers --output 'jsonpath={.spec.replicas}' 2>/dev/null) == 0 ]] || return 0
   run_k scale deployment cpu-workers --replicas 2
 }
 
@@ -144,7 +147,9 @@ waiting_reasons() { k get pods --output "go-template=$REASONS" 2>/dev/null || tr
 
 fail_early() { # what waiting does not mend: seen at three looks in a row
   local bad
-  bad=$(waiting_reasons | awk '$2 ~ /^(ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CreateContainerConfigError)$/ || ($2 == "CrashLoopBackOff" && $4 > 3)' | head -n 1)
+  bad=$(waiting_reasons | awk '
+    $2 ~ /^(ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CreateContainerConfigError)$/ ||
+    ($2 == "CrashLoopBackOff" && $4 > 3)' | head -n 1)
   if [[ -z $bad ]]; then
     LOOKS=0
     return
@@ -153,9 +158,10 @@ fail_early() { # what waiting does not mend: seen at three looks in a row
   local pod reason image restarts message
   read -r pod reason image restarts message <<<"$bad"
   [[ $reason != CrashLoopBackOff ]] || unready "pod $pod has crashed $restarts times."
-  [[ $reason != CreateContainerConfigError ]] || fail 1 "pod $pod cannot start: $message" "See: kubectl describe pod $pod --namespace $NAMESPACE"
+  [[ $reason != CreateContainerConfigError ]] ||
+    fail 1 "pod $pod cannot start: $message" "See: kubectl describe pod $pod --namespace $NAMESPACE"
   fail 1 "the nodes cannot get the image $image ($reason)." \
-    "Bring it there: the same command with --load, or with --registry HOST/PATH --load; or --tag TAG. See docs/kubernetes.md" \
+    "Bring it there: the same command with --load, or with --registry HOST/PATH --load (docs/kubernetes.md)" \
     "Why: kubectl describe pod $pod --namespace $NAMESPACE"
 }
 LOOKS=0
@@ -180,13 +186,15 @@ not_ready() { # as said when the time is over
 tell_reached() {
   local type outside
   type=$(k get service load-balancer-service --output 'jsonpath={.spec.type}')
-  outside=$(k get service load-balancer-service --output 'jsonpath={.status.loadBalancer.ingress[0].ip}{.status.loadBalancer.ingress[0].hostname}')
+  outside=$(k get service load-balancer-service --output \
+    'jsonpath={.status.loadBalancer.ingress[0].ip}{.status.loadBalancer.ingress[0].hostname}')
   say ""
   say "The cluster is up in namespace $NAMESPACE of context $CONTEXT: $((ALL - GPUS)) CPU workers, $GPUS GPU workers."
   if [[ -n $outside ]]; then
     say "  Pages and API  http://$outside"
   else
-    [[ $type != LoadBalancer ]] || note "the load balancer has no address yet: kubectl get service load-balancer-service --namespace $NAMESPACE --watch"
+    [[ $type != LoadBalancer ]] ||
+      note "the load balancer has no address yet: kubectl get service load-balancer-service -n $NAMESPACE --watch"
     say "  Pages and API  http://127.0.0.1:8080, while this runs:"
     say "                 $(quoted "${KUBECTL[@]}" port-forward service/load-balancer-service 8080:80)"
   fi

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2016  # templates and awk's fields
-# Sourced by deploy-cluster.sh: which cluster of Kubernetes is meant, and what is known of ours in it. Only reads, but for
-# .kubernetes, which says that this checkout's cluster is there.
+# Sourced by deploy-cluster.sh: which cluster of Kubernetes is meant, and what is known of ours in it. Only reads, but
+# for .kubernetes, which says that this checkout's cluster is there.
 
 readonly TARGET=.kubernetes
 #: The first that knows components, and the first API that has all that k8s/ uses.
 # shellcheck disable=SC2034
 readonly OLDEST_KUBECTL=1.27 OLDEST_API=1.25
+readonly GET_KUBECTL='Install it: https://kubernetes.io/docs/tasks/tools'
 KUBECTL=(kubectl)
 NAMESPACE=threads-cluster
 
@@ -16,13 +17,14 @@ target_line() { # target_line NAME: of .kubernetes
 
 need_kubectl() { # sets KUBECTL and NAMESPACE
   local version context=${CONTEXT:-}
-  command -v kubectl >/dev/null || fail 3 "there is no kubectl command." "Install it: https://kubernetes.io/docs/tasks/tools"
+  command -v kubectl >/dev/null || fail 3 "there is no kubectl command." "$GET_KUBECTL"
   version=$(kubectl version --client 2>/dev/null | sed -n 's/^Client Version: v//p')
   at_least "${version:-0.0}" "$OLDEST_KUBECTL" ||
-    fail 3 "kubectl $OLDEST_KUBECTL or later is needed; this is ${version:-older}." "Install a newer one: https://kubernetes.io/docs/tasks/tools"
+    fail 3 "kubectl $OLDEST_KUBECTL or later is needed; this is ${version:-older}." "$GET_KUBECTL"
   [[ -n $context ]] || context=$(target_line CONTEXT)
   [[ -n $context ]] || context=$(kubectl config current-context 2>/dev/null) ||
-    fail 3 "kubectl knows no cluster." "Set KUBECONFIG, or choose: kubectl config get-contexts, then --context NAME" "Without a cluster: ./deploy-cluster.sh docker"
+    fail 3 "kubectl knows no cluster." "Set KUBECONFIG, or choose: kubectl config get-contexts, then --context NAME" \
+      "Without a cluster: ./deploy-cluster.sh docker"
   CONTEXT=$context
   NAMESPACE=${NAMESPACE_GIVEN:-$(target_line NAMESPACE)}
   NAMESPACE=${NAMESPACE:-threads-cluster}
@@ -43,9 +45,11 @@ need_cluster() { # the API answers, and knows who asks
     *"context"*"does not exist"* | *"no context exists"*)
       fail 3 "kubectl knows no context '$CONTEXT'." "See: kubectl config get-contexts" ;;
     *nauthorized* | *"provide credentials"* | *orbidden*)
-      fail 3 "the cluster of context $CONTEXT refuses this user: $(tail -n 1 <<<"$said")" "Log in to it again, or choose another: --context NAME" ;;
+      fail 3 "the cluster of context $CONTEXT refuses this user: $(tail -n 1 <<<"$said")" \
+        "Log in to it again, or choose another: --context NAME" ;;
   esac
-  fail 3 "no Kubernetes answers in context $CONTEXT: $(tail -n 1 <<<"$said")" "Is it up? kubectl --context $CONTEXT cluster-info"
+  fail 3 "no Kubernetes answers in context $CONTEXT: $(tail -n 1 <<<"$said")" \
+    "Is it up? kubectl --context $CONTEXT cluster-info"
 }
 
 deployed() { # deployed NAME: what the last start noted in the cluster; empty when nothing is there

@@ -26,4 +26,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield one
         print(one.kubectl("get", "pods", check=False))
     finally:
+        one.http.close()
         one.deploy("cleanup", "--yes", check=False)
