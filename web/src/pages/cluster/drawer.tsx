@@ -64,7 +64,7 @@ export function Drawer({ id }: { id: string }) {
         <Body job={job.value} />
       ) : missing.value?.status === 404 ? (
         <p class="trouble" role="alert">
-          There is no such job, or it is another tenant's.
+          There is no job {id}, or it is another tenant's.
         </p>
       ) : missing.value ? (
         <Trouble what={`Job ${id}`} problem={missing.value} onRetry={() => location.reload()} />
