@@ -172,8 +172,8 @@ export async function ask<T>(path: string): Promise<T> {
 }
 
 /**
- * JSON of a GET. A 202 (still being computed) is asked for again until `signal` aborts or two minutes have passed; where
- * a token is needed, once it was given.
+ * JSON of a GET. A 202 (still being computed) is asked for again until `signal` aborts or two minutes have passed.
+ * Where a token is needed, it waits until one is given.
  */
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
   return (await settled(address(path, query), signal)).json() as Promise<T>;
