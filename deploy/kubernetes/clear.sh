@@ -35,6 +35,7 @@ kube_cleanup() { # cleanup [--yes]
   say "This removes the namespace $NAMESPACE of context $CONTEXT with all that is in it:"
   k get deployments,statefulsets,services,persistentvolumeclaims,secrets --output name | sed 's/^/  /' >&2
   say "A copy of the jobs first: ./deploy-cluster.sh backup FILE"
+  say "Stored secrets open with their key only: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
   sure "${1:+yes}" "Remove all this?"
   # What serves need not wait until nobody asks any more.
   run_k delete deployments,statefulsets --all --wait=false

@@ -80,7 +80,9 @@ TEXT
 # -- passwords --------------------------------------------------------------------------------------------------------
 
 #: What is kept in the Secret passwords; all other files are made of these.
-readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password grafana_admin_password cluster_token secrets_key)
+readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password
+  grafana_admin_password cluster_token secrets_key)
+FETCHED=' ' # those of them that the cluster has
 
 # shellcheck disable=SC2016  # a template
 readonly FILES='{{range $name, $value := .data}}{{$name}} {{$value}}{{"\n"}}{{end}}'
@@ -91,13 +93,22 @@ fetch_passwords() { # those of the cluster, else new ones, into $SECRETS; nothin
   mkdir -m 0700 "$SECRETS"
   while read -r name value; do
     base64 -d <<<"$value" >"$SECRETS/$name"
+    FETCHED+="$name "
   done < <(k get secret passwords --ignore-not-found --output "go-template=$FILES" 2>/dev/null)
   SECRETS_FOLDER=$SECRETS deploy/secrets.sh --token 2>/dev/null
 }
 
 keep_passwords() { # once: whoever comes second takes those of the first
-  local name files=()
-  [[ -z $(k get secret passwords --ignore-not-found --output name 2>/dev/null) ]] || return 0
-  for name in "${KEPT[@]}"; do files+=("--from-file=$SECRETS/$name"); done
-  run_k create secret generic passwords "${files[@]}"
+  local name files=() missing=''
+  for name in "${KEPT[@]}"; do
+    files+=("--from-file=$SECRETS/$name")
+    [[ $FETCHED == *" $name "* ]] || missing=yes
+  done
+  [[ -n $missing ]] || return 0
+  if [[ $FETCHED == ' ' || -n $DRY ]]; then
+    run_k create secret generic passwords "${files[@]}"
+  else # an earlier version kept fewer
+    k create secret generic passwords "${files[@]}" --dry-run=client --output yaml </dev/null |
+      k apply --server-side --force-conflicts --filename - >/dev/null
+  fi
 }

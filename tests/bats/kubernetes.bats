@@ -172,6 +172,18 @@ up() { # up N G OPTION...
   ! grep -q 'threads-cluster create ' "$FAKE/calls" || broken "made anew"
 }
 
+@test "a password that an earlier version did not have is made once and kept" {
+  up 3 0
+  sed -i '/^secrets_key /d' "$FAKE/passwords"
+  cluster kubernetes
+  exits 0
+  called "create secret generic passwords" "--dry-run=client"
+  grep -q '^secrets_key ' "$FAKE/passwords"
+  : >"$FAKE/calls"
+  cluster kubernetes
+  ! grep -q 'create secret generic' "$FAKE/calls" || broken "made anew"
+}
+
 @test "--dry-run changes nothing and prints what it would run" {
   cluster kubernetes 3 0 --dry-run --load
   exits 0
