@@ -14,17 +14,16 @@ from typing import TypeAlias
 from jobs.store import keys
 
 #: Keys that workers touch, through the scripts that they call and as workers of RQ. Redis looks at each key that a
-#: script touches, at the moment of the call.
+#: script touches, at the moment of the call, and compares it with each of these in turn: what is touched most is first.
 WORKER_KEYS = (
-    keys.JOBS, keys.RUNNING, keys.LATER, keys.DEADLINES, keys.EXPIRY, keys.LACKED, keys.SEQUENCE, keys.BELLS,
-    keys.SLOTS, keys.SLOT_JOBS, keys.WORKERS, keys.NODES, keys.EVENTS, keys.LOAD, keys.PACE, keys.UNITS,
-    keys.OUTCOMES, keys.ENDED, keys.WAITS, keys.DURATIONS, keys.SPAN, keys.SPANS, keys.BROKEN, keys.DISTURBED,
-    keys.SHARES, keys.CAPPED, keys.AGED, keys.AGING, keys.turns("*", "*"), keys.order("*"), keys.finish("*"),
-    keys.virtual("*"), keys.admitted("*"), keys.backlog("*"), keys.lanes("*"), keys.USAGES, keys.usage("*"),
-    keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"),
-    keys.SPARE, keys.job("*"), keys.pending("*"), keys.lacked_member("*"), keys.in_state("*"),
-    keys.workers_of("*"), keys.worker("*"), keys.gpu("*"), keys.mark("*", "*"), keys.bell("*"), keys.aside("*"),
-    keys.OF_RQ,
+    keys.job("*"), keys.in_state("*"), keys.pending("*"), keys.WAITS, keys.DURATIONS, keys.usage("*"), keys.RUNNING,
+    keys.LATER, keys.turns("*", "*"), keys.lanes("*"), keys.SPAN, keys.SHARES, keys.EVENTS, keys.EXPIRY,
+    keys.order("*"), keys.admitted("*"), keys.backlog("*"), keys.LOAD, keys.OUTCOMES, keys.UNITS, keys.ENDED,
+    keys.lacked_member("*"), keys.CAPPED, keys.OF_RQ, keys.SLOTS, keys.SLOT_JOBS, keys.worker("*"), keys.WORKERS,
+    keys.AGED, keys.finish("*"), keys.virtual("*"), keys.SPARE, keys.PACE, keys.SEQUENCE, keys.BELLS, keys.bell("*"),
+    keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.AGING, keys.USAGES,
+    keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
+    keys.mark("*", "*"), keys.aside("*"), keys.JOBS,
 )  # fmt: skip
 #: Those that scripts of workers only read. Redis 7 and later can say so.
 READ_BY_WORKERS = (keys.SHARES,)
