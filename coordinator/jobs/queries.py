@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from coordinator import decoding
 from coordinator.jobs import marks, results, rows, scheduler
 from coordinator.jobs.fleet_cache import FleetCache
+from coordinator.jobs.owners import Owners
 from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, ResultHead
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Place
@@ -40,6 +41,7 @@ class JobQueries:
     def __init__(self, store: Store, fleet: FleetCache) -> None:
         self._store = store
         self._fleet = fleet
+        self._owners = Owners(store.job_reads)
 
     def job(self, job_id: str) -> JobRow:
         """Return one job. NotFound, or Broken when what is stored of it cannot be read."""
@@ -57,7 +59,7 @@ class JobQueries:
         """Return those of the jobs that are not of this tenant. None: nothing is hidden."""
         if tenant is None:
             return frozenset()
-        owners = self._store.job_reads.tenants(ids)
+        owners = self._owners.of(ids)
         return frozenset(job_id for job_id, owner in zip(ids, owners, strict=True) if owner != tenant)
 
     def by_ids(self, ids: Sequence[str]) -> list[JobRow]:
@@ -110,7 +112,7 @@ class JobQueries:
             return numbered, decoding.names(job_id for job_id, _ in numbered)
         numbered = self._store.job_reads.newest(state, cursor, max(most, _TENANT_PAGE))
         names = decoding.names(job_id for job_id, _ in numbered)
-        owners = dict(zip(names, self._store.job_reads.tenants(names), strict=True)) if names else {}
+        owners = dict(zip(names, self._owners.of(names), strict=True)) if names else {}
         own = [name for name in names if owners[name] == tenant][:most]
         if len(own) == most:
             last = next(place for place, (name, _) in enumerate(numbered) if name.decode(errors="replace") == own[-1])

@@ -1,0 +1,37 @@
+"""Whose jobs are, remembered: a job never changes its tenant, and many are asked for again and again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from jobs.store.job_reads import JobReads
+
+#: Jobs that are remembered, about 8 MB of them.
+_KEPT = 50_000
+
+
+class Owners:
+    """Tenants of jobs. Any thread may call."""
+
+    def __init__(self, job_reads: JobReads, kept: int = _KEPT) -> None:
+        self._job_reads = job_reads
+        self._kept = kept
+        self._known: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def of(self, ids: Sequence[str]) -> list[str | None]:
+        """Return whose each job is; None for one that does not exist. One that was deleted may still be known."""
+        known = {job_id: self._known.get(job_id) for job_id in ids}
+        unknown = [job_id for job_id, tenant in known.items() if tenant is None]
+        if unknown:
+            read = dict(zip(unknown, self._job_reads.tenants(unknown), strict=True))
+            self._remember({job_id: tenant for job_id, tenant in read.items() if tenant})
+            known |= read
+        return [known[job_id] for job_id in ids]
+
+    def _remember(self, read: dict[str, str]) -> None:
+        with self._lock:
+            self._known |= read
+            for job_id in list(self._known)[: max(len(self._known) - self._kept, 0)]:
+                del self._known[job_id]
