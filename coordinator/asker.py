@@ -13,7 +13,7 @@ BOOTSTRAP = "cluster-token"
 
 
 class Scope(StrEnum):
-    """What a token lets its bearer do."""
+    """Right that a token gives its bearer."""
 
     #: Look at everything that one may look at.
     READ = "read"

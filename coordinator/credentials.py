@@ -112,17 +112,17 @@ class Credentials:
             await self._refresh(began)
         if name not in self._ids:
             return None
-        found = self._kept.get(name) or await self._load(name, kind)
-        if not isinstance(found, kind) or 0 < found.expires <= time.monotonic() * 1000 + self._clock:
+        stored = self._kept.get(name) or await self._load(name, kind)
+        if not isinstance(stored, kind) or 0 < stored.expires <= time.monotonic() * 1000 + self._clock:
             return None
-        return found
+        return stored
 
     async def _load(self, name: str, kind: type[Stored]) -> Token | BrowserSession | None:
         version = self._version
-        found = await run_in_threadpool(self._store.get if kind is Token else self._store.session, name)
-        if found and version == self._version:
-            self._kept[name] = found
-        return found
+        stored = await run_in_threadpool(self._store.get if kind is Token else self._store.session, name)
+        if stored and version == self._version:
+            self._kept[name] = stored
+        return stored
 
     async def _refresh(self, since: float) -> None:
         """Return when the set of tokens and sessions was read at this moment or later.

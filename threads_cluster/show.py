@@ -179,7 +179,7 @@ def _used_of_caps(tenant: Mapping[str, Any]) -> list[str]:
 
 
 def usage(several: Iterable[Mapping[str, Any]]) -> None:
-    """What tenants used, one line a tenant and day; lanes and GPUs in seconds."""
+    """Show what tenants used, one line a tenant and day; lanes and GPUs in seconds."""
     columns = ("day", "tenant", "lane s", "gpu s", "joules", "jobs", "units")
     lines = []
     for one in several:

@@ -49,12 +49,12 @@ class AuditFile:
 
     def hashes(self, first: int) -> dict[int, str]:
         """Return the hashes of the entries from `first` on, by number."""
-        found: dict[int, str] = {}
+        by_number: dict[int, str] = {}
         for line in self._lines():
             if line.position.seq < first:
                 break
-            found[line.position.seq] = line.position.hash
-        return found
+            by_number[line.position.seq] = line.position.hash
+        return by_number
 
     def append(self, after: Position | None, entries: Sequence[Entry]) -> None:
         """Write entries, after a line that names the entry before them where it is not there; return when on disk."""

@@ -1,1 +1,1 @@
-"""What tenants used, by day."""
+"""Usage of tenants, by day."""

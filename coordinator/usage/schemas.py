@@ -6,7 +6,7 @@ from coordinator.schemas import Answer, required
 
 
 class TenantUsage(Answer):
-    """What a tenant used on a day, by the time at which work was committed."""
+    """Usage of a tenant on a day, by the time at which work was committed."""
 
     tenant: str
     day: str = required("As 2026-11-22, UTC.")

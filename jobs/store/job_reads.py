@@ -117,12 +117,12 @@ class JobReads(Part):
         pipe = self._pipe()
         for job_id in ids:
             pipe.lrange(keys.job_dead(job_id), 0, -1)
-        found = [[text.decode().split(":") for text in pieces or ()] for pieces in skipped.replies(pipe) if ids]
-        asked = [(job_id, pieces) for job_id, pieces in zip(ids, found, strict=True) if pieces]
+        ranges = [[text.decode().split(":") for text in pieces or ()] for pieces in skipped.replies(pipe) if ids]
+        asked = [(job_id, pieces) for job_id, pieces in zip(ids, ranges, strict=True) if pieces]
         for job_id, pieces in asked:
             pipe.hmget(keys.job(job_id), [f"dead|{lo}" for lo, *_ in pieces])
         errors = dict(zip((job_id for job_id, _ in asked), skipped.replies(pipe) if asked else (), strict=True))
-        return [_dead(pieces, errors.get(job_id) or ()) for job_id, pieces in zip(ids, found, strict=True)]
+        return [_dead(pieces, errors.get(job_id) or ()) for job_id, pieces in zip(ids, ranges, strict=True)]
 
     # -- results ----------------------------------------------------------------------------------------------------
 

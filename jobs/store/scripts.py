@@ -42,7 +42,7 @@ def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> di
 
 
 class _Parts:
-    """What scripts share. Each gets what it needs: a call makes all of its script's functions anew."""
+    """Parts that scripts share. Each gets what it needs: a call makes all of its script's functions anew."""
 
     def __init__(self, prelude: str, tenancy: str, caps: str, rarely: str) -> None:
         self.prelude, self.tenancy, self.rarely = statements(prelude), statements(tenancy), rarely

@@ -1,4 +1,4 @@
-"""What tenants used, by day of Redis' clock (UTC): counted by the scripts that commit work, kept for DAYS."""
+"""Usage of tenants, by day of Redis' clock (UTC): counted by the scripts that commit work, kept for DAYS."""
 
 from __future__ import annotations
 

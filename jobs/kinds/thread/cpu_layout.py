@@ -88,7 +88,7 @@ class Machine(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What a replica yields: overwritten by each, but for the histograms of waits and sojourns, which add up."""
+    """Results of a replica: overwritten by each, but for the histograms of waits and sojourns, which add up."""
 
     row: Any
     aside: Any
