@@ -319,7 +319,7 @@ class Cluster:
         return self._post(f"workers/{quote(worker)}/drain", {"on": on})
 
     def usage(self, tenant: str | None = None, days: int = 30) -> list[Json]:
-        """Return what was used, by tenant and day, newest first: with scope admin that of all tenants, else one's own."""
+        """Return usage by tenant and day, newest first: with scope admin that of all tenants, else one's own."""
         rows: list[Json] = self._get("usage", shape=answers.Usages, tenant=tenant, days=days)["usage"]
         return rows
 

@@ -22,5 +22,5 @@ def usage(
     tenant: Annotated[str | None, Query(pattern=NAME, description="Only this tenant's.")] = None,
     days: Annotated[int, Query(ge=1, le=DAYS, description="Days back from today, today included.")] = 30,
 ) -> Response:
-    """Answer with what was used, by tenant and day, newest first: an admin sees all tenants, everybody else their own."""
+    """Answer with usage by tenant and day, newest first: an admin sees all tenants, everybody else their own."""
     return shown({"usage": cluster.queries.usage.days(asker, tenant, days)})
