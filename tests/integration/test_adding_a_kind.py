@@ -23,8 +23,14 @@ FILE = re.compile(r"^`(jobs/\S+)`\n\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTAL
 COMMANDS = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 #: What no checkout has when it is cloned.
 MADE = shutil.ignore_patterns(
-    ".git", ".venv", ".cluster", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "dist", "secrets"
+    ".git", ".venv", ".cluster", "__pycache__", ".*_cache", ".hypothesis", "node_modules", "dist"
 )
+
+
+def not_copied(folder: str, names: list[str]) -> set[str]:
+    """Leave out what was made here, and the cluster's secrets."""
+    return MADE(folder, names) | ({"secrets"} if folder == str(TOP) else set())
+
 
 making, checking, computing = (block.splitlines() for block in COMMANDS.findall(TEXT))
 
@@ -41,7 +47,7 @@ def shell(command: str, checkout: Path, **environment: str) -> str:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout with the page's kind in it, added as the page says."""
     copy = tmp_path_factory.mktemp("adding") / "checkout"
-    shutil.copytree(TOP, copy, ignore=MADE)
+    shutil.copytree(TOP, copy, ignore=not_copied)
     (copy / ".venv").symlink_to(sys.prefix)
     for command in making:
         shell(command, copy)
