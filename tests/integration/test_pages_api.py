@@ -253,7 +253,7 @@ def test_a_failed_job_is_an_alert(cluster: Live) -> None:
 def test_alerts_and_history_outlive_their_leader(tmp_path: Path) -> None:
     """No worker, then one, which dies; and the coordinator that wrote it all down dies too."""
     with running(tmp_path, workers=0, lanes=1) as live:
-        job = live.submit("faulty", {"units": 1})
+        job = live.submit("faulty", {"units": 20})  # so that a late tick of the leader still counts units/s
         waiting = until(lambda: firing(live, "no-worker/cpu.normal"), 15)
         assert waiting["value"] == 1 and waiting["severity"] == "critical"
         live.start_worker(0)
