@@ -17,7 +17,6 @@ if j.state == 'cancelling' then
   return 0
 end
 j.done = j.total
-j.leased_whole = true -- so that it waits in no queue
 set(j, 'done', num(j.done))
 call('SET', key(id, 'result'), result)
 keep_marks(marks)

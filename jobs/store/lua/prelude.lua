@@ -50,7 +50,7 @@ local function number_in(value)
 end
 
 local LATELY = { __index = function(j, name)
-  if name == 'unsaved' or name == 'leased_whole' then return nil end
+  if name == 'unsaved' then return nil end
   local values = call('HMGET', key(j.id), unpack(LATER))
   for i, later in ipairs(LATER) do
     local number = number_in(values[i])
@@ -305,7 +305,7 @@ local function set_state(j, state, t, ...)
   account(j)
   save(j)
   call(ACTIVE[state] and 'SADD' or 'SREM', P .. 'running', j.id)
-  if not PENDABLE[state] and not j.leased_whole then unpend(j) end
+  if not PENDABLE[state] then unpend(j) end
   if TERMINAL[state] then
     call('ZADD', P .. 'expiry', num(t + j.ttl_ms), j.id)
     call('HINCRBY', P .. 'ended', j.kind .. '|' .. state, 1)
