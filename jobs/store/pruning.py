@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 _NAMES = re.compile(r"local function (\w+)|function ([\w.]+)|local ([\w, ]+)")
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.\w+)?")
@@ -12,26 +12,36 @@ _COMMENT = re.compile(r"--.*")
 _WITHIN = ("end", "}", ")", "--")
 
 
-def statements(text: str) -> list[str]:
+class Statement:
+    """Part of a Lua text: what it defines, none if it is no definition, and the names that it uses."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        match = _NAMES.match(text)
+        names = next(filter(None, match.groups())) if match else ""
+        self.defines = frozenset(name.strip() for name in names.split(",") if name)
+        self.uses = words(text)
+
+
+def statements(text: str) -> list[Statement]:
     """Divide a text: a statement begins at the margin."""
-    return list(_statements(text))
+    return [Statement(lines) for lines in _statements(text)]
 
 
-def needed(definitions: Sequence[str], used_by: str) -> list[str]:
-    """Return those of the statements that a text needs, directly or by others, in their order.
+def words(text: str) -> frozenset[str]:
+    """Return the names in a text: T.refusal counts as itself and as T. A name within a string counts too."""
+    spelled = set(_WORD.findall(_COMMENT.sub("", text)))
+    return frozenset(spelled | {word.partition(".")[0] for word in spelled})
 
-    Those that define nothing are needed. A name within a string counts as a use.
-    """
-    words = [_words(statement) for statement in definitions]
-    names = [_defined(statement) for statement in definitions]
-    kept: set[int] = set()
-    used, grown = _words(used_by), True
-    while grown:
-        fresh = {at for at in range(len(definitions)) if at not in kept and (not names[at] or names[at] & used)}
+
+def needed(definitions: Iterable[Statement], used: frozenset[str]) -> frozenset[Statement]:
+    """Return those of the statements that these names need, directly or by others, and those that define nothing."""
+    left, kept = set(definitions), set[Statement]()
+    while fresh := {one for one in left if not one.defines or one.defines & used}:
         kept |= fresh
-        used = used.union(*(words[at] for at in fresh))
-        grown = bool(fresh)
-    return [definitions[at] for at in sorted(kept)]
+        left -= fresh
+        used = used.union(*(one.uses for one in fresh))
+    return frozenset(kept)
 
 
 def _statements(text: str) -> Iterator[str]:
@@ -42,19 +52,6 @@ def _statements(text: str) -> Iterator[str]:
             yield "\n".join(lines).rstrip()
             lines = []
         if begins or lines:
-            lines.append(_COMMENT.sub("", line).rstrip() if line.lstrip().startswith("--") else line)
+            lines.append("" if line.lstrip().startswith("--") else line)
     if lines:
         yield "\n".join(lines).rstrip()
-
-
-def _defined(statement: str) -> frozenset[str]:
-    """Names that a statement defines, none if it is no definition."""
-    match = _NAMES.match(statement)
-    names = next(filter(None, match.groups())) if match else ""
-    return frozenset(name.strip() for name in names.split(",") if name)
-
-
-def _words(text: str) -> frozenset[str]:
-    """Return the names in a text: T.refusal counts as itself and as T."""
-    words = set(_WORD.findall(_COMMENT.sub("", text)))
-    return frozenset(words | {word.partition(".")[0] for word in words})

@@ -6,14 +6,14 @@ Every script is atomic and idempotent and uses the server's clock, so a call may
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from jobs import metrics, queues
 from jobs.store.connection import Client, NoScriptError
-from jobs.store.pruning import needed, statements
+from jobs.store.pruning import Statement, needed, statements, words
 
 LEASE_TTL_MS = 3000
 SLOT_TTL_MS = 3000
@@ -45,20 +45,22 @@ class _Parts:
     """Parts that scripts share. Each gets what it needs: a call makes all of its script's functions anew."""
 
     def __init__(self, prelude: str, tenancy: str, caps: str, rarely: str) -> None:
-        self.prelude, self.tenancy, self.rarely = statements(prelude), statements(tenancy), rarely
+        self.prelude, self.tenancy = statements(prelude), statements(tenancy)
         #: The one statement of caps.lua.
-        self.caps = caps[caps.index("function") :]
+        self.caps = Statement(caps[caps.index("function") :])
+        self.rarely, self.uses_rarely = rarely, words(rarely)
+        self.pool = [*self.prelude, *self.tenancy, self.caps]
 
     def of(self, script: str) -> str:
         """Return a script with its parts. Those that mostly nobody needs are made by a call that does."""
-        pool = [*self.prelude, *self.tenancy, self.caps]
-        often, ever = needed(pool, script), needed(pool, self.rarely + script)
+        often = needed(self.pool, words(script))
+        ever = needed(self.pool, words(script) | self.uses_rarely)
         lines = [
             "local rarely, several, tenancy, further_caps, T",
-            *(one for one in self.prelude if one in often),
+            *(one.text for one in self.prelude if one in often),
             *self._tenancy(often),
             "function rarely()",
-            *(one for one in self.prelude if one in ever and one not in often),
+            *(one.text for one in self.prelude if one in ever and one not in often),
             self.rarely,
             *self._tenancy(ever),
             "if T then T = tenancy() end",
@@ -67,9 +69,9 @@ class _Parts:
         ]
         return "\n".join(lines)
 
-    def _tenancy(self, wanted: Sequence[str]) -> list[str]:
-        functions = [one for one in self.tenancy if one in wanted]
-        caps = [self.caps] if self.caps in wanted else []
+    def _tenancy(self, wanted: Set[Statement]) -> list[str]:
+        functions = [one.text for one in self.tenancy if one in wanted]
+        caps = [self.caps.text] if self.caps in wanted else []
         return ["function tenancy()", *functions, "return T", "end", *caps]
 
 
