@@ -65,9 +65,9 @@ async def held(request: Request, limit: int, values: int, empty: Any = None) -> 
         yield empty if not text and empty is not None else parsed(text, values)
 
 
-async def body(request: Request, empty: Any = None) -> Any:
+async def body(request: Request, empty: Any = None, limit: int = MAX_BODY) -> Any:
     """Return the parsed body of a request for one thing, or `empty` for none; errors as `held`."""
-    async with held(request, MAX_BODY, MAX_VALUES, empty) as value:
+    async with held(request, limit, MAX_VALUES, empty) as value:
         return value
 
 

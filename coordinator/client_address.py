@@ -57,6 +57,7 @@ def _networks(text: str) -> list[IPv4Network | IPv6Network]:
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        return ip_address(text)
+        # Python takes any text after a %, of any length.
+        return ip_address(text.partition("%")[0])
     except ValueError:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, BinaryIO, TypeAlias
@@ -19,6 +20,8 @@ app = typer.Typer(
 
 #: Most bytes of a value; the API's bound.
 MAX_BYTES = 64 << 10
+#: The API's pattern of a name.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
 Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="Its name: that of the environment variable.")]
@@ -40,6 +43,11 @@ def set_value(
     if value:
         # The shell's history and every process of the machine would have it.
         raise errors.BadArgument(f"a value is no argument; type it when asked, or: cluster secret set {name} < FILE")
+    if not _NAME.fullmatch(name):
+        # Neither sent nor repeated: NAME=VALUE would stand in the logs of the servers.
+        raise errors.BadArgument(
+            "a name has letters, digits and _, no digit first, at most 64"
+        )
     row = ctx.obj.cluster.put_secret(name, _text(from_file), tenant=tenant)
     show.json_line(row) if as_json else show.line(f"{row['name']} set for tenant {row['tenant']}")
 

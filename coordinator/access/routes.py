@@ -22,6 +22,9 @@ open_routes = http.open_router()
 
 _ANYBODY = [http.needs()]
 
+#: Bytes of a login, which is read of strangers: so few that it takes no room from others' bodies.
+_MAX_LOGIN = 16 << 10
+
 
 class Login(BaseModel):
     """The body of POST /api/login: a token, or a one-time code."""
@@ -36,7 +39,7 @@ async def login(request: Request, cluster: http.ClusterDep) -> Response:
     """Log a browser in: sets its cookie, which counts with X-CSRF-Token only. Plain HTTP is for loopback alone."""
     cookies.check_transport(request)
     cookies.check_origin(request)
-    asked: Login = http.parsed(Login, await bodies.body(request))
+    asked: Login = http.parsed(Login, await bodies.body(request, limit=_MAX_LOGIN))
     asker = await (_by_code(cluster, asked.code) if asked.code else _by_token(cluster, asked.token))
     cookie, csrf = tokens.mint("ts"), secrets.token_urlsafe(32)
     await run_in_threadpool(cluster.store.tokens.log_in, cookie, csrf, asker.actor, asker.bootstrap)

@@ -65,7 +65,7 @@ class Keys:
             raise errors.MissingSetting(f"{detail}; {hint}", field="SECRETS_KEY")
         try:
             *owner, value = json.loads(self._by_id[sealed.key].decrypt(sealed.text))
-        except InvalidToken:
+        except (InvalidToken, ValueError):  # the latter for text that is not ASCII
             owner, value = [], ""
         if owner != [tenant, name]:
             raise errors.Broken(f"what is stored of secret {name} was changed; set it again", field="name")

@@ -39,7 +39,10 @@ def dump(path: Path) -> str:
     if left:
         with path.open("rb") as file:
             while left > 0:
-                left -= sys.stdout.buffer.write(file.read(min(_PIECE, left)))
+                piece = file.read(min(_PIECE, left))
+                if not piece:
+                    sys.exit("the file was cut while it was read; run the same command again")
+                left -= sys.stdout.buffer.write(piece)
     return ""
 
 
@@ -52,6 +55,9 @@ def load(path: Path) -> str:
         os.fsync(file.fileno())
     new.chmod(0o600)
     present, restored = whole(path), new.stat().st_size
+    if whole(new) != restored:
+        new.unlink()
+        sys.exit("stdin ended within a line; nothing was changed")
     answer = "put back"
     if present and not _same(path, new, min(present, restored)):
         aside = path.with_name(f"{path.name}.before-restore-{int(time.time())}")

@@ -92,6 +92,7 @@ restore_all() {
   compose_run up -d --wait --wait-timeout "$START_SECONDS"
   need_good
   [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
+  [[ -n $DRY ]] || say "Tokens that were revoked since the backup are valid again: look at cluster token list."
   [[ -n $DRY ]] || tell_up
 }
 

@@ -47,6 +47,7 @@ kube_restore() { # restore FILE [--yes]
   load_into_volume || undo_kube_restore
   apply
   [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
+  [[ -n $DRY ]] || say "Tokens that were revoked since the backup are valid again: look at cluster token list."
 }
 
 load_into_volume() { # in a pod on the volume of Redis, which is stopped

@@ -42,7 +42,7 @@ class LocalCluster:
         # A GPU that does not work must not keep a cluster down that was not asked to have one.
         self._token_needed = exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
-        self._secrets_key = settings.secrets_key
+        self._secrets_key = ",".join(settings.secrets_keys())
         self._admin_token = ""
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._log_start = 0

@@ -11,8 +11,9 @@ FILE = LOCAL_FOLDER / "secrets_key"
 
 def ensure() -> str:
     """Return the key; make it at the first start."""
-    if not FILE.is_file():
-        FILE.touch(mode=0o600)
-        FILE.write_text(f"{secrets.token_hex(32)}\n")
+    FILE.touch(mode=0o600)
     FILE.chmod(0o600)
-    return FILE.read_text().strip()
+    if not FILE.read_text().strip():  # also what a start that was killed has left
+        FILE.write_text(f"{secrets.token_hex(32)}\n")
+    # supervisord's file takes no line end within a value.
+    return ",".join(FILE.read_text().split())

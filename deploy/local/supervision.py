@@ -114,7 +114,8 @@ def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
 def programs(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: str) -> list[Program]:
     """List what supervisord runs, the guard first; `passwords` of Redis' users."""
     coordinating = _shared(shape, "coordinator", passwords["coordinator"])
-    working = _shared(shape, "worker", passwords["worker"])
+    # Programs that a worker runs must not find a token of every scope that whoever starts the cluster has set.
+    working = _shared(shape, "worker", passwords["worker"]) | {"CLUSTER_TOKEN": ""}
     guard = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
     coordinator = (sys.executable, "-m", "coordinator")

@@ -60,3 +60,11 @@ def test_a_file_of_another_log_is_kept_beside(tmp_path: Path, present: bytes) ->
     assert word == "aside"
     assert (tmp_path / name).read_bytes() == present
     assert file.read_bytes() == b"1\n2\n" and file.stat().st_mode & 0o777 == 0o600
+
+
+def test_lines_that_end_within_one_change_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    file.write_bytes(b"9\n")
+    with pytest.raises(AssertionError, match="nothing was changed"):
+        ask("load", file, b"1\n2")
+    assert file.read_bytes() == b"9\n" and list(tmp_path.iterdir()) == [file]

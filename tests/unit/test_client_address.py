@@ -51,6 +51,10 @@ def test_a_proxy_that_names_no_address_stands_for_its_callers() -> None:
         assert seen("10.1.2.3", word) == "10.1.2.3"
 
 
+def test_an_address_has_no_text_of_any_length_behind_it() -> None:
+    assert seen("10.1.2.3", "fe80::1%" + "x" * 60_000) == "fe80::1"
+
+
 def test_a_denied_call_is_counted_for_the_address_that_the_proxy_names(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[str] = []
     monkeypatch.setattr(Denials, "count", lambda self, status, source, actor: counts.append(source))

@@ -732,6 +732,13 @@ def test_a_value_that_cannot_be_one_is_refused_before_it_is_sent(
     assert fake.asked == []
 
 
+def test_a_value_in_the_place_of_a_name_is_not_sent(fake: Fake, run: Run) -> None:
+    for word in ("KEY=VALUE", "1KEY", "K" * 65):
+        ran = run("secret", "set", word)
+        assert ran.code == 2 and "a name has letters" in ran.err and "VALUE" not in ran.err
+    assert fake.asked == []
+
+
 def test_secrets_are_listed_deleted_and_rotated(fake: Fake, run: Run) -> None:
     lost = SECRET | {"name": "LOST", "readable": False}
     fake.on("GET", "/api/secrets", {"secrets": [], "key": None}, {"secrets": [SECRET, lost], "key": "9f0c51ab"})

@@ -133,6 +133,11 @@ def test_a_wrong_body_is_refused_by_field_and_bound_and_not_repeated(api: Api) -
         assert api.values("default", "A" * 64) == {"A" * 64: value}
 
 
+def test_a_value_of_65_536_commas_is_a_value(api: Api) -> None:
+    assert api.put("KEY", "," * 65_536).status_code == 200
+    assert api.put("KEY", "," * 65_537).status_code == 422
+
+
 def test_a_tenant_has_at_most_100_secrets(api: Api) -> None:
     for number in range(MAX_SECRETS):
         assert api.put(f"KEY_{number}").status_code == 200
@@ -220,7 +225,7 @@ def test_a_value_is_bound_to_its_tenant_and_name(api: Api) -> None:
     api.put("KEY")
     sealed = store.sealed("default", ["KEY"])["KEY"]
     store.put("default", "OTHER", sealed)
-    for broken in ("", "x", sealed.text[:-4], sealed.text[:50] + "A" + sealed.text[51:]):
+    for broken in ("", "x", "\ufffd", sealed.text[:-4], sealed.text[:50] + "A" + sealed.text[51:]):
         store.put("default", "BROKEN", type(sealed)(key=sealed.key, text=broken))
         with pytest.raises(errors.Broken, match="what is stored of secret BROKEN was changed"):
             api.values("default", "BROKEN")
