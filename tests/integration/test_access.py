@@ -377,6 +377,8 @@ def test_logins_are_refused_from_other_pages_and_without_tls_over_a_network(clus
     assert tls.status_code == 200
     assert tls.headers["set-cookie"].startswith("__Host-cluster_session=ts_") and "Secure" in tls.headers["set-cookie"]
     wrong = httpx.post(cluster.url() + "/api/login", json={"token": "wrong"})
+    large = httpx.post(cluster.url() + "/api/login", json={"token": "w" * 20_000})
+    assert large.status_code == 413, "strangers take no room from the bodies of others"
     assert wrong.status_code == 401 and "set-cookie" not in wrong.headers
 
 
