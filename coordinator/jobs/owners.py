@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import islice
 
 from jobs.store.job_reads import JobReads
 
@@ -33,5 +34,5 @@ class Owners:
     def _remember(self, read: dict[str, str]) -> None:
         with self._lock:
             self._known |= read
-            for job_id in list(self._known)[: max(len(self._known) - self._kept, 0)]:
+            for job_id in list(islice(self._known, max(len(self._known) - self._kept, 0))):
                 del self._known[job_id]

@@ -22,7 +22,7 @@ from jobs.store.slots import Held, Taken
 from jobs.store.tenants import Tenant
 from tests.contract.fleet_simulation import LEASE_MS, Fleet
 from tests.contract.lease_invariants import check, sizes_agree
-from tests.contract.lease_model import DAY_MS, START, Bench, new_job
+from tests.contract.lease_model import DAY_MS, START, Bench, encode, new_job, total_of
 
 CPU, GPU = queues.for_worker(Device.CPU), queues.for_worker(Device.GPU)
 #: Milliseconds from START to the end of its day.
@@ -172,6 +172,20 @@ def test_a_job_whose_last_lease_ends_is_finished_although_the_day_is_spent(bench
     check(bench, bench.look())
 
 
+def test_the_turn_of_the_day_calls_jobs_up_little_by_little(bench: Bench) -> None:
+    """One call for all of many tenants would keep Redis from answering for seconds."""
+    members = [f"t{number}:sum" for number in range(12)]
+    for member in members:
+        bench.client.zadd(f"ct:deferred:{member}", {f"gone{number}": number for number in range(1000)})
+    bench.client.sadd("ct:deferred", *members)
+    bench.store.tenants.put(Tenant(name="a"))
+    for most in (11_100, 10_100):
+        bench.sweep()
+        assert 0 < sum(bench.client.zcard(f"ct:deferred:{member}") for member in members) <= most
+    left = sum(bench.client.zcard(f"ct:deferred:{member}") for member in members)
+    assert left > 9_000, "not all at once"
+
+
 @pytest.mark.parametrize("how", ["cancel", "pause", "raise", "remove"])
 def test_a_job_that_waits_for_the_next_day_may_be_steered(bench: Bench, how: str) -> None:
     bench.store.tenants.put(Tenant(name="a", max_units={"sum": 1}))
@@ -295,6 +309,24 @@ def test_a_small_job_on_a_gpu_uses_its_seconds(gpu: Bench) -> None:
     assert use.gpu_ms == 1100
     gpu.submit(4, tenant="a", small=True, queue="gpu.normal")
     assert gpu.next("g", GPU) == "none"
+
+
+def test_a_result_that_is_missing_needs_no_gpu_seconds(gpu: Bench) -> None:
+    """Its worker dies between the last commit and the result."""
+    gpu.store.fleet.heartbeat("h", "1", {"device": "gpu"})
+    job, more = (gpu.submit(10, tenant="a", queue="gpu.normal") for _ in range(2))
+    gpu.hold("g", GPU)
+    lease = gpu.grant(job, 10, worker="g")
+    gpu.jobs[job].committed.append((lease.lo, lease.hi))
+    gpu.store.leases.commit(
+        job, lease.token, lease.hi, encode(total_of(lease.lo, lease.hi)), ms=1500, worker="g", device=Device.GPU,
+        device_ms=1500,
+    )  # fmt: skip
+    gpu.store.slots.leave("g")
+    assert gpu.hold("h", GPU) == job and gpu.lease(job, worker="h") == "finishing" and gpu.finish(job)
+    gpu.store.slots.leave("h")
+    assert gpu.next("h", GPU) == "none" and gpu.look().jobs[more].state == "queued"
+    check(gpu, gpu.look())
 
 
 # -- stored bytes ---------------------------------------------------------------------------------------------------

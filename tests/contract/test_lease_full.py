@@ -9,6 +9,8 @@ import pytest
 
 from coordinator.leader import Janitor
 from jobs.store import connection, keys
+from jobs.store.leases import Finished
+from jobs.store.slots import Taken
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, encode, total_of
 
@@ -63,6 +65,21 @@ def test_small_jobs_end_in_a_full_redis(bench: Bench) -> None:
     with full(bench):
         bench.work("w")
     assert bench.job(job).state == "done"
+
+
+def test_a_stale_end_is_answered_in_a_full_redis(bench: Bench) -> None:
+    """Its counter was refused, and the lane repeated the call until Redis had room."""
+    jobs = [bench.submit(small=True, estimate_ms=1) for _ in range(3)]
+    taken = bench.next("w", take=3)
+    assert isinstance(taken, Taken) and [job for job, _ in taken.jobs] == jobs
+    ended = [Finished(job_id=job, token=token, result=b"{}", ms=1) for job, token in taken.jobs]
+    ended[0] = Finished(job_id=jobs[0], token="of another time", result=b"{}", ms=1)
+    with full(bench):
+        for answers in ([False, True, True], [False, False, False]):
+            assert bench.store.leases.done1_all(ended, worker="w", device="cpu") == answers
+        assert not bench.store.leases.commit(
+            jobs[0], "of another time", 1, b"{}", ms=1, worker="w", device="cpu"
+        ).merged
 
 
 def test_jobs_are_steered_in_a_full_redis(bench: Bench) -> None:

@@ -302,6 +302,15 @@ def test_small_jobs_occupy_no_more_lanes_than_their_worker_has(bench: Bench) -> 
     assert all(view.state == "done" for view in bench.look().jobs.values())
 
 
+def test_refusals_of_a_batch_look_at_the_tenants_jobs_once(bench: Bench) -> None:
+    bench.store.tenants.put(Tenant(name="a", max_jobs=20))
+    bench.store.jobs.submit([new_job(f"a{number}", 1, "any.normal", tenant="a") for number in range(20)])
+    bench.client.config_resetstat()
+    replies = bench.store.jobs.submit([new_job(f"b{number}", 1, "any.normal", tenant="a") for number in range(32)])
+    assert all(isinstance(reply, Over) and reply.cap == "max_jobs" for reply in replies)
+    assert bench.client.info("commandstats")["cmdstat_hmget"]["calls"] < 60
+
+
 # -- order ----------------------------------------------------------------------------------------------------------
 
 

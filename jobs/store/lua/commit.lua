@@ -8,7 +8,7 @@ local t = now()
 local j = job(id)
 local l = j and lease_of(id, token)
 if not l then
-  call('HINCRBY', P .. 'outcomes', 'stale', 1)
+  redis.pcall('HINCRBY', P .. 'outcomes', 'stale', 1)
   return { 0, 0 }
 end
 if upto <= l.lo or upto > l.hi then

@@ -5,7 +5,7 @@ local t = now()
 local j = job(id)
 local l = j and lease_of(id, token)
 if not l then
-  call('HINCRBY', P .. 'outcomes', 'stale', 1)
+  redis.pcall('HINCRBY', P .. 'outcomes', 'stale', 1) -- a full Redis refuses the counter, not the answer
   return 0
 end
 if l.hi - l.lo < j.total then return redis.error_reply('DONE1 needs a lease of the whole job') end

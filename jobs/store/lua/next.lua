@@ -164,13 +164,26 @@ end
 local function ordering()
 local F = {}
 
+-- A job whose result alone is missing: that needs no GPU seconds, where its tenant has none left.
+local function finishing(queue, name)
+  for _, id in ipairs(call('ZRANGE', P .. 'in:finishing', 0, 31)) do
+    local turn = call('ZSCORE', P .. 'turns:' .. queue .. ':' .. name, id)
+    local j = turn and job(id)
+    if j and j.state == 'finishing' and able(j) then return j, tonumber(turn) end
+  end
+end
+
 -- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
 local function each_head(queue, look)
   local most = TENANTS_TRIED + call('SCARD', P .. 'capped') -- else those with all their lanes would hide the others
   local heads = call('ZRANGE', P .. 'order:' .. queue, 0, most - 1, 'WITHSCORES')
   for i = 1, #heads, 2 do
     local j, turn
-    if not is_out(heads[i]) then j, turn = first(queue, heads[i]) end
+    if not is_out(heads[i]) then
+      j, turn = first(queue, heads[i])
+    elseif not is_capped(heads[i]) then
+      j, turn = finishing(queue, heads[i])
+    end
     if j and look(j, turn, tonumber(heads[i + 1])) then return end
   end
 end

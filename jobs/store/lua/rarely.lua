@@ -99,6 +99,7 @@ function quarantine(id, why)
   call('SREM', P .. 'running', id)
   local j = read_job(id)
   if j and TERMINAL[j.state] then return end
+  if j then j.deferred = 0 end -- else numbers are read of which one may be what is broken
   local text = 'what is stored of this job is broken (' .. why .. '); submit it again'
   local failed = j and pcall(function()
     call('HSET', key(id), 'error', text)

@@ -103,12 +103,15 @@ local function look_after(name)
 end
 
 -- Jobs that waited for the next day are pending again when it has come, or when their tenant's cap was raised.
-local function call_up_some(member)
+local function may_go_on(member)
   local name, kind = string.match(member, '^(.-):(.*)$')
   local caps = name and by_tenant() and T.caps(name)
-  if caps and caps.left(name, 'units|' .. kind, t) <= 0 then return end
+  return not (caps and caps.left(name, 'units|' .. kind, t) <= 0)
+end
+
+local function call_up_some(member, most)
   local waiting = P .. 'deferred:' .. member
-  local back = call('ZRANGE', waiting, 0, CALLED_UP - 1, 'WITHSCORES')
+  local back = call('ZRANGE', waiting, 0, most - 1, 'WITHSCORES')
   for i = 1, #back, 2 do
     local j = job(back[i])
     if j and j.deferred == 1 then
@@ -118,10 +121,15 @@ local function call_up_some(member)
     end
     call('ZREM', waiting, back[i]) -- one that is gone, too
   end
-  if #back < 2 * CALLED_UP then call('SREM', P .. 'deferred', member) end
+  if #back < 2 * most then call('SREM', P .. 'deferred', member) end
 end
 
-for _, member in ipairs(call('SMEMBERS', P .. 'deferred')) do call_up_some(member) end
+-- Together at most about CALLED_UP jobs: at midnight each tenant may have some.
+local ready = {}
+for _, member in ipairs(call('SMEMBERS', P .. 'deferred')) do
+  if may_go_on(member) then ready[#ready + 1] = member end
+end
+for _, member in ipairs(ready) do call_up_some(member, math.ceil(CALLED_UP / #ready)) end
 if by_tenant() then
   for _, queue in ipairs(queues) do sort_out(queue) end
   for _, name in ipairs(call('ZRANGE', P .. 'tenants', 0, -1)) do look_after(name) end

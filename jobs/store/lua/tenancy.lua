@@ -1,5 +1,5 @@
 -- Read after the prelude. What only a cluster with registered tenants needs: docs/lease-protocol.md, Tenants and Order.
-local T, shares_known, further = {}, {}, nil
+local T, shares_known, further, refused_for = {}, {}, nil, {}
 
 -- Weight and caps of a tenant. max_lanes and max_jobs: 0 is none. caps: what -> most, or nil; units|kind and device_ms
 -- of a day, named as ct:usage names them; stored_bytes.
@@ -168,9 +168,12 @@ end
 function T.refusal(name)
   local most = T.share_of(name).max_jobs
   if most == 0 or call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
-  T.recount(name)
-  if call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
-  return { 'over', 'max_jobs', num(most), num(T.seconds_until_room(name)) }
+  if not refused_for[name] then -- of several calls, the first finds it out
+    T.recount(name)
+    if call('ZCARD', P .. 'admitted:' .. name) < most then return nil end
+    refused_for[name] = num(T.seconds_until_room(name))
+  end
+  return { 'over', 'max_jobs', num(most), refused_for[name] }
 end
 
 function T.put_in_backlog(j)
