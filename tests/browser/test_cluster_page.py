@@ -365,7 +365,7 @@ def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> 
         dialog = page.get_by_role("dialog", name="This cluster needs a token")
         dialog.get_by_label("Token").fill("wrong")
         dialog.get_by_role("button", name="Log in").click()
-        expect(dialog).to_contain_text("refused")
+        expect(dialog).to_contain_text("this token is unknown, was revoked or has expired")
         shot(page, "sign-in-light")
         dialog.get_by_label("Token").fill("a-long-secret")
         dialog.get_by_role("button", name="Log in").click()

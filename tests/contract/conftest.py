@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests import kernels
@@ -13,6 +15,8 @@ def _compiled() -> None:
 
 
 @pytest.fixture
-def bench(redis_url: str) -> Bench:
+def bench(redis_url: str) -> Iterator[Bench]:
     """The lease scripts on an empty Redis of each version, with a clock that moves when told."""
-    return Bench(redis_url)
+    made = Bench(redis_url)
+    yield made
+    made.client.close()
