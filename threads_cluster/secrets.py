@@ -45,9 +45,7 @@ def set_value(
         raise errors.BadArgument(f"a value is no argument; type it when asked, or: cluster secret set {name} < FILE")
     if not _NAME.fullmatch(name):
         # Neither sent nor repeated: NAME=VALUE would stand in the logs of the servers.
-        raise errors.BadArgument(
-            "a name has letters, digits and _, no digit first, at most 64"
-        )
+        raise errors.BadArgument("a name has letters, digits and _, no digit first, at most 64")
     row = ctx.obj.cluster.put_secret(name, _text(from_file), tenant=tenant)
     show.json_line(row) if as_json else show.line(f"{row['name']} set for tenant {row['tenant']}")
 
