@@ -15,6 +15,19 @@ manifest() {
     "$(fact redis_version)" "$(fact keys)" "$(fact bytes)" "$(fact sha256)" "$([[ ! -s $WORK/audit.jsonl ]] || sha256 "$WORK/audit.jsonl")"
 }
 
+# shellcheck disable=SC2034  # file and yes are the caller's
+read_restore() { # read_restore FILE [--yes]: sets the caller's file and yes
+  local word
+  for word in "$@"; do
+    case $word in
+      --yes) yes=yes ;;
+      -*) wrong "restore has no option '$word'." ;;
+      *) if [[ -z $file ]]; then file=$word; else wrong "restore takes one file."; fi ;;
+    esac
+  done
+  [[ -n $file ]] || wrong "restore takes one file, made by ./deploy-cluster.sh backup."
+}
+
 open_backup() { # open_backup PATH: its parts lie in $WORK afterwards, checked
   [[ -f $1 ]] || fail 2 "there is no file $1."
   tar -C "$WORK" -xzf "$1" manifest.json dump.rdb 2>/dev/null ||

@@ -51,7 +51,7 @@ class JobQueries:
 
     def require_visible(self, job_id: str, tenant: str) -> None:
         """Raise NotFound when the job is of another tenant; one that does not exist is left to who asks for it."""
-        [owner] = self._store.job_reads.tenants([job_id])
+        [owner] = self._owners.of([job_id])
         if owner not in (tenant, None) or (owner is None and self._store.job_reads.exists(job_id)):
             raise _not_found(job_id)
 

@@ -44,16 +44,9 @@ copy_audit_file() { # after Redis, so that the file has all that Redis no longer
 # -- restore ----------------------------------------------------------------------------------------------------------
 
 cmd_restore() { # restore FILE [--yes]
-  local file='' yes='' word cpus gpus
+  local file='' yes='' cpus gpus
   forget_overrides
-  for word in "$@"; do
-    case $word in
-      --yes) yes=yes ;;
-      -*) wrong "restore has no option '$word'." ;;
-      *) if [[ -z $file ]]; then file=$word; else wrong "restore takes one file."; fi ;;
-    esac
-  done
-  [[ -n $file ]] || wrong "restore takes one file, made by ./deploy-cluster.sh backup."
+  read_restore "$@"
   file=$(from_caller "$file")
   open_backup "$file"
   gpus=$(count GPU_WORKERS 0)

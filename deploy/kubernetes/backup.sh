@@ -24,15 +24,8 @@ kube_backup() { # backup FILE
 # -- restore ----------------------------------------------------------------------------------------------------------
 
 kube_restore() { # restore FILE [--yes]
-  local file='' yes='' word
-  for word in "$@"; do
-    case $word in
-      --yes) yes=yes ;;
-      -*) wrong "restore has no option '$word'." ;;
-      *) if [[ -z $file ]]; then file=$word; else wrong "restore takes one file."; fi ;;
-    esac
-  done
-  [[ -n $file ]] || wrong "restore takes one file, made by ./deploy-cluster.sh backup."
+  local file='' yes=''
+  read_restore "$@"
   open_backup "$(from_caller "$file")"
   need_deployed
   say "This replaces every job and result in namespace $NAMESPACE by those of $file" \
