@@ -22,7 +22,7 @@ WORKER_TTL_MS = 5000
 SPANS_KEPT = 20_000
 
 #: First argument of a script that stands for several calls, and calls that are one at most: Redis does nothing else
-#: meanwhile, for about 2 ms.
+#: meanwhile, for 2 to 5 ms.
 CALLS, TOGETHER = "several calls", 32
 
 _FOLDER = Path(__file__).parent / "lua"
