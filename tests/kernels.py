@@ -12,8 +12,16 @@ from jobs.kinds import compiled_code
 
 TOP = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("NUMBA_CACHE_DIR") or compiled_code.CACHE_FOLDER)
-#: What workers of tests run with: the kinds that ship and those of the tests.
-ENVIRONMENT = {"PYTHONPATH": f"{TOP / 'tests' / 'kinds'}:{TOP}", "NUMBA_CACHE_DIR": str(CACHE)}
+
+
+def path(top: Path = TOP) -> str:
+    """Return the PYTHONPATH of workers of tests: the kinds that ship, those of the tests, and what was there before."""
+    inherited = os.environ.get("PYTHONPATH")
+    return os.pathsep.join([str(top / "tests" / "kinds"), str(top), *([inherited] if inherited else [])])
+
+
+#: Environment of workers of tests.
+ENVIRONMENT = {"PYTHONPATH": path(), "NUMBA_CACHE_DIR": str(CACHE)}
 #: Folders of tests that start workers.
 FOLDERS = {"integration", "hostile", "chaos", "browser"}
 #: Compile or load every kernel, unless another process has done so since the sources changed.

@@ -137,7 +137,7 @@ class Live:
             key: value for key, value in os.environ.items() if not key.startswith(("REDIS", "CLUSTER", "NODE_"))
         }
         environment = {
-            **inherited, **kernels.ENVIRONMENT, "PYTHONPATH": f"{self.top / 'tests' / 'kinds'}:{self.top}",
+            **inherited, **kernels.ENVIRONMENT, "PYTHONPATH": kernels.path(self.top),
             "REDIS_URL": self.redis_url(role_of(command)), **self.environment, **more,
         }  # fmt: skip
         with (self.folder / f"{name}.log").open("ab") as log:
