@@ -10,7 +10,7 @@ import uvicorn
 from coordinator import app, client_address
 from coordinator.protocol import BoundedProtocol
 from coordinator.secrets import keys
-from jobs import exposure, logs
+from jobs import exposure, logs, redis_address
 from jobs.settings import load
 
 log = logging.getLogger("coordinator")
@@ -23,7 +23,10 @@ def main() -> int:
         exposure.check(settings)
         keys.check(settings)
         client_address.check(settings)
-    except (exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies) as error:
+        redis_address.check(settings.redis_url)
+    except (
+        exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, redis_address.UnusableAddress
+    ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED
     uvicorn.run(

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
-from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -76,7 +75,7 @@ class Settings(BaseSettings):
     gpu_memory_limit: int = Field(default=0, ge=0)
     #: GPUs that a worker may claim, by number or UUID, with commas between; empty: all of its host.
     cuda_visible_devices: str = ""
-    #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db
+    #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db: jobs/redis_address.py
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: Seconds that finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
@@ -185,20 +184,6 @@ def _in_a_pod() -> bool:
 def show_one_gpu(uuid: str) -> None:
     """Hides the others from CUDA. Before anything imports it."""
     os.environ["CUDA_VISIBLE_DEVICES"] = uuid
-
-
-class Sentinel:
-    """redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/service[/db]"""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        credentials, _, hosts = parts.netloc.rpartition("@")
-        user, _, password = credentials.partition(":")
-        self.user, self.password = user or None, password or None
-        self.hosts = [(host, int(port or 26379)) for host, _, port in (h.partition(":") for h in hosts.split(","))]
-        service, _, database = parts.path.strip("/").partition("/")
-        self.service = service or parse_qs(parts.query).get("service", ["mymaster"])[0]
-        self.database = int(database or 0)
 
 
 @lru_cache

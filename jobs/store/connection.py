@@ -6,12 +6,13 @@ import socket
 from typing import Any, TypeAlias
 
 import redis
-from redis.backoff import ExponentialWithJitterBackoff
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.connection import DefaultParser
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
 from redis.sentinel import Sentinel as SentinelClient
 
-from jobs.settings import Sentinel
+from jobs import redis_address
 
 #: A redis.Redis; its own annotations are unions over every mode it can run in, which say nothing.
 Client: TypeAlias = Any
@@ -47,6 +48,8 @@ _REFUSALS: dict[str, type[RedisError]] = {
     "MISCONF ": Refused,
     "NOREPLICAS Not": Refused,
     "BUSY Redis": Refused,
+    # Of a call that waits, when its server becomes a replica.
+    "UNBLOCKED force": Refused,
 }
 #: Errors of reading a broken entry; anything else is a fault of the program or of the connection.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
@@ -57,6 +60,10 @@ KEEPALIVE = {
     for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
     if hasattr(socket, name)
 }
+
+
+#: Seconds for which a sentinel is waited for.
+SENTINEL_SECONDS = 1.0
 
 
 def wrong_type(error: object) -> bool:
@@ -81,6 +88,8 @@ def reason(error: Exception) -> str:
         return "redis has just started and reads its data"
     if isinstance(error, redis.exceptions.ResponseError):
         return f"redis takes no writes ({str(error)[:100]})"
+    if isinstance(error, MasterNotFoundError):
+        return "redis has no master now: no sentinel of REDIS_URL that answers names one"
     if isinstance(error, redis.exceptions.AuthenticationError):
         return "redis cannot be reached: it refuses the password of REDIS_URL"
     if isinstance(error, redis.exceptions.TimeoutError):
@@ -113,12 +122,20 @@ def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Clien
     }
     if not url.startswith("unix://"):
         options |= {"socket_keepalive": True, "socket_keepalive_options": KEEPALIVE}
-    if not url.startswith("redis+sentinel://"):
-        return redis.Redis.from_url(url, **options)
-    place = Sentinel(url)
-    sentinel: Any = SentinelClient(  # type: ignore[no-untyped-call]
-        place.hosts, socket_timeout=3, password=place.password
-    )
+    redis_address.check(url)
+    if url.startswith(redis_address.SENTINELS):
+        return _of_sentinels(redis_address.sentinels(url), options)
+    return redis.Redis.from_url(url, **options)
+
+
+def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Client:
+    """Return a client of the master: each new connection asks the sentinels, in turn, which server that is."""
+    asking = {
+        "username": place.sentinel_user, "password": place.sentinel_password, "socket_timeout": SENTINEL_SECONDS,
+        # The next sentinel is asked instead.
+        "retry": Retry(NoBackoff(), 0),
+    }  # fmt: skip
+    sentinel: Any = SentinelClient(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
     master: Client = sentinel.master_for(
         place.service, db=place.database, username=place.user, password=place.password, **options
     )

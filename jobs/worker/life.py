@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from jobs import exposure
+from jobs import exposure, redis_address
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
@@ -148,7 +148,8 @@ def refusal(settings: Settings) -> int:
     """Log why a worker must not start with these settings; return the exit code, 0 when it can start."""
     try:
         exposure.check_metrics(settings)
-    except exposure.Exposed as error:
+        redis_address.check(settings.redis_url)
+    except (exposure.Exposed, redis_address.UnusableAddress) as error:
         log.error("%s", error)
         return exposure.REFUSED
     return 0
@@ -162,5 +163,5 @@ def wait_for_redis(url: str) -> Store:
             bells.place_bells(store)
             return store
         except Unreachable as error:
-            log.warning("waiting for redis at %s: %s", url.rpartition("@")[2], error)
+            log.warning("waiting for redis at %s: %s", url.rpartition("@")[2].partition("?")[0], error)
             time.sleep(1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs import settings
-from jobs.settings import Sentinel, Settings, usable_cores
+from jobs.settings import Settings, usable_cores
 from threads_cluster import settings as client_settings
 
 
@@ -61,16 +61,6 @@ def test_secrets_come_from_files_and_a_variable_wins(monkeypatch: pytest.MonkeyP
     assert Settings(_secrets_dir=tmp_path).cluster_token == ""
     monkeypatch.setenv("REDIS_URL", "redis://other:1/0")
     assert Settings(_secrets_dir=tmp_path).redis_url == "redis://other:1/0"
-
-
-def test_a_sentinel_address_is_taken_apart() -> None:
-    place = Sentinel("redis+sentinel://:secret@a:1,b/main/2")
-    assert place.hosts == [("a", 1), ("b", 26379)]
-    assert (place.service, place.database, place.user, place.password) == ("main", 2, None, "secret")
-    assert (Sentinel("redis+sentinel://worker:secret@a/main").user, Sentinel("redis+sentinel://a").user) == (
-        "worker",
-        None,
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""Addresses of Redis as REDIS_URL gives them: of one server, or of sentinels, which know the master."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qs, unquote, urlsplit
+
+#: Beginnings of a REDIS_URL.
+SERVERS = ("redis://", "rediss://", "unix://")
+SENTINELS = "redis+sentinel://"
+#: The port on which sentinels listen unless another is given.
+SENTINEL_PORT = 26379
+_EXAMPLE = "redis+sentinel://USER:PASSWORD@one:26379,two:26379,three:26379/mymaster/0"
+_HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:@\s]+)(?::(?P<port>\d{1,5}))?")
+_OPTIONS = frozenset({"service", "sentinel_user", "sentinel_password"})
+
+
+class UnusableAddress(ValueError):
+    """REDIS_URL names no server of Redis; the message says why and what to write, and holds no password."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentinels:
+    """Sentinels, the name under which they watch the master, and the credentials for it and for them."""
+
+    hosts: tuple[tuple[str, int], ...]
+    service: str
+    database: int = 0
+    user: str | None = None
+    password: str | None = None
+    #: Those of the sentinels themselves: the same, unless the address gives others.
+    sentinel_user: str | None = None
+    sentinel_password: str | None = None
+
+
+def check(url: str) -> None:
+    """Raise UnusableAddress unless `url` can name a Redis."""
+    if url.startswith(SENTINELS):
+        sentinels(url)
+    elif not url.startswith(SERVERS):
+        begin = ", ".join((*SERVERS, SENTINELS))
+        raise UnusableAddress(f"REDIS_URL begins with none of {begin}: write redis://HOST:6379/0 or {_EXAMPLE}")
+
+
+def sentinels(url: str) -> Sentinels:
+    """Parse `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/[service][/database]`.
+
+    Service and database may change places. Raises UnusableAddress.
+    """
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = (unquote(part) for part in credentials.partition(":"))
+    options = parse_qs(parts.query, keep_blank_values=True)
+    if unknown := sorted(options.keys() - _OPTIONS):
+        raise _unusable(f"has the option {unknown[0]}; there are {', '.join(sorted(_OPTIONS))}")
+    service, database = _place(parts.path)
+    own = {name: options[name][0] for name in ("sentinel_user", "sentinel_password") if name in options}
+    asked = own or {"sentinel_user": user, "sentinel_password": password}
+    return Sentinels(
+        hosts=tuple(_host(host) for host in hosts.split(",")),
+        service=service or options.get("service", ["mymaster"])[0], database=database,
+        user=user or None, password=password or None,
+        sentinel_user=asked.get("sentinel_user") or None, sentinel_password=asked.get("sentinel_password") or None,
+    )  # fmt: skip
+
+
+def _host(text: str) -> tuple[str, int]:
+    matched = _HOST.fullmatch(text)
+    port = int(matched["port"] or SENTINEL_PORT) if matched else 0
+    if matched is None or not 1 <= port <= 65535:
+        raise _unusable("has a sentinel that is no HOST:PORT")
+    return matched["host"].strip("[]"), port
+
+
+def _place(path: str) -> tuple[str, int]:
+    """Return the service, empty where none is named, and the number of the database."""
+    words = [unquote(word) for word in path.strip("/").split("/") if word]
+    numbers = [word for word in words if word.isascii() and word.isdigit()]
+    names = [word for word in words if word not in numbers]
+    if len(numbers) > 1 or len(names) > 1:
+        raise _unusable("needs one name of a master and one number of a database after the sentinels")
+    return (names or [""])[0], int((numbers or ["0"])[0])
+
+
+def _unusable(why: str) -> UnusableAddress:
+    return UnusableAddress(f"REDIS_URL {why}: write {_EXAMPLE}")

@@ -1,0 +1,86 @@
+"""REDIS_URL: what it may name, and what is said of what it must not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobs import redis_address
+from jobs.settings import Settings
+from jobs.store import connection
+from jobs.worker import life
+
+
+def test_a_sentinel_address_is_taken_apart() -> None:
+    place = redis_address.sentinels("redis+sentinel://:secret@a:1,b/main/2")
+    assert place.hosts == (("a", 1), ("b", 26379))
+    assert (place.service, place.database, place.user, place.password) == ("main", 2, None, "secret")
+    assert redis_address.sentinels("redis+sentinel://worker:secret@a/main").user == "worker"
+    assert redis_address.sentinels("redis+sentinel://a").user is None
+
+
+@pytest.mark.parametrize(
+    ("rest", "service", "database"),
+    [
+        ("", "mymaster", 0), ("/", "mymaster", 0), ("/main", "main", 0), ("/3", "mymaster", 3), ("/main/3", "main", 3),
+        ("/3/main", "main", 3), ("/?service=main", "main", 0), ("/a%2Fb/1", "a/b", 1),
+    ],
+)  # fmt: skip
+def test_service_and_database_may_change_places(rest: str, service: str, database: int) -> None:
+    place = redis_address.sentinels(f"redis+sentinel://a{rest}")
+    assert (place.service, place.database) == (service, database)
+
+
+def test_sentinels_get_the_credentials_of_redis_unless_the_address_gives_others() -> None:
+    asked = [
+        redis_address.sentinels(f"redis+sentinel://worker:p%40ss@[::1]:7{more}")
+        for more in (
+            "",
+            "/?sentinel_password=",
+            "/?sentinel_user=me&sentinel_password=mine",
+            "/?sentinel_password=mine",
+        )
+    ]
+    assert {(place.user, place.password, place.hosts) for place in asked} == {("worker", "p@ss", (("::1", 7),))}
+    assert [(place.sentinel_user, place.sentinel_password) for place in asked] == [
+        ("worker", "p@ss"), (None, None), ("me", "mine"), (None, "mine")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://hush@a", "begins with none of"),
+        ("", "begins with none of"),
+        ("redis+sentinel://", "no HOST:PORT"),
+        ("redis+sentinel://:hush@", "no HOST:PORT"),
+        ("redis+sentinel://:hush@a,,b/main", "no HOST:PORT"),
+        ("redis+sentinel://:hush@a:b/main", "no HOST:PORT"),
+        ("redis+sentinel://:hush@a:70000/main", "no HOST:PORT"),
+        ("redis+sentinel://:hush@a:0/main", "no HOST:PORT"),
+        ("redis+sentinel://:hush@a/main/other", "one name"),
+        ("redis+sentinel://:hush@a/0/1", "one name"),
+        ("redis+sentinel://:hush@a/main/0/more", "one name"),
+        ("redis+sentinel://:hush@a/main?tls=1", "has the option tls"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_the_way_out_and_without_its_password(url: str, why: str) -> None:
+    with pytest.raises(redis_address.UnusableAddress, match=why) as refused:
+        connection.connect(url)
+    assert "write redis" in str(refused.value) and "hush" not in str(refused.value)
+    assert life.refusal(Settings(redis_url=url, metrics_port=0)) == 2
+
+
+def test_no_master_is_said_in_words() -> None:
+    client = connection.connect("redis+sentinel://127.0.0.1:1/main", retries=0)
+    with pytest.raises(connection.Unreachable) as error:
+        client.ping()
+    assert "no sentinel of REDIS_URL" in connection.reason(error.value)
+    client.close()
+
+
+def test_the_address_is_described_where_settings_are() -> None:
+    top = Path(__file__).resolve().parents[2]
+    for name in ("README.md", ".env.example"):
+        assert "redis+sentinel://host:port,host:port/service/db" in (top / name).read_text()
