@@ -46,7 +46,9 @@ CLIENT_CLOSED_REQUEST = 499
 
 def create(settings: Settings) -> FastAPI:
     """Return one replica's application, which begins to work in its lifespan. Needs no Redis until then."""
-    main = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
+    main = Store(
+        connection.connect(settings.redis_url, retries=1, timeout=3), replicas=settings.redis_replicas_to_wait
+    )  # fmt: skip
     hub = Hub(Store(connection.connect(settings.redis_url, retries=1, timeout=10)).events)
     own = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
     janitor = Janitor(own, Recorder(Queries(own, settings)).round, age_seconds=settings.age_seconds)
@@ -94,6 +96,12 @@ def _serve_pages(app: FastAPI, folder: Path) -> None:
     app.router.routes.append(Pages(folder))
 
 
+def _advice(error: Exception) -> str:
+    if isinstance(error, connection.Unacknowledged):
+        return ""
+    return "; try again in a moment; docs/operations.md says what to look at"
+
+
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
     async def ours(_request: Request, error: errors.ClusterError) -> Response:
@@ -117,8 +125,7 @@ def _answer_errors(app: FastAPI) -> None:
         return Response(None, CLIENT_CLOSED_REQUEST)
 
     async def unreachable(_request: Request, error: Exception) -> Response:
-        advice = "try again in a moment; docs/operations.md says what to look at"
-        return http.refused(errors.Unavailable(f"{connection.reason(error)}; {advice}"))
+        return http.refused(errors.Unavailable(f"{connection.reason(error)}{_advice(error)}"))
 
     for kind in connection.Unreachable:
         app.add_exception_handler(kind, unreachable)

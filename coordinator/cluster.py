@@ -56,14 +56,11 @@ class Cluster:
 
     def _write(self, jobs: Sequence[NewJob]) -> list[tuple[str, str] | Over]:
         """Write jobs; with SUBMIT_DURABLE return when they are on Redis' disk."""
-        if self.settings.submit_durable == "false":
-            return self.store.jobs.submit(jobs, self.settings.max_queued)
-        if not self._disk_checked:
+        disk = self.settings.submit_durable == "true"
+        if disk and not self._disk_checked:
             self.store.jobs.require_disk()
             self._disk_checked = True
-        written = self.store.jobs.submit(jobs, self.settings.max_queued)
-        self.store.jobs.wait_for_disk()
-        return written
+        return self.store.jobs.submit(jobs, self.settings.max_queued, disk=disk)
 
     def _accept(self, body: Any, asker: Asker, fleet: scheduler.Fleet) -> submissions.Accepted | errors.ClusterError:
         try:

@@ -48,7 +48,7 @@ def run(settings: Settings) -> int:
         return lanes
 
     meter = Meter(energy=Packages().joules)
-    return worker.run(wait_for_redis(settings.redis_url), start, lambda: close(lanes), meter)
+    return worker.run(wait_for_redis(settings), start, lambda: close(lanes), meter)
 
 
 def main() -> int:

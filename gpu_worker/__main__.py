@@ -60,7 +60,7 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
         provider, gpus = find(settings, machine)
     except NoGpu as error:
         return _without(settings, error)
-    store = wait_for_redis(settings.redis_url)
+    store = wait_for_redis(settings)
     try:
         claim = Claim(store, settings.worker_name(), gpus)
     except NoGpu as error:

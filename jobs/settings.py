@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     cuda_visible_devices: str = ""
     #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db: jobs/redis_address.py
     redis_url: str = "redis://127.0.0.1:6379/0"
+    #: Replicas of Redis that must have a change before it is acknowledged. 0: the master alone.
+    redis_replicas_to_wait: int = Field(default=0, ge=0, le=100)
     #: Seconds that finished jobs and their results are kept.
     result_ttl: int = Field(default=7 * 86400, ge=60, le=366 * 86400)
     #: Jobs that may be queued at once; more are refused with 429. 0: any number.

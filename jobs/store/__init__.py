@@ -32,11 +32,16 @@ __all__ = ["Store"]
 class Store:
     """One Redis, by subject.
 
-    `clock` (Lua text defining now()) and the limits of expiries and errors are replaced by tests only.
+    `replicas` of it must have a change before it counts as done. `clock` (Lua text defining now()) and the limits of
+    expiries and errors are replaced by tests only.
     """
 
-    def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
-        self.scripts = Scripts(client, clock=clock, max_expiries=max_expiries, max_errors=max_errors)
+    def __init__(
+        self, client: Client, *, replicas: int = 0, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3
+    ) -> None:
+        self.scripts = Scripts(
+            client, replicas=replicas, clock=clock, max_expiries=max_expiries, max_errors=max_errors
+        )  # fmt: skip
         self.jobs = Jobs(self.scripts)
         self.job_reads = JobReads(self.scripts)
         self.slots = Slots(self.scripts)

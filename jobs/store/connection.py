@@ -30,6 +30,10 @@ class Silent(redis.exceptions.ConnectionError):
     """Redis has not answered for some time; the connection may still look whole."""
 
 
+class Unacknowledged(redis.exceptions.ConnectionError):
+    """A write was made, and too few have it; the message says which and what to do."""
+
+
 #: Errors of a call while Redis cannot be reached or takes no writes; the call may be repeated.
 Unreachable = (
     redis.exceptions.ConnectionError,
@@ -88,6 +92,8 @@ def reason(error: Exception) -> str:
         return "redis has just started and reads its data"
     if isinstance(error, redis.exceptions.ResponseError):
         return f"redis takes no writes ({str(error)[:100]})"
+    if isinstance(error, Unacknowledged):
+        return str(error)
     if isinstance(error, MasterNotFoundError):
         return "redis has no master now: no sentinel of REDIS_URL that answers names one"
     if isinstance(error, redis.exceptions.AuthenticationError):

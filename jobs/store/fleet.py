@@ -52,7 +52,7 @@ class Fleet(Part):
 
     def drain(self, worker: str, on: bool = True, actor: Actor = ANONYMOUS) -> bool:
         """Let a worker finish and take nothing new, or take that back; False when nobody knows the worker."""
-        return self._scripts.words("drain", worker, int(on), *actor) == ["ok"]
+        return self._scripts.kept_words("drain", worker, int(on), *actor) == ["ok"]
 
     def claim(self, gpu: str, worker: str) -> bool:
         """Take or renew a GPU, by UUID, for GPU_TTL_MS; False: another worker has it."""

@@ -9,12 +9,9 @@ from typing import Any
 
 from jobs import errors
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
-from jobs.store import keys
+from jobs.store.acknowledgement import Acknowledgement
 from jobs.store.connection import ResponseError, Unreachable, reason
 from jobs.store.scripts import Part
-
-#: Longest wait for Redis' disk: shorter than the coordinator waits for a reply.
-DISK_MS = 2500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +63,17 @@ class Over:
 class Jobs(Part):
     """Submits and steers jobs."""
 
-    def submit(self, jobs: Sequence[NewJob], most_queued: int = 0) -> list[tuple[str, str] | Over]:
+    def submit(
+        self, jobs: Sequence[NewJob], most_queued: int = 0, *, disk: bool = False
+    ) -> list[tuple[str, str] | Over]:
         """Write jobs, each atomically with its bell. One (new|same|conflict, job_id), or Over, each.
 
         While `most_queued` jobs are queued in the cluster, none is added; 0: any number. Where Redis refuses some and
-        not all: (refused, why) for those. Raises Unreachable when it refuses all.
+        not all: (refused, why) for those. Raises Unreachable when it refuses all, and Unacknowledged when replicas, or
+        with `disk` the disk, lack what was written.
         """
-        replies = self._scripts.many("submit", [_submit_arguments(job, most_queued) for job in jobs])
+        asked = Acknowledgement(replicas=self._scripts.replicas, disk=disk)
+        replies = self._scripts.many("submit", [_submit_arguments(job, most_queued) for job in jobs], asked)
         failed = [reply for reply in replies if isinstance(reply, Exception)]
         for error in failed:
             if len(failed) == len(replies) or not isinstance(error, Unreachable):
@@ -98,38 +99,24 @@ class Jobs(Part):
             why = f"cannot be kept, Redis says {answer}: mend that"
         return f"SUBMIT_DURABLE {why}, or unset SUBMIT_DURABLE; nothing was submitted"
 
-    def wait_for_disk(self) -> None:
-        """Return when Redis has all that was written before on its disk; Unavailable after DISK_MS.
-
-        WAITAOF waits for writes of its own connection only: the log keeps their order, so one more write covers all.
-        """
-        pipe = self._pipe()
-        pipe.set(keys.DURABLE, 1).waitaof(1, 0, DISK_MS)
-        _, (local, _) = pipe.execute()
-        if not local:
-            after = f"{DISK_MS / 1000:g} s"
-            raise errors.Unavailable(
-                f"written, but not on Redis' disk after {after}: submit again with the same idempotency key"
-            )
-
     def cancel(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Return [ok, state], [conflict, state] or [missing]; pause, resume, retry and delete do too."""
-        return self._scripts.words("cancel", job, *actor)
+        return self._scripts.kept_words("cancel", job, *actor)
 
     def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Let lanes commit what they have and take no more."""
-        return self._scripts.words("pause", job, *actor)
+        return self._scripts.kept_words("pause", job, *actor)
 
     def resume(self, job: str, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
         """Let a paused job go on. [over, cap, value, seconds] when a cap of its tenant refuses it and not `hold`."""
-        return self._scripts.words("resume", job, *actor, int(hold))
+        return self._scripts.kept_words("resume", job, *actor, int(hold))
 
     def retry(self, job: str, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
         """Go on with what is not done of a job that failed or was cancelled; refused by caps as `resume` is.
 
         Returns [version, V] when its partials come from version V of the kind's model and not from `version`.
         """
-        return self._scripts.words("retry", job, version, *actor, int(hold))
+        return self._scripts.kept_words("retry", job, version, *actor, int(hold))
 
     def retry_dead(
         self, job: str, first: int, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False
@@ -138,11 +125,11 @@ class Jobs(Part):
 
         Answers as `retry`; [none] when no such range was given up.
         """
-        return self._scripts.words("retry_dead", job, first, version, *actor, int(hold))
+        return self._scripts.kept_words("retry_dead", job, first, version, *actor, int(hold))
 
     def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Remove a job that has ended."""
-        return self._scripts.words("delete", job, *actor)
+        return self._scripts.kept_words("delete", job, *actor)
 
 
 def _written(reply: list[Any]) -> tuple[str, str] | Over:

@@ -53,8 +53,11 @@ class Results(Part):
         return bool(self._scripts.run("fold", job, gathered.digest, len(gathered.parts), accumulator))
 
     def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
-        """Store the result of what was gathered and, in the same moment, its marks as `marks.left_by` writes them."""
-        return bool(self._scripts.run("finish", job, gathered.digest, result, marks))
+        """Store the result of what was gathered and, in the same moment, its marks as `marks.left_by` writes them.
+
+        Raises Unacknowledged when replicas lack it; nobody else needs to derive it then, unless the master dies.
+        """
+        return bool(self._scripts.kept("finish", job, gathered.digest, result, marks, repeatable=False))
 
     def abort(self, job: str, error: str) -> bool:
         """Fail a finishing job whose result cannot be derived."""

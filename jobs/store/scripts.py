@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from jobs import metrics, queues
+from jobs.store.acknowledgement import Acknowledgement
 from jobs.store.connection import Client, NoScriptError
 from jobs.store.pruning import Statement, needed, statements, words
 
@@ -78,11 +79,15 @@ class _Parts:
 class Scripts:
     """Calls of the scripts over one client.
 
-    `clock` (Lua text defining now()) and the limits of expiries and errors are replaced by tests only.
+    `replicas` of Redis must have what `kept` writes. `clock` (Lua text defining now()) and the limits of expiries and
+    errors are replaced by tests only.
     """
 
-    def __init__(self, client: Client, *, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3) -> None:
+    def __init__(
+        self, client: Client, *, replicas: int = 0, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3
+    ) -> None:
         self.client = client
+        self.replicas = replicas
         bounds = ", ".join(str(bound) for bound in metrics.SECONDS)
         names = ", ".join(f"'{name}'" for name in queues.ALL)
         values: dict[str, int | str] = {
@@ -102,22 +107,52 @@ class Scripts:
 
     def words(self, name: str, *arguments: Any) -> list[str]:
         """Call a script and return its reply, a list, as text."""
-        return [item.decode() if isinstance(item, bytes) else str(item) for item in self.run(name, *arguments)]
+        return _texts(self.run(name, *arguments))
 
-    def many(self, name: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
-        """Call one script many times in one round trip, TOGETHER at once. An error stands in the place of its reply."""
+    def kept(self, name: str, *arguments: Any, repeatable: bool = True) -> Any:
+        """Call a script and return its reply once `replicas` have what it wrote. Raises Unacknowledged.
+
+        `repeatable`: the reply may speak of what an earlier call wrote, which replicas must then have, too.
+        """
+        asked = Acknowledgement(replicas=self.replicas, repeatable=repeatable)
+        if not asked:
+            return self.run(name, *arguments)
+        [reply] = self.many(name, [arguments], asked)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def kept_words(self, name: str, *arguments: Any) -> list[str]:
+        """Do the same and return the reply, a list, as text."""
+        return _texts(self.kept(name, *arguments))
+
+    def many(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None = None) -> list[Any]:
+        """Call one script many times in one round trip, TOGETHER at once. An error stands in the place of its reply.
+
+        Raises Unacknowledged when what is `asked` for lacks the writes.
+        """
         groups = [calls[at : at + TOGETHER] for at in range(0, len(calls), TOGETHER)]
         script, joined = self._scripts[name], [_joined(group) for group in groups]
-        replies = self._pipelined(script.sha, joined)
+        replies = self._pipelined(script.sha, joined, asked)
         if any(isinstance(reply, NoScriptError) for reply in replies):
-            self.client.script_load(script.script)
-            replies = self._pipelined(script.sha, joined)
-        return [each for group, reply in zip(groups, replies, strict=True) for each in _apart(group, reply)]
+            # A server knows the scripts that were loaded there: a replica that has become the master knows none.
+            _, *replies = self._pipelined(script.sha, joined, asked, load=script.script)
+        if asked and not all(isinstance(reply, Exception) for reply in replies[: len(groups)]):
+            asked.check(replies[-1])
+        return [
+            each for group, reply in zip(groups, replies[: len(groups)], strict=True) for each in _apart(group, reply)
+        ]
 
-    def _pipelined(self, sha: str, calls: Sequence[Sequence[Any]]) -> list[Any]:
+    def _pipelined(
+        self, sha: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None, load: str = ""
+    ) -> list[Any]:
         pipe = self.client.pipeline(transaction=False)
+        if load:
+            pipe.script_load(load)
         for arguments in calls:
             pipe.evalsha(sha, 0, *arguments)
+        if asked:
+            asked.ask(pipe)
         return cast(list[Any], pipe.execute(raise_on_error=False))
 
     def read(self, *commands: Sequence[str]) -> list[Any]:
@@ -131,6 +166,10 @@ class Scripts:
     def replies(self, *commands: Sequence[str]) -> list[Any]:
         """Return the same, with the errors in their places."""
         return cast(list[Any], self.run("read", json.dumps(commands)))
+
+
+def _texts(reply: Sequence[Any]) -> list[str]:
+    return [item.decode() if isinstance(item, bytes) else str(item) for item in reply]
 
 
 def _joined(group: Sequence[Sequence[Any]]) -> Sequence[Any]:

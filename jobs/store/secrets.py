@@ -40,7 +40,7 @@ class Secrets(Part):
 
     def put(self, tenant: str, name: str, sealed: Sealed, actor: Actor = ANONYMOUS) -> str:
         """Set a secret: new or changed. Else full, beyond MAX_SECRETS; or missing: the tenant is not registered."""
-        reply: bytes = self._scripts.run(
+        reply: bytes = self._scripts.kept(
             "set_secret", tenant, name, sealed.key, _stored(sealed), MAX_SECRETS, *actor
         )  # fmt: skip
         return reply.decode()
@@ -48,11 +48,11 @@ class Secrets(Part):
     def reseal(self, tenant: str, name: str, before: Sealed, after: Sealed, actor: Actor = ANONYMOUS) -> bool:
         """Put a secret's value under another key; False when it has been set since it was read."""
         arguments = (tenant, name, _stored(before), after.key, _stored(after), *actor)
-        return bool(self._scripts.run("reseal_secret", *arguments))
+        return bool(self._scripts.kept("reseal_secret", *arguments))
 
     def remove(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
         """Delete a secret; False when there is none. Works in a full Redis."""
-        return bool(self._scripts.run("delete_secret", tenant, name, *actor))
+        return bool(self._scripts.kept("delete_secret", tenant, name, *actor))
 
     def all(self, tenant: str) -> list[Secret]:
         """Return a tenant's secrets by name, without their values."""

@@ -62,14 +62,14 @@ class Tenants(Part):
     def put(self, tenant: Tenant, actor: Actor = ANONYMOUS) -> bool:
         """Register a tenant or change its weight and caps; True: it is new. With the first, `default` is registered."""
         numbers = (tenant.weight, tenant.max_lanes, tenant.max_jobs)
-        reply = self._scripts.run("tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor)
+        reply = self._scripts.kept("tenant", tenant.name, *numbers, _written(tenant), _logged(tenant), *actor)
         if tenant.max_stored_bytes:
             StoredBytes(self._scripts).recount()
         return bool(reply == b"new")
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
         """Forget a tenant: ok. Else missing; default, which stays; busy: jobs of it wait or run; tokens: some count."""
-        reply: bytes = self._scripts.run("tenant_remove", name, *actor)
+        reply: bytes = self._scripts.kept("tenant_remove", name, *actor)
         return reply.decode()
 
     def names(self) -> list[str]:

@@ -120,12 +120,12 @@ class Tokens(Part):
         """
         fields = {"name": name, "scopes": ",".join(scopes), "digest": credential.digest}
         flat = [item for pair in fields.items() for item in pair]
-        [answer] = self._scripts.words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
+        [answer] = self._scripts.kept_words("create_token", credential.id, *actor, ttl_ms, MAX_TOKENS, tenant, *flat)
         return answer
 
     def revoke(self, token_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a token, and with it its sessions; False when there is none. Works in a full Redis."""
-        return bool(self._scripts.run("end_token", keys.TOKENS.removeprefix(keys.PREFIX), token_id, *actor))
+        return bool(self._scripts.kept("end_token", keys.TOKENS.removeprefix(keys.PREFIX), token_id, *actor))
 
     def touch(self, token_id: str) -> None:
         """Note that a token was used now."""
@@ -158,7 +158,7 @@ class Tokens(Part):
 
     def log_out(self, session_id: str, actor: Actor = ANONYMOUS) -> bool:
         """End a session. Works in a full Redis."""
-        return bool(self._scripts.run("end_token", keys.SESSIONS.removeprefix(keys.PREFIX), session_id, *actor))
+        return bool(self._scripts.kept("end_token", keys.SESSIONS.removeprefix(keys.PREFIX), session_id, *actor))
 
     def session(self, session_id: str) -> BrowserSession | None:
         """Return a session; None when there is none."""

@@ -155,9 +155,10 @@ def refusal(settings: Settings) -> int:
     return 0
 
 
-def wait_for_redis(url: str) -> Store:
-    """Return the store at `url` once it answers and has its bells; tries again each second."""
-    store = Store(connection.connect(url))
+def wait_for_redis(settings: Settings) -> Store:
+    """Return the store at REDIS_URL once it answers and has its bells; tries again each second."""
+    url = settings.redis_url
+    store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait)
     while True:
         try:
             bells.place_bells(store)

@@ -1,0 +1,163 @@
+"""REDIS_REPLICAS_TO_WAIT: a change is acknowledged when replicas have it; else it is unknown whether it will last."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+import redis
+
+from coordinator import app
+from coordinator.asker import OWNER
+from coordinator.cluster import Cluster
+from coordinator.events.hub import Hub
+from jobs.settings import Settings
+from jobs.store import Store, acknowledgement, bells, connection
+from tests.conftest import _binary, _start
+
+BODY: dict[str, Any] = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 3}}
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[redis.Redis, redis.Redis]]:
+    """A master and its replica."""
+    binary = _binary("7") or _binary("6.2")
+    assert binary
+    started = [_start(binary, tmp_path_factory.mktemp(name)) for name in ("master", "replica")]
+    master, replica = (redis.Redis.from_url(url) for _, url in started)
+    master.config_set("repl-diskless-sync-delay", 0)
+    replica.replicaof("127.0.0.1", started[0][1].rpartition(":")[2].partition("/")[0])
+    while replica.info("replication")["master_link_status"] != "up":
+        pass
+    yield master, replica
+    for process, _ in started:
+        process.kill()
+        process.wait()
+    master.close()
+    replica.close()
+
+
+@pytest.fixture
+def submitting(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A coordinator's cluster that waits for one replica, on an empty Redis whose replica lags for as long as asked."""
+    master, _ = pair
+    master.flushall()
+    master.config_resetstat()
+    master.wait(1, 5000)
+    client = connection.connect(f"redis://127.0.0.1:{port_of(master)}/0", retries=0)
+    store = Store(client, replicas=1)
+    bells.place_bells(store)
+    yield Cluster(store, Hub(store.events), Settings(redis_replicas_to_wait=1))
+    client.close()
+
+
+def port_of(client: redis.Redis) -> int:
+    return int(client.connection_pool.connection_kwargs["port"])
+
+
+def commands(client: redis.Redis, name: str) -> int:
+    return int(client.info("commandstats").get(f"cmdstat_{name}", {}).get("calls", 0))
+
+
+def lose_the_replica(pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the replica hear nothing more, and waiting for it take less time than a test has."""
+    monkeypatch.setattr(acknowledgement, "WAIT_MS", 50)
+    pair[1].replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+
+
+def bring_it_back(pair: tuple[redis.Redis, redis.Redis]) -> None:
+    pair[1].replicaof("127.0.0.1", str(port_of(pair[0])))
+    while pair[1].info("replication")["master_link_status"] != "up":
+        pass
+
+
+def test_what_was_acknowledged_is_on_the_replica(submitting: Cluster, pair: tuple[redis.Redis, redis.Redis]) -> None:
+    """A submit, a batch of more than one call, a cancel: each in one pipeline with one WAIT."""
+    master, replica = pair
+    [first] = submitting.submit([BODY], OWNER)
+    assert isinstance(first, dict)
+    submitting.steer(first["job_id"], "cancel", OWNER)  # from now on Redis knows both scripts
+    before = commands(master, "wait")
+    [answer] = submitting.submit([BODY], OWNER)
+    assert isinstance(answer, dict) and replica.exists(f"ct:job:{answer['job_id']}")
+    batch = submitting.submit([BODY] * 70, OWNER)
+    assert all(isinstance(one, dict) and replica.exists(f"ct:job:{one['job_id']}") for one in batch)
+    submitting.steer(answer["job_id"], "cancel", OWNER)
+    assert replica.hget(f"ct:job:{answer['job_id']}", "state") == b"cancelled"
+    assert commands(master, "wait") - before == 3
+
+
+def test_a_lagging_replica_is_unknown_and_a_repeat_finds_the_one_job(
+    submitting: Cluster, pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on the repeat, which writes nothing itself: its answer speaks of what an earlier call wrote."""
+    body = {**BODY, "idempotency_key": "k"}
+    lose_the_replica(pair, monkeypatch)
+    for _ in range(2):
+        with pytest.raises(connection.Unacknowledged, match=r"0 of 1 replicas .* same idempotency key"):
+            submitting.submit([body], OWNER)
+    bring_it_back(pair)
+    monkeypatch.undo()
+    [answer] = submitting.submit([body], OWNER)
+    assert isinstance(answer, dict)
+    assert [pair[number].zcard("ct:jobs") for number in range(2)] == [1, 1]
+
+
+def test_a_replica_that_became_the_master_is_given_the_scripts(
+    submitting: Cluster, pair: tuple[redis.Redis, redis.Redis]
+) -> None:
+    """Scripts are known where they were loaded. They come with the calls, on the same connection."""
+    pair[0].script_flush()
+    [answer] = submitting.submit([BODY], OWNER)
+    pair[0].script_flush()
+    assert isinstance(answer, dict)
+    submitting.steer(answer["job_id"], "cancel", OWNER)
+    assert pair[1].hget(f"ct:job:{answer['job_id']}", "state") == b"cancelled"
+
+
+def test_a_result_waits_too_and_an_end_that_changed_nothing_asks_for_no_further_write(
+    submitting: Cluster, pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = submitting.store.results
+    nothing = results.gather("none")
+    lose_the_replica(pair, monkeypatch)
+    with pytest.raises(connection.Unacknowledged):
+        submitting.submit([BODY], OWNER)
+    with pytest.raises(connection.Unacknowledged):
+        results.finish("none", nothing, b"{}")
+    bring_it_back(pair)
+    before = commands(pair[0], "set")
+    monkeypatch.undo()
+    assert results.finish("none", nothing, b"{}") is False
+    assert commands(pair[0], "set") == before, "workers may not write the coordinators' key"
+
+
+def test_nothing_waits_unless_it_is_asked_for(pair: tuple[redis.Redis, redis.Redis]) -> None:
+    client = connection.connect(f"redis://127.0.0.1:{port_of(pair[0])}/0", retries=0)
+    store = Store(client)
+    before = commands(pair[0], "wait")
+    [answer] = Cluster(store, Hub(store.events), Settings()).submit([BODY], OWNER)
+    assert isinstance(answer, dict)
+    Cluster(store, Hub(store.events), Settings()).steer(answer["job_id"], "cancel", OWNER)
+    assert commands(pair[0], "wait") == before
+    client.close()
+
+
+def test_http_answers_503_and_says_to_repeat_it() -> None:
+    application = app.create(Settings(metrics_port=0))
+
+    @application.get("/api/unknown")
+    def unknown() -> None:
+        raise connection.Unacknowledged("written, but 0 of 1 replicas have it: send it again")
+
+    async def ask() -> httpx.Response:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.get("/api/unknown")
+
+    transport = httpx.ASGITransport(app=application, raise_app_exceptions=False)
+    answer = asyncio.run(ask())
+    assert answer.status_code == 503 and answer.headers["Retry-After"] == "1"
+    assert answer.json()["detail"] == "written, but 0 of 1 replicas have it: send it again"
