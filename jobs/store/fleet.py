@@ -11,7 +11,8 @@ from jobs import queues
 from jobs.models import ANONYMOUS, Actor
 from jobs.store.scripts import WORKER_TTL_MS, Part
 
-LEADER_TTL_MS = 5000
+#: With the round in which others ask for the lead, it moves within five seconds.
+LEADER_TTL_MS = 3000
 GPU_TTL_MS = 5000
 #: Seconds of waiting after which a job gets turns that are those of higher priorities.
 AGE_SECONDS = 300.0

@@ -68,6 +68,7 @@ class Live:
         workers: int = 1,
         lanes: int = 2,
         coordinators: int = 1,
+        own_addresses: bool = False,
         top: Path = TOP,
         redis_server: str | None = None,
         nice: int = 0,
@@ -80,7 +81,9 @@ class Live:
         self.binary = redis_server or redis_binary()
         #: By how much workers give way to what else runs, as the command `nice` counts.
         self.nice = nice
-        self.ports = [free_port() for _ in range(coordinators)]
+        #: Of the coordinators; with `own_addresses` they differ, and the port is one, as behind a name of DNS.
+        self.addresses = [f"127.0.0.{number + 2 if own_addresses else 1}" for number in range(coordinators)]
+        self.ports = [free_port()] * coordinators if own_addresses else [free_port() for _ in range(coordinators)]
         self.metrics_ports = [free_port() for _ in range(coordinators)]
         self.redis_port = free_port()
         self._redis = redis.Redis(port=self.redis_port)
@@ -163,12 +166,15 @@ class Live:
 
     def start_coordinator(self, number: int = 0) -> None:
         self.run_coordinator(number)
-        until(lambda: httpx.get(f"http://127.0.0.1:{self.ports[number]}/ready").status_code == 200)
+        until(lambda: httpx.get(f"{self.url(number)}/ready").status_code == 200)
 
     def run_coordinator(self, number: int = 0) -> None:
         """Starts the process and waits for nothing."""
-        ports = {"COORDINATOR_PORT": str(self.ports[number]), "METRICS_PORT": str(self.metrics_ports[number])}
-        self._run(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **ports)
+        places = {
+            "BIND": self.addresses[number], "COORDINATOR_PORT": str(self.ports[number]),
+            "METRICS_PORT": str(self.metrics_ports[number]),
+        }  # fmt: skip
+        self._run(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **places)
 
     def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
         own = {"WORKER_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
@@ -214,7 +220,11 @@ class Live:
         return self._redis
 
     def url(self, replica: int = 0) -> str:
-        return f"http://127.0.0.1:{self.ports[replica]}"
+        return f"http://{self.addresses[replica]}:{self.ports[replica]}"
+
+    def metrics(self, replica: int = 0) -> str:
+        """Return what Prometheus reads of a coordinator."""
+        return httpx.get(f"http://{self.addresses[replica]}:{self.metrics_ports[replica]}/metrics", timeout=60).text
 
     def headers(self) -> dict[str, str]:
         """Return the headers of a call: the first token of CLUSTER_TOKEN where this cluster has one."""

@@ -15,19 +15,27 @@ PATIENCE_SECONDS = 15.0
 
 
 class Load:
-    """Use as a context manager; `failures` and `requests` tell afterwards."""
+    """Use as a context manager; `failures`, `requests` and `jobs`, the ids of what it submitted, tell afterwards."""
 
     def __init__(
-        self, url: str, threads: int = 6, pause: float = 0.05, headers: Mapping[str, str] = MappingProxyType({})
+        self,
+        url: str,
+        threads: int = 6,
+        pause: float = 0.05,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        *,
+        pages: bool = True,
     ) -> None:
         self._url = url
         self._headers = headers
         self._pause = pause
+        self._asks = [_page, _status, _submit] if pages else [_status, _submit]
         self._ended = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(threads)]
         self._lock = threading.Lock()
         self.requests = 0
         self.failures: list[str] = []
+        self.jobs: list[str] = []
 
     def __enter__(self) -> Load:
         for thread in self._threads:
@@ -41,10 +49,9 @@ class Load:
 
     def _run(self, number: int) -> None:
         with httpx.Client(base_url=self._url, timeout=PATIENCE_SECONDS, headers=self._headers) as http:
-            asks: list[Callable[[httpx.Client], httpx.Response]] = [_page, _status, _submit]
             turn = number
             while not self._ended.is_set():
-                self._count(asks[turn % len(asks)], http)
+                self._count(self._asks[turn % len(self._asks)], http)
                 turn += 1
                 time.sleep(self._pause)
 
@@ -53,6 +60,8 @@ class Load:
         try:
             answer = ask(http)
             failure = "" if answer.status_code in (200, 202) else f"{answer.status_code} {answer.text[:300]}"
+            if not failure and ask is _submit:
+                self.jobs.append(answer.json()["job_id"])
         except httpx.HTTPError as error:
             failure = repr(error)
         with self._lock:

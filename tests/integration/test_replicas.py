@@ -1,0 +1,126 @@
+"""Three coordinators behind the real front: who leads, what all of them say, and restarts that nobody notices."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from coordinator import leader
+from jobs import metrics
+from jobs.store import fleet
+from tests.chaos import listener
+from tests.chaos.campaign import events_after, last_event
+from tests.conftest import IN_CI
+from tests.integration.live import Live, running, until
+from tests.integration.nginx_bench import Front, Names, front, have_nginx
+from tests.stack.load import Load
+
+#: Some seconds of two lanes.
+LONG: dict[str, Any] = {"units": 1000, "seconds_per_unit": 0.01}
+#: Names of what all replicas say alike.
+ALIKE = {metric.name for metric in metrics.ALL if not metric.per_replica}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Three coordinators at one port of three addresses, and a worker."""
+    with running(tmp_path_factory.mktemp("replicas"), coordinators=3, own_addresses=True) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def proxy(live: Live) -> Iterator[Front]:
+    """nginx, to which all three are known by one name, whether they live or not."""
+    if not have_nginx():
+        assert not IN_CI, "nginx is not installed"
+        pytest.skip("nginx is not installed")
+    names = Names()
+    names.start()
+    names.are(coordinator=live.addresses)
+    try:
+        with front(names, live.ports[0], REQUEST_RATE="10000", REQUEST_BURST="10000") as running_front:
+            yield running_front
+    finally:
+        names.end()
+
+
+def leaders(live: Live) -> list[int]:
+    """Return the numbers of the living replicas that say that they lead."""
+    return [number for number in living(live) if "\ncluster_leader 1.0" in live.metrics(number)]
+
+
+def living(live: Live) -> list[int]:
+    return [number for number in range(len(live.ports)) if f"coordinator-{number}" in live.processes]
+
+
+def figures(live: Live, replica: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Return what a replica says of the cluster, not of itself: values by name and labels."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(live.metrics(replica))
+        if {family.name, f"{family.name}_total"} & ALIKE
+        for sample in family.samples
+    }
+
+
+def test_leadership_is_promised_to_move_within_five_seconds() -> None:
+    """It expires, and each replica asks for it once a round."""
+    assert fleet.LEADER_TTL_MS / 1000 + leader.ROUND_SECONDS <= 5 - 0.5, "half a second for what a round takes"
+
+
+def test_another_replica_leads_when_the_leader_is_killed(live: Live) -> None:
+    [first] = until(lambda: len(found := leaders(live)) == 1 and found)
+    live.kill(f"coordinator-{first}")
+    [second] = until(lambda: leaders(live), 15)
+    assert second != first
+    live.start_coordinator(first)
+    assert until(lambda: leaders(live)) == [second], "who comes back does not take it away"
+
+
+def test_replicas_say_the_same_of_the_cluster(live: Live) -> None:
+    live.result(live.submit("faulty", {"units": 20}))
+
+    def alike() -> bool:
+        """True when nothing changed between the first reading and the last, and all say the same."""
+        first, second, third, again = (figures(live, replica) for replica in (0, 1, 2, 0))
+        return first == again and first == second == third
+
+    assert len({name for name, _ in figures(live, 0)}) > 20
+    until(alike)
+
+
+def restart_everything(live: Live) -> None:
+    """Coordinators one by one, as an update does it, then the worker, then the leader as a crash does it."""
+    for number in living(live):
+        live.kill(f"coordinator-{number}", signal.SIGTERM)
+        live.start_coordinator(number)
+    live.start_worker(1)
+    live.wait_ready(2)
+    live.kill("worker-0", signal.SIGTERM)
+    [leading] = until(lambda: len(found := leaders(live)) == 1 and found)
+    live.kill(f"coordinator-{leading}")
+    live.start_coordinator(leading)
+
+
+@pytest.mark.timeout(240)
+def test_a_restart_of_everything_fails_no_request_and_loses_no_job_and_no_event(live: Live, proxy: Front) -> None:
+    since = last_event(live.redis())
+    listening = listener.Listener([proxy.api], since, seed=15)
+    listening.start()
+    try:
+        with Load(proxy.api, threads=4, pause=0.2, pages=False) as load:
+            job = live.submit("faulty", LONG)
+            until(lambda: live.job(job)["done"] > 0)
+            restart_everything(live)
+        assert load.failures == [] and load.requests > 50
+        assert live.result(job) == {"sum": sum(range(LONG["units"])), "count": LONG["units"]}
+        assert {live.result(one)["count"] for one in load.jobs} == {1} and len(load.jobs) > 20
+        listening.catch_up(last_event(live.redis()))
+    finally:
+        listening.end()
+    written = events_after(live.redis(), since)
+    assert listener.problems(listening.ids, written, log_was_cut=False) == [] and listening.connections > 4
