@@ -37,9 +37,10 @@ kube_cleanup() { # cleanup [--yes]
   say "A copy of the jobs first: ./deploy-cluster.sh backup FILE"
   say "Stored secrets open with their key only: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
   sure "${1:+yes}" "Remove all this?"
-  # What serves need not wait until nobody asks any more.
-  run_k delete deployments,statefulsets --all --wait=false
-  run_k delete pods --all --grace-period 5 --wait=false
+  # What serves need not wait until nobody asks any more. Pods go before their namespace does: while it has some,
+  # Kubernetes looks at it again only after half the time that they were once given to end.
+  run_k delete deployments,replicasets,statefulsets --all --cascade=orphan
+  run_k delete pods --all --grace-period 5
   run_k delete namespace "$NAMESPACE" --wait --timeout 300s
   [[ -n $(others) ]] || run_k delete priorityclasses threads-cluster-services threads-cluster-workers --ignore-not-found
   [[ -n $DRY ]] || rm -f "$TARGET"

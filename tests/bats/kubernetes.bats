@@ -292,6 +292,7 @@ up() { # up N G OPTION...
   cluster cleanup --yes
   exits 0
   called "delete namespace threads-cluster"
+  [[ $(grep -o ' delete .*' "$FAKE/calls" | awk '{ print $2 }' | head -n 3 | paste -sd ' ') == "deployments,replicasets,statefulsets pods namespace" ]] || broken order
   [[ ! -e .kubernetes ]]
   echo namespace/theirs >"$FAKE/namespace"
   : >"$FAKE/calls"

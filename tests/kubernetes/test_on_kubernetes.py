@@ -71,6 +71,8 @@ def test_a_rolling_update_of_all_but_redis_fails_no_request_and_loses_nothing(
         eventually(lambda: len(cluster.kubectl("get", "pods").splitlines()) < 16, 90, "old pods are gone")
     assert result == undisturbed
     assert load.failures == [] and load.requests > 100
+    ends = {cluster.get(f"/api/jobs/{one}", wait_seconds=5)["state"] for one in load.jobs}
+    assert ends == {"done"}, "none that was acknowledged is lost"
 
 
 def test_a_worker_killed_in_mid_job_changes_nothing(cluster: Cluster, undisturbed: dict[str, object]) -> None:
