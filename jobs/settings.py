@@ -183,6 +183,11 @@ def _in_a_pod() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
+def inherited(**more: str) -> dict[str, str]:
+    """Return the environment of this process with these variables besides, for a child that all of it concerns."""
+    return {**os.environ, **more}
+
+
 def show_one_gpu(uuid: str) -> None:
     """Hides the others from CUDA. Before anything imports it."""
     os.environ["CUDA_VISIBLE_DEVICES"] = uuid

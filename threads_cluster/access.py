@@ -86,7 +86,7 @@ def login(
         show.say(f"it works once, within {code['seconds'] // 60} minutes")
         return
     address = _address(ctx, url)
-    token = (getpass.getpass("token: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    token = (_typed() if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not token:
         raise errors.Misconfigured("no token was given; type it at the prompt, or: cluster login < FILE")
     with api.Cluster(address, token) as cluster:
@@ -94,6 +94,15 @@ def login(
         file = logins.keep(cluster.url, token, api.environment())
     show.line(f"{cluster.url}: {', '.join(who['scopes'])} for tenant {who['tenant']}")
     show.say(f"kept in {file}")
+
+
+def _typed() -> str:
+    """Return what is typed at a prompt without echo; nothing when Ctrl-D ends it."""
+    try:
+        return getpass.getpass("token: ")
+    except EOFError:
+        show.say("")  # the prompt's line
+        return ""
 
 
 def _who(cluster: Any) -> dict[str, Any]:

@@ -179,12 +179,19 @@ class Cluster:
         """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
         return self._get(f"jobs/{quote(job_id)}", wait_seconds=wait_seconds, shape=answers.State)
 
-    def follow(self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None) -> Iterator[Json]:
-        """The job at most `step` seconds apart until it has ended; the last one is in its terminal state."""
+    def follow(
+        self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None, first: float | None = None
+    ) -> Iterator[Json]:
+        """The job at most `step` seconds apart until it has ended; the last one is in its terminal state.
+
+        `first`: seconds until the first one at most, where that is not `step`.
+        """
         until = None if timeout is None else time.monotonic() + timeout
+        patience = step if first is None else first
         while True:
             began = time.monotonic()
-            left = step if until is None else min(step, until - began)
+            left = patience if until is None else min(patience, until - began)
+            patience = step
             job = self._get(
                 f"jobs/{quote(job_id)}",
                 wait_seconds=max(left, 0.0),

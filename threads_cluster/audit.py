@@ -18,7 +18,11 @@ class Tampered(Exception):
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
-        self.line = line
+        self.line, self.why = line, why
+
+
+class Missing(Tampered):
+    """Raised for entries that are not there, as a line says, when every line is what was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +48,36 @@ class Chain:
         self._first = 0
         #: Hashes of all lines that were looked at, as long as one is searched for.
         self._seen_head = False
+        #: Line and entries of each gap that a line names.
+        self._gaps: list[tuple[int, str]] = []
 
     def verify(self, head: str = "") -> Verified:
-        """Verify all lines; with `head`, that this hash of an earlier verification is among theirs. Raises Tampered."""
+        """Verify all lines; with `head`, that this hash of an earlier verification is among theirs.
+
+        Raises Tampered; Missing where nothing is wrong but entries that a line says are not there.
+        """
+        try:
+            self._follow_all(head)
+        except Tampered as error:
+            if self._gaps:
+                raise Tampered(error.line, f"{error.why}; before it, {self._missing()}") from None
+            raise
+        if self._gaps:
+            raise Missing(self._gaps[0][0], f"{self._missing()}; every line here is as it was written")
+        last = self._hash if self._sha256 == "0" * 64 else self._sha256
+        return Verified(lines=self._count, first=self._first, seq=self._seq, head=last)
+
+    def _follow_all(self, head: str) -> None:
         for line in self._lines:
             self._count += 1
             self._follow(line)
             self._seen_head |= head in (self._hash, self._sha256)
         if head and not self._seen_head:
             raise Tampered(self._count + 1, f"no line has the hash {head}: {self._why_unseen()}")
-        last = self._hash if self._sha256 == "0" * 64 else self._sha256
-        return Verified(lines=self._count, first=self._first, seq=self._seq, head=last)
+
+    def _missing(self) -> str:
+        entries = ", ".join(entries for _, entries in self._gaps)
+        return f"entries {entries} are missing: dropped before their export, or in another coordinator's AUDIT_FILE"
 
     def _why_unseen(self) -> str:
         why = "lines were removed, or the log was rewritten"
@@ -74,10 +97,12 @@ class Chain:
         self._check_sha256(parts["text"], parts["sha256"])
 
     def _jump(self, number: int, digest: str) -> None:
-        """Accept entries that are not there before the first line alone, or where they are those just seen."""
-        if self._count > 1 and number != self._seq:
-            raise Tampered(self._count, f"entries {self._seq + 1} to {number} are missing: dropped before their export")
-        if self._count > 1 and digest != self._hash:
+        """Note the entries that are not there, but for those before the first line."""
+        if self._count > 1 and number < self._seq:
+            raise Tampered(self._count, f"it names entry {number} after entry {self._seq}: lines were moved")
+        if self._count > 1 and number > self._seq:
+            self._gaps.append((self._count, f"{self._seq + 1} to {number}"))
+        elif self._count > 1 and digest != self._hash:
             raise Tampered(self._count, f"it gives entry {number} another hash")
 
     def _check(self, number: int, digest: str, text: bytes) -> None:

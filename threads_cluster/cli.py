@@ -123,7 +123,7 @@ def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     if as_json:
         job = _print_events(ctx.obj.cluster, job_id)
     else:
-        job = watching.until_end(ctx.obj, job_id)
+        job = watching.until_end(ctx.obj, job_id, soon=True)
         show.say(show.ended_line(job))
         if job["state"] == "done":
             show.say(f"see its result with: cluster result {job_id}")

@@ -26,15 +26,15 @@ class Interrupted(errors.ClientError):
     exit_code = errors.INTERRUPTED
 
 
-def until_end(session: Session, job_id: str, *, quiet: bool = False) -> Json:
-    """The job when it has ended, shown on stderr meanwhile. Ctrl-C raises Interrupted."""
+def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool = False) -> Json:
+    """The job when it has ended, shown on stderr meanwhile; `soon`: at once for the first time. Ctrl-C: Interrupted."""
     live = sys.stderr.isatty() and not quiet
     step = LONG_POLL_SECONDS if quiet else _LIVE_STEP if live else _LOG_STEP
     shown = nullcontext(_nothing) if quiet else bar() if live else nullcontext(Lines())
     job: Json = {}
     try:
         with shown as report:
-            for row in session.cluster.follow(job_id, step=step):
+            for row in session.cluster.follow(job_id, step=step, first=_LIVE_STEP if soon else None):
                 job = session.checked(answers.Job, row)
                 report(job)
     except KeyboardInterrupt:

@@ -20,6 +20,11 @@ KEPT_EXPORTED, KEPT, SLACK = 10_000, 100_000, 1000
 #: Entries written at once, and how often a round writes at most.
 BATCH, BATCHES = 1000, 50
 
+_GAP = (
+    "AUDIT_FILE lacks entries of the audit log that redis no longer keeps; if another coordinator has another"
+    " AUDIT_FILE, they are there: give all of them the same"
+)
+
 
 def export(audit_log: AuditLog, path: Path) -> int:
     """Append new entries to the file and return how many. OSError or BrokenFile when the file cannot be written."""
@@ -44,8 +49,12 @@ def _append(audit_log: AuditLog, file: AuditFile) -> int | None:
         return None
     gap = new.dropped.seq > end.seq
     if new.entries:
+        if gap:
+            log.warning(_GAP, extra={"first": end.seq + 1, "last": new.dropped.seq})
         file.append(new.dropped if gap else None, new.entries)
         end = Position(new.entries[-1].seq, new.entries[-1].hash)
+    elif new.exported != end.seq:
+        file.keep()  # whoever wrote the last lines may have been killed before they were on disk
     if new.entries or new.exported != end.seq:
         audit_log.trim(KEPT_EXPORTED, exported=end.seq)
     return len(new.entries)

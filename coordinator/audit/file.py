@@ -63,9 +63,22 @@ class AuditFile:
         for text in (*texts, *(entry.line for entry in entries)):
             digest = hashlib.sha256(digest.encode() + text).hexdigest()
             lines.append(b'%b,"sha256":"%b"}\n' % (text[:-1], digest.encode()))
-        left = memoryview(b"".join(lines))
+        size = os.fstat(self._descriptor).st_size
+        try:
+            self._write(b"".join(lines))
+        except OSError:
+            # Lines that never reached the disk can be read until the cache forgets them: they would count as kept.
+            os.ftruncate(self._descriptor, size)
+            raise
+
+    def _write(self, text: bytes) -> None:
+        left = memoryview(text)
         while left:
             left = left[os.write(self._descriptor, left) :]
+        self.keep()
+
+    def keep(self) -> None:
+        """Return when everything that can be read here is on disk."""
         os.fsync(self._descriptor)
 
     def _cut_torn_line(self) -> None:

@@ -17,6 +17,13 @@ from jobs.store.audit_log import AuditLog
 log = logging.getLogger(__name__)
 
 ROUND_SECONDS = 1.0
+_ONCE_IT_CAN = (
+    "redis keeps the entries, and they are written as soon as it can be: look at df, and at the rights of its folder"
+)
+_OTHER_FILE = (
+    "this coordinator leads without AUDIT_FILE, and the log was exported to one up to entry %d: give all coordinators"
+    " the same, or that file has a gap when Redis drops entries"
+)
 
 
 class AuditKeeper(threading.Thread):
@@ -31,6 +38,8 @@ class AuditKeeper(threading.Thread):
         self._ended = threading.Event()
         self._minute_ends = time.monotonic() + SECONDS
         self._trouble = ""
+        #: It has looked whether the log was exported by others, where it has no file itself.
+        self._has_looked = False
 
     def run(self) -> None:
         """Do rounds until stopped, whatever fails."""
@@ -48,7 +57,16 @@ class AuditKeeper(threading.Thread):
         if self._file:
             export.export(self._audit_log, self._file)
         else:
+            self._look_for_a_file()
             self._audit_log.trim(export.KEPT, slack=export.SLACK)
+
+    def _look_for_a_file(self) -> None:
+        """Say once that another coordinator exports: while this one leads, its file lacks what comes."""
+        if self._has_looked:
+            return
+        if exported := self._audit_log.read(0, 1).exported:
+            log.warning(_OTHER_FILE, exported)
+        self._has_looked = True
 
     def _write_denials(self) -> None:
         self._denials.write(self._audit_log.deny)
@@ -60,7 +78,9 @@ class AuditKeeper(threading.Thread):
             call()
         except connection.Unreachable as error:
             trouble = f"redis cannot be reached: {type(error).__name__}"
-        except (OSError, BrokenFile) as error:
+        except OSError as error:
+            trouble = f"AUDIT_FILE {self._file} cannot be written ({error.strerror or error}); {_ONCE_IT_CAN}"
+        except BrokenFile as error:
             trouble = f"AUDIT_FILE cannot be written, redis keeps the entries: {error}"
         except Exception as error:
             trouble = f"{type(error).__name__}: {error}"

@@ -15,7 +15,7 @@ from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
 from deploy.local.processes import Run
 from deploy.local.shape import CHECKOUT, Shape
 from jobs import exposure
-from jobs.settings import LOCAL_FOLDER, Settings
+from jobs.settings import LOCAL_FOLDER, Settings, inherited
 from jobs.store import connection
 
 #: Kernels are compiled at the first start.
@@ -52,7 +52,7 @@ class LocalCluster:
     def __enter__(self) -> LocalCluster:
         passwords = supervision.passwords()
         self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
-        configuration = supervision.write(self.shape, self.run, passwords, self._secrets_key or secrets_key.ensure())
+        configuration = supervision.write(self.shape, self.run, passwords)
         self._log_start = program_logs.size()
         command = self.run.command(
             sys.executable, "-m", "supervisor.supervisord", "-c", f"{LOCAL_FOLDER.name}/{configuration.name}"
@@ -60,7 +60,7 @@ class LocalCluster:
         # A session of its own: signals of the terminal reach this process only, which then stops supervisord.
         self._supervisor = subprocess.Popen(
             command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True, env=inherited(SECRETS_KEY=self._secrets_key or secrets_key.ensure()),
         )  # fmt: skip
         return self
 

@@ -15,5 +15,5 @@ def ensure() -> str:
     FILE.chmod(0o600)
     if not FILE.read_text().strip():  # also what a start that was killed has left
         FILE.write_text(f"{secrets.token_hex(32)}\n")
-    # supervisord's file takes no line end within a value.
+    # On one line, as a variable of the environment.
     return ",".join(FILE.read_text().split())

@@ -72,12 +72,15 @@ def _quoted(text: str) -> str:
     return text.replace("%", "%%")
 
 
-def _coordinator(shape: Shape, secrets_key: str) -> dict[str, str]:
+#: The coordinator alone inherits the key from supervisord, whose file cannot quote every character.
+_NO_KEY = {"SECRETS_KEY": ""}
+
+
+def _coordinator(shape: Shape) -> dict[str, str]:
     """Return the coordinator's own environment."""
     return {
-        "SECRETS_KEY": secrets_key,
         "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
-        "AUDIT_FILE": str(LOCAL_FOLDER / "audit.jsonl"), **({"PAGES_DIR": shape.pages} if shape.pages else {}),
+        "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl", **({"PAGES_DIR": shape.pages} if shape.pages else {}),
     }  # fmt: skip
 
 
@@ -106,16 +109,14 @@ def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
     return {
         "REDIS_URL": redis_url(shape, role, password),
         "CLUSTER_SIZE": str(len(shape.lanes) + shape.gpus),
-        # The coordinator alone has it, also where whoever starts the cluster has set it for all.
-        "SECRETS_KEY": "",
     }
 
 
-def programs(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: str) -> list[Program]:
+def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Program]:
     """List what supervisord runs, the guard first; `passwords` of Redis' users."""
     coordinating = _shared(shape, "coordinator", passwords["coordinator"])
     # Programs that a worker runs must not find a token of every scope that whoever starts the cluster has set.
-    working = _shared(shape, "worker", passwords["worker"]) | {"CLUSTER_TOKEN": ""}
+    working = _shared(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
     guard = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
     coordinator = (sys.executable, "-m", "coordinator")
@@ -124,12 +125,12 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: 
         *(_gpu_worker(number) for number in range(1, shape.gpus + 1)),
     ]
     return [
-        Program(name="guard", command=guard, environment={}, priority=1),
-        Program(name="redis", command=redis, environment={}, priority=10),
+        Program(name="guard", command=guard, environment=_NO_KEY, priority=1),
+        Program(name="redis", command=redis, environment=_NO_KEY, priority=10),
         Program(
             name="coordinator",
             command=coordinator,
-            environment=coordinating | _coordinator(shape, secrets_key),
+            environment=coordinating | _coordinator(shape),
             priority=20,
         ),
         *(replace(worker, environment=working | worker.environment) for worker in workers),
@@ -161,7 +162,7 @@ def passwords() -> dict[str, str]:
     return {role.name: secrets.token_hex(24) for role in acl.ROLES}
 
 
-def write(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: str) -> Path:
+def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
     """Write what supervisord and Redis read; return the path of supervisord's file.
 
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
@@ -172,7 +173,7 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str], secrets_key: str
     for part in ("logs", "redis"):
         (run.folder / part).mkdir(exist_ok=True)
     _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=folder, users=users))
-    sections: Sequence[str] = [_section(program, folder) for program in programs(shape, run, passwords, secrets_key)]
+    sections: Sequence[str] = [_section(program, folder) for program in programs(shape, run, passwords)]
     path = run.folder / "supervisord.conf"
     _write(path, _SUPERVISORD.format(folder=folder) + "".join(sections))
     return path

@@ -24,7 +24,8 @@ setup() {
   ln -s fake-docker bin/docker
   program nvidia-smi 'exit 9'
   program sleep 'exec /bin/sleep 0.05'
-  local first=$((20000 + (BATS_TEST_NUMBER * 8 + $$) % 10000))
+  local first
+  first=$(four_ports $((20000 + (BATS_TEST_NUMBER * 8 + $$) % 10000)))
   printf '# ports of this test\nHTTP_PORT=%s\nCOORDINATOR_PORT=%s\nGRAFANA_PORT=%s\nPROMETHEUS_PORT=%s\n' \
     "$first" $((first + 1)) $((first + 2)) $((first + 3)) >checkout/.env
   cd checkout || return
@@ -44,6 +45,14 @@ read -r code <&3
 [[ ! -s $mine.err ]] || printf "%s\n" "$(<"$mine.err")" >&2
 [[ ! -s $mine.out ]] || exec cat "$mine.out"
 exit "$code"'
+
+four_ports() { # four_ports FROM: the first of four ports in a row, at FROM or above, on which nobody listens
+  local first=$1 port
+  for ((port = first; port < first + 4; port++)); do
+    if (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then first=$((port + 1)); fi
+  done
+  echo "$first"
+}
 
 program() { # program NAME LINE: on PATH
   rm -f "$BATS_TEST_TMPDIR/bin/$1"

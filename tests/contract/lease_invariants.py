@@ -220,11 +220,12 @@ def bells_agree(bench: Bench, seen: Snapshot) -> None:
 
 
 def load_is_the_sum(seen: Snapshot) -> None:
-    """ct:load is the estimated work that waits or runs, by queue."""
+    """ct:load is the estimated work that waits or runs, by queue, but for jobs that wait for the next day."""
     load: Counter[str] = Counter()
     for view in seen.jobs.values():
         if view.state in {"queued", "running"}:
-            expected = int(view.number("est_ms") * (1 - view.number("done") / view.total))
+            left = 0 if view.number("deferred") else 1 - view.number("done") / view.total
+            expected = int(view.number("est_ms") * left)
             assert view.number("load") == expected
             load[view.queue] += expected
     assert +Counter({queue: int(ms) for queue, ms in seen.hash("ct:load").items()}) == +load

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from coordinator.audit import export, file
+from coordinator.audit.denials import Denials
+from coordinator.audit.keeper import AuditKeeper
 from jobs.models import Actor
 from jobs.store import Store, connection
 from jobs.store.audit_log import START, AuditLog, Denied
@@ -246,9 +248,82 @@ def test_entries_that_were_dropped_before_their_export_are_missed(bench: Bench, 
     note(log, *map(str, range(20)))
     log.trim(5)
     export.export(log, path)
-    with pytest.raises(audit.Tampered, match=r"line 3: entries 3 to 17 are missing"):
+    with pytest.raises(audit.Missing, match=r"line 3: entries 3 to 17 are missing.*every line here is as it was"):
         audit.Chain(lines(path)).verify()
     assert ("trimmed", "3-17", "dropped") in actions(log)
+    damaged = [line.replace(b'"subject":"19"', b'"subject":"91"') for line in lines(path)]
+    with pytest.raises(audit.Tampered, match=r"entry 22, or the one before it, was changed; before it, entries 3 to 17"):
+        audit.Chain(damaged).verify()
+
+
+def test_coordinators_with_other_files_lose_nothing_between_them_and_say_what_is_not_here(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One leads after the other; the third has none."""
+    log, one, two = bench.store.audit_log, tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    note(log, "a", "b")
+    export.export(log, one)
+    note(log, "c", "d")
+    export.export(log, two)
+    log.trim(2, exported=4)
+    note(log, "e")
+    assert export.export(log, one) == 3
+    log.trim(0, exported=5)
+    note(log, "f")
+    export.export(log, two)
+    with pytest.raises(audit.Missing, match="line 5: entries 5 to 5 are missing.*another coordinator's AUDIT_FILE"):
+        audit.Chain(lines(two)).verify()
+    assert audit.Chain(lines(one)).verify().seq == 5 and "lacks entries of the audit log" in caplog.text
+    caplog.clear()
+    keeper = AuditKeeper(log, Denials(), lambda: True, "")
+    for _ in range(2):
+        keeper.round()
+    assert [record.message for record in caplog.records if "leads without AUDIT_FILE" in record.message]
+    assert len(caplog.records) == 1
+    note(log, *map(str, range(20)))
+    log.trim(5)
+    export.export(log, one)
+    both = {json.loads(line).get("seq") for line in (*lines(one), *lines(two))}
+    trimmed = next(subject for action, subject, _ in actions(log) if action == "trimmed")
+    first, last = map(int, trimmed.split("-"))
+    assert {*range(1, 28)} - both == {*range(first, last + 1)}
+
+
+def test_lines_that_did_not_reach_the_disk_are_written_again(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk may refuse when it is asked to keep, and the cache shows the lines for a while."""
+    log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
+    note(log, "a")
+    export.export(log, path)
+    before = path.read_bytes()
+    note(log, "b")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(file.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        export.export(log, path)
+    assert path.read_bytes() == before and log.read(0, 1).exported == 1
+    monkeypatch.undo()
+    assert export.export(log, path) == 1 and subjects(path) == ["a", "b"]
+
+
+def test_lines_of_a_writer_that_died_are_on_disk_before_redis_drops_them(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, path = bench.store.audit_log, tmp_path / "audit.jsonl"
+    note(log, "a")
+    done: list[str] = []
+    with file.opened(path) as dying:
+        assert dying
+        monkeypatch.setattr(dying, "keep", lambda: None)
+        dying.append(None, log.read(0, 1).entries)
+    monkeypatch.setattr(file.AuditFile, "keep", lambda _: done.append("kept"))
+    monkeypatch.setattr(log, "trim", lambda *_, **__: done.append("dropped"))
+    export.export(log, path)
+    assert done == ["kept", "dropped"]
 
 
 def test_a_file_ahead_of_redis_says_what_is_void(bench: Bench, tmp_path: Path) -> None:

@@ -277,13 +277,21 @@ def test_stopping_it_leaves_no_process_behind(checkout: Checkout, number: signal
 def test_where_tokens_are_needed_it_prints_a_link_that_logs_in_once(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    key = f"it's \"100%(x)s\";#={'k' * 32}\"".replace(" ", "")
     monkeypatch.setenv("AUTH", "required")
+    monkeypatch.setenv("SECRETS_KEY", key)
     with checkout.up() as (_, url):
         link = re.search(rf"Pages: {url}/#login=([A-Za-z0-9_-]+) ", checkout.said())
         assert link, checkout.said()
         with pytest.raises(urllib.error.HTTPError, match="401"):
             get(url, "/api/status")
         assert checkout.call("status").returncode == 0, "the command finds the token"
+        bearer = {"Authorization": f"Bearer {(checkout.folder / 'token').read_text().strip()}"}
+        with urllib.request.urlopen(urllib.request.Request(f"{url}/api/secrets", headers=bearer), timeout=5) as answer:
+            assert json.load(answer)["key"] == Keys([key]).current, "any character may be in a key"
+        assert [one for one in checkout.processes() if one.environ().get("SECRETS_KEY") == key]
+        assert not [one for one in checkout.processes() if key in " ".join(one.cmdline())]
+        assert not checkout.process("-m cpu_worker").environ()["SECRETS_KEY"]
         login = urllib.request.Request(
             f"{url}/api/login", json.dumps({"code": link[1]}).encode(), {"Content-Type": "application/json"}
         )

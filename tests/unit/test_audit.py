@@ -12,7 +12,7 @@ from coordinator.audit import export, keeper
 from coordinator.audit.denials import CALLERS, OTHERS, Denials
 from coordinator.audit.keeper import AuditKeeper
 from jobs.models import Actor
-from jobs.store.audit_log import Denied
+from jobs.store.audit_log import START, Denied, Log
 
 NOBODY = Actor("", "")
 
@@ -66,9 +66,13 @@ class FakeLog:
     def __init__(self) -> None:
         self.denied: list[Denied] = []
         self.trims: list[tuple[int, int]] = []
+        self.exported = 0
 
     def deny(self, calls: Sequence[Denied]) -> None:
         self.denied.extend(calls)
+
+    def read(self, after: int, most: int) -> Log:
+        return Log(START, START, self.exported, [])
 
     def trim(self, keep: int, *, slack: int = 0) -> int:
         self.trims.append((keep, slack))
@@ -109,7 +113,7 @@ def test_what_goes_wrong_is_logged_once_until_it_works_again(
     for _ in range(3):
         kept._attempt(kept.round)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "AUDIT_FILE cannot be written" in caplog.text
+    assert "AUDIT_FILE /nowhere/audit.jsonl cannot be written (No such file or directory); redis keeps" in caplog.text
     monkeypatch.setattr(export, "export", lambda *_: 0)
     kept._attempt(kept.round)
     monkeypatch.undo()

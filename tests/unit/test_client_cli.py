@@ -251,6 +251,12 @@ def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> N
     ]
 
 
+def test_watch_without_a_terminal_says_something_at_once(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/jobs/j1", job("running"), job("running"), job("done"))
+    assert run("watch", "j1").err.startswith("j1 running  25.0 %")
+    assert [one.url.params["wait_seconds"] for one in fake.asked] == ["0.5", "10", "10"]
+
+
 @pytest.mark.parametrize(
     "command", [["submit", "sums", "--start", "1", "--wait"], ["watch", "j1"], ["watch", "j1", "--json"]]
 )

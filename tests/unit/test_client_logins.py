@@ -118,6 +118,18 @@ def test_login_keeps_nothing_that_the_cluster_refuses(
         assert run(capsys, "login", URL)[0] == 2 and known() == ""
 
 
+def test_ctrl_d_at_the_prompt_of_login_is_no_token(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ended(prompt: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", ended)
+    code, out, err = run(capsys, "login", URL)
+    assert (code, out) == (2, "") and "error: no token was given; type it at the prompt" in err and not fake.asked
+
+
 def test_a_created_token_is_printed_alone_on_stdout(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
     made = {"token": "tc_a_b", "id": "a", "name": "ci", "tenant": "red", "scopes": ["read", "submit"], "expires": None}
     fake.on("POST", "/api/tokens", httpx.Response(201, json=made))

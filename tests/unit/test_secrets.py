@@ -19,13 +19,15 @@ from jobs import errors
 from jobs.models import ANONYMOUS
 from jobs.settings import Settings
 from jobs.store import Store, connection
-from jobs.store.secrets import MAX_BYTES, MAX_SECRETS
+from jobs.store.secrets import MAX_BYTES, MAX_SECRETS, Sealed
 from jobs.store.tenants import Tenant
 
 TOKEN = "a-long-secret-of-the-tests"
 FIRST, SECOND, THIRD = ("1" * 32, "2" * 32, "3" * 32)
 #: Appears in nothing but the body that brings it.
 VALUE = "hunter2-hunter2"
+#: Bytes of a value in Redis, by docs/secrets.md.
+MAX_STORED = 88 << 10
 
 
 class Api:
@@ -249,6 +251,23 @@ def test_the_same_value_is_encrypted_to_another_text_each_time() -> None:
     assert one.seal("default", "KEY", VALUE) != one.seal("default", "KEY", VALUE)
     assert Keys([FIRST]).current == one.current != Keys([SECOND]).current
     assert not one.has(Keys([THIRD]).current or "")
+
+
+def test_a_stored_value_takes_at_most_a_third_more_than_it_has_bytes() -> None:
+    """As JSON, controls took six bytes each: 512 KiB in Redis for a value of 64 KiB."""
+    one = Keys([FIRST])
+    for value in ("\x01" * MAX_BYTES, '"' * MAX_BYTES, "\n" * MAX_BYTES, "é" * (MAX_BYTES // 2), "a\r\nb", "[]\n"):
+        sealed = one.seal("t" * 32, "N" * 64, value)
+        assert len(sealed.text) <= MAX_STORED and one.open("t" * 32, "N" * 64, sealed) == value
+
+
+def test_a_value_that_was_stored_as_json_is_read() -> None:
+    one = Keys([FIRST])
+    _, fernet = keys._with_id(FIRST)
+    before = Sealed(key=one.current or "", text=fernet.encrypt(json.dumps(["red", "KEY", "a\nb"]).encode()).decode())
+    assert one.open("red", "KEY", before) == "a\nb"
+    with pytest.raises(errors.Broken):
+        one.open("blue", "KEY", before)
 
 
 def test_a_short_key_is_refused_at_the_start_and_not_shown() -> None:

@@ -35,7 +35,10 @@ function C.defer(j, turn)
   local name = j.tenant .. ':' .. j.kind
   call('ZADD', P .. 'deferred:' .. name, turn, j.id)
   call('SADD', P .. 'deferred', name)
-  call('HSET', key(j.id), 'deferred', 1)
+  j.deferred = 1
+  set(j, 'deferred', 1)
+  account(j)
+  save(j)
   step_out(j.queue, j.tenant, j.id)
 end
 

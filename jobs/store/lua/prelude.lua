@@ -240,10 +240,13 @@ local function charge(j, load)
   j.load = load
 end
 
--- ct:load: milliseconds of one lane's work that wait or run, by queue. The caller saves.
+-- ct:load: milliseconds of one lane's work that wait or run, by queue; not of jobs that wait for the next day, which no
+-- worker may take. The caller saves.
 local function account(j)
   local load = 0
-  if j.state == 'queued' or j.state == 'running' then load = math.floor(j.est_ms * (1 - j.done / j.total)) end
+  if (j.state == 'queued' or j.state == 'running') and not (by_tenant() and j.deferred == 1) then
+    load = math.floor(j.est_ms * (1 - j.done / j.total))
+  end
   charge(j, load)
 end
 

@@ -33,6 +33,7 @@ if not j then return redis.error_reply('SUBMIT of a job that is none: ' .. why) 
 in_hand = id
 j.unsaved = { 'state', 'queued', 'queue', queue, 'idem', idem, 'seq', num(seq), 'created', num(t), 'cursor', 0, 'done', 0,
   'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', owner, unpack(ARGV, 8) }
+j.deferred = 0
 account(j)
 save(j)
 call('ZADD', P .. 'jobs', num(seq), id)

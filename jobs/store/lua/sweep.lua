@@ -116,7 +116,9 @@ local function call_up_some(member, most)
     local j = job(back[i])
     if j and j.deferred == 1 then
       call_up(j)
-      call('HSET', key(j.id), 'since', num(t)) -- it is not the other tenants who have kept it waiting
+      account(j)
+      set(j, 'since', num(t)) -- it is not the other tenants who have kept it waiting
+      save(j)
       line_up(j.queue, j.tenant, j.id, back[i + 1])
     end
     call('ZREM', waiting, back[i]) -- one that is gone, too
