@@ -7,6 +7,7 @@ duration_seconds and status, and then whatever else the line's author added.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import MutableMapping
 from typing import Any
@@ -16,6 +17,8 @@ import structlog
 _FIRST = ("timestamp", "level", "component", "message", "host", "task_id", "duration_seconds", "status")
 #: Our names of fields, and what stands on a line.
 _RENAMED = {"event": "message", "job_id": "task_id"}
+#: An API token or a login's cookie, of which a line shows the id alone: somebody may send one as a part of a path.
+_SECRET = re.compile(r"(t[cs]_[a-z0-9]{10}_)[A-Za-z0-9_-]{43}")
 
 
 def configure(level: str, component: str, *, host: str, **always: str) -> None:
@@ -40,6 +43,7 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
         lambda _logger, _name, event: _line({**always, **event}),
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(),
+        lambda _logger, _name, line: _SECRET.sub(r"\1...", line),
     ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))

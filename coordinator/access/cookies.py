@@ -37,7 +37,8 @@ def remove(request: Request, response: Response) -> None:
 def check_origin(request: Request) -> None:
     """Raise Forbidden for a request of a page of another origin; the port counts."""
     origin, host = request.headers.get("origin", ""), request.headers.get("host", "")
-    if origin and origin.partition("://")[2].lower() != host.lower():
+    schemes = ("https",) if _is_tls(request) else ("http", "https")  # TLS may end at a proxy that does not say so
+    if origin and origin.lower() not in [f"{scheme}://{host.lower()}" for scheme in schemes]:
         raise errors.Forbidden(f"a page from {short(origin, 80)} asks {short(host, 80)}", field="Origin")
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise errors.Forbidden("a page from elsewhere cannot use this login", field="Sec-Fetch-Site")

@@ -39,7 +39,10 @@ class NewToken(BaseModel):
     **http.answers(schemas.CreatedToken, 201),
 )  # fmt: skip
 async def create_token(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest."""
+    """Create an API token. Its secret is in this answer and nowhere else; Redis keeps a digest.
+
+    It takes no Idempotency-Key: a call that is sent again makes another token.
+    """
     asked: NewToken = http.parsed(NewToken, await bodies.body(request))
     minted, ttl_ms = tokens.mint(), (asked.ttl_seconds or 0) * 1000
     scopes = tuple(sorted(set(asked.scopes)))

@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 import pytest
 
+from coordinator.secrets.keys import Keys
 from deploy.local import ports, processes, shape
 from tests import kernels, packages
 from tests.ports import free_port
@@ -277,7 +278,7 @@ def test_stopping_it_leaves_no_process_behind(checkout: Checkout, number: signal
 def test_where_tokens_are_needed_it_prints_a_link_that_logs_in_once(
     checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = f"it's \"100%(x)s\";#={'k' * 32}\"".replace(" ", "")
+    key = 'it\'s"100%(x)s";#=' + "k" * 32 + '"'
     monkeypatch.setenv("AUTH", "required")
     monkeypatch.setenv("SECRETS_KEY", key)
     with checkout.up() as (_, url):

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from tests.conftest import IN_CI
+from tests.integration.live import until
 from tests.integration.nginx_bench import USER, Front, Names, Replica, front, have_nginx, silent, web
 from tests.ports import free_port
 
@@ -280,6 +281,18 @@ def test_a_requests_number_goes_to_the_replica_the_client_and_the_log(proxy: Fro
     assert {"method", "path", "status", "duration", "upstream", "upstream_status"} <= first.keys()
     assert first["request_id"] == "abcdef-123456"
     assert re.fullmatch("[0-9a-f]{32}", second["request_id"]) and second["agent"] == 'a "quoted" \\ agent'
+
+
+def test_a_token_in_a_query_or_a_path_is_not_logged(proxy: Front, replicas: list[Replica]) -> None:
+    secret = "x-" * 20 + "abc"
+    paths = ("/api/status?token=anything", f"/api/tokens/tc_0123456789_{secret}?a=1", f"/api/ts_0123456789_{secret}")
+    for replica in replicas[:2]:
+        replica.end()  # such an error repeats the request
+    for path in paths:
+        httpx.get(f"{proxy.url}{path}", timeout=10)
+    expected = ["/api/status", "/api/tokens/tc_0123456789_...", "/api/ts_0123456789_..."]
+    until(lambda: [line["path"] for line in proxy.lines()[-3:]] == expected, 10)
+    assert "anything" not in proxy.errors.read_text() and secret not in proxy.errors.read_text()
 
 
 # -- limits ---------------------------------------------------------------------------------------------------------

@@ -28,6 +28,17 @@ def lines(program: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stderr.splitlines()]
 
 
+def test_no_line_has_the_secret_of_a_token_that_somebody_put_into_a_path() -> None:
+    secret = "x-" * 20 + "abc"
+    program = WRITES.partition("logging.getLogger")[0] + (
+        f"structlog.get_logger('coordinator.app').info('request', path='/api/tokens/tc_0123456789_{secret}')\n"
+        f"logging.getLogger('x').warning('refused: %s', 'ts_0123456789_{secret}; next')\n"
+    )
+    request, refused = lines(program)
+    assert request["path"] == "/api/tokens/tc_0123456789_..."
+    assert refused["message"] == "refused: ts_0123456789_...; next"
+
+
 def test_a_line_has_the_common_fields_first_and_the_known_ones_by_their_names() -> None:
     done, request, failed = lines(WRITES)
     for line in (done, request, failed):
