@@ -43,13 +43,18 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
         lambda _logger, _name, event: _line({**always, **event}),
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(),
-        lambda _logger, _name, line: _SECRET.sub(r"\1...", line),
+        _without_secrets,
     ]
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=last))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def _without_secrets(_logger: Any, _name: str, line: Any) -> str:
+    """Return a finished line with the ids alone of tokens in it."""
+    return _SECRET.sub(r"\1...", str(line))
 
 
 def _line(fields: MutableMapping[str, Any]) -> dict[str, Any]:
