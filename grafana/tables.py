@@ -175,9 +175,10 @@ QUEUES = Dashboard(
 )
 
 FLEET = (
-    panel("Workers", "short", "Live workers by device and state, and how many are wanted (0: not stated).",
+    panel("Workers", "short", "Live workers by device and state, how many are wanted (0: not stated) and needed.",
           ("max by (device, state) (cluster_workers)", "{{device}} {{state}}"),
-          ("max(cluster_configured_workers)", "wanted"), decimals=0),
+          ("max(cluster_configured_workers)", "wanted"),
+          ("max by (device) (cluster_desired_workers)", "{{device}} needed"), decimals=0),
     panel("Lanes busy", "percentunit", "Share of the lanes that compute, by device.",
           ("device:cluster_lanes_busy:ratio", "{{device}}"), high=1),
     panel("Speed of a lane", "short", "Units/s a lane reached last, averaged over workers.",

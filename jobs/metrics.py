@@ -55,6 +55,7 @@ LANES = Metric("cluster_lanes", "Lanes of live workers.", ("device", "state"))
 WORKER_RATE = Metric("cluster_worker_rate_units", "Units/s a lane reached last, averaged.", ("kind", "device"))
 WORKER_INFO = Metric("cluster_worker_info", "Live workers, always 1.", ("worker", "device", "host", "network"))
 CONFIGURED = Metric("cluster_configured_workers", "Workers wanted (CLUSTER_SIZE).", ("device",))
+DESIRED = Metric("cluster_desired_workers", "Workers that the work needs, within AUTOSCALE_*.", ("device",))
 HOST_CPU = Metric("cluster_host_cpu_ratio", "CPU in use on a host, 0..1.", ("host",))
 HOST_MEMORY = Metric("cluster_host_memory_used_bytes", "Memory in use on a host.", ("host",))
 HOST_MEMORY_TOTAL = Metric("cluster_host_memory_total_bytes", "Memory of a host.", ("host",))
@@ -112,7 +113,6 @@ ALL: tuple[Metric, ...] = tuple(value for value in list(globals().values()) if i
 
 #: Names of the release before, which recording rules go on to show for one version.
 RENAMED = {
-    "cluster_desired_workers": CONFIGURED,
     "cluster_node_cpu_ratio": HOST_CPU,
     "cluster_node_memory_used_bytes": HOST_MEMORY,
     "cluster_node_memory_total_bytes": HOST_MEMORY_TOTAL,

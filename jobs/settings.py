@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 #: Where the local cluster of this checkout keeps its data; it leaves its address there.
@@ -37,6 +37,16 @@ class Settings(BaseSettings):
 
     #: Workers wanted: shown in status, alerted on when fewer live. 0: not stated.
     cluster_size: int = Field(default=0, ge=0, le=10_000)
+    #: Fewest and most CPU workers that are desired, whatever the work.
+    autoscale_min: int = Field(default=1, ge=0, le=10_000)
+    autoscale_max: int = Field(default=10, ge=0, le=10_000)
+    #: The same of GPU workers.
+    autoscale_gpu_min: int = Field(default=0, ge=0, le=10_000)
+    autoscale_gpu_max: int = Field(default=0, ge=0, le=10_000)
+    #: Seconds in which the desired workers do the work that waits and runs.
+    autoscale_seconds: float = Field(default=60, ge=1, le=86400, allow_inf_nan=False)
+    #: Seconds for which fewer workers must do before fewer are desired.
+    autoscale_calm_seconds: float = Field(default=300, ge=0, le=86400, allow_inf_nan=False)
     #: auto: a GPU worker uses a GPU when there is one; true: fails without; false: never.
     gpu_enabled: Literal["auto", "true", "false"] = "auto"
     #: The API's port.
@@ -122,6 +132,13 @@ class Settings(BaseSettings):
     alert_gpu_memory_ratio: float = Field(default=0.95, gt=0, le=1, allow_inf_nan=False)
     #: Share of ten minutes in which heat or power may slow a GPU down.
     alert_gpu_throttled_ratio: float = Field(default=0.2, gt=0, le=1, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _least_is_not_above_most(self) -> Settings:
+        for prefix in ("autoscale_", "autoscale_gpu_"):
+            if getattr(self, f"{prefix}min") > getattr(self, f"{prefix}max"):
+                raise ValueError(f"{prefix.upper()}MIN is above {prefix.upper()}MAX")
+        return self
 
     def cluster_tokens(self) -> list[str]:
         """Tokens of CLUSTER_TOKEN: several while one replaces another, with white space or commas between."""

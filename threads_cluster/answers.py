@@ -218,6 +218,7 @@ class Status(Answer):
     version: str
     workers: Workers
     cluster_size: Count | None = None
+    desired_workers: dict[str, Count] = {}
     lanes: Count = 0
     jobs: dict[str, Count]
     queues: dict[str, Count] = {}

@@ -344,12 +344,14 @@ def status(summary: Mapping[str, Any], url: str) -> None:
         f"{sum(states.values())} {device}" for device, states in workers.items() if isinstance(states, Mapping)
     ]
     wanted = f", {summary['cluster_size']} wanted" if summary.get("cluster_size") else ""
+    needed = [f"{count} {device}" for device, count in summary.get("desired_workers", {}).items()]
     counts = {state: count for state, count in summary["jobs"].items() if count}
     speeds = [f"{kind} {figures.rate(speed)}" for kind, speed in summary.get("units_per_second", {}).items()]
     waiting = [f"{queue} {count}" for queue, count in summary.get("queues", {}).items()]
     pairs({
         "cluster": f"{url}, version {summary['version']}",
         "workers": f"{workers['live']} ({', '.join(by_device)}{wanted}), lanes: {summary.get('lanes', 0)}",
+        "desired": ", ".join(needed),
         "jobs": ", ".join(f"{count} {state}" for state, count in counts.items()) or "none",
         "waiting": ", ".join(waiting) and f"{', '.join(waiting)}; the longest for "
         f"{figures.duration(summary.get('oldest_wait_seconds'))}",

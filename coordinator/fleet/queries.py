@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from coordinator import decoding
-from coordinator.fleet import rows
+from coordinator.fleet import rows, scaler
 from coordinator.fleet.rows import QueueRow, StatusRow, WorkerCountsRow, WorkerRow
 from coordinator.jobs.queries import JobQueries
 from jobs import VERSION, queues
@@ -50,6 +50,10 @@ class FleetQueries:
             shown.append({"queue": queue, "jobs": depth, "bells": ringing[queue], "oldest_wait_seconds": wait})
         return shown
 
+    def desired(self) -> dict[str, int]:
+        """Return the workers that the work needs, by device; nothing while no leader counts them."""
+        return {device.value: scale.workers for device, scale in scaler.scales(self._store).items()}
+
     def status(
         self, workers: Sequence[WorkerRow] | None = None, by_queue: Sequence[QueueRow] | None = None
     ) -> StatusRow:
@@ -59,6 +63,7 @@ class FleetQueries:
         return {
             "version": VERSION,
             "cluster_size": self._settings.cluster_size or None,
+            "desired_workers": self.desired(),
             "workers": _counts(live),
             "lanes": sum(worker["lanes"] for worker in live),
             "jobs": self._jobs.counts(),

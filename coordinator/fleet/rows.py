@@ -81,6 +81,7 @@ class WorkerCountsRow(TypedDict):
 class StatusRow(TypedDict):
     version: str
     cluster_size: int | None
+    desired_workers: dict[str, int]
     workers: WorkerCountsRow
     lanes: int
     jobs: dict[str, int]

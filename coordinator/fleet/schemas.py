@@ -87,6 +87,7 @@ class WorkerCounts(Answer):
 class Status(Answer):
     version: str
     cluster_size: int | None = required("Workers wanted.")
+    desired_workers: dict[str, int] = required("Workers that the work needs, by device; empty while nobody counts.")
     workers: WorkerCounts
     lanes: int
     jobs: dict[JobState, int]

@@ -138,6 +138,7 @@ class ClusterCollector(Collector):
         configured = _family(metrics.CONFIGURED)
         configured.add_metric(["any"], self._queries.settings.cluster_size)
         yield configured
+        yield _filled(metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired().items()})
         yield from self._hosts(live)
 
     def _hosts(self, live: list[WorkerRow]) -> Iterator[Metric]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from coordinator.decoding import moment
 from coordinator.fleet import hosts, rows
 from coordinator.fleet.rows import QueueRow, WorkerRow
+from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry import alerts, history
 from jobs import figures
@@ -23,7 +24,7 @@ Figures = Iterator[tuple[str, float]]
 _STEP_BYTES = 1 << 20
 #: A counter's speed is taken over no longer gap than this.
 _GAP_SECONDS = 5.0
-#: Spans are put away, and failed jobs counted, this often.
+#: Rounds between two times that spans are put away, failed jobs counted, and desired workers chosen.
 _SLOW_EVERY = 5
 #: Failed jobs looked at, newest first.
 _FAILED_LOOK = 500
@@ -52,19 +53,23 @@ class Recorder:
         self._store = queries.store
         self._speeds = Speeds()
         self._watch = alerts.Watch(alerts.rules(queries.settings))
+        self._scaler = Scaler(queries.store, queries.settings)
         self._rounds = 0
         self._failed: dict[str, int] = {}
 
     def round(self) -> None:
-        """Write down this second: a sample, and the alerts that changed."""
-        if self._rounds % _SLOW_EVERY == 0:
-            self._tidy()
+        """Write down this second: a sample, the alerts that changed and, at times, the workers that are desired."""
+        slow = self._rounds % _SLOW_EVERY == 0
         self._rounds += 1
+        if slow:
+            self._tidy()
         workers, queues = self._queries.fleet.workers(), self._queries.fleet.queues()
         memory = self._store.telemetry.memory()
         now, units = self._store.telemetry.units()
         self._sample(workers, queues, units, memory.used, now)
         self._judge(workers, queues, memory, now)
+        if slow:
+            self._scaler.round(workers)
 
     def _tidy(self) -> None:
         for name in self._store.telemetry.wrong_types():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from jobs.store.aof import Aof
 from jobs.store.audit_log import AuditLog
 from jobs.store.connection import Client
+from jobs.store.demand import DemandReads
 from jobs.store.events import Events
 from jobs.store.fleet import Fleet
 from jobs.store.fleet_reads import FleetReads
@@ -52,6 +53,7 @@ class Store:
         self.marks = Marks(self.scripts)
         self.fleet = Fleet(self.scripts)
         self.fleet_reads = FleetReads(self.scripts)
+        self.demand = DemandReads(self.scripts)
         self.events = Events(self.scripts)
         self.telemetry = Telemetry(self.scripts)
         self.repairs = Repairs(self.scripts)

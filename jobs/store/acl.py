@@ -30,7 +30,8 @@ READ_BY_WORKERS = (keys.SHARES,)
 #: Keys that only coordinators touch.
 COORDINATOR_KEYS = (
     keys.LEADER, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
-    keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION, keys.SESSIONS,
+    keys.DESIRED, keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION,
+    keys.SESSIONS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,
     keys.logins("*"), keys.codes("*"), keys.secrets("*"), keys.secret("*"),
 )  # fmt: skip

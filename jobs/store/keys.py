@@ -82,6 +82,8 @@ HISTORY = f"{PREFIX}history"
 HISTORY_NOW = f"{PREFIX}history:now"
 #: hash id -> alert as JSON.
 ALERTS = f"{PREFIX}alerts"
+#: text: workers that the work needs, by device, and since when fewer would do.
+DESIRED = f"{PREFIX}desired"
 #: set of jobs by id and keys by name that were found broken.
 BROKEN = f"{PREFIX}broken"
 #: there when an index was put aside.

@@ -16,7 +16,7 @@ _TYPES = {
     keys.ALERTS: "hash", keys.HISTORY: "list", keys.HISTORY_NOW: "list", keys.UNITS: "hash", keys.LOAD: "hash",
     keys.PACE: "hash", keys.NODES: "zset", keys.SPAN: "hash", keys.SPANS: "stream", keys.WORKERS: "zset",
     keys.workers_of(Device.CPU): "zset", keys.workers_of(Device.GPU): "zset", keys.BROKEN: "set", keys.JOBS: "zset",
-    keys.DURATIONS: "hash", keys.WAITS: "hash",
+    keys.DURATIONS: "hash", keys.WAITS: "hash", keys.DESIRED: "string",
 }  # fmt: skip
 
 

@@ -386,12 +386,13 @@ def test_status_for_people(fake: Fake, run: Run) -> None:
     found = {
         "version": "1.2", "cluster_size": 3, "workers": {"live": 2, "ready": 2, "cpu": {"busy": 2}, "gpu": {}},
         "lanes": 8, "jobs": {"running": 1, "queued": 2, "done": 0}, "queues": {"cpu.normal": 2},
-        "oldest_wait_seconds": 61.0, "units_per_second": {"collatz": 2.5e9},
+        "oldest_wait_seconds": 61.0, "units_per_second": {"collatz": 2.5e9}, "desired_workers": {"cpu": 4, "gpu": 0},
     }  # fmt: skip
     fake.on("GET", "/api/status", found)
     assert run("status").out.splitlines() == [
         "cluster  http://cluster.test, version 1.2",
         "workers  2 (2 cpu, 0 gpu, 3 wanted), lanes: 8",
+        "desired  4 cpu, 0 gpu",
         "jobs     1 running, 2 queued",
         "waiting  cpu.normal 2; the longest for 1 min 1 s",
         "speed    collatz 2.5 G/s",

@@ -13,6 +13,7 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry.exporter import Exporter
 from jobs import VERSION, figures, metrics, queues
@@ -50,6 +51,9 @@ class Shown:
         given: Mapping[str, object] = {**NODE, **facts}
         self.store.fleet.heartbeat(worker, "0000000000001-a", {name: str(value) for name, value in given.items()})
 
+    def scale(self) -> None:
+        Scaler(self.store, Settings(autoscale_min=2)).round(())
+
     def text(self) -> str:
         return generate_latest(self.exporter.registry).decode()
 
@@ -83,6 +87,7 @@ def test_promtool_finds_nothing_wrong_with_a_workers_metrics() -> None:
 
 def test_a_coordinator_shows_every_metric_with_its_type_help_and_labels(shown: Shown) -> None:
     shown.beat("w", gpus=json.dumps([GPU]))
+    shown.scale()
     shown.exporter.requests.labels("GET", "/ready", "200").inc()
     shown.exporter.seconds.labels("GET", "/ready").observe(0.1)
     text, samples = shown.text(), shown.samples()
@@ -169,6 +174,9 @@ def test_workers_and_their_hosts_are_shown(shown: Shown) -> None:
     assert shown.value(metrics.HOST_CPUS, host="h") == 4
     assert shown.value(metrics.HOST_SENT, host="h", network="7") == 6
     assert shown.value(metrics.CONFIGURED, device="any") == 3
+    assert shown.value(metrics.DESIRED, device="cpu") is None, "nobody counts"
+    shown.scale()
+    assert shown.value(metrics.DESIRED, device="cpu") == 2
 
 
 def test_a_host_is_shown_once_and_each_of_its_networks(shown: Shown) -> None:

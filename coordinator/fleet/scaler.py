@@ -1,0 +1,77 @@
+"""The leader's count of the workers that the work needs: reads the work, chooses, writes. `desired.py` chooses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from coordinator import decoding
+from coordinator.fleet import demand, desired
+from coordinator.fleet.desired import DEVICES, Limits, Scale, Workers
+from coordinator.fleet.rows import WorkerRow
+from jobs.models import Device
+from jobs.settings import Settings
+from jobs.store import Store, skipped
+
+#: Seconds for which a number counts: one that no leader renews is unknown rather than old.
+_KEPT_SECONDS = 60
+
+
+class Scaler:
+    """Chooses the numbers of workers that are desired, and keeps them in Redis for every replica."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._calm_seconds = settings.autoscale_calm_seconds
+        seconds = settings.autoscale_seconds
+        self._limits = {
+            Device.CPU: Limits(least=settings.autoscale_min, most=settings.autoscale_max, seconds=seconds),
+            Device.GPU: Limits(least=settings.autoscale_gpu_min, most=settings.autoscale_gpu_max, seconds=seconds),
+        }
+
+    def round(self, workers: Iterable[WorkerRow]) -> dict[Device, int]:
+        """Choose anew for the work of this moment, write the numbers down and return them."""
+        read = self._store.demand.read()
+        live = [worker for worker in workers if worker["live"] and not worker["draining"]]
+        before = scales(self._store)
+        fleet = {device: _workers(device, live, before.get(device)) for device in DEVICES}
+        need = desired.needed(demand.work(read), fleet, self._limits, demand.max_lanes(read))
+        chosen = {
+            device: desired.follow(
+                before.get(device) or Scale(workers=fleet[device].live), read.now, need[device], self._limits[device],
+                self._calm_seconds,
+            )
+            for device in DEVICES
+        }  # fmt: skip
+        written = {device: asdict(scale) | {"lanes": fleet[device].lanes} for device, scale in chosen.items()}
+        self._store.demand.write_scales(json.dumps(written), _KEPT_SECONDS)
+        return {device: scale.workers for device, scale in chosen.items()}
+
+
+def scales(store: Store) -> Mapping[Device, Scale]:
+    """Return what was chosen last, of each device; nothing where no leader counts, or it cannot be read."""
+    stored = store.demand.scales()
+    read = skipped.readable("figure", [("desired", stored)] if stored else [], _scales)
+    return read[0] if read else {}
+
+
+def _scales(_name: str, stored: bytes) -> dict[Device, Scale]:
+    return {Device(device): _scale(fields) for device, fields in decoding.parsed(stored).items()}
+
+
+def _scale(fields: Mapping[str, float | None]) -> Scale:
+    calm_since, raised_at = fields["calm_since"], fields["raised_at"]
+    return Scale(
+        workers=int(fields["workers"] or 0), peak=int(fields["peak"] or 0), lanes=float(fields["lanes"] or 1),
+        calm_since=None if calm_since is None else float(calm_since),
+        raised_at=None if raised_at is None else float(raised_at),
+    )  # fmt: skip
+
+
+def _workers(device: Device, live: Iterable[WorkerRow], before: Scale | None) -> Workers:
+    """Return the workers of a device that take new work, with their lanes as they are or were last."""
+    lanes = [worker["lanes"] for worker in live if worker["device"] == device]
+    if sum(lanes):
+        return Workers(live=len(lanes), lanes=sum(lanes) / len(lanes))
+    return Workers(live=len(lanes), lanes=before.lanes if before else 1.0)

@@ -1,0 +1,140 @@
+"""Reads of the work that waits or runs, and of what limits it, to count the workers that it needs.
+
+Of many jobs in one place a part is read: the first of a queue, any of those that run. Rows come as stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jobs import queues
+from jobs.store import keys, skipped
+from jobs.store.scripts import Part
+
+#: Jobs read of all queues, and of those that run.
+_MOST_READ = 500
+#: Jobs read of each place at least, where there are many.
+_LEAST_READ = 5
+#: Tenants of a queue that are looked at, those first who were given least.
+_TENANTS = 200
+#: Fields of a job that say how much work it is and what limits it.
+FIELDS = (
+    "state", "queue", "tenant", "kind", "mode", "load", "total", "done", "grain", "max_running", "small", "deferred",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """Work at one moment."""
+
+    #: Redis' time in seconds since 1970.
+    now: float
+    #: Jobs by id that workers hold or that run: the fields of each, and the number of jobs for which it stands.
+    running: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
+    #: The same of jobs that wait in queues.
+    waiting: Sequence[tuple[str, tuple[Sequence[bytes | None], float]]] = ()
+    #: Jobs that wait for a worker with their kind and version, by queue.
+    lacked: Mapping[str, int] = field(default_factory=dict)
+    #: weight|max_lanes|max_jobs by tenant.
+    shares: Mapping[bytes, bytes] = field(default_factory=dict)
+    #: Tenants that use all their lanes, and gpu:tenant of those that have used the GPU seconds of a day.
+    capped: frozenset[str] = frozenset()
+    #: Measured speed over the kind's estimate, by kind|mode|device.
+    paces: Mapping[bytes, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Index:
+    """Names of jobs in the places where they are."""
+
+    #: Some of the running jobs, and how many there are.
+    running: Sequence[bytes]
+    running_count: int
+    #: Jobs that workers hold.
+    held: frozenset[bytes]
+    #: Keys of the zsets in which jobs wait.
+    places: Sequence[str]
+    lacked: Sequence[str]
+
+
+class DemandReads(Part):
+    """Reads the demand for workers; changes nothing but the figures that the leader derived from it."""
+
+    def read(self) -> Demand:
+        """Return the work of this moment, in six round trips whatever there is."""
+        pipe = self._pipe().time().hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
+        (seconds, micros), paces, shares, capped = skipped.replies(pipe)
+        index = self._index()
+        waiting, lacked = self._waiting(index)
+        ids = sorted(index.held.union(index.running))
+        represented = max(1.0, index.running_count / len(index.running)) if index.running else 1.0
+        running = {job: 1.0 if job in index.held else represented for job in ids}
+        return Demand(
+            now=seconds + micros / 1e6, running=self._jobs(running),
+            waiting=self._jobs({job: weight for job, weight in waiting.items() if job not in running}),
+            lacked=lacked, shares=shares or {}, paces=paces or {},
+            capped=frozenset(name.decode(errors="replace") for name in capped or ()),
+        )  # fmt: skip
+
+    def _index(self) -> _Index:
+        pipe = self._pipe().srandmember(keys.RUNNING, _MOST_READ).scard(keys.RUNNING)
+        pipe.hvals(keys.SLOT_JOBS).smembers(keys.LACKED)
+        for queue in queues.ALL:
+            pipe.zrange(keys.order(queue), 0, _TENANTS - 1)
+        running, count, held, lacked, *tenants = skipped.replies(pipe)
+        return _Index(
+            running=running or (), running_count=count or 0,
+            held=frozenset(text.partition(b"|")[0] for text in held or ()),
+            places=[place for queue, names in zip(queues.ALL, tenants, strict=True) for place in _places(queue, names)],
+            lacked=[member.decode(errors="replace") for member in lacked or ()],
+        )  # fmt: skip
+
+    def _waiting(self, index: _Index) -> tuple[dict[bytes, float], dict[str, int]]:
+        """Return waiting jobs with the number for which each stands, and the jobs that wait for other workers."""
+        pipe = self._pipe()
+        for place in (*index.places, *map(keys.lacked_member, index.lacked)):
+            pipe.zcard(place)
+        counts = [count or 0 for count in skipped.replies(pipe)]
+        lacked: dict[str, int] = {}
+        for member, count in zip(index.lacked, counts[len(index.places) :], strict=True):
+            queue = member.partition(":")[0]
+            lacked[queue] = lacked.get(queue, 0) + count
+        return self._first({place: count for place, count in zip(index.places, counts, strict=False) if count}), lacked
+
+    def _first(self, counts: Mapping[str, int]) -> dict[bytes, float]:
+        """Return the first jobs of each place, and the number of those there for which each stands."""
+        most = max(_LEAST_READ, _MOST_READ // max(1, len(counts)))
+        pipe = self._pipe()
+        for place in counts:
+            pipe.zrange(place, 0, most - 1)
+        replies = skipped.replies(pipe) if counts else []
+        return {
+            job_id: max(1.0, count / len(ids))
+            for count, ids in zip(counts.values(), replies, strict=True) for job_id in ids or ()
+        }  # fmt: skip
+
+    def _jobs(self, weights: Mapping[bytes, float]) -> list[tuple[str, tuple[Any, float]]]:
+        """Return the fields of each job that exists."""
+        pipe = self._pipe()
+        for job_id in weights:
+            pipe.hmget(keys.job("").encode() + job_id, *FIELDS)
+        rows = skipped.replies(pipe) if weights else []
+        stored = zip(weights.items(), rows, strict=True)
+        return [(job_id.decode(errors="replace"), (row, weight)) for (job_id, weight), row in stored if row and row[0]]
+
+    def scales(self) -> bytes | None:
+        """Return what `write_scales` wrote, while it is not older than it said."""
+        [stored] = skipped.replies(self._pipe().get(keys.DESIRED))
+        return stored if stored is None else bytes(stored)
+
+    def write_scales(self, text: str, seconds: int) -> None:
+        """Keep the desired workers, as JSON, for at most this long. Only the leader does."""
+        self._client.set(keys.DESIRED, text, ex=seconds)
+
+
+def _places(queue: str, tenants: Iterable[bytes] | None) -> list[str]:
+    """Return where jobs of a queue wait: by tenant while tenants are registered."""
+    names = [name.decode(errors="replace") for name in tenants or ()]
+    return [keys.turns(queue, name) for name in names] or [keys.pending(queue)]

@@ -1,0 +1,143 @@
+"""Which work counts for the workers that are desired, as scripts and Redis keep it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import pytest
+
+from coordinator.fleet import demand, scaler
+from coordinator.fleet.desired import Work
+from coordinator.fleet.rows import WorkerRow
+from coordinator.fleet.scaler import Scaler
+from jobs.models import Device
+from jobs.settings import Settings
+from jobs.store import demand as reads
+from jobs.store.tenants import Tenant
+from tests.contract.lease_model import Bench
+
+CPU, GPU = Device.CPU, Device.GPU
+
+
+def work(bench: Bench) -> list[Work]:
+    return demand.work(bench.store.demand.read())
+
+
+def seconds(bench: Bench) -> float:
+    return sum(each.jobs * each.seconds for each in work(bench))
+
+
+def live(device: str, lanes: int, *, draining: bool = False) -> WorkerRow:
+    row: Mapping[str, object] = {"live": True, "draining": draining, "device": device, "lanes": lanes}
+    return row  # type: ignore[return-value]
+
+
+def test_work_counts_while_it_waits_is_held_and_runs(bench: Bench) -> None:
+    job = bench.submit(100, "cpu.normal", estimate_ms=50_000)
+    assert seconds(bench) == 50
+    bench.hold("w")
+    assert seconds(bench) == 50
+    lease = bench.grant(job, 40)
+    assert seconds(bench) == 50
+    bench.commit(lease.token)
+    assert seconds(bench) == pytest.approx(30)
+    bench.commit(bench.grant(job, 60).token)
+    assert bench.job(job).state == "finishing" and 0 < seconds(bench) < 0.01
+    bench.finish(job)
+    assert work(bench) == []
+
+
+def test_paused_work_does_not_count(bench: Bench) -> None:
+    waits, runs = bench.submit(), bench.submit()
+    assert bench.hold("w") == waits
+    bench.grant(waits, 5)
+    for job in (waits, runs):
+        bench.store.jobs.pause(job)
+    assert work(bench) == []
+    bench.store.jobs.resume(runs)
+    assert seconds(bench) == 1
+
+
+def test_work_that_a_cap_holds_back_does_not_count(bench: Bench) -> None:
+    bench.store.tenants.put(Tenant(name="a", max_jobs=1, max_units={"sum": 10}))
+    job, _, other = bench.submit(100, tenant="a"), bench.submit(tenant="a", hold=True), bench.submit()
+    assert len(work(bench)) == 2, "one waits in the backlog"
+    bench.hold("w")
+    bench.commit(bench.grant(job, 10).token)
+    assert bench.lease(job) == "yield"
+    assert bench.hold("w") == other and bench.next("x") == "none"
+    assert [each.tenant for each in work(bench)] == ["default"], "one waits for the next day"
+
+
+def test_a_tenants_cap_on_lanes_and_on_gpu_seconds(bench: Bench) -> None:
+    bench.store.tenants.put(Tenant(name="a", max_lanes=3))
+    bench.submit(queue="gpu.normal", tenant="a")
+    bench.submit(queue="any.normal", tenant="a")
+    assert demand.max_lanes(bench.store.demand.read()) == {"a": 3}
+    bench.client.sadd("ct:capped", "gpu:a")
+    [each] = work(bench)
+    assert set(each.paces) == {CPU}
+
+
+def test_the_most_lanes_of_a_job(bench: Bench) -> None:
+    bench.submit(100, grain=30)
+    bench.submit(100, max_running=2)
+    bench.submit(100, small=True)
+    assert sorted(each.most_lanes for each in work(bench)) == [1, 2, 4]
+    bench.submit(2**53, max_running=0)
+    assert math.isfinite(max(each.most_lanes for each in work(bench)))
+
+
+def test_speeds_are_those_measured_of_the_kind_and_mode_or_typical_or_the_estimate(bench: Bench) -> None:
+    paces = {"sum|default|gpu": "100", "x|y|cpu": "2", "x|z|cpu": "8", "x|w|cpu": "4", "sum|default|cpu": "bad"}
+    bench.client.hset("ct:pace", mapping=paces)
+    bench.submit(queue="any.normal")
+    [each] = work(bench)
+    assert each.paces == {CPU: 4, GPU: 100}
+    bench.client.delete("ct:pace")
+    [each] = work(bench)
+    assert each.paces == {CPU: 1, GPU: 1}
+
+
+def test_jobs_that_no_worker_has_the_version_of_need_one(bench: Bench) -> None:
+    bench.submit(queue="cpu.normal", version=2, estimate_ms=10**9)
+    assert bench.next("w", kinds={"sum": 1}) == "none"
+    [each] = work(bench)
+    assert each.jobs == 1 and each.seconds < 1
+
+
+def test_of_many_jobs_a_part_stands_for_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "_MOST_READ", 10)
+    for _ in range(50):
+        bench.submit(queue="cpu.normal")
+    assert len(work(bench)) == 10 and seconds(bench) == 50
+    bench.store.tenants.put(Tenant(name="a"))
+    bench.submit(queue="cpu.normal", tenant="a")
+    assert {each.tenant for each in work(bench)} == {"a", "default"} and seconds(bench) == 51
+
+
+def test_broken_contents_stop_nothing(bench: Bench) -> None:
+    bad, _ = bench.submit(), bench.submit()
+    bench.client.hset(f"ct:job:{bad}", "load", "much")
+    assert len(work(bench)) == 1
+    for key in ("ct:running", "ct:slotjob", "ct:shares", "ct:pace", "ct:capped", "ct:lacked", "ct:desired"):
+        bench.client.delete(key)
+        bench.client.rpush(key, "x")
+    assert len(work(bench)) == 1 and scaler.scales(bench.store) == {}
+    bench.client.delete("ct:desired")
+    bench.client.set("ct:desired", '{"cpu": {"workers": "many"}}')
+    assert scaler.scales(bench.store) == {}
+
+
+def test_a_leader_goes_on_from_where_another_stopped(bench: Bench) -> None:
+    """The first count begins with the workers that live, so that a restart stops none."""
+    settings = Settings(autoscale_max=8, autoscale_gpu_max=2)
+    workers = [*[live("cpu", 2)] * 4, live("cpu", 2, draining=True)]
+    assert Scaler(bench.store, settings).round(workers) == {CPU: 4, GPU: 0}
+    bench.submit(10**6, "cpu.normal", estimate_ms=600_000)
+    assert Scaler(bench.store, settings).round(workers) == {CPU: 5, GPU: 0}
+    written = scaler.scales(bench.store)
+    assert written[CPU].workers == 5 and written[CPU].lanes == 2 and written[CPU].raised_at
+    assert Scaler(bench.store, settings).round([])[CPU] == 5, "lanes are remembered when the last worker goes"
+    assert 0 < bench.client.ttl("ct:desired") <= 60
