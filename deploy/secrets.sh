@@ -10,6 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Containers read them under numeric users of their own, so the files are readable and the folder is closed.
 readonly FOLDER=${SECRETS_FOLDER:-secrets}
+readonly ROLES=(worker coordinator exporter replica sentinel)
 
 random() { # 48 hexadecimal digits
   od -An -N24 -tx1 /dev/urandom | tr -d ' \n'
@@ -32,15 +33,18 @@ digest() { # digest TEXT: SHA-256, as Redis wants it
     cut -d ' ' -f 1
 }
 
-redis_files() { # a password for each of Redis' users; the operator's has no name
+redis_files() { # a password for each user of Redis and of its sentinels; the operator's has no name
   local role
   keep redis_password "$(random)"
-  for role in worker coordinator exporter; do keep "redis_${role}_password" "$(random)"; done
+  for role in "${ROLES[@]}"; do keep "redis_${role}_password" "$(random)"; done
   for role in worker coordinator; do
     put "redis_${role}_url" "redis://$role:$(<"$FOLDER/redis_${role}_password")@redis:6379/0"
+    # Used instead where sentinels watch over Redis.
+    put "redis_${role}_sentinel_url" "redis+sentinel://$role:$(<"$FOLDER/redis_${role}_password")@sentinel:26379/threads/0"
   done
   put redis_exporter.json "$(exporter_passwords)"
-  put redis.acl "$(users)"
+  put redis.acl "$(users redis)"
+  put sentinel.acl "$(users sentinel)"
 }
 
 exporter_passwords() { # by address: newer exporters look for the one with the user in it, Debian's for the other
@@ -49,17 +53,17 @@ exporter_passwords() { # by address: newer exporters look for the one with the u
   printf '{"redis://redis:6379": "%s", "redis://exporter@redis:6379": "%s"}' "$password" "$password"
 }
 
-users() { # the lines of deploy/redis-users.acl, and of the file those that are not ours
+users() { # users redis|sentinel: the lines of deploy/NAME-users.acl, and of the file those that are not ours
   local lines role default
-  lines=$(<deploy/redis-users.acl)
-  for role in worker coordinator exporter; do
+  lines=$(<"deploy/$1-users.acl")
+  for role in "${ROLES[@]}"; do
     lines=${lines//"#@$role@"/"#$(digest "$(<"$FOLDER/redis_${role}_password")")"}
   done
   lines=${lines//"#@operator@"/"#$(digest "$(<"$FOLDER/redis_password")")"}
   # A cluster of an earlier version uses the default user until its parts are replaced.
-  if default=$(grep -s '^user default on' "$FOLDER/redis.acl"); then lines=$default$'\n'${lines#*$'\n'}; fi
+  if default=$(grep -s '^user default on' "$FOLDER/$1.acl"); then lines=$default$'\n'${lines#*$'\n'}; fi
   printf '%s\n' "$lines"
-  awk 'NR == FNR { ours[$2]; next } $1 == "user" && !($2 in ours)' <(printf '%s\n' "$lines") "$FOLDER/redis.acl" 2>/dev/null || true
+  awk 'NR == FNR { ours[$2]; next } $1 == "user" && !($2 in ours)' <(printf '%s\n' "$lines") "$FOLDER/$1.acl" 2>/dev/null || true
 }
 
 token_file() { # token_file YES: an empty token asks nobody for one

@@ -25,6 +25,8 @@ def of_fleet(events: Events, since: str) -> list[Event] | None:
         return None
     if not position(stream.oldest) <= position(since) <= position(stream.newest):
         return None
+    if not stream.entries or position(stream.entries[0][0].decode()) != position(since):  # lost with the Redis before
+        return None
     if len(stream.entries) > BACKLOG + 1:
         return None
     return [event for event in readable(stream.entries) if event.position > position(since)]

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from coordinator.events.event import Event, position, readable
+from coordinator.events.event import Event, readable
 from jobs.store import keys, skipped
 from jobs.store.connection import RedisError, Unreachable
 from jobs.store.events import Events
@@ -64,14 +64,14 @@ class Reader(threading.Thread):
 
     def look(self, place: str) -> str:
         """Wait up to a second for events after a place, hand them over, and return the place of the last."""
-        entries = self._events.wait(place, block_ms=_BLOCK_MS, count=_COUNT)
-        if entries:
-            place = entries[-1][0].decode()
-            self._call(self._take, place, readable(entries))
-        elif position(newest := self._events.newest()) < position(place):
-            log.warning("the stream of events began anew; listeners must look again")
-            place = newest
+        following = self._events.wait(place, block_ms=_BLOCK_MS, count=_COUNT)
+        if not following.known:  # begun anew, trimmed, or of a Redis that lacks the last writes of the one before
+            log.warning("the stream of events lost the last one that was read; listeners must look again")
+            place = self._events.newest()
             self._call(self._begin_anew, place)
+        elif following.entries:
+            place = following.entries[-1][0].decode()
+            self._call(self._take, place, readable(following.entries))
         return place
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:

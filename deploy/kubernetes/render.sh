@@ -81,7 +81,7 @@ TEXT
 
 #: What is kept in the Secret passwords; all other files are made of these.
 readonly KEPT=(redis_password redis_worker_password redis_coordinator_password redis_exporter_password
-  grafana_admin_password cluster_token secrets_key)
+  redis_replica_password redis_sentinel_password grafana_admin_password cluster_token secrets_key)
 FETCHED=' ' # those of them that the cluster has
 
 # shellcheck disable=SC2016  # a template

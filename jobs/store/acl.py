@@ -1,7 +1,8 @@
 """Users of Redis, one a role, and what each may touch: docs/redis-acl.md says what that protects and what it does not.
 
 `python -m jobs.store.acl > deploy/redis-users.acl` writes the template whose passwords deploy/secrets.sh fills in;
-`python -m jobs.store.acl 6.2` prints it for Redis 6.2.
+`python -m jobs.store.acl 6.2` prints it for Redis 6.2, `python -m jobs.store.acl sentinels` that of sentinels, which is
+deploy/sentinel-users.acl.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ _COMMANDS = (
 _WORKER = f"{_COMMANDS} -scan -randomkey -client +client|setname +client|list"
 #: The leader has the append-only file rewritten: docs/durability.md.
 _COORDINATOR = f"{_COMMANDS} +bgrewriteaof"
+#: What a replica asks its master for, and what a sentinel asks a server for, which it makes a replica or the master.
+_REPLICA = "+psync +replconf +ping"
+_SENTINEL = (
+    "+multi +exec +slaveof +ping +subscribe +publish +info +role +config|rewrite +client|setname +client|kill"
+    " +script|kill"
+)
+#: On sentinels: what clients ask them for, and what they ask each other for.
+_ASKS_SENTINELS = "+ping +sentinel|masters +client|setname"
+_OTHER_SENTINELS = "+ping +publish +sentinel|is-master-down-by-addr +client|setname"
 _EXPORTER = "+ping +info +client|setname +config|get +slowlog|len +slowlog|get +latency|latest"
 
 
@@ -69,22 +79,41 @@ class Role:
     #: Those of `keys` that are only read.
     read: tuple[str, ...] = ()
     commands: str
+    #: Channels that it hears and writes to.
+    channels: tuple[str, ...] = ()
+    #: On sentinels; none: it has no user there.
+    on_sentinels: str = ""
 
     def line(self, password: str, version: Version = NEWEST) -> str:
         """Return the user's line of an ACL file; `password` is `>` and the password, or `#` and its SHA-256 in hex."""
         read = self.read if version >= READ_RULES_SINCE else ()
         patterns = " ".join(f"{'%R' if pattern in read else ''}~{pattern}" for pattern in self.keys)
-        rules = f"resetchannels {patterns} -@all {self.commands}"
+        channels = " ".join(f"&{channel}" for channel in self.channels)
+        rules = f"resetchannels {channels} {patterns} -@all {self.commands}"
+        return " ".join(["user", self.name, "on", password, *rules.split()])
+
+    def line_on_sentinels(self, password: str) -> str:
+        """Return the same for the ACL file of a sentinel, which has no keys."""
+        rules = f"allchannels -@all {self.on_sentinels}"
         return " ".join(["user", self.name, "on", password, *rules.split()])
 
 
 ROLES = (
-    Role(name="worker", keys=WORKER_KEYS, read=READ_BY_WORKERS, commands=_WORKER),
-    Role(name="coordinator", keys=(f"{keys.PREFIX}*", keys.OF_RQ), commands=_COORDINATOR),
+    Role(
+        name="worker", keys=WORKER_KEYS, read=READ_BY_WORKERS, commands=_WORKER, on_sentinels=_ASKS_SENTINELS
+    ),
+    Role(
+        name="coordinator", keys=(f"{keys.PREFIX}*", keys.OF_RQ), commands=_COORDINATOR,
+        on_sentinels=_ASKS_SENTINELS,
+    ),
     Role(name="exporter", keys=(), commands=_EXPORTER),
     #: Health checks, backups and people.
-    Role(name="operator", keys=("*",), commands="+@all"),
-)
+    Role(name="operator", keys=("*",), commands="+@all", on_sentinels="+@all"),
+    Role(name="replica", keys=(), commands=_REPLICA),
+    Role(
+        name="sentinel", keys=(), commands=_SENTINEL, channels=("__sentinel__:hello",), on_sentinels=_OTHER_SENTINELS
+    ),
+)  # fmt: skip
 
 
 def lines(passwords: Mapping[str, str], version: Version = NEWEST) -> list[str]:
@@ -95,6 +124,18 @@ def lines(passwords: Mapping[str, str], version: Version = NEWEST) -> list[str]:
     return [_DEFAULT, *(role.line(passwords[role.name], version) for role in ROLES)]
 
 
+def lines_on_sentinels(passwords: Mapping[str, str]) -> list[str]:
+    """Return the lines of an ACL file for sentinels."""
+    return [_DEFAULT, *(role.line_on_sentinels(passwords[role.name]) for role in ROLES if role.on_sentinels)]
+
+
+def _template(asked: str) -> list[str]:
+    """Return the lines for a version of Redis, or for sentinels, with @ROLE@ in the place of each digest."""
+    places = {role.name: f"#@{role.name}@" for role in ROLES}
+    if asked == "sentinels":
+        return lines_on_sentinels(places)
+    return lines(places, tuple(int(part) for part in asked.split(".")) if asked else NEWEST)
+
+
 if __name__ == "__main__":
-    asked = tuple(int(part) for part in sys.argv[1].split(".")) if sys.argv[1:] else NEWEST
-    print("\n".join(lines({role.name: f"#@{role.name}@" for role in ROLES}, asked)))
+    print("\n".join(_template("".join(sys.argv[1:2]))))

@@ -13,6 +13,14 @@ Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
 NOWHERE = "0-0"
 
 
+class Following(NamedTuple):
+    """Events after a place."""
+
+    entries: list[Entry]
+    #: The event at the place is still there: nothing after it was lost.
+    known: bool
+
+
 class JobStream(NamedTuple):
     """Events of one job from a place on."""
 
@@ -38,9 +46,13 @@ class Events(Part):
         """Return the place of the last event; NOWHERE when there is none."""
         return _place(self._client.xrevrange(keys.EVENTS, count=1)) or NOWHERE
 
-    def wait(self, after: str, *, block_ms: int, count: int) -> list[Entry]:
+    def wait(self, after: str, *, block_ms: int, count: int) -> Following:
         """Return at most `count` events after a place, as soon as there is one; none after `block_ms`."""
-        return _entries(self._client.xread({keys.EVENTS: after}, count=count, block=block_ms))
+        pipe = self._pipe()
+        # Both on one connection: what is asked of two may be two servers, of which one lacks the other's last events.
+        pipe.xread({keys.EVENTS: after}, count=count, block=block_ms).xrange(keys.EVENTS, after, after)
+        entries, there = pipe.execute()
+        return Following(_entries(entries), bool(there) or after == NOWHERE)
 
     def of_job(self, job: str, since: str) -> JobStream:
         """Return the events of a job at and after a place."""

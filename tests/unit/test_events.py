@@ -252,6 +252,24 @@ def test_a_place_after_all_that_happened_is_told_to_look_again(stage: Stage) -> 
     play(stage, scene)
 
 
+def test_listeners_look_again_when_a_replica_without_the_last_events_goes_on(stage: Stage) -> None:
+    """What it adds may follow the lost ones by number: that the last event that was read is gone tells it."""
+
+    async def scene() -> None:
+        await asyncio.sleep(0.1)
+        listening = asyncio.create_task(take(stage.fleet(), "resync"))
+        await asyncio.sleep(0.1)
+        [lost, next_] = [stage.bench.client.xadd("ct:events", {"type": "worker"}, id=f"9{at:013}-0") for at in (1, 3)]
+        await asyncio.sleep(0.1)
+        stage.bench.client.xdel("ct:events", next_)
+        stage.bench.client.xadd("ct:events", {"type": "worker"}, id=f"9{4:013}-0")
+        assert (await listening)[-1][1] == "resync"
+        stage.bench.client.xdel("ct:events", lost)
+        assert history.of_fleet(stage.hub.events, lost.decode()) is None
+
+    play(stage, scene)
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"job": b"\xff\xfe", "type": "progress"}, {b"\xff": "x"}, {"job": "j0", "type": "progress", "done": "many"},

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,11 +110,22 @@ def test_every_script_is_a_workers_or_a_coordinators() -> None:
     assert not set(WORKERS_SCRIPTS) & set(COORDINATORS_SCRIPTS)
 
 
-def test_the_template_of_compose_is_what_the_roles_say() -> None:
-    rendered = "\n".join(acl.lines({role.name: f"#@{role.name}@" for role in acl.ROLES})) + "\n"
-    assert (ROOT / "deploy" / "redis-users.acl").read_text() == rendered, (
-        "run .venv/bin/python -m jobs.store.acl > deploy/redis-users.acl"
+@pytest.mark.parametrize(
+    ("file", "lines", "asked"),
+    [("redis-users.acl", acl.lines, ""), ("sentinel-users.acl", acl.lines_on_sentinels, " sentinels")],
+)
+def test_the_template_of_compose_is_what_the_roles_say(file: str, lines: Any, asked: str) -> None:
+    rendered = "\n".join(lines({role.name: f"#@{role.name}@" for role in acl.ROLES})) + "\n"
+    assert (ROOT / "deploy" / file).read_text() == rendered, (
+        f"run .venv/bin/python -m jobs.store.acl{asked} > deploy/{file}"
     )
+
+
+def test_sentinels_do_for_clients_no_more_than_name_the_master() -> None:
+    users = {line.split()[1]: line for line in acl.lines_on_sentinels({role.name: ">x" for role in acl.ROLES})}
+    assert users.keys() == {"default", "worker", "coordinator", "operator", "sentinel"}
+    for role in ("worker", "coordinator"):
+        assert users[role].endswith("-@all +ping +sentinel|masters +client|setname")
 
 
 # -- the files of Compose -------------------------------------------------------------------------------------------
@@ -123,7 +135,7 @@ def test_the_template_of_compose_is_what_the_roles_say() -> None:
 def folder(tmp_path: Path) -> Path:
     """A checkout with what makes secrets."""
     (tmp_path / "deploy").mkdir()
-    for name in ("secrets.sh", "redis-users.acl"):
+    for name in ("secrets.sh", "redis-users.acl", "sentinel-users.acl"):
         shutil.copy(ROOT / "deploy" / name, tmp_path / "deploy" / name)
     return tmp_path
 
@@ -142,9 +154,9 @@ def digest(folder: Path, file: str) -> str:
 def test_each_user_has_a_password_of_its_own_and_the_default_user_is_off(folder: Path) -> None:
     users = make_secrets(folder)
     assert users["default"].startswith("user default off ")
-    files = {role: f"redis_{role}_password" for role in ("worker", "coordinator", "exporter")}
+    files = {role: f"redis_{role}_password" for role in ("worker", "coordinator", "exporter", "replica", "sentinel")}
     digests = {role: digest(folder, file) for role, file in {**files, "operator": "redis_password"}.items()}
-    assert len(set(digests.values())) == 4
+    assert len(set(digests.values())) == 6
     assert users == {
         "default": users["default"],
         **{role.name: role.line(f"#{digests[role.name]}") for role in acl.ROLES},
@@ -152,6 +164,11 @@ def test_each_user_has_a_password_of_its_own_and_the_default_user_is_off(folder:
     for role in ("worker", "coordinator"):
         password = (folder / "secrets" / files[role]).read_text().strip()
         assert (folder / "secrets" / f"redis_{role}_url").read_text() == f"redis://{role}:{password}@redis:6379/0\n"
+        through = f"redis+sentinel://{role}:{password}@sentinel:26379/threads/0\n"
+        assert (folder / "secrets" / f"redis_{role}_sentinel_url").read_text() == through
+    sentinels = {role.name: role for role in acl.ROLES if role.on_sentinels}
+    lines = (folder / "secrets" / "sentinel.acl").read_text().splitlines()
+    assert lines[1:] == [role.line_on_sentinels(f"#{digests[name]}") for name, role in sentinels.items()]
     assert set(json.loads((folder / "secrets" / "redis_exporter.json").read_text()).values()) == {
         (folder / "secrets" / "redis_exporter_password").read_text().strip()
     }
