@@ -83,6 +83,8 @@ class Plan:
     offset: int = 0
     #: Devices that have a kernel for this spec.
     devices: tuple[Device, ...] = (Device.CPU,)
+    #: Why this spec is not for GPUs although its kind has a kernel for them; shown where a GPU was asked for.
+    cpu_only: str = ""
     #: Rough seconds on one CPU core; decides small or not and the first lease. Never changes a result.
     cpu_seconds: float
     #: Rates are remembered under (kind, mode, device).

@@ -43,18 +43,22 @@ def route(plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, f
     """Return the queue of a new job. InvalidRequest when no kernel exists for the device that was asked for."""
     able = set(plan.devices)
     if device is not Device.ANY and device not in able:
-        have = ", ".join(sorted(able))
+        have = ", ".join(sorted(able)) + _reason(plan)
         raise errors.InvalidRequest(f"device {device} has no kernel for this job; it runs on {have}", field="device")
     if gpu_preferred:
-        return _preferred(able, priority, fleet)
+        return _preferred(plan, priority, fleet)
     if device is Device.ANY and len(able) == 1:
         device = next(iter(able))
     return Route(queue=queues.name(device, priority), device=device)
 
 
-def _preferred(able: set[Device], priority: Priority, fleet: Fleet) -> Route:
-    if Device.GPU not in able:
-        note = "runs on cpu: there is no gpu kernel for this job"
+def _reason(plan: Plan) -> str:
+    return f" ({plan.cpu_only})" if plan.cpu_only else ""
+
+
+def _preferred(plan: Plan, priority: Priority, fleet: Fleet) -> Route:
+    if Device.GPU not in plan.devices:
+        note = "runs on cpu: there is no gpu kernel for this job" + _reason(plan)
         return Route(queue=queues.name(Device.CPU, priority), device=Device.CPU, notes=(note,))
     gpu, anywhere = queues.name(Device.GPU, priority), queues.name(Device.ANY, priority)
     if not fleet.alive(Device.GPU):

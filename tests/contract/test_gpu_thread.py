@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from functools import reduce
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,20 +39,24 @@ SPAWNS: list[dict[str, Any]] = [
     {"distribution": "poisson", "mean": 1.1},
     {"distribution": "pmf", "probabilities": [0.3, 0.5, 0.2]},
 ]
+SCHEDULERS = ("fifo", "lifo", "round_robin", "work_stealing")
 MODELS = st.fixed_dictionaries(
     {
-        "thread_count": st.integers(1, 40),
+        "thread_count": st.integers(1, 30),
         "max_depth": st.integers(0, 5),
-        "cores": st.lists(st.sampled_from([1, 2, 3, 8, 17, 63, 64]), min_size=1, max_size=3, unique=True),
-        "scheduler": st.sampled_from(["fifo", "lifo", ["lifo", "fifo"]]),
-        "join": st.sampled_from(["none", "suspend"]),
+        "cores": st.sampled_from([1, 2, 3, 8, 17, 63, 64, [2, 64]]),
+        "scheduler": st.sampled_from([*SCHEDULERS, "work_stealing", ["lifo", "work_stealing"]]),
+        "join": st.sampled_from(["none", "suspend", "block"]),
         "spawn": st.sampled_from(SPAWNS),
         "work": st.sampled_from(WORKS),
         "dispatch_cost_us": st.sampled_from([0, 0.5]),
         "spawn_cost_us": st.sampled_from([0, 0.2]),
         "join_cost_us": st.sampled_from([0, 0.3]),
+        "steal_cost_us": st.sampled_from([2, 50]),
+        "quantum_us": st.sampled_from([10, 1000]),
+        "arrival": st.sampled_from([None, {"process": "poisson", "rate_per_ms": 300}]),
         "seed": st.integers(0, 2**53 - 1),
-        "replicas": st.integers(1, 9),
+        "replicas": st.integers(1, 4),
     }
 )
 
@@ -77,36 +83,92 @@ def computed(kernel: Any, job: Plan) -> Any:
     return partial
 
 
+def sensible(model: dict[str, Any]) -> dict[str, Any]:
+    """The model without what its scheduler or its join does not take."""
+    schedulers = model["scheduler"] if isinstance(model["scheduler"], list) else [model["scheduler"]]
+    if model["join"] == "block":
+        model["scheduler"] = [each for each in schedulers if each in ("fifo", "lifo")] or "lifo"
+    dropped = {
+        "join_cost_us": model["join"] == "none",
+        "quantum_us": "round_robin" not in model["scheduler"],
+        "arrival": model["arrival"] is None,
+    }
+    return {name: value for name, value in model.items() if not dropped.get(name)}
+
+
+@pytest.fixture
+def left(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Replicas that the GPU left to a CPU."""
+    seen: list[int] = []
+    real = gpu_simulation.LaunchedCell.compute
+
+    def compute(cell: Any, first: int, count: int) -> Any:
+        partial, left = real(cell, first, count)
+        seen.extend(left)
+        return partial, left
+
+    monkeypatch.setattr(gpu_simulation.LaunchedCell, "compute", compute)
+    return seen
+
+
 @settings(max_examples=50, deadline=None)
 @given(MODELS)
 def test_every_model_is_the_reference(model: dict[str, Any]) -> None:
-    if model["join"] == "none":
-        del model["join_cost_us"]
-    job = plan(**model)
+    job = plan(**sensible(model))
     assert Device.GPU in job.devices
     assert computed(on_gpu, job) == reference.run(job.spec, 0, job.total)
 
 
+@settings(max_examples=50, deadline=None)
+@given(MODELS, st.sampled_from([0.01, 0.3]), st.sampled_from([1, 3]))
+def test_short_attempts_and_slices_are_those_of_cpus(model: dict[str, Any], steal: float, quantum: float) -> None:
+    """The reference steps through each of them, which takes minutes."""
+    job = plan(**sensible({**model, "steal_cost_us": steal, "quantum_us": quantum}))
+    assert computed(on_gpu, job) == computed(on_cpu, job)
+
+
 @pytest.mark.parametrize("warmup", [0, 15])
-@pytest.mark.parametrize("scheduler", ["fifo", "lifo"])
 @pytest.mark.parametrize("depth", [0, 3])
-def test_roots_that_arrive_are_the_reference(scheduler: str, depth: int, warmup: int) -> None:
+def test_roots_that_arrive_are_the_reference(depth: int, warmup: int) -> None:
     arrival = {"process": "poisson", "rate_per_ms": 30, "warmup_roots": warmup}
-    job = plan(thread_count=60, max_depth=depth, scheduler=scheduler, cores=[1, 4], arrival=arrival)
+    schedulers = {"scheduler": [*SCHEDULERS], "cores": [1, 4], "quantum_us": 20}
+    job = plan(thread_count=60, max_depth=depth, arrival=arrival, replicas=8, **schedulers)
     assert computed(on_gpu, job) == reference.run(job.spec, 0, job.total)
 
 
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("join", ["none", "suspend"])
-def test_a_cap_that_is_reached_refuses_the_same_threads(join: str) -> None:
+def test_a_cap_that_is_reached_refuses_the_same_threads(scheduler: str, join: str) -> None:
     spawn = {"distribution": "binomial", "children": 3, "probability": 0.33}
-    job = plan(thread_count=30, max_depth=9, max_threads=330, scheduler="fifo", join=join, spawn=spawn, replicas=40)
+    job = plan(thread_count=30, max_depth=9, max_threads=330, scheduler=scheduler, join=join, spawn=spawn, replicas=40)
     found = computed(on_gpu, job)
     assert found == computed(on_cpu, job) and found["cells"]["0"]["outcomes"][2] > 0
 
 
-def test_thousands_of_threads_agree_with_cpus() -> None:
-    job = plan(scheduler=["fifo", "lifo"], cores=[8, 32], replicas=60)
-    assert computed(on_gpu, job) == computed(on_cpu, job)
+def test_thousands_of_threads_agree_with_cpus_and_are_left_to_none(left: list[int]) -> None:
+    job = plan(scheduler=[*SCHEDULERS], cores=[8, 32], quantum_us=50, replicas=30)
+    assert computed(on_gpu, job) == computed(on_cpu, job) and not left
+
+
+def test_replicas_that_deadlock_leave_nothing_in_the_histograms(left: list[int]) -> None:
+    job = plan(thread_count=4, max_depth=4, cores=[5, 64], scheduler=["fifo", "lifo"], join="block", join_cost_us=2)
+    found = computed(on_gpu, job)
+    assert found == reference.run(job.spec, 0, job.total) and not left
+    assert 0 < sum(cell["outcomes"][1] for cell in found["cells"].values()) < job.total
+
+
+def test_a_replica_of_too_many_steps_is_simulated_on_a_cpu(monkeypatch: pytest.MonkeyPatch, left: list[int]) -> None:
+    job = plan(thread_count=20, cores=3, replicas=20)
+    monkeypatch.setattr(gpu_simulation, "steps", lambda spec, scheduler: 5)
+    assert computed(on_gpu, job) == computed(on_cpu, job) and len(left) > 0
+
+
+def test_the_specifications_example_has_the_golden_digest(left: list[int]) -> None:
+    job = plan(seed=1, replicas=1024, thread_count=1000, max_depth=10, batch_size=256)
+    golden = json.loads(Path(definition.__file__).with_name("golden.json").read_text())["entries"]
+    (cell,) = next(entry["cells"] for entry in golden if entry["parameters"] == {"seed": 1})
+    assert Device.GPU in job.devices
+    assert f"{computed(on_gpu, job)['cells']['0']['digest']:016x}" == cell["digest"] and not left
 
 
 @pytest.mark.parametrize("arrival", [None, {"process": "poisson", "rate_per_ms": 5}])
@@ -132,7 +194,7 @@ def test_a_replica_without_room_is_simulated_on_a_cpu_and_counted_once(
 
 
 def test_any_partition_on_any_device_merges_to_the_same_partial() -> None:
-    job, dice = plan(thread_count=40, scheduler=["fifo", "lifo"], cores=[2, 5], replicas=30), random.Random(2)
+    job, dice = plan(thread_count=40, scheduler=[*SCHEDULERS], cores=[2, 5], replicas=20), random.Random(2)
     cuts = [0, *sorted(dice.sample(range(1, job.total), 7)), job.total]
     parts = [dice.choice((on_gpu, on_cpu)).run(job.spec, lo, hi, go_on)[1] for lo, hi in pairwise(cuts)]
     dice.shuffle(parts)
@@ -170,13 +232,16 @@ def test_when_memory_runs_out_fewer_replicas_are_launched(monkeypatch: pytest.Mo
     [
         ({"scheduler": "fifo"}, True),
         ({"scheduler": ["fifo", "lifo"], "join": "none"}, True),
-        ({"scheduler": "work_stealing"}, False),
-        ({"scheduler": ["fifo", "work_stealing"]}, False),
-        ({"scheduler": "round_robin"}, False),
-        ({"scheduler": "fifo", "join": "block"}, False),
+        ({}, True),
+        ({"scheduler": ["fifo", "work_stealing"], "batch_size": 256}, True),
+        ({"scheduler": "round_robin"}, True),
+        ({"scheduler": "round_robin", "quantum_us": 1}, False),
+        ({"scheduler": "fifo", "join": "block"}, True),
+        ({"cores": 64, "arrival": {"process": "poisson", "rate_per_ms": 1}}, False),
         ({"scheduler": "fifo", "thread_count": 100_000}, False),
         ({"scheduler": "fifo", "trace": {"replica": 0}}, False),
     ],
 )
 def test_what_does_not_pay_on_a_gpu_is_planned_to_cpus(model: dict[str, Any], fits: bool) -> None:
-    assert (Device.GPU in plan(**model).devices) is fits
+    job = plan(**model)
+    assert (Device.GPU in job.devices) is fits is not bool(job.cpu_only)

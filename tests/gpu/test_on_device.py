@@ -94,13 +94,28 @@ def test_a_wide_argument_arrives_whole(tmp_path: Path) -> None:
     assert set(gpu.current().get(kept).tolist()) == {2**64 - 3}
 
 
-@pytest.mark.parametrize("number", range(6))
-def test_random_simulations_answer_bit_for_bit_as_cpus_do(number: int) -> None:
-    dice, definition = random.Random(number), registry.definition("thread")
-    parameters = {
-        "scheduler": dice.choice(["fifo", "lifo"]), "join": dice.choice(["none", "suspend"]), "replicas": 4000,
-        "cores": [dice.randrange(1, 65), 8], "thread_count": dice.randrange(1, 2000), "seed": dice.randrange(2**53),
+SCHEDULES = [
+    *((scheduler, join) for scheduler in ("fifo", "lifo") for join in ("none", "suspend", "block")),
+    *((scheduler, join) for scheduler in ("round_robin", "work_stealing") for join in ("none", "suspend")),
+]
+
+
+@pytest.mark.parametrize(("scheduler", "join"), SCHEDULES)
+def test_random_simulations_answer_bit_for_bit_as_cpus_do(scheduler: str, join: str) -> None:
+    dice, definition = random.Random(f"{scheduler} {join}"), registry.definition("thread")
+    parameters: dict[str, Any] = {
+        "scheduler": scheduler, "join": join, "replicas": 2000, "seed": dice.randrange(2**53),
+        "cores": [dice.randrange(1, 65), 8], "thread_count": dice.randrange(1, 1000),
+        "steal_cost_us": dice.choice([0.05, 1, 20]),
     }  # fmt: skip
+    if scheduler == "round_robin":
+        parameters["quantum_us"] = dice.choice([20, 100, 1000])
+    if join == "block":
+        parameters["thread_count"] = dice.randrange(1, 6)
+    if join != "none":
+        parameters["join_cost_us"] = dice.choice([0, 0.4])
+    if dice.random() < 0.5:
+        parameters["arrival"] = {"process": "poisson", "rate_per_ms": 60}
     print(json.dumps(parameters))
     plan = definition.plan(definition.Parameters.model_validate(parameters))
     assert Device.GPU in plan.devices

@@ -39,6 +39,14 @@ def test_a_device_without_a_kernel_is_refused_by_name() -> None:
     assert caught.value.field == "device"
 
 
+def test_a_kinds_reason_is_in_the_refusal_and_in_the_note() -> None:
+    traced = Plan(total=1, spec={}, parameters={}, cpu_seconds=1.0, cpu_only="a trace")
+    with pytest.raises(errors.InvalidRequest, match=r"it runs on cpu \(a trace\)"):
+        scheduler.route(traced, GPU, False, Priority.HIGH, BOTH)
+    route = scheduler.route(traced, ANY, True, Priority.NORMAL, BOTH)
+    assert route.notes == ("runs on cpu: there is no gpu kernel for this job (a trace)",)
+
+
 def test_gpu_preferred_waits_for_a_gpu_while_its_wait_is_not_worse() -> None:
     route = scheduler.route(plan(CPU, GPU), ANY, True, Priority.LOW, BOTH)
     assert (route.queue, route.prefer) == ("gpu.low", True)

@@ -35,8 +35,8 @@ _MOST_THREADS = 10**12
 _MOST_STEPS = 10**9
 #: Memory of a replica: what a worker's lane may take.
 _MOST_BYTES = 512 * 2**20
-#: Expected threads of a replica that a GPU is given: one of its threads simulates all of them.
-_MOST_GPU_THREADS = 50_000
+#: Expected steps of a replica that a GPU is given: one of its threads takes all of them.
+_MOST_GPU_STEPS = 50_000
 #: Mean work over quantum.
 _MOST_SLICES = 10_000
 
@@ -53,11 +53,13 @@ def plan(parameters: Parameters) -> Plan:
     seconds = [sizes.seconds(spec, float(expected), *cell) for cell in parameters.cells]
     longest = max(sizes.seconds(spec, spec["most_threads"], *cell) for cell in parameters.cells)
     schedulers = {scheduler for _, scheduler in parameters.cells}
+    cpu_only = _cpu_only(spec)
     return Plan(
         total=len(parameters.cells) * parameters.replicas,
         spec=spec,
         parameters=spec["parameters"],
-        devices=(Device.GPU, Device.CPU) if _fits_gpus(spec) else (Device.CPU,),
+        devices=(Device.CPU,) if cpu_only else (Device.GPU, Device.CPU),
+        cpu_only=cpu_only,
         cpu_seconds=parameters.replicas * sum(seconds) + sizes.chunk_seconds(spec),
         mode=schedulers.pop() if len(schedulers) == 1 else "sweep",
         max_lease_seconds=30 + 50 * longest,
@@ -65,10 +67,12 @@ def plan(parameters: Parameters) -> Plan:
     )
 
 
-def _fits_gpus(spec: Spec) -> bool:
-    """Return whether all cells have global queues without blocking and replicas no longer than a launch may take."""
-    queued = all(scheduler in ("fifo", "lifo") for _, scheduler in spec["cells"])
-    return queued and spec["join"] != "block" and spec["expected_threads"] <= _MOST_GPU_THREADS
+def _cpu_only(spec: Spec) -> str:
+    """Return why the replicas are too long for a launch; empty when they are not."""
+    steps = max(sizes.steps(spec, *cell) for cell in spec["cells"])
+    if steps <= _MOST_GPU_STEPS:
+        return ""
+    return f"a replica takes about {steps:.3g} steps; a gpu is given at most {_MOST_GPU_STEPS}"
 
 
 def result(spec: Spec, partial: Partial) -> dict[str, Any]:
@@ -92,6 +96,7 @@ def _plan_trace(spec: dict[str, Any]) -> Plan:
         spec=spec,
         parameters=spec["parameters"],
         devices=(Device.CPU,),
+        cpu_only="a trace is recorded step by step",
         cpu_seconds=sizes.trace_seconds(spec) + sizes.seconds(spec, spec["expected_threads"], *cell),
         mode="trace",
         max_lease_seconds=120 + 50 * sizes.seconds(spec, spec["most_threads"], *cell),

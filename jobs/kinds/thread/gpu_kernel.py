@@ -1,6 +1,7 @@
-"""The simulation on a GPU: fifo and lifo without blocking. `plan` sends the rest to CPUs.
+"""The simulation on a GPU, of every scheduler and join. `plan` sends traces and long replicas to CPUs.
 
-A replica that needs more room than most is simulated as on CPUs, on this worker's core, with the same result.
+A replica that needs more room or more steps than most is simulated as on CPUs, on this worker's core, with the same
+result.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from jobs.kinds import gpu
 from jobs.kinds.contract import Tick
 from jobs.kinds.thread import cpu_cells, definition
 from jobs.kinds.thread.cpu_reduction import MOST_ROWS
-from jobs.kinds.thread.gpu_simulation import MOST_THREADS, SOURCE, LaunchedCell
+from jobs.kinds.thread.gpu_simulation import SOURCES, LaunchedCell
 from jobs.kinds.thread.partials import merge
 from jobs.models import Partial, Spec
 
-SOURCES = (SOURCE,)
+__all__ = ["SOURCES", "run", "warm"]
+
 #: Replicas of the first launch.
 _FIRST = 1024
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """Return (upto, partial of units lo..upto-1); upto is hi unless tick said stop. Ticks come between launches."""
-    bound = max(1, MOST_THREADS // max(1, 2 * spec["expected_threads"]))
-    batch = gpu.Batch(first=_FIRST, most=min(spec["batch_size"] or MOST_ROWS, MOST_ROWS, bound))
+    batch = gpu.Batch(first=_FIRST, most=min(spec["batch_size"] or MOST_ROWS, MOST_ROWS))
     partial: Partial = {}
     unit, cell = lo, None
     while unit < hi:
@@ -55,7 +56,8 @@ def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> 
 
 def warm() -> None:
     """Compile everything, the CPU's code too."""
-    parameters = definition.Parameters(thread_count=2, max_depth=2, replicas=1, scheduler="fifo", seed=1)
-    spec = definition.plan(parameters).spec
-    run(spec, 0, 1, lambda _: True)
-    cpu_cells.run(spec, 0, 1, lambda _: True)
+    for scheduler, join in (("fifo", "none"), ("fifo", "block"), ("round_robin", "none"), ("work_stealing", "none")):
+        model = {"thread_count": 2, "max_depth": 2, "replicas": 1, "seed": 1, "scheduler": scheduler, "join": join}
+        spec = definition.plan(definition.Parameters.model_validate(model)).spec
+        run(spec, 0, 1, lambda _: True)
+        cpu_cells.run(spec, 0, 1, lambda _: True)

@@ -1,362 +1,453 @@
-// fifo and lifo, threads that end at once or suspend for their children: one replica a thread, event by event, as
-// cpu_simulation.py does it, integers only. What a replica yields goes to the host, which hashes and sums it.
+// Replicas on a GPU: each thread simulates one at a time, event by event, as cpu_simulation.py and cpu_threads.py do
+// it, integers only. What a replica yields goes to the host, which hashes and sums it.
 //
-// Defined by gpu_simulation.py: the places in `numbers`, `row` and `aside`, ROW and ASIDE (their lengths), BINS, WARM,
-// LAW_..., NEVER, NO_ARRIVAL (the arrival after the last one, later than the time of NEVER), WIDE (a sum of waits is
-// high * WIDE + low), CONTINUES (a core runs a continuation), and MOST_CORES.
-#include "random.cuh"
+// Defined by gpu_simulation.py: the places in `row` and `aside`, ROW and ASIDE (their lengths), BLOCK_THREADS and EVENTS (the
+// most threads of a block, and the words that their events share).
+#include "gpu_replica.cuh"
 
-typedef unsigned int u32;
-typedef long long i64;
-
-struct Family {
-    u64 key;
-    i64 ready, span, path, latest;
-    int first, end, depth, pending, parent, link;
-};
-
-struct Core {
-    u64 key;
-    i64 span, path;
-    int family, children;
-};
-
-struct Model {
-    const i64 *numbers, *laws, *logs, *values, *thresholds;
-    i64 laws_length, values_length, thresholds_width; // a width of 0: one row for all depths
-};
-
-__device__ __forceinline__ int bin_of(i64 value)
+// Makes members first..end-1 of a new family ready. Returns its row.
+__device__ __forceinline__ int add_family(Replica& replica, const Machine& machine, u64 key, int first, int end, int depth,
+                                          int parent, i64 span, i64 path)
 {
-    int msb = 63 - __clzll(value);
-    return msb < 6 ? (int)value : (int)(64 * (msb - 5) + (value >> (msb - 6)) - 64);
+    int count = end - first;
+    Family family;
+    family.key = key;
+    family.ready = replica.now;
+    family.span = span;
+    family.path = path;
+    family.first = first;
+    family.end = end;
+    family.link = -1;
+    family.depth = (short)depth;
+    family.holder = (short)replica.core;
+    family.latest = 0;
+    family.pending = count;
+    family.parent = parent;
+    machine.families[replica.born] = family;
+    replica.live += count;
+    replica.ready += count;
+    greatest(replica.peak_live, replica.live);
+    return replica.born++;
 }
 
-// -ln(U) in units of 2^-24, U = (word | 1) / 2^64.
-__device__ __forceinline__ i64 negative_log(u64 word, const i64* logs)
+__device__ __forceinline__ void count_wait(Replica& replica, const Machine& machine, i64 wait)
 {
-    word |= 1;
-    int zeros = __clzll((i64)word);
-    word <<= zeros;
-    i64 index = (i64)(word >> 53 & 1023), fraction = (i64)(word >> 33 & 0xfffff);
-    i64 step = (logs[index] - logs[index + 1]) * fraction;
-    return zeros * logs[0] + logs[index] - ((step + 524288) >> 20);
+    greatest(replica.max_wait, wait);
+    if (wait)
+        atomicAdd(&machine.waits[bin_of(wait)], replica.weight);
+    else
+        replica.unwaited++;
 }
 
-// Work of a thread in ns, at least 1.
-__device__ i64 draw_work(u64 key, i64 law, const Model& model)
+// Draws when the next root arrives.
+__device__ __forceinline__ void expect_root(Replica& replica, const Model& model)
 {
-    const i64* laws = model.laws;
-    i64 drawn;
-    if (law == LAW_FIXED) {
-        drawn = laws[0];
+    replica.due = NO_ARRIVAL;
+    if (replica.arrived < model.roots) {
+        replica.clock += interarrival(replica.key, replica.arrived, model);
+        replica.due = replica.clock >> model.arrival_bits;
+    }
+}
+
+__device__ __forceinline__ void begin(Replica& replica, u64 key, u64 weight, const Model& model, const Machine& machine)
+{
+    replica = Replica{};
+    replica.key = key;
+    replica.weight = weight;
+    replica.idle = ~0ull >> (64 - model.cores);
+    replica.core = replica.last = replica.head = replica.tail = replica.spare = replica.stolen = -1;
+    replica.parked = true;
+    replica.next = NEVER;
+    replica.room = model.max_threads - model.roots;
+    for (u32 node = 1; node < 2 * machine.leaves; node++) machine.events[node * machine.stride] = NEVER;
+    for (int core = 0; WITH_STEALS && core < model.cores; core++) machine.steals[core] = Steal{0, 0, 0};
+    for (int place = 0; place < ROW; place++) machine.row[place] = 0;
+    for (int place = 0; place < ASIDE; place++) machine.aside[place] = 0;
+    for (int depth = 0; depth <= model.max_depth; depth++) machine.by_depth[depth] = 0;
+    if (model.arrival) {
+        expect_root(replica, model);
     } else {
-        u64 word = sub(key, DRAW_WORK);
-        if (law == LAW_EXPONENTIAL) {
-            drawn = (laws[0] * negative_log(word, model.logs) + 8388608) >> 24;
-        } else if (law == LAW_HYPEREXPONENTIAL) {
-            bool slow = (i64)(sub(key, DRAW_BRANCH) >> 32) >= laws[0];
-            drawn = ((slow ? laws[2] : laws[1]) * negative_log(word, model.logs) + 8388608) >> 24;
-        } else if (law == LAW_PARETO) {
-            i64 place = negative_log(word, model.logs), index = place >> 20;
-            drawn = laws[index] + (((laws[index + 1] - laws[index]) * (place & 1048575)) >> 20);
-        } else if (law == LAW_UNIFORM) {
-            drawn = laws[0] + (((i64)(word >> 32) * laws[1]) >> 32);
-        } else {
-            i64 place = (i64)(word >> 32) * (model.laws_length - 1), index = place >> 32;
-            drawn = laws[index] + (((laws[index + 1] - laws[index]) * ((place & 0xffffffff) >> 10)) >> 22);
-        }
-    }
-    return drawn < 1 ? 1 : drawn;
-}
-
-__device__ i64 draw_children(u64 key, i64 depth, i64 max_depth, const Model& model)
-{
-    if (depth >= max_depth) return 0;
-    if (model.values_length == 1) return model.values[0];
-    i64 draw = (i64)(sub(key, DRAW_OFFSPRING) >> 32);
-    const i64* row = model.thresholds + depth * model.thresholds_width;
-    if (model.values_length == 2) return model.values[draw >= row[0]];
-    int index = 0;
-    while (draw >= row[index]) index++;
-    return model.values[index];
-}
-
-// Time before the number-th root, in units of the mean's.
-__device__ i64 interarrival(u64 key, i64 number, i64 mean, const i64* logs)
-{
-    u64 word = sub(sub(key, DRAW_ARRIVALS), (u64)number);
-    return (mean * negative_log(word, logs) + 8388608) >> 24;
-}
-
-// Sets a core's event, time * 64 + core, in a tree: a node is the least of its two children, the cores are the leaves.
-__device__ __forceinline__ void put(i64* events, u32 leaves, u32 core, i64 event)
-{
-    u32 node = leaves + core;
-    events[node] = event;
-    while (node > 1) {
-        i64 other = events[node ^ 1];
-        event = other < event ? other : event;
-        node >>= 1;
-        events[node] = event;
+        enqueue(replica, model, machine, add_family(replica, machine, key, 0, model.roots, 0, -1, 0, 0));
+        replica.arrived = model.roots;
+        replica.due = NO_ARRIVAL;
     }
 }
 
-__device__ __forceinline__ void add_wide(i64& low, i64& high, i64 value)
+// Lets a root arrive.
+__device__ __forceinline__ void arrive(Replica& replica, const Model& model, const Machine& machine)
 {
-    low += value;
-    if (low >= WIDE) {
-        low -= WIDE;
-        high++;
-    }
+    int number = replica.arrived++;
+    replica.now = replica.due;
+    replica.core = -1;
+    int depth = number < model.warmup ? WARM : 0;
+    int family = add_family(replica, machine, replica.key, number, number + 1, depth, -1, replica.now, 0);
+    enqueue(replica, model, machine, family);
+    expect_root(replica, model);
 }
 
-__device__ __forceinline__ void greatest(i64& most, i64 value) { most = value > most ? value : most; }
-
-// One replica. Counts `weight` in the histograms; false when it needs more than `rows` families, and then counting it
-// once more with the opposite weight takes all of it back.
-__device__ bool simulate(u64 key, const Model& model, Family* families, i64 rows, u32 weight, u32* waits, u32* sojourns,
-                         i64* row, i64* aside, i64* by_depth)
+// Begins a thread's segment. Returns its time without the dispatch.
+__device__ __forceinline__ i64 start(Replica& replica, const Model& model, const Machine& machine, int core, int place,
+                                     const Family& family, int child)
 {
-    const i64* numbers = model.numbers;
-    i64 roots = numbers[ROOTS], max_depth = numbers[MAX_DEPTH], law = numbers[LAW], warmup = numbers[WARMUP];
-    i64 dispatch_ns = numbers[DISPATCH_NS], spawn_ns = numbers[SPAWN_NS], join_ns = numbers[JOIN_NS];
-    i64 mean = numbers[ARRIVAL], p = numbers[CORES];
-    bool suspends = numbers[JOINS] == SUSPEND, lifo = numbers[POLICY] == LIFO;
-    u32 leaves = 1;
-    while (leaves < p) leaves *= 2;
-    Core cores[MOST_CORES];
-    i64 events[2 * MOST_CORES];
-    for (u32 node = 0; node < 2 * leaves; node++) events[node] = NEVER;
-    for (int place = 0; place < ROW; place++) row[place] = 0;
-    for (int place = 0; place < ASIDE; place++) aside[place] = 0;
-    for (i64 depth = 0; depth <= max_depth; depth++) by_depth[depth] = 0;
-    i64 spawned = 0, live = 0, ready = 0, arrived = roots, clock = 0, due = NO_ARRIVAL, now = 0;
-    int born = 0, head = -1, tail = -1, core = -1, last = -1;
-    if (rows < 1) return false;
-    if (!mean) {
-        families[0] = Family{key, 0, 0, 0, 0, 0, (int)roots, 0, 0, -1, -1};
-        head = tail = 0;
-        born = 1;
-        live = ready = roots;
+    u64 key = sub(family.key, (u64)child);
+    int children = draw_children(key, family.depth & (WARM - 1), model);
+    i64 work = draw_work(key, model), left = work + children * model.spawn_ns;
+    machine.cores[core] = Core{key, family.span + model.dispatch_ns + left, family.path + work, place, children};
+    replica.started++;
+    replica.work_ns += work;
+    replica.wanted += children;
+    return left;
+}
+
+#if WITH_SLICES
+// Goes on with a preempted thread. Returns what is left of its segment.
+__device__ __forceinline__ i64 resume(Replica& replica, const Machine& machine, int core, int place, const Family& paused)
+{
+    machine.cores[core] = Core{paused.key, paused.span, paused.path, paused.parent, paused.pending};
+    machine.families[place].link = replica.spare;
+    replica.spare = place;
+    replica.again++;
+    return paused.left;
+}
+
+// Lets a core run for a slice of what is left. Returns its length.
+__device__ __forceinline__ i64 slice(const Model& model, const Machine& machine, int core, i64 left, i64 waited)
+{
+    i64 part = left < model.quantum_ns ? left : model.quantum_ns;
+    machine.slices[core] = Slice{left - part, waited};
+    return part;
+}
+
+// Puts the core's thread behind those that are ready.
+__device__ __forceinline__ void preempt(Replica& replica, const Model& model, const Machine& machine)
+{
+    int place = replica.spare;
+    if (place >= 0)
+        replica.spare = machine.families[place].link;
+    else
+        place = replica.born++;
+    Core running = machine.cores[replica.core];
+    Slice rest = machine.slices[replica.core];
+    Family paused;
+    paused.key = running.key;
+    paused.ready = replica.now;
+    paused.span = running.span;
+    paused.path = running.path;
+    paused.left = rest.left;
+    paused.link = -1;
+    paused.depth = PAUSED;
+    paused.holder = 0;
+    paused.latest = rest.waited;
+    paused.pending = running.children;
+    paused.parent = running.family;
+    machine.families[place] = paused;
+    enqueue(replica, model, machine, place);
+    replica.ready++;
+    replica.idle |= bit(replica.core);
+}
+
+// Ends a slice that is not its thread's last: the thread goes behind those that are ready, or goes on.
+__device__ __forceinline__ void end_slice(Replica& replica, const Model& model, const Machine& machine)
+{
+    int core = replica.core;
+    replica.stepped++;
+    if (replica.head >= 0) {
+        preempt(replica, model, machine);
+        return;
+    }
+    i64 part = slice(model, machine, core, machine.slices[core].left, machine.slices[core].waited);
+    replica.busy += part;
+    schedule(replica, machine, core, replica.now + part);
+}
+#endif
+
+// Lets an idle core run a thread that is ready.
+__device__ __forceinline__ void dispatch(Replica& replica, const Model& model, const Machine& machine, int core, int place,
+                                         int child)
+{
+    const Family family = machine.families[place];
+    i64 wait = replica.now - family.ready, left;
+    int depth = family.depth;
+    replica.idle &= replica.idle - 1;
+    replica.ready--;
+    add_wide(replica.wait_low, replica.wait_high, wait);
+#if WITH_SLICES
+    i64 waited = wait;
+    if (depth == PAUSED) {
+        left = resume(replica, machine, core, place, family);
+        depth = machine.families[family.parent].depth;
+        waited += family.latest;
     } else {
-        arrived = 0;
-        clock = interarrival(key, 0, mean, model.logs);
-        due = clock >> numbers[ARRIVAL_BITS];
+        left = start(replica, model, machine, core, place, family, child);
+        if (depth >= WARM) replica.warm_started++;
     }
-    i64 room = numbers[MAX_THREADS] - roots, peak_live = live, peak_ready = 0;
-    i64 work_ns = 0, busy = 0, wanted = 0, started = 0, joined = 0, refused = 0, longest = 0, longest_work = 0, max_wait = 0;
-    i64 wait_low = 0, wait_high = 0, warm_low = 0, warm_high = 0, warm_started = 0, unwaited = 0;
-    i64 sojourn_low = 0, sojourn_high = 0, n_sojourns = 0, max_sojourn = 0;
-    u64 idle = ~0ull >> (64 - p);
-    for (;;) {
-        while (idle && head >= 0) {
-            u32 at = (u32)(__ffsll((i64)idle) - 1);
-            Family& family = families[head];
-            int own = head, child;
-            if (lifo) {
-                child = --family.end;
-                if (child == family.first) head = family.link;
-            } else {
-                child = family.first++;
-                if (child + 1 == family.end) head = family.link;
-            }
-            idle &= idle - 1;
-            ready--;
-            i64 wait = now - family.ready;
-            add_wide(wait_low, wait_high, wait);
-            int depth = family.depth;
-            u64 name = sub(family.key, (u64)child);
-            i64 children = draw_children(name, depth & (WARM - 1), max_depth, model);
-            i64 work = draw_work(name, law, model), left = work + children * spawn_ns;
-            cores[at] = Core{name, family.span + dispatch_ns + left, family.path + work, own, (int)children};
-            started++;
-            work_ns += work;
-            wanted += children;
-            if (depth >= WARM) {
-                warm_started++;
-                add_wide(warm_low, warm_high, wait);
-            } else {
-                greatest(max_wait, wait);
-                if (wait)
-                    atomicAdd(&waits[bin_of(wait)], weight);
-                else
-                    unwaited++;
-            }
-            busy += dispatch_ns + left;
-            put(events, leaves, at, (now + dispatch_ns + left) << 6 | at);
-            if ((int)at == last) last = -1;
-        }
-        if (last >= 0) {
-            put(events, leaves, (u32)last, NEVER);
-            last = -1;
-        }
-        greatest(peak_ready, ready);
-        if (!live && arrived == roots) break;
-        i64 event = events[1];
-        if (due <= event >> 6) {
-            if (born == rows) break;
-            now = due;
-            families[born] = Family{key, now, now, 0, 0, (int)arrived, (int)arrived + 1, arrived < warmup ? WARM : 0, 0, -1, -1};
-            if (lifo) {
-                families[born].link = head;
-                head = born;
-            } else {
-                if (head < 0)
-                    head = born;
-                else
-                    families[tail].link = born;
-                tail = born;
-            }
-            born++;
-            live++;
-            ready++;
-            greatest(peak_live, live);
-            arrived++;
-            due = NO_ARRIVAL;
-            if (arrived < roots) {
-                clock += interarrival(key, arrived, mean, model.logs);
-                due = clock >> numbers[ARRIVAL_BITS];
-            }
+    left = slice(model, machine, core, left, waited);
+#else
+    left = start(replica, model, machine, core, place, family, child);
+    if (depth >= WARM)
+        replica.warm_started++;
+    else
+        count_wait(replica, machine, wait);
+#endif
+    if (depth >= WARM) add_wide(replica.warm_low, replica.warm_high, wait);
+    replica.busy += model.dispatch_ns + left;
+    schedule(replica, machine, core, replica.now + model.dispatch_ns + left);
+}
+
+// Gives each idle core a thread, in the order of their numbers, or lets it attempt to steal.
+__device__ __forceinline__ void serve_idle_cores(Replica& replica, const Model& model, const Machine& machine)
+{
+    while (replica.idle) {
+        int core = __ffsll((i64)replica.idle) - 1, child = 0;
+        int family = take(replica, model, machine, core, child);
+        if (family >= 0) {
+            dispatch(replica, model, machine, core, family, child);
             continue;
         }
-        now = event >> 6;
-        core = last = (int)(event & 63);
-        int family = cores[core].family;
-        i64 children = cores[core].children, span = cores[core].span;
-        if (children != CONTINUES) greatest(longest_work, cores[core].path);
-        if (children > 0) {
-            i64 allowed = children < room ? children : room;
-            refused += children - allowed;
-            children = allowed;
+#if WITH_STEALS
+        if (model.cores > 1) {
+            begin_attempts(replica, model, machine, core);
+            continue;
         }
-        if (children > 0) {
-            if (born == rows) break;
-            room -= children;
-            int depth = families[family].depth + 1;
-            families[born] = Family{cores[core].key, now, span, cores[core].path, 0, 0, (int)children, depth, (int)children, family, -1};
-            by_depth[depth & (WARM - 1)] += children;
-            spawned += children;
-            live += children;
-            ready += children;
-            greatest(peak_live, live);
-            if (lifo) {
-                families[born].link = head;
-                head = born;
-            } else {
-                if (head < 0)
-                    head = born;
-                else
-                    families[tail].link = born;
-                tail = born;
-            }
-            born++;
-            if (suspends) {
-                idle |= 1ull << core;
-                continue;
-            }
-        }
-        for (;;) {
-            live--;
-            int above = families[family].parent;
-            if (above < 0) {
-                greatest(longest, span);
-                if (families[family].depth < WARM) {
-                    i64 sojourn = now - families[family].ready;
-                    n_sojourns++;
-                    greatest(max_sojourn, sojourn);
-                    atomicAdd(&sojourns[bin_of(sojourn)], weight);
-                    add_wide(sojourn_low, sojourn_high, sojourn);
-                }
-                idle |= 1ull << core;
-                break;
-            }
-            if (!suspends) {
-                greatest(longest, span);
-                idle |= 1ull << core;
-                break;
-            }
-            families[family].pending--;
-            greatest(families[family].latest, span);
-            if (families[family].pending > 0) {
-                idle |= 1ull << core;
-                break;
-            }
-            span = families[family].latest + join_ns;
-            joined++;
-            family = above;
-            if (join_ns > 0) {
-                busy += join_ns;
-                cores[core].family = family;
-                cores[core].span = span;
-                cores[core].children = CONTINUES;
-                put(events, leaves, (u32)core, (now + join_ns) << 6 | core);
-                if (core == last) last = -1;
-                break;
-            }
-        }
+#endif
+        break;
     }
-    if (unwaited) atomicAdd(&waits[0], (u32)unwaited * weight);
-    if (live || arrived < roots) return false;
-    by_depth[0] = arrived;
-    for (i64 depth = 0; depth <= max_depth; depth++)
-        if (by_depth[depth] > 0) row[REACHED] = depth;
-    row[MAKESPAN] = now;
-    row[WORK] = work_ns;
-    row[OVERHEAD] = started * dispatch_ns + wanted * spawn_ns + joined * join_ns;
-    row[LONGEST] = longest;
-    row[LONGEST_WORK] = longest_work;
-    row[THREADS] = arrived + spawned;
-    row[PEAK_LIVE] = peak_live;
-    row[PEAK_READY] = peak_ready;
-    row[BUSY] = busy;
-    row[IDLE] = p * now - busy;
-    row[SWITCHES] = started + joined;
-    row[N_MEASURED] = started - warm_started;
-    row[N_WAITED] = row[N_MEASURED] - unwaited;
-    row[REFUSED] = refused;
-    row[MAX_WAIT] = max_wait;
-    row[SOJOURN] = sojourn_low;
-    aside[HIGH_SOJOURN] = sojourn_high;
-    row[N_SOJOURNS] = n_sojourns;
-    row[MAX_SOJOURN] = max_sojourn;
-    row[OUTCOME] = refused > 0 ? CAPPED : COMPLETED;
-    aside[READY_LOW] = wait_low;
-    aside[READY_HIGH] = wait_high;
-    if (warm_low > wait_low) {
-        wait_low += WIDE;
-        wait_high--;
+    if (replica.last >= 0) {
+        put(replica, machine, replica.last, NEVER);
+        replica.last = -1;
     }
-    row[WAITED] = wait_low - warm_low;
-    aside[HIGH_WAITED] = wait_high - warm_high;
-    return true;
+    greatest(replica.peak_ready, replica.ready);
+#if WITH_STEALS
+    park_or_wake(replica, model, machine);
+#endif
 }
 
-// Replicas first..first+count-1 of a cell. A thread has `room` families of `families` for itself and takes replicas in
-// turn. Of each: ROW + ASIDE + max_depth + 1 words of `found`; an outcome of all ones when its room was too small.
-extern "C" __global__ void simulate_queue(u64 master, u64 first, u64 count, const i64* numbers, const i64* laws,
-                                          u64 laws_length, const i64* logs, const i64* values, u64 values_length,
-                                          const i64* thresholds, u64 thresholds_width, Family* families, u64 room,
-                                          i64* found, u64* waits, u64* sojourns)
+// Creates the children of the thread on the event's core; with a join the thread then waits for them.
+__device__ __forceinline__ void spawn(Replica& replica, const Model& model, const Machine& machine, const Core& running,
+                                      int children)
 {
-    __shared__ u32 counted[2 * BINS];
-    for (u32 bin = threadIdx.x; bin < 2 * BINS; bin += blockDim.x) counted[bin] = 0;
-    __syncthreads();
-    Model model = {numbers, laws, logs, values, thresholds, (i64)laws_length, (i64)values_length, (i64)thresholds_width};
-    u64 slot = (u64)blockIdx.x * blockDim.x + threadIdx.x, slots = (u64)gridDim.x * blockDim.x;
-    u64 words = ROW + ASIDE + numbers[MAX_DEPTH] + 1;
-    for (u64 at = slot; at < count; at += slots) {
-        i64 *row = found + at * words, *aside = row + ROW, *by_depth = aside + ASIDE;
-        u64 key = sub(master, first + at);
-        for (u32 weight = 1; weight; weight = weight == 1 ? ~0u : 0) {
-            bool fine = simulate(key, model, families + slot * room, (i64)room, weight, counted, counted + BINS, row, aside, by_depth);
-            if (fine) break;
-            row[OUTCOME] = -1;
+    int depth = machine.families[running.family].depth + 1;
+    int place = add_family(replica, machine, running.key, 0, children, depth, running.family, running.span, running.path);
+    replica.room -= children;
+    replica.spawned += children;
+    machine.by_depth[depth & (WARM - 1)] += children;
+#if WITH_STEALS
+    push(model, machine, replica.core, place);
+#else
+    enqueue(replica, model, machine, place);
+#endif
+    if (WITH_BLOCKS)
+        replica.blocked++;
+    else if (model.joins)
+        replica.idle |= bit(replica.core);
+}
+
+__device__ __forceinline__ void end_root(Replica& replica, const Machine& machine, const Family& family, i64 span)
+{
+    greatest(replica.longest, span);
+    if (family.depth >= WARM) return;
+    i64 sojourn = replica.now - family.ready;
+    replica.n_sojourns++;
+    greatest(replica.max_sojourn, sojourn);
+    atomicAdd(&machine.sojourns[bin_of(sojourn)], replica.weight);
+    add_wide(replica.sojourn_low, replica.sojourn_high, sojourn);
+}
+
+// Runs the continuation of a thread whose children have ended.
+__device__ __forceinline__ void go_on(Replica& replica, const Model& model, const Machine& machine, int core, int family,
+                                      i64 span)
+{
+    machine.cores[core] = Core{0, span, 0, family, CONTINUES};
+    replica.busy += model.join_ns;
+    schedule(replica, machine, core, replica.now + model.join_ns);
+}
+
+// Ends a thread, and each ancestor whose last child has ended then and whose continuation takes no time.
+__device__ __forceinline__ void end_thread(Replica& replica, const Model& model, const Machine& machine, int place, i64 span)
+{
+    int core = replica.core;
+    for (;;) {
+        Family& family = machine.families[place];
+        int above = family.parent;
+        replica.live--;
+        if (above < 0) {
+            end_root(replica, machine, family, span);
+            break;
+        }
+        if (!WITH_BLOCKS && !model.joins) {
+            greatest(replica.longest, span);
+            break;
+        }
+        int pending = --family.pending;
+        i64 latest = family.latest;
+        greatest(latest, span);
+        family.latest = latest;
+        if (pending > 0) break;
+        replica.joined++;
+        span = latest + model.join_ns;
+        if (WITH_BLOCKS) {
+            replica.idle |= bit(core);
+            core = family.holder;
+            replica.blocked--;
+        }
+        place = above;
+        if (model.join_ns > 0) {
+            go_on(replica, model, machine, core, place, span);
+            return;
         }
     }
-    __syncthreads();
-    for (u32 bin = threadIdx.x; bin < BINS; bin += blockDim.x) {
-        if (counted[bin]) atomicAdd(&waits[bin], (u64)counted[bin]);
-        if (counted[BINS + bin]) atomicAdd(&sojourns[bin], (u64)counted[BINS + bin]);
+    replica.idle |= bit(core);
+}
+
+// Ends the segment, or the continuation, of the thread on the event's core.
+__device__ __forceinline__ void end_segment(Replica& replica, const Model& model, const Machine& machine)
+{
+    const Core running = machine.cores[replica.core];
+    int children = running.children;
+    if (children != CONTINUES) {
+        greatest(replica.longest_work, running.path);
+#if WITH_SLICES
+        if (machine.families[running.family].depth < WARM)
+            count_wait(replica, machine, machine.slices[replica.core].waited);
+#endif
+    }
+    if (children > 0) {
+        int allowed = children < replica.room ? children : replica.room;
+        replica.refused += children - allowed;
+        children = allowed;
+    }
+    if (children > 0) {
+        spawn(replica, model, machine, running, children);
+        if (WITH_BLOCKS || model.joins) return;
+    }
+    end_thread(replica, model, machine, running.family, running.span);
+}
+
+// Goes to the next event of a core and ends what it is of.
+__device__ __forceinline__ void advance(Replica& replica, const Model& model, const Machine& machine)
+{
+    replica.now = replica.next >> 6;
+    replica.core = replica.last = (int)(replica.next & 63);
+#if WITH_STEALS
+    if (replica.thieves & bit(replica.core)) {
+        end_attempt(replica, model, machine);
+        return;
+    }
+#endif
+#if WITH_SLICES
+    if (machine.slices[replica.core].left > 0) {
+        end_slice(replica, model, machine);
+        return;
+    }
+#endif
+    end_segment(replica, model, machine);
+}
+
+__device__ __forceinline__ void fill_waits(Replica& replica, i64* row, i64* aside)
+{
+    row[N_MEASURED] = replica.started - replica.warm_started;
+    row[N_WAITED] = row[N_MEASURED] - replica.unwaited;
+    row[MAX_WAIT] = replica.max_wait;
+    row[SOJOURN] = replica.sojourn_low;
+    aside[HIGH_SOJOURN] = replica.sojourn_high;
+    row[N_SOJOURNS] = replica.n_sojourns;
+    row[MAX_SOJOURN] = replica.max_sojourn;
+    aside[READY_LOW] = replica.wait_low;
+    aside[READY_HIGH] = replica.wait_high;
+    i64 low = replica.wait_low - replica.warm_low, high = replica.wait_high - replica.warm_high;
+    row[WAITED] = low >= 0 ? low : low + WIDE;
+    aside[HIGH_WAITED] = low >= 0 ? high : high - 1;
+}
+
+// Fills the row of a replica that has ended, or in which every core is held by a thread that waits.
+__device__ __forceinline__ void fill(Replica& replica, const Model& model, const Machine& machine)
+{
+    i64 *row = machine.row, *by_depth = machine.by_depth;
+    bool deadlocked = WITH_BLOCKS && replica.blocked == model.cores;
+    by_depth[0] = replica.arrived;
+    for (int depth = 0; depth <= model.max_depth; depth++)
+        if (by_depth[depth] > 0) row[REACHED] = depth;
+    row[MAKESPAN] = replica.now;
+    row[WORK] = replica.work_ns;
+    row[OVERHEAD] = replica.started * model.dispatch_ns + replica.wanted * model.spawn_ns + replica.joined * model.join_ns;
+    row[LONGEST] = deadlocked ? 0 : replica.longest;
+    row[LONGEST_WORK] = deadlocked ? 0 : replica.longest_work;
+    row[THREADS] = replica.arrived + replica.spawned;
+    row[PEAK_LIVE] = replica.peak_live;
+    row[PEAK_READY] = replica.peak_ready;
+    row[BUSY] = replica.busy;
+#if WITH_STEALS
+    row[STEALS] = replica.steals;
+    row[ATTEMPTS] = attempts(replica, model, machine);
+    row[STEALING] = row[ATTEMPTS] * model.steal_ns;
+#endif
+    row[IDLE] = model.cores * replica.now - replica.busy - row[STEALING];
+    row[SWITCHES] = replica.started + replica.again + replica.joined;
+    row[REFUSED] = replica.refused;
+    row[OUTCOME] = deadlocked ? DEADLOCKED : replica.refused > 0 ? CAPPED : COMPLETED;
+    machine.aside[AGAIN] = replica.again * model.dispatch_ns;
+    fill_waits(replica, row, machine.aside);
+}
+
+// One replica. Counts `weight` in the histograms; false when it needs more than `rows` families or more steps than it
+// may take. Counting it once more with the opposite weight takes all of it back.
+__device__ __forceinline__ bool simulate(u64 key, u64 weight, int rows, const Model& model, const Machine& machine)
+{
+    Replica replica;
+    begin(replica, key, weight, model, machine);
+    bool ended = false;
+    while (replica.born < rows && replica.stepped <= model.budget) {
+        serve_idle_cores(replica, model, machine);
+        ended = (replica.live == 0 && replica.arrived == model.roots) || (WITH_BLOCKS && replica.blocked == model.cores);
+        if (ended) break;
+        if (replica.due <= replica.next >> 6)
+            arrive(replica, model, machine);
+        else
+            advance(replica, model, machine);
+    }
+    if (replica.unwaited) atomicAdd(&machine.waits[0], replica.unwaited * weight);
+    if (ended) fill(replica, model, machine);
+    return ended;
+}
+
+// Replicas first..first+count-1 of a cell. A thread has `room` families of `families` and `machine_bytes` of `machines`
+// for itself, and takes replicas in turn. Of each: ROW + ASIDE + max_depth + 1 words of `measured`; an outcome of all
+// ones when it is left to a CPU. A replica that deadlocks leaves nothing in the histograms.
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) simulate_replicas(
+    u64 master, u64 first, u64 count, u64 roots, u64 max_depth, u64 max_threads, u64 joins, i64 dispatch_ns, i64 spawn_ns,
+    i64 join_ns, i64 steal_ns, u64 law, u64 cores, u64 lifo, i64 budget, i64 quantum_ns, i64 arrival, u64 arrival_bits,
+    u64 warmup, const i64* laws, u64 laws_length, const i64* logs, const i64* values, u64 values_length,
+    const i64* thresholds, u64 thresholds_width, Family* families, u64 room, char* machines, u64 machine_bytes,
+    i64* measured, u64* waits, u64* sojourns)
+{
+    __shared__ i64 events[EVENTS];
+    const Model model = {(int)roots, (int)max_depth, (int)cores, (int)law, (int)arrival_bits, (int)warmup,
+                         (int)max_threads, lifo != 0, joins != 0, dispatch_ns, spawn_ns, join_ns, steal_ns, quantum_ns,
+                         arrival, budget, laws, logs, values, thresholds, (i64)laws_length, (i64)values_length,
+                         (i64)thresholds_width};
+    u64 slot = (u64)blockIdx.x * blockDim.x + threadIdx.x, slots = (u64)gridDim.x * blockDim.x;
+    u64 words = ROW + ASIDE + max_depth + 1;
+    Machine machine;
+    machine.families = families + slot * room;
+    machine.cores = (Core*)(machines + slot * machine_bytes);
+    machine.slices = (Slice*)(machine.cores + cores);
+    machine.steals = (Steal*)(machine.cores + cores);
+    machine.deques = (int*)(machine.steals + cores);
+    machine.events = events + threadIdx.x;
+    machine.stride = blockDim.x;
+    machine.leaves = 1;
+    while (machine.leaves < cores) machine.leaves *= 2;
+    machine.waits = waits;
+    machine.sojourns = sojourns;
+    for (u64 at = slot; at < count; at += slots) {
+        machine.row = measured + at * words;
+        machine.aside = machine.row + ROW;
+        machine.by_depth = machine.aside + ASIDE;
+        u64 key = sub(master, first + at);
+        for (u64 weight = 1; weight; weight = weight == 1 ? ~0ull : 0) {
+            bool ended = simulate(key, weight, (int)room, model, machine);
+            if (!ended) machine.row[OUTCOME] = -1;
+            if (ended && !(WITH_BLOCKS && machine.row[OUTCOME] == DEADLOCKED)) break;
+        }
     }
 }

@@ -11,50 +11,71 @@ from numba import njit
 from jobs.kinds import gpu, random
 from jobs.kinds.thread import cpu_layout as layout
 from jobs.kinds.thread import cpu_reduction as reduction
-from jobs.kinds.thread import draws, parameters, rows, sizes, tables
+from jobs.kinds.thread import draws, rows, sizes, tables
 from jobs.kinds.thread.cpu_draws import JIT, LAWS
 from jobs.models import Spec
 
-_PLACES = (
+_SHARED = (
     "MAKESPAN", "WORK", "OVERHEAD", "LONGEST", "LONGEST_WORK", "THREADS", "REACHED", "PEAK_LIVE", "PEAK_READY", "BUSY",
-    "IDLE", "SWITCHES", "WAITED", "N_MEASURED", "N_WAITED", "REFUSED", "OUTCOME", "SOJOURN", "N_SOJOURNS", "MAX_WAIT",
-    "MAX_SOJOURN", "HIGH_WAITED", "HIGH_SOJOURN", "READY_LOW", "READY_HIGH", "ASIDE", "ROOTS", "MAX_DEPTH",
-    "MAX_THREADS", "JOINS", "DISPATCH_NS", "SPAWN_NS", "JOIN_NS", "LAW", "CORES", "POLICY", "ARRIVAL", "ARRIVAL_BITS",
-    "WARMUP", "LIFO", "SUSPEND", "WARM", "COMPLETED", "CAPPED", "NEVER", "NO_ARRIVAL", "WIDE", "CONTINUES",
+    "STEALING", "IDLE", "STEALS", "ATTEMPTS", "SWITCHES", "WAITED", "N_MEASURED", "N_WAITED", "REFUSED", "OUTCOME",
+    "SOJOURN", "N_SOJOURNS", "MAX_WAIT", "MAX_SOJOURN", "HIGH_WAITED", "HIGH_SOJOURN", "READY_LOW", "READY_HIGH",
+    "AGAIN", "ASIDE", "WARM", "PAUSED", "COMPLETED", "DEADLOCKED", "CAPPED", "NEVER", "NO_ARRIVAL", "WIDE", "CONTINUES",
 )  # fmt: skip
-SOURCE = gpu.Source(
-    Path(__file__).with_name("gpu_simulation.cu"),
-    (
-        *((name, getattr(layout, name)) for name in _PLACES),
-        *((f"LAW_{law.upper()}", place) for place, law in enumerate(LAWS)),
-        *((f"DRAW_{name}", getattr(draws, name)) for name in ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS")),
-        ("ROW", len(rows.ROW)),
-        ("BINS", rows.BINS),
-        ("MOST_CORES", parameters.MAX_CORES),
-    ),
-)
-#: Bytes of a family in the source.
-FAMILY_BYTES = 64
+_DRAWS = ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS", "VICTIMS")
+#: Most threads of a block, and the words of its shared memory that hold their events: with many cores fewer fit.
+BLOCK_THREADS, EVENTS = 128, 4096
+#: Most threads of a launch for each processor: each has its own families and takes replicas in turn.
+PROCESSOR_THREADS = 1024
+#: Bytes of a row of families, and of what else there is for each simulated core, in the source; of an entry of a deque.
+FAMILY_BYTES, CORE_BYTES, DEQUE_BYTES = 64, 48, 4
 #: Families that a replica may have, over those that are expected; one that needs more is simulated on a CPU core.
 ROOM, LEAST_ROOM = 1.5, 256
-#: Threads of a block, and at most of a launch for each processor: each has its own families and takes replicas in turn.
-THREADS, THREADS_A_PROCESSOR = 64, 1024
-#: Bytes that all families of a launch take at most.
+#: Steps (attempts to steal, slices) that a replica may take, over its expected threads and slices; one that takes more
+#: is simulated on a CPU core.
+STEPS, LEAST_STEPS = 32, 100_000
+#: Bytes that a launch takes at most.
 MOST_BYTES = 2**34
-#: Numbers of the histograms in shared memory stay below 2^32.
-MOST_THREADS = 2**31
+
+
+def _source(blocks: bool = False, slices: bool = False, steals: bool = False) -> gpu.Source:
+    """Return the source for some schedulers: none pays for what only others need."""
+    return gpu.Source(
+        Path(__file__).with_name("gpu_simulation.cu"),
+        (
+            ("WITH_BLOCKS", int(blocks)),
+            ("WITH_SLICES", int(slices)),
+            ("WITH_STEALS", int(steals)),
+            *((name, getattr(layout, name)) for name in _SHARED),
+            *((f"LAW_{law.upper()}", place) for place, law in enumerate(LAWS)),
+            *((f"DRAW_{name}", getattr(draws, name)) for name in _DRAWS),
+            ("ROW", len(rows.ROW)),
+            ("BLOCK_THREADS", BLOCK_THREADS),
+            ("EVENTS", EVENTS),
+        ),
+    )
+
+
+#: Global queues, the same with join block, round_robin, and work_stealing.
+SOURCES = QUEUES, BLOCKING, SLICING, STEALING = (
+    _source(),
+    _source(blocks=True),
+    _source(slices=True),
+    _source(steals=True),
+)
 
 
 @njit(cache=True, **JIT)
-def _reduced(first, count, cell, greedy, cores, measured, small, columns, limbs, totals):
-    """Return the sum of digests of the replicas that had room, and the number of the others, left in `small`."""
+def _reduced(first, count, cell, greedy, cores, measured, left, columns, limbs, totals):
+    """Return the sum of digests of the replicas that were simulated, and the number of those left to a CPU, kept in
+    `left`.
+    """
     hashes, many = np.uint64(0), 0
     for each in range(count):
         row = measured[each, : layout.MAX_SOJOURN + 1]
         aside = measured[each, layout.MAX_SOJOURN + 1 : layout.MAX_SOJOURN + 1 + layout.ASIDE]
         by_depth = measured[each, layout.MAX_SOJOURN + 1 + layout.ASIDE :]
         if row[layout.OUTCOME] < 0:
-            small[many] = first + each
+            left[many] = first + each
             many += 1
             continue
         hashes += reduction.digest(cell, first + each, row, aside, by_depth)
@@ -69,76 +90,93 @@ class LaunchedCell:
         self.spec, self.cell = spec, cell
         self.cores, self.scheduler = spec["cells"][cell]
         self.depths = spec["max_depth"] + 1
-        self.greedy = spec["arrival"] is None
+        plain = self.scheduler in ("fifo", "lifo") and spec["join"] != "block"
+        self.greedy = plain and spec["arrival"] is None
         self.room = families(spec, self.scheduler)
-        device = gpu.current()
-        offspring, work = spec["offspring"], spec["work"]["numbers"]
-        tabled = (self._numbers(), work, tables.logarithms(), offspring["values"])
-        self._tables = [device.put(np.array(each, np.int64)) for each in tabled]
-        self._thresholds = device.put(np.array(offspring["thresholds"], np.int64).ravel())
-        thresholds = offspring["thresholds"]
-        width = len(thresholds[0]) if len(thresholds) > 1 else 0
-        self._lengths = len(work), len(offspring["values"]), width
+        self.machine_bytes = -(-self.cores * (CORE_BYTES + DEQUE_BYTES * self.depths) // 16) * 16
+        self._put_tables()
         self._families: Any = None
+        self._machines: Any = None
         self._slots = 0
 
-    def _numbers(self) -> list[int]:
+    def _put_tables(self) -> None:
+        spec, offspring, device = self.spec, self.spec["offspring"], gpu.current()
+        thresholds = offspring["thresholds"]
+        laws, logs, values, flat = (
+            device.put(np.array(each, np.int64).ravel())
+            for each in (spec["work"]["numbers"], tables.logarithms(), offspring["values"], thresholds)
+        )
+        width = len(thresholds[0]) if len(thresholds) > 1 else 0
+        numbers = len(spec["work"]["numbers"]), len(offspring["values"])
+        self._tables = laws, numbers[0], logs, values, numbers[1], flat, width
+
+    def _numbers(self) -> tuple[int, ...]:
+        """Return the scalars of the spec, in the order of the kernel's arguments."""
         spec, arrival = self.spec, self.spec["arrival"] or {"mean": 0, "bits": 0, "warmup": 0}
-        numbers = [0] * (layout.WARMUP + 1)
-        known = {
-            layout.ROOTS: spec["thread_count"],
-            layout.MAX_DEPTH: spec["max_depth"],
-            layout.MAX_THREADS: spec["max_threads"],
-            layout.JOINS: layout.JOINING.index(spec["join"]),
-            layout.DISPATCH_NS: spec["dispatch_ns"],
-            layout.SPAWN_NS: spec["spawn_ns"],
-            layout.JOIN_NS: spec["join_ns"],
-            layout.LAW: LAWS.index(spec["work"]["law"]),
-            layout.CORES: self.cores,
-            layout.POLICY: layout.POLICIES.index(self.scheduler),
-            layout.ARRIVAL: arrival["mean"],
-            layout.ARRIVAL_BITS: arrival["bits"],
-            layout.WARMUP: arrival["warmup"],
-        }
-        for place, number in known.items():
-            numbers[place] = number
-        return numbers
+        return (
+            spec["thread_count"],
+            spec["max_depth"],
+            spec["max_threads"],
+            spec["join"] != "none",
+            spec["dispatch_ns"],
+            spec["spawn_ns"],
+            spec["join_ns"],
+            spec["steal_ns"],
+            LAWS.index(spec["work"]["law"]),
+            self.cores,
+            self.scheduler == "lifo",
+            steps(spec, self.scheduler),
+            spec["quantum_ns"],
+            arrival["mean"],
+            arrival["bits"],
+            arrival["warmup"],
+        )
+
+    @property
+    def source(self) -> gpu.Source:
+        if self.scheduler in ("fifo", "lifo"):
+            return BLOCKING if self.spec["join"] == "block" else QUEUES
+        return SLICING if self.scheduler == "round_robin" else STEALING
 
     def compute(self, first: int, count: int) -> tuple[dict[str, Any], list[int]]:
-        """Return the partial of replicas first..first+count-1, and which of them it leaves out for want of room."""
+        """Return the partial of replicas first..first+count-1, and which of them it leaves to a CPU."""
         device = gpu.current()
-        blocks = self._place(count)
+        blocks, threads = self._place(count)
         words = len(rows.ROW) + layout.ASIDE + self.depths
         measured, waits, sojourns = (device.zeros(size, np.int64) for size in (count * words, rows.BINS, rows.BINS))
-        numbers, laws, logs, values = self._tables
-        gpu.kernels(SOURCE)(
-            "simulate_queue", blocks, THREADS, random.mix(self.spec["seed"]), first, count, numbers, laws,
-            self._lengths[0], logs, values, self._lengths[1], self._thresholds, self._lengths[2], self._families,
-            self.room, measured, waits, sojourns,
+        gpu.kernels(self.source)(
+            "simulate_replicas", blocks, threads, random.mix(self.spec["seed"]), first, count, *self._numbers(),
+            *self._tables, self._families, self.room, self._machines, self.machine_bytes, measured, waits, sojourns,
         )  # fmt: skip
         table = device.get(measured).reshape(count, words)
-        totals, small = reduction.empty(self.depths), np.zeros(count, np.int64)
+        totals, left = reduction.empty(self.depths), np.zeros(count, np.int64)
         columns, limbs = np.empty(len(rows.COLUMNS), np.int64), np.empty(reduction.LIMBS, np.int64)
-        hashes, without_room = _reduced(
-            first, count, self.cell, self.greedy, self.cores, table, small, columns, limbs, totals
-        )  # fmt: skip
+        hashes, many = _reduced(first, count, self.cell, self.greedy, self.cores, table, left, columns, limbs, totals)
         counts = device.get(waits), device.get(sojourns)
-        partial = reduction.partial(totals, count - without_room, int(hashes) & random.MASK, *counts)
-        return partial, small[:without_room].tolist()
+        return reduction.partial(totals, count - many, int(hashes) & random.MASK, *counts), left[:many].tolist()
 
-    def _place(self, count: int) -> int:
-        """Make room for the families of a launch. Return its blocks of threads."""
-        each = self.room * FAMILY_BYTES
-        most = max(THREADS, min(THREADS_A_PROCESSOR * gpu.current().processors, MOST_BYTES // each))
-        slots = -(-min(count, most) // THREADS) * THREADS
+    def _place(self, count: int) -> tuple[int, int]:
+        """Make room for the threads of a launch. Return its blocks, and the threads of each."""
+        each = self.room * FAMILY_BYTES + self.machine_bytes
+        threads = min(BLOCK_THREADS, EVENTS // (2 << (self.cores - 1).bit_length()))
+        most = max(threads, min(PROCESSOR_THREADS * gpu.current().processors, MOST_BYTES // each))
+        blocks = -(-min(count, most) // threads)
+        slots = blocks * threads
         if slots > self._slots:
-            self._families = None  # before the new ones are asked for
-            self._families = gpu.current().zeros(slots * each // 8, np.int64)
+            self._families = self._machines = None  # before the new ones are asked for
+            self._families = gpu.current().zeros(slots * self.room * FAMILY_BYTES // 8, np.int64)
+            self._machines = gpu.current().zeros(slots * self.machine_bytes // 8, np.int64)
             self._slots = slots
-        return slots // THREADS
+        return blocks, threads
 
 
 def families(spec: Spec, scheduler: str) -> int:
     """Return the families that a replica has room for: enough for most."""
     expected = int(ROOM * spec["expected_threads"]) + LEAST_ROOM
     return min(sizes.families(spec, scheduler), expected)
+
+
+def steps(spec: Spec, scheduler: str) -> int:
+    """Return the attempts to steal, or the slices, that a replica may take."""
+    slices = sizes.slices(spec) if scheduler == "round_robin" else 1
+    return int(STEPS * slices * spec["expected_threads"]) + LEAST_STEPS

@@ -39,6 +39,15 @@ def slices(spec: Spec) -> float:
     return 1 + float(tables.mean_work(spec["work"])) / spec["quantum_ns"]
 
 
+def steps(spec: Spec, cores: int, scheduler: str) -> float:
+    """Expected steps of a replica: threads, slices of round_robin, and with work_stealing attempts of cores that idle
+    while roots arrive.
+    """
+    again = slices(spec) if scheduler == "round_robin" else 1.0
+    tries = cores * spec["thread_count"] * _idle(spec, cores) if scheduler == "work_stealing" else 0.0
+    return float(spec["expected_threads"]) * again + tries
+
+
 def seconds(spec: Spec, threads: float, cores: int, scheduler: str) -> float:
     """Rough seconds of one replica on one CPU core."""
     fixed, per_core = _THREAD_NS[scheduler]

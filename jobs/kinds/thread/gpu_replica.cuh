@@ -1,0 +1,228 @@
+// What a thread of the GPU keeps of its replica: cpu_layout.py, cpu_events.py, cpu_queues.py and cpu_stealing.py in
+// narrower words.
+//
+// Defined by gpu_simulation.py: WITH_BLOCKS (join block), WITH_SLICES (round_robin), WITH_STEALS (work_stealing): each
+// scheduler has kernels of its own, and none pays for another; NEVER, NO_ARRIVAL (later than the time of NEVER), WARM,
+// PAUSED, CONTINUES.
+#include "gpu_draws.cuh"
+
+// The children of one thread, as in cpu_layout.py. A preempted thread's row has a depth of PAUSED and what is `left` of
+// the thread.
+struct alignas(16) Family {
+    u64 key;
+    i64 ready, span, path;
+    union {
+        struct {
+            int first, end;
+        };
+        i64 left;
+    };
+    int link;
+    short depth, holder;
+    i64 latest;
+    int pending, parent;
+};
+
+// The thread that a core runs; of a thief, `span` is when its attempt ends.
+struct alignas(16) Core {
+    u64 key;
+    i64 span, path;
+    int family, children;
+};
+
+// What only some schedulers keep of a core. A deque is entries top..bottom-1; `tries` are attempts made.
+struct alignas(16) Slice {
+    i64 left, waited;
+};
+struct alignas(16) Steal {
+    i64 tries;
+    int top, bottom;
+};
+
+// Memory of one replica at a time. The events are shared by a block, so that neighbouring threads have neighbouring
+// words: banks never conflict, whichever core each thread looks at.
+struct Machine {
+    Family* families;
+    Core* cores;
+    Slice* slices;
+    Steal* steals;
+    int* deques;
+    i64* events;
+    u32 stride, leaves;
+    u64 *waits, *sojourns;
+    i64 *row, *aside, *by_depth;
+};
+
+struct Replica {
+    u64 key, idle, thieves, weight;
+    i64 now, clock, due, next;
+    int core, last, head, tail, born, spare, live, ready, room, arrived, stolen, taken, blocked, stepped;
+    bool parked;
+    int spawned, peak_live, peak_ready, started, again, joined, warm_started, unwaited, steals, n_sojourns;
+    i64 work_ns, busy, wanted, refused, longest, longest_work, max_wait, max_sojourn;
+    i64 wait_low, wait_high, warm_low, warm_high, sojourn_low, sojourn_high;
+};
+
+__device__ __forceinline__ u64 bit(int core) { return 1ull << core; }
+
+// Sets a core's event, time * 64 + core, in a tree: a node is the least of its two children, the cores are the leaves.
+__device__ __forceinline__ void put(Replica& replica, const Machine& machine, int core, i64 event)
+{
+    u32 node = machine.leaves + core;
+    machine.events[node * machine.stride] = event;
+    while (node > 1) {
+        i64 other = machine.events[(node ^ 1) * machine.stride];
+        event = other < event ? other : event;
+        node >>= 1;
+        machine.events[node * machine.stride] = event;
+    }
+    replica.next = event;
+}
+
+__device__ __forceinline__ void schedule(Replica& replica, const Machine& machine, int core, i64 time)
+{
+    put(replica, machine, core, time << 6 | core);
+    if (core == replica.last) replica.last = -1;
+}
+
+// Puts a family into the global queue: last, under lifo first.
+__device__ __forceinline__ void enqueue(Replica& replica, const Model& model, const Machine& machine, int family)
+{
+    if (model.lifo) {
+        machine.families[family].link = replica.head;
+        replica.head = family;
+        return;
+    }
+    machine.families[family].link = -1;
+    if (replica.head < 0)
+        replica.head = family;
+    else
+        machine.families[replica.tail].link = family;
+    replica.tail = family;
+}
+
+__device__ __forceinline__ int& deque_entry(const Model& model, const Machine& machine, int core, int entry)
+{
+    return machine.deques[core * (model.max_depth + 1) + entry];
+}
+
+// Puts a family at the bottom of a core's deque.
+__device__ __forceinline__ void push(const Model& model, const Machine& machine, int core, int family)
+{
+    Steal& steal = machine.steals[core];
+    int entry = steal.bottom;
+    if (steal.top == entry) steal.top = entry = 0;
+    deque_entry(model, machine, core, entry) = family;
+    steal.bottom = entry + 1;
+}
+
+// Takes the youngest thread of a core's own deque as (family, member).
+__device__ __forceinline__ int pop(const Model& model, const Machine& machine, int core, int& child)
+{
+    int entry = machine.steals[core].bottom - 1, place = deque_entry(model, machine, core, entry);
+    Family& family = machine.families[place];
+    child = --family.end;
+    if (child == family.first) machine.steals[core].bottom = entry;
+    return place;
+}
+
+// Takes the next thread for a core as (family, member); a family of -1: none is ready for it.
+__device__ __forceinline__ int take(Replica& replica, const Model& model, const Machine& machine, int core, int& child)
+{
+#if WITH_STEALS
+    if (replica.stolen >= 0) {
+        int family = replica.stolen;
+        replica.stolen = -1;
+        child = replica.taken;
+        return family;
+    }
+    if (machine.steals[core].bottom > machine.steals[core].top) return pop(model, machine, core, child);
+#endif
+    int place = replica.head;
+    if (place < 0) return -1;
+    Family& family = machine.families[place];
+    if (WITH_SLICES && family.depth == PAUSED) {
+        replica.head = family.link;
+    } else if (model.lifo) {
+        child = --family.end;
+        if (child == family.first) replica.head = family.link;
+    } else {
+        child = family.first++;
+        if (child + 1 == family.end) replica.head = family.link;
+    }
+    return place;
+}
+
+#if WITH_STEALS
+// Takes the oldest thread of a core's deque into `stolen` and `taken`, if there is one.
+__device__ __forceinline__ void steal_from(Replica& replica, const Model& model, const Machine& machine, int core)
+{
+    Steal& steal = machine.steals[core];
+    if (steal.top >= steal.bottom) return;
+    replica.stolen = deque_entry(model, machine, core, steal.top);
+    Family& family = machine.families[replica.stolen];
+    replica.taken = family.first++;
+    if (replica.taken + 1 == family.end) steal.top++;
+    replica.steals++;
+}
+
+// Lets an idle core attempt to steal until it has a thread.
+__device__ __forceinline__ void begin_attempts(Replica& replica, const Model& model, const Machine& machine, int core)
+{
+    replica.idle &= replica.idle - 1;
+    replica.thieves |= bit(core);
+    machine.cores[core].span = replica.now + model.steal_ns;
+    if (!replica.parked) schedule(replica, machine, core, replica.now + model.steal_ns);
+}
+
+// Ends the attempt of the event's core: it is idle again, with a stolen thread or without.
+__device__ __forceinline__ void end_attempt(Replica& replica, const Model& model, const Machine& machine)
+{
+    int core = replica.core;
+    replica.stepped++;
+    steal_from(replica, model, machine, victim(replica.key, core, machine.steals[core].tries++, model.cores));
+    replica.thieves ^= bit(core);
+    replica.idle |= bit(core);
+}
+
+// Attempts of a parked core that end, in the order of events, before the present event.
+__device__ __forceinline__ i64 passed(const Replica& replica, const Model& model, const Machine& machine, int thief)
+{
+    i64 ends = machine.cores[thief].span;
+    if (ends > replica.now || (ends == replica.now && thief > replica.core)) return 0;
+    i64 steps = (i64)((u64)(replica.now - ends) / (u64)model.steal_ns);
+    bool later = ends + steps * model.steal_ns == replica.now && thief > replica.core;
+    return later ? steps : steps + 1;
+}
+
+// Parks the attempts when nothing is ready any more: they are counted, not stepped through. Wakes them when something
+// is.
+__device__ __forceinline__ void park_or_wake(Replica& replica, const Model& model, const Machine& machine)
+{
+    if (replica.parked == (replica.ready == 0)) return;
+    replica.parked = replica.ready == 0;
+    for (u64 rest = replica.thieves; rest; rest &= rest - 1) {
+        int thief = __ffsll((i64)rest) - 1;
+        i64 event = NEVER;
+        if (!replica.parked) {
+            i64 missed = passed(replica, model, machine, thief);
+            machine.steals[thief].tries += missed;
+            machine.cores[thief].span += missed * model.steal_ns;
+            event = machine.cores[thief].span << 6 | thief;
+            if (thief == replica.last) replica.last = -1;
+        }
+        put(replica, machine, thief, event);
+    }
+}
+
+// Attempts of all cores that have ended.
+__device__ __forceinline__ i64 attempts(const Replica& replica, const Model& model, const Machine& machine)
+{
+    i64 ended = 0;
+    for (int core = 0; core < model.cores; core++) {
+        ended += machine.steals[core].tries;
+        if (replica.thieves & bit(core)) ended += passed(replica, model, machine, core);
+    }
+    return ended;
+}
+#endif
