@@ -22,7 +22,7 @@ GPU_PYTHON ?= $(BIN)/python
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
 .PHONY: help setup check format test unit contract integration hostile browser-test stack-test kubernetes-test chaos soak web web-test openapi \
-  bench gpu-host-test gpu-test gpu-bench requirements clean
+  bench bench-scale gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-22s %s\n", $$1, $$2 }'
@@ -102,6 +102,9 @@ gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
 
 bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
+
+bench-scale: setup ## goal P8: 1,000 simulated workers, 100,000 queued jobs, 1,000 listeners; takes minutes, wants an idle machine
+	$(BIN)/python -m benchmarks --only P8
 
 requirements: ## pin and hash requirements/*.txt anew (needs uv and a way to a package index)
 	@command -v uv >/dev/null || { echo "error: uv is not installed: pip install uv" >&2; exit 3; }

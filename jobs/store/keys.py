@@ -174,6 +174,16 @@ def turns(queue: str, tenant: str) -> str:
     return f"{PREFIX}turns:{queue}:{tenant}"
 
 
+def held(queue: str, tenant: str) -> str:
+    """Zset job -> workers that hold it: jobs of a tenant that are held."""
+    return f"{PREFIX}held:{queue}:{tenant}"
+
+
+def holding(queue: str) -> str:
+    """Set of tenants that may have held jobs in a queue."""
+    return f"{PREFIX}holding:{queue}"
+
+
 def order(queue: str) -> str:
     """Zset tenant -> virtual time: tenants with pending jobs in a queue, those first who were given least."""
     return f"{PREFIX}order:{queue}"

@@ -101,6 +101,10 @@ class Scripts:
         """Return the SHA-1 by which Redis knows a script."""
         return str(self._scripts[name].sha)
 
+    def load(self, name: str) -> str:
+        """Put a script into Redis and return its SHA-1."""
+        return str(self.client.script_load(self._scripts[name].script))
+
     def run(self, name: str, *arguments: Any) -> Any:
         """Call a script and return its reply."""
         return self._scripts[name](args=list(arguments))

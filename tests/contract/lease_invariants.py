@@ -42,6 +42,7 @@ def check(bench: Bench, seen: Snapshot) -> None:
         holders_are_counted(seen, view)
         limits_are_kept(bench, seen, view)
     indexes_agree(seen)
+    held_jobs_agree(seen)
     if seen.tenants():
         parts_agree(bench, seen)
     bells_agree(bench, seen)
@@ -155,6 +156,16 @@ def indexes_agree(seen: Snapshot) -> None:
     )
     mentioned = {key.split(":")[2] for key in seen.keys if key.startswith("ct:job:")}
     assert mentioned == set(seen.jobs), "keys of a deleted job are left"
+
+
+def held_jobs_agree(seen: Snapshot) -> None:
+    """6. Where NEXT looks for a job to help are the jobs that slots hold, by how many do."""
+    expected: dict[str, dict[str, int]] = {}
+    for view in seen.jobs.values():
+        if holders := len(seen.held(view.job_id)):
+            expected.setdefault(keys.held(view.queue, view.tenant), {})[view.job_id] = holders
+            assert view.tenant in seen.members(keys.holding(view.queue)), "6"
+    assert {key: seen.zset(key) for key in seen.keys if key.startswith("ct:held:")} == expected, "6"
 
 
 def parts_agree(bench: Bench, seen: Snapshot) -> None:

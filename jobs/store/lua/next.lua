@@ -37,7 +37,7 @@ end
 local function hold(j)
   call('ZADD', P .. 'slots', num(t + slot_ttl), worker)
   call('HSET', P .. 'slotjob', worker, j.id .. '|' .. lanes)
-  call('HINCRBY', key(j.id), 'holders', 1)
+  count_holders(j, 1)
   call('HINCRBY', key(j.id), 'lanes', lanes)
   call('ZREM', P .. 'later', j.id)
   return { 'hold', j.id }
@@ -127,20 +127,50 @@ local function before(a, b)
   return a.holders < b.holders
 end
 
--- The running job that this worker may best help, of a rank before `above`.
-local function helpable(above)
-  local seen, best = {}, nil
-  for _, text in ipairs(call('HVALS', P .. 'slotjob')) do
-    local id = string.match(text, '^(.*)|%d+$')
-    if id and not seen[id] then
-      seen[id] = true
-      local where = redis.pcall('HGET', key(id), 'queue')
-      local place = type(where) == 'string' and rank[where]
-      if place and place < above and (not best or place <= rank[best.queue]) then
-        local j = job(id)
-        local fits = j and j.state == 'running' and able(j) and leasable(j, t) and not is_out(j.tenant)
-          and not is_spent(j)
-        if fits and before(j, best) then best = j end
+-- Tenants that have held jobs in a queue, those first who were given least, and what they were given.
+local function holding(queue)
+  local names, given = call('SMEMBERS', P .. 'holding:' .. queue), {}
+  if names[1] and by_tenant() then
+    local finish = call('HMGET', P .. 'finish:' .. class_of(queue), unpack(names))
+    for i, name in ipairs(names) do given[name] = tonumber(finish[i] or 0) or 0 end
+    table.sort(names, function(a, b) return given[a] < given[b] end)
+  end
+  return names, given
+end
+
+-- The job with the fewest holders of a tenant's held ones in a queue that this worker may help; HELD_AT_ONCE are read at a time.
+local HELD_AT_ONCE = 16
+local function least_held(queue, name)
+  local place, from = P .. 'held:' .. queue .. ':' .. name, 0
+  while true do
+    local ids = call('ZRANGE', place, num(from), num(from + HELD_AT_ONCE - 1))
+    for _, id in ipairs(ids) do
+      local j = job(id)
+      if not j or j.holders <= 0 or j.queue ~= queue or j.tenant ~= name then
+        call('ZREM', place, id) -- a worker of an earlier version let it go
+        from = from - 1
+      elseif j.state == 'running' and able(j) and leasable(j, t) and not is_spent(j) then
+        return j
+      end
+    end
+    if #ids == 0 and from == 0 then call('SREM', P .. 'holding:' .. queue, name) end
+    if #ids < HELD_AT_ONCE then return nil end
+    from = from + HELD_AT_ONCE
+  end
+end
+
+-- The running job that this worker may best help, of a rank before `above`, of tenants that were given less than `most`.
+local function helpable(above, most)
+  local best
+  for _, queue in ipairs(queues) do
+    local place = rank[queue]
+    if place < above and (not best or place <= rank[best.queue]) then
+      local names, given = holding(queue)
+      for _, name in ipairs(names) do
+        local had = given[name] or 0
+        if had >= (most or math.huge) or (best and place == rank[best.queue] and had > finish_of(best)) then break end
+        local j = not is_out(name) and least_held(queue, name)
+        if j and before(j, best) then best = j end
       end
     end
   end
@@ -261,8 +291,8 @@ for at in ipairs(queues) do
     local above = at > 1 and helpable(at)
     if above then return answer(hold(above)) end
     if by_tenant() then
-      local other = helpable(at + 1)
-      if other and finish_of(other) < given then return answer(hold(other)) end
+      local other = helpable(at + 1, given)
+      if other then return answer(hold(other)) end
       F.advance(class_of(queue), given)
     end
     return answer(give(j, queue))

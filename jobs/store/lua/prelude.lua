@@ -281,6 +281,20 @@ local function time_out(j, state, t)
   end
 end
 
+-- ct:held:{queue}:{tenant}: jobs that workers hold, by how many; ct:holding:{queue}: the tenants that may have some. NEXT
+-- looks there for a job to help: all slots would be as many as there are workers.
+local function note_holders(j)
+  local place = P .. 'held:' .. j.queue .. ':' .. j.tenant
+  if j.holders <= 0 then return call('ZREM', place, j.id) end
+  call('ZADD', place, num(j.holders), j.id)
+  call('SADD', P .. 'holding:' .. j.queue, j.tenant)
+end
+
+local function count_holders(j, change)
+  j.holders = call('HINCRBY', key(j.id), 'holders', change)
+  note_holders(j)
+end
+
 local function late(j, t)
   if j.timeout_ms <= 0 or j.state ~= 'running' then return false end
   return tonumber(call('ZSCORE', P .. 'deadlines', j.id) or math.huge) <= t
@@ -612,7 +626,7 @@ local function park(worker, t)
   local id, lanes = string.match(text, '^(.*)|(%d+)$')
   local j = id and job(id)
   if not j then return end
-  j.holders = call('HINCRBY', key(id), 'holders', -1)
+  count_holders(j, -1)
   call('HINCRBY', key(id), 'lanes', -lanes)
   rest(j, t)
 end
@@ -628,7 +642,7 @@ local function digest(id, parts)
 end
 
 local function purge(id)
-  local stored = redis.pcall('HMGET', key(id), 'idem', 'tenant')
+  local stored = redis.pcall('HMGET', key(id), 'idem', 'tenant', 'queue')
   local idem, owner = stored[1], stored[2] or 'default'
   if type(idem) == 'string' and idem ~= '' then
     local known = redis.pcall('GET', P .. 'idem:' .. idem)
@@ -642,5 +656,6 @@ local function purge(id)
   call('ZREM', P .. 'later', id)
   call('ZREM', P .. 'deadlines', id)
   redis.pcall('SREM', P .. 'broken', id)
+  if stored[3] then call('ZREM', P .. 'held:' .. stored[3] .. ':' .. owner, id) end
   weigh(owner, id)
 end

@@ -17,7 +17,7 @@ end
 
 local function is_index(k)
   return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:lacked', '^ct:deferred', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
-    '^ct:running$', '^ct:load$', '^ct:deadlines$')
+    '^ct:held:', '^ct:holding:', '^ct:running$', '^ct:load$', '^ct:deadlines$')
 end
 
 local function note_broken(name)
@@ -92,6 +92,7 @@ function quarantine(id, why)
   note_broken(id)
   for _, queue in ipairs(every_queue()) do
     if step_out(queue, tenant_of(id), id) == 1 then level(queue) end
+    call('ZREM', P .. 'held:' .. queue .. ':' .. tenant_of(id), id)
   end
   for _, index in ipairs(by_tenant() and { 'admitted:', 'backlog:' } or {}) do call('ZREM', P .. index .. tenant_of(id), id) end
   call('ZREM', P .. 'later', id)

@@ -26,6 +26,7 @@ local function place(j)
   set(j, 'holders', num(j.holders), 'lanes', num(j.lanes), 'load', 0)
   account(j)
   save(j)
+  note_holders(j)
 end
 
 local count = 0

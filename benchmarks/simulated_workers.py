@@ -1,0 +1,265 @@
+"""Simulated workers: they register, beat, lease and commit by the real scripts, and compute nothing.
+
+python -m benchmarks.simulated_workers URL WORKERS LEASE_SECONDS
+
+A line on stdin is a new LEASE_SECONDS. Each second a line on stdout says what was done since the start, as JSON:
+scripts called, leases committed, jobs finished, errors, seconds of CPU, and the greatest lateness of a wake-up in this
+second. Each worker has one lane and one connection; a real one has a connection more for each lane, and one for bells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import json
+import random
+import sys
+import time
+from collections import Counter
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import hiredis
+import uvloop
+
+from jobs import queues
+from jobs.kinds import registry
+from jobs.models import Device
+from jobs.store import keys, lease_tokens
+from jobs.store.connection import connect
+from jobs.store.leases import BEAT_SECONDS
+from jobs.store.results import Gathered
+from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS, Scripts
+from jobs.worker.execution import FOLD_AT, GATHERED
+from jobs.worker.turns import LINGER_SECONDS, QUANTUM_SECONDS
+
+#: Leases that make a job.
+LEASES_A_JOB = 10
+#: Seconds that a worker without work waits, as one that no bell wakes.
+_IDLE_SECONDS = 2.0
+_PARTIAL = b"x" * 200
+SCRIPTS = ("worker", "hold", "beat", "next", "lease", "commit", "read", "fold", "finish")
+_LISTENED = queues.for_worker(Device.CPU)
+
+
+class Redis(asyncio.Protocol):
+    """One connection: calls are answered in their order."""
+
+    def __init__(self) -> None:
+        self._reader = hiredis.Reader()
+        self._asked: collections.deque[asyncio.Future[Any]] = collections.deque()
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            asked = self._asked.popleft()
+            if asked.done():
+                continue
+            if isinstance(reply, hiredis.ReplyError):
+                asked.set_exception(reply)
+            else:
+                asked.set_result(reply)
+
+    def connection_lost(self, why: Exception | None) -> None:
+        for asked in self._asked:
+            asked.cancel()
+
+    def call(self, *words: str | bytes | int) -> asyncio.Future[Any]:
+        """Send a command; the future gives its reply."""
+        assert self._transport
+        asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked.append(asked)
+        self._transport.write(hiredis.pack_command(words))  # type: ignore[arg-type]
+        return asked
+
+
+class Fleet:
+    """All simulated workers of this process, and what they did."""
+
+    def __init__(self, shas: dict[str, str], lease_seconds: float) -> None:
+        self.shas = shas
+        self.lease_seconds = lease_seconds
+        self.did: Counter[str] = Counter()
+        self.late = 0.0
+        self.ended = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, and note by how much it took longer."""
+        due = time.monotonic() + seconds
+        await asyncio.sleep(seconds)
+        self.late = max(self.late, time.monotonic() - due)
+
+    async def report(self) -> None:
+        """Print what was done, each second."""
+        while True:
+            await self.sleep(1.0)
+            print(json.dumps({**self.did, "cpu": time.process_time(), "late": round(self.late, 4)}), flush=True)
+            self.late = 0.0
+
+    def read_pace(self) -> None:
+        """Take a new length of leases from stdin; its end ends the process."""
+        line = sys.stdin.readline()
+        if not line:
+            self.ended.set()
+        elif line.strip():
+            self.lease_seconds = float(line)
+
+
+class SimulatedWorker:
+    """One worker with one lane."""
+
+    def __init__(self, fleet: Fleet, redis: Redis, name: str) -> None:
+        self._fleet, self._redis, self.name = fleet, redis, name
+        self._versions = json.dumps(registry.versions())
+        #: The job whose slot it has, and the lease in hand: job, token, first unit.
+        self._job = ""
+        self._lease: tuple[str, str, int] | None = None
+        self._queue = ""
+
+    def _script(self, name: str, *arguments: str | bytes | int) -> asyncio.Future[Any]:
+        self._fleet.did["scripts"] += 1
+        return self._redis.call("EVALSHA", self._fleet.shas[name], 0, *arguments)
+
+    async def run(self) -> None:
+        """Work until cancelled. A script's error is counted, and the worker goes on."""
+        await self._heartbeat()
+        beats = asyncio.create_task(self._beats())
+        try:
+            while True:
+                try:
+                    await self._turn()
+                except hiredis.ReplyError as error:
+                    self._fleet.did["errors"] += 1
+                    print(f"{self.name}: {error}", file=sys.stderr)
+                    await self._fleet.sleep(1.0)
+        finally:
+            beats.cancel()
+
+    # -- beats ------------------------------------------------------------------------------------------------------
+
+    async def _beats(self) -> None:
+        await asyncio.sleep(random.random() * BEAT_SECONDS)
+        while True:
+            with contextlib.suppress(hiredis.ReplyError):
+                if self._lease:
+                    await self._script("beat", *self._lease, LEASE_TTL_MS)
+                if self._job:
+                    await self._script("hold", self.name, SLOT_TTL_MS)
+                await self._heartbeat()
+            await self._fleet.sleep(BEAT_SECONDS)
+
+    async def _heartbeat(self) -> None:
+        row = {
+            "device": "cpu", "state": "busy" if self._lease else "idle", "lanes": 1, "job": self._job,
+            "busy_lanes": int(bool(self._lease)), "kinds": self._versions, "pid": 1, "rates": "{}", "host": self.name,
+            "network": "1", "cpu_ratio": "0.9", "cpus": 1, "memory_used_bytes": 10**9, "memory_total_bytes": 10**10,
+            "network_receive_bytes_total": 0, "network_transmit_bytes_total": 0,
+        }  # fmt: skip
+        words: list[str | int] = [word for pair in row.items() for word in pair]
+        await self._script("worker", self.name, "0000000000001-simulate", WORKER_TTL_MS, *words)
+
+    # -- turns ------------------------------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        self._job = ""
+        words = (self.name, "", "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED), "[]", self._versions)
+        how, *more = await self._script("next", *words)
+        if how != b"hold":
+            await self._fleet.sleep(_IDLE_SECONDS)
+            return
+        self._job = more[0].decode()
+        total, queue = await self._redis.call("HMGET", keys.job(self._job), "total", "queue")
+        self._queue = queue.decode() if queue else ""
+        opened = time.monotonic()
+        while total and time.monotonic() - opened < QUANTUM_SECONDS:
+            if not await self._take_lease(max(1, int(total) // LEASES_A_JOB)):
+                return
+
+    async def _take_lease(self, want: int) -> bool:
+        """Lease, wait as long as a kernel would compute, and commit. False: the slot is over."""
+        job, token = self._job, lease_tokens.new()
+        higher = json.dumps(queues.higher(self._queue, _LISTENED))
+        rate = f"{want / self._fleet.lease_seconds:.6g}"
+        lane = f"{self.name}/0"
+        how, *more = await self._script("lease", job, token, want, 1, LEASE_TTL_MS, self.name, lane, rate, higher)
+        if how == b"wait":
+            await self._fleet.sleep(LINGER_SECONDS)
+        elif how == b"finishing":
+            await self._finish()
+        if how != b"ok":
+            return bool(how == b"wait")
+        lo, hi = map(int, more)
+        self._lease = job, token, lo
+        seconds = self._fleet.lease_seconds * (hi - lo) / want
+        await self._fleet.sleep(seconds)
+        self._lease = None
+        return await self._commit(token, hi, seconds)
+
+    async def _commit(self, token: str, upto: int, seconds: float) -> bool:
+        words = (_PARTIAL, round(seconds * 1000), self.name, Device.CPU.value, "1", 0, "")
+        code, parts = await self._script("commit", self._job, token, upto, *words)
+        self._fleet.did["commits" if code else "stale"] += 1
+        if code == 2:
+            await self._finish()
+        elif parts >= FOLD_AT:
+            await self._fold()
+        return bool(code == 1)
+
+    # -- results ----------------------------------------------------------------------------------------------------
+
+    async def _gather(self) -> Gathered:
+        read = [
+            ("GET", keys.job_accumulator(self._job)), ("LRANGE", keys.job_parts(self._job), "0", str(GATHERED - 1))
+        ]  # fmt: skip
+        accumulator, parts = await self._script("read", json.dumps(read))
+        return Gathered(accumulator=accumulator, parts=tuple(parts), done=0, spec=None)
+
+    async def _fold(self) -> None:
+        gathered = await self._gather()
+        if gathered.parts:
+            await self._script("fold", self._job, gathered.digest, len(gathered.parts), _PARTIAL)
+
+    async def _finish(self) -> None:
+        """Fold, and end the job; the result is no one's."""
+        await self._fold()
+        digest = Gathered(accumulator=_PARTIAL, parts=(), done=0, spec=None).digest
+        if await self._script("finish", self._job, digest, b"{}", "[]"):
+            self._fleet.did["jobs"] += 1
+
+
+def _load_scripts(url: str) -> dict[str, str]:
+    """Put the scripts that workers call into Redis, and return their SHA-1s."""
+    scripts = Scripts(connect(url))
+    return {name: scripts.load(name) for name in SCRIPTS}
+
+
+async def _connected(url: str) -> Redis:
+    place = urlsplit(url)
+    _, redis = await asyncio.get_running_loop().create_connection(
+        Redis, place.hostname or "127.0.0.1", place.port or 6379
+    )
+    if place.username:
+        await redis.call("AUTH", place.username, place.password or "")
+    return redis
+
+
+async def main(url: str, workers: int, lease_seconds: float) -> None:
+    """Run this number of workers until stdin ends."""
+    fleet = Fleet(_load_scripts(url), lease_seconds)
+    asyncio.get_running_loop().add_reader(sys.stdin.fileno(), fleet.read_pace)
+    tasks = [asyncio.create_task(fleet.ended.wait()), asyncio.create_task(fleet.report())]
+    for number in range(workers):
+        worker = SimulatedWorker(fleet, await _connected(url), f"simulated-{number:04d}")
+        tasks.append(asyncio.create_task(worker.run()))
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+if __name__ == "__main__":
+    uvloop.run(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))
