@@ -27,6 +27,11 @@ As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
                   coordinators and pages keep answering, and workers return the leases they hold
   scale N         change to N workers in all, with as many GPU workers as before; nothing else changes
               --gpu G        G of them on GPUs
+  autoscale       start CPU workers as the work needs them, and stop those that it does not, after they ended what they
+                  hold; until Ctrl-C. docs/operations.md#workers-by-need says how many are needed
+              --min N        never fewer than N (default: AUTOSCALE_MIN, 1)
+              --max M        never more than M (default: AUTOSCALE_MAX, 10)
+              --once         one look, for a timer
   report [FILE]   versions, health, throughput, latencies, utilisation, alerts and errors, without secrets
   backup FILE     write jobs, results, marks and the audit log into one .tar.gz
   restore FILE    replace the cluster's data by a backup's, also after cleanup. If that fails, the data stays as it was.
@@ -116,7 +121,7 @@ with_docker() { # with_docker FUNCTION ARGUMENT...: after loading what knows Doc
     fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
   fi
   local part
-  for part in run backup_file docker/{env_file,engine,containers,trouble,start,update,show,clear,report,backup}; do
+  for part in run backup_file docker/{env_file,engine,containers,trouble,start,update,autoscale,show,clear,report,backup}; do
     # shellcheck source=/dev/null
     source "deploy/$part.sh"
   done
@@ -179,7 +184,7 @@ local_status_json() { # one object, or null when it does not run
 dispatch() {
   case ${1:-} in
     kubernetes) with_kubernetes cmd_kubernetes "${@:2}" ;;
-    scale | status | logs | stop | cleanup | report | backup | restore)
+    scale | autoscale | status | logs | stop | cleanup | report | backup | restore)
       if on_kubernetes && [[ " $* " != *" --local "* ]]; then with_kubernetes "kube_$1" "${@:2}"; else anywhere "$@"; fi ;;
     *) anywhere "$@" ;;
   esac
@@ -190,11 +195,11 @@ anywhere() { # anywhere COMMAND ARGUMENT...: that is not about Kubernetes
     local) cmd_local "${@:2}" ;;
     status) cmd_status "${@:2}" ;;
     stop) cmd_stop "${@:2}" ;;
-    docker | scale | logs | cleanup | report | backup | restore) with_docker "cmd_$1" "${@:2}" ;;
+    docker | scale | autoscale | logs | cleanup | report | backup | restore) with_docker "cmd_$1" "${@:2}" ;;
     help | -h | --help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, docker, kubernetes, scale, status, logs, stop, cleanup, report, backup, restore, help." ;;
+    *) wrong "there is no command '$1'; there are: local, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, report, backup, restore, help." ;;
   esac
 }
 

@@ -101,6 +101,11 @@ wake_workers() { # an autoscaler leaves alone what `stop` scaled to none
 
 # -- scale ------------------------------------------------------------------------------------------------------------
 
+kube_autoscale() {
+  fail 2 "on Kubernetes an autoscaler of the cluster scales workers, not this script." \
+    "By CPU use: --overlay prod. By the workers that are needed, with KEDA: k8s/components/keda; see docs/kubernetes.md"
+}
+
 kube_scale() { # scale N [--gpu G]
   local all='' gpus=''
   while (($#)); do

@@ -7,9 +7,12 @@ A server and not a script, since starting Python for each of thousands of calls 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
+import runpy
 import shlex
 import socket
 import sys
@@ -47,6 +50,32 @@ def options(words: list[str], name: str) -> Iterator[str]:
 
 def template(words: list[str], default: str) -> str:
     return next(options(words, "--format"), default).removeprefix("table ")
+
+
+class Workers:
+    """A cluster that needs `need` workers, one in each container: `busy` and `draining` name ids of some."""
+
+    def __init__(self, state: dict[str, Any], containers: list[str]) -> None:
+        self.state = state
+        self.containers = containers
+
+    def status(self) -> dict[str, Any]:
+        return {"desired_workers": {} if self.state["need"] is None else {"cpu": self.state["need"]}}
+
+    def workers(self) -> list[dict[str, Any]]:
+        return [self.row(one) for one in self.containers]
+
+    def row(self, container: str) -> dict[str, Any]:
+        name, busy = f"{container[:12]}-7", container in self.state["busy"]
+        draining = name in self.state["draining"]
+        state = ("draining" if busy else "drained") if draining else ("busy" if busy else "idle")
+        return {"id": name, "live": True, "draining": draining, "state": state, "busy_lanes": int(busy)}
+
+    def drain(self, worker: str, on: bool) -> None:
+        if on:
+            self.state["draining"].append(worker)
+        else:
+            self.state["draining"].remove(worker)
 
 
 class Engine:
@@ -96,7 +125,8 @@ class Engine:
             secrets[path.name] = path.read_text() if path.is_file() else ""
         healthy = "-" if service in UNCHECKED else self.state["health"].get(service, "healthy")
         self.containers.append({
-            "id": f"{self.state['made']:064x}", "project": self.project, "service": service, "number": number,
+            "id": f"{self.state['made']:012x}{self.state['made']:052x}", "project": self.project,
+            "service": service, "number": number,
             "folder": str(self.where), "state": "running" if started else "created", "health": healthy,
             "hash": self.hash(service), "image": self.image(service),
             "secrets": secrets,
@@ -228,12 +258,24 @@ class Engine:
         if words[1:3] == ["python3", "-"]:
             if words[3:4] == ["dump"]:
                 return str(self.state["audit"])
+            if words[3:4] and words[3] in ("step", "look", "release"):
+                return self.autoscale(words[3:])
             status = {"json": json.dumps(self.state["api"], separators=(",", ":")), "text": "workers    3 live"}
             return str(status.get(words[-1], self.state["figures"]))
         if words[1:3] == ["sh", "-s"]:
             self.said = self.state["facts"]
             return self.state["dump"]
         return "Redis server v=7.4.2"
+
+    def autoscale(self, words: list[str]) -> str:
+        """What the checkout's script answers on the workers of these containers."""
+        module = runpy.run_path(str(self.where / "deploy" / "docker" / "autoscale.py"))
+        said, refused = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(refused):
+            code = module["main"](words, Workers(self.state, [one["id"] for one in self.of("cpu-worker")]))
+        if code:
+            raise Refused(refused.getvalue().strip())
+        return said.getvalue()
 
     def run(self, words: list[str]) -> str:
         if "python3" in words:
@@ -273,6 +315,7 @@ def start_state() -> dict[str, Any]:
         "containers": [], "volumes": [], "made": 0, "refuse": [], "swallow": False, "logs": "a line of a log",
         "figures": "p95 of the API 12 ms", "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
         "dump": "REDIS0011 a dump", "facts": "", "broken_dump": False, "loaded": "",
+        "need": 1, "busy": [], "draining": [],
         "audit": "", "audit_answer": "put back", "loaded_audit": "",
     }  # fmt: skip
 

@@ -1,0 +1,152 @@
+"""A round of ./deploy-cluster.sh autoscale, which pipes this into a coordinator: `python3 - step CONTAINER...`.
+
+`step` drains workers that are not needed, lets those work again that are, and prints what to do with containers; `look`
+prints the same and changes nothing; `release` lets all workers of these containers work again. Each prints lines:
+
+    need N        N workers are needed
+    drain NAME    this worker takes nothing new from now on
+    resume NAME   this worker takes new work again
+    stop ID       the worker of this container has ended its leases
+    scale N       N containers should be there
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+TOKEN = Path("/run/secrets/cluster_token")
+API = "http://127.0.0.1:3000/api"
+#: A container's name within it, with which a worker's name begins, is this much of its id.
+_ID_LENGTH = 12
+
+Worker = Mapping[str, Any]
+
+
+class Cluster(Protocol):
+    """What a round asks of a cluster."""
+
+    def status(self) -> Mapping[str, Any]:
+        """Return GET /api/status."""
+        ...
+
+    def workers(self) -> Sequence[Worker]:
+        """Return the rows of GET /api/workers."""
+        ...
+
+    def drain(self, worker: str, on: bool) -> None:
+        """Let a worker end its leases and take nothing new, or take that back."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What follows from a number of workers that are needed."""
+
+    #: Names of workers.
+    drain: Sequence[str]
+    resume: Sequence[str]
+    #: Ids of containers.
+    stop: Sequence[str]
+    #: Containers that should be there.
+    containers: int
+
+
+def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Plan:
+    """Return what brings the workers of these containers to the number needed. Pure.
+
+    A worker that drains, whoever said so, is on its way out: it works again before a new one starts, and its container
+    stops when its leases have ended. One that has not reported yet is never drained.
+    """
+    rows = {container: row for container in containers if (row := _worker_of(container, workers))}
+    leaving = [container for container, row in rows.items() if row["draining"]]
+    staying = [container for container in containers if container not in leaving]
+    resume = leaving[: max(0, need - len(staying))]
+    missing = max(0, need - len(staying) - len(resume))
+    idle_first = sorted((each for each in staying if each in rows), key=lambda each: rows[each]["busy_lanes"])
+    drain = idle_first[: max(0, len(staying) - need)]
+    stop = [each for each in leaving if each not in resume and rows[each]["state"] == "drained"]
+    return Plan(
+        drain=[rows[each]["id"] for each in drain], resume=[rows[each]["id"] for each in resume], stop=stop,
+        containers=len(containers) + missing,
+    )  # fmt: skip
+
+
+def _worker_of(container: str, workers: Sequence[Worker]) -> Worker | None:
+    """Return the live worker of a container, whose name is the container's and a process id."""
+    name = f"{container[:_ID_LENGTH]}-"
+    return next((worker for worker in workers if worker["live"] and worker["id"].startswith(name)), None)
+
+
+def step(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]:
+    """Do a round and return its lines; LookupError while nobody says how many workers are needed."""
+    need = cluster.status()["desired_workers"]["cpu"]
+    chosen = plan(need, containers, cluster.workers())
+    if act:
+        for on, names in ((True, chosen.drain), (False, chosen.resume)):
+            for name in names:
+                cluster.drain(name, on)
+    lines = [f"need {need}", *(f"drain {name}" for name in chosen.drain), *(f"resume {name}" for name in chosen.resume)]
+    lines += [f"stop {container}" for container in chosen.stop]
+    return lines + [f"scale {chosen.containers}"] * (chosen.containers > len(containers))
+
+
+def release(cluster: Cluster, containers: Sequence[str]) -> list[str]:
+    """Let every worker of these containers that drains work again; return a line for each."""
+    workers = cluster.workers()
+    rows = [row for container in containers if (row := _worker_of(container, workers))]
+    draining = [row["id"] for row in rows if row["draining"]]
+    for name in draining:
+        cluster.drain(name, False)
+    return [f"resume {name}" for name in draining]
+
+
+class Api:
+    """A cluster over HTTP, as it is seen in a coordinator's container."""
+
+    def __init__(self) -> None:
+        # Two while one replaces the other.
+        self._token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
+
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{API}{path}", data, {"Content-Type": "application/json"})
+        if self._token:
+            request.add_header("Authorization", f"Bearer {self._token}")
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.load(answer)
+
+    def status(self) -> Mapping[str, Any]:
+        status: Mapping[str, Any] = self._ask("/status")
+        return status
+
+    def workers(self) -> Sequence[Worker]:
+        rows: Sequence[Worker] = self._ask("/workers")["workers"]
+        return rows
+
+    def drain(self, worker: str, on: bool) -> None:
+        self._ask(f"/workers/{worker}/drain", {"on": on})
+
+
+def main(words: Sequence[str], cluster: Cluster) -> int:
+    verb, *containers = words
+    try:
+        releases = verb == "release"
+        lines = release(cluster, containers) if releases else step(cluster, containers, act=verb == "step")
+    except (OSError, ValueError) as error:
+        print(f"the API does not answer: {error}", file=sys.stderr)
+        return 1
+    except LookupError:
+        print("no coordinator has counted the workers that are needed yet", file=sys.stderr)
+        return 1
+    print("\n".join(lines))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Api()))
