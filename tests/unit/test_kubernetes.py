@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from jobs import exposure
+from jobs import exposure, metrics
 from jobs.settings import Settings
 from tests.unit.manifests import (
     NAME,
@@ -393,8 +393,13 @@ def test_whoever_scales_workers_is_not_undone_by_the_next_apply(everything: list
 
 def test_keda_counts_running_work_and_never_scales_to_none(everything: list[Object]) -> None:
     spec = of_kind(everything, "ScaledObject")["cpu-workers"]["spec"]
+    settings = Settings()
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (settings.autoscale_min, settings.autoscale_max)
     assert spec["minReplicaCount"] >= 1
-    assert "cluster_queue_load_seconds" in str(spec["triggers"]), "work that waits or runs"
+    (trigger,) = spec["triggers"]
+    assert trigger["metadata"]["query"] == f'max({metrics.DESIRED.name}{{device="cpu"}})', "work that waits or runs"
+    assert trigger["metadata"]["threshold"] == "1" and trigger["metricType"] == "AverageValue"
+    assert trigger["metadata"]["ignoreNullValues"] == "false", "a number that is not known is not 0"
 
 
 def test_the_audit_log_goes_to_the_storage_and_redis_does_not(everything: list[Object]) -> None:
