@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -29,7 +28,7 @@ class FleetQueries:
 
     def workers(self) -> list[WorkerRow]:
         """Return workers: live ones and those lost within LOST_SECONDS."""
-        known, now = self._store.fleet_reads.known_workers(time.time() - LOST_SECONDS)
+        known, now = self._store.fleet_reads.known_workers(self._store.clock.now() - LOST_SECONDS)
         workers = skipped.readable(
             "worker", known, lambda name, one: rows.worker(name, decoding.fields(one.fields), one.expiry_ms, now)
         )
@@ -40,7 +39,7 @@ class FleetQueries:
         heads = self._store.fleet_reads.queue_heads()
         created = self._store.job_reads.submission_times(list({head.first for head in heads if head.first}))
         ringing = self._store.fleet_reads.bells_waiting()
-        now = time.time()
+        now = self._store.clock.now()
         shown: list[QueueRow] = []
         for queue in queues.ALL:
             mine = [head for head in heads if head.queue == queue]

@@ -68,8 +68,9 @@ class JobQueries:
         sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
         places = self._places(sound)
         fleet = self._fleet.get() if places else scheduler.Fleet()
+        now = self._store.clock.now() if sound else 0.0
         return skipped.readable(
-            "job", sound, lambda job_id, row: rows.shown(job_id, row, places.get(job_id, Place()), fleet)
+            "job", sound, lambda job_id, row: rows.shown(job_id, row, places.get(job_id, Place()), fleet, now)
         )
 
     def _places(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:

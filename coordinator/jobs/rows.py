@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -144,12 +143,12 @@ def sound(row: dict[str, str]) -> dict[str, str]:
     return row
 
 
-def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet) -> JobRow:
-    """Return the job's row; `place`: where it waits."""
+def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet, now: float) -> JobRow:
+    """Return the job's row; `place`: where it waits; `now`: seconds since 1970 by Redis' clock."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
-    rate = _rate(row) if state in ("running", "cancelling") else None
+    rate = _rate(row, now * 1000) if state in ("running", "cancelling") else None
     started, ended = row.get("started"), row.get("ended")
-    until = int(ended) / 1000 if ended else time.time()
+    until = int(ended) / 1000 if ended else now
     holders = int(row["holders"])
     answer: JobRow = {
         "job_id": job_id,
@@ -204,9 +203,8 @@ def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
         answer["timeout_seconds"] = int(row["timeout_ms"]) / 1000
 
 
-def _rate(row: dict[str, str]) -> float | None:
+def _rate(row: dict[str, str], now: float) -> float | None:
     """Return committed units/s: the smoothed rate, or the average so far while there is none."""
-    now = time.time() * 1000
     if "rate" in row and now - int(row["mark_at"]) < _STALE_SECONDS * 1000:
         return decoding.finite(row["rate"])
     if "rate" in row or "started" not in row or int(row["done"]) == 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -138,7 +137,7 @@ class Recorder:
 
     def _failures(self) -> dict[str, int]:
         """Count jobs that failed within the hour, by kind."""
-        since = (time.time() - _HOUR) * 1000
+        since = (self._store.clock.now() - _HOUR) * 1000
         kinds = skipped.readable(
             "job",
             self._store.telemetry.failed(_FAILED_LOOK),

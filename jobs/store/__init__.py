@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from jobs.store.aof import Aof
 from jobs.store.audit_log import AuditLog
+from jobs.store.clock import Clock
 from jobs.store.connection import Client
 from jobs.store.demand import DemandReads
 from jobs.store.events import Events
@@ -43,6 +44,7 @@ class Store:
         self.scripts = Scripts(
             client, replicas=replicas, clock=clock, max_expiries=max_expiries, max_errors=max_errors
         )  # fmt: skip
+        self.clock = Clock(self.scripts)
         self.jobs = Jobs(self.scripts)
         self.job_reads = JobReads(self.scripts)
         self.slots = Slots(self.scripts)

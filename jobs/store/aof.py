@@ -19,6 +19,8 @@ class AofState(NamedTuple):
     rewriting: bool
     #: The last rewrite since Redis' start failed.
     failed: bool
+    #: The last write to the file failed: Redis refuses writes until one succeeds.
+    unwritten: bool = False
 
 
 class RewriteRefused(Exception):
@@ -28,9 +30,17 @@ class RewriteRefused(Exception):
 class Aof(Part):
     """Asks Redis about its append-only file, and to rewrite it."""
 
-    def run_id(self) -> str:
-        """Return what tells this start of Redis from others; empty where Redis does not say."""
-        return str(self._client.info("server").get("run_id", ""))
+    def cause(self) -> str:
+        """Return a text that is another one after each start of Redis, and after it has refused writes for its disk.
+
+        Empty where Redis does not say.
+        """
+        pipe = self._pipe()
+        pipe.info("server")
+        pipe.info("errorstats")
+        server, refused = pipe.execute()
+        run_id, times = str(server.get("run_id", "")), refused.get("errorstat_MISCONF", {}).get("count", 0)
+        return f"{run_id}:{times}" if run_id and times else run_id
 
     def state(self) -> AofState:
         """Return the state of the file."""
@@ -40,6 +50,7 @@ class Aof(Part):
             enabled=bool(info.get("aof_enabled")),
             rewriting=bool(info.get("aof_rewrite_in_progress") or info.get("aof_rewrite_scheduled")),
             failed=info.get("aof_last_bgrewrite_status") == "err",
+            unwritten=info.get("aof_last_write_status") == "err",
         )
 
     def rewrite(self) -> None:
@@ -51,10 +62,10 @@ class Aof(Part):
                 raise RewriteRefused(str(error)) from error
 
     def rewritten(self) -> str:
-        """Return the `run_id` under which the file was last rewritten for good; empty: none."""
-        [run_id] = skipped.replies(self._pipe().get(keys.REWRITTEN))
-        return run_id.decode(errors="replace") if run_id else ""
+        """Return the `cause` for which the file was last rewritten for good; empty: none."""
+        [cause] = skipped.replies(self._pipe().get(keys.REWRITTEN))
+        return cause.decode(errors="replace") if cause else ""
 
-    def note_rewritten(self, run_id: str) -> None:
-        """Let every later leader know that the file was rewritten under this `run_id`."""
-        self._client.set(keys.REWRITTEN, run_id)
+    def note_rewritten(self, cause: str) -> None:
+        """Let every later leader know that the file was rewritten for this `cause`."""
+        self._client.set(keys.REWRITTEN, cause)

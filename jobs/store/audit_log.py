@@ -88,7 +88,10 @@ class AuditLog(Part):
         return entries[0].hash if entries else None
 
     def unexported_seconds(self) -> float:
-        """Return the age of the oldest entry that AUDIT_FILE does not have yet, by Redis' clock; 0 without one."""
+        """Return the age of the oldest entry that AUDIT_FILE does not have yet, by Redis' clock; 0 without one.
+
+        An entry from a time that has not come counts as old: the clock was set back, and it may lack for long.
+        """
         last = self.newest(1)
         if last.head.seq <= last.exported:
             return 0.0
@@ -96,7 +99,7 @@ class AuditLog(Part):
         written = skipped.readable("audit", waiting, lambda _, body: float(json.loads(b"{%b}" % body)["t"]) / 1000)
         seconds, micros = self._client.time()
         now = float(seconds + micros / 1e6)
-        return max(0.0, now - min(written, default=now))
+        return abs(now - min(written, default=now))
 
     def _log(self, command: Sequence[str]) -> Log:
         head, rows = skipped.replies_at_once(self._scripts, ("HGETALL", keys.AUDIT_HEAD), command)

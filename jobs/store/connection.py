@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from typing import Any, TypeAlias
 
@@ -55,6 +56,8 @@ _REFUSALS: dict[str, type[RedisError]] = {
     # Of a call that waits, when its server becomes a replica.
     "UNBLOCKED force": Refused,
 }
+#: A refusal after Redis could not write, with the system's word for why.
+_UNWRITTEN = re.compile(r"MISCONF Errors writing to the AOF file: (.*?)(?: script: .*)?$")
 #: Errors of reading a broken entry; anything else is a fault of the program or of the connection.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
 
@@ -91,6 +94,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, redis.exceptions.BusyLoadingError):
         return "redis has just started and reads its data"
     if isinstance(error, redis.exceptions.ResponseError):
+        if unwritten := _UNWRITTEN.search(str(error)):
+            return f"redis cannot write its append-only file ({unwritten[1]}): make room on its disk, see df -h"
         return f"redis takes no writes ({str(error)[:100]})"
     if isinstance(error, Unacknowledged):
         return str(error)

@@ -92,7 +92,7 @@ DISTURBED = f"{PREFIX}disturbed"
 DISTURBED_KEPT = f"{PREFIX}disturbed:kept"
 #: written before WAITAOF.
 DURABLE = f"{PREFIX}durable"
-#: run_id of the Redis process under which the append-only file was last rewritten by the leader.
+#: What the append-only file was last rewritten for by the leader: the run_id of Redis, and how many writes it refused.
 REWRITTEN = f"{PREFIX}rewritten"
 #: zset id -> creation: all API tokens.
 TOKENS = f"{PREFIX}tokens"

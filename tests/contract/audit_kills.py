@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -60,7 +61,8 @@ class Server:
         options = {"port": self._port, "bind": "127.0.0.1", "dir": self._folder, "save": "", "logfile": "log"}
         options |= {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": 0}
         given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        self._process = subprocess.Popen([self._program, *given])
+        # Without the signal SIGXFSZ, which Python ignores, Redis hears of `limit` as an error of its write.
+        self._process = subprocess.Popen([self._program, *given], restore_signals=False)
         rewriter, deadline = AofRewriter(self.store.aof), time.monotonic() + 30
         while time.monotonic() < deadline:
             with contextlib.suppress(connection.RedisError):
@@ -73,6 +75,11 @@ class Server:
         """Return the file to which Redis appends now: the one with the greatest number where it has several."""
         paths = (path for path in self._folder.rglob("*.aof") if not path.name.endswith(".base.aof"))
         return max(paths, key=lambda path: (len(path.name), path.name))
+
+    def limit(self, more: int | None) -> None:
+        """Let each file of Redis grow to this many bytes more than its log has, as a full disk does; None: no limit."""
+        size = resource.RLIM_INFINITY if more is None else self.log().stat().st_size + more
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     def note_size(self) -> None:
         """Remember how long Redis' log is now."""

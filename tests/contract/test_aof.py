@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobs.store import Store
+from coordinator.aof import AofRewriter
+from jobs.store import Store, connection
 from jobs.store.audit_log import Position
 from tests.chaos.bench import redis_of
 from tests.contract.audit_kills import Server
@@ -61,3 +62,40 @@ def test_a_log_torn_within_a_script_brings_no_half_of_it_at_a_later_start(versio
         assert not server.store.client.smembers("ct:broken")
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("version", ["6.2", "7"])
+def test_a_redis_whose_disk_was_full_starts_again_with_every_job(version: str, tmp_path: Path) -> None:
+    """Redis 7.0.15 left a hole where it had taken back what did not fit, and refused its file at the next start."""
+    program = redis_of(version)
+    if program is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"there is no Redis {version} here")
+    server = Server(tmp_path, random.Random(1), program)
+    try:
+        rewriter = AofRewriter(server.store.aof)
+        submit(server.store, "before", 50)
+        await_log(server.store)
+        assert rewriter.round()
+        server.limit(100)
+        with pytest.raises(connection.Unreachable):
+            fill(server.store)
+        assert version == "6.2" or not rewriter.round(), "nothing can be written yet"
+        server.limit(None)
+        until(lambda: not server.store.aof.state().unwritten)
+        submit(server.store, "after", 1)
+        listed = server.store.client.zrange("ct:jobs", 0, -1)
+        until(rewriter.round)
+        server.restart()
+        assert server.store.client.zrange("ct:jobs", 0, -1) == listed
+    finally:
+        server.stop()
+
+
+def fill(store: Store) -> None:
+    """Submit jobs one by one until the log takes no more: Redis says so at the write after the one that failed."""
+    for number in range(100):
+        submit(store, f"full{number}-", 1)
+
+
+def submit(store: Store, name: str, count: int) -> None:
+    store.jobs.submit([new_job(f"{name}{number}", 10, "any.normal") for number in range(count)])

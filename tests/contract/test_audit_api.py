@@ -40,10 +40,17 @@ class Api:
         """Return the answer of one request."""
         return asyncio.run(self._get(path, {"Authorization": f"Bearer {token}"} if token else {}))
 
+    def post(self, path: str, body: Any) -> Any:
+        """Return the JSON with which a call of CLUSTER_TOKEN is answered."""
+        return asyncio.run(self._ask("POST", path, {"Authorization": f"Bearer {TOKEN}"}, json=body)).json()
+
     async def _get(self, path: str, headers: dict[str, str]) -> httpx.Response:
+        return await self._ask("GET", path, headers)
+
+    async def _ask(self, method: str, path: str, headers: dict[str, str], **more: Any) -> httpx.Response:
         transport = httpx.ASGITransport(self._app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
-            return await client.get(path)
+            return await client.request(method, path, **more)
 
 
 def lines(api: Api, query: str) -> list[bytes]:

@@ -399,6 +399,9 @@ def test_the_age_of_what_the_file_lacks_is_that_of_its_oldest_entry(any_redis_ur
     client.xadd("ct:auditlog", {"hash": "0" * 40, "body": f'"t":{written}'}, id="2-0")
     client.hset("ct:audithead", "seq", 3)
     assert 90 < log.unexported_seconds() < 1000
+    client.xadd("ct:auditlog", {"hash": "0" * 40, "body": f'"t":{written + 3_700_000}'}, id="3-0")
+    client.xdel("ct:auditlog", "2-0")
+    assert log.unexported_seconds() > 3000, "the clock was set back by an hour"
     client.delete("ct:auditlog")
     client.xadd("ct:auditlog", {"hash": "0" * 40, "body": "no JSON"}, id="2-0")
     assert log.unexported_seconds() == 0

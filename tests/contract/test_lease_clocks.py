@@ -9,11 +9,12 @@ import pytest
 
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import fleet, scripts
+from jobs.store import Store, connection, fleet, scripts
 from jobs.worker import life
 from jobs.worker.lanes import Lane
 from tests.contract.lease_invariants import check
-from tests.contract.lease_model import Bench, total_of
+from tests.contract.lease_model import Bench, new_job, total_of
+from tests.contract.test_audit_api import Api
 
 HOUR = 3_600_000
 
@@ -160,3 +161,27 @@ def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytes
     assert life.Worker(Settings(worker_id="w"), Device.CPU, 1).run(bench.store, start, lambda: None) == 1
     seconds, _ = bench.client.time()
     assert int(bench.look().hash("ct:worker:w")["born"].partition("-")[0]) <= (seconds + 1) * 1000
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_coordinator_whose_own_clock_is_wrong_shows_what_the_others_show(
+    any_redis_url: str, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    """One that was an hour ahead saw no worker, and no rate or wait was right."""
+    store = Store(connection.connect(any_redis_url))
+    store.fleet.heartbeat("w", "1", {"device": "cpu", "lanes": "1"})
+    store.jobs.submit([new_job("waits", 10, "any.normal"), new_job("runs", 10, "any.high")])
+    now = int(store.clock.now() * 1000)
+    fields = {"state": "running", "started": now - 10_000, "rate": 5, "mark_at": now, "done": 1, "cursor": 1}
+    store.client.hset("ct:job:runs", mapping=fields)
+    wrong = time.time() + hours * 3600
+    monkeypatch.setattr(time, "time", lambda: wrong)
+    api = Api(any_redis_url)
+    token = api.post("/api/tokens", {"name": "t", "scopes": ["read"], "ttl_seconds": 3600})["token"]
+    status = api.get("/api/status", token).json()
+    assert status["workers"]["live"] == 1 and 0 <= status["oldest_wait_seconds"] < 60
+    [worker] = api.get("/api/workers", token).json()["workers"]
+    assert worker["live"] and worker["seen_seconds_ago"] < 60
+    job = api.get("/api/jobs/runs", token).json()
+    assert 10 <= job["seconds"] < 70 and (job["rate"], job["eta_seconds"]) == (5.0, 1.8)
+    store.client.close()

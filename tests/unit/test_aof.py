@@ -14,15 +14,16 @@ class FakeAof(Aof):
     def __init__(self) -> None:
         self.started, self.noted = "first", ""
         self.enabled = True
-        self.loading = self.running = self.failed = False
+        self.loading = self.running = self.failed = self.unwritten = False
+        self.refused = 0
         self.refusal = ""
         self.asked = 0
 
-    def run_id(self) -> str:
-        return self.started
+    def cause(self) -> str:
+        return f"{self.started}:{self.refused}" if self.refused else self.started
 
     def state(self) -> AofState:
-        return AofState(self.loading, self.enabled, self.running, self.failed)
+        return AofState(self.loading, self.enabled, self.running, self.failed, self.unwritten)
 
     def rewrite(self) -> None:
         self.asked += 1
@@ -64,6 +65,20 @@ def test_while_redis_reads_the_file_nothing_is_known(aof: FakeAof) -> None:
     assert not rewriter.round() and aof.asked == 1
 
 
+def test_a_disk_that_was_full_is_followed_by_one_rewrite_once_it_has_room(aof: FakeAof) -> None:
+    aof.noted = "first"
+    rewriter = AofRewriter(aof)
+    assert rewriter.round()
+    aof.unwritten = True
+    for _ in range(3):
+        aof.refused += 7
+        assert not rewriter.round() and aof.asked == 0, "nothing can be written yet"
+    aof.unwritten = False
+    assert not rewriter.round() and aof.asked == 1
+    aof.end()
+    assert rewriter.round() and AofRewriter(aof).round() and aof.asked == 1
+
+
 def test_another_leader_asks_for_nothing_that_was_done(aof: FakeAof) -> None:
     aof.noted = "first"
     assert AofRewriter(aof).round()
@@ -93,7 +108,7 @@ def test_a_refusal_is_logged_once_and_asked_again_once_a_minute(aof: FakeAof, ca
     assert not any(rewriter.round() for _ in range(3 * RETRY_ROUNDS))
     assert aof.asked == 3
     assert [record.getMessage() for record in caplog.records] == [
-        f"redis did not rewrite its append-only file after its start: {aof.refusal}"
+        f"redis did not rewrite its append-only file after its start or a full disk: {aof.refusal}"
     ]
 
 
