@@ -21,7 +21,7 @@ GPU_PYTHON ?= $(BIN)/python
 # Scripts are found by name, so that a new one is checked too.
 SCRIPTS = $(shell git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-.PHONY: help setup check format test unit contract integration hostile browser-test stack-test kubernetes-test chaos soak web web-test openapi \
+.PHONY: help setup check format test unit contract integration hostile browser-test stack-test kubernetes-lint kubernetes-test chaos soak web web-test openapi \
   bench bench-scale gpu-host-test gpu-test gpu-bench requirements clean
 
 help: ## print this list
@@ -68,6 +68,9 @@ browser-test: setup web ## the pages in a real browser over a real cluster; with
 
 stack-test: setup ## the whole stack on a real Docker engine; without one it is skipped
 	$(PYTEST) tests/stack
+
+kubernetes-lint: setup ## checkov on the manifests; its first run installs 290 MB, so make check does without
+	tests/kubernetes/lint.sh
 
 kubernetes-test: setup ## the cluster on the Kubernetes that KUBECONFIG names; without one it is skipped
 	$(PYTEST) tests/kubernetes

@@ -37,6 +37,8 @@ class Settings(BaseSettings):
 
     #: Workers wanted: shown in status, alerted on when fewer live. 0: not stated.
     cluster_size: int = Field(default=0, ge=0, le=10_000)
+    #: A file with that number, which is read anew whenever it is shown. Empty, or no number in it: CLUSTER_SIZE.
+    cluster_size_file: str = ""
     #: Fewest and most CPU workers that are desired, whatever the work.
     autoscale_min: int = Field(default=1, ge=0, le=10_000)
     autoscale_max: int = Field(default=10, ge=0, le=10_000)
@@ -150,6 +152,14 @@ class Settings(BaseSettings):
 
     def worker_name(self) -> str:
         return self.worker_id or f"{socket.gethostname()}-{os.getpid()}"
+
+    def wanted_workers(self) -> int:
+        """Workers wanted at this moment; 0: not stated."""
+        try:
+            text = Path(self.cluster_size_file).read_text() if self.cluster_size_file else ""
+        except OSError:
+            text = ""
+        return int(text) if re.fullmatch(r"[0-9]{1,5}\s*", text, re.ASCII) else self.cluster_size
 
     def host_name(self) -> str:
         """Name of this machine among the cluster's hosts."""

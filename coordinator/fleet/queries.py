@@ -61,7 +61,7 @@ class FleetQueries:
         live = [worker for worker in workers if worker["live"]]
         return {
             "version": VERSION,
-            "cluster_size": self._settings.cluster_size or None,
+            "cluster_size": self._settings.wanted_workers() or None,
             "desired_workers": self.desired(),
             "workers": _counts(live),
             "lanes": sum(worker["lanes"] for worker in live),

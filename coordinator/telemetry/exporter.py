@@ -136,7 +136,7 @@ class ClusterCollector(Collector):
         for metric, values in ((metrics.WORKERS, states), (metrics.LANES, lanes), (metrics.WORKER_RATE, means)):
             yield _filled(metric, values)
         configured = _family(metrics.CONFIGURED)
-        configured.add_metric(["any"], self._queries.settings.cluster_size)
+        configured.add_metric(["any"], self._queries.settings.wanted_workers())
         yield configured
         yield _filled(metrics.DESIRED, {(device,): count for device, count in self._queries.fleet.desired().items()})
         yield from self._hosts(live)

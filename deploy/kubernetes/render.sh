@@ -49,11 +49,9 @@ kustomization() {
   done
   counts
   printf 'configMapGenerator:\n'
-  printf '  - {name: coordinator-settings, namespace: threads-cluster, behavior: merge, '
-  printf 'literals: [CLUSTER_SIZE=%s]}\n' "$(wanted_size)"
   printf '  - name: deployment\n    options: {disableNameSuffixHash: true}\n'
-  printf '    literals: [workers=%s, gpu_workers=%s, overlay=%s, registry=%s, tag=%s]\n' \
-    "$ALL" "$GPUS" "$OVERLAY" "$REGISTRY" "$TAG"
+  printf '    literals: [workers=%s, gpu_workers=%s, overlay=%s, registry=%s, tag=%s, cluster_size=%s]\n' \
+    "$ALL" "$GPUS" "$OVERLAY" "$REGISTRY" "$TAG" "$(wanted_size)"
   secret_generators
 }
 

@@ -151,7 +151,7 @@ up() { # up N G OPTION...
   cluster kubernetes 5 2 --registry registry.example/team/ --tag 9.9
   exits 0
   wants "namespace: threads-cluster" "resources: [../k8s/overlays/dev]" "components: [../k8s/components/gpu]" \
-    "{name: cpu-workers, count: 3}" "{name: gpu-workers, count: 2}" "CLUSTER_SIZE=5" \
+    "{name: cpu-workers, count: 3}" "{name: gpu-workers, count: 2}" "cluster_size=5" \
     '{name: threads/coordinator, newName: registry.example/team/threads/coordinator, newTag: "9.9"}'
   called "create namespace threads-cluster" "create secret generic passwords" "apply --server-side"
   says "3 CPU workers, 2 GPU workers" "port-forward service/load-balancer-service 8080:80"
@@ -205,7 +205,7 @@ up() { # up N G OPTION...
   cluster kubernetes 4 --overlay prod
   exits 0
   says "scales CPU workers by itself; 4 is not used"
-  wants "CLUSTER_SIZE=0"
+  wants "cluster_size=0"
   ! grep -q 'count:' "$FAKE/kustomization.yaml"
 }
 
@@ -237,7 +237,7 @@ up() { # up N G OPTION...
   up 3 0
   cluster scale 8
   exits 0
-  wants "{name: cpu-workers, count: 8}" "CLUSTER_SIZE=8"
+  wants "{name: cpu-workers, count: 8}" "cluster_size=8"
   says "8 CPU workers, 0 GPU workers"
   up 3 0 --overlay prod
   cluster scale 8

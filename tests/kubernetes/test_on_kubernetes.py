@@ -47,13 +47,15 @@ def test_a_second_start_changes_nothing(cluster: Cluster) -> None:
     assert cluster.kubectl("get", "pods", "-o", "name") == before
 
 
-def test_scaling_reaches_the_number_and_fails_no_request(cluster: Cluster) -> None:
+def test_scaling_reaches_the_number_fails_no_request_and_restarts_no_coordinator(cluster: Cluster) -> None:
+    before = cluster.pods("coordinator")
     with Load(cluster.url, threads=4, pause=0.2, headers=cluster.headers) as load:
         cluster.deploy("scale", "5")
         eventually(lambda: cluster.live_workers() == 5, 60, "five workers live")
         cluster.deploy("scale", "3")
         eventually(lambda: cluster.live_workers() == 3, 90, "three workers live")
     assert load.failures == [] and load.requests > 100
+    assert cluster.pods("coordinator") == before
 
 
 def test_a_rolling_update_of_all_but_redis_fails_no_request_and_loses_nothing(

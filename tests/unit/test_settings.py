@@ -109,3 +109,15 @@ def test_a_machine_id_inside_a_container_names_no_host(monkeypatch: pytest.Monke
     mark.unlink()
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     assert settings.default_host(number, [mark]) == "4f1c"
+
+
+@pytest.mark.parametrize(("text", "wanted"), [("7\n", 7), ("0", 0), ("", 3), ("seven", 3), ("-1", 3), (None, 3)])
+def test_the_number_of_workers_may_change_while_a_coordinator_runs(
+    tmp_path: Path, text: str | None, wanted: int
+) -> None:
+    path = tmp_path / "workers"
+    settings = Settings(cluster_size=3, cluster_size_file=str(path))
+    assert settings.wanted_workers() == 3
+    if text is not None:
+        path.write_text(text)
+    assert settings.wanted_workers() == wanted
