@@ -20,7 +20,12 @@ stop_workloads() { # those first that write, so that Redis ends with all they ha
     fail 4 "Redis has not ended within $START_SECONDS s."
 }
 
-no_pods() { [[ -z $(k get pods --selector "$1" --output name) ]]; } # no_pods SELECTOR
+# shellcheck disable=SC2016  # a template
+readonly RUNNING='{{range .items}}{{if not .metadata.deletionTimestamp}}stays{{end}}{{range .status.containerStatuses}}{{if .state.running}}runs{{end}}{{end}}{{end}}'
+
+no_pods() { # no_pods SELECTOR: all are to go and none runs any more, whether or not its node has put it away yet
+  [[ -z $(k get pods --selector "$1" --output "go-template=$RUNNING") ]]
+}
 
 kube_cleanup() { # cleanup [--yes]
   [[ $# -eq 0 || ($# -eq 1 && $1 == --yes) ]] || wrong "cleanup of a cluster on Kubernetes takes no options but --yes."
@@ -38,9 +43,11 @@ kube_cleanup() { # cleanup [--yes]
   say "Stored secrets open with their key only: $(quoted "${KUBECTL[@]}" get secret passwords --output 'jsonpath={.data.secrets_key}')"
   sure "${1:+yes}" "Remove all this?"
   # What serves need not wait until nobody asks any more. Pods go before their namespace does: while it has some,
-  # Kubernetes looks at it again only after half the time that they were once given to end.
+  # Kubernetes looks at it again only after half the time that they were given to end. A node that is slow, or gone,
+  # holds nothing up.
   run_k delete deployments,replicasets,statefulsets --all --cascade=orphan
-  run_k delete pods --all --grace-period 5
+  run_k delete pods --all --grace-period 5 --timeout 15s 2>/dev/null ||
+    run_k delete pods --all --grace-period 0 --force 2>/dev/null || true
   run_k delete namespace "$NAMESPACE" --wait --timeout 300s
   [[ -n $(others) ]] || run_k delete priorityclasses threads-cluster-services threads-cluster-workers --ignore-not-found
   [[ -n $DRY ]] || rm -f "$TARGET"

@@ -57,8 +57,21 @@ class Cluster:
 
     def pods(self, name: str) -> list[str]:
         """Pods of a workload, those that are about to end left out."""
-        found = json.loads(self.kubectl("get", "pods", "-l", f"app.kubernetes.io/name={name}", "-o", "json"))["items"]
+        found = self._pods("-l", f"app.kubernetes.io/name={name}")
         return [pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+    def ending(self) -> list[str]:
+        """Pods that are about to end and still run."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self._pods()
+            if "deletionTimestamp" in pod["metadata"]
+            and any("running" in one["state"] for one in pod["status"].get("containerStatuses", []))
+        ]
+
+    def _pods(self, *selector: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "pods", *selector, "-o", "json"))["items"]
+        return found
 
     def kill(self, *pods: str) -> None:
         """Take pods away without a word to what runs in them."""

@@ -23,7 +23,7 @@ build() { # build OVERLAY COMPONENT...
   mkdir "$folder"
   top=$(realpath --relative-to="$folder" k8s)
   {
-    printf 'resources: [%s/overlays/%s]\ncomponents:\n' "$top" "$1"
+    printf 'namespace: threads-cluster\nresources: [%s/overlays/%s]\ncomponents:\n' "$top" "$1"
     for name in "${@:2}"; do printf '  - %s/components/%s\n' "$top" "$name"; done
   } >"$folder/kustomization.yaml"
   kubectl kustomize "$folder" >"$folder/manifests.yaml"

@@ -29,7 +29,7 @@ def copy_of_the_checkout(folder: Path) -> None:
             shutil.copy(ROOT / name, folder / name)
 
 
-def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:
+def eventually(check: Callable[[], Any], seconds: float, what: str, every: float = 0.3) -> Any:
     """The first true value of `check`, or a failure that says what was awaited."""
     deadline, seen = time.monotonic() + seconds, None
     while time.monotonic() < deadline:
@@ -40,7 +40,7 @@ def eventually(check: Callable[[], Any], seconds: float, what: str) -> Any:
         else:
             if seen:
                 return seen
-        time.sleep(0.3)
+        time.sleep(every)
     raise AssertionError(f"{what}: not within {seconds} s; last seen: {seen!r}")
 
 
