@@ -14,7 +14,7 @@ case $words in
   *' get --raw /version '*) echo '{}' ;;
   *' kustomize '*)
     cp "${*: -1}/kustomization.yaml" "$FAKE/kustomization.yaml"
-    printf 'apiVersion: apps/v1\nkind: Deployment\n'
+    printf 'apiVersion: apps/v1\nkind: Deployment\n      - image: redis:7.4.2-bookworm\n        image: threads/web:0.1.0\n'
     [[ $words != *overlays/prod* ]] || printf -- '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\n'
     ;;
   *' api-versions '*) file apis ;;

@@ -216,6 +216,33 @@ up() { # up N G OPTION...
   ! grep -q 'gpu-worker$' "$FAKE/calls"
 }
 
+@test "a node of this machine gets the images that it lacks" {
+  python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$FAKE/node"
+  cat >../bin/docker <<'TEXT'
+#!/bin/bash
+printf 'docker %s\n' "$*" >>"$FAKE/calls"
+[[ $* != "image inspect --format"* ]] || echo "sha256:of-${*: -1}"
+TEXT
+  cat >../bin/ctr <<'TEXT'
+#!/bin/bash
+printf 'ctr %s\n' "$*" >>"$FAKE/calls"
+[[ $* == *" images list" ]] || exit 0
+echo REF TYPE DIGEST
+tag=$(<"$FAKE/tag")
+echo "docker.io/threads/web:$tag manifest sha256:1"
+echo "sha256:of-threads/web:$tag manifest sha256:1"
+echo "docker.io/threads/nginx:$tag manifest sha256:2"
+echo "sha256:of-threads/nginx:$tag manifest sha256:3"
+TEXT
+  chmod +x ../bin/ctr
+  tag=$(<jobs/VERSION)
+  echo "$tag" >"$FAKE/tag"
+  CONTAINERD_ADDRESS=$FAKE/node cluster kubernetes 1 --load
+  exits 0
+  called "docker save threads/coordinator:$tag threads/cpu-worker:$tag threads/nginx:$tag redis:7.4.2-bookworm" \
+    "ctr --address $FAKE/node --namespace k8s.io images import -"
+}
+
 @test "an image that the nodes cannot get" {
   echo 'Deployment coordinator 0 3 3 3 1 1' >"$FAKE/rows"
   echo 'coordinator-x ImagePullBackOff threads/coordinator:0.1.0 0 Back-off pulling image' >"$FAKE/reasons"
