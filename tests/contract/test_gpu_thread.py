@@ -68,6 +68,12 @@ def device() -> Iterator[None]:
     gpu.use(None)
 
 
+@pytest.fixture(autouse=True)
+def nothing_measured() -> None:
+    """Launches begin small, whatever other tests have measured."""
+    on_gpu._measured.clear()
+
+
 def go_on(_: int) -> bool:
     return True
 

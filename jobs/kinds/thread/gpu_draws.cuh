@@ -86,7 +86,8 @@ __device__ __forceinline__ int victim(u64 key, int core, i64 attempt, int cores)
     return other >= core ? other + 1 : other;
 }
 
-__device__ __forceinline__ void add_wide(i64& low, i64& high, i64 value)
+template <class High>
+__device__ __forceinline__ void add_wide(i64& low, High& high, i64 value)
 {
     low += value;
     if (low >= WIDE) {

@@ -18,25 +18,35 @@ from jobs.models import Partial, Spec
 
 __all__ = ["SOURCES", "run", "warm"]
 
-#: Replicas of the first launch.
+#: Replicas of the first launch of a machine that no lease has measured; later leases begin where others ended.
 _FIRST = 1024
+#: Expected threads of a launch of LAUNCH_SECONDS, by scheduler and cores.
+_measured: dict[tuple[str, int], int] = {}
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     """Return (upto, partial of units lo..upto-1); upto is hi unless tick said stop. Ticks come between launches."""
-    batch = gpu.Batch(first=_FIRST, most=min(spec["batch_size"] or MOST_ROWS, MOST_ROWS))
     partial: Partial = {}
     unit, cell = lo, None
     while unit < hi:
         number, first = divmod(unit, spec["replicas"])
         if cell is None or cell.cell != number:
-            cell = LaunchedCell(spec, number)
+            cell, batch = LaunchedCell(spec, number), _batch(spec, number)
         part: list[Partial] = []
         unit += batch.take(min(hi - unit, spec["replicas"] - first), _launch(spec, cell, first, part))
+        _measured[cell.scheduler, cell.cores] = batch.size * spec["expected_threads"]
         partial = merge(partial, part[0])
         if unit < hi and not tick(unit):
             break
     return unit, partial
+
+
+def _batch(spec: Spec, cell: int) -> gpu.Batch:
+    """Return the size of launches of a cell."""
+    cores, scheduler = spec["cells"][cell]
+    most = min(spec["batch_size"] or MOST_ROWS, MOST_ROWS)
+    first = _measured.get((scheduler, cores), _FIRST * spec["expected_threads"]) // spec["expected_threads"]
+    return gpu.Batch(first=max(1, min(first, most)), most=most)
 
 
 def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> Any:

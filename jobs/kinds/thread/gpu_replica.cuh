@@ -6,8 +6,8 @@
 // PAUSED, CONTINUES.
 #include "gpu_draws.cuh"
 
-// The children of one thread, as in cpu_layout.py. A preempted thread's row has a depth of PAUSED and what is `left` of
-// the thread.
+// The children of one thread, as in cpu_layout.py. A preempted thread's row has a depth of PAUSED, its own in `holder`,
+// and what is `left` of it.
 struct alignas(16) Family {
     u64 key;
     i64 ready, span, path;
@@ -27,7 +27,8 @@ struct alignas(16) Family {
 struct alignas(16) Core {
     u64 key;
     i64 span, path;
-    int family, children;
+    int family;
+    short children, depth;
 };
 
 // What only some schedulers keep of a core. A deque is entries top..bottom-1; `tries` are attempts made.
@@ -38,6 +39,9 @@ struct alignas(16) Steal {
     i64 tries;
     int top, bottom;
 };
+
+static_assert(sizeof(Family) == FAMILY_BYTES, "as much as Python asks for");
+static_assert(sizeof(Core) + sizeof(Slice) == CORE_BYTES && sizeof(Slice) == sizeof(Steal), "as much as Python asks for");
 
 // Memory of one replica at a time. The events are shared by a block, so that neighbouring threads have neighbouring
 // words: banks never conflict, whichever core each thread looks at.
@@ -53,15 +57,24 @@ struct Machine {
     i64 *row, *aside, *by_depth;
 };
 
+// The scalars of one replica, as in cpu_layout.py; what follows from others is left to `fill`. Waits of warm-up roots'
+// threads are summed where WAITED will be.
 struct Replica {
-    u64 key, idle, thieves, weight;
+    u64 key, idle, thieves;
     i64 now, clock, due, next;
-    int core, last, head, tail, born, spare, live, ready, room, arrived, stolen, taken, blocked, stepped;
+    int weight, core, last, head, tail, born, spare, live, ready, room, arrived, stolen, taken, blocked, stepped;
     bool parked;
-    int spawned, peak_live, peak_ready, started, again, joined, warm_started, unwaited, steals, n_sojourns;
-    i64 work_ns, busy, wanted, refused, longest, longest_work, max_wait, max_sojourn;
-    i64 wait_low, wait_high, warm_low, warm_high, sojourn_low, sojourn_high;
+    int peak_live, peak_ready, wanted, again, joined, warm_started, unwaited, steals, n_sojourns, wait_high, sojourn_high;
+    i64 work_ns, busy, longest, longest_work, max_wait, max_sojourn, wait_low, sojourn_low;
 };
+
+// Fetches the row of a family that is needed some events later: rows of a long queue are no longer in any cache.
+__device__ __forceinline__ void prefetch(const Family* family)
+{
+#ifdef __CUDACC__
+    asm volatile("prefetch.L1 [%0];" ::"l"(family));
+#endif
+}
 
 __device__ __forceinline__ u64 bit(int core) { return 1ull << core; }
 
@@ -150,6 +163,7 @@ __device__ __forceinline__ int take(Replica& replica, const Model& model, const 
         child = family.first++;
         if (child + 1 == family.end) replica.head = family.link;
     }
+    if (replica.head >= 0 && replica.head != place) prefetch(machine.families + replica.head);
     return place;
 }
 

@@ -1,8 +1,8 @@
 // Replicas on a GPU: each thread simulates one at a time, event by event, as cpu_simulation.py and cpu_threads.py do
 // it, integers only. What a replica yields goes to the host, which hashes and sums it.
 //
-// Defined by gpu_simulation.py: the places in `row` and `aside`, ROW and ASIDE (their lengths), BLOCK_THREADS and EVENTS (the
-// most threads of a block, and the words that their events share).
+// Defined by gpu_simulation.py: the places in `row` and `aside`, ROW and ASIDE (their lengths), BLOCK_THREADS (the
+// most threads of a block), RESIDENT_BLOCKS (blocks that a processor holds), EVENTS (words that a block's events share).
 #include "gpu_replica.cuh"
 
 // Makes members first..end-1 of a new family ready. Returns its row.
@@ -34,7 +34,7 @@ __device__ __forceinline__ void count_wait(Replica& replica, const Machine& mach
 {
     greatest(replica.max_wait, wait);
     if (wait)
-        atomicAdd(&machine.waits[bin_of(wait)], replica.weight);
+        atomicAdd(&machine.waits[bin_of(wait)], (u64)(i64)replica.weight);
     else
         replica.unwaited++;
 }
@@ -49,7 +49,7 @@ __device__ __forceinline__ void expect_root(Replica& replica, const Model& model
     }
 }
 
-__device__ __forceinline__ void begin(Replica& replica, u64 key, u64 weight, const Model& model, const Machine& machine)
+__device__ __forceinline__ void begin(Replica& replica, u64 key, int weight, const Model& model, const Machine& machine)
 {
     replica = Replica{};
     replica.key = key;
@@ -92,8 +92,8 @@ __device__ __forceinline__ i64 start(Replica& replica, const Model& model, const
     u64 key = sub(family.key, (u64)child);
     int children = draw_children(key, family.depth & (WARM - 1), model);
     i64 work = draw_work(key, model), left = work + children * model.spawn_ns;
-    machine.cores[core] = Core{key, family.span + model.dispatch_ns + left, family.path + work, place, children};
-    replica.started++;
+    machine.cores[core] = Core{key, family.span + model.dispatch_ns + left, family.path + work, place, (short)children,
+                               family.depth};
     replica.work_ns += work;
     replica.wanted += children;
     return left;
@@ -103,7 +103,7 @@ __device__ __forceinline__ i64 start(Replica& replica, const Model& model, const
 // Goes on with a preempted thread. Returns what is left of its segment.
 __device__ __forceinline__ i64 resume(Replica& replica, const Machine& machine, int core, int place, const Family& paused)
 {
-    machine.cores[core] = Core{paused.key, paused.span, paused.path, paused.parent, paused.pending};
+    machine.cores[core] = Core{paused.key, paused.span, paused.path, paused.parent, (short)paused.pending, paused.holder};
     machine.families[place].link = replica.spare;
     replica.spare = place;
     replica.again++;
@@ -136,7 +136,7 @@ __device__ __forceinline__ void preempt(Replica& replica, const Model& model, co
     paused.left = rest.left;
     paused.link = -1;
     paused.depth = PAUSED;
-    paused.holder = 0;
+    paused.holder = running.depth;
     paused.latest = rest.waited;
     paused.pending = running.children;
     paused.parent = running.family;
@@ -175,7 +175,7 @@ __device__ __forceinline__ void dispatch(Replica& replica, const Model& model, c
     i64 waited = wait;
     if (depth == PAUSED) {
         left = resume(replica, machine, core, place, family);
-        depth = machine.families[family.parent].depth;
+        depth = family.holder;
         waited += family.latest;
     } else {
         left = start(replica, model, machine, core, place, family, child);
@@ -189,7 +189,7 @@ __device__ __forceinline__ void dispatch(Replica& replica, const Model& model, c
     else
         count_wait(replica, machine, wait);
 #endif
-    if (depth >= WARM) add_wide(replica.warm_low, replica.warm_high, wait);
+    if (depth >= WARM) add_wide(machine.row[WAITED], machine.aside[HIGH_WAITED], wait);
     replica.busy += model.dispatch_ns + left;
     schedule(replica, machine, core, replica.now + model.dispatch_ns + left);
 }
@@ -226,10 +226,9 @@ __device__ __forceinline__ void serve_idle_cores(Replica& replica, const Model& 
 __device__ __forceinline__ void spawn(Replica& replica, const Model& model, const Machine& machine, const Core& running,
                                       int children)
 {
-    int depth = machine.families[running.family].depth + 1;
+    int depth = running.depth + 1;
     int place = add_family(replica, machine, running.key, 0, children, depth, running.family, running.span, running.path);
     replica.room -= children;
-    replica.spawned += children;
     machine.by_depth[depth & (WARM - 1)] += children;
 #if WITH_STEALS
     push(model, machine, replica.core, place);
@@ -242,42 +241,42 @@ __device__ __forceinline__ void spawn(Replica& replica, const Model& model, cons
         replica.idle |= bit(replica.core);
 }
 
-__device__ __forceinline__ void end_root(Replica& replica, const Machine& machine, const Family& family, i64 span)
+__device__ __forceinline__ void end_root(Replica& replica, const Machine& machine, int family, int depth, i64 span)
 {
     greatest(replica.longest, span);
-    if (family.depth >= WARM) return;
-    i64 sojourn = replica.now - family.ready;
+    if (depth >= WARM) return;
+    i64 sojourn = replica.now - machine.families[family].ready;
     replica.n_sojourns++;
     greatest(replica.max_sojourn, sojourn);
-    atomicAdd(&machine.sojourns[bin_of(sojourn)], replica.weight);
+    atomicAdd(&machine.sojourns[bin_of(sojourn)], (u64)(i64)replica.weight);
     add_wide(replica.sojourn_low, replica.sojourn_high, sojourn);
 }
 
 // Runs the continuation of a thread whose children have ended.
 __device__ __forceinline__ void go_on(Replica& replica, const Model& model, const Machine& machine, int core, int family,
-                                      i64 span)
+                                      int depth, i64 span)
 {
-    machine.cores[core] = Core{0, span, 0, family, CONTINUES};
+    machine.cores[core] = Core{0, span, 0, family, CONTINUES, (short)depth};
     replica.busy += model.join_ns;
     schedule(replica, machine, core, replica.now + model.join_ns);
 }
 
 // Ends a thread, and each ancestor whose last child has ended then and whose continuation takes no time.
-__device__ __forceinline__ void end_thread(Replica& replica, const Model& model, const Machine& machine, int place, i64 span)
+__device__ __forceinline__ void end_thread(Replica& replica, const Model& model, const Machine& machine, int place, int depth,
+                                           i64 span)
 {
     int core = replica.core;
-    for (;;) {
-        Family& family = machine.families[place];
-        int above = family.parent;
+    for (;; depth--) {
         replica.live--;
-        if (above < 0) {
-            end_root(replica, machine, family, span);
+        if (!(depth & (WARM - 1))) {
+            end_root(replica, machine, place, depth, span);
             break;
         }
         if (!WITH_BLOCKS && !model.joins) {
             greatest(replica.longest, span);
             break;
         }
+        Family& family = machine.families[place];
         int pending = --family.pending;
         i64 latest = family.latest;
         greatest(latest, span);
@@ -290,9 +289,9 @@ __device__ __forceinline__ void end_thread(Replica& replica, const Model& model,
             core = family.holder;
             replica.blocked--;
         }
-        place = above;
+        place = family.parent;
         if (model.join_ns > 0) {
-            go_on(replica, model, machine, core, place, span);
+            go_on(replica, model, machine, core, place, depth - 1, span);
             return;
         }
     }
@@ -307,20 +306,15 @@ __device__ __forceinline__ void end_segment(Replica& replica, const Model& model
     if (children != CONTINUES) {
         greatest(replica.longest_work, running.path);
 #if WITH_SLICES
-        if (machine.families[running.family].depth < WARM)
-            count_wait(replica, machine, machine.slices[replica.core].waited);
+        if (running.depth < WARM) count_wait(replica, machine, machine.slices[replica.core].waited);
 #endif
     }
-    if (children > 0) {
-        int allowed = children < replica.room ? children : replica.room;
-        replica.refused += children - allowed;
-        children = allowed;
-    }
+    if (children > replica.room) children = replica.room;
     if (children > 0) {
         spawn(replica, model, machine, running, children);
         if (WITH_BLOCKS || model.joins) return;
     }
-    end_thread(replica, model, machine, running.family, running.span);
+    end_thread(replica, model, machine, running.family, running.depth, running.span);
 }
 
 // Goes to the next event of a core and ends what it is of.
@@ -343,9 +337,9 @@ __device__ __forceinline__ void advance(Replica& replica, const Model& model, co
     end_segment(replica, model, machine);
 }
 
-__device__ __forceinline__ void fill_waits(Replica& replica, i64* row, i64* aside)
+__device__ __forceinline__ void fill_waits(Replica& replica, int started, i64* row, i64* aside)
 {
-    row[N_MEASURED] = replica.started - replica.warm_started;
+    row[N_MEASURED] = started - replica.warm_started;
     row[N_WAITED] = row[N_MEASURED] - replica.unwaited;
     row[MAX_WAIT] = replica.max_wait;
     row[SOJOURN] = replica.sojourn_low;
@@ -354,7 +348,7 @@ __device__ __forceinline__ void fill_waits(Replica& replica, i64* row, i64* asid
     row[MAX_SOJOURN] = replica.max_sojourn;
     aside[READY_LOW] = replica.wait_low;
     aside[READY_HIGH] = replica.wait_high;
-    i64 low = replica.wait_low - replica.warm_low, high = replica.wait_high - replica.warm_high;
+    i64 low = replica.wait_low - row[WAITED], high = replica.wait_high - aside[HIGH_WAITED];
     row[WAITED] = low >= 0 ? low : low + WIDE;
     aside[HIGH_WAITED] = low >= 0 ? high : high - 1;
 }
@@ -364,15 +358,17 @@ __device__ __forceinline__ void fill(Replica& replica, const Model& model, const
 {
     i64 *row = machine.row, *by_depth = machine.by_depth;
     bool deadlocked = WITH_BLOCKS && replica.blocked == model.cores;
+    int spawned = model.max_threads - model.roots - replica.room, threads = replica.arrived + spawned;
+    int started = threads - replica.ready, refused = replica.wanted - spawned;
     by_depth[0] = replica.arrived;
     for (int depth = 0; depth <= model.max_depth; depth++)
         if (by_depth[depth] > 0) row[REACHED] = depth;
     row[MAKESPAN] = replica.now;
     row[WORK] = replica.work_ns;
-    row[OVERHEAD] = replica.started * model.dispatch_ns + replica.wanted * model.spawn_ns + replica.joined * model.join_ns;
+    row[OVERHEAD] = started * model.dispatch_ns + replica.wanted * model.spawn_ns + replica.joined * model.join_ns;
     row[LONGEST] = deadlocked ? 0 : replica.longest;
     row[LONGEST_WORK] = deadlocked ? 0 : replica.longest_work;
-    row[THREADS] = replica.arrived + replica.spawned;
+    row[THREADS] = threads;
     row[PEAK_LIVE] = replica.peak_live;
     row[PEAK_READY] = replica.peak_ready;
     row[BUSY] = replica.busy;
@@ -382,16 +378,16 @@ __device__ __forceinline__ void fill(Replica& replica, const Model& model, const
     row[STEALING] = row[ATTEMPTS] * model.steal_ns;
 #endif
     row[IDLE] = model.cores * replica.now - replica.busy - row[STEALING];
-    row[SWITCHES] = replica.started + replica.again + replica.joined;
-    row[REFUSED] = replica.refused;
-    row[OUTCOME] = deadlocked ? DEADLOCKED : replica.refused > 0 ? CAPPED : COMPLETED;
+    row[SWITCHES] = started + replica.again + replica.joined;
+    row[REFUSED] = refused;
+    row[OUTCOME] = deadlocked ? DEADLOCKED : refused > 0 ? CAPPED : COMPLETED;
     machine.aside[AGAIN] = replica.again * model.dispatch_ns;
-    fill_waits(replica, row, machine.aside);
+    fill_waits(replica, started, row, machine.aside);
 }
 
 // One replica. Counts `weight` in the histograms; false when it needs more than `rows` families or more steps than it
 // may take. Counting it once more with the opposite weight takes all of it back.
-__device__ __forceinline__ bool simulate(u64 key, u64 weight, int rows, const Model& model, const Machine& machine)
+__device__ __forceinline__ bool simulate(u64 key, int weight, int rows, const Model& model, const Machine& machine)
 {
     Replica replica;
     begin(replica, key, weight, model, machine);
@@ -405,7 +401,7 @@ __device__ __forceinline__ bool simulate(u64 key, u64 weight, int rows, const Mo
         else
             advance(replica, model, machine);
     }
-    if (replica.unwaited) atomicAdd(&machine.waits[0], replica.unwaited * weight);
+    if (replica.unwaited) atomicAdd(&machine.waits[0], (u64)((i64)replica.unwaited * weight));
     if (ended) fill(replica, model, machine);
     return ended;
 }
@@ -413,7 +409,7 @@ __device__ __forceinline__ bool simulate(u64 key, u64 weight, int rows, const Mo
 // Replicas first..first+count-1 of a cell. A thread has `room` families of `families` and `machine_bytes` of `machines`
 // for itself, and takes replicas in turn. Of each: ROW + ASIDE + max_depth + 1 words of `measured`; an outcome of all
 // ones when it is left to a CPU. A replica that deadlocks leaves nothing in the histograms.
-extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) simulate_replicas(
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, RESIDENT_BLOCKS) simulate_replicas(
     u64 master, u64 first, u64 count, u64 roots, u64 max_depth, u64 max_threads, u64 joins, i64 dispatch_ns, i64 spawn_ns,
     i64 join_ns, i64 steal_ns, u64 law, u64 cores, u64 lifo, i64 budget, i64 quantum_ns, i64 arrival, u64 arrival_bits,
     u64 warmup, const i64* laws, u64 laws_length, const i64* logs, const i64* values, u64 values_length,
@@ -444,7 +440,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK_THREADS) simulate_replicas(
         machine.aside = machine.row + ROW;
         machine.by_depth = machine.aside + ASIDE;
         u64 key = sub(master, first + at);
-        for (u64 weight = 1; weight; weight = weight == 1 ? ~0ull : 0) {
+        for (int weight = 1; weight >= -1; weight -= 2) {
             bool ended = simulate(key, weight, (int)room, model, machine);
             if (!ended) machine.row[OUTCOME] = -1;
             if (ended && !(WITH_BLOCKS && machine.row[OUTCOME] == DEADLOCKED)) break;

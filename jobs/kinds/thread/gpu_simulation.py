@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from numba import njit
 from jobs.kinds import gpu, random
 from jobs.kinds.thread import cpu_layout as layout
 from jobs.kinds.thread import cpu_reduction as reduction
-from jobs.kinds.thread import draws, rows, sizes, tables
+from jobs.kinds.thread import draws, rows, sizes, tables, theory
 from jobs.kinds.thread.cpu_draws import JIT, LAWS
 from jobs.models import Spec
 
@@ -23,13 +24,13 @@ _SHARED = (
 )  # fmt: skip
 _DRAWS = ("OFFSPRING", "WORK", "BRANCH", "ARRIVALS", "VICTIMS")
 #: Most threads of a block, and the words of its shared memory that hold their events: with many cores fewer fit.
-BLOCK_THREADS, EVENTS = 128, 4096
+BLOCK_THREADS, EVENTS = 128, 2048
 #: Most threads of a launch for each processor: each has its own families and takes replicas in turn.
 PROCESSOR_THREADS = 1024
 #: Bytes of a row of families, and of what else there is for each simulated core, in the source; of an entry of a deque.
 FAMILY_BYTES, CORE_BYTES, DEQUE_BYTES = 64, 48, 4
 #: Families that a replica may have, over those that are expected; one that needs more is simulated on a CPU core.
-ROOM, LEAST_ROOM = 1.5, 256
+ROOM, LEAST_ROOM = 1.5, 1024
 #: Steps (attempts to steal, slices) that a replica may take, over its expected threads and slices; one that takes more
 #: is simulated on a CPU core.
 STEPS, LEAST_STEPS = 32, 100_000
@@ -37,8 +38,10 @@ STEPS, LEAST_STEPS = 32, 100_000
 MOST_BYTES = 2**34
 
 
-def _source(blocks: bool = False, slices: bool = False, steals: bool = False) -> gpu.Source:
-    """Return the source for some schedulers: none pays for what only others need."""
+def _source(resident: int, blocks: bool = False, slices: bool = False, steals: bool = False) -> gpu.Source:
+    """Return the source for some schedulers: none pays for what only others need. Registers are spent so that
+    `resident` blocks fit a processor.
+    """
     return gpu.Source(
         Path(__file__).with_name("gpu_simulation.cu"),
         (
@@ -49,7 +52,10 @@ def _source(blocks: bool = False, slices: bool = False, steals: bool = False) ->
             *((f"LAW_{law.upper()}", place) for place, law in enumerate(LAWS)),
             *((f"DRAW_{name}", getattr(draws, name)) for name in _DRAWS),
             ("ROW", len(rows.ROW)),
+            ("FAMILY_BYTES", FAMILY_BYTES),
+            ("CORE_BYTES", CORE_BYTES),
             ("BLOCK_THREADS", BLOCK_THREADS),
+            ("RESIDENT_BLOCKS", resident),
             ("EVENTS", EVENTS),
         ),
     )
@@ -57,10 +63,10 @@ def _source(blocks: bool = False, slices: bool = False, steals: bool = False) ->
 
 #: Global queues, the same with join block, round_robin, and work_stealing.
 SOURCES = QUEUES, BLOCKING, SLICING, STEALING = (
-    _source(),
-    _source(blocks=True),
-    _source(slices=True),
-    _source(steals=True),
+    _source(resident=5),
+    _source(resident=5, blocks=True),
+    _source(resident=4, slices=True),
+    _source(resident=4, steals=True),
 )
 
 
@@ -172,8 +178,23 @@ class LaunchedCell:
 
 def families(spec: Spec, scheduler: str) -> int:
     """Return the families that a replica has room for: enough for most."""
-    expected = int(ROOM * spec["expected_threads"]) + LEAST_ROOM
-    return min(sizes.families(spec, scheduler), expected)
+    return min(sizes.families(spec, scheduler), int(ROOM * _expected_families(spec, scheduler)) + LEAST_ROOM)
+
+
+def _expected_families(spec: Spec, scheduler: str) -> float:
+    """Return the families of a replica: those of roots, of threads with children, and with round_robin at most as many
+    preempted threads as there are threads.
+    """
+    offspring, depths = spec["offspring"], range(spec["max_depth"])
+    levels = theory.threads_by_depth(offspring, spec["thread_count"], spec["max_depth"])
+    parents = sum(float(levels[depth] * _parents(offspring, depth)) for depth in depths)
+    preempted = spec["expected_threads"] if scheduler == "round_robin" else 0
+    return parents + preempted + (spec["thread_count"] if spec["arrival"] else 1)
+
+
+def _parents(offspring: dict[str, Any], depth: int) -> Fraction:
+    """Probability that a thread at this depth has children."""
+    return sum((weight for weight, children in tables.offspring_weights(offspring, depth) if children), Fraction(0))
 
 
 def steps(spec: Spec, scheduler: str) -> int:
