@@ -194,7 +194,7 @@ def _expected_families(spec: Spec, scheduler: str) -> float:
 
 def _parents(offspring: dict[str, Any], depth: int) -> Fraction:
     """Probability that a thread at this depth has children."""
-    return sum((weight for weight, children in tables.offspring_weights(offspring, depth) if children), Fraction(0))
+    return Fraction(sum(weight for weight, children in tables.offspring_weights(offspring, depth) if children))
 
 
 def steps(spec: Spec, scheduler: str) -> int:
