@@ -102,6 +102,7 @@ class Server:
         self._start()
 
     def stop(self) -> None:
+        self.store.client.close()
         self._process.kill()
         self._process.wait()
 
