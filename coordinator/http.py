@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response, params
+from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
 from fastapi.routing import APIRoute
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.base import SecurityBase
+from fastapi.security.utils import get_authorization_scheme_param
 from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Match
@@ -33,30 +35,37 @@ async def _cluster(request: Request) -> Cluster:
     return cluster
 
 
-_bearer = HTTPBearer(auto_error=False, description="CLUSTER_TOKEN or an API token, where the cluster needs one")
-
-
 ClusterDep = Annotated[Cluster, Depends(_cluster)]
 
 
-async def _asker(
-    request: Request,
-    cluster: ClusterDep,
-    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Asker:
-    """Return who asks, by a bearer token, else by a session's cookie and its CSRF token.
+class _Identity(SecurityBase):
+    """Dependency that says who asks; OpenAPI describes it as a bearer token.
 
-    Unauthorized without them, where a token is needed, and with an unknown token.
+    It has no dependencies of its own: FastAPI goes through those again wherever a route depends on it.
     """
-    if given is None and (cookie := cookies.read(request)):
-        asker = await cluster.credentials.asker_by_cookie(cookie, request.headers.get(cookies.CSRF_HEADER, ""))
-        if asker is not None:
-            cookies.check_origin(request)
-            return asker
-    return await cluster.credentials.asker(given.credentials if given else "")
+
+    def __init__(self) -> None:
+        self.model = HTTPBearerModel(description="CLUSTER_TOKEN or an API token, where the cluster needs one")
+        self.scheme_name = "HTTPBearer"
+
+    async def __call__(self, request: Request) -> Asker:
+        """Return who asks, by a bearer token, else by a session's cookie and its CSRF token.
+
+        Unauthorized without them, where a token is needed, and with an unknown token.
+        """
+        cluster: Cluster = request.app.state.cluster
+        scheme, given = get_authorization_scheme_param(request.headers.get("Authorization"))
+        bearer: str = given if scheme.lower() == "bearer" else ""
+        if not bearer and (cookie := cookies.read(request)):
+            asker = await cluster.credentials.asker_by_cookie(cookie, request.headers.get(cookies.CSRF_HEADER, ""))
+            if asker is not None:
+                cookies.check_origin(request)
+                return asker
+        return await cluster.credentials.asker(bearer)
 
 
-AskerDep = Annotated[Asker, Depends(_asker)]
+_identity = _Identity()
+AskerDep = Annotated[Asker, Depends(_identity)]
 
 
 async def _visible_job(
@@ -118,13 +127,18 @@ def open_router() -> APIRouter:
 
 def router() -> APIRouter:
     """Return a router under /api: it answers only those whom the cluster knows, and each route those with its scope."""
-    return APIRouter(prefix="/api", dependencies=[Depends(_asker)], responses=_PROBLEMS, route_class=ScopedRoute)
+    return APIRouter(prefix="/api", dependencies=[Depends(_identity)], responses=_PROBLEMS, route_class=ScopedRoute)
 
 
-async def wait_for_end(cluster: Cluster, job_id: str, seconds: float) -> None:
-    """Return when the job has ended, or is gone, or after `seconds`."""
+async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_seen: bool = False) -> None:
+    """Return when the job has ended, or is gone, or after `seconds`.
+
+    `just_seen`: this replica has just written it, or read that it has not ended.
+    """
     if seconds:
-        await cluster.hub.ends.wait([job_id], lambda: cluster.queries.jobs.states([job_id]), seconds)
+        await cluster.hub.ends.wait(
+            [job_id], lambda: cluster.queries.jobs.states([job_id]), seconds, just_seen=just_seen
+        )
 
 
 class Alias(ScopedRoute):

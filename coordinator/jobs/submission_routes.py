@@ -17,6 +17,7 @@ from coordinator.http import shown
 from coordinator.jobs import schemas, submissions
 from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
+from jobs.models import TERMINAL
 
 routes = http.router()
 
@@ -52,7 +53,8 @@ async def submit(
         raise answer
     if not wait_seconds:
         return shown(answer, 202)
-    await http.wait_for_end(cluster, answer["job_id"], wait_seconds)
+    if answer["status"] not in TERMINAL:
+        await http.wait_for_end(cluster, answer["job_id"], wait_seconds, just_seen=True)
     return Response(await run_in_threadpool(_submitted, cluster, answer), 202, media_type="application/json")
 
 
