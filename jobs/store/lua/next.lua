@@ -26,7 +26,13 @@ local function has_no_gpu(name)
   return caps and caps.without_gpu(name, t)
 end
 
-local function is_out(name) return is_capped(name) or has_no_gpu(name) end
+local capped_count
+local function is_out(name)
+  if is_capped(name) then return true end
+  local out = has_no_gpu(name)
+  if out then capped_count = nil end -- it may be the first to say so
+  return out
+end
 
 -- A job that waits for the next day.
 local function is_spent(j)
@@ -159,8 +165,20 @@ local function least_held(queue, name)
   end
 end
 
+-- Whether somebody has held a job of these queues: one call, where most often nobody has.
+local some_held
+local function any_held()
+  if some_held == nil then
+    local places = {}
+    for at, queue in ipairs(queues) do places[at] = P .. 'holding:' .. queue end
+    some_held = call('EXISTS', unpack(places)) > 0
+  end
+  return some_held
+end
+
 -- The running job that this worker may best help, of a rank before `above`, of tenants that were given less than `most`.
 local function helpable(above, most)
+  if not any_held() then return nil end
   local best
   for _, queue in ipairs(queues) do
     local place = rank[queue]
@@ -205,7 +223,8 @@ end
 
 -- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
 local function each_head(queue, look)
-  local most = TENANTS_TRIED + call('SCARD', P .. 'capped') -- else those with all their lanes would hide the others
+  capped_count = capped_count or call('SCARD', P .. 'capped')
+  local most = TENANTS_TRIED + capped_count -- else those with all their lanes would hide the others
   local heads = call('ZRANGE', P .. 'order:' .. queue, 0, most - 1, 'WITHSCORES')
   for i = 1, #heads, 2 do
     local j, turn
@@ -268,14 +287,22 @@ end
 -- One turn in AGED_TURN of each worker is that of an aged job, if there is one that it may take.
 function F.aged_turn()
   local since, some = {}, false
-  for _, queue in ipairs(queues) do
-    since[queue] = tonumber(call('HGET', P .. 'aged', queue) or nil)
-    some = some or since[queue] ~= nil
+  for at, value in ipairs(call('HMGET', P .. 'aged', unpack(queues))) do
+    since[queues[at]] = tonumber(value or nil)
+    some = some or since[queues[at]] ~= nil
   end
   if some and call('HINCRBY', P .. 'aging', worker, 1) % AGED_TURN == 1 then return aged(since) end
 end
 
 return F
+end
+
+-- Without a bell, most often nothing waits: one call says so of all queues.
+local function some_wait()
+  if popped ~= '' then return true end
+  local indexes = {}
+  for at, queue in ipairs(queues) do indexes[at] = P .. 'pending:' .. queue end
+  return call('EXISTS', unpack(indexes)) > 0
 end
 
 call_back(kinds)
@@ -284,7 +311,7 @@ if F then
   local due, place = F.aged_turn()
   if due then return answer(give(due, place)) end
 end
-for at in ipairs(queues) do
+for at in ipairs(some_wait() and queues or {}) do
   local j, queue, given
   if by_tenant() then j, queue, given = F.fairest(at) else j, queue = oldest(at) end
   if j then

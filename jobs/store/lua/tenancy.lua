@@ -34,9 +34,9 @@ function T.bill(j, ms)
   if ms == 0 then return end
   local class = class_of(j.queue)
   local finish = call('HINCRBYFLOAT', P .. 'finish:' .. class, j.tenant, exact(ms / T.share_of(j.tenant).weight))
-  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do
-    call('ZADD', P .. 'order:' .. device .. '.' .. class, 'XX', finish, j.tenant)
-  end
+  local function order(device) return P .. 'order:' .. device .. '.' .. class end
+  if call('EXISTS', order('gpu'), order('any'), order('cpu')) == 0 then return end -- as often as not nobody waits
+  for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do call('ZADD', order(device), 'XX', finish, j.tenant) end
 end
 
 function T.line_up(queue, name, id, turn)
