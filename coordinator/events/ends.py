@@ -26,10 +26,12 @@ class Ends:
     def take(self, events: Iterable[Event]) -> None:
         """Call whoever waits for the jobs that ended with these events."""
         for event in events:
-            if event.ends:
-                self._recent[event.job] = None
-                for listener in list(self.listeners.get(event.job, ())):
-                    listener(event.job)
+            if not event.ends:
+                self._recent.pop(event.job, None)  # retried
+                continue
+            self._recent[event.job] = None
+            for listener in list(self.listeners.get(event.job, ())):
+                listener(event.job)
         for job in list(islice(self._recent, max(len(self._recent) - _KEPT, 0))):
             del self._recent[job]
 

@@ -13,8 +13,8 @@ import pytest
 import redis
 
 from coordinator.asker import ANYONE
+from coordinator.events import ends, frames, history, hub, reader, subscription
 from coordinator.events import event as events
-from coordinator.events import frames, history, hub, reader, subscription
 from coordinator.events import routes as event_routes
 from coordinator.events.event import START, Event, merged, position
 from coordinator.events.hub import Hub
@@ -27,8 +27,8 @@ from jobs.store.skipped import SKIPS
 from tests.contract.lease_model import Bench
 
 
-def event(number: int, type: str = "submitted", job: str = "j") -> Event:
-    return Event(id=f"{number}-0", fields={"job": job, "type": type, "state": "running", "done": "1", "total": "2"})
+def event(number: int, type: str = "submitted", job: str = "j", state: str = "running") -> Event:
+    return Event(id=f"{number}-0", fields={"job": job, "type": type, "state": state, "done": "1", "total": "2"})
 
 
 # -- one listener ---------------------------------------------------------------------------------------------------
@@ -392,3 +392,40 @@ def test_streams_end_when_redis_is_silent_for_long_and_live_again_after_it(
 
 async def _whole_body(stream: Any) -> list[bytes]:
     return [chunk async for chunk in stream.body_iterator]
+
+
+def test_who_has_just_seen_a_job_hears_of_its_end_without_a_read(stage: Stage) -> None:
+    def unasked() -> list[str | None]:
+        raise AssertionError("nobody need look")
+
+    async def scene() -> None:
+        await asyncio.sleep(0.1)
+        before, later = stage.bench.submit(1), stage.bench.submit(1)
+        await asyncio.to_thread(stage.done, before)
+        await stage.hub.ends.wait([before], lambda: ["queued"], 10)
+        waiting = asyncio.create_task(stage.hub.ends.wait([later], unasked, 10, just_seen=True))
+        await stage.hub.ends.wait([before], unasked, 10, just_seen=True)
+        await asyncio.to_thread(stage.done, later)
+        await waiting
+
+    play(stage, scene)
+
+
+def test_an_end_whose_event_was_lost_is_looked_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends, "DOUBT_SECONDS", 0.05)
+
+    async def scene() -> None:
+        await asyncio.wait_for(stage.hub.ends.wait(["lost"], lambda: ["done"], 60, just_seen=True), 30)
+
+    play(stage, scene)
+
+
+def test_ends_are_remembered_until_a_retry_and_not_without_bound() -> None:
+    remembered = ends.Ends()
+    remembered.take([event(1, "failed", "j", "failed")])
+    assert list(remembered._recent) == ["j"]
+    remembered.take([event(2, "retried", "j", "queued")])
+    assert not remembered._recent
+    for number in range(3):
+        remembered.take(event(number, "done", f"{number}-{at}", "done") for at in range(1000))
+    assert len(remembered._recent) == 2000
