@@ -54,8 +54,9 @@ set_limits() { # set_limits LEAST MOST: the coordinators choose within them; few
   gpus=$(count GPU_WORKERS 0)
   cores=$(engine_cores)
   lanes=$(setting WORKER_THREADS 0)
-  ((lanes * $2 <= cores && (lanes > 0 || $2 == 1))) ||
-    note "$2 workers of ${lanes/#0/$cores} lanes on $cores cores: more lanes than cores compute nothing faster. See WORKER_THREADS."
+  ((lanes > 0)) || lanes=$cores
+  ((lanes * $2 <= cores)) ||
+    note "$2 workers have $((lanes * $2)) lanes on $cores cores, where more than $cores compute nothing faster. See WORKER_THREADS."
   alone
   put "AUTOSCALE_MIN=$1" "AUTOSCALE_MAX=$2" "CLUSTER_SIZE=$(($1 + gpus))"
   read_config

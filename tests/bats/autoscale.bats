@@ -103,7 +103,7 @@ there() { # there N: so many containers of workers, and .env says so
   printf 'AUTOSCALE_MIN=2\nAUTOSCALE_MAX=3\n' >>.env
   once
   has_line AUTOSCALE_MIN=2 AUTOSCALE_MAX=3 CLUSTER_SIZE=2
-  says "3 workers of 4 lanes on 8 cores"
+  says "3 workers have 12 lanes on 8 cores"
   touch .kubernetes
   cluster autoscale
   exits 2

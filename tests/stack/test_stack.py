@@ -221,6 +221,33 @@ def test_a_rolling_update_fails_no_request(stack: Stack) -> None:
     eventually(lambda: len(stack.live_workers()) == 3, 90, "three workers live")
 
 
+def leases_of_the_dead(stack: Stack) -> list[str]:
+    rows = stack.query('max by (outcome) (cluster_leases_total{outcome=~"crashed|expired"})')
+    return [row["value"][1] for row in rows]
+
+
+def test_autoscale_drains_workers_that_compute_and_starts_them_again(stack: Stack) -> None:
+    """Where a day is time enough one worker will do, where a second is not three are needed."""
+    for name, value in (("AUTOSCALE_SECONDS", "86400"), ("AUTOSCALE_CALM_SECONDS", "1")):
+        stack.set(name, value)
+    before = leases_of_the_dead(stack)
+    job = stack.submit("collatz", start_number=1, number_count=10**13)
+    eventually(lambda: [worker["state"] for worker in stack.live_workers()] == ["busy"] * 3, 60, "three compute")
+
+    def has(workers: int) -> bool:
+        stack.deploy("autoscale", "--max", "3", "--once")
+        return len(stack.ids("cpu-worker")) == workers
+
+    eventually(lambda: has(1), 120, "two of three busy workers have drained")
+    stack.set("AUTOSCALE_SECONDS", "1")
+    eventually(lambda: has(3), 120, "three workers")
+    time.sleep(6)  # until Prometheus has looked once more
+    assert leases_of_the_dead(stack) == before
+    assert stack.job(job)["state"] == "running"
+    httpx.post(f"{stack.url}/api/jobs/{job}/cancel", timeout=10).raise_for_status()
+    stack.deploy("scale", "3")
+
+
 def test_status_and_report_tell_and_keep_secrets(stack: Stack) -> None:
     status = json.loads(stack.deploy("status", "--json").stdout)
     assert "coordinator" in json.dumps(status)
