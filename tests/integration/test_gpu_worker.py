@@ -72,6 +72,11 @@ def test_a_gpu_worker_computes_and_shows_its_gpu(tmp_path: Path) -> None:
         assert usage["joules"] == pytest.approx(WATTS * usage["device_seconds"], rel=0.05)
         small = {"mode": "verify", "start_number": 10**12, "number_count": 1000}
         assert live.result(live.submit("collatz", small, device="gpu")) == expected(small)
+        default = {"seed": 1, "thread_count": 1000, "max_depth": 10, "batch_size": 256}
+        answer = live.post("/api/submit", {"type": "thread", "gpu_preferred": True, "parameters": default}).json()
+        golden = Path(str(registry.definition("thread").__file__)).with_name("golden.json").read_text()  # type: ignore[attr-defined]
+        assert live.result(answer["job_id"], 60)["digest"] in golden and not answer["notes"]
+        assert set(live.job(answer["job_id"])["usage"]["workers"]) == {"gpu-0"}
         assert "self-test passed" in live.log("gpu-0")
 
 
