@@ -65,3 +65,8 @@ backup_path() { # backup_path FILE: where it will be, checked
   [[ -d $(dirname "$file") && -w $(dirname "$file") ]] || fail 2 "no file can be written in $(dirname "$file")."
   printf '%s\n' "$file"
 }
+
+need_one_redis() { # need_one_redis HOW: nothing is restored where a replica would bring the data of now back
+  fail 1 "a backup is put into one Redis, and here sentinels watch over three." \
+    "First $1; docs/high-availability.md says how to come back."
+}

@@ -8,6 +8,11 @@ export REDISCLI_AUTH
 # The user of a Redis that an earlier version started is the default one.
 user=operator
 [ "$(redis-cli --user "$user" PING 2>/dev/null)" = PONG ] || user=default
+# A replica that does not follow its master would give an old copy.
+if redis-cli --user "$user" INFO replication | grep -q '^master_link_status:down'; then
+  printf 'this Redis is a replica that does not reach its master; try again when it does\n' >&2
+  exit 1
+fi
 cd "${DATA:-/data}"
 # What a killed backup left.
 find . -maxdepth 1 -name '.backup-*.rdb' -mmin +60 -exec rm -f {} +

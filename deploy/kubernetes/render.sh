@@ -64,15 +64,21 @@ counts() { # replicas of those that nobody else scales
 
 wanted_size() { if scales_itself; then echo 0; else echo "$ALL"; fi; }
 
+has_sentinels() { grep -q 'secretName: sentinel$' "$WORK/plain.yaml"; } # the overlay has the component sentinel
+
 secret_generators() { # their names end in a digest, so that who reads one restarts when it changes
-  cat <<'TEXT'
+  local url=url replica=''
+  ! has_sentinels || url=sentinel_url replica=', secrets/redis_replica_password'
+  cat <<TEXT
 secretGenerator:
-  - {name: redis, files: [secrets/redis.acl, secrets/redis_password]}
-  - {name: coordinator, files: [redis_url=secrets/redis_coordinator_url, secrets/cluster_token, secrets/secrets_key]}
-  - {name: worker, files: [redis_url=secrets/redis_worker_url]}
+  - {name: redis, files: [secrets/redis.acl, secrets/redis_password$replica]}
+  - {name: coordinator, files: [redis_url=secrets/redis_coordinator_$url, secrets/cluster_token, secrets/secrets_key]}
+  - {name: worker, files: [redis_url=secrets/redis_worker_$url]}
   - {name: redis-exporter, files: [secrets/redis_exporter.json]}
   - {name: grafana, files: [secrets/grafana_admin_password]}
 TEXT
+  ! has_sentinels ||
+    printf '  - {name: sentinel, files: [secrets/sentinel.acl, secrets/redis_password, secrets/redis_sentinel_password]}\n'
 }
 
 # -- passwords --------------------------------------------------------------------------------------------------------
