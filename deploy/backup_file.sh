@@ -66,7 +66,7 @@ backup_path() { # backup_path FILE: where it will be, checked
   printf '%s\n' "$file"
 }
 
-need_one_redis() { # need_one_redis HOW: nothing is restored where a replica would bring the data of now back
+need_one_redis() { # nothing is restored where a replica would bring the data of now back
   fail 1 "a backup is put into one Redis, and here sentinels watch over three." \
-    "First $1; docs/high-availability.md says how to come back."
+    "First: docs/high-availability.md, Back to one Redis"
 }

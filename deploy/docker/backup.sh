@@ -52,7 +52,7 @@ cmd_restore() { # restore FILE [--yes]
   gpus=$(count GPU_WORKERS 0)
   cpus=$(count CPU_WORKERS 1)
   preflight $((cpus + gpus)) "$gpus"
-  ! has_service sentinel-1 || need_one_redis "take deploy/ha.yml out of COMPOSE_FILE and run ./deploy-cluster.sh docker"
+  ! has_service sentinel-1 || need_one_redis
   alone
   confirm_restore "$yes" "$file"
   restore_all

@@ -28,8 +28,7 @@ kube_restore() { # restore FILE [--yes]
   read_restore "$@"
   open_backup "$(from_caller "$file")"
   need_deployed
-  [[ -z $(k get statefulset sentinel --ignore-not-found --output name) ]] ||
-    need_one_redis "take the component sentinel out of the overlay and run ./deploy-cluster.sh kubernetes"
+  [[ -z $(k get statefulset sentinel --ignore-not-found --output name) ]] || need_one_redis
   say "This replaces every job and result in namespace $NAMESPACE by those of $file" \
     "(made $(in_manifest made), $(in_manifest keys) keys)."
   sure "$yes" "Replace them?"

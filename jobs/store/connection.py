@@ -10,7 +10,7 @@ import redis
 from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
 from redis.connection import DefaultParser
 from redis.retry import Retry
-from redis.sentinel import MasterNotFoundError
+from redis.sentinel import MasterNotFoundError, SentinelManagedConnection
 from redis.sentinel import Sentinel as SentinelClient
 
 from jobs import redis_address
@@ -118,6 +118,19 @@ class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
         return refusal(response) or super().parse_error(response)
 
 
+class _MasterConnection(SentinelManagedConnection):  # type: ignore[misc]
+    """Ends when its server has lost its replicas: behind a cut network, another may be the master by now."""
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Return the next reply. After NOREPLICAS the connection is made anew, to the master that sentinels name."""
+        try:
+            return super().read_response(*arguments, **options)  # type: ignore[no-untyped-call]
+        except Refused as error:
+            if "NOREPLICAS" in str(error):
+                self.disconnect()  # type: ignore[no-untyped-call]
+            raise
+
+
 def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Client:
     """Return a client of the Redis at `url`; `timeout` in seconds a reply.
 
@@ -148,6 +161,7 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
     }  # fmt: skip
     sentinel: Any = SentinelClient(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
     master: Client = sentinel.master_for(
-        place.service, db=place.database, username=place.user, password=place.password, **options
-    )
+        place.service, db=place.database, username=place.user, password=place.password,
+        connection_class=_MasterConnection, **options,
+    )  # fmt: skip
     return master

@@ -135,6 +135,33 @@ def test_a_result_waits_too_and_an_end_that_changed_nothing_asks_for_no_further_
     assert commands(pair[0], "set") == before, "workers may not write the coordinators' key"
 
 
+def test_a_master_without_replicas_is_left_for_the_one_that_the_sentinels_name(
+    pair: tuple[redis.Redis, redis.Redis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever still reaches a master that is cut off from all else would stay with it."""
+    cut_off, named = ("127.0.0.1", port_of(pair[1])), ("127.0.0.1", port_of(pair[0]))
+    answers = [cut_off, named]
+    monkeypatch.setattr(
+        connection.SentinelClient, "discover_master", lambda self, name: answers.pop(0) if answers[1:] else answers[0]
+    )
+    pair[1].replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+    pair[1].config_set("min-replicas-to-write", 1)
+    client = connection.connect("redis+sentinel://127.0.0.1:1/main", retries=0)
+    try:
+        with pytest.raises(connection.Refused, match="NOREPLICAS"):
+            client.set("ct:durable", 1)
+        assert client.set("ct:durable", 1)
+        answers.insert(0, cut_off)
+        client.connection_pool.disconnect()
+        with pytest.raises(connection.Unreachable):
+            client.pipeline(transaction=False).set("ct:durable", 1).set("ct:durable", 2).execute()
+        assert client.pipeline(transaction=False).set("ct:durable", 1).set("ct:durable", 2).execute() == [True, True]
+    finally:
+        pair[1].config_set("min-replicas-to-write", 0)
+        client.close()
+        bring_it_back(pair)
+
+
 def test_nothing_waits_unless_it_is_asked_for(pair: tuple[redis.Redis, redis.Redis]) -> None:
     client = connection.connect(f"redis://127.0.0.1:{port_of(pair[0])}/0", retries=0)
     store = Store(client)
