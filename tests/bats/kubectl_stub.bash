@@ -21,6 +21,7 @@ case $words in
   *' auth can-i '*) ! file cannot | grep -qx -- "${*: -1}" ;;
   *' get storageclasses '*) file classes ;;
   *' get nodes '*) file gpus ;;
+  *' get statefulset sentinel '*) file sentinel ;;
   *' get configmap deployment '*)
     name=${words##*.data.}
     file deployed | sed -n "s/^${name%%\}*}=//p"

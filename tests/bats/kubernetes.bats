@@ -342,6 +342,10 @@ TEXT
   [[ $(<"$FAKE/piped") == 'REDIS0011 a dump' ]]
   says "Restored 3 keys."
   [[ $(grep -nE 'scale statefulset|exec --stdin redis-restore|apply --server-side' "$FAKE/calls" | sed -E 's/.* (scale|exec|apply) .*/\1/' | paste -sd ' ') == 'scale exec apply' ]] || broken order
+  echo statefulset.apps/sentinel >"$FAKE/sentinel"
+  cluster restore ../kept.tar.gz --yes
+  exits 1
+  says "Back to one Redis"
 }
 
 @test "--docker means containers, whatever is on Kubernetes" {

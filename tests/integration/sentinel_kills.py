@@ -21,7 +21,7 @@ from tests.integration.live import until
 from tests.integration.sentinel import SentinelLive
 
 #: Seconds of load before the kill, and after writes are acknowledged again.
-BEFORE_SECONDS, AFTER_SECONDS = 1.5, 1.5
+BEFORE_SECONDS, AFTER_SECONDS = 1.0, 1.0
 #: Seconds within which writes must be acknowledged again.
 GOAL_SECONDS = 10.0
 
