@@ -118,13 +118,13 @@ class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
         return refusal(response) or super().parse_error(response)
 
 
-class _MasterConnection(SentinelManagedConnection):  # type: ignore[misc]
+class _MasterConnection(SentinelManagedConnection):
     """Ends when its server has lost its replicas: behind a cut network, another may be the master by now."""
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
         """Return the next reply. After NOREPLICAS the connection is made anew, to the master that sentinels name."""
         try:
-            return super().read_response(*arguments, **options)  # type: ignore[no-untyped-call]
+            return super().read_response(*arguments, **options)
         except Refused as error:
             if "NOREPLICAS" in str(error):
                 self.disconnect()  # type: ignore[no-untyped-call]
