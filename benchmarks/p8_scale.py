@@ -26,6 +26,8 @@ import psutil
 
 from benchmarks import placement
 from benchmarks.measure import Row
+from jobs.store.connection import Client
+from jobs.worker.turns import QUANTUM_SECONDS
 from tests.integration.live import TOP, Live, until
 
 GOAL_MS, GOAL_MICROSECONDS = 100.0, 100.0
@@ -240,22 +242,41 @@ def row(name: str, ours: float, goal: float, unit: str) -> Row:
 
 
 def placement_rows(devices: int = WORKERS, waiting: int = JOBS, calls: int = 1000) -> Iterator[Row]:
-    """Yield the decision's time, without tenants and with ten: medians over ROUNDS of a round's quantiles."""
-    for name, tenants in (("placement", 1), ("placement-10-tenants", 10)):
+    """Yield what a decision and a lease cost Redis, without tenants and with ten.
+
+    Times are medians over ROUNDS of a round's quantiles.
+    """
+    for name, tenants in (("", 1), ("-10-tenants", 10)):
         with placement.redis_on_socket() as client:
             state = placement.Devices(client, devices=devices, waiting=waiting, tenants=tenants)
-            rounds = [placement.microseconds(state.decide, state.nothing, calls) for _ in range(ROUNDS)]
-            cpu, least = (placement.redis_microseconds(client, one, calls) for one in (state.decide, state.nothing))
-            used = client.info("memory")["used_memory"]
-        print(f"P8 {name}: CPU {cpu:.0f} us, empty {least:.0f} us; Redis uses {used / 1e6:.0f} MB", file=sys.stderr)
-        unit = f"us, {devices} devices, {waiting} jobs wait"
-        yield row(f"{name}-cpu", cpu - least, GOAL_MICROSECONDS, f"{unit}, Redis' CPU")
-        for percent in (50, 99):
-            took = [quantile(ours, percent / 100) - quantile(empty, percent / 100) for ours, empty in rounds]
-            print(
-                f"P8 {name}: p{percent} of rounds {' '.join(f'{one:.0f}' for one in sorted(took))} us", file=sys.stderr
-            )
-            yield row(f"{name}-p{percent}", statistics.median(took), GOAL_MICROSECONDS, unit)
+            rounds = [placement.microseconds(state, calls) for _ in range(ROUNDS)]
+            yield from _decision_rows(f"placement{name}", rounds, f"us, {devices} devices, {waiting} jobs wait")
+            yield _capacity_row(f"leases-of-a-core{name}", client, state, calls, devices)
+
+
+def _decision_rows(name: str, rounds: Sequence[tuple[list[float], list[float]]], unit: str) -> Iterator[Row]:
+    for percent in (50, 99):
+        took = [quantile(ours, percent / 100) - quantile(empty, percent / 100) for ours, empty in rounds]
+        print(f"P8 {name}: p{percent} of rounds {' '.join(f'{one:.0f}' for one in sorted(took))} us", file=sys.stderr)
+        yield row(f"{name}-p{percent}", statistics.median(took), GOAL_MICROSECONDS, unit)
+
+
+def _capacity_row(name: str, client: Client, state: placement.Devices, calls: int, devices: int) -> Row:
+    """Return the leases of a second each that fill one core of Redis, by the CPU time of their scripts.
+
+    Each lane has one lease and one beat a second, and a slot of five seconds.
+    """
+    steps = {"commit and lease": state.go_on, "beats": state.beat, "slot": state.decide_and_begin}
+    cost = {what: placement.redis_microseconds(client, step, calls) for what, step in steps.items()}
+    cost["slot"] /= QUANTUM_SECONDS
+    used = client.info("memory")["used_memory"] / 1e6
+    said = ", ".join(f"{what} {one:.0f}" for what, one in cost.items())
+    print(f"P8 {name}: us of CPU for each lane and second: {said}; Redis uses {used:.0f} MB", file=sys.stderr)
+    rate = 1e6 / sum(cost.values())
+    return Row(
+        id=f"P8@{name}", ours=rate, peer=devices, ratio=rate / devices, unit=f"leases/s of Redis' CPU: {said} us",
+        peer_name="a lease a second of each device",
+    )  # fmt: skip
 
 
 def level_rows(measured: Sequence[Level], workers: int, jobs: int) -> Iterator[Row]:

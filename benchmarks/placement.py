@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from jobs import queues
 from jobs.kinds import registry
@@ -21,6 +22,7 @@ from jobs.models import DEFAULT_TENANT, Device, Priority
 from jobs.store import Store, bells, lease_tokens
 from jobs.store.connection import Client, Unreachable, connect
 from jobs.store.jobs import NewJob
+from jobs.store.leases import Grant
 from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS
 from jobs.store.slots import TAKE, Held
 from jobs.store.tenants import Tenant
@@ -70,6 +72,10 @@ def _job(tenant: str) -> NewJob:
     )  # fmt: skip
 
 
+def _lane_of(worker: str) -> dict[str, Any]:
+    return {"want": 2**32, "worker": worker, "lane": f"{worker}/0", "rate": 2.0**32, "higher": _LISTENED[:4]}
+
+
 class Devices:
     """Workers of one lane, of which each holds a job, and jobs that wait besides; of several tenants, in turns."""
 
@@ -88,41 +94,88 @@ class Devices:
             "", "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED),
             json.dumps([lease_tokens.new() for _ in range(TAKE)]), json.dumps(registry.versions()),
         )  # fmt: skip
+        self._worker = self._held = ""
+        #: What each worker computes: its job and its lease.
+        self._leases: dict[str, tuple[str, Grant]] = {}
         for number in range(devices):
             self._take(f"device-{number}")
 
     def _take(self, worker: str) -> None:
         """Let a worker hold a job and compute its first lease, all but for the end of it."""
+        self._say(worker)
+        held = self.store.slots.next(worker, _LISTENED, kinds=registry.versions())
+        assert isinstance(held, Held), held
+        granted = self.store.leases.lease(held.job_id, lease_tokens.new(), **_lane_of(worker))
+        assert isinstance(granted, Grant), granted
+        self._leases[worker] = held.job_id, granted
+
+    def _say(self, worker: str) -> None:
         row: dict[str, str | int | float] = {
             "device": Device.CPU.value,
             "lanes": 1,
             "kinds": json.dumps(registry.versions()),
         }
-        self.store.fleet.heartbeat(worker, self.store.fleet.birth(), row)
-        held = self.store.slots.next(worker, _LISTENED, kinds=registry.versions())
-        assert isinstance(held, Held), held
-        self.store.leases.lease(held.job_id, lease_tokens.new(), want=2**32, worker=worker, lane=f"{worker}/0")
+        self.store.fleet.heartbeat(worker, "0000000000001-placement", row)
 
     def decide(self) -> None:
-        """Call NEXT for the worker whose turn it is."""
-        self._at = (self._at + 1) % self._devices
-        reply = self._client.evalsha(self._next, 0, f"device-{self._at}", *self._rest)
+        """Call NEXT for the worker whose turn it is; `begin` follows."""
+        self._worker = self._whose_turn()
+        reply = self._client.evalsha(self._next, 0, self._worker, *self._rest)
         assert reply[0] == b"hold", reply
+        self._held = reply[1].decode()
+
+    def begin(self) -> None:
+        """Let that worker take its first lease, as each does: a job that is held and not begun is none to help with."""
+        granted = self.store.leases.lease(self._held, lease_tokens.new(), **_lane_of(self._worker))
+        assert isinstance(granted, Grant), granted
+        self._leases[self._worker] = self._held, granted
+
+    def decide_and_begin(self) -> None:
+        """Call NEXT and LEASE."""
+        self.decide()
+        self.begin()
+
+    def _whose_turn(self) -> str:
+        self._at = (self._at + 1) % self._devices
+        return f"device-{self._at}"
+
+    def beat(self) -> None:
+        """Say what a worker says each second: its lease, its slot and itself live."""
+        worker = self._whose_turn()
+        job, granted = self._leases[worker]
+        assert self.store.leases.beat(job, granted.token, granted.lo) == 1 and self.store.slots.hold(worker)
+        self._say(worker)
+
+    def go_on(self) -> None:
+        """Commit a worker's lease and take the next one of its job."""
+        worker = self._whose_turn()
+        job, granted = self._leases[worker]
+        done = self.store.leases.commit(
+            job, granted.token, granted.hi, b"x" * 200, ms=1000, worker=worker, device="cpu"
+        )
+        following = self.store.leases.lease(job, lease_tokens.new(), **_lane_of(worker))
+        assert done.merged and isinstance(following, Grant), following
+        self._leases[worker] = job, following
 
     def nothing(self) -> None:
         """Call an empty script."""
         self._client.evalsha(self._empty, 0)
 
 
-def microseconds(calls: Callable[[], None], empty: Callable[[], None], rounds: int) -> tuple[list[float], list[float]]:
-    """Return the sorted times of calls and of empty ones, made in turns."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds):
-        for call, took in zip((calls, empty), times, strict=True):
-            began = time.perf_counter()
-            call()
-            took.append((time.perf_counter() - began) * 1e6)
-    return sorted(times[0]), sorted(times[1])
+def microseconds(devices: Devices, calls: int) -> tuple[list[float], list[float]]:
+    """Return the microseconds of decisions and of empty scripts, called in turns."""
+    decisions, empty = [], []
+    for _ in range(calls):
+        decisions.append(_timed(devices.decide))
+        devices.begin()
+        empty.append(_timed(devices.nothing))
+    return decisions, empty
+
+
+def _timed(call: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    call()
+    return (time.perf_counter() - began) * 1e6
 
 
 def redis_microseconds(client: Client, call: Callable[[], None], calls: int) -> float:

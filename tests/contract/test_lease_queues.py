@@ -237,6 +237,16 @@ def test_the_first_grant_rings_for_idle_workers_but_not_for_more_than_there_is_w
     assert len(bench.look().members("rq:queue:any.normal")) == 2
 
 
+def test_the_first_grant_does_not_ring_for_workers_whom_waiting_bells_wake(bench: Bench) -> None:
+    for worker in ("a", "b", "c", "d", "e"):
+        bench.store.fleet.heartbeat(worker, "1", {"device": "cpu"})
+    first, *_ = [bench.submit(100) for _ in range(3)]
+    bench.hold("a")
+    bench.grant(first, worker="a")
+    rung = bench.look().members("rq:queue:any.normal")
+    assert len(rung) == 4, "two for jobs that wait, and two more for four idle workers"
+
+
 def test_small_jobs_are_taken_together_up_to_a_budget_of_time(bench: Bench) -> None:
     jobs = [bench.submit(small=True, estimate_ms=40) for _ in range(5)]
     bench.submit()

@@ -92,12 +92,16 @@ if j.state == 'queued' then
   if fresh then
     local device = string.match(j.queue, '^(%a+)')
     local eligible = P .. (device == 'any' and 'workers' or 'workers:' .. device)
-    local idle = call('ZCARD', eligible)
-    call('ZCARD', P .. 'slots') -- which puts it aside if it is none: ZINTER does not begin with its key
-    idle = idle - #call('ZINTER', 2, eligible, P .. 'slots')
     local pieces = math.floor((j.total - cut) / math.max(least, 1))
     local others = j.max_running > 0 and j.max_running - 1 or 1000
-    for _ = 1, math.min(idle, pieces, others, 1000) do ring(j.queue) end
+    local most = math.min(pieces, others, 1000)
+    -- Bells that wait already wake as many: else a thousand idle workers would be rung for by each of a thousand jobs.
+    local idle = call('ZCARD', eligible) - call('LLEN', 'rq:queue:' .. j.queue)
+    if idle > 0 and most > 0 then
+      call('ZCARD', P .. 'slots') -- which puts it aside if it is none: ZINTER does not begin with its key
+      idle = idle - #call('ZINTER', 2, eligible, P .. 'slots')
+    end
+    for _ = 1, math.min(idle, most) do ring(j.queue) end
   end
 end
 return { 'ok', num(lo), num(cut) }
