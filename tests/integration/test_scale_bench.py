@@ -15,7 +15,7 @@ def test_workers_that_compute_nothing_finish_jobs_and_every_row_is_measured(tmp_
     try:
         live.start()
         p8_scale.queue_jobs(live, JOBS)
-        measured = p8_scale.levels(live, WORKERS, (0.1,), 2.0)
+        measured = p8_scale.levels(live, WORKERS, (0.05,), 2.0)
         rows = [*p8_scale.level_rows(measured, WORKERS, JOBS), *p8_scale.listener_rows(live, 20, 0.5)]
         assert live.get("/api/status")["jobs"].get("done", 0) > 0
     finally:
