@@ -143,6 +143,8 @@ class Level:
     rates: dict[str, float] = field(default_factory=dict)
     #: Cores that each process used.
     cores: dict[str, float] = field(default_factory=dict)
+    #: What requests that failed were answered.
+    failed: list[str] = field(default_factory=list)
     #: Greatest lateness of a wake-up in the generator, in seconds.
     late: float = 0.0
 
@@ -156,7 +158,7 @@ class Level:
         done = ", ".join(f"{rate:,.0f} {name}" for name, rate in self.rates.items() if name not in ("cpu", "late"))
         cores = ", ".join(f"{name} {share:.2f}" for name, share in self.cores.items())
         times = f"p50 {self.p(0.5):.1f} p99 {self.p(0.99):.1f} ms ({routes})"
-        return f"{times}; a second: {done}; cores: {cores}; late {self.late:.2f} s"
+        return f"{times}; a second: {done}; cores: {cores}; late {self.late:.2f} s; {len(self.failed)} failed"
 
 
 def routes(job: str) -> dict[str, tuple[str, str, Any]]:
@@ -169,8 +171,8 @@ def routes(job: str) -> dict[str, tuple[str, str, Any]]:
     }
 
 
-def probe(live: Live, request: tuple[str, str, Any], seconds: float, times: list[float]) -> None:
-    """Make a request each PROBE_SECONDS and append the milliseconds of each, from when it was due."""
+def probe(live: Live, request: tuple[str, str, Any], seconds: float, times: list[float], failed: list[str]) -> None:
+    """Make a request each PROBE_SECONDS; append the milliseconds of each, from when it was due, and what failed."""
     method, path, body = request
     with httpx.Client(base_url=live.url(), timeout=60) as client:
         client.get("/health")
@@ -178,7 +180,8 @@ def probe(live: Live, request: tuple[str, str, Any], seconds: float, times: list
         while due - began < seconds:
             time.sleep(max(0.0, due - time.perf_counter()))
             answer = client.request(method, path, json=body)
-            assert answer.is_success, answer.text
+            if not answer.is_success:
+                failed.append(answer.text)
             times.append((time.perf_counter() - due) * 1000)
             due += PROBE_SECONDS
 
@@ -195,7 +198,7 @@ def measure(
     if generator:
         generator.late = 0.0
     probes = [
-        threading.Thread(target=probe, args=(live, request, seconds, level.times[name]))
+        threading.Thread(target=probe, args=(live, request, seconds, level.times[name], level.failed))
         for name, request in requests.items()
     ]
     for thread in probes:
@@ -227,7 +230,7 @@ def levels(live: Live, workers: int, lengths: Sequence[float] = LEVELS, seconds:
             level = measure(live, routes(job["job_id"]), generator, seconds)
             print(f"P8 leases of {length} s: {level.line()}", file=sys.stderr)
             measured.append(level)
-            if level.p(0.99) > GOAL_MS or level.cores["generator"] > _BUSY:
+            if level.failed or level.p(0.99) > GOAL_MS or level.cores["generator"] > _BUSY:
                 break
     return measured
 
@@ -283,7 +286,7 @@ def level_rows(measured: Sequence[Level], workers: int, jobs: int) -> Iterator[R
     """Yield the API's time at the level of real leases, and the highest rate of leases within the goal."""
     usual = min(measured, key=lambda level: abs(level.rates["commits"] - workers))
     yield row("api-p99", usual.p(0.99), GOAL_MS, f"ms, {_said(usual)}, {jobs} jobs wait")
-    within = [level for level in measured if level.p(0.99) <= GOAL_MS]
+    within = [level for level in measured if level.p(0.99) <= GOAL_MS and not level.failed]
     if within:
         best = max(within, key=lambda level: level.rates["commits"])
         rate = best.rates["commits"]
