@@ -231,16 +231,16 @@ def test_autoscale_drains_workers_that_compute_and_starts_them_again(stack: Stac
     for name, value in (("AUTOSCALE_SECONDS", "86400"), ("AUTOSCALE_CALM_SECONDS", "1")):
         stack.set(name, value)
     before = leases_of_the_dead(stack)
-    job = stack.submit("collatz", start_number=1, number_count=10**13)
-    eventually(lambda: [worker["state"] for worker in stack.live_workers()] == ["busy"] * 3, 60, "three compute")
+    job = stack.submit("collatz", start_number=1, number_count=10**12)
+    eventually(lambda: [worker["state"] for worker in stack.live_workers()] == ["busy"] * 3, 90, "three compute")
 
     def has(workers: int) -> bool:
         stack.deploy("autoscale", "--max", "3", "--once")
         return len(stack.ids("cpu-worker")) == workers
 
-    eventually(lambda: has(1), 120, "two of three busy workers have drained")
+    eventually(lambda: has(1), 240, "two of three busy workers have drained")
     stack.set("AUTOSCALE_SECONDS", "1")
-    eventually(lambda: has(3), 120, "three workers")
+    eventually(lambda: has(3), 240, "three workers")
     time.sleep(6)  # until Prometheus has looked once more
     assert leases_of_the_dead(stack) == before
     assert stack.job(job)["state"] == "running"
