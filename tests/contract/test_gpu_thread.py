@@ -156,6 +156,12 @@ def test_thousands_of_threads_agree_with_cpus_and_are_left_to_none(left: list[in
     assert computed(on_gpu, job) == computed(on_cpu, job) and not left
 
 
+def test_the_room_of_a_replica_follows_its_families() -> None:
+    """The default model has one of roots, and 0.4 for each of 4,463 expected threads above max_depth."""
+    spec = plan().spec
+    assert gpu_simulation._expected_families(spec, "work_stealing") == pytest.approx(1 + 0.4 * 4463, rel=1e-3)
+
+
 def test_replicas_that_deadlock_leave_nothing_in_the_histograms(left: list[int]) -> None:
     job = plan(thread_count=4, max_depth=4, cores=[5, 64], scheduler=["fifo", "lifo"], join="block", join_cost_us=2)
     found = computed(on_gpu, job)

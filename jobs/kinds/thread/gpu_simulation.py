@@ -182,19 +182,19 @@ def families(spec: Spec, scheduler: str) -> int:
 
 
 def _expected_families(spec: Spec, scheduler: str) -> float:
-    """Return the families of a replica: those of roots, of threads with children, and with round_robin at most as many
-    preempted threads as there are threads.
+    """Return the families of a replica: those of roots, of threads with children, and with round_robin those of
+    preempted threads, of which there are seldom more at a time than in two depths.
     """
     offspring, depths = spec["offspring"], range(spec["max_depth"])
     levels = theory.threads_by_depth(offspring, spec["thread_count"], spec["max_depth"])
     parents = sum(float(levels[depth] * _parents(offspring, depth)) for depth in depths)
-    preempted = spec["expected_threads"] if scheduler == "round_robin" else 0
+    preempted = 2 * float(max(levels)) if scheduler == "round_robin" else 0.0
     return parents + preempted + (spec["thread_count"] if spec["arrival"] else 1)
 
 
 def _parents(offspring: dict[str, Any], depth: int) -> Fraction:
     """Probability that a thread at this depth has children."""
-    return Fraction(sum(weight for weight, children in tables.offspring_weights(offspring, depth) if children))
+    return Fraction(sum(weight for children, weight in tables.offspring_weights(offspring, depth) if children))
 
 
 def steps(spec: Spec, scheduler: str) -> int:
