@@ -19,6 +19,8 @@ Array: TypeAlias = Any
 
 #: Seconds that a launch aims at: long enough to cost nothing, short enough for cancel and SIGTERM.
 LAUNCH_SECONDS = 0.1
+#: Seconds that a launch may take which computes no more units than the device does at once.
+WAVE_SECONDS = 0.5
 
 #: Where includes are looked for that are not beside the file: what kinds share.
 SHARED = Path(__file__).parent
@@ -117,10 +119,13 @@ def kernels(source: Source) -> Callable[..., None]:
 class Batch:
     """Size of launches in units: as many as take LAUNCH_SECONDS, fewer when memory runs out. Threads may share one: any
     value that it holds is a good one.
+
+    A `wave` is what the device computes at once, where a unit is one thread's: fewer take as long, so that launches grow
+    to a wave unless one takes WAVE_SECONDS.
     """
 
-    def __init__(self, first: int, most: int) -> None:
-        self.size, self.most = first, most
+    def __init__(self, first: int, most: int, wave: int = 1) -> None:
+        self.size, self.most, self.wave = first, most, wave
         #: More did not fit into the memory.
         self.fits = most
 
@@ -145,5 +150,7 @@ class Batch:
     def _took(self, taken: int, units: int, seconds: float) -> None:
         """Learns from a launch; the next may be four times as great."""
         fitting = int(taken * LAUNCH_SECONDS / max(seconds, 1e-6))
+        if seconds < WAVE_SECONDS:
+            fitting = max(fitting, self.wave)
         if units >= self.size or fitting < self.size:
             self.size = max(1, min(fitting, 4 * self.size, self.most))

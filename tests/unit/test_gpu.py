@@ -39,6 +39,16 @@ def test_launches_that_take_too_long_shrink_at_once(clock: list[float]) -> None:
     assert sizes(gpu.Batch(first=10_000, most=10**6), clock, 1e-3, 3)[1:] == [100, 100]
 
 
+def test_launches_fill_the_device_when_fewer_units_take_as_long(clock: list[float]) -> None:
+    def launch(units: int) -> int:
+        clock[0] += 0.2
+        return units
+
+    batch = gpu.Batch(first=10, most=10**6, wave=500)
+    assert [batch.take(10**9, launch) for _ in range(5)] == [10, 40, 160, 500, 500]
+    assert sizes(gpu.Batch(first=500, most=10**6, wave=500), clock, 2e-3, 2) == [500, 50]
+
+
 def test_a_launch_never_passes_what_is_left_or_the_most(clock: list[float]) -> None:
     batch = gpu.Batch(first=10, most=20)
     assert sizes(batch, clock, 1e-9, 5)[-1] == 20
