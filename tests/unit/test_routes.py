@@ -38,13 +38,16 @@ async def _asked(api: FastAPI, method: str, path: str) -> httpx.Response:
         return await client.request(method, path)
 
 
-def _unused() -> None:
-    raise errors.Conflict("only the route matters")
+class _Unused:
+    """A cluster that answers nothing: only the route matters."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise errors.Conflict(f"reached {name}")
 
 
 async def reached(api: FastAPI, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """Path of the route that each request comes to."""
-    api.dependency_overrides[http._cluster] = _unused
+    api.state.cluster = _Unused()
     routes = {}
 
     async def watched(scope: Any, receive: Any, send: Any) -> None:

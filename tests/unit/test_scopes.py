@@ -51,7 +51,7 @@ class Known:
 
 def application(asker: Asker | None) -> FastAPI:
     api = app.create(Settings(redis_url="redis://127.0.0.1:1/0"))
-    api.dependency_overrides[http._cluster] = lambda: Known(asker)
+    api.state.cluster = Known(asker)
     return api
 
 
