@@ -120,7 +120,7 @@ class Batch:
     """Size of launches in units: as many as take LAUNCH_SECONDS, fewer when memory runs out. Threads may share one: any
     value that it holds is a good one.
 
-    A `wave` is what the device computes at once, where a unit is one thread's: fewer take as long, so that launches grow
+    A `wave` is what the device computes at once, a thread for each unit: fewer take as long, so that launches grow
     to a wave unless one takes WAVE_SECONDS.
     """
 

@@ -31,7 +31,8 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     while unit < hi:
         number, first = divmod(unit, spec["replicas"])
         if cell is None or cell.cell != number:
-            cell, batch = LaunchedCell(spec, number), _batch(spec, number)
+            cell = LaunchedCell(spec, number)
+            batch = _batch(spec, cell)
         part: list[Partial] = []
         unit += batch.take(min(hi - unit, spec["replicas"] - first), _launch(spec, cell, first, part))
         _measured[cell.scheduler, cell.cores] = batch.size * spec["expected_threads"]
@@ -41,12 +42,11 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     return unit, partial
 
 
-def _batch(spec: Spec, cell: int) -> gpu.Batch:
+def _batch(spec: Spec, cell: LaunchedCell) -> gpu.Batch:
     """Return the size of launches of a cell."""
-    cores, scheduler = spec["cells"][cell]
     most = min(spec["batch_size"] or MOST_ROWS, MOST_ROWS)
-    first = _measured.get((scheduler, cores), _FIRST * spec["expected_threads"]) // spec["expected_threads"]
-    return gpu.Batch(first=max(1, min(first, most)), most=most)
+    first = _measured.get((cell.scheduler, cell.cores), _FIRST * spec["expected_threads"]) // spec["expected_threads"]
+    return gpu.Batch(first=max(1, min(first, most)), most=most, wave=min(cell.wave, most))
 
 
 def _launch(spec: Spec, cell: LaunchedCell, first: int, part: list[Partial]) -> Any:

@@ -161,12 +161,20 @@ class LaunchedCell:
         counts = device.get(waits), device.get(sojourns)
         return reduction.partial(totals, count - many, int(hashes) & random.MASK, *counts), left[:many].tolist()
 
+    @property
+    def wave(self) -> int:
+        """Replicas that a launch has room for at once, a thread each."""
+        room = MOST_BYTES // (self.room * FAMILY_BYTES + self.machine_bytes)
+        return max(self._block_threads, min(PROCESSOR_THREADS * gpu.current().processors, room))
+
+    @property
+    def _block_threads(self) -> int:
+        return min(BLOCK_THREADS, EVENTS // (2 << (self.cores - 1).bit_length()))
+
     def _place(self, count: int) -> tuple[int, int]:
         """Make room for the threads of a launch. Return its blocks, and the threads of each."""
-        each = self.room * FAMILY_BYTES + self.machine_bytes
-        threads = min(BLOCK_THREADS, EVENTS // (2 << (self.cores - 1).bit_length()))
-        most = max(threads, min(PROCESSOR_THREADS * gpu.current().processors, MOST_BYTES // each))
-        blocks = -(-min(count, most) // threads)
+        threads = self._block_threads
+        blocks = -(-min(count, self.wave) // threads)
         slots = blocks * threads
         if slots > self._slots:
             self._families = self._machines = None  # before the new ones are asked for
