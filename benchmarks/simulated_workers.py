@@ -253,8 +253,9 @@ async def main(url: str, workers: int, lease_seconds: float) -> None:
     fleet = Fleet(_load_scripts(url), lease_seconds)
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), fleet.read_pace)
     tasks = [asyncio.create_task(fleet.ended.wait()), asyncio.create_task(fleet.report())]
-    for number in range(workers):
-        worker = SimulatedWorker(fleet, await _connected(url), f"simulated-{number:04d}")
+    connections = [await _connected(url) for _ in range(workers)]  # first: a busy loop is slow to make them
+    for number, redis in enumerate(connections):
+        worker = SimulatedWorker(fleet, redis, f"simulated-{number:04d}")
         tasks.append(asyncio.create_task(worker.run()))
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
