@@ -7,7 +7,7 @@ import redis
 
 from coordinator.leader import Janitor
 from jobs import queues
-from jobs.store import scripts, slots
+from jobs.store import keys, scripts, slots
 from jobs.store.leases import Grant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import LONG, Bench, encode, new_job, total_of
@@ -174,6 +174,7 @@ def test_a_broken_index_of_slots_is_no_fault_of_the_job_that_is_leased(bench: Be
     """The command that met it names its keys elsewhere: what was put aside was not there, and the job failed."""
     job = bench.submit(100)
     bench.hold("w")
+    bench.client.zadd(keys.WORKERS, dict.fromkeys(("w", "idle", "idle too"), 10**15))  # the slots say which are idle
     bench.client.delete("ct:slots")
     bench.client.set("ct:slots", "x")
     assert isinstance(bench.lease(job), Grant)
