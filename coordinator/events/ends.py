@@ -12,8 +12,8 @@ from jobs.models import TERMINAL
 
 #: Ends that are remembered.
 _KEPT = 2000
-#: A job that was said to run is asked about after this long without an event of it: events can be lost.
-DOUBT_SECONDS = 1.0
+#: Events can be lost: a job that was seen to run is asked about after this long without one of its end, and again.
+DOUBT_SECONDS, AGAIN_SECONDS = 1.0, 5.0
 
 
 class Ends:
@@ -51,22 +51,15 @@ class Ends:
 
         with self._listening(set(ids), ended), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                if just_seen and await self._ended_soon(ids, ended, over):
-                    return
-                for job, state in zip(ids, await asyncio.to_thread(states), strict=True):
-                    if state is None or state in TERMINAL:
+                for job in ids if just_seen else ():
+                    if job in self._recent:  # between the answer and now
                         ended(job)
-                await over.wait()
-
-    async def _ended_soon(self, ids: Sequence[str], ended: Callable[[str], None], over: asyncio.Event) -> bool:
-        """Return True once all have ended by their events; False after DOUBT_SECONDS."""
-        for job in ids:
-            if job in self._recent:  # between the answer and now
-                ended(job)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DOUBT_SECONDS):
-                await over.wait()
-        return over.is_set()
+                doubt = DOUBT_SECONDS if just_seen else 0.0
+                while not await _is_set(over, doubt):
+                    for job, state in zip(ids, await asyncio.to_thread(states), strict=True):
+                        if state is None or state in TERMINAL:
+                            ended(job)
+                    doubt = AGAIN_SECONDS
 
     @contextlib.contextmanager
     def _listening(self, jobs: set[str], listener: Callable[[str], None]) -> Iterator[None]:
@@ -79,3 +72,11 @@ class Ends:
                 self.listeners[job].remove(listener)
                 if not self.listeners[job]:
                     del self.listeners[job]
+
+
+async def _is_set(event: asyncio.Event, seconds: float) -> bool:
+    """Return True as soon as the event is set, False after `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

@@ -413,9 +413,12 @@ def test_who_has_just_seen_a_job_hears_of_its_end_without_a_read(stage: Stage) -
 
 def test_an_end_whose_event_was_lost_is_looked_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ends, "DOUBT_SECONDS", 0.05)
+    monkeypatch.setattr(ends, "AGAIN_SECONDS", 0.05)
+    states = iter(["queued", "running", "done"])
 
     async def scene() -> None:
         await asyncio.wait_for(stage.hub.ends.wait(["lost"], lambda: ["done"], 60, just_seen=True), 30)
+        await asyncio.wait_for(stage.hub.ends.wait(["lost"], lambda: [next(states)], 60), 30)
 
     play(stage, scene)
 
