@@ -166,7 +166,7 @@ class Live:
 
     def start_coordinator(self, number: int = 0) -> None:
         self.run_coordinator(number)
-        until(lambda: httpx.get(f"{self.url(number)}/ready").status_code == 200)
+        until(lambda: httpx.get(f"{self.url(number)}/ready").status_code == 200, 120)
 
     def run_coordinator(self, number: int = 0) -> None:
         """Starts the process and waits for nothing."""
