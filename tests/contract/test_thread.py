@@ -609,7 +609,8 @@ def test_expected_cost_follows_the_threads() -> None:
     turns = {"scheduler": "round_robin", "work": law("fixed", mean_us=1000), "replicas": 10}
     assert planned(**turns, quantum_us=1).cpu_seconds > 50 * planned(**turns).cpu_seconds
     assert sizes.replica_bytes(sweep().spec) < 100_000 * 96
-    assert small.devices == (Device.CPU,)
+    assert small.devices == (Device.GPU, Device.CPU)
+    assert planned(**turns, quantum_us=1).devices == (Device.CPU,)  # too many slices for a GPU
     assert (
         planned(max_threads=4_194_304, work=law("fixed", mean_us=1)).max_lease_seconds > small.max_lease_seconds >= 30
     )
