@@ -1,0 +1,92 @@
+"""What a runner and the guard of a slot say to each other: JSON messages over a socket that keeps their boundaries."""
+
+from __future__ import annotations
+
+import array
+import json
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+#: Bytes of one message: a job's specification has at most 64 KiB, an item at most 48 KiB; JSON may escape each byte.
+MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """One program to be run to its end."""
+
+    argv: list[str]
+    #: The folder in which it starts.
+    folder: str
+    #: Its whole environment: it inherits nothing.
+    environment: dict[str, str] = field(default_factory=dict)
+    #: Seconds after which it is killed; 0: never.
+    timeout_seconds: float = 0.0
+    #: Seconds before the timeout at which it gets SIGTERM, to write a checkpoint.
+    stop_signal_seconds: float = 0.0
+    #: Bytes of memory that it and its descendants may use together; 0: any.
+    memory_bytes: int = 0
+    #: Processes and descendants of it that may live at once; 0: any.
+    processes: int = 0
+    #: The user and group that it runs as, where the runner is root; None: the runner's.
+    uid: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a program ended. Nothing that it started is alive."""
+
+    #: Its exit status; 128 and the signal's number where a signal ended it; 126 or 127 where it could not be started.
+    code: int
+    #: Why it was stopped: timeout, stopped, memory, processes; empty where it ended by itself.
+    reason: str = ""
+    #: What could not be done to start it; empty where it started.
+    error: str = ""
+    #: Seconds from its start until nothing of it was alive.
+    seconds: float = 0.0
+    #: Seconds of CPU, of it and all descendants that ended before their parents were gone.
+    cpu_seconds: float = 0.0
+    #: The most memory that one of its processes used.
+    max_rss_bytes: int = 0
+    #: It left descendants behind when it ended; they were killed.
+    left_behind: bool = False
+
+
+def send(channel: socket.socket, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
+    """Send one message, with file descriptors. Raises OSError when the other side is gone or it is too long."""
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    channel.sendmsg([json.dumps(message).encode()], rights)
+
+
+def receive(channel: socket.socket, descriptors: int = 0) -> tuple[dict[str, Any] | None, list[int]]:
+    """Receive one message and at most so many descriptors; None once the other side is gone."""
+    try:
+        data, received, flags, _ = socket.recv_fds(channel, MOST_BYTES, descriptors)
+    except ConnectionError:
+        return None, []
+    if flags & socket.MSG_TRUNC:
+        raise ValueError(f"a message to a guard has over {MOST_BYTES} bytes")
+    return (json.loads(data) if data else None), list(received)
+
+
+def stop(grace_seconds: float) -> dict[str, Any]:
+    """Ask for SIGTERM now and SIGKILL after the grace."""
+    return {"stop": {"grace_seconds": grace_seconds}}
+
+
+def run(order: Order) -> dict[str, Any]:
+    return {"run": asdict(order)}
+
+
+def ended(how: Ended) -> dict[str, Any]:
+    return {"ended": asdict(how)}
+
+
+def channel() -> tuple[socket.socket, socket.socket]:
+    """Return both ends of a socket for such messages."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for end in (ours, theirs):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * MOST_BYTES)
+    return ours, theirs

@@ -1,0 +1,257 @@
+"""Programs in the hands of a slot and its guard: what they get, how they end, and that nothing of them lives on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner import output, processes
+from runner.orders import Ended, Order
+from runner.slot import Slot
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
+
+
+class Written:
+    """What programs wrote, by stream."""
+
+    def __init__(self) -> None:
+        self.streams = [bytearray(), bytearray()]
+
+    def __call__(self, stream: int, data: bytes) -> None:
+        self.streams[stream] += data
+
+    @property
+    def text(self) -> str:
+        return self.streams[0].decode()
+
+
+@pytest.fixture
+def slot() -> Iterator[Slot]:
+    slot = Slot("0")
+    yield slot
+    slot.close()
+
+
+@pytest.fixture
+def written() -> Written:
+    return Written()
+
+
+def shell(text: str, **more: Any) -> Order:
+    return Order(argv=["/bin/sh", "-c", text], folder="/", environment={"PATH": os.defpath}, **more)
+
+
+def python(text: str, **more: Any) -> Order:
+    return Order(argv=[sys.executable, "-c", text], folder="/", environment={"PATH": os.defpath}, **more)
+
+
+def until(true: Callable[[], Any], seconds: float = 20.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if answer := true():
+            return answer
+        time.sleep(0.01)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_program_ends_with_its_status_and_what_it_wrote(slot: Slot, written: Written) -> None:
+    how = slot.run(shell("echo out; echo err >&2; exit 7"), written)
+    assert (how.code, how.reason, how.error, how.left_behind) == (7, "", "", False)
+    assert written.streams == [b"out\n", b"err\n"]
+    assert slot.run(shell("exit 0"), written).code == 0, "a guard runs one after the other"
+
+
+def test_a_signal_is_128_and_its_number_as_in_a_shell(slot: Slot, written: Written) -> None:
+    assert slot.run(shell("kill -SEGV $$"), written).code == 128 + signal.SIGSEGV
+
+
+@pytest.mark.parametrize(("argv", "folder", "code", "words"), [
+    (["/no/such/program"], "/", 127, "/no/such/program: No such file"),
+    (["/etc/passwd"], "/", 126, "/etc/passwd: Permission denied"),
+    (["true"], "/no/such/folder", 127, "/no/such/folder: No such file"),
+])  # fmt: skip
+def test_what_cannot_start_says_why(
+    slot: Slot, written: Written, argv: list[str], folder: str, code: int, words: str
+) -> None:
+    how = slot.run(Order(argv=argv, folder=folder), written)
+    assert how.code == code
+    assert how.error.startswith(words)
+
+
+def test_a_program_inherits_nothing(slot: Slot, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLUSTER_TOKEN", "secret")
+    slot.run(python("import os; print(sorted(os.environ), sorted(os.listdir('/proc/self/fd')))"), written)
+    names, _, descriptors = written.text.partition("] [")
+    assert set(eval(names + "]")) <= {"PATH", "LC_CTYPE"}  # noqa: S307
+    assert len(descriptors.split(",")) == 4, "stdin, stdout, stderr, and the folder that is listed"
+    written.streams[0].clear()
+    slot.run(shell("cat /proc/$PPID/environ | tr '\\0' '\\n'"), written)
+    assert "secret" not in written.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the user")
+def test_a_program_of_another_user_dies_with_its_guard_too(slot: Slot, written: Written) -> None:
+    signal_of_death = "import ctypes; got = ctypes.c_int(); ctypes.CDLL(None).prctl(2, ctypes.byref(got))"
+    how = slot.run(
+        python(f"import os; {signal_of_death}; print(os.getuid(), os.getgroups(), got.value)", uid=65534), written
+    )
+    assert (how.code, written.text) == (0, "65534 [] 9\n")
+
+
+def test_a_timeout_sends_sigterm_in_time_for_a_checkpoint(slot: Slot, written: Written) -> None:
+    order = shell("trap 'echo saved; exit 3' TERM; sleep 60 & wait", timeout_seconds=30.0, stop_signal_seconds=29.7)
+    how = slot.run(order, written)
+    assert (how.code, how.reason, written.text) == (3, "timeout", "saved\n")
+    assert how.seconds < 20
+
+
+def test_a_timeout_kills_what_ignores_sigterm(slot: Slot, written: Written) -> None:
+    how = slot.run(shell("trap '' TERM; while :; do sleep 1; done", timeout_seconds=0.3), written)
+    assert (how.code, how.reason) == (128 + signal.SIGKILL, "timeout")
+
+
+ESCAPES = """
+import os, sys, time, signal
+for number in range(3):
+    if os.fork() == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print(os.getpid(), flush=True)
+            time.sleep(600)
+        os._exit(0)
+"""
+
+
+def test_what_forks_twice_and_ignores_sigterm_is_dead_when_the_end_is_said(slot: Slot, written: Written) -> None:
+    how = slot.run(python(ESCAPES + "\ntime.sleep(0.3)"), written)
+    assert (how.code, how.left_behind) == (0, True)
+    escaped = [int(line) for line in written.text.split()]
+    assert len(escaped) == 3
+    assert not any(map(alive, escaped))
+
+
+def test_stop_ends_everything_within_its_grace(slot: Slot, written: Written) -> None:
+    ended: list[Ended] = []
+    order = python(ESCAPES + "\ntime.sleep(600)")
+    running = threading.Thread(target=lambda: ended.append(slot.run(order, written)))
+    running.start()
+    escaped = until(lambda: len(written.text.split()) == 3 and written.text.split())
+    slot.stop(0.5)
+    running.join(20)
+    assert ended[0].reason == "stopped"
+    assert not any(alive(int(pid)) for pid in escaped)
+    slot.stop(0.5)
+    assert slot.run(shell("echo next"), written).code == 0, "a stop that comes too late stops nothing else"
+
+
+def test_a_fork_bomb_is_ended(slot: Slot, written: Written) -> None:
+    bomb = "import os\nfor _ in range(8):\n    os.fork()\nimport time; time.sleep(600)"
+    how = slot.run(python(bomb, processes=100, timeout_seconds=60.0), written)
+    assert how.reason == "processes"
+    assert processes.descendants(slot.pid) == []
+
+
+def test_memory_of_all_descendants_together_is_limited(slot: Slot, written: Written) -> None:
+    hog = "import os, time\nos.fork()\nkept = os.urandom(1 << 20) * 60\ntime.sleep(600)"
+    how = slot.run(python(hog, memory_bytes=100 << 20, timeout_seconds=60.0), written)
+    assert how.reason == "memory"
+    assert how.max_rss_bytes > 50 << 20
+
+
+def test_a_program_below_its_limits_is_left_alone(slot: Slot, written: Written) -> None:
+    order = python("import time; time.sleep(0.6)", memory_bytes=1 << 30, processes=10, timeout_seconds=60.0)
+    assert slot.run(order, written).reason == ""
+
+
+RUNNER = """
+import os, sys
+from runner import slot
+from runner.orders import Order
+
+def show(stream, data):
+    print(data.decode(), end="", flush=True)
+
+slot.adopt_orphans()
+mine = slot.Slot("0")
+print(mine.pid, flush=True)
+try:
+    mine.run(Order(argv=[sys.executable, "-c", sys.argv[1]], folder="/", environment={}), show)
+except slot.GuardDied:
+    print("died", flush=True)
+after = mine.run(Order(argv=["true"], folder="/", environment={"PATH": os.defpath}), show)
+print(after.code, mine.restarts, flush=True)
+mine.close()
+"""
+
+
+@pytest.fixture
+def runner() -> Iterator[subprocess.Popen[str]]:
+    """A process with a slot that runs a program; it writes the guard's process id first, then four of the program."""
+    text = ESCAPES + "\nprint(os.getpid(), flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", RUNNER, text], stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def test_a_guard_that_is_killed_takes_its_program_along(runner: subprocess.Popen[str]) -> None:
+    assert runner.stdout
+    guard, *pids = [int(runner.stdout.readline()) for _ in range(5)]
+    os.kill(guard, signal.SIGKILL)
+    assert runner.stdout.readline() == "died\n"
+    assert not any(map(alive, pids))
+    assert runner.stdout.readline() == "0 1\n", "the next program has another guard"
+
+
+def test_a_runner_that_is_killed_leaves_nothing_behind(runner: subprocess.Popen[str]) -> None:
+    assert runner.stdout
+    pids = [int(runner.stdout.readline()) for _ in range(5)]
+    runner.kill()
+    until(lambda: not any(map(alive, pids)))
+
+
+def test_a_log_keeps_its_beginning_and_its_end() -> None:
+    log = output.Log(first=10, last=20)
+    for number in range(100):
+        log.add(b"%04d " % number)
+    assert log.content().startswith(b"0000 0001 \n[")
+    assert log.content().endswith(b"\n0096 0097 0098 0099 ")
+    assert log.total_bytes == 500
+    assert log.dropped_bytes == 500 - 10 - 20
+
+
+def test_a_short_log_is_kept_whole() -> None:
+    log = output.Log(first=10, last=20)
+    log.add(b"a" * 25)
+    assert log.content() == b"a" * 25
+
+
+def test_a_program_that_writes_fast_is_slowed_down_and_not_lost() -> None:
+    read, write = os.pipe()
+    taken: list[int] = []
+    drain = output.Drain([read], lambda _, data: taken.append(len(data)), rate=1 << 20)
+    started = time.monotonic()
+    with os.fdopen(write, "wb") as stream:
+        stream.write(bytes(1 << 19))
+    drain.finish(20)
+    assert sum(taken) == 1 << 19
+    assert time.monotonic() - started > 0.4
