@@ -134,7 +134,7 @@ def queue_jobs(live: Live, count: int) -> float:
 
 @dataclass
 class Level:
-    """What was measured during one level."""
+    """Figures measured during one level."""
 
     seconds: float = 0.0
     #: Milliseconds of requests, by route; from the moment that each was due.

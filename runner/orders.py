@@ -1,4 +1,4 @@
-"""What a runner and the guard of a slot say to each other: JSON messages over a socket that keeps their boundaries."""
+"""Messages between a runner and the guard of a slot: JSON over a socket that keeps their boundaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program writes, read no faster than a limit and kept bounded: its first megabyte and its last eight."""
+"""Output of a program: read no faster than a limit, and of it kept the first megabyte and the last eight."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Worker = Mapping[str, Any]
 
 
 class Cluster(Protocol):
-    """What a round asks of a cluster."""
+    """Questions that a round asks a cluster."""
 
     def status(self) -> Mapping[str, Any]:
         """Return GET /api/status."""
@@ -46,7 +46,7 @@ class Cluster(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What follows from a number of workers that are needed."""
+    """Consequences of a number of workers that are needed."""
 
     #: Names of workers.
     drain: Sequence[str]

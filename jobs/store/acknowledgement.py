@@ -18,7 +18,7 @@ WAIT_MS = 2500
 
 @dataclass(frozen=True, kw_only=True)
 class Acknowledgement:
-    """What must have a write before the call counts as done. By default nothing: the master alone."""
+    """Servers that must have a write before the call counts as done. By default nothing: the master alone."""
 
     #: Replicas that must have it.
     replicas: int = 0

@@ -268,7 +268,7 @@ class Engine:
         return "Redis server v=7.4.2"
 
     def autoscale(self, words: list[str]) -> str:
-        """What the checkout's script answers on the workers of these containers."""
+        """Answer as the checkout's script does on the workers of these containers."""
         module = runpy.run_path(str(self.where / "deploy" / "docker" / "autoscale.py"))
         said, refused = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(refused):

@@ -35,7 +35,7 @@ def compute(bench: Bench, job: str, units: int) -> None:
 
 
 class FleetOf:
-    """What the API knows of the fleet: lanes by device."""
+    """Fleet as the API knows it: lanes by device."""
 
     def __init__(self, **lanes: int) -> None:
         self._fleet = scheduler.Fleet(lanes={Device(name): count for name, count in lanes.items()})

@@ -74,7 +74,7 @@ def test_unknown_parameters_are_errors(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in ON_CPU if registry.describing(kind)])
 def test_results_are_as_their_schema_says(kind: str) -> None:
-    """Of the example, and of what is committed when half of it is computed."""
+    """Check the example's result, and that of what is committed when half of it is computed."""
     described, plan = registry.describing(kind), every_kind.plan(kind)
     assert described
     assert "$ref" not in json.dumps(described.RESULT)

@@ -180,7 +180,7 @@ class LeaseMachine(RuleBasedStateMachine):
         assert self._changes_nothing(lambda: self.bench.store.jobs.submit([new])) == [(again, known or new.job_id)]
 
     def _is_full(self, tenant: str) -> bool:
-        """As many jobs of the tenant wait or run as may."""
+        """Tell whether as many jobs of the tenant wait or run as may."""
         return 0 < self.seen.cap(tenant, "max_jobs") <= len(self.seen.zset(f"ct:admitted:{tenant}"))
 
     def _known(self, key: str) -> str | None:

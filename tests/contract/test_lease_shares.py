@@ -64,7 +64,7 @@ def test_low_runs_within_its_age_and_a_lease_beside_a_steady_high_stream(bench: 
 
 
 class Cluster:
-    """What the API knows of the fleet: one CPU worker that lives, and the load."""
+    """Fleet as the API knows it: one CPU worker that lives, and the load."""
 
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
@@ -76,7 +76,7 @@ class Cluster:
 
 
 def _is_true(reason: str, job: str, seen: Snapshot) -> None:
-    """What the reason says of this moment is so."""
+    """Tell whether the reason is true at this moment."""
     view = seen.jobs[job]
     part = seen.zset(f"ct:turns:{view.queue}:{view.tenant}")
     if reason.startswith("paused"):

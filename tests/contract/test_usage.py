@@ -1,4 +1,4 @@
-"""What tenants used: counted by the scripts that commit, by day of Redis' clock."""
+"""Usage of tenants: counted by the scripts that commit, by day of Redis' clock."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Load(threading.Thread):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one kill cost."""
+    """Cost of one kill."""
 
     #: Seconds from the kill to the next acknowledged write.
     outage: float

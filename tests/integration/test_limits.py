@@ -1,4 +1,4 @@
-"""What submitters limit, on a real cluster: lanes of a job at once, and the time that it runs."""
+"""Limits that submitters set, on a real cluster: lanes of a job at once, and the time that it runs."""
 
 from __future__ import annotations
 

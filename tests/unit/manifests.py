@@ -1,4 +1,4 @@
-"""What kubectl makes of k8s/: built once for each combination of an overlay and components."""
+"""Manifests as kubectl makes them of k8s/: built once for each combination of an overlay and components."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ NOBODY = Actor("", "")
 
 
 def written(denials: Denials) -> list[Denied]:
-    """What it has counted; it counts anew."""
+    """Return the counts, and begin anew."""
     calls: list[Denied] = []
     denials.write(calls.extend)
     return calls

@@ -1,4 +1,4 @@
-"""What a replica knows of tokens while Redis is slow, is away, or changes."""
+"""Tokens as a replica knows them while Redis is slow, is away, or changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ./deploy-cluster.sh autoscale does with containers: tests/bats/autoscale.bats has the commands."""
+"""Containers in the hands of ./deploy-cluster.sh autoscale: tests/bats/autoscale.bats has the commands."""
 
 from __future__ import annotations
 

@@ -253,7 +253,7 @@ def test_a_place_after_all_that_happened_is_told_to_look_again(stage: Stage) -> 
 
 
 def test_listeners_look_again_when_a_replica_without_the_last_events_goes_on(stage: Stage) -> None:
-    """What it adds may follow the lost ones by number: that the last event that was read is gone tells it."""
+    """Events that it adds may follow the lost ones by number: only the missing last event tells them apart."""
 
     async def scene() -> None:
         await asyncio.sleep(0.1)

@@ -26,6 +26,8 @@ METRIC = re.compile(
     "|".join([*(re.escape(metric.name) for metric in metrics.ALL), r"cluster_\w+_(total|seconds|bytes|ratio|info)"])
 )
 QUEUE = re.compile(r"(gpu|any|cpu)\.(interactive|high|normal|low)")
+#: Beginnings of docstrings that leave out what they describe.
+ELLIPTIC = re.compile(r"(Of|As|What)\b")
 NAMELESS = frozenset({"utils", "util", "common", "helpers", "base", "manager", "misc"})
 #: Commands of Redis whose names nothing else has.
 REDIS_CALL = re.compile(
@@ -136,9 +138,21 @@ def complaints(path: str, source: str) -> list[str]:
             found.append(f"{path}:{line}: {text!r} is a queue's name: use jobs.queues.name(device, priority)")
     found += imports_complained_about(path, source)
     found += redis_complaints(path, source)
+    found += [
+        f"{path}: {text!r} says what a thing is of, not what it is: begin with a verb or a noun"
+        for text in docstrings(source)
+        if ELLIPTIC.match(text)
+    ]
     if set(Path(path).with_suffix("").parts) & NAMELESS:
         found.append(f"{path}: this name says nothing; call the module after what it holds")
     return found
+
+
+def docstrings(source: str) -> Iterator[str]:
+    """First lines of the docstrings of a module, its classes and functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (ast.get_docstring(node) or "").partition("\n")[0]
 
 
 def imports_complained_about(path: str, source: str) -> list[str]:
@@ -186,6 +200,7 @@ def test_no_module_says_what_it_may_not() -> None:
         ("coordinator/probe.py", "def f(redis): return redis.hgetall('ct:load')", "add a method to a part"),
         ("jobs/store/events.py", 'STREAM = "ct:events"', "use jobs.store.keys"),
         ("jobs/common/ranges.py", "", "this name says nothing"),
+        ("jobs/worker/probe.py", 'class Probe:\n    """What a lane measured."""', "begin with a verb or a noun"),
     ],
 )
 def test_a_violation_is_complained_about(path: str, source: str, complaint: str) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="gu
 
 
 class Written:
-    """What programs wrote, by stream."""
+    """Output of programs, by stream."""
 
     def __init__(self) -> None:
         self.streams = [bytearray(), bytearray()]

@@ -61,7 +61,7 @@ class Api:
         return str(self.ask("POST", "/api/tokens", body).json()["token"])
 
     def values(self, tenant: str, *names: str) -> dict[str, str]:
-        """What a run of a program is given."""
+        """Values that a run of a program is given."""
         return self.app.state.cluster.secrets.values(tenant, names)
 
     def logged(self) -> list[dict[str, Any]]:
@@ -254,7 +254,7 @@ def test_the_same_value_is_encrypted_to_another_text_each_time() -> None:
 
 
 def test_a_stored_value_takes_at_most_a_third_more_than_it_has_bytes() -> None:
-    """As JSON, controls took six bytes each: 512 KiB in Redis for a value of 64 KiB."""
+    """Controls took six bytes each as JSON: 512 KiB in Redis for a value of 64 KiB."""
     one = Keys([FIRST])
     for value in ("\x01" * MAX_BYTES, '"' * MAX_BYTES, "\n" * MAX_BYTES, "é" * (MAX_BYTES // 2), "a\r\nb", "[]\n"):
         sealed = one.seal("t" * 32, "N" * 64, value)
