@@ -121,7 +121,7 @@ with_docker() { # with_docker FUNCTION ARGUMENT...: after loading what knows Doc
     fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
   fi
   local part
-  for part in run backup_file docker/{env_file,engine,containers,trouble,start,update,autoscale,show,clear,report,backup}; do
+  for part in run backup_file docker/{env_file,engine,containers,trouble,pool,start,update,autoscale,show,clear,report,backup}; do
     # shellcheck source=/dev/null
     source "deploy/$part.sh"
   done

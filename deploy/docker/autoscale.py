@@ -1,5 +1,7 @@
 """A round of ./deploy-cluster.sh autoscale, which pipes this into a coordinator: `python3 - step CONTAINER...`.
 
+deploy/autoscaler decides by the same `plan` in a container of its own.
+
 `step` drains workers that are not needed, lets those work again that are, and prints what to do with containers; `look`
 prints the same and changes nothing; `release` lets all workers of these containers work again. Each prints lines:
 
@@ -77,6 +79,13 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
     )  # fmt: skip
 
 
+def needed_of(containers: Sequence[str], need: int, workers: Sequence[Worker]) -> int:
+    """Return how many of the `need` workers are left for these containers, where others live beside them."""
+    ours = [row["id"] for container in containers if (row := _worker_of(container, workers))]
+    takers = [row for row in workers if row["live"] and row["device"] == "cpu" and not row["draining"]]
+    return max(0, need - len([row for row in takers if row["id"] not in ours]))
+
+
 def _worker_of(container: str, workers: Sequence[Worker]) -> Worker | None:
     """Return the live worker of a container, whose name is the container's and a process id."""
     name = f"{container[:_ID_LENGTH]}-"
@@ -107,15 +116,16 @@ def release(cluster: Cluster, containers: Sequence[str]) -> list[str]:
 
 
 class Api:
-    """A cluster over HTTP, as it is seen in a coordinator's container."""
+    """A cluster over HTTP, as it is seen in a coordinator's container, or at another address."""
 
-    def __init__(self) -> None:
+    def __init__(self, url: str = API) -> None:
+        self._url = url
         # Two while one replaces the other.
         self._token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
 
     def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"{API}{path}", data, {"Content-Type": "application/json"})
+        request = urllib.request.Request(f"{self._url}{path}", data, {"Content-Type": "application/json"})
         if self._token:
             request.add_header("Authorization", f"Bearer {self._token}")
         with urllib.request.urlopen(request, timeout=5) as answer:

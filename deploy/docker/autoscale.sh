@@ -41,6 +41,8 @@ need_docker_cluster() {
   read_config
   need_own_project
   any_running coordinator || fail 1 "no cluster of this checkout runs in Docker." "Start one: ./deploy-cluster.sh docker"
+  ! any_running autoscaler || fail 5 "the service autoscaler follows this cluster." \
+    "Take autoscale out of COMPOSE_PROFILES and run ./deploy-cluster.sh docker, to follow it from here."
 }
 
 only_one_autoscale() {

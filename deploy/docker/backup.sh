@@ -83,7 +83,9 @@ restore_all() {
   fi
   load_dump "$redis" "$user" "$image" || undo_restore
   [[ ! -s $WORK/audit.jsonl ]] || load_audit_file
-  compose_run up -d --wait --wait-timeout "$START_SECONDS"
+  but_pool
+  compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_POOL[@]}"
+  create_pool
   need_good
   [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
   [[ -n $DRY ]] || say "Tokens that were revoked since the backup are valid again: look at cluster token list."
@@ -93,6 +95,8 @@ restore_all() {
 stop_writers() { # those first that write, so that Redis ends with all they had to say
   any_running || return 0
   worker_services
+  # First who would start workers again.
+  ! has_service autoscaler || compose_run stop autoscaler "$POOL"
   compose_run stop coordinator "${WORKERS[@]}"
   compose_run stop redis
 }

@@ -82,7 +82,9 @@ readonly GOOD='$4 == "running" && ($5 == "healthy" || $5 == "-")'
 
 good() { awk "$GOOD { print \$1 }"; } # of rows on stdin: ids of those that serve
 
-bad() { awk "!($GOOD)"; } # of rows on stdin: those that do not
+bad() { # of rows on stdin: those that do not, though they should; a worker by need may be stopped
+  awk "!($GOOD) && !(\$2 == \"$POOL\" && (\$4 == \"created\" || \$4 == \"exited\"))"
+}
 
 running_id() { # running_id SERVICE: one that serves, or nothing
   containers "$1" | good | head -n 1

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh: .env, where counts lie so that a plain `docker compose up -d` keeps them.
-# Only CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN, AUTOSCALE_MAX, the word gpu in COMPOSE_PROFILES, and a
-# WORKER_THREADS that stands under THREADS_MARK are ever written; every other line stays byte for byte.
+# Only CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN, AUTOSCALE_MAX, the word gpu in COMPOSE_PROFILES, a DOCKER_GID
+# that is missing, and a WORKER_THREADS that stands under THREADS_MARK are ever written; every other line stays byte for
+# byte.
 
 readonly THREADS_MARK='# Of ./deploy-cluster.sh: cores / CPU workers. To set your own number, delete this comment too.'
 readonly NEW_ENV='# Settings of the stack; .env.example describes them. ./deploy-cluster.sh writes the counts of workers here.'

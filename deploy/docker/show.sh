@@ -108,6 +108,7 @@ service_rows() { # lines of service, ready, wanted, states: what is wanted and w
     read -r _ ready states < <(grep "^$service " "$WORK/have" || echo "$service 0 missing")
     wanted=0
     ! has_service "$service" || wanted=$(replicas "$service")
+    [[ $service != "$POOL" ]] || wanted=$ready
     ((wanted == 0 && ready == 0)) || printf '%s %s %s %s\n' "$service" "$ready" "$wanted" "$states"
   done
 }

@@ -19,6 +19,7 @@ cmd_docker() { # docker [N [G]]
   alone
   make_secrets
   write_counts $((all - gpus)) "$gpus" "$(lanes_for $((all - gpus)) "$cores")"
+  admit_engine_proxy
   read_config
   build
   bring_up
@@ -60,7 +61,10 @@ build() {
 }
 
 bring_up() {
-  if any_running coordinator; then update; else compose_run up -d --wait --wait-timeout "$START_SECONDS"; fi
+  drop_autoscaler
+  but_pool
+  if any_running coordinator; then update; else compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_POOL[@]}"; fi
+  create_pool
   need_good
 }
 

@@ -29,7 +29,10 @@ COUNTS = {
     "web": ("WEBS", 2),
     "cpu-worker": ("CPU_WORKERS", 1),
     "gpu-worker": ("GPU_WORKERS", 0),
+    "cpu-worker-pool": ("AUTOSCALE_MAX", 10),
 }
+#: Services of each profile.
+PROFILES = {"gpu": ["gpu-worker"], "autoscale": ["cpu-worker-pool", "engine-proxy", "autoscaler"]}
 PORTS = {
     "nginx": [("HTTP_PORT", 80), ("COORDINATOR_PORT", 3000)],
     "grafana": [("GRAFANA_PORT", 3001)],
@@ -102,7 +105,8 @@ class Engine:
 
     def services(self, profiles: list[str]) -> list[str]:
         wanted = [*profiles, *self.setting("COMPOSE_PROFILES", "").split(",")]
-        return [*self.state["services"], *(["gpu-worker"] if {"gpu", "*"} & set(wanted) else [])]
+        on = [name for name in PROFILES if {name, "*"} & set(wanted)]
+        return [*self.state["services"], *(service for name in on for service in PROFILES[name])]
 
     def replicas(self, service: str) -> int:
         name, default = COUNTS.get(service, ("", 1))
@@ -179,7 +183,7 @@ class Engine:
         if verb == "up":
             self.up(rest)
         elif verb == "create":
-            self.converge(rest[0], 1, True, started=False)
+            self.converge(rest[0], self.replicas(rest[0]), True, started=False)
         elif verb == "stop":
             for one in self.of(*rest):
                 one["state"] = "exited"
@@ -188,7 +192,7 @@ class Engine:
         return ""
 
     def remove(self, verb: str, words: list[str]) -> None:
-        for one in self.of(*words[-1:] if verb == "rm" else ()):
+        for one in self.of(*(word for word in words if not word.startswith("-")) if verb == "rm" else ()):
             self.containers.remove(one)
         if verb == "down":
             self.state["volumes"] = []

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.autoscaler import pool as pool_client
+from deploy.autoscaler import proxy
 from jobs import exposure
 from jobs.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-DOCKERFILES = sorted(ROOT.glob("*/Dockerfile"))
+DOCKERFILES = sorted([*ROOT.glob("*/Dockerfile"), *ROOT.glob("deploy/*/Dockerfile")])
 #: Programs without a shell beside them; Prometheus sees whether they answer.
 NO_SHELL = {"redis-exporter", "nginx-exporter", "dcgm-exporter"}
 
@@ -28,7 +30,32 @@ def test_a_service_is_hardened_and_limited(name: str) -> None:
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert {"memory", "pids"} <= service["deploy"]["resources"]["limits"].keys()
     assert not {"privileged", "container_name", "network_mode", "links", "gpus"} & service.keys()
-    assert not [volume for volume in service.get("volumes", []) if "docker.sock" in volume]
+    assert name == "engine-proxy" or not [volume for volume in service.get("volumes", []) if "docker.sock" in volume]
+
+
+def test_one_service_has_the_engines_socket_and_only_the_autoscaler_reaches_it() -> None:
+    assert [name for name, service in SERVICES.items() if "DOCKER_SOCKET" in str(service)] == ["engine-proxy"]
+    door, autoscaler = SERVICES["engine-proxy"], SERVICES["autoscaler"]
+    assert door["volumes"] == ["${DOCKER_SOCKET:-/var/run/docker.sock}:/var/run/docker.sock:ro"]
+    assert door["networks"] == ["engine"] and COMPOSE["networks"]["engine"] == {"internal": True}
+    assert [name for name, service in SERVICES.items() if "engine" in service["networks"]] == [
+        "autoscaler",
+        "engine-proxy",
+    ]
+    assert not {"ports", "expose", "secrets", "environment"} & door.keys()
+    assert autoscaler["secrets"] == ["cluster_token"] and not {"ports", "expose", "volumes"} & autoscaler.keys()
+    assert door["profiles"] == autoscaler["profiles"] == SERVICES["cpu-worker-pool"]["profiles"] == ["autoscale"]
+
+
+def test_workers_by_need_are_workers_like_the_others() -> None:
+    pool, worker = SERVICES["cpu-worker-pool"], SERVICES["cpu-worker"]
+    differs = {key for key in pool if pool[key] != worker.get(key)}
+    assert differs == {"profiles", "networks", "deploy"} and pool.keys() - worker.keys() == {"profiles"}
+    assert pool["networks"] == {"backend": {"aliases": ["cpu-worker"]}}
+    assert pool["deploy"] == worker["deploy"] | {"replicas": "${AUTOSCALE_MAX:-10}"}
+    assert proxy.POOL == "cpu-worker-pool"
+    grace = float(pool["stop_grace_period"].removesuffix("s"))
+    assert grace < proxy.ENGINE_SECONDS < pool_client.SECONDS, "who asks waits longer than who answers"
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -114,6 +141,14 @@ def test_an_images_copy_list_is_its_import_boundary(service: str, folders: set[s
     assert {f"!{folder}" for folder in folders} <= set(let_through), "an empty folder would be copied"
     requirements = f"requirements/{service.replace('_', '-')}.txt"
     assert requirements in text and "--require-hashes" in text
+
+
+def test_the_autoscalers_image_holds_its_package_and_what_it_shares_with_the_script() -> None:
+    text = (ROOT / "deploy/autoscaler/Dockerfile").read_text()
+    copied = set(re.findall(r"^COPY (deploy\S*) ", text, re.MULTILINE))
+    assert copied == {"deploy/__init__.py", "deploy/autoscaler", "deploy/docker/autoscale.py"}
+    assert {f"!{name}" for name in copied} <= set((ROOT / ".dockerignore").read_text().splitlines())
+    assert "requirements/autoscaler.txt" in text and "--require-hashes" in text
 
 
 def test_the_base_images_script_makes_every_image_that_debian_has() -> None:

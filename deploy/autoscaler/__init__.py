@@ -1,0 +1,1 @@
+"""The autoscaler in containers: Compose's profile `autoscale`. docs/docker.md says how to use it."""
