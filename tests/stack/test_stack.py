@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -221,24 +223,101 @@ def test_a_rolling_update_fails_no_request(stack: Stack) -> None:
     eventually(lambda: len(stack.live_workers()) == 3, 90, "three workers live")
 
 
-def leases_of_the_dead(stack: Stack) -> list[str]:
-    rows = stack.query('max by (outcome) (cluster_leases_total{outcome=~"crashed|expired"})')
-    return [row["value"][1] for row in rows]
+def leases_without_a_commit(stack: Stack) -> dict[str, str]:
+    rows = stack.query('max by (outcome) (cluster_leases_total{outcome!="committed"})')
+    return {row["metric"]["outcome"]: row["value"][1] for row in rows}
 
 
-def test_autoscale_drains_workers_that_are_not_needed_and_starts_them_again(stack: Stack) -> None:
+def autoscaled_to(stack: Stack, workers: int, least: int) -> bool:
+    stack.deploy("autoscale", "--min", str(least), "--max", "3", "--once")
+    return len(stack.ids("cpu-worker")) == workers
+
+
+def test_autoscale_drains_workers_that_are_not_needed(stack: Stack) -> None:
     """Nothing is computed meanwhile: that a busy worker ends its leases before its container stops is shown by bats."""
     stack.set("AUTOSCALE_CALM_SECONDS", "1")
-    before = leases_of_the_dead(stack)
+    stack.set("AUTOSCALE_SECONDS", "2")
+    before = leases_without_a_commit(stack)
+    eventually(lambda: autoscaled_to(stack, 1, least=1), 240, "two of three workers have drained")
+    assert leases_without_a_commit(stack) == before
 
-    def has(workers: int, least: int) -> bool:
-        stack.deploy("autoscale", "--min", str(least), "--max", "3", "--once")
-        return len(stack.ids("cpu-worker")) == workers
 
-    eventually(lambda: has(1, least=1), 240, "two of three workers have drained")
-    eventually(lambda: has(3, least=3), 240, "three workers")
+#: What the autoscaler may not: of its own worker OURS, and of Redis, THEIRS. Prints the statuses.
+HOSTILE = """
+import http.client, json
+def ask(method, path, body=None, **headers):
+    proxy = http.client.HTTPConnection("engine-proxy", 2375, timeout=10)
+    proxy.request(method, path, body, {"Content-Type": "application/json"} | headers)
+    return proxy.getresponse().status
+disk = json.dumps({"Image": "redis:7.4.2-bookworm", "HostConfig": {"Binds": ["/:/host"], "Privileged": True}})
+print([
+    ask("POST", "/v1.41/containers/create", disk), ask("POST", "/v1.43/../containers/create", disk),
+    ask("POST", "/v1.41/containers%2fcreate", disk), ask("POST", "/v1.41/containers/OURS/exec", '{"Cmd": ["true"]}'),
+    ask("POST", "/v1.41/containers/THEIRS/stop"), ask("POST", "/v1.41/containers/THEIRS/start"),
+    ask("POST", "/v1.41/containers/OURS/start", Upgrade="tcp"), ask("POST", "/v1.41/containers/OURS/kill"),
+    ask("DELETE", "/v1.41/containers/OURS"), ask("GET", "/v1.41/images/json"),
+    ask("GET", "/v1.41/containers/THEIRS/json"),
+])
+"""
+
+
+def pool(stack: Stack) -> dict[str, str]:
+    """State of each container that the autoscaler may start and stop, by its id."""
+    ids = stack.run("docker", "compose", "ps", "--all", "--quiet", "cpu-worker-pool").stdout.split()
+    return {one["Id"]: one["State"]["Status"] for one in stack.inspect(*ids)}
+
+
+def running(stack: Stack) -> int:
+    return list(pool(stack).values()).count("running")
+
+
+def autoscaler_says(stack: Stack, words: str) -> None:
+    eventually(lambda: words in stack.compose("logs", "autoscaler"), 60, f"the autoscaler says: {words}")
+
+
+def test_the_autoscaler_follows_the_work_and_can_do_nothing_else(stack: Stack) -> None:
+    before = leases_without_a_commit(stack)
+    address = Path(os.environ.get("DOCKER_HOST", "").removeprefix("unix://") or "/var/run/docker.sock")
+    stack.set("DOCKER_SOCKET", str(address))
+    stack.set("DOCKER_GID", str(address.stat().st_gid))
+    stack.set("COMPOSE_PROFILES", "autoscale")
+    stack.compose("create", "cpu-worker-pool")
+    stack.compose("up", "--detach", "--wait", "autoscaler")
+    assert len(pool(stack)) == 3 and running(stack) == 0
+    # About 20 s of two cores.
+    job = stack.submit("collatz", start_number=1, number_count=24 * 10**9)
+    eventually(lambda: running(stack) >= 1, 60, "the autoscaler has started a worker")
+
+    [redis], [ours, *_] = stack.inspect(*stack.ids("redis")), pool(stack)
+    program = HOSTILE.replace("OURS", ours).replace("THEIRS", redis["Id"])
+    tried = stack.run("docker", "exec", *stack.ids("autoscaler"), "python", "-c", program).stdout
+    assert json.loads(tried) == [403] * 11
+    assert stack.compose("logs", "engine-proxy").count(" 403 ") == 11
+    assert stack.inspect(redis["Id"])[0]["State"]["StartedAt"] == redis["State"]["StartedAt"]
+
+    stack.compose("stop", "engine-proxy")
+    autoscaler_says(stack, "nothing is changed: the engine's proxy does not answer")
+    stack.compose("start", "engine-proxy")
+    coordinators = stack.ids("coordinator")
+    autoscaler_says(stack, "it goes on")
+    stack.run("docker", "pause", *coordinators)
+    try:
+        autoscaler_says(stack, "nothing is changed: the API does not answer")
+    finally:
+        stack.run("docker", "unpause", *coordinators)
+
+    longest = stack.result(job)["delay"]["max"]
+    assert (int(longest["n"]), int(longest["value"])) == (17828259369, 1213)
+    assert stack.compose("logs", "autoscaler").count("starts") >= 2, "from one worker to three"
+    eventually(lambda: running(stack) == 0, 60, "the workers of the pool have drained and stopped")
+    assert leases_without_a_commit(stack) == before
+    stack.compose("rm", "--stop", "--force", "autoscaler", "engine-proxy", "cpu-worker-pool")
+    stack.set("COMPOSE_PROFILES", "")
+
+
+def test_autoscale_starts_workers_again(stack: Stack) -> None:
+    eventually(lambda: autoscaled_to(stack, 3, least=3), 240, "three workers")
     stack.deploy("scale", "3")  # until they are ready
-    assert leases_of_the_dead(stack) == before
 
 
 def test_status_and_report_tell_and_keep_secrets(stack: Stack) -> None:

@@ -171,8 +171,8 @@ START = f"POST {ONE}/start"
 LINES = [
     "POST /v1.41/containers/create?name=x", "POST /containers/create", "POST /v1.43/../containers/create",
     f"POST {ONE}/exec", f"POST /v1.41/exec/{OURS}/start", f"POST {ONE}/kill", f"POST {ONE}/update",
-    f"POST {ONE}/attach", f"POST {ONE}/restart", f"POST {ONE}/rename?name=redis", f"DELETE {ONE}", f"PUT {ONE}/archive?path=/",
-    f"HEAD {ONE}/archive", f"GET {ONE}/json", f"GET {ONE}/logs?stdout=1", "GET /v1.41/containers/json",
+    f"POST {ONE}/attach", f"POST {ONE}/restart", f"POST {ONE}/rename?name=redis", f"DELETE {ONE}",
+    f"PUT {ONE}/archive?path=/", f"HEAD {ONE}/archive", f"GET {ONE}/json", f"GET {ONE}/logs?stdout=1", "GET /v1.41/containers/json",
     "GET /v1.41/images/json", "POST /v1.41/images/create?fromImage=x", "POST /v1.41/build", "POST /v1.41/commit",
     "GET /v1.41/info", "GET /version", "GET /_ping", "GET /v1.41/events", "GET /v1.41/secrets", "GET /v1.41/volumes",
     LIST.replace("all=1", "all=1&all=1"), f"{LIST}&filters={{}}", f"{LIST}#", LIST.replace("/v1.41", "/v1.41/.."),
