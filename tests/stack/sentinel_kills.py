@@ -1,8 +1,8 @@
 """Deaths of Redis in real containers: `python -m tests.stack.sentinel_kills 5` prints what each cost.
 
-Deploys a copy of the checkout with deploy/ha.yml. Then, under jobs that are submitted without pause while a large one is
-computed: the master's container is killed and stays away (a replica takes its place), is killed and started again by the
-engine at once, is killed while a sentinel is away; a sentinel starts while a server is away; everything restarts.
+Deploys a copy of the checkout with deploy/ha.yml. Then, while jobs are submitted without pause and a large one runs:
+the master's container is killed and stays away, so that a replica takes its place; is killed and started again by the
+engine at once; is killed while a sentinel is away, which starts while the server is away. Then all restarts.
 tests/integration/sentinel_kills.py does the same with processes, in seconds.
 """
 

@@ -67,7 +67,10 @@ def test_each_is_found_under_its_own_name_and_keeps_what_it_learned(name: str) -
 
 
 def test_everybody_goes_through_the_sentinels_and_waits_for_a_replica() -> None:
-    for role, services in (("coordinator", ["coordinator"]), ("worker", ["cpu-worker", "gpu-worker"])):
+    for role, services in (
+        ("coordinator", ["coordinator"]),
+        ("worker", ["cpu-worker", "cpu-worker-pool", "gpu-worker"]),
+    ):
         assert HA["secrets"][f"redis_{role}_url"] == {"file": f"./secrets/redis_{role}_sentinel_url"}
         for name in services:
             assert SERVICES[name]["environment"] == {"REDIS_REPLICAS_TO_WAIT": "1"}

@@ -217,7 +217,10 @@ def test_targets_are_services_of_the_stack() -> None:
         for found in job.get("dns_sd_configs", ()):
             assert (found["names"], found["type"]) == ([job["job_name"]], "A")
     assert {job["job_name"] for job in jobs} <= set(services), "a target that no service answers"
-    assert set(services) - {job["job_name"] for job in jobs} == {"redis", "nginx"}, "these are seen through exporters"
+    unscraped = set(services) - {job["job_name"] for job in jobs}
+    assert services["cpu-worker-pool"]["networks"]["backend"]["aliases"] == ["cpu-worker"], "it is found as another"
+    # Redis and nginx are seen through exporters; what starts and stops workers, in the numbers of workers.
+    assert unscraped == {"redis", "nginx", "cpu-worker-pool", "autoscaler", "engine-proxy"}
 
 
 def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:
