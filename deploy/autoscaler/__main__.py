@@ -25,7 +25,7 @@ _HEARTBEAT = Path("/tmp/heartbeat")
 
 
 class Hand(Protocol):
-    """What starts and stops workers. EngineAway when it cannot."""
+    """Starts and stops workers. EngineAway when it cannot."""
 
     def containers(self) -> Containers:
         """Return the workers of the pool."""

@@ -45,7 +45,7 @@ class Refused(Exception):
 
 
 class Engine(Protocol):
-    """What the proxy asks of an engine. OSError or HTTPException when it does not answer."""
+    """Calls that the proxy makes to an engine. OSError or HTTPException when it does not answer."""
 
     def ask(self, method: str, path: str) -> tuple[int, bytes]:
         """Return the status and the body of the answer."""
