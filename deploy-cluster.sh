@@ -45,8 +45,10 @@ On Kubernetes 1.25 or later; needs kubectl 1.27 or later:
               --namespace S  in this namespace (default: threads-cluster)
               --overlay O    dev, prod, or a folder of your own; docs/kubernetes.md (default: dev)
               --registry R   prefix of the images' names, such as registry.example/team
-              --tag T        of the images (default: the version)
-              --load         build the images and push them to --registry, or bring them into this machine's node
+              --tag T        of the images (default: the version; with --load, the version and a digest of each image's
+                             content)
+              --load         build the images and push them to --registry, or bring them into this machine's node; pods
+                             whose image has changed are replaced
   scale, report, backup, restore and the commands below act on that cluster afterwards; on another with --context or
   --namespace, on containers with --docker
 
@@ -141,7 +143,7 @@ with_kubernetes() { # with_kubernetes FUNCTION ARGUMENT...
   local part
   ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) ||
     fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
-  for part in run backup_file kubernetes/{target,render,preflight,start,show,clear,backup}; do
+  for part in run backup_file kubernetes/{target,render,preflight,images,start,show,clear,backup}; do
     # shellcheck source=/dev/null
     source "deploy/$part.sh"
   done

@@ -32,9 +32,8 @@ kube_restore() { # restore FILE [--yes]
   say "This replaces every job and result in namespace $NAMESPACE by those of $file" \
     "(made $(in_manifest made), $(in_manifest keys) keys)."
   sure "$yes" "Replace them?"
+  deployed_tags
   as_before
-  # shellcheck disable=SC2034  # for render
-  TAG=$(deployed tag)
   fetch_passwords
   render
   stop_workloads

@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# Sourced by deploy-cluster.sh: what must be true of a Kubernetes before anything in it is changed, and how images get
-# there. Checks have no effect.
+# Sourced by deploy-cluster.sh: what must be true of a Kubernetes before anything in it is changed. Checks have no effect.
 
 check_rights() { # this user may make what the manifests hold
   local what missing=()
@@ -45,90 +44,4 @@ check_gpu_nodes() { # as many GPUs as workers ask for
     "With GPUs: install NVIDIA's device plugin, https://github.com/NVIDIA/k8s-device-plugin"
   ((GPUS <= there)) || fail 3 "$GPUS GPU workers were asked for, and the nodes offer $there GPUs; each worker takes one." \
     "./deploy-cluster.sh kubernetes $ALL $there"
-}
-
-# -- images -----------------------------------------------------------------------------------------------------------
-
-load_images() { # into a registry, or into this machine's node
-  local name names=() images=()
-  for name in "${OWN_IMAGES[@]}"; do
-    [[ $name == gpu-worker ]] && ((GPUS == 0)) && continue
-    names+=("$name")
-    images+=("$(image "$name")")
-  done
-  build_images "${names[@]}"
-  say "Bringing ${#images[@]} images to the cluster ..."
-  if [[ -n $REGISTRY ]]; then push_images "${images[@]}"; else give_images "${images[@]}"; fi
-}
-
-build_images() { # build_images NAME...
-  local name
-  command -v docker >/dev/null || fail 3 "--load needs Docker, which has or builds the images." \
-    "Without --load, the nodes fetch $(image "$1") themselves."
-  run_quiet docker compose --profile gpu build "$@"
-  for name in "$@"; do
-    [[ $(image "$name") == "threads/$name:$(version)" ]] ||
-      run_quiet docker tag "threads/$name:$(version)" "$(image "$name")"
-  done
-}
-
-push_images() {
-  local name
-  for name in "$@"; do
-    run_quiet docker push "$name" || fail 1 "$name could not be pushed." "Log in: docker login ${REGISTRY%%/*}"
-  done
-}
-
-give_images() { # by what made the cluster: kind, k3d, minikube, else containerd on this machine
-  case $CONTEXT in
-    kind-*) run_quiet kind load docker-image --name "${CONTEXT#kind-}" "$@" ;;
-    k3d-*) run_quiet k3d image import --cluster "${CONTEXT#k3d-}" "$@" ;;
-    minikube) run_quiet minikube image load "$@" ;;
-    *) import_images "$@" ;;
-  esac
-}
-
-import_images() { # CONTAINERD_ADDRESS: the socket of the node's containerd
-  local others=() new=() socket=${CONTAINERD_ADDRESS:-/run/containerd/containerd.sock}
-  [[ -n ${CONTAINERD_ADDRESS:-} || ! -S /run/k3s/containerd/containerd.sock ]] || socket=/run/k3s/containerd/containerd.sock
-  if [[ -n $DRY ]]; then
-    quoted docker save "$@" "|" ctr --address "$socket" --namespace k8s.io images import -
-    return
-  fi
-  if [[ ! -S $socket ]] || ! command -v ctr >/dev/null; then
-    fail 3 "no node's containerd is on this machine ($socket), and no registry was named." \
-      "Give --registry HOST/PATH, or CONTAINERD_ADDRESS=SOCKET"
-  fi
-  mapfile -t others < <(images_of_others)
-  mapfile -t new < <(lacking "$socket" "$@" "${others[@]}")
-  ((${#new[@]})) || return 0
-  docker save "${new[@]}" | ctr --address "$socket" --namespace k8s.io images import - >/dev/null ||
-    fail 1 "containerd did not take the images." "Try: sudo ./deploy-cluster.sh ..."
-}
-
-images_of_others() { # such as that of Redis: those that Docker has here, so that the node need not fetch them
-  local name
-  sed -nE 's/^ *(- )?image: //p' "$WORK/manifests.yaml" | grep -v '^threads/' | sort -u | while read -r name; do
-    ! docker image inspect "$name" >/dev/null 2>&1 || printf '%s\n' "$name"
-  done
-}
-
-lacking() { # lacking SOCKET IMAGE...: those that the node's containerd has not, or with other content
-  local listed name id
-  listed=$(ctr --address "$1" --namespace k8s.io images list)
-  for name in "${@:2}"; do
-    id=$(docker image inspect --format '{{.Id}}' "$name")
-    awk -v full="$(full_name "$name")" -v id="$id" '
-      $1 == full { named = $3 }
-      $1 == id { had = $3 }
-      END { exit !(named && named == had) }' <<<"$listed" || printf '%s\n' "$name"
-  done
-}
-
-full_name() { # full_name IMAGE: as containerd names it
-  case $1 in
-    *[.:]*/*) printf '%s\n' "$1" ;;
-    */*) printf 'docker.io/%s\n' "$1" ;;
-    *) printf 'docker.io/library/%s\n' "$1" ;;
-  esac
 }

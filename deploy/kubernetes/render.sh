@@ -2,12 +2,9 @@
 # Sourced by deploy-cluster.sh: a throw-away overlay in $WORK, from which kubectl makes the manifests; and the passwords.
 # k8s/ is never edited.
 
-OVERLAY=''  # a folder of kustomize: dev and prod mean those of k8s/overlays
-REGISTRY='' # prefix of our images' names
-TAG=''      # of our images
-ALL=''      # workers in all
-GPUS=''     # of them on GPUs
-readonly OWN_IMAGES=(coordinator cpu-worker gpu-worker web nginx)
+OVERLAY='' # a folder of kustomize: dev and prod mean those of k8s/overlays
+ALL=''     # workers in all
+GPUS=''    # of them on GPUs
 
 overlay_folder() { # overlay_folder NAME: within this checkout
   local folder=$1
@@ -18,16 +15,16 @@ overlay_folder() { # overlay_folder NAME: within this checkout
   printf '%s\n' "${folder%/}"
 }
 
-repository() { printf '%sthreads/%s\n' "${REGISTRY:+${REGISTRY%/}/}" "$1"; } # repository NAME: without the tag
-
-image() { printf '%s:%s\n' "$(repository "$1")" "$TAG"; } # image NAME: as the nodes fetch it
-
 render() { # the manifests lie in $WORK/manifests.yaml afterwards
   mkdir -p "$WORK/tree/this"
   cp -R k8s prometheus grafana "$WORK/tree/"
   [[ $OVERLAY == k8s/* ]] || (mkdir -p "$WORK/tree/$OVERLAY" && cp -R "$OVERLAY/." "$WORK/tree/$OVERLAY/")
   cp -R "$SECRETS" "$WORK/tree/this/secrets"
   kubectl kustomize "$WORK/tree/$OVERLAY" >"$WORK/plain.yaml" 2>"$WORK/log" || unrendered
+  write_manifests
+}
+
+write_manifests() { # again where tags have changed
   kustomization >"$WORK/tree/this/kustomization.yaml"
   kubectl kustomize "$WORK/tree/this" >"$WORK/manifests.yaml" 2>"$WORK/log" || unrendered
 }
@@ -45,13 +42,14 @@ kustomization() {
   printf 'images:\n'
   local name
   for name in "${OWN_IMAGES[@]}"; do
-    printf '  - {name: threads/%s, newName: %s, newTag: "%s"}\n' "$name" "$(repository "$name")" "$TAG"
+    printf '  - {name: threads/%s, newName: %s, newTag: "%s"}\n' "$name" "$(repository "$name")" "$(tag "$name")"
   done
   counts
   printf 'configMapGenerator:\n'
   printf '  - name: deployment\n    options: {disableNameSuffixHash: true}\n'
-  printf '    literals: [workers=%s, gpu_workers=%s, overlay=%s, registry=%s, tag=%s, cluster_size=%s]\n' \
-    "$ALL" "$GPUS" "$OVERLAY" "$REGISTRY" "$TAG" "$(wanted_size)"
+  printf '    literals: [workers=%s, gpu_workers=%s, overlay=%s, registry=%s, cluster_size=%s,\n' \
+    "$ALL" "$GPUS" "$OVERLAY" "$REGISTRY" "$(wanted_size)"
+  printf '      tag=%s, tags=%s, version=%s]\n' "$TAG" "$(noted_tags)" "$(version)"
   secret_generators
 }
 

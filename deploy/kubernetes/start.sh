@@ -18,6 +18,7 @@ cmd_kubernetes() { # kubernetes [N [G]] [--overlay O] [--registry R] [--tag T] [
   done
   ((${#counts[@]} <= 2)) || wrong "kubernetes takes two numbers: workers in all, and how many of them use a GPU."
   need_cluster
+  choose_tags
   as_before "${counts[@]}"
   start_cluster
 }
@@ -118,7 +119,7 @@ kube_scale() { # scale N [--gpu G]
   done
   [[ -n $all ]] || wrong "scale takes a number: workers in all."
   need_deployed
-  TAG=$(deployed tag)
+  deployed_tags
   as_before "$all" "${gpus:-$(deployed gpu_workers)}"
   fetch_passwords
   render

@@ -52,8 +52,12 @@ need_cluster() { # the API answers, and knows who asks
     "Is it up? kubectl --context $CONTEXT cluster-info"
 }
 
+readonly NOTES='{{range $name, $value := .data}}{{$name}}={{$value}}{{"\n"}}{{end}}'
+
 deployed() { # deployed NAME: what the last start noted in the cluster; empty when nothing is there
-  k get configmap deployment --output "jsonpath={.data.$1}" --ignore-not-found 2>/dev/null || true
+  [[ -e $WORK/notes ]] ||
+    k get configmap deployment --ignore-not-found --output "go-template=$NOTES" >"$WORK/notes" 2>/dev/null || true
+  sed -n "s/^$1=//p" "$WORK/notes"
 }
 
 need_deployed() {

@@ -22,10 +22,7 @@ case $words in
   *' get storageclasses '*) file classes ;;
   *' get nodes '*) file gpus ;;
   *' get statefulset sentinel '*) file sentinel ;;
-  *' get configmap deployment '*)
-    name=${words##*.data.}
-    file deployed | sed -n "s/^${name%%\}*}=//p"
-    ;;
+  *' get configmap deployment '*) file deployed ;;
   *' get secret passwords --ignore-not-found --output name '*) [[ ! -f $FAKE/passwords ]] || echo secret/passwords ;;
   *' get secret passwords '*) file passwords ;;
   *' create secret generic passwords '*)
@@ -37,7 +34,7 @@ case $words in
   *' create namespace '*) echo namespace/made >"$FAKE/namespace" ;;
   *' delete namespace '*) rm -f "$FAKE/namespace" "$FAKE/deployed" "$FAKE/passwords" ;;
   *' apply --server-side '*)
-    sed -n 's/.*literals: \[\(workers=.*\)\]/\1/p' "$FAKE/kustomization.yaml" | sed 's/, /\n/g' >"$FAKE/deployed"
+    sed -n '/literals: \[workers=/,/\]/p' "$FAKE/kustomization.yaml" | sed 's/^ *//; s/literals: \[//; s/,$//; s/\]$//; s/, /\n/g' >"$FAKE/deployed"
     ;;
   *' get deployments,statefulsets --output go-template'*) file rows ;;
   *' get pods '*containerStatuses*) file reasons ;;

@@ -209,38 +209,92 @@ up() { # up N G OPTION...
   ! grep -q 'count:' "$FAKE/kustomization.yaml"
 }
 
+# What Docker says of an image stands in $FAKE/image/NAME.
+images() { # images NAME...: Docker has built them, each with content of its own
+  mkdir -p "$FAKE/image"
+  for name in "$@"; do echo "[\"layer of $name\"] {}" >"$FAKE/image/$name"; done
+  cat >../bin/docker <<'TEXT'
+#!/bin/bash
+printf 'docker %s\n' "$*" >>"$FAKE/calls"
+name=${*: -1}
+case $* in
+  "image inspect --format {{.Id}}"*) echo "sha256:of-$name" ;;
+  "image inspect --format"*) name=${name##*/} && cat "$FAKE/image/${name%%:*}" ;;
+esac
+TEXT
+}
+
+tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kustomization.yaml"; } # tag_of NAME
+
 @test "images are pushed to a registry" {
+  images coordinator cpu-worker web nginx
+  version=$(<jobs/VERSION)
   cluster kubernetes 1 --registry registry.example --load
   exits 0
-  called "docker compose --profile gpu build coordinator" "docker push registry.example/threads/coordinator:"
+  tag=$(tag_of coordinator)
+  [[ $tag =~ ^$version-[0-9a-f]{12}$ ]] || broken "the tag says nothing of the content: $tag"
+  called "docker compose --profile gpu build coordinator" \
+    "docker tag threads/coordinator:$version registry.example/threads/coordinator:$tag" \
+    "docker push registry.example/threads/coordinator:$tag" "docker image rm registry.example/threads/coordinator:$tag"
   ! grep -q 'gpu-worker$' "$FAKE/calls"
+}
+
+@test "a second --load changes nothing, and one after a change of an image changes its pods alone" {
+  images coordinator cpu-worker web nginx
+  up 3 0 --load --registry registry.example
+  before=$(<"$FAKE/kustomization.yaml")
+  up 3 0 --load
+  [[ $(<"$FAKE/kustomization.yaml") == "$before" ]] || broken "that would change something"
+  web=$(tag_of web)
+  echo '["another layer"] {}' >"$FAKE/image/web"
+  up 3 0 --load
+  [[ $(tag_of web) != "$web" ]] || broken "pods with the old pages would stay"
+  diff <(grep -vE 'threads/web|tags=' <<<"$before") <(grep -vE 'threads/web|tags=' "$FAKE/kustomization.yaml") || broken "others change too"
+}
+
+@test "tags by content hold until there is another version, registry or tag" {
+  images coordinator cpu-worker web nginx
+  up 3 0 --load --registry registry.example
+  tag=$(tag_of cpu-worker)
+  cluster scale 5
+  [[ $(tag_of cpu-worker) == "$tag" ]] || broken "scale changes the tag"
+  up
+  [[ $(tag_of cpu-worker) == "$tag" ]] || broken "a start without --load changes the tag"
+  up 3 0 --load --tag 9.9
+  up
+  [[ $(tag_of cpu-worker) == 9.9 ]] || broken "not the tag that was given"
+  up 3 0 --load
+  [[ $(tag_of cpu-worker) == "$tag" ]] || broken "another tag for the same content"
+  up 3 0 --registry other.example
+  [[ $(tag_of cpu-worker) == "$(<jobs/VERSION)" ]] || broken "the other registry has no such tag"
+  up 3 0 --load
+  echo 99.0.0 >jobs/VERSION
+  up
+  [[ $(tag_of cpu-worker) == 99.0.0 ]] || broken "the old version's tag"
 }
 
 @test "a node of this machine gets the images that it lacks" {
   python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$FAKE/node"
-  cat >../bin/docker <<'TEXT'
-#!/bin/bash
-printf 'docker %s\n' "$*" >>"$FAKE/calls"
-[[ $* != "image inspect --format"* ]] || echo "sha256:of-${*: -1}"
-TEXT
-  cat >../bin/ctr <<'TEXT'
-#!/bin/bash
-printf 'ctr %s\n' "$*" >>"$FAKE/calls"
-[[ $* == *" images list" ]] || exit 0
-echo REF TYPE DIGEST
-tag=$(<"$FAKE/tag")
-echo "docker.io/threads/web:$tag manifest sha256:1"
-echo "sha256:of-threads/web:$tag manifest sha256:1"
-echo "docker.io/threads/nginx:$tag manifest sha256:2"
-echo "sha256:of-threads/nginx:$tag manifest sha256:3"
-TEXT
+  images coordinator cpu-worker web nginx
+  printf '#!/bin/bash\nprintf "ctr %%s\\n" "$*" >>"$FAKE/calls"\n[[ $* != *" images list" ]] || cat "$FAKE/listed"\n' >../bin/ctr
   chmod +x ../bin/ctr
-  tag=$(<jobs/VERSION)
-  echo "$tag" >"$FAKE/tag"
+  echo REF TYPE DIGEST >"$FAKE/listed"
   CONTAINERD_ADDRESS=$FAKE/node cluster kubernetes 1 --load
   exits 0
-  called "docker save threads/coordinator:$tag threads/cpu-worker:$tag threads/nginx:$tag redis:7.4.2-bookworm" \
+  cpu=threads/cpu-worker:$(tag_of cpu-worker) web=threads/web:$(tag_of web)
+  called "docker save threads/coordinator:$(tag_of coordinator) $cpu $web threads/nginx:$(tag_of nginx) redis:7.4.2-bookworm" \
     "ctr --address $FAKE/node --namespace k8s.io images import -"
+  printf 'docker.io/%s manifest sha256:1\n' "threads/coordinator:$(tag_of coordinator)" "$cpu" "threads/nginx:$(tag_of nginx)" >>"$FAKE/listed"
+  printf '%s manifest sha256:2\n' docker.io/library/redis:7.4.2-bookworm sha256:of-redis:7.4.2-bookworm >>"$FAKE/listed"
+  : >"$FAKE/calls"
+  CONTAINERD_ADDRESS=$FAKE/node cluster kubernetes 1 --load
+  called "docker save $web"
+  ! grep -qE "docker save .*(cpu-worker|redis)" "$FAKE/calls" || broken "brings what is there"
+  # Content says more than a name that others share.
+  sed -i 's/^\(sha256:of-redis.*\)2$/\13/' "$FAKE/listed"
+  : >"$FAKE/calls"
+  CONTAINERD_ADDRESS=$FAKE/node cluster kubernetes 1 --load
+  called "docker save $web redis:7.4.2-bookworm"
 }
 
 @test "an image that the nodes cannot get" {

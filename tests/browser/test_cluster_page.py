@@ -268,6 +268,7 @@ def test_a_failed_job_says_why_and_raises_an_alert(page: Page, pages: Live) -> N
 
 def test_a_worker_is_drained_and_let_work_again(page: Page, pages: Live) -> None:
     go(page, "workers")
+    expect(page.locator(".worker-counts")).to_contain_text(re.compile(r"CPU workers\s*1 live, \d+ desired"))
     page.get_by_role("button", name="Drain: worker-0").click()
     page.get_by_role("dialog").get_by_role("button", name="Drain").click()
     worker = row(page, "worker-0")
@@ -354,6 +355,7 @@ def test_gpus_are_all_on_one_screen_and_waste_is_marked(open_page: Open, gpus: N
     shot(page, "overview-gpus-light")
     go(page, "workers")
     expect(row(page, "gpu-1")).to_contain_text("gpu")
+    expect(page.locator(".worker-counts")).to_contain_text(re.compile(r"GPU workers\s*2 live, 0 desired"))
 
 
 def test_a_cluster_with_a_token_asks_for_it(open_page: Open, tmp_path: Path) -> None:

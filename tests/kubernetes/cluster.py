@@ -7,6 +7,8 @@ import json
 import os
 import socket
 import subprocess
+import time
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,10 @@ NAMESPACE = "threads-cluster-test"
 OVERLAY = os.environ.get("KUBERNETES_TEST_OVERLAY", "dev")
 #: Whether images are built and brought to the cluster first; else its nodes can fetch them.
 LOAD = os.environ.get("KUBERNETES_TEST_LOAD") == "true"
+#: Whether the namespace is removed at the end; a node that ends too needs it not.
+CLEANUP = os.environ.get("KUBERNETES_TEST_CLEANUP", "true") == "true"
+#: Seconds by test and command, of all clusters of this run.
+SECONDS: dict[tuple[str, str], float] = defaultdict(float)
 
 
 class Cluster:
@@ -31,11 +37,12 @@ class Cluster:
     # -- commands -----------------------------------------------------------------------------------------------------
 
     def run(self, *command: str, timeout: float = 900, check: bool = True) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "START_SECONDS": "600"}
+        environment, began = {**os.environ, "START_SECONDS": "600"}, time.monotonic()
         done = subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=timeout,
             stdin=subprocess.DEVNULL,
         )  # fmt: skip
+        _count(command, time.monotonic() - began)
         if check and done.returncode:
             raise AssertionError(
                 f"{' '.join(command)}: {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
@@ -132,3 +139,10 @@ class Cluster:
     def live_workers(self) -> int:
         rows = self.get("/api/workers")["workers"]
         return len([row for row in rows if row["live"] and row["state"] != "starting"])
+
+
+def _count(command: tuple[str, ...], seconds: float) -> None:
+    """Add to the seconds of `deploy-cluster.sh COMMAND` or `kubectl VERB` within the test that runs."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::")[2]
+    verb = next(word for word in command[1:] if not word.startswith("-") and word != NAMESPACE)
+    SECONDS[test, f"{Path(command[0]).name} {verb}"] += seconds

@@ -8,8 +8,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes.cluster import LOAD, Cluster
+from tests.kubernetes.cluster import CLEANUP, LOAD, SECONDS, Cluster
 from tests.stack.stack import copy_of_the_checkout
+
+FOLDER = "tests/kubernetes/"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the time went to: each test's part, and what commands took of it."""
+    reports = [each for several in terminalreporter.stats.values() for each in several]
+    parts = [each for each in reports if isinstance(each, pytest.TestReport) and each.nodeid.startswith(FOLDER)]
+    for part in sorted(parts, key=lambda each: each.start):
+        name = f"{part.nodeid.rpartition('::')[2]} ({part.when})"
+        commands = {command: seconds for (test, command), seconds in SECONDS.items() if test == name and seconds > 1}
+        took = ", ".join(f"{command} {seconds:.0f} s" for command, seconds in commands.items())
+        if part.duration > 1:
+            terminalreporter.write_line(f"{part.duration:5.0f} s  {name}: {took}")
 
 
 @pytest.fixture(scope="session")
@@ -27,4 +41,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         print(one.kubectl("get", "pods", check=False))
     finally:
         one.http.close()
-        one.deploy("cleanup", "--yes", check=False)
+        if CLEANUP:
+            one.deploy("cleanup", "--yes", check=False)

@@ -15,14 +15,31 @@ fail() {
 ((EUID == 0)) || fail "starting a node needs root"
 docker info >/dev/null 2>&1 || fail "no Docker engine answers"
 
+step() { # step COMMAND...: says how long it took
+  local began=$SECONDS
+  "$@"
+  printf '%4s s  %s\n' "$((SECONDS - began))" "$*"
+}
+
+# Compiled code of equal sources is the same everywhere: what other tests have compiled, the pods need not.
+share_kernels() {
+  local kept=/var/tmp/threads-cluster-test-kernels
+  mkdir -p "$kept"
+  [[ ! -d .cluster/cache/numba ]] || cp -au .cluster/cache/numba/. "$kept/"
+  chown -R 10001:10001 "$kept"
+}
+
 STATE=$(mktemp -d)/node
 export STATE
-trap '"$KUBERNETES_NODE" down; rm -rf "$(dirname "$STATE")"' EXIT
-"$KUBERNETES_NODE" up
+trap 'step "$KUBERNETES_NODE" down; rm -rf "$(dirname "$STATE")"' EXIT
+step share_kernels
+step "$KUBERNETES_NODE" up
 # All pods together count as one process among those that keep every core busy beside them.
 pods=/sys/fs/cgroup/cpu/kubepods/cpu.shares
 [[ ! -w $pods ]] || echo 8192 >"$pods"
 
 export KUBECONFIG=$STATE/admin.kubeconfig CONTAINERD_ADDRESS=$STATE/containerd.sock
 export KUBERNETES_TEST_OVERLAY=tests/kubernetes/one_old_node KUBERNETES_TEST_LOAD=true
-make kubernetes-test
+# The node goes, and everything with it.
+export KUBERNETES_TEST_CLEANUP=false
+step make kubernetes-test

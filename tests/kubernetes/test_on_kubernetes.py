@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.cluster import OVERLAY, Cluster
+from tests.kubernetes.cluster import LOAD, OVERLAY, Cluster
 from tests.stack.load import Load
 from tests.stack.stack import ROOT, eventually
 
@@ -17,6 +17,9 @@ pytestmark = pytest.mark.timeout(900)
 LONG = {"start_number": 1, "number_count": 3_000_000_000}
 #: Published: the first number of greatest delay, and of greatest peak, below 10^9.
 DELAY_RECORD, PEAK_RECORD = (670617279, 986), (319804831, 1414236446719942480)
+
+#: A file of each image that is changed for an update, by the name of its pods.
+CHANGES = {"coordinator": "coordinator/__init__.py", "cpu-worker": "cpu_worker/__init__.py", "nginx": "nginx/start.sh"}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def test_the_pages_come_and_the_api_asks_for_a_token(cluster: Cluster) -> None:
 
 def test_a_second_start_changes_nothing(cluster: Cluster) -> None:
     before = cluster.kubectl("get", "pods", "-o", "name")
-    cluster.start(3)
+    cluster.start(3, load=LOAD)
     assert cluster.kubectl("get", "pods", "-o", "name") == before
 
 
@@ -69,19 +72,33 @@ def test_scaling_reaches_the_number_fails_no_request_and_restarts_no_coordinator
 def test_a_rolling_update_of_all_but_redis_fails_no_request_and_loses_nothing(
     cluster: Cluster, undisturbed: dict[str, object]
 ) -> None:
-    workloads = ("coordinator", "web", "nginx", "cpu-workers")
+    before = {name: cluster.pods(name) for name in ("redis", *CHANGES, "web")}
     with Load(cluster.url, threads=4, pause=0.2, headers=cluster.headers) as load:
         jobs = [cluster.submit("collatz", **LONG) for _ in range(2)]
         cluster.await_progress(jobs[0])
-        cluster.kubectl("rollout", "restart", *(f"deployment/{name}" for name in workloads))
-        for name in workloads:
-            cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=170s")
+        update(cluster)
         results = [cluster.result(job) for job in jobs]
         eventually(lambda: not cluster.ending(), 90, "old pods have ended", every=1)
+    after = {name: cluster.pods(name) for name in before}
+    assert after["redis"] == before["redis"]
+    assert not [name for name in ("web", *CHANGES) if set(after[name]) & set(before[name])], "all of these are new"
     assert results == [undisturbed, undisturbed]
     assert load.failures == [] and load.requests > 100
     ends = {cluster.get(f"/api/jobs/{one}", wait_seconds=5)["state"] for one in load.jobs}
     assert ends == {"done"}, "none that was acknowledged is lost"
+
+
+def update(cluster: Cluster) -> None:
+    """Update as users do after a change of the code, where this run builds the images; else only start pods anew."""
+    restarted = ["web"] if LOAD else ["web", "coordinator", "nginx", "cpu-workers"]  # pages take long to build
+    cluster.kubectl("rollout", "restart", *(f"deployment/{name}" for name in restarted))
+    if LOAD:
+        for file in CHANGES.values():
+            with (cluster.folder / file).open("a") as source:
+                source.write("# A change.\n")
+        cluster.start(3, load=True)
+    for name in restarted:
+        cluster.kubectl("rollout", "status", f"deployment/{name}", "--timeout=170s")
 
 
 def test_a_worker_killed_in_mid_job_changes_nothing(cluster: Cluster, undisturbed: dict[str, object]) -> None:
@@ -126,7 +143,7 @@ def test_a_backup_brings_everything_back_after_a_cleanup(
     cluster.deploy("backup", "kept.tar.gz")
     cluster.deploy("cleanup", "--yes")
     assert "threads-cluster-test" not in cluster.kubectl("get", "namespaces")
-    cluster.start(3)
+    cluster.start(3, load=LOAD)
     assert cluster.http.get(f"/api/jobs/{kept}").status_code == 404
     cluster.deploy("restore", "kept.tar.gz", "--yes")
     assert cluster.get(f"/api/jobs/{kept}/result")["result"] == undisturbed

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Job, Stream } from "../src/lib/api";
+import { counts, desiredText } from "../src/pages/cluster/model/counts";
 import { matches, only, parse, toggled } from "../src/pages/cluster/model/filter";
 import { summary } from "../src/lib/summary";
 import { curl, literal, python } from "../src/lib/submission";
@@ -96,4 +97,25 @@ test("spans are cut at the edges, open ones reach to now, old ones are gone", ()
     STREAM.spans[1],
   ]);
   expect(busy(STREAM, 0, 100)).toEqual([0.5, 0.1]);
+});
+
+const CPU = { device: "cpu", live: true } as const;
+const GPU = { device: "gpu", live: true } as const;
+const LOST = { device: "cpu", live: false } as const;
+
+test("live and desired workers are counted by device; a device that nobody has or needs is left out", () => {
+  expect(counts([CPU, LOST, CPU], { cpu: 5, gpu: 0 })).toEqual([{ device: "cpu", live: 2, desired: 5 }]);
+  expect(counts([], { cpu: 1, gpu: 0 })).toEqual([{ device: "cpu", live: 0, desired: 1 }]);
+  expect(counts([CPU, GPU], { cpu: 1, gpu: 0 })).toEqual([
+    { device: "cpu", live: 1, desired: 1 },
+    { device: "gpu", live: 1, desired: 0 },
+  ]);
+  expect(counts([CPU], {})).toEqual([{ device: "cpu", live: 1, desired: undefined }]);
+});
+
+test("desired workers are one number on a cluster of CPUs, and none while nobody counts", () => {
+  expect(desiredText(counts([CPU], { cpu: 5, gpu: 0 }))).toBe("5");
+  expect(desiredText(counts([CPU, GPU], { cpu: 5, gpu: 1 }))).toBe("5 CPU, 1 GPU");
+  expect(desiredText(counts([], { cpu: 0, gpu: 1 }))).toBe("1 GPU");
+  expect(desiredText(counts([CPU], {}))).toBe("");
 });

@@ -9,6 +9,8 @@ import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { GpuStrip } from "./gpus";
+import { counts, desiredText } from "./model/counts";
+import { useDesired } from "./model/desired";
 import { compose, fleet, go, happened, open, state } from "./model/state";
 import { WorkerStream } from "./stream";
 
@@ -53,6 +55,7 @@ function list(name: string): void {
 }
 
 function Figures({ fleet: { status, workers, queues } }: { fleet: Fleet }) {
+  const desired = desiredText(counts(workers, useDesired()));
   if (!status) return null;
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
@@ -72,6 +75,16 @@ function Figures({ fleet: { status, workers, queues } }: { fleet: Fleet }) {
           {status.cluster_size ? ` of ${status.cluster_size}` : ""}
         </dd>
       </div>
+      {desired && (
+        <div title="Workers that the work needs">
+          <dt>Desired</dt>
+          <dd>
+            <button type="button" class="link" onClick={() => go("workers")}>
+              {desired}
+            </button>
+          </dd>
+        </div>
+      )}
       <div>
         <dt>Busy lanes</dt>
         <dd>

@@ -9,6 +9,8 @@ import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
+import { counts } from "./model/counts";
+import { useDesired } from "./model/desired";
 import { fleet, open } from "./model/state";
 
 /** Workers whose drain was asked for and is not seen yet. */
@@ -128,13 +130,10 @@ const COLUMNS: Column<Worker>[] = [
 
 export function Workers() {
   if (!known.value) return <Skeleton rows={5} />;
-  const { workers, status } = fleet.value;
-  const live = workers.filter((worker) => worker.live).length;
+  const { workers } = fleet.value;
   return (
     <>
-      <p class="soft bar-above">
-        {live} of {status?.cluster_size ?? workers.length} live. A worker that was lost or stopped is shown for an hour.
-      </p>
+      <Counts />
       <div class="ages">
         <Table
           label="Workers"
@@ -146,6 +145,36 @@ export function Workers() {
         />
       </div>
     </>
+  );
+}
+
+function Counts() {
+  const { workers, status } = fleet.value;
+  const all = counts(workers, useDesired());
+  return (
+    <div class="ages worker-counts">
+      <dl class="figures">
+        {all.map((count) => (
+          <div key={count.device}>
+            <dt>{count.device.toUpperCase()} workers</dt>
+            <dd>
+              {count.live} live{count.desired !== undefined && `, ${count.desired} desired`}
+            </dd>
+          </div>
+        ))}
+        {status?.cluster_size && (
+          <div>
+            <dt>All workers</dt>
+            <dd>{status.cluster_size} configured</dd>
+          </div>
+        )}
+      </dl>
+      <p class="soft small">
+        Desired: as many as the work that waits and runs needs, within the limits AUTOSCALE_MIN and AUTOSCALE_MAX
+        {all.some(({ device }) => device === "gpu") && ", of GPU workers AUTOSCALE_GPU_MIN and AUTOSCALE_GPU_MAX"}. By
+        itself the cluster starts and stops none. A worker that was lost or stopped is shown for an hour.
+      </p>
+    </div>
   );
 }
 
