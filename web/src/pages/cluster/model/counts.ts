@@ -13,7 +13,7 @@ export interface Count {
 
 /** Devices of which a worker lives or is desired. */
 export function counts(workers: readonly Pick<Worker, "device" | "live">[], desired: Desired): Count[] {
-  const live = workers.filter((worker) => worker.live).map((worker) => worker.device);
+  const live = workers.flatMap(({ live, device }) => (live && device ? [device] : []));
   return [...new Set([...Object.keys(desired), ...live])]
     .map((device) => ({ device, live: live.filter((each) => each === device).length, desired: desired[device] }))
     .filter((count) => count.live || count.desired);
