@@ -8,6 +8,8 @@ import sys
 import uvicorn
 
 from coordinator import app, client_address
+from coordinator.artifacts import start as artifact_store
+from coordinator.artifacts.blobs import WrongStore
 from coordinator.protocol import BoundedProtocol
 from coordinator.secrets import keys
 from jobs import exposure, logs, redis_address
@@ -24,8 +26,10 @@ def main() -> int:
         keys.check(settings)
         client_address.check(settings)
         redis_address.check(settings.redis_url)
+        artifact_store.check(settings)
     except (
-        exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, redis_address.UnusableAddress
+        exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, redis_address.UnusableAddress,
+        WrongStore,
     ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED

@@ -18,6 +18,8 @@ from jobs.settings import Settings
 
 #: Probes ask by an address, and learn nothing.
 _PROBED = frozenset({"/health", "/ready"})
+#: Beginnings of paths that take bytes of files.
+_BYTES = ("/api/artifacts", "/api/files/", "/api/file-bundle")
 _OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_HOSTS"
 
 
@@ -42,7 +44,7 @@ class Admission:
     def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
-            _check_type(headers.get(b"content-type", b"").decode("latin-1"))
+            _check_type(scope["path"], headers.get(b"content-type", b"").decode("latin-1"))
         if not self._needs_token and scope["path"] not in _PROBED:
             self._check_host(headers.get(b"host", b"").decode("latin-1"))
             self._check_origin(headers, scope["method"])
@@ -72,8 +74,9 @@ def _is_visit(headers: dict[bytes, bytes], method: str) -> bool:
     return method == "GET" and shown
 
 
-def _check_type(given: str) -> None:
-    """Refuse bodies other than JSON: a foreign page can send text/plain, but JSON only after a preflight."""
-    if given.partition(";")[0].strip().lower() != "application/json":
-        detail = f"a body needs the header Content-Type: application/json; got {short(given, 80) if given else 'none'}"
+def _check_type(path: str, given: str) -> None:
+    """Refuse bodies other than JSON, and bytes of files: a foreign page can send either only after a preflight."""
+    wanted = "application/octet-stream" if path.startswith(_BYTES) else "application/json"
+    if given.partition(";")[0].strip().lower() not in (wanted, "application/json"):
+        detail = f"a body needs the header Content-Type: {wanted}; got {short(given, 80) if given else 'none'}"
         raise errors.UnsupportedMediaType(detail, field="Content-Type")

@@ -20,9 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coordinator import docs, domains, health, http, paths, patterns
 from coordinator.admission import Admission
+from coordinator.artifacts.collector import Collector
+from coordinator.artifacts.trees import Trees
 from coordinator.audit.denials import REASONS, Denials
 from coordinator.audit.keeper import AuditKeeper
-from coordinator.bodies import Bodies
+from coordinator.bodies import FILE_ROOM, Bodies
 from coordinator.client_address import ClientAddress
 from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
@@ -58,15 +60,19 @@ def create(settings: Settings) -> FastAPI:
     denials = Denials()
     audit_keeper = AuditKeeper(own.audit_log, denials, lambda: janitor.leading, settings.audit_file)
 
+    collector = Collector(own, Trees(own, settings), lambda: janitor.leading)
+
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         hub.start(asyncio.get_running_loop())
         janitor.start()
         audit_keeper.start()
+        collector.start()
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
+        collector.stop()
         audit_keeper.stop()
         janitor.stop()
         hub.stop()
@@ -79,6 +85,7 @@ def create(settings: Settings) -> FastAPI:
     )  # fmt: skip
     app.state.cluster = cluster
     app.state.bodies = Bodies()
+    app.state.file_bodies = Bodies(FILE_ROOM)
     for router in (health.routes, docs.routes, *domains.routers()):
         # Not include_router, by which each request would be matched against every route before its own three times.
         app.router.routes.extend(router.routes)

@@ -25,6 +25,9 @@ MAX_BATCH_VALUES = 150_000
 #: Bytes of bodies that are read or worked on at once; a request beyond it waits. Bodies up to _SMALL never wait.
 _ROOM = 24 << 20
 _SMALL = 1 << 16
+#: The same room for bodies of files, which are no JSON, and the time in which one arrives: their senders may be slow.
+FILE_ROOM = 40 << 20
+FILE_SECONDS = 120.0
 #: A body over the limit is read on and thrown away up to here, so that its sender hears the answer.
 _SWALLOW = 256 << 20
 #: Once there is room, a body must arrive within this many seconds.
@@ -34,8 +37,8 @@ READ_SECONDS = 60.0
 class Bodies:
     """Room for the bodies that one replica reads at once."""
 
-    def __init__(self) -> None:
-        self._free = _ROOM
+    def __init__(self, room: int = _ROOM) -> None:
+        self._free = room
         self._freed = asyncio.Event()
 
     @asynccontextmanager
@@ -72,6 +75,14 @@ async def body(request: Request, empty: Any = None, limit: int = MAX_BODY) -> An
 
 
 @asynccontextmanager
+async def octets(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """Yield the body as it is, with room for it until the block ends. TooLarge over `limit` bytes; TooSlow."""
+    rooms: Bodies = request.app.state.file_bodies
+    async with rooms.room(_announced(request, limit)):
+        yield bytes(await _read(request, limit, FILE_SECONDS))
+
+
+@asynccontextmanager
 async def _no_room_needed() -> AsyncIterator[None]:
     yield
 
@@ -82,10 +93,11 @@ def _announced(request: Request, limit: int) -> int:
     return min(int(length), limit) if length.isdigit() else limit * ("transfer-encoding" in request.headers)
 
 
-async def _read(request: Request, limit: int) -> bytearray:
+async def _read(request: Request, limit: int, seconds: float = 0.0) -> bytearray:
     kept, size = bytearray(), 0
+    seconds = seconds or READ_SECONDS
     try:
-        async with asyncio.timeout(READ_SECONDS):
+        async with asyncio.timeout(seconds):
             async for piece in request.stream():
                 size += len(piece)
                 if size <= limit:
@@ -95,7 +107,7 @@ async def _read(request: Request, limit: int) -> bytearray:
                 else:
                     kept.clear()
     except TimeoutError:
-        detail = f"the body did not arrive within {READ_SECONDS:g} s; send less at once"
+        detail = f"the body did not arrive within {seconds:g} s; send less at once"
         raise errors.TooSlow(detail, field="body") from None
     if size > limit:
         raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from coordinator.artifacts.trees import Trees
 from coordinator.asker import Asker
 from coordinator.credentials import Credentials
 from coordinator.events.hub import Hub
@@ -39,6 +40,7 @@ class Cluster:
         self.settings = settings
         self.credentials = Credentials(settings, store.tokens)
         self.queries = Queries(store, settings)
+        self.artifacts = Trees(store, settings)
         self.secrets = Vault(store.secrets, Keys(settings.secrets_keys()))
         #: By job and name of the binary: windows of one trace are asked for in a row.
         self._packers: dict[tuple[str, str], Packer] = {}

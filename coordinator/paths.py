@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-_METHODS = ("GET", "HEAD", "POST", "DELETE")
+_METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 
 def unanswered(app: FastAPI, request: Request, error: HTTPException) -> Response:

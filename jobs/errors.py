@@ -86,6 +86,12 @@ class TooLarge(ClusterError):
     status = 413
 
 
+class InvalidRange(ClusterError):
+    """Nothing of the file is in the range."""
+
+    status = 416
+
+
 class OverLimit(ClusterError):
     """A limit is reached."""
 
@@ -107,6 +113,12 @@ class Unavailable(ClusterError):
     """A part of the cluster cannot be reached."""
 
     status = 503
+
+
+class StoreFull(ClusterError):
+    """The artifact store is full."""
+
+    status = 507
 
 
 class MissingSetting(ClusterError):

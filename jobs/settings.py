@@ -103,6 +103,9 @@ class Settings(BaseSettings):
     pages_dir: str = ""
     #: A file to which the leading coordinator exports the audit log. Empty: Redis alone keeps its last entries.
     audit_file: str = ""
+    #: Where coordinators keep the bytes of artifacts: a folder that all of them share, s3:// or another of fsspec's.
+    #: Empty: there are no artifacts.
+    artifact_url: str = ""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     #: A file that a worker touches whenever Redis has taken its heartbeat; empty: none.
     heartbeat_file: str = ""

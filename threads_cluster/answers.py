@@ -309,6 +309,32 @@ class SecretList(Answer):
     secrets: Many[Secret]
 
 
+class Artifact(Answer):
+    artifact_id: str
+    names: list[str]
+    files: int
+    bytes: int
+    created: Moment
+
+
+class ArtifactPage(Answer):
+    artifacts: list[Artifact]
+    cursor: str | None = None
+
+
+class Committed(Answer):
+    artifact: Artifact
+    new: bool
+
+
+class MissingFiles(Answer):
+    missing: list[str]
+    parts: dict[str, list[int]]
+    part_bytes: int
+    bundle_files: int
+    bundle_bytes: int
+
+
 class Rotated(Answer):
     key: str
     rotated: Whole

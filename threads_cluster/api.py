@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 from urllib import parse
@@ -26,6 +27,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 
 from threads_cluster import answers, bodies, logins, numbers, settings
+from threads_cluster.artifacts import Artifacts
 from threads_cluster.connection import Connection, Patience, shown_address
 from threads_cluster.errors import (
     ApiError,
@@ -85,6 +87,11 @@ class Cluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @cached_property
+    def artifacts(self) -> Artifacts:
+        """Folders and files that are kept in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
+        return Artifacts(self._connection, self.patience)
 
     def notify(self, notice: Callable[[ClientError], None]) -> None:
         """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from threads_cluster import access, errors, secrets, show, tenants, terminal
+from threads_cluster import access, artifact_commands, errors, secrets, show, tenants, terminal
 from threads_cluster.session import Session, as_json_option
 from threads_cluster.submitting import Kinds
 
@@ -404,6 +404,7 @@ def version(ctx: typer.Context, as_json: AsJson = False) -> None:
     show.json_line({"version": text}) if as_json else show.line(text)
 
 
+app.add_typer(artifact_commands.app, name="artifact")
 app.add_typer(access.tokens, name="token")
 app.add_typer(secrets.app, name="secret")
 app.command()(access.login)

@@ -95,18 +95,35 @@ class Connection:
         )
 
     def ask(
-        self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None, **query: Any
-    ) -> Any:
+        self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
+        octets: bytes | None = None, **query: Any,
+    ) -> Any:  # fmt: skip
         """The JSON answer (None when there is no body). Only for what may be sent twice.
 
-        `extra_seconds` is what the answer may take longer because it waits for something.
+        `extra_seconds` is what the answer may take longer because it waits for something. `octets`: the body, as it is.
         """
+        answer = self.ask_octets(
+            method, path, patience=patience, extra_seconds=extra_seconds, body=body, octets=octets, **query
+        )
+        try:
+            return bodies.parse(answer) if answer else None
+        except bodies.BadBody as error:
+            raise UnexpectedAnswer(self.url, str(error)) from None
+
+    def ask_octets(
+        self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
+        octets: bytes | None = None, **query: Any,
+    ) -> bytes:  # fmt: skip
+        """The answer as it is; the rest as `ask`."""
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
         request: dict[str, Any] = {"params": present(query), "headers": {}, "timeout": timeout}
         # Tells proxies that they may send it again too; a key in the body is the one that counts.
         request["headers"] |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
-        if body is not None:
+        if octets is not None:
+            request["content"] = octets
+            request["headers"]["Content-Type"] = "application/octet-stream"
+        elif body is not None:
             request["content"] = encoded(body)
             request["headers"]["Content-Type"] = "application/json"
         while True:
@@ -126,6 +143,18 @@ class Connection:
             kind = answer.headers.get("Content-Type", "")
             if not kind.startswith("text/event-stream"):
                 raise UnexpectedAnswer(self.url, f"the answer is no stream of events but {kind or 'of no type'}")
+            self.answered = True
+            yield bodies.unpacked(answer)
+
+    @contextmanager
+    def download(self, path: str, start: int = 0) -> Iterator[Iterator[bytes]]:
+        """The bytes of a file from `start` on; silence of a minute breaks it."""
+        headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
+        with self._open("GET", path, headers=headers, timeout=httpx.Timeout(self.timeout, read=60.0)) as answer:
+            wanted = httpx.codes.PARTIAL_CONTENT if start else httpx.codes.OK
+            if answer.status_code != wanted:
+                self._read_problem(answer, bodies.read(answer, self.timeout))
+                raise UnexpectedAnswer(self.url, f"it says {status_line(answer)} to a part of a file")
             self.answered = True
             yield bodies.unpacked(answer)
 
@@ -158,10 +187,10 @@ class Connection:
             self.notice(seen)
         enduring.failed(seen, error.retry_after if isinstance(error, ApiError) else 0.0)
 
-    def _read(self, answer: httpx.Response, seconds: float) -> Any:
+    def _read(self, answer: httpx.Response, seconds: float) -> bytes:
         body = bodies.read(answer, seconds)
         self._read_problem(answer, body)
-        return bodies.parse(body) if body else None
+        return body
 
     def _read_problem(self, answer: httpx.Response, body: bytes) -> None:
         if answer.status_code not in BUSY or has_details(answer):

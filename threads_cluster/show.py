@@ -17,6 +17,8 @@ ROWS = 10
 SLACK = 3
 #: Sections of a list, such as the cells of a sweep, that people see.
 SECTIONS = 4
+#: Paths of an artifact that people see.
+PATHS = 50
 #: Digits of an integer that people see.
 DIGITS = 60
 
@@ -320,6 +322,34 @@ def secrets(several: Sequence[Mapping[str, Any]]) -> None:
     """Table of secrets, without their values."""
     columns = ["tenant", "name", "changed", "key", "readable"]
     rows(columns, [[row[column] for column in columns] for row in several])
+
+
+def artifacts(several: Sequence[Mapping[str, Any]]) -> None:
+    """A table of artifacts."""
+    rows(("id", "name", "files", "size", "created"), map(_artifact_row, several))
+
+
+def _artifact_row(row: Mapping[str, Any]) -> list[Any]:
+    size, age = figures.size(row["bytes"]), figures.age(row["created"])
+    return [row["artifact_id"][:12], " ".join(row["names"]), row["files"], size, age]
+
+
+def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
+    """One artifact, and the first of its paths."""
+    pairs({
+        "id": row["artifact_id"], "names": " ".join(row["names"]), "files": row["files"],
+        "size": figures.size(row["bytes"]), "created": figures.age(row["created"]),
+        "held by": " ".join(row.get("held_by", [])),
+    })  # fmt: skip
+    line("")
+    for entry in entries[:PATHS]:
+        line(f"{'' if entry.kind in 'dl' else figures.size(entry.size):>9}  {_path(entry)}")
+    if len(entries) > PATHS:
+        line(f"and {len(entries) - PATHS} more; all of them with --json")
+
+
+def _path(entry: Any) -> str:
+    return entry.path + {"d": "/", "l": f" -> {entry.target}", "x": "*"}.get(entry.kind, "")
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from jobs.store.aof import Aof
+from jobs.store.artifacts import Artifacts
 from jobs.store.audit_log import AuditLog
 from jobs.store.clock import Clock
 from jobs.store.connection import Client
 from jobs.store.demand import DemandReads
 from jobs.store.events import Events
+from jobs.store.files import Files
 from jobs.store.fleet import Fleet
 from jobs.store.fleet_reads import FleetReads
 from jobs.store.job_reads import JobReads
@@ -64,6 +66,8 @@ class Store:
         self.usage = Usage(self.scripts)
         self.tokens = Tokens(self.scripts)
         self.secrets = Secrets(self.scripts)
+        self.files = Files(self.scripts)
+        self.artifacts = Artifacts(self.scripts)
 
     @property
     def client(self) -> Client:

@@ -36,6 +36,9 @@ COORDINATOR_KEYS = (
     keys.SESSIONS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,
     keys.logins("*"), keys.codes("*"), keys.secrets("*"), keys.secret("*"),
+    keys.FILE_STORE, keys.FILE_SUMS, keys.LOOSE, keys.UPLOADS, keys.UNOWNED, keys.DOOMED, keys.UNHELD,
+    keys.files("*"), keys.parts("*", "*"), keys.artifact("*", "*"), keys.artifacts("*"), keys.holders("*", "*"),
+    keys.names("*"),
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

@@ -84,6 +84,20 @@ HISTORY_NOW = f"{PREFIX}history:now"
 ALERTS = f"{PREFIX}alerts"
 #: text: workers that the work needs, by device, and since when fewer would do.
 DESIRED = f"{PREFIX}desired"
+#: hash tenant|stored or loose|files or bytes -> how many.
+FILE_SUMS = f"{PREFIX}filesums"
+#: zset tenant/sha256 -> until when a file stays that no artifact refers to.
+LOOSE = f"{PREFIX}loose"
+#: zset tenant/sha256 -> until when the parts of a file stay that is not whole.
+UPLOADS = f"{PREFIX}uploads"
+#: zset tenant/object -> when the bytes of an object are deleted that is no file's.
+UNOWNED = f"{PREFIX}unowned"
+#: set of tenant/object whose bytes are being deleted.
+DOOMED = f"{PREFIX}doomed"
+#: zset tenant/artifact -> since when nobody holds it.
+UNHELD = f"{PREFIX}unheld"
+#: text: id of the folder or bucket that holds the bytes of files, as its marker has it; new:id while that is written.
+FILE_STORE = f"{PREFIX}filestore"
 #: set of jobs by id and keys by name that were found broken.
 BROKEN = f"{PREFIX}broken"
 #: there when an index was put aside.
@@ -292,6 +306,36 @@ def secrets(tenant: str) -> str:
 def secret(tenant: str) -> str:
     """Hash name -> key.sealed: the values of a tenant's secrets, encrypted."""
     return f"{PREFIX}secret:{tenant}"
+
+
+def files(tenant: str) -> str:
+    """Hash sha256 -> size:references:objects: a tenant's files."""
+    return f"{PREFIX}files:{tenant}"
+
+
+def parts(tenant: str, sha256: str) -> str:
+    """Hash number -> object, and its size: parts of a file that is not whole yet."""
+    return f"{PREFIX}parts:{tenant}:{sha256}"
+
+
+def artifact(tenant: str, artifact_id: str) -> str:
+    """Hash of an artifact: bytes, files, when it was created, its manifest."""
+    return f"{PREFIX}artifact:{tenant}:{artifact_id}"
+
+
+def artifacts(tenant: str) -> str:
+    """Zset artifact -> creation: a tenant's artifacts that somebody holds."""
+    return f"{PREFIX}artifacts:{tenant}"
+
+
+def holders(tenant: str, artifact_id: str) -> str:
+    """Set of what keeps an artifact: kept, name:NAME, job:ID."""
+    return f"{PREFIX}holders:{tenant}:{artifact_id}"
+
+
+def names(tenant: str) -> str:
+    """Hash name -> artifact."""
+    return f"{PREFIX}names:{tenant}"
 
 
 def login(digest: str) -> str:

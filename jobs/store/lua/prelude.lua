@@ -659,3 +659,65 @@ local function purge(id)
   if stored[3] then call('ZREM', P .. 'held:' .. stored[3] .. ':' .. owner, id) end
   weigh(owner, id)
 end
+
+-- Files of artifacts, by tenant. ct:files:{tenant}: size:references:objects of each, by its SHA-256; without objects its
+-- bytes are lost. ct:filesums: what they make together. A file that no artifact refers to is loose, until a time.
+local LOOSE_MS, CONDEMNED_MS, FILES_A_CALL = 86400000, 600000, 1000
+
+local function split_file(text)
+  local size, references, objects = string.match(text or '', '^(%d+):(%d+):(.*)$')
+  return tonumber(size), tonumber(references), objects
+end
+
+local function count_files(of, what, files, bytes)
+  call('HINCRBY', P .. 'filesums', of .. '|' .. what .. '|files', num(files))
+  call('HINCRBY', P .. 'filesums', of .. '|' .. what .. '|bytes', num(bytes))
+end
+
+-- ct:unowned: objects, as tenant/name, that are no file's, by when their bytes are deleted.
+local function disown(of, objects, at)
+  for object in string.gmatch(objects, '[^,]+') do call('ZADD', P .. 'unowned', num(at), of .. '/' .. object) end
+end
+
+-- Puts a file into the index, with objects that were just taken out of ct:unowned.
+local function add_file(of, sha, size, objects, t)
+  local _, references, there = split_file(call('HGET', P .. 'files:' .. of, sha))
+  call('HSET', P .. 'files:' .. of, sha, size .. ':' .. num(references or 0) .. ':' .. objects)
+  if there then return end -- it was lost, and is counted
+  call('ZADD', P .. 'loose', num(t + LOOSE_MS), of .. '/' .. sha)
+  count_files(of, 'loose', 1, tonumber(size))
+end
+
+local function drop_loose_file(of, sha, t)
+  local size, references, objects = split_file(call('HGET', P .. 'files:' .. of, sha))
+  call('ZREM', P .. 'loose', of .. '/' .. sha)
+  if not size or references > 0 then return end
+  call('HDEL', P .. 'files:' .. of, sha)
+  disown(of, objects, t + CONDEMNED_MS)
+  count_files(of, 'loose', -1, -size)
+end
+
+-- The cap of a tenant on stored bytes, or nil.
+local function most_stored(of) return by_tenant() and T.caps(of) and T.share_of(of).caps.stored_bytes end
+
+local function stored_of_files(of) return number_at('HGET', P .. 'filesums', of .. '|stored|bytes') end
+
+-- Makes what artifacts store part of what is compared with the cap on stored bytes, beside the sizes of jobs.
+local function weigh_files(of)
+  if most_stored(of) then T.caps(of).set_size(of, '|files', stored_of_files(of)) end
+end
+
+-- An artifact that nobody holds is collected by the leader.
+local function let_go(of, id, holder, t)
+  call('SREM', P .. 'holders:' .. of .. ':' .. id, holder)
+  if call('EXISTS', P .. 'holders:' .. of .. ':' .. id) == 1 then return end
+  call('ZREM', P .. 'artifacts:' .. of, id)
+  call('ZADD', P .. 'unheld', num(t), of .. '/' .. id)
+end
+
+-- ct:names:{tenant}: a name points to one artifact, and holds it.
+local function point(of, name, id, t)
+  local before = call('HGET', P .. 'names:' .. of, name)
+  call('HSET', P .. 'names:' .. of, name, id)
+  if before and before ~= id then let_go(of, before, 'name:' .. name, t) end
+end

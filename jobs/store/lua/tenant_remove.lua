@@ -1,4 +1,4 @@
--- TENANT_REMOVE name tenant token -> ok | missing | default | busy | tokens. Only a tenant none of whose jobs waits or
+-- TENANT_REMOVE name tenant token -> ok | missing | default | busy | tokens | artifacts. Only a tenant none of whose jobs waits or
 -- runs, and without tokens: whoever has one would go on as a tenant without caps.
 local name, t = ARGV[1], now()
 if call('ZSCORE', P .. 'tenants', name) == false then return 'missing' end
@@ -9,6 +9,16 @@ for _, id in ipairs(call('ZRANGE', P .. 'tokens', 0, -1)) do
   local token = call('HMGET', P .. 'token:' .. id, 'tenant', 'expires')
   local ends = tonumber(token[2] or 0) or 0
   if token[1] == name and (ends == 0 or ends > t) then return 'tokens' end
+end
+-- A later tenant of this name must not be given files, by their hashes alone. Those of deleted artifacts go soon.
+local files = call('HGETALL', P .. 'files:' .. name)
+for i = 2, #files, 2 do
+  if select(2, split_file(files[i])) > 0 then return 'artifacts' end
+end
+if call('EXISTS', P .. 'artifacts:' .. name) == 1 then return 'artifacts' end
+for i = 1, #files, 2 do drop_loose_file(name, files[i], t) end
+for _, member in ipairs(call('ZRANGE', P .. 'uploads', 0, -1)) do
+  if string.match(member, '^(.-)/') == name then call('ZADD', P .. 'uploads', 0, member) end
 end
 call('ZREM', P .. 'tenants', name)
 call('HDEL', P .. 'shares', name, name .. '|caps')

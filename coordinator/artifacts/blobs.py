@@ -1,0 +1,183 @@
+"""Bytes of files: objects under ARTIFACT_URL, through fsspec. Each is written once, read in parts, and deleted.
+
+What an object belongs to is in Redis alone (`jobs/store/files.py`); here is a folder or bucket of names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from jobs import errors
+from jobs.store.files import Files
+
+#: Says which store this is, at its top.
+MARKER = "threads-cluster-artifacts"
+#: Seconds in which another coordinator that is the first writes the marker.
+_SETTLE_SECONDS = 10.0
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_TOO_FEW = "The bytes of artifacts must be the same for every coordinator"
+
+
+class WrongStore(Exception):
+    """ARTIFACT_URL is not the store of this cluster, or cannot be used; says what, why and what to do."""
+
+
+class Lost(Exception):
+    """The bytes of an object are gone."""
+
+
+class Blobs:
+    """Objects of one store. Raises StoreFull, Unavailable, and Lost for an object that is not there."""
+
+    def __init__(self, url: str) -> None:
+        # Not before somebody stores something: it is no light import.
+        from fsspec.core import url_to_fs
+
+        self.url = url
+        local = {"auto_mkdir": True} if "://" not in url or url.startswith(("file:", "local:")) else {}
+        try:
+            self._fs, self._root = url_to_fs(url, **local)
+        except (ImportError, ValueError) as error:
+            raise WrongStore(f"ARTIFACT_URL={url} cannot be used: {error}") from None
+        #: Folder on this machine, whose writes must be made to last; None elsewhere.
+        self._folder = Path(self._root) if local else None
+
+    def write(self, tenant: str, objects: Mapping[str, bytes]) -> None:
+        """Write objects under new names; return when they survive a power cut. Nothing is left of them on an error."""
+        paths = {self._path(tenant, name): data for name, data in objects.items()}
+        try:
+            with _understood(self.url):
+                self._write(paths)
+        except Exception:
+            for path in paths:
+                with contextlib.suppress(Exception):
+                    self._fs.rm_file(path)
+            raise
+
+    def read(self, tenant: str, name: str, start: int, end: int) -> bytes:
+        """Return the bytes start..end-1 of an object. Lost when they are not there."""
+        if start >= end:
+            return b""
+        with _understood(self.url):
+            data: bytes = self._fs.cat_file(self._path(tenant, name), start=start, end=end)
+        if len(data) != end - start:
+            raise Lost(f"object {name} ends too soon")
+        return data
+
+    def delete(self, objects: Sequence[tuple[str, str]]) -> None:
+        """Delete objects, given as (tenant, name); those that are not there are deleted already."""
+        for tenant, name in objects:
+            with contextlib.suppress(FileNotFoundError), _understood(self.url, missing=FileNotFoundError):
+                self._fs.rm_file(self._path(tenant, name))
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Yield every object that is there, as (tenant, name)."""
+        for path in self._fs.find(self._root):
+            tenant, _, name = path.removeprefix(self._root).strip("/").partition("/")
+            if name:
+                yield tenant, name.rpartition("/")[2]
+
+    def check(self, files: Files) -> None:
+        """Return when this is the store of this cluster, of which it becomes the first. WrongStore otherwise."""
+        known, mine = files.store_id(), secrets.token_hex(16)
+        if known is None and files.claim_store(mine):
+            self._write_marker(mine)
+            files.settle_store(mine)
+            return
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while (known := files.store_id()) is None or known.startswith("new:"):
+            if time.monotonic() > deadline:
+                raise WrongStore("another coordinator begins the artifact store and does not end; start this one again")
+            time.sleep(0.1)
+        self._compare(known, self._marker())
+
+    def _write(self, paths: Mapping[str, bytes]) -> None:
+        if self._folder is None:
+            self._fs.pipe(dict(paths))
+            return
+        for path, data in paths.items():
+            self._fs.pipe_file(path, data)
+        _make_last(self._folder)
+
+    def _path(self, tenant: str, name: str) -> str:
+        return f"{self._root}/{tenant}/{name[:2]}/{name}"
+
+    def _marker(self) -> str:
+        try:
+            with _understood(self.url, missing=FileNotFoundError):
+                text: bytes = self._fs.cat_file(f"{self._root}/{MARKER}")
+        except FileNotFoundError:
+            return ""
+        except errors.ClusterError as error:
+            raise WrongStore(f"ARTIFACT_URL={self.url} cannot be read: {error.detail}") from None
+        return text.decode(errors="replace").strip()
+
+    def _write_marker(self, store_id: str) -> None:
+        if there := self._marker():
+            raise WrongStore(
+                f"ARTIFACT_URL={self.url} is the store {there} of another cluster, since Redis knows of none. Give this"
+                " cluster a folder or bucket of its own; after a Redis was lost, restore its backup, or empty the store"
+            )
+        try:
+            self.write_plain(MARKER, f"{store_id}\n".encode())
+        except errors.ClusterError as error:
+            raise WrongStore(
+                f"ARTIFACT_URL={self.url} cannot be written: {error.detail}. Give the coordinators' user the right to"
+                " write there, or set ARTIFACT_URL to a place where it may"
+            ) from None
+
+    def write_plain(self, name: str, data: bytes) -> None:
+        """Write an object at the top of the store."""
+        with _understood(self.url):
+            self._write({f"{self._root}/{name}": data})
+
+    def _compare(self, known: str, marker: str) -> None:
+        if marker == known:
+            return
+        what = f"has the marker {marker}" if marker else f"has no file {MARKER}"
+        raise WrongStore(
+            f"ARTIFACT_URL={self.url} {what}, and this cluster's store is {known}. {_TOO_FEW}: mount one shared folder"
+            " in all of them, or use a bucket (docs/artifacts.md). If the store was lost for good:"
+            " redis-cli del ct:filestore"
+        )
+
+
+@contextmanager
+def _understood(url: str, missing: type[Exception] = Lost) -> Iterator[None]:
+    """Raise what a driver says as an error of ours."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise missing(str(error)) from None
+    except OSError as error:
+        if error.errno in _FULL:
+            raise errors.StoreFull(
+                "the artifact store has no room; delete artifacts (cluster artifact list), or give it more",
+                field="body",
+            ) from None
+        reason = error.strerror or str(error) or type(error).__name__
+        raise errors.Unavailable(f"the artifact store does not answer: {reason}") from None
+
+
+def _make_last(folder: Path) -> None:
+    """Return when all that was written on the folder's file system is on its disk: one call for many files."""
+    syncfs: Callable[[int], Any] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:  # not Linux
+        os.sync()
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        if syncfs(opened):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(opened)

@@ -1,0 +1,62 @@
+"""Bundles: many small files in one body. A line of JSON, `[["SHA-256", bytes], ...]`, then the bytes of each. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from coordinator.artifacts.manifest import SHA256
+from jobs import errors
+
+#: Most files, and most bytes of all of them.
+MAX_FILES, MAX_BYTES = 1000, 8 << 20
+#: Largest body: its line, and the bytes.
+MAX_BODY = MAX_BYTES + (128 << 10)
+_SHA = re.compile(SHA256)
+
+
+def unpacked(body: bytes) -> dict[str, bytes]:
+    """Return the files of a bundle by their SHA-256. InvalidRequest for one that has another, or another length."""
+    line, _, rest = body.partition(b"\n")
+    rows = _rows(line)
+    if len(rows) > MAX_FILES:
+        raise errors.TooLarge(f"the bundle has over {MAX_FILES} files; send several", field="body")
+    if sum(size for _, size in rows) != len(rest):
+        detail = f"the bundle names {sum(size for _, size in rows)} bytes and has {len(rest)}; send it again"
+        raise errors.InvalidRequest(detail, field="body")
+    files, at = dict[str, bytes](), 0
+    for sha, size in rows:
+        data = rest[at : at + size]
+        if hashlib.sha256(data).hexdigest() != sha:
+            raise errors.InvalidRequest(
+                f"the file {sha} of the bundle has another SHA-256; send it again", field="body"
+            )
+        files[sha], at = data, at + size
+    return files
+
+
+def packed(files: Sequence[tuple[str, bytes]]) -> bytes:
+    """Return files, given as (sha256, bytes), as a bundle."""
+    head = json.dumps([[sha, len(data)] for sha, data in files], separators=(",", ":"))
+    return b"".join([head.encode(), b"\n", *(data for _, data in files)])
+
+
+def _rows(line: bytes) -> list[tuple[str, int]]:
+    try:
+        rows: Any = json.loads(line)
+        sound = isinstance(rows, list) and all(_is_row(row) for row in rows)
+    except (ValueError, RecursionError):
+        sound = False
+    if not sound:
+        raise errors.InvalidRequest('the bundle must begin with a line [["SHA-256", bytes], ...]', field="body")
+    return [(sha, size) for sha, size in rows]
+
+
+def _is_row(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 2:
+        return False
+    sha, size = row
+    return isinstance(sha, str) and bool(_SHA.fullmatch(sha)) and type(size) is int and size >= 0

@@ -1,0 +1,83 @@
+"""Routes of artifacts: commit, list, read, delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.artifacts import manifest, queries, rows, schemas
+from coordinator.asker import Scope
+from coordinator.http import shown
+from jobs.store import artifacts
+
+routes = http.router()
+
+_SUBMIT = [http.needs(Scope.SUBMIT)]
+#: Description of a body of bytes, and of an answer of bytes.
+OCTETS: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+Asked = Annotated[
+    str,
+    Path(
+        pattern=r"^[A-Za-z0-9._-]{1,64}$", description="An artifact's id, the first 8 or more digits of it, or a name."
+    ),
+]
+Name = Annotated[
+    str, Query(pattern=rf"{artifacts.NAME}|^$", description="A name that points to it from now on, and keeps it.")
+]  # fmt: skip
+
+
+def takes_octets(what: str) -> dict[str, Any]:
+    """Return OpenAPI's description of a body of bytes."""
+    return {"requestBody": {"required": True, "description": what, "content": OCTETS}}
+
+
+def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
+    """Return the arguments of a route that answers with bytes."""
+    answers = {status: {"description": what, "content": OCTETS} for status in (200, *statuses)}
+    return {"response_model": None, "response_class": Response, "responses": answers}
+
+
+@routes.get("/artifacts", tags=["artifacts"], **http.answers(schemas.ArtifactList))
+def list_artifacts(
+    cluster: http.ClusterDep, asker: http.AskerDep,
+    cursor: Annotated[str | None, Query(pattern=manifest.SHA256)] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:  # fmt: skip
+    """List artifacts of one's tenant, newest first."""
+    page = queries.page(cluster.store.artifacts, asker.tenant, cursor, limit)
+    more = {"cursor": page[-1]["artifact_id"]} if len(page) == limit else {}
+    return shown({"artifacts": page, **more})
+
+
+@routes.post(
+    "/artifacts", tags=["artifacts"], dependencies=_SUBMIT, openapi_extra=takes_octets("A manifest: docs/artifacts.md"),
+    **http.answers(schemas.Committed),
+)  # fmt: skip
+async def commit(request: Request, cluster: http.ClusterDep, asker: http.AskerDep, name: Name = "") -> Response:
+    """Commit a manifest whose files are there. The same manifest is the same artifact. 409 where files are missing."""
+    async with bodies.octets(request, manifest.MAX_BYTES) as text:
+        how, row = await run_in_threadpool(cluster.artifacts.commit, asker.tenant, text, name, asker.actor)
+    return shown({"artifact": rows.artifact_row(asker.tenant, row), "new": how == "new"})
+
+
+@routes.get("/artifacts/{artifact}", tags=["artifacts"], **http.answers(schemas.Artifact))
+def get_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """One artifact without its manifest."""
+    return shown(rows.artifact_row(asker.tenant, cluster.artifacts.find(asker.tenant, artifact)))
+
+
+@routes.get("/artifacts/{artifact}/manifest", tags=["artifacts"], **gives_octets("The manifest: docs/artifacts.md"))
+def get_manifest(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """The manifest of an artifact: paths, sizes and SHA-256 of its files; its own SHA-256 is the artifact's id."""
+    row = cluster.artifacts.find(asker.tenant, artifact)
+    return Response(cluster.artifacts.manifest(asker.tenant, row), media_type="application/octet-stream")
+
+
+@routes.delete("/artifacts/{artifact}", status_code=204, tags=["artifacts"], dependencies=_SUBMIT)
+def delete_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Delete an artifact with its names. 409 while a job holds it. Files that no other has go ten minutes later."""
+    cluster.artifacts.delete(asker.tenant, artifact, asker.actor)
+    return Response(status_code=204)

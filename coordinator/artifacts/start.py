@@ -1,0 +1,25 @@
+"""What a coordinator checks of the artifact store before it serves."""
+
+from __future__ import annotations
+
+import logging
+
+from coordinator.artifacts.blobs import Blobs
+from jobs.settings import Settings
+from jobs.store import Store, connection
+
+log = logging.getLogger(__name__)
+
+
+def check(settings: Settings) -> None:
+    """Raise WrongStore when ARTIFACT_URL is not the store of this cluster. Without Redis, its first use does."""
+    if not settings.artifact_url:
+        return
+    blobs = Blobs(settings.artifact_url)
+    store = Store(connection.connect(settings.redis_url, retries=0, timeout=2))
+    try:
+        blobs.check(store.files)
+    except connection.Unreachable as error:
+        log.warning("the artifact store is checked at its first use: redis cannot be reached: %s", error)
+    finally:
+        store.client.close()

@@ -1,0 +1,228 @@
+"""Uploads and downloads of files: verified by their SHA-256, in parts, each of which may be sent again."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from coordinator.artifacts import bundles, manifest
+from coordinator.artifacts.blobs import Blobs, Lost
+from jobs import errors
+from jobs.store import files
+from jobs.store.files import PART_BYTES, Files, StoredFile, TooMuch
+
+#: Bytes that are read at once for a download, and to verify a file.
+_PIECE = 1 << 20
+_RANGE = re.compile(r"bytes=(\d{1,15})-(\d{0,15})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Files that a tenant lacks, of those that were asked for."""
+
+    missing: list[str]
+    #: Numbers of the parts that are there, of those that were begun.
+    parts: dict[str, list[int]]
+
+
+class Transfers:
+    """Files of tenants over one index and one store of bytes."""
+
+    def __init__(self, index: Files, blobs: Blobs) -> None:
+        self._index = index
+        self.blobs = blobs
+
+    # -- up ---------------------------------------------------------------------------------------------------------
+
+    def wanted(self, tenant: str, shas: Sequence[str]) -> Wanted:
+        """Return what is to be uploaded; what is there stays for a day."""
+        missing = self._index.missing(tenant, shas)
+        return Wanted(missing=missing, parts=self._index.uploads(tenant, missing))
+
+    def put_bundle(self, tenant: str, body: bytes) -> tuple[int, int]:
+        """Store the files of a bundle; return how many were new, and their bytes."""
+        sent = bundles.unpacked(body)
+        lacked = set(self._index.missing(tenant, list(sent)))
+        rows = {sha: (files.new_object(), data) for sha, data in sent.items() if sha in lacked}
+        added = self._add(tenant, rows)
+        return len(added), sum(len(rows[sha][1]) for sha in added)
+
+    def put_part(self, tenant: str, sha: str, size: int, number: int, data: bytes) -> list[int]:
+        """Store one part of a file, or all of a small one; return the numbers of the parts that are missing still."""
+        _check_part(size, number, len(data))
+        if size <= PART_BYTES:
+            if hashlib.sha256(data).hexdigest() != sha:
+                raise errors.InvalidRequest(f"the file has another SHA-256 than {sha}; send it again", field="body")
+            self._add(tenant, {sha: (files.new_object(), data)})
+            return []
+        if self._index.get(tenant, sha):
+            return []
+        begun = self._index.upload(tenant, sha)
+        if begun is None or number not in begun.objects:
+            self._add_part(tenant, sha, size, number, data)
+            begun = self._index.upload(tenant, sha)
+        there = begun.objects if begun else {}
+        return [each for each in range(_count(size)) if each not in there]
+
+    def complete(self, tenant: str, sha: str) -> None:
+        """Make the parts of a file a file, once its bytes have its SHA-256. Conflict while parts are missing.
+
+        InvalidRequest for other bytes: the parts are dropped, and the file is to be uploaded anew.
+        """
+        begun = self._index.upload(tenant, sha)
+        if begun is None:
+            if self._index.get(tenant, sha) is None:
+                raise errors.NotFound(f"nothing was uploaded of a file {sha}", field="sha256")
+            return
+        count = _count(begun.size)
+        lacking = [number for number in range(count) if number not in begun.objects]
+        if lacking:
+            raise errors.Conflict(
+                f"{len(lacking)} of {count} parts are missing, the first is {lacking[0]}", field="part"
+            )
+        objects = [begun.objects[number] for number in range(count)]
+        whole = StoredFile(size=begun.size, references=0, objects=tuple(objects))
+        verified = self._digest(tenant, whole) == sha
+        if not self._index.end_upload(tenant, sha, objects, verified=verified):
+            raise errors.Conflict("the parts changed meanwhile; ask again which files are missing", field="part")
+        if not verified:
+            detail = (
+                f"the parts do not make a file with the SHA-256 {sha}; did it change while it was sent? Send it anew"
+            )
+            raise errors.InvalidRequest(detail, field="body")
+
+    def _add(self, tenant: str, rows: Mapping[str, tuple[str, bytes]]) -> list[str]:
+        """Write files, given as (object, bytes) by SHA-256, and return those that were not there."""
+        if not rows:
+            return []
+        self._write(tenant, dict(rows.values()))
+        how = self._index.add(tenant, [(sha, len(data), name) for sha, (name, data) in rows.items()])
+        if isinstance(how, TooMuch):
+            self.blobs.delete([(tenant, name) for name, _ in rows.values()])
+            raise _over(tenant, how)
+        if "gone" in how:
+            raise errors.Unavailable("the upload took over an hour; send it again")
+        return [sha for sha, each in zip(rows, how, strict=True) if each == "new"]
+
+    def _add_part(self, tenant: str, sha: str, size: int, number: int, data: bytes) -> None:
+        name = files.new_object()
+        self._write(tenant, {name: data})
+        how = self._index.add_part(tenant, sha, size, number, name)
+        if isinstance(how, TooMuch):
+            self.blobs.delete([(tenant, name)])
+            raise _over(tenant, how)
+        if how == "size":
+            self.blobs.delete([(tenant, name)])
+            raise errors.Conflict(f"the upload of {sha} was begun with another size", field="size")
+        if how == "gone":
+            raise errors.Unavailable("the upload took over an hour; send it again")
+
+    def _write(self, tenant: str, objects: Mapping[str, bytes]) -> None:
+        self._index.begin(tenant, list(objects))
+        self.blobs.write(tenant, objects)
+
+    def _digest(self, tenant: str, file: StoredFile) -> str:
+        digest = hashlib.sha256()
+        try:
+            for piece in self._pieces(tenant, file, 0, file.size):
+                digest.update(piece)
+        except Lost:
+            return ""
+        return digest.hexdigest()
+
+    # -- down -------------------------------------------------------------------------------------------------------
+
+    def find(self, tenant: str, sha: str) -> StoredFile:
+        """Return a file. NotFound for one that this tenant does not have, whoever else has it."""
+        file = self._index.get(tenant, sha)
+        if file is None:
+            raise errors.NotFound(f"there is no file {sha}", field="sha256")
+        return file
+
+    def read(self, tenant: str, sha: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
+        """Return the bytes start..end-1 of a file in pieces. Broken when the store has lost them, as is then noted."""
+        pieces = self._pieces(tenant, file, start, end)
+        try:
+            first = next(pieces, b"")
+        except Lost:
+            raise self._lost(tenant, sha, file) from None
+        return _joined(first, pieces)
+
+    def get_bundle(self, tenant: str, shas: Sequence[str]) -> bytes:
+        """Return as many of the first of these files as fit into one bundle, at least one.
+
+        NotFound, Broken, and TooLarge where the first does not fit.
+        """
+        packed: list[tuple[str, bytes]] = []
+        total = 0
+        for sha, file in zip(shas, self._index.several(tenant, shas), strict=True):
+            if file is None:
+                raise errors.NotFound(f"there is no file {sha}", field="hashes")
+            if total + file.size > bundles.MAX_BYTES:
+                break
+            packed.append((sha, b"".join(self.read(tenant, sha, file, 0, file.size))))
+            total += file.size
+        if not packed:
+            raise errors.TooLarge(
+                f"the file {shas[0]} is too large for a bundle; GET /api/files/{shas[0]}", field="hashes"
+            )
+        return bundles.packed(packed)
+
+    def _pieces(self, tenant: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
+        while start < end:
+            number, offset = divmod(start, PART_BYTES)
+            till = min(offset + _PIECE, PART_BYTES, offset + end - start)
+            yield self.blobs.read(tenant, file.objects[number], offset, till)
+            start += till - offset
+
+    def _lost(self, tenant: str, sha: str, file: StoredFile) -> errors.Broken:
+        self._index.lose(tenant, sha, file.objects)
+        detail = f"the artifact store has lost the bytes of the file {sha}"
+        return errors.Broken(f"{detail}; put the folder that has it once more, which uploads it again", field="sha256")
+
+
+def span(header: str, size: int) -> tuple[int, int] | None:
+    """Return the first byte and the end that a Range header asks for; None for all, as for ranges of another form.
+
+    InvalidRange when nothing of the file is in it.
+    """
+    asked = _RANGE.fullmatch(header.strip())
+    if asked is None:
+        return None
+    start, last = int(asked[1]), int(asked[2] or size)
+    if last < start:
+        return None
+    if start >= size:
+        raise errors.InvalidRange(f"the file has {size} bytes, and byte {start} was asked for", field="Range")
+    return start, min(last + 1, size)
+
+
+def _joined(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _count(size: int) -> int:
+    """Return the parts of a file of this size."""
+    return max(1, -(-size // PART_BYTES))
+
+
+def _check_part(size: int, number: int, length: int) -> None:
+    if size > manifest.MAX_FILE:
+        raise errors.TooLarge(f"the file has over {manifest.MAX_FILE} bytes", field="size")
+    if number >= _count(size):
+        raise errors.InvalidRequest(f"a file of {size} bytes has the parts 0 to {_count(size) - 1}", field="part")
+    wanted = min(PART_BYTES, size - number * PART_BYTES)
+    if length != wanted:
+        detail = f"part {number} of a file of {size} bytes has {wanted} bytes; {length} came; send it again"
+        raise errors.InvalidRequest(detail, field="body")
+
+
+def _over(tenant: str, limit: TooMuch) -> errors.OverLimit:
+    detail = (
+        f"tenant {tenant} has uploaded {limit.loose} bytes that no artifact has, and max_stored_bytes is {limit.most}; "
+        "they go after a day. Put less, or have the cap raised"
+    )
+    return errors.OverLimit(detail, field="max_stored_bytes", seconds=3600)

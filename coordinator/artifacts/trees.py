@@ -1,0 +1,144 @@
+"""Artifacts of one replica: trees of files that are committed, read, deleted and collected."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Sequence
+
+from coordinator.artifacts import manifest
+from coordinator.artifacts.blobs import Blobs, Lost, WrongStore
+from coordinator.artifacts.transfers import Transfers
+from jobs import errors
+from jobs.models import Actor
+from jobs.settings import Settings
+from jobs.store import Store, artifacts, files
+from jobs.store.artifacts import Artifact, NewArtifact
+
+log = logging.getLogger(__name__)
+
+#: Digits of an id by which an artifact may be called, at least.
+SHORTEST = 8
+_DIGITS = re.compile(r"[0-9a-f]{8,64}")
+_MISSING = "ARTIFACT_URL for every coordinator, such as file:///data/artifacts (docs/artifacts.md)"
+
+
+class Trees:
+    """Artifacts over one store. MissingSetting without ARTIFACT_URL, or where that is another cluster's store."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store = store
+        self._url = settings.artifact_url
+        self._transfers: Transfers | None = None
+        self._opening = threading.Lock()
+
+    @property
+    def is_on(self) -> bool:
+        """True when there is a store."""
+        return bool(self._url)
+
+    @property
+    def transfers(self) -> Transfers:
+        """Uploads and downloads; the first use checks that the store is that of this cluster."""
+        with self._opening:
+            if self._transfers is None:
+                self._transfers = Transfers(self._store.files, self._open())
+            return self._transfers
+
+    def _open(self) -> Blobs:
+        if not self._url:
+            raise errors.MissingSetting(f"artifacts cannot be stored; set {_MISSING}", field="ARTIFACT_URL")
+        try:
+            blobs = Blobs(self._url)
+            blobs.check(self._store.files)
+        except WrongStore as error:
+            raise errors.MissingSetting(str(error), field="ARTIFACT_URL") from None
+        return blobs
+
+    # -- one artifact -----------------------------------------------------------------------------------------------
+
+    def find(self, tenant: str, asked: str) -> Artifact:
+        """Return an artifact by its id, the beginning of it, or its name. NotFound, Conflict for several."""
+        ids = [each for each in self._store.artifacts.ids(tenant) if each.startswith(asked)] if _is_id(asked) else []
+        if not ids and (named := self._store.artifacts.named(tenant, asked)):
+            ids = [named]
+        if len(ids) > 1:
+            raise errors.Conflict(f"{len(ids)} artifacts begin with {asked}; give more of its id", field="artifact")
+        [row] = self._store.artifacts.read(tenant, ids) or [None]
+        if row is None:
+            detail = f"there is no artifact {asked}; list them with GET /api/artifacts"
+            raise errors.NotFound(detail, field="artifact")
+        return row
+
+    def commit(self, tenant: str, text: bytes, name: str, actor: Actor) -> tuple[str, Artifact]:
+        """Store a tree whose files are there: (new or there, artifact).
+
+        Conflict names files that are missing; OverLimit beyond max_stored_bytes; errors as `manifest.parsed`.
+        """
+        if _is_id(name):
+            raise errors.InvalidRequest(f"name: {name} could be the beginning of an artifact's id", field="name")
+        tree, stored = manifest.parsed(text), files.new_object()
+        transfers = self.transfers
+        self._store.files.begin(tenant, [stored])
+        transfers.blobs.write(tenant, {stored: text})
+        new = NewArtifact(
+            id=tree.id, name=name, bytes=tree.bytes, files=tree.files, manifest=stored, manifest_bytes=len(text),
+            sizes=tree.sizes,
+        )  # fmt: skip
+        how, *rest = self._store.artifacts.commit(tenant, new, actor)
+        if how != "new":
+            transfers.blobs.delete([(tenant, stored)])
+        if how not in ("new", "there"):
+            raise _refusal(how, rest, new, tenant)
+        return how, self.find(tenant, tree.id)
+
+    def manifest(self, tenant: str, row: Artifact) -> bytes:
+        """Return the manifest of an artifact. Broken when the store has lost it."""
+        try:
+            return self.transfers.blobs.read(tenant, row.manifest, 0, row.manifest_bytes)
+        except Lost:
+            detail = f"the artifact store has lost the manifest of {row.id}; delete it, and put the folder again"
+            raise errors.Broken(detail, field="artifact") from None
+
+    def delete(self, tenant: str, asked: str, actor: Actor) -> None:
+        """Delete an artifact with its names. Conflict names what else holds it."""
+        row = self.find(tenant, asked)
+        how, *rest = self._store.artifacts.delete(tenant, row.id, actor)
+        if how == "held":
+            raise errors.Conflict(f"{rest[0]} holds artifact {row.id[:12]}; delete that first", field="artifact")
+        try:
+            self.collect(tenant, row.id)
+        except Exception as error:  # the leader does it
+            log.warning("an artifact is not collected yet: %s", error)
+
+    # -- the leader's -----------------------------------------------------------------------------------------------
+
+    def collect(self, tenant: str, artifact_id: str) -> bool:
+        """Forget an artifact that nobody holds; its files go unless others refer to them. Errors as `manifest`."""
+        [row] = self._store.artifacts.read(tenant, [artifact_id])
+        shas: Sequence[str] = manifest.hashes(self.manifest(tenant, row)) if row else ()
+        return self._store.artifacts.collect(tenant, artifact_id, shas)
+
+
+def _is_id(asked: str) -> bool:
+    return bool(_DIGITS.fullmatch(asked))
+
+
+def _refusal(how: str, rest: Sequence[str], new: NewArtifact, tenant: str) -> errors.ClusterError:
+    if how == "missing":
+        shas = list(new.sizes)
+        first = shas[int(rest[0])]
+        detail = f"{len(rest)} files are missing or have another size, the first is {first}; upload them first"
+        return errors.Conflict(detail, field="body")
+    if how == "over":
+        cap, most, _, stored = rest
+        detail = (
+            f"tenant {tenant} has no room for it within {cap}: {stored} of {most} bytes are stored of its jobs and "
+            "artifacts; delete some (cluster artifact list), or have the cap raised"
+        )
+        return errors.OverLimit(detail, field=cap, seconds=3600)
+    if how == "full":
+        most = f"tenant {tenant} has {artifacts.MAX_ARTIFACTS} artifacts, as many as it may have"
+        return errors.Conflict(f"{most}; delete some first", field="body")
+    return errors.Unavailable("the upload took over an hour; send it again")

@@ -1,0 +1,118 @@
+"""Artifacts, by tenant: trees of files under the SHA-256 of their manifest, names, and what holds each.
+
+An artifact that nothing holds any more is collected by the leader, which reads its manifest for the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.models import ANONYMOUS, Actor
+from jobs.store import keys
+from jobs.store.scripts import Part
+
+#: Most artifacts of a tenant.
+MAX_ARTIFACTS = 10_000
+#: Names of artifacts; one that could be the beginning of an id is refused besides.
+NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+_NAMED = "name:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """Artifact without its manifest."""
+
+    id: str
+    #: Bytes of its files, each path counted.
+    bytes: int
+    files: int
+    #: In milliseconds of Redis' clock.
+    created: int
+    names: tuple[str, ...]
+    #: What else holds it, such as job:ID; kept: it stays until it is deleted.
+    holders: tuple[str, ...]
+    #: Object that has the manifest, and its size.
+    manifest: str
+    manifest_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewArtifact:
+    """Artifact that is to be committed."""
+
+    id: str
+    name: str
+    #: Bytes and number of its files, each path counted.
+    bytes: int
+    files: int
+    manifest: str
+    manifest_bytes: int
+    #: Size of each file by its SHA-256.
+    sizes: Mapping[str, int]
+
+
+class Artifacts(Part):
+    """Commits, lists and deletes artifacts."""
+
+    def commit(self, tenant: str, new: NewArtifact, actor: Actor = ANONYMOUS) -> list[str]:
+        """Verify that every file is there and refer to it, all in one step, or change nothing.
+
+        Answers [new] or [there]; else [missing, number of a file in `sizes`, ...]; [over, cap, most, seconds, stored];
+        [full], beyond MAX_ARTIFACTS; [gone]: the manifest's object is not unowned any more.
+        """
+        about = (new.id, new.name, new.bytes, new.files, new.manifest_bytes, new.manifest, MAX_ARTIFACTS)
+        rows = (item for row in new.sizes.items() for item in row)
+        return self._scripts.kept_words("commit_artifact", tenant, *about, *actor, *rows)
+
+    def hold(self, tenant: str, artifact_id: str, holder: str) -> bool:
+        """Keep an artifact for a holder, such as job:ID; False when there is none."""
+        return bool(self._scripts.kept("hold_artifact", tenant, artifact_id, holder, 1))
+
+    def let_go(self, tenant: str, artifact_id: str, holder: str) -> bool:
+        """End what `hold` began. Works in a full Redis."""
+        return bool(self._scripts.kept("hold_artifact", tenant, artifact_id, holder, 0))
+
+    def delete(self, tenant: str, artifact_id: str, actor: Actor = ANONYMOUS) -> list[str]:
+        """Delete an artifact with its names: [ok]; else [missing]; [held, by whom]. Works in a full Redis."""
+        return self._scripts.kept_words("delete_artifact", tenant, artifact_id, *actor)
+
+    def ids(self, tenant: str) -> list[str]:
+        """Return the ids of a tenant's artifacts, newest first."""
+        return [name.decode() for name in self._client.zrevrange(keys.artifacts(tenant), 0, -1)]
+
+    def named(self, tenant: str, name: str) -> str | None:
+        """Return the id of the artifact that a name points to; None for a name that there is not."""
+        stored = self._client.hget(keys.names(tenant), name)
+        return stored.decode() if stored else None
+
+    def read(self, tenant: str, ids: Sequence[str]) -> list[Artifact | None]:
+        """Return artifacts by their ids; None in the place of one that there is not."""
+        pipe = self._pipe()
+        for each in ids:
+            pipe.hgetall(keys.artifact(tenant, each)).smembers(keys.holders(tenant, each))
+        replies = pipe.execute()
+        return [_artifact(each, *replies[2 * at : 2 * at + 2]) for at, each in enumerate(ids)]
+
+    # -- the leader's -----------------------------------------------------------------------------------------------
+
+    def unheld(self, most: int) -> list[tuple[str, str]]:
+        """Return artifacts that nobody holds, as (tenant, id)."""
+        members = (member.decode().partition("/") for member in self._client.zrange(keys.UNHELD, 0, most - 1))
+        return [(tenant, artifact_id) for tenant, _, artifact_id in members]
+
+    def collect(self, tenant: str, artifact_id: str, shas: Sequence[str]) -> bool:
+        """Forget an artifact whose files these are, each once; False when somebody holds it again, or it is gone."""
+        return bool(self._scripts.run("collect_artifact", tenant, artifact_id, *shas))
+
+
+def _artifact(artifact_id: str, row: Mapping[bytes, bytes], holders: Sequence[bytes]) -> Artifact | None:
+    if b"manifest" not in row:
+        return None
+    texts = sorted(holder.decode() for holder in holders)
+    return Artifact(
+        id=artifact_id, bytes=int(row[b"bytes"]), files=int(row[b"files"]), created=int(row[b"created"]),
+        names=tuple(text.removeprefix(_NAMED) for text in texts if text.startswith(_NAMED)),
+        holders=tuple(text for text in texts if not text.startswith(_NAMED)),
+        manifest=row[b"manifest"].decode(), manifest_bytes=int(row[b"manifest_bytes"]),
+    )  # fmt: skip

@@ -1,0 +1,302 @@
+"""Artifacts from Python: `Cluster().artifacts.put("folder")` sends only what the cluster lacks."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib import parse
+
+import httpx
+from pydantic import BaseModel
+
+from threads_cluster import answers, trees
+from threads_cluster.connection import Connection, Patience
+from threads_cluster.errors import ApiError, BadArgument, UnexpectedAnswer
+from threads_cluster.terminal import visible
+from threads_cluster.trees import Entry, Tree
+from threads_cluster.writing import Target
+
+Json: TypeAlias = dict[str, Any]
+#: Is given the bytes that are done and those that there are, now and then.
+Progress: TypeAlias = Callable[[int, int], None]
+
+#: Hashes of one question; files of at most this many bytes travel in bundles.
+_ASKED, _SMALL = 10_000, 1 << 20
+#: Seconds that an answer may take for storing a body, and bytes a second at which the cluster verifies a file at least.
+_STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
+#: How often an upload asks again which files are missing, where some went meanwhile.
+_ATTEMPTS = 3
+
+
+def _silent(_done: int, _total: int) -> None:
+    pass
+
+
+class Artifacts:
+    """Artifacts of the tenant whose token the connection has."""
+
+    def __init__(self, connection: Connection, patience: float) -> None:
+        self._connection = connection
+        self._patience = patience
+
+    def put(
+        self, path: str | Path, *, name: str | None = None, exclude: Sequence[str] = (), progress: Progress = _silent
+    ) -> Json:
+        """`{artifact, new, sent_files, sent_bytes, manifest_bytes}`: uploads a folder or a file.
+
+        `name` points to it from now on. `exclude`: patterns of .gitignore beside those of .clusterignore. `progress`
+        is told of bytes that are sent. BadArgument for what cannot be put, such as a link that leads out of the folder.
+        """
+        tree = trees.scan(Path(path), exclude)
+        sent: dict[str, int] = {}
+        for attempt in itertools.count(1):
+            self._send_missing(tree, sent, progress)
+            try:
+                committed = self._commit(tree, name)
+            except ApiError as error:
+                # What was there may have gone between the question and the commit.
+                if error.status != httpx.codes.CONFLICT or error.field != "body" or attempt == _ATTEMPTS:
+                    raise
+            else:
+                return committed | {
+                    "sent_files": len(sent), "sent_bytes": sum(sent.values()), "manifest_bytes": len(tree.manifest)
+                }  # fmt: skip
+        raise AssertionError
+
+    def list(self) -> Iterator[Json]:
+        """Artifacts, newest first, page by page as they are read."""
+        cursor = None
+        while True:
+            page = self._ask("GET", "/api/artifacts", answers.ArtifactPage, cursor=cursor)
+            yield from page["artifacts"]
+            if not page.get("cursor") or page["cursor"] == cursor:
+                return
+            cursor = page["cursor"]
+
+    def info(self, artifact: str) -> Json:
+        """One artifact, by its id, the first digits of it, or its name."""
+        answer: Json = self._ask("GET", f"/api/artifacts/{_step(artifact)}", answers.Artifact)
+        return answer
+
+    def files(self, artifact: str) -> Sequence[Entry]:
+        """Its paths. UnsafeArtifact when one leads out of a folder; UnexpectedAnswer when it is another's manifest."""
+        return self._entries(self.info(artifact)["artifact_id"])
+
+    def fetch(self, artifact: str, folder: str | Path, *, progress: Progress = _silent) -> Json:
+        """`{artifact, fetched_files, fetched_bytes}`: downloads into a folder what is not there yet, verified.
+
+        A fetch that was broken off goes on where it stopped. BadArgument, before anything is written, when something
+        else is in the place of a file; nothing is ever written outside the folder.
+        """
+        row = self.info(artifact)
+        entries = self._entries(row["artifact_id"])
+        target = Target(Path(folder))
+        try:
+            _check_case(target, entries)
+            lacking = [entry for entry in entries if entry.is_file and not target.has(entry)]
+            self._fetch(target, lacking, progress)
+            for entry in entries:
+                if entry.kind == "d":
+                    target.make_folder(entry.path)
+            for entry in entries:  # at last, so that nothing is written through one
+                if entry.kind == "l":
+                    target.make_link(entry)
+        except OSError as error:
+            raise BadArgument(f"{visible(str(folder))} cannot be written: {error.strerror}") from None
+        finally:
+            target.close()
+        size = sum(entry.size for entry in lacking)
+        return {"artifact": row, "fetched_files": len(lacking), "fetched_bytes": size}
+
+    def delete(self, artifact: str) -> None:
+        """Delete an artifact with its names."""
+        self._ask("DELETE", f"/api/artifacts/{_step(artifact)}", None)
+
+    # -- up ---------------------------------------------------------------------------------------------------------
+
+    def _send_missing(self, tree: Tree, sent: dict[str, int], progress: Progress) -> None:
+        files, missing, parts, bounds = tree.files, list[Entry](), dict[str, list[int]](), Json()
+        for shas in _batches(list(files), _ASKED):
+            bounds = self._ask("POST", "/api/missing-files", answers.MissingFiles, body={"hashes": shas})
+            missing += [files[sha] for sha in bounds["missing"] if sha in files]
+            parts |= bounds["parts"]
+        total, done = sum(entry.size for entry in missing), 0
+        progress(0, total)
+        small = [entry for entry in missing if entry.size <= min(_SMALL, bounds["bundle_bytes"])]
+        for bundle in _bundles(small, bounds):
+            self._send_bundle(tree.root, bundle)
+            sent.update((entry.sha, entry.size) for entry in bundle)
+            done += sum(entry.size for entry in bundle)
+            progress(done, total)
+        for entry in missing:
+            if entry.size > min(_SMALL, bounds["bundle_bytes"]):
+                for step in self._send_parts(tree.root, entry, parts.get(entry.sha, []), bounds["part_bytes"]):
+                    done += step
+                    progress(done, total)
+                sent[entry.sha] = entry.size
+
+    def _send_bundle(self, root: Path, bundle: Sequence[Entry]) -> None:
+        held = [(entry, _read(root, entry)) for entry in bundle]
+        head = json.dumps([[entry.sha, entry.size] for entry, _ in held], separators=(",", ":"))
+        octets = b"".join([head.encode(), b"\n", *(data for _, data in held)])
+        self._ask("PUT", "/api/file-bundle", octets=octets, extra_seconds=_STORING_SECONDS)
+
+    def _send_parts(self, root: Path, entry: Entry, there: Sequence[int], size: int) -> Iterator[int]:
+        """Send the parts that are not there; yield the bytes of each, and of those that are."""
+        path = root / entry.path
+        with path.open("rb") as opened:
+            for number in range(-(-entry.size // size)):
+                wanted = min(size, entry.size - number * size)
+                if number not in there:
+                    opened.seek(number * size)
+                    data = opened.read(wanted)
+                    if len(data) != wanted:
+                        raise _changed(entry)
+                    place = f"/api/files/{entry.sha}/parts/{number}"
+                    self._ask("PUT", place, octets=data, extra_seconds=_STORING_SECONDS, size=entry.size)
+                yield wanted
+        if entry.size > size:
+            seconds = _STORING_SECONDS + entry.size / _VERIFY_RATE
+            self._ask("POST", f"/api/files/{entry.sha}/complete", extra_seconds=seconds)
+
+    def _commit(self, tree: Tree, name: str | None) -> Json:
+        answer: Json = self._ask(
+            "POST", "/api/artifacts", answers.Committed, octets=tree.manifest, name=name, extra_seconds=_STORING_SECONDS
+        )
+        return answer
+
+    # -- down -------------------------------------------------------------------------------------------------------
+
+    def _entries(self, artifact_id: str) -> Sequence[Entry]:
+        path = f"/api/artifacts/{_step(artifact_id)}/manifest"
+        text = self._connection.ask_octets("GET", path, patience=self._patience, extra_seconds=_STORING_SECONDS)
+        if hashlib.sha256(text).hexdigest() != artifact_id:
+            raise UnexpectedAnswer(self._connection.url, "the manifest is not that of the artifact")
+        return trees.parsed(text)
+
+    def _fetch(self, target: Target, lacking: Sequence[Entry], progress: Progress) -> None:
+        files = trees.by_hash(lacking)
+        total, done = sum(entries[0].size for entries in files.values()), 0
+        progress(0, total)
+        small = {sha: entries for sha, entries in files.items() if entries[0].size <= _SMALL}
+        for sha, data in self._bundles(list(small)):
+            for entry in small[sha]:
+                target.write(entry, data)
+            done += len(data)
+            progress(done, total)
+        for first, *others in (entries for sha, entries in files.items() if sha not in small):
+            for step in self._download(target, first):
+                done += step
+                progress(done, total)
+            for entry in others:
+                target.copy(first, entry)
+
+    def _bundles(self, shas: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield the bytes of small files, verified."""
+        left = list(shas)
+        while left:
+            body = self._connection.ask_octets(
+                "POST", "/api/file-bundle", patience=self._patience, body={"hashes": left[:1000]},
+                extra_seconds=_STORING_SECONDS,
+            )  # fmt: skip
+            files = self._unpacked(body)
+            if not files or list(files) != left[: len(files)]:
+                raise UnexpectedAnswer(self._connection.url, "it sends other files than were asked for")
+            yield from files.items()
+            left = left[len(files) :]
+
+    def _unpacked(self, body: bytes) -> dict[str, bytes]:
+        line, _, rest = body.partition(b"\n")
+        files, at = dict[str, bytes](), 0
+        try:
+            for sha, size in json.loads(line):
+                data = rest[at : at + size]
+                if hashlib.sha256(data).hexdigest() != sha:
+                    raise ValueError
+                files[sha], at = data, at + size
+        except (ValueError, TypeError):
+            raise UnexpectedAnswer(self._connection.url, "the bytes of a file are not those of its hash") from None
+        return files
+
+    def _download(self, target: Target, entry: Entry) -> Iterator[int]:
+        """Fetch one large file from where it was broken off; yield the bytes of each step."""
+        enduring = Patience(self._patience)
+        with target.part(entry) as part:
+            made, there = hashlib.sha256(), 0
+            while piece := part.read(1 << 20):
+                made.update(piece)
+                there += len(piece)
+            yield there
+            while there < entry.size:
+                try:
+                    with self._connection.download(f"/api/files/{entry.sha}", there) as pieces:
+                        for piece in pieces:
+                            part.write(piece)
+                            made.update(piece)
+                            there += len(piece)
+                            yield len(piece)
+                            enduring.succeeded()
+                            if there > entry.size:
+                                break
+                except (httpx.TransportError, ApiError) as error:
+                    self._connection.endure(error, enduring)
+        if there != entry.size or made.hexdigest() != entry.sha:
+            target.drop_part(entry)
+            raise UnexpectedAnswer(
+                self._connection.url, f"the bytes of {visible(entry.path)} are not those of its hash"
+            )
+        target.finish(entry)
+
+    def _ask(self, method: str, path: str, shape: type[BaseModel] | None = answers.Anything, **how: Any) -> Any:
+        answer = self._connection.ask(method, path, **({"patience": self._patience} | how))
+        return answer if shape is None else answers.checked(shape, answer, self._connection.url)
+
+
+def _step(artifact: str) -> str:
+    if artifact in ("", ".", ".."):
+        raise BadArgument("no artifact has this id or name")
+    return parse.quote(artifact, safe="", errors="surrogateescape")
+
+
+def _batches(several: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    """Yield them in batches, at least one."""
+    for at in range(0, max(1, len(several)), most):
+        yield several[at : at + most]
+
+
+def _bundles(small: Iterable[Entry], bounds: Mapping[str, int]) -> Iterator[list[Entry]]:
+    bundle: list[Entry] = []
+    size = 0
+    for entry in small:
+        if bundle and (len(bundle) == bounds["bundle_files"] or size + entry.size > bounds["bundle_bytes"]):
+            yield bundle
+            bundle, size = [], 0
+        bundle.append(entry)
+        size += entry.size
+    if bundle:
+        yield bundle
+
+
+def _read(root: Path, entry: Entry) -> bytes:
+    try:
+        data = (root / entry.path).read_bytes()
+    except OSError as error:
+        raise BadArgument(f"{visible(entry.path)} cannot be read: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != entry.sha:
+        raise _changed(entry)
+    return data
+
+
+def _changed(entry: Entry) -> BadArgument:
+    return BadArgument(f"{visible(entry.path)} changed while it was put; run the same command again")
+
+
+def _check_case(target: Target, entries: Sequence[Entry]) -> None:
+    pair = trees.colliding(entries)
+    if pair and target.ignores_case():
+        one, other = map(visible, pair)
+        raise BadArgument(f"{one} and {other} would be one file here, where case does not count; fetch it elsewhere")
