@@ -42,6 +42,8 @@ from jobs.store import Store, connection
 
 log = structlog.get_logger("coordinator")
 
+#: Beginnings of routes with bytes of files.
+_CARRY_FILES = ("/api/file", "/api/artifacts")
 #: nginx' status for it; no standard has one.
 CLIENT_CLOSED_REQUEST = 499
 
@@ -173,8 +175,12 @@ class Figures:
         route = "pages" if isinstance(matched, Mount) else getattr(matched, "path_format", "unknown")
         method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS") else "other"
         self._exporter.requests.labels(method, route, str(status)).inc()
-        # A stream lasts and a wait was asked for: neither is slowness.
-        if not route.endswith("/events") and b"wait_seconds=" not in scope.get("query_string", b""):
+        # A stream lasts, a wait was asked for, and bytes take as long as their sender's network: none is slowness.
+        if (
+            not route.endswith("/events")
+            and not route.startswith(_CARRY_FILES)
+            and b"wait_seconds=" not in scope.get("query_string", b"")
+        ):
             self._exporter.seconds.labels(method, route).observe(seconds)
         if status in REASONS:
             actor = scope.get("state", {}).get("actor", Actor("", ""))

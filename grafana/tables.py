@@ -401,6 +401,10 @@ MEMORY = (
           ("sum(rate(redis_evicted_keys_total[$__rate_interval]))", "evicted"), thresholds=((0.001, BAD),)),
     panel("Audit log not in its file", "s", "Age of the oldest entry that AUDIT_FILE lacks.",
           ("max(cluster_audit_unexported_seconds)", "age"), thresholds=((5.0, BAD),)),
+    panel("Files of artifacts", "bytes", "Bytes under ARTIFACT_URL; loose ones are of files that no artifact has, "
+          "which go within a day.", ("max by (state) (cluster_artifact_bytes)", "{{state}}")),
+    panel("Number of files", "short", "Files of artifacts, each once.",
+          ("max by (state) (cluster_artifact_files)", "{{state}}"), decimals=0),
     panel("Slow commands", "short", "Entries in Redis' slow log (over 10 ms each).",
           ("max(redis_slowlog_length)", "entries"), decimals=0),
 )  # fmt: skip

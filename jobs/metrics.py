@@ -94,6 +94,10 @@ GPU_THROTTLED = Metric("cluster_gpu_throttled", "1 while a GPU runs slower for t
 AUDIT_UNEXPORTED = Metric(
     "cluster_audit_unexported_seconds", "Age of the oldest entry of the audit log that AUDIT_FILE lacks; 0 without one."
 )
+ARTIFACT_BYTES = Metric(
+    "cluster_artifact_bytes", "Bytes of files of artifacts, by whether an artifact has them.", ("state",)
+)
+ARTIFACT_FILES = Metric("cluster_artifact_files", "Files of artifacts, by whether an artifact has them.", ("state",))
 BROKEN = Metric("cluster_broken", "Jobs and keys that were found broken in Redis.")
 SKIPPED = Metric(
     "cluster_skipped_entries_total", "Reads of entries in Redis that were skipped because they are broken.", ("what",),

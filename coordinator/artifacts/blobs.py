@@ -87,14 +87,16 @@ class Blobs:
                 yield tenant, name.rpartition("/")[2]
 
     def check(self, files: Files) -> None:
-        """Return when this is the store of this cluster, of which it becomes the first. WrongStore otherwise."""
-        known, mine = files.store_id(), secrets.token_hex(16)
-        if known is None and files.claim_store(mine):
-            self._write_marker(mine)
-            files.settle_store(mine)
+        """Return when this is the store of this cluster. WrongStore otherwise.
+
+        A cluster that knows of none yet takes this one, also where another Redis had it before: names of objects are
+        random, and nothing is deleted that this Redis does not know.
+        """
+        if files.store_id() is None and files.claim_store():
+            files.settle_store(self._marker() or self._write_marker())
             return
         deadline = time.monotonic() + _SETTLE_SECONDS
-        while (known := files.store_id()) is None or known.startswith("new:"):
+        while not (known := files.store_id()):
             if time.monotonic() > deadline:
                 raise WrongStore("another coordinator begins the artifact store and does not end; start this one again")
             time.sleep(0.1)
@@ -121,24 +123,17 @@ class Blobs:
             raise WrongStore(f"ARTIFACT_URL={self.url} cannot be read: {error.detail}") from None
         return text.decode(errors="replace").strip()
 
-    def _write_marker(self, store_id: str) -> None:
-        if there := self._marker():
-            raise WrongStore(
-                f"ARTIFACT_URL={self.url} is the store {there} of another cluster, since Redis knows of none. Give this"
-                " cluster a folder or bucket of its own; after a Redis was lost, restore its backup, or empty the store"
-            )
+    def _write_marker(self) -> str:
+        store_id = secrets.token_hex(16)
         try:
-            self.write_plain(MARKER, f"{store_id}\n".encode())
+            with _understood(self.url):
+                self._write({f"{self._root}/{MARKER}": f"{store_id}\n".encode()})
         except errors.ClusterError as error:
             raise WrongStore(
                 f"ARTIFACT_URL={self.url} cannot be written: {error.detail}. Give the coordinators' user the right to"
                 " write there, or set ARTIFACT_URL to a place where it may"
             ) from None
-
-    def write_plain(self, name: str, data: bytes) -> None:
-        """Write an object at the top of the store."""
-        with _understood(self.url):
-            self._write({f"{self._root}/{name}": data})
+        return store_id
 
     def _compare(self, known: str, marker: str) -> None:
         if marker == known:

@@ -22,4 +22,4 @@ def check(settings: Settings) -> None:
     except connection.Unreachable as error:
         log.warning("the artifact store is checked at its first use: redis cannot be reached: %s", error)
     finally:
-        store.client.close()
+        store.drop_idle_connections()

@@ -76,6 +76,7 @@ class ClusterCollector(Collector):
         yield from self._tenants()
         yield _filled(metrics.BROKEN, {(): self._store.broken()})
         yield _filled(metrics.AUDIT_UNEXPORTED, {(): self._queries.audit.unexported_seconds()})
+        yield from self._artifacts()
         yield from self._queues()
         yield from self._workers()
         yield self._histogram(metrics.DURATION, keys.DURATIONS, registry.names())
@@ -109,6 +110,19 @@ class ClusterCollector(Collector):
                 lanes[(label, device)] = lanes.get((label, device), 0.0) + ms / 1000
         yield _filled(metrics.TENANT_JOBS, jobs)
         yield _filled(metrics.TENANT_LANES, lanes)
+
+    def _artifacts(self) -> Iterator[Metric]:
+        sums = self._queries.store.files.sums().values()
+        size = {
+            ("stored",): sum(each.stored_bytes for each in sums),
+            ("loose",): sum(each.loose_bytes for each in sums),
+        }
+        count = {
+            ("stored",): sum(each.stored_files for each in sums),
+            ("loose",): sum(each.loose_files for each in sums),
+        }
+        yield _filled(metrics.ARTIFACT_BYTES, size)
+        yield _filled(metrics.ARTIFACT_FILES, count)
 
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))

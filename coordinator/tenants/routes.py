@@ -85,7 +85,7 @@ def _require_kind(kind: str) -> None:
 
 @routes.delete("/tenants/{tenant}", status_code=204, tags=["tenants"], dependencies=_ADMIN)
 def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Forget a tenant; 409 while jobs of it wait or run, or tokens of it count. `default` stays."""
+    """Forget a tenant; 409 while jobs of it wait or run, tokens of it count, or it has artifacts. `default` stays."""
     answer = cluster.store.tenants.remove(tenant, asker.actor)
     if answer == "missing":
         raise queries.missing(tenant)
@@ -98,4 +98,7 @@ def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) 
     if answer == "tokens":
         detail = f"tokens of tenant {tenant} count, and would have no caps without it; revoke them first"
         raise errors.Conflict(f"{detail}: cluster token list", field="tenant")
+    if answer == "artifacts":
+        detail = f"tenant {tenant} has artifacts; delete them first with a token of it: cluster artifact list"
+        raise errors.Conflict(detail, field="tenant")
     return Response(status_code=204)

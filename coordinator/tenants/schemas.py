@@ -19,8 +19,8 @@ class Tenant(Answer):
     units_today: dict[str, int | str] = required("Units committed today (UTC), of the kinds in max_units.")
     max_gpu_seconds: int | None = required("Most seconds of GPUs a day; null: any number.")
     gpu_seconds_today: float = required("Seconds of GPUs used today, where max_gpu_seconds caps them; else 0.")
-    max_stored_bytes: int | None = required("Most bytes stored of its jobs; null: any number.")
-    stored_bytes: int = required("Bytes stored of its jobs, where max_stored_bytes caps them; else 0.")
+    max_stored_bytes: int | None = required("Most bytes stored of its jobs and artifacts; null: any number.")
+    stored_bytes: int = required("Bytes stored of its jobs and artifacts, where max_stored_bytes caps them; else 0.")
 
 
 class Tenants(Answer):

@@ -12,7 +12,7 @@ from pathlib import Path
 from deploy.local import redis_server
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
-from jobs.settings import LOCAL_FOLDER
+from jobs.settings import LOCAL_FOLDER, load
 from jobs.store import acl
 
 _SUPERVISORD = """\
@@ -80,7 +80,9 @@ def _coordinator(shape: Shape) -> dict[str, str]:
     """Return the coordinator's own environment."""
     return {
         "NODE_TYPE": "coordinator", "COORDINATOR_PORT": str(shape.port), "METRICS_PORT": str(shape.metrics_port),
-        "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl", **({"PAGES_DIR": shape.pages} if shape.pages else {}),
+        "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
+        "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
+        **({"PAGES_DIR": shape.pages} if shape.pages else {}),
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jobs.store import keys
+from jobs.store import keys, skipped
 from jobs.store.scripts import Part
 
 #: Bytes of every object of a file but its last.
@@ -132,10 +132,10 @@ class Files(Part):
 
     def sums(self) -> dict[str, FileSums]:
         """Return what each tenant stores."""
+        [stored] = skipped.replies(self._pipe().hgetall(keys.FILE_SUMS))
         rows: dict[str, dict[str, int]] = {}
-        for field, value in self._client.hgetall(keys.FILE_SUMS).items():
-            tenant, what, unit = field.decode().split("|")
-            rows.setdefault(tenant, {})[f"{what}_{unit}"] = int(value)
+        for tenant, name, value in skipped.readable("filesums", (stored or {}).items(), _sum):
+            rows.setdefault(tenant, {})[name] = value
         return {tenant: FileSums(**row) for tenant, row in rows.items()}
 
     # -- the leader's -----------------------------------------------------------------------------------------------
@@ -153,17 +153,26 @@ class Files(Part):
     # -- the store of bytes -----------------------------------------------------------------------------------------
 
     def store_id(self) -> str | None:
-        """Return the id of the store that holds the bytes; None before the first."""
+        """Return the id of the store that holds the bytes; None before the first, empty while that is begun."""
         stored = self._client.get(keys.FILE_STORE)
-        return stored.decode() if stored else None
+        return stored.decode() if stored is not None else None
 
-    def claim_store(self, store_id: str) -> bool:
+    def claim_store(self) -> bool:
         """Begin the first store of this cluster; False when another coordinator does. It counts once it is settled."""
-        return bool(self._client.set(keys.FILE_STORE, f"new:{store_id}", nx=True, px=30_000))
+        return bool(self._client.set(keys.FILE_STORE, "", nx=True, px=30_000))
 
     def settle_store(self, store_id: str) -> None:
         """Note the id of the store, whose marker is written."""
         self._client.set(keys.FILE_STORE, store_id)
+
+
+def _sum(field: bytes, value: bytes) -> tuple[str, str, int]:
+    tenant, what, unit = field.decode().split("|")
+    return (
+        tenant,
+        {"stored": "stored_", "loose": "loose_"}[what] + {"files": "files", "bytes": "bytes"}[unit],
+        int(value),
+    )
 
 
 def _refused(reply: Sequence[str]) -> TooMuch | None:

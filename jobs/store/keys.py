@@ -96,7 +96,7 @@ UNOWNED = f"{PREFIX}unowned"
 DOOMED = f"{PREFIX}doomed"
 #: zset tenant/artifact -> since when nobody holds it.
 UNHELD = f"{PREFIX}unheld"
-#: text: id of the folder or bucket that holds the bytes of files, as its marker has it; new:id while that is written.
+#: text: id of the folder or bucket that holds the bytes of files, as its marker has it; empty while that is written.
 FILE_STORE = f"{PREFIX}filestore"
 #: set of jobs by id and keys by name that were found broken.
 BROKEN = f"{PREFIX}broken"

@@ -62,7 +62,18 @@ async def reached(api: FastAPI, asked: Sequence[tuple[str, str]]) -> dict[tuple[
 
 
 def test_every_domain_has_the_same_files() -> None:
-    assert domains.names() == ["access", "audit", "events", "fleet", "jobs", "secrets", "telemetry", "tenants", "usage"]
+    assert domains.names() == [
+        "access",
+        "artifacts",
+        "audit",
+        "events",
+        "fleet",
+        "jobs",
+        "secrets",
+        "telemetry",
+        "tenants",
+        "usage",
+    ]
     for name in domains.names():
         assert {"routes.py", "schemas.py", "queries.py"} <= {file.name for file in (FOLDER / name).iterdir()}, name
 

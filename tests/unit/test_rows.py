@@ -12,6 +12,8 @@ from pydantic import BaseModel
 
 from coordinator.access import rows as access_rows
 from coordinator.access import schemas as access_schemas
+from coordinator.artifacts import rows as artifact_rows
+from coordinator.artifacts import schemas as artifact_schemas
 from coordinator.audit import rows as audit_rows
 from coordinator.audit import schemas as audit_schemas
 from coordinator.events import rows as event_rows
@@ -34,6 +36,7 @@ PAIRS: dict[type, type[BaseModel]] = {
     access_rows.TokenRow: access_schemas.Token,
     access_rows.SessionRow: access_schemas.Session,
     secret_rows.SecretRow: secret_schemas.Secret,
+    artifact_rows.ArtifactRow: artifact_schemas.Artifact,
     job_rows.ShareRow: job_schemas.Share,
     job_rows.UsageRow: job_schemas.Usage,
     job_rows.JobRow: job_schemas.Job,
@@ -65,7 +68,8 @@ PAIRS: dict[type, type[BaseModel]] = {
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
 MODULES = [
-    access_rows, tenant_rows, secret_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows, usage_rows,
+    access_rows, tenant_rows, secret_rows, artifact_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows,
+    usage_rows,
 ]  # fmt: skip
 
 

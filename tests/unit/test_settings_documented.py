@@ -21,7 +21,11 @@ COMPOSE = {name: default.removeprefix(":-") for name, default in FOUND}
 FIELDS = Settings.model_fields | client.Settings.model_fields
 DEFAULTS = COMPOSE | {name.upper(): str(field.default) for name, field in FIELDS.items()}
 #: Settings that are empty elsewhere.
-SET_BY_COMPOSE = {"HOST_ID": "docker", "TRUSTED_PROXIES": "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16"}
+SET_BY_COMPOSE = {
+    "HOST_ID": "docker",
+    "TRUSTED_PROXIES": "10.0.0.0/8,172.16.0.0/12,192.168.0.0/16",
+    "ARTIFACT_URL": "file:///data/artifacts",
+}
 ALIASES = {
     str(choice).upper()
     for field in FIELDS.values()
