@@ -55,7 +55,7 @@ class Blobs:
         """Write objects under new names; return when they survive a power cut. Nothing is left of them on an error."""
         paths = {self._path(tenant, name): data for name, data in objects.items()}
         try:
-            with _understood(self.url):
+            with _understood(missing=errors.Unavailable):
                 self._write(paths)
         except Exception:
             for path in paths:
@@ -67,7 +67,7 @@ class Blobs:
         """Return the bytes start..end-1 of an object. Lost when they are not there."""
         if start >= end:
             return b""
-        with _understood(self.url):
+        with _understood():
             data: bytes = self._fs.cat_file(self._path(tenant, name), start=start, end=end)
         if len(data) != end - start:
             raise Lost(f"object {name} ends too soon")
@@ -76,15 +76,8 @@ class Blobs:
     def delete(self, objects: Sequence[tuple[str, str]]) -> None:
         """Delete objects, given as (tenant, name); those that are not there are deleted already."""
         for tenant, name in objects:
-            with contextlib.suppress(FileNotFoundError), _understood(self.url, missing=FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError), _understood(missing=FileNotFoundError):
                 self._fs.rm_file(self._path(tenant, name))
-
-    def names(self) -> Iterator[tuple[str, str]]:
-        """Yield every object that is there, as (tenant, name)."""
-        for path in self._fs.find(self._root):
-            tenant, _, name = path.removeprefix(self._root).strip("/").partition("/")
-            if name:
-                yield tenant, name.rpartition("/")[2]
 
     def check(self, files: Files) -> None:
         """Return when this is the store of this cluster. WrongStore otherwise.
@@ -115,7 +108,7 @@ class Blobs:
 
     def _marker(self) -> str:
         try:
-            with _understood(self.url, missing=FileNotFoundError):
+            with _understood(missing=FileNotFoundError):
                 text: bytes = self._fs.cat_file(f"{self._root}/{MARKER}")
         except FileNotFoundError:
             return ""
@@ -126,7 +119,7 @@ class Blobs:
     def _write_marker(self) -> str:
         store_id = secrets.token_hex(16)
         try:
-            with _understood(self.url):
+            with _understood(missing=errors.Unavailable):
                 self._write({f"{self._root}/{MARKER}": f"{store_id}\n".encode()})
         except errors.ClusterError as error:
             raise WrongStore(
@@ -147,12 +140,12 @@ class Blobs:
 
 
 @contextmanager
-def _understood(url: str, missing: type[Exception] = Lost) -> Iterator[None]:
+def _understood(missing: type[Exception] = Lost) -> Iterator[None]:
     """Raise what a driver says as an error of ours."""
     try:
         yield
     except FileNotFoundError as error:
-        raise missing(str(error)) from None
+        raise missing(str(error)) from None  # of a folder, or a bucket, that is gone as well
     except OSError as error:
         if error.errno in _FULL:
             raise errors.StoreFull(
@@ -161,6 +154,11 @@ def _understood(url: str, missing: type[Exception] = Lost) -> Iterator[None]:
             ) from None
         reason = error.strerror or str(error) or type(error).__name__
         raise errors.Unavailable(f"the artifact store does not answer: {reason}") from None
+    except Exception as error:
+        if type(error).__module__ == "builtins":
+            raise
+        # A driver's own, such as those of botocore.
+        raise errors.Unavailable(f"the artifact store does not answer: {error}") from None
 
 
 def _make_last(folder: Path) -> None:
