@@ -113,7 +113,7 @@ class Blobs:
         except FileNotFoundError:
             return ""
         except errors.ClusterError as error:
-            raise WrongStore(f"ARTIFACT_URL={self.url} cannot be read: {error.detail}") from None
+            raise self._unusable("read", error) from None
         return text.decode(errors="replace").strip()
 
     def _write_marker(self) -> str:
@@ -122,11 +122,14 @@ class Blobs:
             with _understood(missing=errors.Unavailable):
                 self._write({f"{self._root}/{MARKER}": f"{store_id}\n".encode()})
         except errors.ClusterError as error:
-            raise WrongStore(
-                f"ARTIFACT_URL={self.url} cannot be written: {error.detail}. Give the coordinators' user the right to"
-                " write there, or set ARTIFACT_URL to a place where it may"
-            ) from None
+            raise self._unusable("written", error) from None
         return store_id
+
+    def _unusable(self, verb: str, error: errors.ClusterError) -> WrongStore:
+        return WrongStore(
+            f"ARTIFACT_URL={self.url} cannot be {verb}: {error.detail}. Give the coordinators' user the right to read and"
+            " write there, or set ARTIFACT_URL to a place where it may"
+        )
 
     def _compare(self, known: str, marker: str) -> None:
         if marker == known:

@@ -316,13 +316,15 @@ def test_scopes_are_read_for_downloads_and_submit_for_the_rest(bench: Bench) -> 
 
 def test_stored_bytes_count_at_the_commit_beside_those_of_jobs(bench: Bench) -> None:
     token = bench.token("small")
-    text = manifest_of(FILE)
-    room = len(DATA) + len(text)
+    data = DATA * 500
+    file = ["f", "a", len(data), sha_of(data)]
+    text = manifest_of(file)
+    room = len(data) + len(text)
     bench.ask("PUT", "/api/tenants/small", {"weight": 1, "max_stored_bytes": room - 1})
-    bench.put_file(DATA, token=token)
-    refused(bench.commit(FILE, token=token), 429, f"within max_stored_bytes: 0 of {room - 1} bytes are stored")
+    bench.put_file(data, token=token)
+    refused(bench.commit(file, token=token), 429, f"within max_stored_bytes: 0 of {room - 1} bytes are stored")
     bench.ask("PUT", "/api/tenants/small", {"weight": 1, "max_stored_bytes": room})
-    assert bench.commit(FILE, token=token).status_code == 200
+    assert bench.commit(file, token=token).status_code == 200
 
     def used() -> int:
         [row] = [row for row in bench.ask("GET", "/api/tenants").json()["tenants"] if row["tenant"] == "small"]
@@ -562,7 +564,7 @@ def test_a_store_that_coordinators_do_not_share_is_refused(bench: Bench, any_red
 
 def test_a_store_that_cannot_be_written_is_refused_with_what_to_do(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(WrongStore, match=r"cannot be written.*the right to write there"):
+    with pytest.raises(WrongStore, match=r"cannot be read: .*the right to read and write there"):
         Blobs(f"file://{tmp_path}/file/store").check(bench.store.files)
     with pytest.raises(WrongStore, match="cannot be used"):
         Blobs("nothing://x")
