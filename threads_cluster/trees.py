@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
         lines += (folder / IGNORE_FILE).read_text(errors="replace").splitlines()
     try:
         return pathspec.GitIgnoreSpec.from_lines([*lines, *exclude])
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise BadArgument(f"a pattern of {IGNORE_FILE} or --exclude cannot be understood: {error}") from None
 
 

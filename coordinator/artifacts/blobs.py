@@ -127,8 +127,8 @@ class Blobs:
 
     def _unusable(self, verb: str, error: errors.ClusterError) -> WrongStore:
         return WrongStore(
-            f"ARTIFACT_URL={self.url} cannot be {verb}: {error.detail}. Give the coordinators' user the right to read and"
-            " write there, or set ARTIFACT_URL to a place where it may"
+            f"ARTIFACT_URL={self.url} cannot be {verb}: {error.detail}. Give the coordinators' user the right to read"
+            " and write there, or set ARTIFACT_URL to a place where it may"
         )
 
     def _compare(self, known: str, marker: str) -> None:

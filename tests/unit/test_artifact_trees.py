@@ -1,0 +1,218 @@
+"""Folders as artifacts on this machine: what is put, and that a fetch writes nothing outside its folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.unit.artifact_bench import manifest_of, sha_of
+from threads_cluster import api, trees
+from threads_cluster.errors import BadArgument, ClientError, UnexpectedAnswer
+from threads_cluster.trees import Entry, UnsafeArtifact
+from threads_cluster.writing import Target
+
+DATA = b"what was kept"
+FILE = [len(DATA), sha_of(DATA)]
+
+
+# -- what is put -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda root: (root / "x").symlink_to("/etc/passwd"), "the link x leads to /etc/passwd"),
+        (lambda root: (root / "x").symlink_to("../../etc/passwd"), "the link x leads to ../../etc/passwd"),
+        (lambda root: (root / "x").symlink_to("nowhere"), "the link x leads to nowhere"),
+        (lambda root: (root / "x").symlink_to(".env"), "the link x leads to .env"),
+        (lambda root: os.mkfifo(root / "x"), "x is no file, folder or link"),
+        (lambda root: (root / "a\\b").touch(), "no backslash"),
+        (lambda root: os.close(os.open(os.fsencode(root) + b"/a\xff", os.O_CREAT)), "not UTF-8"),
+        (lambda root: (root / ".clusterignore").write_text("[z-a]\n!"), "pattern"),
+    ],
+)
+def test_what_cannot_be_put_is_named(tmp_path: Path, make: Callable[[Path], Any], part: str) -> None:
+    (tmp_path / ".env").touch()
+    make(tmp_path)
+    with pytest.raises(BadArgument, match=part.replace("\\", "\\\\")):
+        trees.scan(tmp_path)
+
+
+def test_a_folder_that_is_not_there_or_a_link_itself_is_refused_or_followed_as_given(tmp_path: Path) -> None:
+    with pytest.raises(BadArgument, match="is no folder and no file"):
+        trees.scan(tmp_path / "none")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a").touch()
+    (tmp_path / "link").symlink_to("real")
+    assert trees.scan(tmp_path / "link").manifest == trees.scan(tmp_path / "real").manifest
+
+
+def test_links_inside_are_kept_and_never_followed(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").write_bytes(DATA)
+    (tmp_path / "data" / "up").symlink_to("..")
+    (tmp_path / "latest").symlink_to("data")
+    entries = trees.scan(tmp_path).entries
+    assert [(entry.kind, entry.path) for entry in entries] == [("f", "data/a"), ("l", "data/up"), ("l", "latest")]
+
+
+def test_the_same_folder_makes_the_same_manifest_in_any_place(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        for path in ("b", "a/c", "a-b", "ä"):
+            (tmp_path / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / path).write_text(path)
+    one, other = (trees.scan(tmp_path / name).manifest for name in ("one", "other"))
+    assert one == other
+    assert [entry.path for entry in trees.parsed(one)] == ["a-b", "a/c", "b", "ä"]
+
+
+# -- what is fetched ---------------------------------------------------------------------------------------------------
+
+
+class Served:
+    """A cluster that has one artifact, whatever its manifest and its files are."""
+
+    def __init__(self, manifest: bytes, files: dict[str, bytes]) -> None:
+        self.id, self.manifest, self.files = hashlib.sha256(manifest).hexdigest(), manifest, files
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        path = request.url.path
+        if path.endswith("/manifest"):
+            return httpx.Response(200, content=self.manifest)
+        if path == "/api/file-bundle":
+            wanted = json.loads(request.content)["hashes"]
+            rows = [[sha, len(self.files[sha])] for sha in wanted]
+            head = json.dumps(rows).encode()
+            return httpx.Response(200, content=head + b"\n" + b"".join(self.files[sha] for sha in wanted))
+        if path.startswith("/api/files/"):
+            return httpx.Response(200, content=self.files[path.rpartition("/")[2]])
+        row = {"artifact_id": self.id, "names": [], "files": 1, "bytes": 1, "created": "2026-01-02T03:04:05.000Z"}
+        return httpx.Response(200, json=row)
+
+    def fetch(self, folder: Path) -> Any:
+        with api.Cluster("http://127.0.0.1", "", transport=httpx.MockTransport(self), patience=0) as cluster:
+            return cluster.artifacts.fetch("any", folder)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Iterator[Path]:
+    """A folder to fetch into; nothing beside it changes."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "kept").write_text("kept")
+    yield tmp_path / "in"
+    assert [path.name for path in (tmp_path / "outside").iterdir()] == ["kept"]
+    assert (tmp_path / "outside" / "kept").read_text() == "kept"
+    assert {path.name for path in tmp_path.iterdir()} <= {"outside", "in"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [["f", "../outside/x", *FILE]],
+        [["f", "a/../../outside/x", *FILE]],
+        [["f", "/tmp/x", *FILE]],
+        [["f", "", *FILE]],
+        [["f", "..", *FILE]],
+        [["f", "a\0b", *FILE]],
+        [["f", "x" * 300, *FILE]],
+        [["f", "a", *FILE], ["f", "a", *FILE]],
+        [["f", "a", *FILE], ["f", "a/b", *FILE]],
+        [["l", "a", "../outside"], ["f", "a/x", *FILE]],
+        [["l", "a", "../outside"]],
+        [["l", "a", "/etc"]],
+        [["f", "a", -1, FILE[1]]],
+        [["f", "a", 1, "../../x"]],
+        [["q", "a"]],
+        [[]],
+        [7],
+    ],
+)
+def test_a_manifest_that_leads_elsewhere_writes_nothing(target: Path, rows: list[Any]) -> None:
+    with pytest.raises(UnsafeArtifact):
+        Served(manifest_of(*rows), {FILE[1]: DATA}).fetch(target)
+    assert not target.exists()
+
+
+def test_nothing_is_written_through_a_link_that_lies_in_the_folder(target: Path) -> None:
+    target.mkdir()
+    (target / "a").symlink_to("../outside")
+    served = Served(manifest_of(["f", "a/x", *FILE]), {FILE[1]: DATA})
+    with pytest.raises(BadArgument, match="a is no folder there, or a link"):
+        served.fetch(target)
+    (target / "a").unlink()
+    (target / "a").mkdir()
+    (target / "a" / "x").symlink_to("../../outside/kept")
+    with pytest.raises(BadArgument, match="is there and is something else"):
+        served.fetch(target)
+    (target / "a" / "x").unlink()
+    (target / "a" / f".cluster-{FILE[1][:32]}.part").symlink_to("../../outside/kept")
+    with pytest.raises(BadArgument, match="cannot be written"):
+        served.fetch(target)
+
+
+def test_a_file_that_is_there_and_is_another_is_not_replaced(target: Path) -> None:
+    target.mkdir()
+    (target / "b").write_text("mine")
+    with pytest.raises(BadArgument, match="in/b is there and is something else; fetch into an empty folder"):
+        Served(manifest_of(["f", "a", *FILE], ["f", "b", *FILE]), {FILE[1]: DATA}).fetch(target)
+    assert [path.name for path in target.iterdir()] == ["b"] and (target / "b").read_text() == "mine"
+
+
+def test_bytes_that_are_not_those_of_the_hash_become_no_file(target: Path) -> None:
+    large = os.urandom((1 << 20) + 1)
+    for data in (DATA, large):
+        served = Served(manifest_of(["f", "a", len(data), sha_of(data)]), {sha_of(data): data[:-1] + b"!"})
+        with pytest.raises(UnexpectedAnswer, match="are not those of its hash"):
+            served.fetch(target)
+        assert not list(target.iterdir())
+    served = Served(manifest_of(["f", "a", *FILE]), {FILE[1]: DATA})
+    served.id = sha_of(b"another")
+    with pytest.raises(UnexpectedAnswer, match="not that of the artifact"):
+        served.fetch(target)
+
+
+def test_names_that_differ_in_case_alone_are_refused_where_they_would_be_one_file(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = b"OTHER"
+    served = Served(
+        manifest_of(["f", "Data/x", *FILE], ["f", "data/x", len(other), sha_of(other)]),
+        {FILE[1]: DATA, sha_of(other): other},
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(Target, "ignores_case", lambda _: True)
+        with pytest.raises(BadArgument, match="Data and data would be one file here"):
+            served.fetch(target)
+    served.fetch(target)
+    assert ((target / "Data" / "x").read_bytes(), (target / "data" / "x").read_bytes()) == (DATA, other)
+    opened = Target(target)
+    assert opened.ignores_case() is (target / "DATA").exists()
+    opened.close()
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake_of_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ClientError, match="cannot be written"):
+        Served(manifest_of(["f", "a", *FILE]), {FILE[1]: DATA}).fetch(tmp_path / "file" / "x")
+
+
+def test_two_paths_of_one_large_file_are_downloaded_once(target: Path) -> None:
+    large = os.urandom((1 << 20) + 1)
+    rows = (["f", "a", len(large), sha_of(large)], ["x", "b/c", len(large), sha_of(large)])
+    assert Served(manifest_of(*rows), {sha_of(large): large}).fetch(target)["fetched_files"] == 2
+    assert (target / "a").read_bytes() == (target / "b" / "c").read_bytes() == large
+    assert (target / "b" / "c").stat().st_mode & 0o777 == 0o755
+
+
+def test_an_entry_is_the_line_that_it_was_read_from() -> None:
+    for row in (["d", "a"], ["f", "ü", *FILE], ["l", "a", "b"], ["x", "a", *FILE]):
+        line = manifest_of(row).decode().splitlines()[1]
+        assert trees._entry(row).line == line
+    assert Entry(kind="f", path="a").is_file
