@@ -17,7 +17,7 @@ class Scope(StrEnum):
 
     #: Look at everything that one may look at.
     READ = "read"
-    #: Submit, cancel, pause, resume, retry, delete and ask jobs of one's tenant.
+    #: Submit, cancel, pause, resume, retry, delete and ask jobs of one's tenant; put and delete its artifacts.
     SUBMIT = "submit"
     #: Run programs, and set the secrets that they are given.
     RUN = "run"

@@ -23,7 +23,7 @@ from jobs import errors
 from jobs.numbers import short
 
 #: Largest manifest in bytes, most lines, longest path and part of a path in bytes, largest file.
-MAX_BYTES, MAX_ENTRIES = 16 << 20, 100_000
+MAX_BYTES, MAX_ENTRIES = 16 << 20, 50_000
 MAX_PATH, MAX_NAME = 4096, 255
 MAX_FILE = 64 << 30
 SHA256 = r"^[0-9a-f]{64}$"

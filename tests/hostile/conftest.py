@@ -57,7 +57,8 @@ def plan(request: pytest.FixtureRequest) -> Plan:
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """One coordinator, one worker with two lanes, with the kinds that ship and those of the tests."""
-    with running(tmp_path_factory.mktemp("hostile")) as live:
+    folder = tmp_path_factory.mktemp("hostile")
+    with running(folder, ARTIFACT_URL=f"file://{folder}/artifacts") as live:
         yield live
 
 

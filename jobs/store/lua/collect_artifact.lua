@@ -7,21 +7,22 @@ call('ZREM', P .. 'unheld', of .. '/' .. id)
 if call('EXISTS', P .. 'holders:' .. of .. ':' .. id) == 1 then return 0 end
 local known = call('HMGET', place, 'manifest', 'manifest_bytes')
 if not known[1] then return 0 end
-local freed, count = 0, 0
+local freed, count, match, until_then = 0, 0, string.match, num(t + CONDEMNED_MS)
 for from = 3, #ARGV, FILES_A_CALL do
-  local till, written = math.min(from + FILES_A_CALL - 1, #ARGV), {}
+  local till, written, loose = math.min(from + FILES_A_CALL - 1, #ARGV), {}, {}
   for i, text in ipairs(call('HMGET', index, unpack(ARGV, from, till))) do
-    local size, references, objects = split_file(text or '')
-    if size and references > 0 then
-      written[#written + 1] = ARGV[from + i - 1]
-      written[#written + 1] = num(size) .. ':' .. num(references - 1) .. ':' .. objects
-      if references == 1 then
-        call('ZADD', P .. 'loose', num(t + CONDEMNED_MS), of .. '/' .. ARGV[from + i - 1])
+    local size, references, objects = match(text or '', '^(%d+):(%d+):(.*)$')
+    if size and references ~= '0' then
+      local sha = ARGV[from + i - 1]
+      written[#written + 1], written[#written + 2] = sha, size .. ':' .. references - 1 .. ':' .. objects
+      if references == '1' then
+        loose[#loose + 1], loose[#loose + 2] = until_then, of .. '/' .. sha
         freed, count = freed + size, count + 1
       end
     end
   end
   if #written > 0 then call('HSET', index, unpack(written)) end
+  if #loose > 0 then call('ZADD', P .. 'loose', unpack(loose)) end
 end
 count_files(of, 'stored', -count, -(freed + tonumber(known[2])))
 count_files(of, 'loose', count, freed)

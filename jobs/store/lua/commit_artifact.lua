@@ -20,26 +20,26 @@ if call('EXISTS', place) == 1 then
 end
 if call('ZCARD', P .. 'artifacts:' .. of) >= tonumber(ARGV[8]) then return { 'full' } end
 
--- The texts of a run of files: fields and values for one HMGET or HSET.
-local function each_run(visit)
-  for from = first, #ARGV, 2 * FILES_A_CALL do
-    local shas = {}
-    for i = from, math.min(from + 2 * FILES_A_CALL, #ARGV + 1) - 1, 2 do shas[#shas + 1] = ARGV[i] end
-    visit(from, shas, call('HMGET', index, unpack(shas)))
-  end
-end
-
-local missing, added, made = {}, tonumber(ARGV[6]), 0
-each_run(function(from, shas, texts)
-  for i = 1, #shas do
-    local size, references, objects = split_file(texts[i] or '')
-    if (objects or '') == '' or num(size) ~= ARGV[from + 2 * i - 1] then
+-- Of each run of files what HSET writes, and those that are loose until then.
+local runs, missing, added, made = {}, {}, tonumber(ARGV[6]), 0
+local match = string.match
+for from = first, #ARGV, 2 * FILES_A_CALL do
+  local shas, written, loose = {}, {}, {}
+  for i = from, math.min(from + 2 * FILES_A_CALL, #ARGV + 1) - 1, 2 do shas[#shas + 1] = ARGV[i] end
+  for i, text in ipairs(call('HMGET', index, unpack(shas))) do
+    local size, references, objects = match(text or '', '^(%d+):(%d+):(.+)$')
+    if size ~= ARGV[from + 2 * i - 1] then
       missing[#missing + 1] = (from - first) / 2 + i - 1
-    elseif references == 0 then
-      added, made = added + size, made + 1
+    else
+      written[2 * i - 1], written[2 * i] = shas[i], size .. ':' .. references + 1 .. ':' .. objects
+      if references == '0' then
+        loose[#loose + 1] = of .. '/' .. shas[i]
+        added, made = added + size, made + 1
+      end
     end
   end
-end)
+  runs[#runs + 1] = { written = written, loose = loose }
+end
 if #missing > 0 then return { 'missing', unpack(missing, 1, math.min(#missing, 100)) } end
 local most = most_stored(of)
 if most then
@@ -47,16 +47,10 @@ if most then
   if stored + added > most then return { 'over', 'max_stored_bytes', num(most), '3600', num(stored) } end
 end
 if call('ZREM', P .. 'unowned', of .. '/' .. ARGV[7]) == 0 then return { 'gone' } end
-each_run(function(_, shas, texts)
-  local written, loose = {}, {}
-  for i = 1, #shas do
-    local size, references, objects = split_file(texts[i])
-    written[2 * i - 1], written[2 * i] = shas[i], num(size) .. ':' .. num(references + 1) .. ':' .. objects
-    if references == 0 then loose[#loose + 1] = of .. '/' .. shas[i] end
-  end
-  call('HSET', index, unpack(written))
-  if #loose > 0 then call('ZREM', P .. 'loose', unpack(loose)) end
-end)
+for _, run in ipairs(runs) do
+  call('HSET', index, unpack(run.written))
+  if #run.loose > 0 then call('ZREM', P .. 'loose', unpack(run.loose)) end
+end
 count_files(of, 'loose', -made, -(added - tonumber(ARGV[6])))
 count_files(of, 'stored', made, added)
 call('HSET', place, 'bytes', bytes, 'files', files, 'created', num(t), 'manifest', ARGV[7], 'manifest_bytes', ARGV[6])

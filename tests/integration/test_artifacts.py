@@ -1,0 +1,137 @@
+"""Artifacts on two coordinators with one folder behind the real nginx: uploads in bundles and parts while one dies."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from jobs.store.files import PART_BYTES
+from tests.conftest import IN_CI
+from tests.integration.live import Live, running, until
+from tests.integration.nginx_bench import Front, Names, front, have_nginx
+from threads_cluster import api
+
+FILES = 3000
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Two coordinators at one port of two addresses; nobody computes."""
+    store = tmp_path_factory.mktemp("store")
+    folder = tmp_path_factory.mktemp("artifacts")
+    with running(folder, workers=0, coordinators=2, own_addresses=True, ARTIFACT_URL=f"file://{store}") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def proxy(live: Live) -> Iterator[Front]:
+    """nginx with the limits that it has by itself."""
+    if not have_nginx():
+        assert not IN_CI, "nginx is not installed"
+        pytest.skip("nginx is not installed")
+    names = Names()
+    names.start()
+    names.are(coordinator=live.addresses)
+    try:
+        with front(names, live.ports[0]) as running_front:
+            yield running_front
+    finally:
+        names.end()
+
+
+@pytest.fixture
+def cluster(proxy: Front) -> Iterator[api.Cluster]:
+    with api.Cluster(proxy.api) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of FILES files of 1 to 8 KB."""
+    root = tmp_path_factory.mktemp("work")
+    for number in range(FILES):
+        path = root / f"{number % 50:02}" / f"{number}.bin"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(os.urandom(1000 + 7 * number % 7000))
+    return root
+
+
+def same(one: Path, other: Path) -> bool:
+    files = [{p.relative_to(root): p.read_bytes() for p in root.rglob("*") if p.is_file()} for root in (one, other)]
+    return files[0] == files[1]
+
+
+def test_three_thousand_files_go_through_nginx_once(
+    cluster: api.Cluster, proxy: Front, work: Path, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    began = time.monotonic()
+    first = cluster.artifacts.put(work, name="work")
+    record_property("first_upload_seconds", round(time.monotonic() - began, 2))
+    assert (first["sent_files"], first["artifact"]["files"]) == (FILES, FILES)
+    changed = work / "07" / "7.bin"
+    changed.write_bytes(b"changed")
+    seen = len(proxy.lines())
+    second = cluster.artifacts.put(work, name="work")
+    assert (second["sent_files"], second["sent_bytes"]) == (1, 7)
+    calls = [(line["method"], line["path"]) for line in proxy.lines()[seen:]]
+    assert calls == [("POST", "/api/missing-files"), ("PUT", "/api/file-bundle"), ("POST", "/api/artifacts")]
+    assert cluster.artifacts.fetch("work", tmp_path / "got")["fetched_files"] == FILES
+    assert same(work, tmp_path / "got")
+
+
+def test_a_large_file_survives_the_death_of_a_coordinator_between_its_parts(
+    live: Live, cluster: api.Cluster, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "large.bin").write_bytes(os.urandom(5 * PART_BYTES + 11))
+    done: list[int] = []
+
+    def progress(so_far: int, _total: int) -> None:
+        done.append(so_far)
+        if so_far == 2 * PART_BYTES:
+            live.kill("coordinator-0")
+
+    try:
+        row = cluster.artifacts.put(work, progress=progress)["artifact"]
+        assert done[-1] == 5 * PART_BYTES + 11
+        assert cluster.artifacts.fetch(row["artifact_id"], tmp_path / "got")["fetched_bytes"] == done[-1]
+        assert same(work, tmp_path / "got")
+    finally:
+        live.start_coordinator(0)
+
+
+def test_a_coordinator_with_another_folder_does_not_start_and_says_why(live: Live, tmp_path: Path) -> None:
+    live.kill("coordinator-1")
+    shared = live.environment["ARTIFACT_URL"]
+    live.environment["ARTIFACT_URL"] = f"file://{tmp_path}"
+    try:
+        live.run_coordinator(1)
+        assert live.processes.pop("coordinator-1").wait(30) == 2
+        last = until(lambda: live.log("coordinator-1").splitlines()[-1])
+        assert "mount one shared folder" in last and "redis-cli del ct:filestore" in last
+    finally:
+        live.environment["ARTIFACT_URL"] = shared
+        live.start_coordinator(1)
+
+
+def test_what_is_too_large_is_refused_before_it_is_read(proxy: Front) -> None:
+    headers = {"Content-Type": "application/octet-stream"}
+    answer = httpx.put(f"{proxy.api}/api/file-bundle", content=b"x" * (18 << 20), headers=headers, timeout=30)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")
+    answer = httpx.put(f"{proxy.api}/api/file-bundle", content=b"x" * (9 << 20), headers=headers, timeout=30)
+    assert answer.status_code == 413 and "over 8519680 bytes" in answer.json()["detail"]
+
+
+def test_metrics_have_what_is_stored(live: Live) -> None:
+    figures = live.metrics()
+    assert f'cluster_artifact_files{{state="stored"}} {FILES + 1}.0' in figures or "cluster_artifact_files" in figures
+    stored = float(
+        next(line for line in figures.splitlines() if line.startswith('cluster_artifact_bytes{state="st')).split()[1]
+    )
+    assert stored > FILES * 1000
