@@ -55,6 +55,7 @@ write_backup() { # write_backup FILE: of $WORK/dump.rdb, whose facts lie in $WOR
   fi
   mv -n "$part" "$1"
   say "Written: $1 ($(fact keys) keys, $(($(wc -c <"$1") / 1024 + 1)) KB). Put it back: ./deploy-cluster.sh restore FILE"
+  say "Bytes of artifacts are not in it: docs/operations.md#backup-and-restore"
 }
 
 backup_path() { # backup_path FILE: where it will be, checked

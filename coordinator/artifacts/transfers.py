@@ -55,7 +55,8 @@ class Transfers:
         if size <= PART_BYTES:
             if hashlib.sha256(data).hexdigest() != sha:
                 raise errors.InvalidRequest(f"the file has another SHA-256 than {sha}; send it again", field="body")
-            self._add(tenant, {sha: (files.new_object(), data)})
+            if self._index.missing(tenant, [sha]):
+                self._add(tenant, {sha: (files.new_object(), data)})
             return []
         if self._index.get(tenant, sha):
             return []

@@ -87,9 +87,8 @@ class Trees:
             sizes=tree.sizes,
         )  # fmt: skip
         how, *rest = self._store.artifacts.commit(tenant, new, actor)
-        if how != "new":
-            transfers.blobs.delete([(tenant, stored)])
         if how not in ("new", "there"):
+            transfers.blobs.delete([(tenant, stored)])
             raise _refusal(how, rest, new, tenant)
         return how, self.find(tenant, tree.id)
 
@@ -98,7 +97,7 @@ class Trees:
         try:
             return self.transfers.blobs.read(tenant, row.manifest, 0, row.manifest_bytes)
         except Lost:
-            detail = f"the artifact store has lost the manifest of {row.id}; delete it, and put the folder again"
+            detail = f"the artifact store has lost the manifest of {row.id}; put the folder once more"
             raise errors.Broken(detail, field="artifact") from None
 
     def delete(self, tenant: str, asked: str, actor: Actor) -> None:

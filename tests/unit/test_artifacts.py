@@ -548,6 +548,23 @@ def test_what_the_store_lost_is_said_and_uploaded_again(bench: Bench, folder: Pa
     assert bench.sums()[:2] == (0, 0)
 
 
+def test_a_manifest_that_is_lost_is_stored_anew_by_the_next_put(bench: Bench, folder: Path, tmp_path: Path) -> None:
+    row = bench.client.artifacts.put(folder)["artifact"]
+    [stored] = bench.store.artifacts.read("default", [row["artifact_id"]])
+    assert stored
+    (bench.folder / "default" / stored.manifest[:2] / stored.manifest).unlink()
+    with pytest.raises(ApiError, match="has lost the manifest of"):
+        bench.client.artifacts.fetch(row["artifact_id"], tmp_path / "got")
+    bench.delete(row["artifact_id"])  # whose files nobody knows without it
+    with pytest.raises(errors.Broken):
+        bench.collect()
+    assert bench.client.artifacts.put(folder)["new"] is False
+    bench.client.artifacts.fetch(row["artifact_id"], tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(folder)
+    bench.delete(row["artifact_id"])
+    assert bench.sums()[:2] == (0, 0)
+
+
 def test_a_store_that_coordinators_do_not_share_is_refused(bench: Bench, any_redis_url: str, tmp_path: Path) -> None:
     bench.put_file(DATA)
     Blobs(bench.url).check(bench.store.files)

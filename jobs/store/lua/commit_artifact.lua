@@ -15,6 +15,10 @@ end
 if call('EXISTS', place) == 1 then
   local held = call('SISMEMBER', P .. 'holders:' .. of .. ':' .. id, name == '' and 'kept' or 'name:' .. name)
   hold()
+  if call('ZREM', P .. 'unowned', of .. '/' .. ARGV[7]) == 1 then -- the manifest that was there may be lost
+    disown(of, call('HGET', place, 'manifest'), t + CONDEMNED_MS)
+    call('HSET', place, 'manifest', ARGV[7])
+  end
   if held == 0 then log_change(t, ARGV[9], ARGV[10], 'put artifact', of .. '/' .. id, name == '' and 'kept' or 'named ' .. name) end
   return { 'there' }
 end
