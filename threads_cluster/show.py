@@ -349,7 +349,8 @@ def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
 
 
 def _path(entry: Any) -> str:
-    return entry.path + {"d": "/", "l": f" -> {entry.target}", "x": "*"}.get(entry.kind, "")
+    mark = {"d": "/", "l": f" -> {entry.target}", "x": "*"}.get(entry.kind, "")
+    return f"{entry.path}{mark}"
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:

@@ -35,7 +35,7 @@ class Collector(threading.Thread):
             try:
                 if self._leads():
                     self.round()
-            except (connection.Unreachable, errors.ClusterError) as error:
+            except (*connection.Unreachable, errors.ClusterError) as error:
                 trouble = str(error)
             except Exception as error:
                 trouble = f"{type(error).__name__}: {error}"
