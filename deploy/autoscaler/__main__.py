@@ -19,7 +19,7 @@ from deploy.docker import autoscale
 from deploy.docker.autoscale import Cluster, Worker
 
 API = "http://coordinator:3000/api"
-ROUND_SECONDS = 5
+ROUND_SECONDS = 3
 #: Touched in each round, for the health check.
 _HEARTBEAT = Path("/tmp/heartbeat")
 

@@ -29,7 +29,8 @@ from tests.unit.manifests import (
 )
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-HA = yaml.safe_load((ROOT / "deploy/ha.yml").read_text())
+HA_TEXT = (ROOT / "deploy/ha.yml").read_text()
+HA = yaml.safe_load(HA_TEXT)
 SERVICES: dict[str, dict[str, Any]] = HA["services"]
 SCRIPTS = ROOT / "k8s/components/sentinel"
 SENTINELS = [name for name in SERVICES if name.startswith("sentinel-")]
@@ -45,12 +46,13 @@ def test_there_are_three_servers_and_a_majority_of_sentinels() -> None:
 
 
 @pytest.mark.parametrize("name", SENTINELS)
-def test_a_sentinel_is_as_hardened_as_redis_and_on_its_network_alone(name: str) -> None:
+def test_a_sentinel_is_as_hardened_as_redis_and_on_inner_networks_alone(name: str) -> None:
     sentinel, server = SERVICES[name], COMPOSE["services"]["redis"]
     for key in ("image", "user", "read_only", "cap_drop", "security_opt", "init", "restart", "logging"):
         assert sentinel[key] == server[key], key
     assert {"memory", "pids"} <= sentinel["deploy"]["resources"]["limits"].keys() and "ports" not in sentinel
-    assert sentinel["networks"] == {"backend": {"aliases": ["sentinel"]}}
+    assert sentinel["networks"].keys() == {"backend", "redis"}
+    assert COMPOSE["networks"]["backend"]["internal"] and HA["networks"]["redis"]["internal"]
     assert "redis-cli -p 26379" in sentinel["healthcheck"]["test"][-1]
 
 
@@ -84,7 +86,22 @@ def test_everybody_goes_through_the_sentinels_and_waits_for_a_replica() -> None:
 def test_what_it_mounts_is_made_and_has_no_default() -> None:
     given = {**COMPOSE["secrets"], **HA["secrets"]}
     assert {name for service in SERVICES.values() for name in service.get("secrets", ())} <= given.keys()
-    assert "${" not in (ROOT / "deploy/ha.yml").read_text(), "a variable of Compose would need its row in the README"
+
+
+def test_servers_and_sentinels_ask_no_dns_for_each_other_and_who_uses_them_does_not_wait_for_it() -> None:
+    """Docker forgets the name of a container that has ended; older engines then let who asks wait for ten seconds."""
+    (prefix,) = {text.rpartition(".")[0] for text in re.findall(r"\$\{HA_NETWORK:-[\d.]+\}\.\d+", HA_TEXT)}
+    assert HA["networks"]["redis"]["ipam"]["config"] == [{"subnet": f"{prefix}.0/28"}]
+    assert HA["networks"]["redis"]["internal"] is True
+    addresses = {name: SERVICES[name]["networks"]["redis"]["ipv4_address"] for name in (*SERVERS, *SENTINELS)}
+    assert len(set(addresses.values())) == 6
+    for name in addresses:
+        known = SERVICES[name].get("extra_hosts") or HA["x-server"]["extra_hosts"]
+        assert dict(line.split(":", 1) for line in known) == addresses
+    for name in SENTINELS:
+        assert SERVICES[name]["networks"]["backend"] == {"aliases": ["sentinel"]}
+    for name in ("coordinator", "cpu-worker", "cpu-worker-pool", "gpu-worker"):
+        assert SERVICES[name]["dns_opt"] == ["timeout:1", "attempts:2"]
 
 
 # -- the scripts ------------------------------------------------------------------------------------------------------
