@@ -1,4 +1,7 @@
-"""The cluster that a benchmark measures: open, or with GUARDED=1 as several tenants would have it."""
+"""The cluster that a benchmark measures: open, or with GUARDED=1 as several tenants would have it.
+
+With WORKER_API=1 its worker reaches the coordinator alone, and no Redis.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ def cluster(*, lanes: int = 2) -> Iterator[tuple[Live, Cluster]]:
     """
     with tempfile.TemporaryDirectory() as folder:
         if not os.environ.get("GUARDED"):
-            with running(Path(folder), lanes=lanes) as live, Cluster(live.url(), token="") as client:
+            over_api = bool(os.environ.get("WORKER_API"))
+            with running(Path(folder), lanes=lanes, over_api=over_api) as live, Cluster(live.url(), token="") as client:
                 yield live, client
             return
         with _guarded(Path(folder), lanes) as live, Cluster(live.url(), token=_token(live)) as client:
@@ -37,7 +41,15 @@ def cluster(*, lanes: int = 2) -> Iterator[tuple[Live, Cluster]]:
 
 @contextlib.contextmanager
 def _guarded(folder: Path, lanes: int) -> Iterator[Live]:
-    live = Live(folder, lanes=lanes, CLUSTER_TOKEN=ADMIN, AUTH="required", AUDIT_FILE=str(folder / "audit.jsonl"))
+    over_api = bool(os.environ.get("WORKER_API"))
+    live = Live(
+        folder,
+        lanes=lanes,
+        over_api=over_api,
+        CLUSTER_TOKEN=ADMIN,
+        AUTH="required",
+        AUDIT_FILE=str(folder / "audit.jsonl"),
+    )
     try:
         live.start_redis()
         live.start_coordinator()

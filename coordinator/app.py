@@ -34,6 +34,8 @@ from coordinator.pages import Pages
 from coordinator.queries import Queries
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
+from coordinator.work import calls
+from coordinator.work.polls import Polls
 from jobs import VERSION, errors
 from jobs.models import Actor
 from jobs.numbers import short
@@ -60,6 +62,7 @@ def create(settings: Settings) -> FastAPI:
     live_rows = LiveRows(cluster.queries, hub)
     exporter = Exporter(cluster.queries, lambda: janitor.leading)
     denials = Denials()
+    polls = Polls(Store(connection.connect(settings.redis_url, retries=0, timeout=5)))
     audit_keeper = AuditKeeper(own.audit_log, denials, lambda: janitor.leading, settings.audit_file)
 
     collector = Collector(own, Trees(own, settings), lambda: janitor.leading)
@@ -70,11 +73,13 @@ def create(settings: Settings) -> FastAPI:
         janitor.start()
         audit_keeper.start()
         collector.start()
+        polls.start(asyncio.get_running_loop())
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
         collector.stop()
+        polls.stop()
         audit_keeper.stop()
         janitor.stop()
         hub.stop()
@@ -88,6 +93,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.cluster = cluster
     app.state.bodies = Bodies()
     app.state.file_bodies = Bodies(FILE_ROOM)
+    app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     for router in (health.routes, docs.routes, *domains.routers()):
         # Not include_router, by which each request would be matched against every route before its own three times.
         app.router.routes.extend(router.routes)
@@ -177,7 +183,7 @@ class Figures:
         self._exporter.requests.labels(method, route, str(status)).inc()
         # A stream lasts, a wait was asked for, and bytes take as long as their sender's network: none is slowness.
         if (
-            not route.endswith("/events")
+            not route.endswith(("/events", "/worker/next"))
             and not route.startswith(_CARRY_FILES)
             and b"wait_seconds=" not in scope.get("query_string", b"")
         ):
@@ -186,7 +192,9 @@ class Figures:
             actor = scope.get("state", {}).get("actor", Actor("", ""))
             self._denials.count(status, scope["client"][0] if scope.get("client") else "", actor)
         parameters: dict[str, Any] = scope.get("path_params") or {}
-        log.info(
+        # Those of workers come many times a second.
+        note = log.debug if status < http.FIRST_ERROR and scope["path"].startswith("/api/worker/") else log.info
+        note(
             "request",
             method=method,
             path=scope["path"],

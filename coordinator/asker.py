@@ -23,6 +23,8 @@ class Scope(StrEnum):
     RUN = "run"
     #: Ask services.
     INFER = "infer"
+    #: Take work as the worker that the token is named after.
+    WORKER = "worker"
     #: Drain workers; see and steer jobs of every tenant.
     OPERATE = "operate"
     #: Tokens, tenants, secrets, audit and usage of everybody; includes all other scopes.
@@ -37,6 +39,8 @@ class Asker:
     #: Id of its API token; BOOTSTRAP with CLUSTER_TOKEN; empty without any.
     token: str
     scopes: frozenset[Scope]
+    #: Name of its API token; empty without one.
+    name: str = field(default="", compare=False)
     #: Id of the browser's session; empty for who sent a token.
     session: str = ""
     #: Digest of the CLUSTER_TOKEN that it showed; empty for any other token.

@@ -56,14 +56,16 @@ class Bodies:
 
 
 @asynccontextmanager
-async def held(request: Request, limit: int, values: int, empty: Any = None) -> AsyncIterator[Any]:
-    """Yield the parsed body, or `empty` for none, with room for it until the block ends.
+async def held(
+    request: Request, limit: int, values: int, empty: Any = None, bodies: Bodies | None = None
+) -> AsyncIterator[Any]:
+    """Yield the parsed body, or `empty` for none, with room for it among `bodies` until the block ends.
 
     TooLarge over `limit` bytes or `values` values; TooSlow; MalformedBody when it is not JSON.
     """
     size = _announced(request, limit)
-    bodies: Bodies = request.app.state.bodies
-    async with bodies.room(size) if size > _SMALL else _no_room_needed():
+    among: Bodies = bodies or request.app.state.bodies
+    async with among.room(size) if size > _SMALL else _no_room_needed():
         text = await _read(request, limit)
         yield empty if not text and empty is not None else parsed(text, values)
 

@@ -25,6 +25,8 @@ from jobs import errors
 from jobs.numbers import short
 
 MAX_WAIT_SECONDS = 30.0
+#: Statuses from here on are errors.
+FIRST_ERROR = 400
 
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for the job's end.")]
 
@@ -168,7 +170,20 @@ def shown(body: Any, status: int = 200) -> Response:
 
 def describes(model: type[BaseModel]) -> dict[str, Any]:
     """Return OpenAPI's description of a body that a route reads by hand."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
+    schema = model.model_json_schema()
+    whole = _inlined(schema, schema.pop("$defs", {}))
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": whole}}}}
+
+
+def _inlined(schema: Any, parts: dict[str, Any]) -> Any:
+    """Return a schema with its parts in the place of references to them, which name no place in the description."""
+    if isinstance(schema, list):
+        return [_inlined(one, parts) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return _inlined(parts[schema["$ref"].rpartition("/")[2]], parts)
+    return {name: _inlined(value, parts) for name, value in schema.items()}
 
 
 def parsed(model: type[Any], body: Any) -> Any:

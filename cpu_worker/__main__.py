@@ -6,12 +6,14 @@ import logging
 import sys
 
 from cpu_worker.lane import ChildLane
-from jobs import logs
+from jobs import exposure, logs
 from jobs.models import Device
 from jobs.settings import Settings, load
+from jobs.worker import links
 from jobs.worker.host import Packages
 from jobs.worker.lanes import LaneDied
-from jobs.worker.life import CannotStart, Worker, refusal, wait_for_redis
+from jobs.worker.life import Worker, refusal
+from jobs.worker.links import CannotStart
 from jobs.worker.meter import Meter
 
 log = logging.getLogger("cpu_worker")
@@ -48,7 +50,12 @@ def run(settings: Settings) -> int:
         return lanes
 
     meter = Meter(energy=Packages().joules)
-    return worker.run(wait_for_redis(settings), start, lambda: close(lanes), meter)
+    try:
+        link = links.connect(settings, Device.CPU)
+    except CannotStart as error:
+        log.error("%s", error)
+        return exposure.REFUSED
+    return worker.run(link, start, lambda: close(lanes), meter)
 
 
 def main() -> int:

@@ -15,13 +15,14 @@ from gpu_worker.claim import Claim, NoGpu, allowed
 from gpu_worker.cupy_device import CupyDevice
 from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
-from jobs import logs
+from jobs import exposure, logs
 from jobs.kinds import gpu
 from jobs.models import Device
 from jobs.settings import Settings, load, show_one_gpu
-from jobs.store import Store
-from jobs.worker.beats import Row
-from jobs.worker.life import CannotStart, Worker, refusal, wait_for_redis
+from jobs.store.lease_store import Row
+from jobs.worker import links
+from jobs.worker.life import Worker, refusal
+from jobs.worker.links import CannotStart, Link
 from jobs.worker.meter import Meter
 
 log = logging.getLogger("gpu_worker")
@@ -60,15 +61,19 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
         provider, gpus = find(settings, machine)
     except NoGpu as error:
         return _without(settings, error)
-    store = wait_for_redis(settings)
     try:
-        claim = Claim(store, settings.worker_name(), gpus)
+        link = links.connect(settings, Device.GPU)
+    except CannotStart as error:
+        log.error("%s", error)
+        return exposure.REFUSED
+    try:
+        claim = Claim(link.store, link.worker, gpus)
     except NoGpu as error:
         log.error("%s", error)
         return 1
     log.info("claimed a GPU", extra={"gpu": claim.gpu.uuid, "index": claim.gpu.index, "name_": claim.gpu.name})
     try:
-        return _serve(settings, machine, provider, claim, store)
+        return _serve(settings, machine, provider, claim, link)
     finally:
         claim.end()
         provider.close()
@@ -83,7 +88,7 @@ def _without(settings: Settings, error: NoGpu) -> int:
 
 
 def _serve(settings: Settings, machine: Machine, provider: telemetry.Provider, claim: Claim,
-           store: Store) -> int:  # fmt: skip
+           link: Link) -> int:  # fmt: skip
     claimed = claim.gpu
 
     def more() -> Row:
@@ -114,7 +119,7 @@ def _serve(settings: Settings, machine: Machine, provider: telemetry.Provider, c
             watch(worker.server, hung, ended)
 
     threading.Thread(target=watching, name="watch", daemon=True).start()
-    return worker.run(store, start, ended.set, Meter(energy=lambda: provider.joules(claimed.uuid)))
+    return worker.run(link, start, ended.set, Meter(energy=lambda: provider.joules(claimed.uuid)))
 
 
 def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, float]:

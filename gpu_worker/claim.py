@@ -1,4 +1,4 @@
-"""Which GPU this worker uses: a free one of its host, claimed in Redis by UUID, so that several take different ones."""
+"""Which GPU this worker uses: a free one of its host, claimed by UUID, so that several take different ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 
 from gpu_worker.telemetry import HostGpu
-from jobs.store import Store, connection, fleet
+from jobs.store import connection, fleet
+from jobs.store.lease_store import LeaseStore
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ def allowed(gpus: Sequence[HostGpu], visible: str) -> list[HostGpu]:
 class Claim:
     """A GPU that is this worker's while it renews the claim."""
 
-    def __init__(self, store: Store, worker: str, gpus: Sequence[HostGpu]) -> None:
+    def __init__(self, store: LeaseStore, worker: str, gpus: Sequence[HostGpu]) -> None:
         for gpu in gpus:
             if store.fleet.claim(gpu.uuid, worker):
                 self.gpu = gpu
@@ -37,7 +38,7 @@ class Claim:
         self._store, self._worker = store, worker
 
     def renew(self) -> bool:
-        """False: another worker has it, and this one must end. While Redis is away nobody can take it."""
+        """False: another worker has it, and this one must end. While the store is away nobody can take it."""
         try:
             return self._store.fleet.claim(self.gpu.uuid, self._worker)
         except connection.RedisError:

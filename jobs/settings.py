@@ -89,6 +89,10 @@ class Settings(BaseSettings):
     cuda_visible_devices: str = ""
     #: redis://, rediss://, unix:// or redis+sentinel://host:port,host:port/service/db: jobs/redis_address.py
     redis_url: str = "redis://127.0.0.1:6379/0"
+    #: https://HOST of a coordinator or the proxy before it: a worker takes its work there, and not at REDIS_URL.
+    worker_api: str = ""
+    #: The token with which it does; its name is the worker's.
+    worker_token: str = Field(default="", repr=False)
     #: Replicas of Redis that must have a change before it is acknowledged. 0: the master alone.
     redis_replicas_to_wait: int = Field(default=0, ge=0, le=100)
     #: Seconds that finished jobs and their results are kept.

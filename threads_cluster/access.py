@@ -23,7 +23,10 @@ def create(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for, such as ci or the name of a person.")],
     scopes: Annotated[
-        str, typer.Option(metavar="LIST", help="From read, submit, run, infer, operate, admin; separated by commas.")
+        str,
+        typer.Option(
+            metavar="LIST", help="From read, submit, run, infer, worker, operate, admin; separated by commas."
+        ),
     ] = "read,submit",
     tenant: Annotated[
         str, typer.Option(metavar="TENANT", help="The tenant whose jobs it submits and sees.")

@@ -17,6 +17,7 @@ from jobs.store.fleet import Fleet
 from jobs.store.fleet_reads import FleetReads
 from jobs.store.job_reads import JobReads
 from jobs.store.jobs import Jobs
+from jobs.store.lease_store import Heard, Pulse
 from jobs.store.leases import Leases
 from jobs.store.marks import Marks
 from jobs.store.repairs import Repairs
@@ -73,6 +74,13 @@ class Store:
     def client(self) -> Client:
         """Client that all parts share. Only modules of jobs/store use it."""
         return self.scripts.client
+
+    def pulse(self, pulse: Pulse) -> Heard:
+        """Keep a worker's leases, its slot and the worker alive."""
+        leases = tuple(self.leases.beat(job, token, upto) for job, token, upto in pulse.leases)
+        if pulse.slot:
+            self.slots.hold(pulse.worker)
+        return Heard(leases=leases, word=self.fleet.heartbeat(pulse.worker, pulse.born, pulse.row()))
 
     def ping(self) -> None:
         """Return when Redis answers; raises Unreachable."""

@@ -13,7 +13,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import rq
@@ -52,6 +52,21 @@ def place_bells(store: Store) -> None:
         pipe.hset(template, mapping={**bell.to_dict(include_meta=False), "status": "queued"})
         pipe.sadd(keys.RQ_QUEUES, keys.rq_queue(name))
     pipe.execute()
+
+
+def pop(store: Store, listened: Sequence[str], seconds: float) -> tuple[str, str] | None:
+    """Take a bell of these queues, the first queue first, and return queue and id; None when none came in time.
+
+    The caller answers it by NEXT, or puts it back.
+    """
+    names = {keys.rq_queue(queue): queue for queue in listened}
+    popped = store.client.blpop(list(names), timeout=seconds)
+    return None if popped is None else (names[popped[0].decode()], popped[1].decode(errors="replace"))
+
+
+def put_back(store: Store, queue: str, bell: str) -> None:
+    """Let the next worker of a queue hear a bell that was popped for one that is gone."""
+    store.client.lpush(keys.rq_queue(queue), bell)
 
 
 def forget_dead_workers(store: Store) -> int:

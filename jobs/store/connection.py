@@ -31,6 +31,19 @@ class Silent(redis.exceptions.ConnectionError):
     """Redis has not answered for some time; the connection may still look whole."""
 
 
+class CoordinatorAway(redis.exceptions.ConnectionError):
+    """The coordinator of WORKER_API cannot be reached, or cannot serve now; the call may be repeated."""
+
+    def __init__(self, detail: str, pause_seconds: float) -> None:
+        super().__init__(detail)
+        #: After which it is worth another try.
+        self.pause_seconds = pause_seconds
+
+
+class CoordinatorRejects(redis.exceptions.ResponseError):
+    """The coordinator of WORKER_API does not take what a call holds; repeated, it is rejected again."""
+
+
 class Unacknowledged(redis.exceptions.ConnectionError):
     """A write was made, and too few have it; the message says which and what to do."""
 
@@ -107,6 +120,16 @@ def reason(error: Exception) -> str:
         return "redis cannot be reached: it does not answer in time"
     refused = "Connection refused" in str(error)
     return f"redis cannot be reached: {'nothing listens at REDIS_URL' if refused else type(error).__name__}"
+
+
+def away(error: Exception) -> str:
+    """Return one of Unreachable in words for the log of a worker."""
+    return str(error) if isinstance(error, CoordinatorAway) else f"redis cannot be reached: {error}"
+
+
+def pause(error: Exception, seconds: float) -> float:
+    """Return the seconds before another try: those that one of Unreachable names itself, else `seconds`."""
+    return error.pause_seconds if isinstance(error, CoordinatorAway) else seconds
 
 
 class _Parser(DefaultParser):  # type: ignore[misc,valid-type]

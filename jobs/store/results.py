@@ -50,14 +50,22 @@ class Results(Part):
 
     def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
         """Put `accumulator` in the place of all that was gathered; False when that is no longer what is stored."""
-        return bool(self._scripts.run("fold", job, gathered.digest, len(gathered.parts), accumulator))
+        return self.fold_seen(job, gathered.digest, len(gathered.parts), accumulator)
+
+    def fold_seen(self, job: str, digest: str, parts: int, accumulator: bytes) -> bool:
+        """Do the same for what was gathered with this digest and as many parts."""
+        return bool(self._scripts.run("fold", job, digest, parts, accumulator))
 
     def finish(self, job: str, gathered: Gathered, result: bytes, marks: str = "[]") -> bool:
         """Store the result of what was gathered and, in the same moment, its marks as `marks.left_by` writes them.
 
         Raises Unacknowledged when replicas lack it; nobody else needs to derive it then, unless the master dies.
         """
-        return bool(self._scripts.kept("finish", job, gathered.digest, result, marks, repeatable=False))
+        return self.finish_seen(job, gathered.digest, result, marks)
+
+    def finish_seen(self, job: str, digest: str, result: bytes, marks: str = "[]") -> bool:
+        """Do the same for what was gathered with this digest."""
+        return bool(self._scripts.kept("finish", job, digest, result, marks, repeatable=False))
 
     def abort(self, job: str, error: str) -> bool:
         """Fail a finishing job whose result cannot be derived."""

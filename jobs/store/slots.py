@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from jobs import queues
 from jobs.models import Spec
 from jobs.store import keys, lease_tokens, repairs
 from jobs.store.connection import Unreadable, wrong_type
@@ -62,15 +63,16 @@ class Slots(Part):
         lanes: int = 1,
         take: int = TAKE,
         kinds: Mapping[str, int] | None = None,
+        owner: str = "",
     ) -> Held | Taken | str:
         """End the slot that this worker had and return its best pending job, small ones up to `take` at once.
 
         Only jobs of `kinds`, the version of each kind's model that the worker computes; None: of any.
 
         Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
-        of the bell that RQ has just taken.
+        of the bell that RQ has just taken. `owner` begins the tokens of the leases.
         """
-        new_tokens = json.dumps([lease_tokens.new() for _ in range(take)])
+        new_tokens = json.dumps([owner + lease_tokens.new() for _ in range(take)])
         names = list(queues)
         versions = "" if kinds is None else json.dumps(dict(kinds))
         how, *rest = self._scripts.run(
@@ -81,7 +83,7 @@ class Slots(Part):
         if how != b"take":
             return str(how.decode())
         taken = self._taken(rest)
-        return taken if taken.jobs else self.next(worker, names, lanes=lanes, take=take, kinds=kinds)
+        return taken if taken.jobs else self.next(worker, names, lanes=lanes, take=take, kinds=kinds, owner=owner)
 
     def _taken(self, words: list[Any]) -> Taken:
         """Read what NEXT took, without the jobs whose spec cannot be read: those are quarantined."""
@@ -104,6 +106,23 @@ class Slots(Part):
     def leave(self, worker: str) -> None:
         """End the worker's slot."""
         self._scripts.run("leave", worker)
+
+    def held(self, worker: str) -> str:
+        """Return the job of the worker's slot; empty when it has none."""
+        reply: bytes | None = self._client.hget(keys.SLOT_JOBS, worker)
+        return (reply or b"").decode(errors="replace").rpartition("|")[0]
+
+    def kinds(self, jobs: Sequence[str]) -> list[str]:
+        """Return the kind of each job; empty for one that is gone."""
+        pipe = self._pipe()
+        for job in jobs:
+            pipe.hget(keys.job(job), "kind")
+        return [(kind or b"").decode(errors="replace") for kind in pipe.execute()]
+
+    def anything(self) -> bool:
+        """Return False when NEXT would answer none to every worker: nothing waits, and there is nothing to help."""
+        places = [place for queue in queues.ALL for place in (keys.pending(queue), keys.holding(queue))]
+        return bool(self._client.exists(*places, keys.LACKED))
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
         """Return the facts that lanes of a device need, for each job; None for one that is gone or broken."""

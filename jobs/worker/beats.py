@@ -6,15 +6,13 @@ import logging
 import threading
 from collections.abc import Callable
 
-from jobs.store import Store
-from jobs.store.connection import RedisError, Unreachable
+from jobs.store.connection import RedisError, Unreachable, away
+from jobs.store.lease_store import LeaseStore, Pulse, Row
 from jobs.store.leases import BEAT_SECONDS
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
 
-#: What a worker says of itself: values of a flat hash.
-Row = dict[str, str | int | float]
 #: What BEAT's answer means to a task's `stop`: go on; stop and commit; stop and drop.
 _STOPS = {1: 0, 2: 1, 0: 2}
 
@@ -27,7 +25,7 @@ class Beats(threading.Thread):
     """
 
     def __init__(
-        self, store: Store, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
+        self, store: LeaseStore, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
         heard: Callable[[], None] = lambda: None,
     ) -> None:  # fmt: skip
         super().__init__(name="beats", daemon=True)
@@ -46,24 +44,22 @@ class Beats(threading.Thread):
             try:
                 self.beat()
             except Unreachable as error:
-                log.warning("no beat: redis cannot be reached: %s", error)
+                log.warning("no beat: %s", away(error))
             except Exception:  # a worker that does not beat loses all its work
                 log.exception("a beat failed")
 
     def beat(self) -> None:
-        """Extend every lease, the slot and the worker's row; pass on what the answers ask for."""
-        for token, task in list(self._server.tasks.items()):
-            answer = self._store.leases.beat(task.facts.job_id, token, task.upto)
+        """Extend every lease, the slot and the worker's life; pass on what the answers ask for."""
+        tasks = dict(self._server.tasks)
+        leases = tuple((task.facts.job_id, token, task.upto) for token, task in tasks.items())
+        slot = self._server.slot is not None
+        pulse = Pulse(worker=self._server.worker, born=self._born, row=self._row, leases=leases, slot=slot)
+        heard = self._store.pulse(pulse)
+        for task, answer in zip(tasks.values(), heard.leases, strict=True):
             task.ask_to_stop(_STOPS[answer])
-        if self._server.slot:
-            self._store.slots.hold(self._server.worker)
-        self._say()
-
-    def _say(self) -> None:
-        answer = self._store.fleet.heartbeat(self._server.worker, self._born, self._row())
-        self._server.draining = answer == "drain"
+        self._server.draining = heard.word == "drain"
         self._heard()
-        if answer == "taken" and not self._server.stopping:
+        if heard.word == "taken" and not self._server.stopping:
             self._name_taken()
 
     def end(self) -> None:

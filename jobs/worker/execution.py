@@ -11,7 +11,8 @@ from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.contract import Tick
 from jobs.models import Device, Partial, Spec
-from jobs.store import Store, marks
+from jobs.store import marks
+from jobs.store.lease_store import LeaseStore
 from jobs.store.results import Gathered
 
 #: Parts are folded when this many wait, so that finishing stays quick.
@@ -101,7 +102,7 @@ def _merged(kind: str, gathered: Gathered) -> Partial | None:
     return total
 
 
-def fold(store: Store, job: str, kind: str) -> None:
+def fold(store: LeaseStore, job: str, kind: str) -> None:
     """Merge waiting parts into the accumulator; losing the race to another worker is fine. Raises KernelFailed."""
     gathered = store.results.gather(job)
     try:
@@ -127,7 +128,7 @@ def derive(kind: str, spec: Spec, gathered: Gathered) -> Derived:
 Derive = Callable[[str, Spec, Gathered], Derived]
 
 
-def finish(store: Store, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
+def finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive = derive) -> bool:
     """Fold what is left, derive the result and store it. False: somebody else did, or the job moved on or failed."""
     try:
         return _finish(store, job, kind, spec, derive)
@@ -136,7 +137,7 @@ def finish(store: Store, job: str, kind: str, spec: Spec, derive: Derive = deriv
         return False
 
 
-def _finish(store: Store, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
+def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) -> bool:
     derived: Derived | None = None
     while True:
         gathered = store.results.gather(job, GATHERED)

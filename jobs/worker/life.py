@@ -1,4 +1,4 @@
-"""The life of a worker process, the same for every device: Redis, lanes, beats, bells, goodbye."""
+"""The life of a worker process, the same for every device: the store, lanes, beats, bells, goodbye."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,24 +16,18 @@ from jobs import exposure, redis_address
 from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
-from jobs.store import Store, bells, connection
-from jobs.store.connection import RedisError, Unreachable
+from jobs.store.connection import RedisError
+from jobs.store.lease_store import LeaseStore, Row
 from jobs.store.leases import BEAT_SECONDS
-from jobs.worker import exporter
-from jobs.worker.beats import Beats, Row
+from jobs.worker import api_calls, exporter, links
+from jobs.worker.beats import Beats
 from jobs.worker.host import Host
 from jobs.worker.lanes import Lane
+from jobs.worker.links import CannotStart, Link
 from jobs.worker.meter import Meter
 from jobs.worker.serving import Server
 
 log = logging.getLogger(__name__)
-
-#: A beat on a connection that fell silent is repeated on another before the leases expire.
-BEAT_TIMEOUT_SECONDS = 1.5
-
-
-class CannotStart(Exception):
-    """The lanes could not be made; the message says why and what to do."""
 
 
 class Worker:
@@ -42,7 +35,7 @@ class Worker:
 
     def __init__(self, settings: Settings, device: Device, lanes: int, more: Callable[[], Row] = dict) -> None:
         self.settings, self.device, self.lanes, self.more = settings, device, lanes, more
-        self.name = settings.worker_name()
+        self.name = ""
         self.born = ""
         self.host = Host(settings.host_name())
         self.server: Server | None = None
@@ -73,10 +66,11 @@ class Worker:
             **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
         }  # fmt: skip
 
-    def run(self, store: Store, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
+    def run(self, link: Link, start: Callable[[], Sequence[Lane]], close: Callable[[], None],
             meter: Meter | None = None) -> int:  # fmt: skip
         """Serve until a signal asks to stop; return the exit code. `start` makes the lanes, warm; `close` ends them."""
-        self.born = store.fleet.birth()
+        store = link.store
+        self.name, self.born = link.worker, store.fleet.birth()
         try:
             with self._starting(store):
                 lanes = start()
@@ -87,14 +81,14 @@ class Worker:
             return 1
         self.server = Server(store, self.name, self.device, lanes, meter)
         try:
-            self._serve(self.server)
+            self._serve(self.server, link)
         finally:  # else children, which ignore signals, would keep a broken worker from ending
             close()
         log.info("stopped")
         return 1 if self.retired else 0
 
     @contextmanager
-    def _starting(self, store: Store) -> Iterator[None]:
+    def _starting(self, store: LeaseStore) -> Iterator[None]:
         """Say each second that the worker is about to be ready."""
         ready = threading.Event()
 
@@ -115,19 +109,14 @@ class Worker:
             ready.set()
             saying.join()
 
-    def _serve(self, server: Server) -> None:
-        settings = self.settings
-        own = Store(connection.connect(settings.redis_url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
-        beats = Beats(own, server, self.born, self.row, self._name_taken, sign_of_life(settings.heartbeat_file))
+    def _serve(self, server: Server, link: Link) -> None:
+        settings, heard = self.settings, sign_of_life(self.settings.heartbeat_file)
+        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard)
         beats.start()
         stop_metrics = exporter.serve(settings)
         log.info("ready", extra={"lanes": self.lanes})
         try:
-            listening = connection.connect(settings.redis_url, retries=0, timeout=None)
-            bells.listen(
-                lambda: bells.BellWorker(server.listened, listening, server.serve, server.stop, server.reconnect),
-                lambda: server.stopping,
-            )
+            link.listen(server)
         finally:
             server.stop()
             server.settle_down()
@@ -148,21 +137,8 @@ def refusal(settings: Settings) -> int:
     """Log why a worker must not start with these settings; return the exit code, 0 when it can start."""
     try:
         exposure.check_metrics(settings)
-        redis_address.check(settings.redis_url)
-    except (exposure.Exposed, redis_address.UnusableAddress) as error:
+        links.check(settings)
+    except (exposure.Exposed, redis_address.UnusableAddress, api_calls.UnusableApi) as error:
         log.error("%s", error)
         return exposure.REFUSED
     return 0
-
-
-def wait_for_redis(settings: Settings) -> Store:
-    """Return the store at REDIS_URL once it answers and has its bells; tries again each second."""
-    url = settings.redis_url
-    store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait)
-    while True:
-        try:
-            bells.place_bells(store)
-            return store
-        except Unreachable as error:
-            log.warning("waiting for redis at %s: %s", url.rpartition("@")[2].partition("?")[0], error)
-            time.sleep(1)

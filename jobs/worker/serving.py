@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from jobs import queues
 from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import Store, slots
+from jobs.store import slots
+from jobs.store.lease_store import LeaseStore
 from jobs.store.slots import Held, Taken
 from jobs.worker import small_jobs
 from jobs.worker.lanes import Lane, LanePool, Task
@@ -34,7 +35,7 @@ class Server:
     """Serves bells with a set of lanes. Thread-safe where the beats and a signal handler touch it."""
 
     def __init__(
-        self, store: Store, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None,
+        self, store: LeaseStore, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None,
         kinds: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
         self.store = store
@@ -85,7 +86,7 @@ class Server:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def reconnect(self) -> None:
-        """Drop connections to Redis that nobody uses now: another one of this process is dead."""
+        """Drop connections to the store that nobody uses now: another one of this process is dead."""
         self.store.drop_idle_connections()
 
     # -- turns ------------------------------------------------------------------------------------------------------

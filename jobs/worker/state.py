@@ -1,4 +1,4 @@
-"""State that a worker's threads share: its leases and tasks, and calls of a Redis that comes and goes."""
+"""State that a worker's threads share: its leases and tasks, and calls of a store that comes and goes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from jobs.models import Device
-from jobs.store import Store
-from jobs.store.connection import RedisError, Unreachable
+from jobs.store.connection import RedisError, Unreachable, away, pause
+from jobs.store.lease_store import LeaseStore
 from jobs.worker.lanes import LanePool, Task
 from jobs.worker.meter import Meter
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two tries to reach Redis.
+#: Seconds between two tries to reach the store.
 RETRY_SECONDS = 0.3
 
 Answer = TypeVar("Answer")
@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 class WorkerState:
     """One worker's state. Each field is written by one thread at a time, or whole."""
 
-    store: Store
+    store: LeaseStore
     #: The worker's name.
     worker: str
     device: Device
@@ -44,18 +44,18 @@ class WorkerState:
         return self.pool.stopping
 
     def persist(self, call: Callable[[], Answer]) -> Answer | None:
-        """Repeat a call until Redis answers: scripts are idempotent. None: the worker is stopping."""
+        """Repeat a call until the store answers: scripts are idempotent. None: the worker is stopping."""
         while True:
             try:
                 return call()
             except Unreachable as error:
-                log.warning("redis cannot be reached: %s", error)
+                log.warning("%s", away(error))
                 if self.stopping:
                     return None
-                time.sleep(RETRY_SECONDS)
+                time.sleep(pause(error, RETRY_SECONDS))
 
     def tolerate(self, call: Callable[[], Answer], instead: Answer) -> Answer:
-        """Call once; return `instead` where Redis fails."""
+        """Call once; return `instead` where the store fails."""
         try:
             return call()
         except RedisError:

@@ -10,7 +10,7 @@ import pytest
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, connection, fleet, scripts
-from jobs.worker import life
+from jobs.worker import life, links
 from jobs.worker.lanes import Lane
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, new_job, total_of
@@ -158,7 +158,9 @@ def test_a_worker_is_born_by_the_clock_of_redis(bench: Bench, monkeypatch: pytes
     def start() -> Sequence[Lane]:
         raise life.CannotStart("no lanes")
 
-    assert life.Worker(Settings(worker_id="w"), Device.CPU, 1).run(bench.store, start, lambda: None) == 1
+    settings = Settings(worker_id="w")
+    link = links.RedisLink(settings, bench.store)
+    assert life.Worker(settings, Device.CPU, 1).run(link, start, lambda: None) == 1
     seconds, _ = bench.client.time()
     assert int(bench.look().hash("ct:worker:w")["born"].partition("-")[0]) <= (seconds + 1) * 1000
 

@@ -1,4 +1,4 @@
-"""A worker's turns on a real Redis, with lanes that die when told."""
+"""A worker's turns on a real Redis, reached directly and over the worker API, with lanes that die when told."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole, encode
 from jobs.worker.lanes import LaneDied, Task
 from jobs.worker.serving import Server
+from tests.contract.api_transport import Reach, reaching
 from tests.contract.lease_model import merge, new_job, total_of
 
 
@@ -76,6 +77,13 @@ def store(any_redis_url: str) -> Iterator[Store]:
     client.close()
 
 
+@pytest.fixture(params=["redis", "api"])
+def reach(request: pytest.FixtureRequest, any_redis_url: str, store: Store) -> Iterator[Reach]:
+    """The store as workers reach it."""
+    with reaching(request.param, any_redis_url, store) as found:
+        yield found
+
+
 @contextmanager
 def serving(server: Server) -> Iterator[None]:
     """Serves on a thread of its own, as an idle worker does that asks NEXT again and again."""
@@ -113,10 +121,10 @@ def state(store: Store, job: str) -> str:
     return (store.client.hget(keys.job(job), "state") or b"").decode()
 
 
-def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Store) -> None:
+def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Store, reach: Reach) -> None:
     """Its replacement takes seconds to warm up; meanwhile the range goes to the other lane."""
     sick, sound = FakeLane("0"), FakeLane("1")
-    server = Server(store, "w", Device.CPU, [sick, sound], kinds={"sum": 1})
+    server = Server(reach("w"), "w", Device.CPU, [sick, sound], kinds={"sum": 1})
     store.jobs.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
     with serving(server):
         until(lambda: lanes_with_leases(store, "j") == {"0", "1"})
@@ -130,10 +138,10 @@ def test_a_lane_gets_no_lease_before_it_is_ready_again(store: Store) -> None:
         until(lambda: "0" in lanes_with_leases(store, "j"))
 
 
-def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Store) -> None:
+def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Store, reach: Reach) -> None:
     lane = FakeLane("0")
     store.jobs.submit([new_job("j", 10**9, "any.normal", estimate_ms=10**7)])
-    with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
+    with serving(Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: lanes_with_leases(store, "j") == {"0"})
         lane.die()
         until(lambda: store.client.zscore("ct:pending:any.normal", "j"))
@@ -142,11 +150,11 @@ def test_a_worker_without_a_lane_gives_its_job_to_others_at_once(store: Store) -
         until(lambda: lanes_with_leases(store, "j") == {"0"})
 
 
-def test_a_small_job_waits_for_a_lane_that_is_ready(store: Store) -> None:
+def test_a_small_job_waits_for_a_lane_that_is_ready(store: Store, reach: Reach) -> None:
     lane = FakeLane("0")
     lane.die()
     store.jobs.submit([new_job("j", 10, "any.normal", small=True, estimate_ms=10)])
-    with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
+    with serving(Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: not lane.ready)
         time.sleep(0.1)
         assert state(store, "j") == "queued"
@@ -155,9 +163,9 @@ def test_a_small_job_waits_for_a_lane_that_is_ready(store: Store) -> None:
     assert not store.client.hexists("ct:outcomes", "crashed")
 
 
-def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Store) -> None:
+def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Store, reach: Reach) -> None:
     sick, sound = FakeLane("0"), FakeLane("1")
-    server = Server(store, "w", Device.CPU, [sick, sound], kinds={"sum": 1})
+    server = Server(reach("w"), "w", Device.CPU, [sick, sound], kinds={"sum": 1})
     with serving(server):
         sick.die()
         until(lambda: not server.pool.idle or sick not in server.pool.idle)
@@ -165,19 +173,19 @@ def test_a_worker_that_is_told_to_stop_while_a_lane_is_mended_ends(store: Store)
     sick.healed.set()
 
 
-def test_a_result_is_derived_by_a_lane_and_not_beside_the_heartbeats(store: Store) -> None:
+def test_a_result_is_derived_by_a_lane_and_not_beside_the_heartbeats(store: Store, reach: Reach) -> None:
     """Reading and writing tens of megabytes of JSON holds the parent's lock for seconds."""
     lane = FakeLane("0")
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
-    with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
+    with serving(Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: state(store, "j") == "done")
     assert json.loads(store.client.get(keys.job_result("j")) or "") == total_of(0, 10)
     assert len(lane.derived) == 1
 
 
-def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Store) -> None:
+def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Store, reach: Reach) -> None:
     sick, sound = FakeLane("0"), FakeLane("1")
-    server = Server(store, "w", Device.CPU, [sick], kinds={"sum": 1})
+    server = Server(reach("w"), "w", Device.CPU, [sick], kinds={"sum": 1})
 
     def derive(*_: Any) -> Derived:
         sick.die()
@@ -187,14 +195,14 @@ def test_a_job_whose_lane_dies_over_its_result_is_finished_by_another(store: Sto
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     with serving(server):
         until(lambda: not sick.ready)
-        with serving(Server(store, "v", Device.CPU, [sound], kinds={"sum": 1})):
+        with serving(Server(reach("v"), "v", Device.CPU, [sound], kinds={"sum": 1})):
             until(lambda: state(store, "j") == "done")
         sick.healed.set()
     assert len(sound.derived) == 1
     assert json.loads(store.client.get(keys.job_result("j")) or "") == total_of(0, 10)
 
 
-def test_a_job_whose_result_kills_every_lane_fails(store: Store) -> None:
+def test_a_job_whose_result_kills_every_lane_fails(store: Store, reach: Reach) -> None:
     """It stayed finishing for ever, where nobody can cancel it, and wore the fleet's lanes out."""
     lane = FakeLane("0")
     lane.healed.set()
@@ -205,13 +213,13 @@ def test_a_job_whose_result_kills_every_lane_fails(store: Store) -> None:
 
     lane.derive = derive  # type: ignore[method-assign]
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
-    with serving(Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})):
+    with serving(Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})):
         until(lambda: state(store, "j") == "failed", 5)
     assert b"killed over a result" in (store.client.hget(keys.job("j"), "error") or b"")
     assert store.jobs.retry("j", 1) == ["ok", "finishing"]
 
 
-def test_a_result_is_derived_by_one_lane_of_a_worker(store: Store) -> None:
+def test_a_result_is_derived_by_one_lane_of_a_worker(store: Store, reach: Reach) -> None:
     """Each that asked at once got the answer finishing, and held a copy of all there is."""
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
     store.slots.next("v", queues.ALL)
@@ -219,23 +227,24 @@ def test_a_result_is_derived_by_one_lane_of_a_worker(store: Store) -> None:
     assert isinstance(grant, Grant)
     store.leases.commit("j", "t", 10, encode(total_of(0, 10)), ms=1, worker="v", device="cpu")
     store.slots.leave("v")
-    lanes, lease = [FakeLane(str(number)) for number in range(8)], store.leases.lease
+    lanes, mine = [FakeLane(str(number)) for number in range(8)], reach("w")
+    lease = mine.leases.lease
 
     def answer_late(*given: Any, **more: Any) -> Any:
         answer = lease(*given, **more)
         time.sleep(0.1)
         return answer
 
-    store.leases.lease = answer_late  # type: ignore[method-assign]
-    with serving(Server(store, "w", Device.CPU, lanes, kinds={"sum": 1})):
+    mine.leases.lease = answer_late  # type: ignore[method-assign]
+    with serving(Server(mine, "w", Device.CPU, lanes, kinds={"sum": 1})):
         until(lambda: state(store, "j") == "done")
     assert sum(len(lane.derived) for lane in lanes) == 1
 
 
-def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store) -> None:
+def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store, reach: Reach) -> None:
     lane = FakeLane("0")
     lane.die()
-    server = Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})
+    server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
     thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
     thread.start()
     until(lambda: lane in server.pool.mending)
@@ -246,7 +255,7 @@ def test_a_worker_that_is_told_to_stop_while_it_has_no_lane_ends(store: Store) -
     assert over
 
 
-def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute(store: Store) -> None:
+def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute(store: Store, reach: Reach) -> None:
     lane, go_on, began = FakeLane("0"), threading.Event(), threading.Event()
 
     def derive(*_: Any) -> Derived:
@@ -256,7 +265,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
 
     lane.derive = derive  # type: ignore[method-assign]
     store.jobs.submit([new_job("j", 10, "any.normal", estimate_ms=10**4)])
-    server = Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})
+    server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
     thread = threading.Thread(target=server.serve, args=("", ""), daemon=True)
     thread.start()
     assert began.wait(10)
@@ -268,7 +277,7 @@ def test_a_worker_that_is_told_to_stop_while_a_result_is_derived_waits_no_minute
     assert over and state(store, "j") == "finishing"
 
 
-def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Store) -> None:
+def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Store, reach: Reach) -> None:
     """An error that nobody thought of ended the thread, and the lane was away for good."""
     lane = FakeLane("0")
     lane.die()
@@ -281,7 +290,7 @@ def test_a_lane_that_cannot_be_mended_for_any_reason_is_tried_again(store: Store
         mend()
 
     lane.mend = fail_at_first  # type: ignore[method-assign]
-    server = Server(store, "w", Device.CPU, [lane], kinds={"sum": 1})
+    server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
     server.pool.idle, server.pool.mending = [], [lane]
     server.pool.mend(lane)
     assert lane.ready and server.pool.idle == [lane] and not server.pool.mending

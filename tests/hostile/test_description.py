@@ -19,6 +19,8 @@ from tests.integration.live import Live
 
 #: Server-sent events end with the job or never: `test_requests.py` reads their heads.
 STREAMS = ".*/events$"
+#: Calls of workers, which need a token.
+WORKERS = "/api/worker/"
 CONFORMANCE = (
     checks.status_code_conformance, checks.content_type_conformance, checks.response_schema_conformance,
 )  # fmt: skip
@@ -117,9 +119,27 @@ def test_every_route_answers_as_described(cluster: Live, watch: Watch, plan: exp
     for seed in plan.rounds(share=0.1):
         for found in described(cluster, valid=False).get_all_operations():
             operation = found.ok()
-
+            if operation.path.startswith(WORKERS):
+                continue
             for mode in _modes(operation):
                 _ask(tally, operation.as_strategy(generation_mode=mode), 15 if plan.long else 8, seed)
+    _cancel_all(cluster)
+    tally.check()
+
+
+def test_calls_of_a_worker_that_lies_are_answered_as_described(
+    cluster: Live, watch: Watch, plan: exploring.Plan
+) -> None:
+    """One with a token, which says what it likes; the worker at Redis goes on."""
+    tally = counts.tally("calls of a lying worker")
+    token = cluster.remote("liar")["WORKER_TOKEN"]
+    cluster.submit("collatz", {"start_number": 1, "number_count": 10**15}, priority="low")
+    for seed in plan.rounds(share=0.1):
+        for found in described(cluster, valid=False).get_all_operations():
+            operation = found.ok()
+            for mode in _modes(operation) if operation.path.startswith(WORKERS) else ():
+                cases = operation.as_strategy(generation_mode=mode)
+                _ask(tally, cases, 15 if plan.long else 5, seed, Authorization=f"Bearer {token}")
     _cancel_all(cluster)
     tally.check()
 
@@ -130,10 +150,10 @@ def _modes(operation: Any) -> list[schemathesis.GenerationMode]:
     return list(modes) if len(operation.query) or len(operation.body) else [modes.POSITIVE]
 
 
-def _ask(tally: counts.Tally, cases: SearchStrategy[Any], examples: int, seed: int) -> None:
+def _ask(tally: counts.Tally, cases: SearchStrategy[Any], examples: int, seed: int, **headers: str) -> None:
     def one(case: Any) -> None:
         unhurried(case)
-        judged(tally, case, case.call())
+        judged(tally, case, case.call(headers=headers))
 
     hypothesis.seed(seed)(chosen(examples)(hypothesis.given(cases)(one)))()
 

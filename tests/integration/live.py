@@ -19,7 +19,7 @@ import psutil
 import redis
 
 from deploy.local.redis_server import version as redis_version
-from jobs.store import acl
+from jobs.store import Store, acl, tokens
 from tests import kernels
 from tests.ports import free_port
 
@@ -72,6 +72,7 @@ class Live:
         top: Path = TOP,
         redis_server: str | None = None,
         nice: int = 0,
+        over_api: bool = False,
         **environment: str,
     ) -> None:
         self.folder = folder
@@ -81,6 +82,8 @@ class Live:
         self.binary = redis_server or redis_binary()
         #: By how much workers give way to what else runs, as the command `nice` counts.
         self.nice = nice
+        #: Workers reach the first coordinator alone.
+        self.over_api = over_api
         #: Of the coordinators; with `own_addresses` they differ, and the port is one, as behind a name of DNS.
         self.addresses = [f"127.0.0.{number + 2 if own_addresses else 1}" for number in range(coordinators)]
         self.ports = [free_port()] * coordinators if own_addresses else [free_port() for _ in range(coordinators)]
@@ -137,7 +140,9 @@ class Live:
 
     def _run(self, name: str, command: list[str], **more: str) -> None:
         inherited = {
-            key: value for key, value in os.environ.items() if not key.startswith(("REDIS", "CLUSTER", "NODE_"))
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("REDIS", "CLUSTER", "NODE_", "WORKER_"))
         }
         environment = {
             **inherited, **kernels.ENVIRONMENT, "PYTHONPATH": kernels.path(self.top),
@@ -176,10 +181,20 @@ class Live:
         }  # fmt: skip
         self._run(f"coordinator-{number}", [sys.executable, "-m", "coordinator"], **places)
 
-    def start_worker(self, number: int = 0, lanes: int | None = None) -> None:
+    def start_worker(
+        self, number: int = 0, lanes: int | None = None, *, over_api: bool | None = None, **more: str
+    ) -> None:
         own = {"WORKER_ID": f"worker-{number}", "WORKER_THREADS": str(lanes or self.lanes), "METRICS_PORT": "0"}
+        if self.over_api if over_api is None else over_api:
+            own |= self.remote(own["WORKER_ID"])
         command = ["nice", "-n", str(self.nice), sys.executable, "-m", "cpu_worker"]
-        self._run(f"worker-{number}", command, **own)
+        self._run(f"worker-{number}", command, **own, **more)
+
+    def remote(self, name: str) -> dict[str, str]:
+        """Settings of a worker that reaches the first coordinator, and no Redis."""
+        minted = tokens.mint()
+        assert Store(self._redis).tokens.create(minted, name=name, scopes=("worker",)) == "new"
+        return {"WORKER_API": self.url(), "WORKER_TOKEN": minted.text, "REDIS_URL": "redis://127.0.0.1:1/0"}
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes.pop(name)

@@ -309,6 +309,17 @@ def test_too_many_requests_are_a_429_that_says_when_to_come_back(
     assert "try again" in is_problem(refused[0], 429) and refused[0].headers["retry-after"] == "1"
 
 
+def test_calls_of_workers_have_limits_of_their_own(names: Names, port: int, replicas: list[Replica]) -> None:
+    limits = {"REQUEST_RATE": "1", "REQUEST_BURST": "2", "UPLOADS": "1", "WORKER_RATE": "1", "WORKER_BURST": "20"}
+    with front(names, port, **limits) as strict:
+        url = f"{strict.url}/api/worker/commit"
+        assert httpx.post(url, content=b"x" * 3_000_000).status_code == 200
+        statuses = [httpx.post(url, content=b"{}").status_code for _ in range(30)]
+        assert statuses[:15] == [200] * 15 and statuses[-1] == 429
+        assert httpx.get(f"{strict.url}/api/status").status_code == 200
+        assert {line["status"] for line in strict.lines() if "/api/worker/" in line["path"]} == {429}
+
+
 def test_streams_and_large_batches_are_counted(names: Names, port: int, replicas: list[Replica]) -> None:
     large = b"x" * 1_000_000
     with front(names, port, STREAMS="1", UPLOADS="1") as strict:

@@ -11,7 +11,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "architecture.md").read_text()
 #: Domains of the coordinator; each may import those before it.
-DOMAINS = ("access", "tenants", "secrets", "artifacts", "jobs", "fleet", "telemetry", "events", "audit", "usage")
+DOMAINS = (
+    "access",
+    "tenants",
+    "secrets",
+    "artifacts",
+    "jobs",
+    "fleet",
+    "telemetry",
+    "events",
+    "audit",
+    "usage",
+    "work",
+)
 #: Packages that CONTRIBUTING.md lists, and the kinds' and their benchmarks' own.
 ELSEWHERE = ("tests", "benchmarks/")
 

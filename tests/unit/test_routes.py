@@ -73,6 +73,7 @@ def test_every_domain_has_the_same_files() -> None:
         "telemetry",
         "tenants",
         "usage",
+        "work",
     ]
     for name in domains.names():
         assert {"routes.py", "schemas.py", "queries.py"} <= {file.name for file in (FOLDER / name).iterdir()}, name

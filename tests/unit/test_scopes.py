@@ -83,7 +83,7 @@ def answers(api: FastAPI, asked: list[tuple[str, str]]) -> dict[tuple[str, str],
 
 
 def asker(*scopes: Scope) -> Asker:
-    return Asker(tenant="default", token="t1", scopes=frozenset(scopes))
+    return Asker(tenant="default", token="t1", scopes=frozenset(scopes), name="w1")
 
 
 def test_without_a_token_everything_is_a_401_but_for_the_list() -> None:
@@ -117,7 +117,7 @@ def test_each_scope_opens_its_routes_and_no_other(scope: Scope) -> None:
         assert (status == 403) != allowed and status != 401, (method, path, status)
         if allowed:
             opened.add((method, path))
-    assert opened if scope in (Scope.READ, Scope.SUBMIT, Scope.OPERATE) else scope in Scope
+    assert opened if scope in (Scope.READ, Scope.SUBMIT, Scope.WORKER, Scope.OPERATE) else scope in Scope
 
 
 def test_every_path_of_a_job_hides_the_jobs_of_other_tenants() -> None:

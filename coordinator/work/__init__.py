@@ -1,0 +1,1 @@
+"""Work for workers that reach the coordinators alone: the calls of `jobs/store` over HTTP, one token a worker."""

@@ -1,0 +1,43 @@
+"""Which worker asks: the one that its token is named after."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import Depends
+
+from coordinator.asker import Asker
+from coordinator.http import AskerDep
+from jobs import errors
+
+#: Names of workers.
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_NEXT = "make one with: cluster token create NAME --scopes worker, where NAME is the worker's"
+
+
+def named(asker: Asker) -> str:
+    """Return the worker's name. Raises Forbidden unless the asker has an API token that is named as a worker can be."""
+    if asker.session or not asker.name:
+        raise errors.Forbidden(f"a worker needs an API token of its own; {_NEXT}", field="Authorization")
+    if not NAME.fullmatch(asker.name):
+        detail = f"the token's name {asker.name} is no name of a worker (letters, digits, dots, dashes and _); {_NEXT}"
+        raise errors.Forbidden(detail, field="Authorization")
+    return asker.name
+
+
+async def _worker(asker: AskerDep) -> str:
+    return named(asker)
+
+
+WorkerDep = Annotated[str, Depends(_worker)]
+
+
+def owned(worker: str, lease: str) -> str:
+    """Return the token of a lease as Redis knows it: nobody but this worker can name it, whoever sees it."""
+    return f"{owner(worker)}{lease}"
+
+
+def owner(worker: str) -> str:
+    """Return what the tokens of a worker's leases begin with; no worker's name holds the sign at its end."""
+    return f"{worker}/"

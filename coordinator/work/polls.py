@@ -1,0 +1,166 @@
+"""Workers whose questions for work wait here, and the one thread that hears bells for all of them.
+
+A waiting question holds no thread and no connection to Redis. A bell is popped only while somebody waits who listens to
+its queue; the one who has waited longest answers it with NEXT. A bell that gets lost with this process is rung again by
+the next SWEEP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from starlette.concurrency import run_in_threadpool
+
+from jobs import queues
+from jobs.store import Store, bells
+from jobs.store.connection import RedisError, Unreachable
+
+log = logging.getLogger(__name__)
+
+#: Seconds for which Redis holds back a read of bells; a queue that nobody waited for before is heard after it.
+BLOCK_SECONDS = 0.5
+#: Seconds after which whoever waits looks for work without a bell, as an idle worker at Redis does.
+LOOK_SECONDS = 2.0
+#: One read says for all of them whether there is anything to look for; it counts for this long.
+_FRESH_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
+
+#: Queue and id of a bell; empty for none.
+Bell = tuple[str, str]
+NO_BELL: Bell = ("", "")
+
+
+class Polls:
+    """Waiting questions, in the order in which they came. Use inside its loop, once started."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[asyncio.Future[Bell], frozenset[str]] = {}
+        #: How many of them listen to the same queues.
+        self._counts: Counter[frozenset[str]] = Counter()
+        self._looked_at, self._anything = float("-inf"), False
+        self._looking = asyncio.Lock()
+        self._listener: _Listener | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to hear bells while somebody waits."""
+        self._listener = _Listener(self._store, loop, self)
+        self._listener.start()
+
+    def stop(self) -> None:
+        """End the thread, within the time of a read."""
+        if self._listener:
+            self._listener.stop()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def wait(self, listened: Sequence[str], seconds: float) -> Bell:
+        """Return a bell of these queues; NO_BELL when it is time to look without one, or after `seconds`."""
+        bell: asyncio.Future[Bell] = asyncio.get_running_loop().create_future()
+        until = time.monotonic() + seconds
+        self._waiting[bell] = frozenset(listened)
+        self._counts[self._waiting[bell]] += 1
+        self._heed()
+        try:
+            while not bell.done() and (left := until - time.monotonic()) > 0:
+                await asyncio.wait([bell], timeout=min(left, LOOK_SECONDS))
+                if not bell.done() and await self._is_anything():
+                    break
+            return bell.result() if bell.done() else NO_BELL
+        finally:
+            self._forget(bell)
+
+    async def put_back(self, bell: Bell) -> None:
+        """Let others hear a bell."""
+        if bell != NO_BELL:
+            with contextlib.suppress(*Unreachable):
+                await run_in_threadpool(bells.put_back, self._store, *bell)
+
+    async def deliver(self, bell: Bell) -> bool:
+        """Give a bell to whoever has waited for it longest; False when nobody does."""
+        for one, listened in self._waiting.items():
+            if bell[0] in listened and not one.done():
+                self._forget(one)
+                one.set_result(bell)
+                return True
+        return False
+
+    def _forget(self, bell: asyncio.Future[Bell]) -> None:
+        listened = self._waiting.pop(bell, None)
+        if listened is not None:
+            self._counts[listened] -= 1
+            self._heed()
+
+    def _heed(self) -> None:
+        """Have the thread hear what those who wait listen to."""
+        if self._listener:
+            wanted = {queue for listened, count in self._counts.items() if count for queue in listened}
+            self._listener.heed([queue for queue in queues.ALL if queue in wanted])
+
+    async def _is_anything(self) -> bool:
+        """Return False while a worker that looked would hear none."""
+        async with self._looking:
+            if time.monotonic() - self._looked_at > _FRESH_SECONDS:
+                self._anything = await run_in_threadpool(self._store.slots.anything)
+                self._looked_at = time.monotonic()
+        return self._anything
+
+
+class _Listener(threading.Thread):
+    """Pops bells of the queues that are heeded, and hands each to the loop before it pops the next."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, polls: Polls) -> None:
+        super().__init__(name="bells", daemon=True)
+        self._store, self._loop, self._polls = store, loop, polls
+        self._queues: list[str] = []
+        self._changed = threading.Condition()
+        self._ended = False
+
+    def heed(self, wanted: list[str]) -> None:
+        if wanted != self._queues:
+            with self._changed:
+                self._queues = wanted
+                self._changed.notify()
+
+    def run(self) -> None:
+        """Hear until stopped, whatever fails."""
+        while not self._ended:
+            with self._changed:
+                if not self._queues:
+                    self._changed.wait(1.0)
+                wanted = self._queues
+            try:
+                if wanted and (bell := bells.pop(self._store, wanted, BLOCK_SECONDS)):
+                    self._hand_over(bell)
+            except Unreachable as error:
+                log.warning("no bells: redis cannot be reached: %s", error)
+                time.sleep(_RETRY_SECONDS)
+            except RedisError as error:  # scripts put aside what is no queue
+                log.warning("no bells: %s", error)
+                time.sleep(_RETRY_SECONDS)
+            except Exception:  # without this thread nobody here hears of work at once
+                log.exception("hearing bells failed")
+                time.sleep(_RETRY_SECONDS)
+
+    def _hand_over(self, bell: Bell) -> None:
+        try:
+            taken = asyncio.run_coroutine_threadsafe(self._polls.deliver(bell), self._loop).result(5)
+        except RuntimeError:  # the loop is closed
+            taken = False
+        if not taken:
+            bells.put_back(self._store, *bell)
+            time.sleep(0.01)  # whoever waited has gone; the loop says so at once
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._ended = True
+        with self._changed:
+            self._changed.notify()
+        self.join(timeout=3)

@@ -1,0 +1,50 @@
+"""Facts of jobs for a worker: of the one that it holds, and of those that it has leased. Reads only."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict
+from typing import Any
+
+from coordinator.work.identity import owner
+from jobs import queues
+from jobs.models import Device
+from jobs.store import Store
+from jobs.store.results import Gathered
+from jobs.store.slots import Facts, Held, Taken
+
+_GONE = Gathered(accumulator=None, parts=(), done=0, spec=None)
+
+
+def work(store: Store, worker: str, device: Device, found: Held | Taken | str) -> dict[str, Any] | None:
+    """Return NEXT's answer with the facts of the jobs; None when the job that it gave is gone meanwhile."""
+    if isinstance(found, str):
+        return {"how": found, "jobs": [], "leases": []}
+    if isinstance(found, Taken):
+        prefix = owner(worker)
+        leases = [token.removeprefix(prefix) for _, token in found.jobs]
+        return {"how": "take", "jobs": [_facts(facts) for facts in found.facts], "leases": leases}
+    [facts] = store.slots.facts([found.job_id], device)
+    return None if facts is None else {"how": "hold", "jobs": [_facts(facts)], "leases": []}
+
+
+def _facts(facts: Facts) -> dict[str, Any]:
+    return asdict(facts)
+
+
+def waiting(store: Store, device: Device) -> dict[str, Any]:
+    """Return how many jobs wait in each queue that a worker of this device listens to."""
+    return {"waiting": store.slots.waiting(queues.for_worker(device))}
+
+
+def gathered(store: Store, worker: str, job: str, limit: int) -> dict[str, Any]:
+    """Return what is committed of the job that a worker holds; of any other as if there were no such job."""
+    found = store.results.gather(job, limit) if store.slots.held(worker) == job else _GONE
+    return {
+        "accumulator": _packed(found.accumulator), "parts": [_packed(part) for part in found.parts],
+        "done": found.done, "spec": _packed(found.spec),
+    }  # fmt: skip
+
+
+def _packed(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()

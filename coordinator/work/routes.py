@@ -1,0 +1,307 @@
+"""Routes of workers: each call of the store of leases that a worker makes, by the same scripts.
+
+Every call may be repeated after a lost answer. A worker is who its token is named after; the tokens of its leases are
+known to Redis under its name, so that no other worker can name them. docs/lease-protocol.md describes the calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.http import shown
+from coordinator.work import calls, queries, schemas
+from coordinator.work.calls import Call
+from coordinator.work.identity import WorkerDep, owned, owner
+from coordinator.work.polls import NO_BELL, Polls
+from jobs import errors, queues
+from jobs.kinds import registry
+from jobs.models import Device
+from jobs.store import Store
+from jobs.store.connection import ResponseError
+from jobs.store.lease_store import Pulse
+from jobs.store.leases import Finished, Grant
+
+routes = http.router()
+
+_GONE = {"how": "gone", "lo": 0, "hi": 0}
+
+Body = TypeVar("Body", bound=Call)
+Answer = TypeVar("Answer")
+
+
+def _of(name: str, model: type[Call], answer: type[Any]) -> dict[str, Any]:
+    """Return the arguments of the route of a call."""
+    return {
+        "path": f"/worker/{name}", "tags": ["worker"], "dependencies": [http.needs(Scope.WORKER)],
+        "openapi_extra": http.describes(model), **http.answers(answer),
+    }  # fmt: skip
+
+
+async def _answered(request: Request, model: type[Body], work: Callable[[Body], dict[str, Any]]) -> Response:
+    """Read the body as a call and answer it in a thread."""
+    async with _read(request) as body:
+        return await run_in_threadpool(_checked, model, body, work)
+
+
+def _read(request: Request) -> Any:
+    return bodies.held(request, calls.MAX_BODY, calls.MAX_VALUES, {}, request.app.state.work_bodies)
+
+
+def _checked(model: type[Body], body: Any, work: Callable[[Body], dict[str, Any]]) -> Response:
+    try:
+        return shown(work(http.parsed(model, body)))
+    except ResponseError as error:
+        raise _told(error) from error
+
+
+def _told(error: ResponseError) -> Exception:
+    """Return what a script's complaint means to the worker; other errors of Redis are not its fault."""
+    text = str(error)
+    if "COMMIT of" in text:
+        return errors.InvalidRequest(f"upto: {text[text.index('COMMIT of') :]}", field="upto")
+    if "DONE1 needs" in text:
+        return errors.InvalidRequest("jobs: a lease of the whole job ends it, and this is of a part", field="jobs")
+    return error
+
+
+def _store(request: Request) -> Store:
+    store: Store = request.app.state.cluster.store
+    return store
+
+
+# -- the worker -------------------------------------------------------------------------------------------------------
+
+
+@routes.post(**_of("register", calls.Register, schemas.Registered))
+async def register(request: Request, worker: WorkerDep) -> Response:
+    """A worker's process begins. The answer names it."""
+    store = _store(request)
+    return await _answered(request, calls.Register, lambda _: {"worker": worker, "born": store.fleet.birth()})
+
+
+@routes.post(**_of("beat", calls.Beat, schemas.Beaten))
+async def beat(request: Request, worker: WorkerDep) -> Response:
+    """The worker lives, and keeps its leases and its slot: once a second, or they expire after three."""
+    store = _store(request)
+
+    def work(asked: calls.Beat) -> dict[str, Any]:
+        row = asked.row.model_dump(exclude_none=True)
+        if asked.leaving:
+            return {"word": store.fleet.heartbeat(worker, asked.born, row, leaving=True), "leases": []}
+        leases = tuple((one.job_id, owned(worker, one.lease), one.upto) for one in asked.leases)
+        pulse = Pulse(worker=worker, born=asked.born, row=lambda: row, leases=leases, slot=asked.slot)
+        heard = store.pulse(pulse)
+        return {"word": heard.word, "leases": list(heard.leases)}
+
+    return await _answered(request, calls.Beat, work)
+
+
+@routes.post(**_of("claim", calls.Claim, schemas.Claimed))
+async def claim(request: Request, worker: WorkerDep) -> Response:
+    """Take a GPU by its UUID, or renew that, for five seconds; or give it back."""
+    store = _store(request)
+
+    def work(asked: calls.Claim) -> dict[str, Any]:
+        if not asked.keep:
+            store.fleet.give_up(asked.gpu, worker)
+        return {"claimed": asked.keep and store.fleet.claim(asked.gpu, worker)}
+
+    return await _answered(request, calls.Claim, work)
+
+
+# -- work -------------------------------------------------------------------------------------------------------------
+
+
+@routes.post(**_of("next", calls.Next, schemas.Work))
+async def next_work(request: Request, worker: WorkerDep) -> Response:
+    """End the worker's slot and give it the best work; wait for some up to `wait_seconds`.
+
+    When the answer is lost, its leases and its slot expire after three seconds, and others get the work.
+    """
+    store, polls = _store(request), request.app.state.polls
+    async with _read(request) as body:
+        asked: calls.Next = http.parsed(calls.Next, body)
+    until = asyncio.get_running_loop().time() + asked.wait_seconds
+    bell = NO_BELL
+    while True:
+        found = await run_in_threadpool(_next, store, worker, asked, bell)
+        left = until - asyncio.get_running_loop().time()
+        if found["how"] != "none" or left <= 0:
+            return shown(found)
+        bell = await _bell(request, polls, asked, left)
+
+
+async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: float) -> tuple[str, str]:
+    """Return the bell that the worker answers next, or none. ClientDisconnect when it is gone."""
+    bell = await polls.wait(queues.for_worker(Device(asked.device)), seconds)
+    if await request.is_disconnected():
+        await polls.put_back(bell)
+        raise ClientDisconnect
+    return bell
+
+
+def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str]) -> dict[str, Any]:
+    device, (popped, name) = Device(asked.device), bell
+    while True:
+        found = store.slots.next(
+            worker, queues.for_worker(device), popped=popped, bell=name, lanes=asked.lanes, take=asked.take,
+            kinds=asked.kinds, owner=owner(worker),
+        )  # fmt: skip
+        popped = name = ""
+        if (shaped := queries.work(store, worker, device, found)) is not None:
+            return shaped
+
+
+@routes.post(**_of("waiting", calls.Waiting, schemas.WaitingCounts))
+async def waiting(request: Request, worker: WorkerDep) -> Response:
+    """How many jobs wait in each queue that a worker of this device listens to."""
+    store = _store(request)
+    return await _answered(request, calls.Waiting, lambda asked: queries.waiting(store, Device(asked.device)))
+
+
+@routes.post(**_of("leave", calls.Leave, schemas.Left))
+async def leave(request: Request, worker: WorkerDep) -> Response:
+    """End the worker's slot: its job goes to others."""
+    store = _store(request)
+
+    def work(_: calls.Leave) -> dict[str, Any]:
+        store.slots.leave(worker)
+        return {"ended": True}
+
+    return await _answered(request, calls.Leave, work)
+
+
+@routes.post(**_of("lease", calls.Lease, schemas.Granted))
+async def lease(request: Request, worker: WorkerDep) -> Response:
+    """A range of the job that the worker holds, for a lane; gone for any other job. The same token gets it again."""
+    store = _store(request)
+
+    def work(asked: calls.Lease) -> dict[str, Any]:
+        if store.slots.held(worker) != asked.job_id:
+            return _GONE
+        answer = store.leases.lease(
+            asked.job_id, owned(worker, asked.lease), want=asked.want, least=asked.least, worker=worker,
+            lane=f"{worker}/{asked.lane}", rate=asked.rate, higher=calls.known_queues(asked.higher),
+        )  # fmt: skip
+        if isinstance(answer, Grant):
+            return {"how": "ok", "lo": answer.lo, "hi": answer.hi}
+        return {"how": answer, "lo": 0, "hi": 0}
+
+    return await _answered(request, calls.Lease, work)
+
+
+@routes.post(**_of("commit", calls.Commit, schemas.Merged))
+async def commit(request: Request, worker: WorkerDep) -> Response:
+    """Store the partial of the units below `upto`, once, and end the lease."""
+    store = _store(request)
+
+    def work(asked: calls.Commit) -> dict[str, Any]:
+        done = store.leases.commit(
+            asked.job_id, owned(worker, asked.lease), asked.upto, asked.partial, ms=asked.ms, worker=worker,
+            device=asked.device, pace=asked.pace, device_ms=asked.device_ms, joules=asked.joules,
+        )  # fmt: skip
+        return {"merged": done.merged, "finishing": done.finishing, "parts": done.parts}
+
+    return await _answered(request, calls.Commit, work)
+
+
+@routes.post(**_of("return", calls.Return, schemas.Ended))
+async def give_back(request: Request, worker: WorkerDep) -> Response:
+    """End a lease without a commit: its range goes to others."""
+    store = _store(request)
+
+    def work(asked: calls.Return) -> dict[str, Any]:
+        token = owned(worker, asked.lease)
+        if asked.how == "fail":
+            return {"ended": store.leases.fail(asked.job_id, token, asked.error)}
+        how = store.leases.crash if asked.how == "crash" else store.leases.release
+        return {"ended": how(asked.job_id, token)}
+
+    return await _answered(request, calls.Return, work)
+
+
+@routes.post(**_of("done", calls.Done, schemas.AllEnded))
+async def done(request: Request, worker: WorkerDep) -> Response:
+    """Commit and finish small jobs, each of which one lease covers."""
+    store = _store(request)
+
+    def work(asked: calls.Done) -> dict[str, Any]:
+        _check_marks(store, [(one.job_id, one.marks) for one in asked.jobs])
+        finished = [
+            Finished(job_id=one.job_id, token=owned(worker, one.lease), result=one.result, ms=one.ms, marks=one.marks,
+                     device_ms=one.device_ms)
+            for one in asked.jobs
+        ]  # fmt: skip
+        return {"ended": store.leases.done1_all(finished, worker=worker, device=asked.device)}
+
+    return await _answered(request, calls.Done, work)
+
+
+def _check_marks(store: Store, left: list[tuple[str, str]]) -> None:
+    """Raise InvalidRequest for marks that jobs of this kind do not leave."""
+    marked = [(job, names) for job, text in left if (names := calls.marked(text))]
+    kinds = store.slots.kinds([job for job, _ in marked]) if marked else []
+    for (_, names), kind in zip(marked, kinds, strict=True):
+        definition = registry.marking(kind) if kind in registry.names() else None
+        allowed = {f"{kind}:{name}" for name in definition.MARKS} if definition else set[str]()
+        if wrong := names - allowed:
+            detail = f"marks: a job of kind {kind or 'that is gone'} leaves no mark {min(wrong)[:80]}"
+            raise errors.InvalidRequest(detail, field="marks")
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+@routes.post(**_of("gather", calls.Gather, schemas.Parts))
+async def gather(request: Request, worker: WorkerDep) -> Response:
+    """The committed parts of the job that the worker holds; nothing of any other."""
+    store = _store(request)
+    return await _answered(
+        request, calls.Gather, lambda asked: queries.gathered(store, worker, asked.job_id, asked.limit)
+    )
+
+
+@routes.post(**_of("fold", calls.Fold, schemas.Ended))
+async def fold(request: Request, worker: WorkerDep) -> Response:
+    """Put an accumulator in the place of what was gathered, of which only who gathered it knows the digest."""
+    store = _store(request)
+
+    def work(asked: calls.Fold) -> dict[str, Any]:
+        return {"ended": store.results.fold_seen(asked.job_id, asked.digest, asked.parts, asked.accumulator)}
+
+    return await _answered(request, calls.Fold, work)
+
+
+@routes.post(**_of("finish", calls.Finish, schemas.Ended))
+async def finish(request: Request, worker: WorkerDep) -> Response:
+    """Store the result of what was gathered."""
+    store = _store(request)
+
+    def work(asked: calls.Finish) -> dict[str, Any]:
+        _check_marks(store, [(asked.job_id, asked.marks)])
+        return {"ended": store.results.finish_seen(asked.job_id, asked.digest, asked.result, asked.marks)}
+
+    return await _answered(request, calls.Finish, work)
+
+
+@routes.post(**_of("give-up", calls.GiveUp, schemas.Ended))
+async def give_up(request: Request, worker: WorkerDep) -> Response:
+    """The result of what was gathered cannot be derived: the job fails, or a death of a lane over it is counted."""
+    store = _store(request)
+
+    def work(asked: calls.GiveUp) -> dict[str, Any]:
+        if store.results.gather(asked.job_id).digest != asked.digest:
+            return {"ended": False}
+        if asked.lease is None:
+            return {"ended": store.results.abort(asked.job_id, asked.error)}
+        return {"ended": store.results.stumble(asked.job_id, owned(worker, asked.lease), asked.error)}
+
+    return await _answered(request, calls.GiveUp, work)

@@ -1,0 +1,74 @@
+"""Answers to the calls of workers, for the API's description."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from coordinator.schemas import Answer, required
+
+
+class Registered(Answer):
+    worker: str = required("The worker's name: that of its token.")
+    born: str = required("Tells this process from others of its name; by Redis' clock.")
+
+
+class WorkFacts(Answer):
+    job_id: str
+    kind: str
+    spec: dict[str, Any]
+    queue: str
+    total: int
+    expected_rate: float = required("Units/s that a lane of this device probably reaches.")
+    nominal_rate: float = required("Units/s by the kind's own estimate.")
+
+
+class Work(Answer):
+    how: Literal["hold", "take", "none", "draining"] = required(
+        "hold: this worker has a slot for the job. take: small jobs, each wholly leased."
+    )
+    jobs: list[WorkFacts]
+    leases: list[str] = required("take: the token of each job's lease.")
+
+
+class WaitingCounts(Answer):
+    waiting: list[int] = required("Jobs that wait, by queue, those the worker listens to first.")
+
+
+class Granted(Answer):
+    how: Literal["ok", "wait", "yield", "finishing", "gone"]
+    lo: int = required("ok: units lo..hi-1 are the lease's.")
+    hi: int
+
+
+class Merged(Answer):
+    merged: bool = required("False: the lease had ended, and the work is dropped.")
+    finishing: bool = required("It was the last unit: derive the result.")
+    parts: int = required("Parts that wait to be folded.")
+
+
+class Ended(Answer):
+    ended: bool = required("False: it had ended before, or others moved on.")
+
+
+class AllEnded(Answer):
+    ended: list[bool] = required("The same for each job, in order.")
+
+
+class Beaten(Answer):
+    word: Literal["ok", "drain", "taken"] = required("taken: a later process has this name, and this one must end.")
+    leases: list[int] = required("For each lease: 1 go on, 2 stop at the next chunk and commit, 0 drop.")
+
+
+class Left(Answer):
+    ended: bool
+
+
+class Parts(Answer):
+    accumulator: str | None = required("In base64, as the parts and the spec.")
+    parts: list[str]
+    done: int = required("Units that they cover.")
+    spec: str | None = required("null: there is no such job, or this worker does not hold it.")
+
+
+class Claimed(Answer):
+    claimed: bool = required("False: another worker has it.")

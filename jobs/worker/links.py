@@ -1,0 +1,172 @@
+"""How a worker reaches the store of leases: Redis at REDIS_URL, or a coordinator's API at WORKER_API."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from jobs import redis_address
+from jobs.models import Device
+from jobs.settings import Settings
+from jobs.store import Store, bells, connection
+from jobs.store.connection import Unreachable, away, pause
+from jobs.store.lease_store import LeaseStore
+from jobs.worker import api_calls
+from jobs.worker.api_calls import Api, NotLetIn
+from jobs.worker.api_store import ApiStore
+from jobs.worker.serving import Server
+
+log = logging.getLogger(__name__)
+
+#: A beat on a connection that fell silent is repeated on another before the leases expire.
+BEAT_TIMEOUT_SECONDS = 1.5
+
+
+class CannotStart(Exception):
+    """The worker cannot begin; the message says why and what to do."""
+
+
+class Link(Protocol):
+    """One worker's way to the store of leases."""
+
+    #: The worker's name.
+    worker: str
+
+    @property
+    def store(self) -> LeaseStore: ...
+
+    def for_beats(self) -> LeaseStore:
+        """Return the store on connections of its own, which notice silence sooner."""
+
+    def listen(self, server: Server) -> None:
+        """Have the server serve whenever there may be work, until it stops; signals make it stop."""
+
+
+class RedisLink:
+    """The way to Redis. Bells come by RQ."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self.worker = settings.worker_name()
+        self.store = store
+        self._url = settings.redis_url
+
+    def for_beats(self) -> Store:
+        return Store(connection.connect(self._url, retries=1, timeout=BEAT_TIMEOUT_SECONDS))
+
+    def listen(self, server: Server) -> None:
+        listening = connection.connect(self._url, retries=0, timeout=None)
+        bells.listen(
+            lambda: bells.BellWorker(server.listened, listening, server.serve, server.stop, server.reconnect),
+            lambda: server.stopping,
+        )
+
+
+class ApiLink:
+    """The way over a coordinator. It hears the bells; a worker's question for work waits there."""
+
+    def __init__(self, api: Api, worker: str, device: Device) -> None:
+        self.worker = worker
+        self.store = ApiStore(api, device)
+        self._api, self._device = api, device
+        self._ended = threading.Event()
+
+    def for_beats(self) -> ApiStore:
+        return ApiStore(self._api.for_beats(BEAT_TIMEOUT_SECONDS), self._device)
+
+    def listen(self, server: Server) -> None:
+        """Ask for work until the server stops. A token that does not count any more ends the process by SIGTERM."""
+        self._api.refused = self._end
+        with self._stopped_by_signals(server):
+            while not server.stopping:
+                try:
+                    server.serve("", "")
+                except Unreachable as error:
+                    if not server.stopping:
+                        log.warning("%s", away(error))
+                        self._rest(server, pause(error, 1.0))
+
+    def _end(self, why: str) -> None:
+        if not self._ended.is_set():
+            self._ended.set()
+            log.error("%s", why)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    @staticmethod
+    def _rest(server: Server, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not server.stopping and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+
+    @contextmanager
+    def _stopped_by_signals(self, server: Server) -> Iterator[None]:
+        """Let SIGTERM and SIGINT stop the server and end the question that waits."""
+
+        def stop(*_: Any) -> None:
+            server.stop()
+            self._api.interrupt()
+
+        if threading.current_thread() is not threading.main_thread():  # tests; nobody else can set handlers
+            yield
+            return
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                with contextlib.suppress(TypeError):  # one that Python did not set
+                    signal.signal(number, handler)
+
+
+def check(settings: Settings) -> None:
+    """Raise UnusableAddress or UnusableApi when the settings name no store that can be asked."""
+    if settings.worker_api:
+        api_calls.check(settings.worker_api, settings.worker_token)
+    else:
+        redis_address.check(settings.redis_url)
+
+
+def connect(settings: Settings, device: Device) -> Link:
+    """Return the way to the store once it answers; tries again until then. Raises CannotStart."""
+    if not settings.worker_api:
+        return RedisLink(settings, wait_for_redis(settings))
+    api = Api(api_calls.check(settings.worker_api, settings.worker_token), settings.worker_token)
+    link = ApiLink(api, wait_for_coordinator(api, device), device)
+    if settings.worker_id and settings.worker_id != link.worker:
+        raise CannotStart(
+            f"WORKER_ID is {settings.worker_id}, and WORKER_TOKEN is of {link.worker}: a token is for one worker, and"
+            " its name is the worker's. Leave WORKER_ID out, or make a token for it: cluster token create"
+            f" {settings.worker_id} --scopes worker"
+        )
+    return link
+
+
+def wait_for_coordinator(api: Api, device: Device) -> str:
+    """Return the worker's name, which is its token's, once the coordinator answers. Raises CannotStart."""
+    while True:
+        try:
+            return str(ApiStore(api, device).fleet.register()["worker"])
+        except (NotLetIn, connection.CoordinatorRejects) as error:
+            raise CannotStart(str(error)) from error
+        except Unreachable as error:
+            log.warning("waiting: %s", away(error))
+            time.sleep(pause(error, 1.0))
+
+
+def wait_for_redis(settings: Settings) -> Store:
+    """Return the store at REDIS_URL once it answers and has its bells; tries again each second."""
+    url = settings.redis_url
+    store = Store(connection.connect(url), replicas=settings.redis_replicas_to_wait)
+    while True:
+        try:
+            bells.place_bells(store)
+            return store
+        except Unreachable as error:
+            log.warning("waiting for redis at %s: %s", url.rpartition("@")[2].partition("?")[0], error)
+            time.sleep(1)

@@ -1,0 +1,224 @@
+"""The worker API over a store that tests hold: a coordinator's application on a loopback port, and its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from coordinator import app
+from coordinator.asker import Asker, Scope
+from jobs.models import Device
+from jobs.settings import Settings
+from jobs.store import Store, tokens
+from jobs.store.lease_store import LeaseStore
+from jobs.store.leases import Committed, Finished, Grant
+from jobs.store.results import Gathered
+from jobs.store.slots import Held, Taken
+from jobs.worker.api_calls import Api, Place
+from jobs.worker.api_store import ApiLeases, ApiResults, ApiStore
+
+#: Gives the store of leases as a worker of this name reaches it.
+Reach = Callable[[str], LeaseStore]
+
+
+class Served:
+    """One replica whose calls of workers go to the given store, without what else a coordinator does by itself."""
+
+    def __init__(self, url: str, store: Store) -> None:
+        self.store = store
+        self._apis: list[Api] = []
+        self.app = app.create(Settings(redis_url=url, metrics_port=0))
+        self.app.state.cluster.store = store
+        self.app.router.lifespan_context = self._only_polls
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.place = Place(False, "127.0.0.1", self._listening.getsockname()[1], "")
+        config = uvicorn.Config(self.app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, args=([self._listening],), daemon=True)
+
+    @staticmethod
+    @asynccontextmanager
+    async def _only_polls(api: FastAPI) -> Any:
+        api.state.polls.start(asyncio.get_running_loop())
+        yield
+        api.state.polls.stop()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        for api in self._apis:
+            api.drop_idle()
+        self._server.should_exit = True
+        self._thread.join(10)
+        self._listening.close()
+
+    def token(self, name: str, *scopes: str) -> str:
+        """A new token of this name."""
+        minted = tokens.mint()
+        assert self.store.tokens.create(minted, name=name, scopes=scopes or ("worker",)) == "new"
+        return minted.text
+
+    def api(self, token: str, timeout: float = 5.0) -> Api:
+        self._apis.append(Api(self.place, token, timeout=timeout))
+        return self._apis[-1]
+
+    def worker(self, name: str, device: Device = Device.CPU, poll_seconds: float = 0.0) -> ApiStore:
+        """The store of leases for a worker with a token of its own."""
+        return ApiStore(self.api(self.token(name)), device, poll_seconds)
+
+
+@contextmanager
+def serve(url: str, store: Store) -> Iterator[Served]:
+    served = Served(url, store)
+    served.start()
+    try:
+        yield served
+    finally:
+        served.stop()
+
+
+class Names:
+    """Credentials of a cluster without tokens in its Redis: a bearer token is the name of a worker."""
+
+    @staticmethod
+    async def asker(bearer: str) -> Asker:
+        return Asker(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name=bearer)
+
+
+class OverApi:
+    """A store of which what workers call goes over the API, each call as the worker that it is of.
+
+    Tokens of leases are as Redis knows them, with their worker's name before them. What tests alone do, such as a beat
+    without a worker's row, goes to Redis.
+    """
+
+    def __init__(self, served: Served) -> None:
+        served.app.state.cluster.credentials = Names()
+        self._served = served
+        self._workers: dict[str, ApiStore] = {}
+        self.slots, self.leases, self.results = _Slots(self), _Leases(self), _Results(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._served.store, name)
+
+    @property
+    def direct(self) -> Store:
+        return self._served.store
+
+    def worker(self, name: str) -> ApiStore:
+        if name not in self._workers:
+            self._workers[name] = ApiStore(self._served.api(name), Device.CPU, 0.0)
+        return self._workers[name]
+
+    def owner(self, token: str) -> ApiStore:
+        return self.worker(token.partition("/")[0])
+
+
+class _Slots:
+    def __init__(self, store: OverApi) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store.direct.slots, name)
+
+    def next(self, worker: str, queues: Sequence[str], **more: Any) -> Held | Taken | str:
+        """One that listens to the queues of both devices, as tests alone do, asks Redis."""
+        devices = {queue.partition(".")[0] for queue in queues} - {"any"}
+        if len(devices) > 1:
+            return self._store.direct.slots.next(worker, queues, **more, owner=f"{worker}/")
+        mine = self._store.worker(worker).slots
+        mine._device = Device(devices.pop())
+        found = mine.next(worker, queues, **{name: value for name, value in more.items() if name != "popped"})
+        if not isinstance(found, Taken):
+            return found
+        return Taken(jobs=tuple((job, f"{worker}/{token}") for job, token in found.jobs), facts=found.facts)
+
+    def leave(self, worker: str) -> None:
+        self._store.worker(worker).slots.leave(worker)
+
+
+class _Leases:
+    def __init__(self, store: OverApi) -> None:
+        self._store = store
+
+    def lease(self, job: str, token: str, *, worker: str, **more: Any) -> Grant | str:
+        """A token that has a worker is asked for again by that one."""
+        if "/" in token:
+            worker, _, token = token.partition("/")
+        answer = self._store.worker(worker).leases.lease(job, token, worker=worker, **more)
+        return replace(answer, token=f"{worker}/{token}") if isinstance(answer, Grant) else answer
+
+    def beat(self, job: str, token: str, upto: int) -> int:
+        return self._store.direct.leases.beat(job, token, upto)
+
+    def commit(self, job: str, token: str, *more: Any, **named: Any) -> Committed:
+        return self._of(token).commit(job, _own(token), *more, **named)
+
+    def done1(self, job: str, token: str, result: bytes, *, ms: int, **named: Any) -> bool:
+        finished = [Finished(job_id=job, token=_own(token), result=result, ms=ms)]
+        return self._of(token).done1_all(finished, **named)[0]
+
+    def release(self, job: str, token: str) -> bool:
+        return self._of(token).release(job, _own(token))
+
+    def crash(self, job: str, token: str) -> bool:
+        return self._of(token).crash(job, _own(token))
+
+    def fail(self, job: str, token: str, error: str) -> bool:
+        return self._of(token).fail(job, _own(token), error)
+
+    def _of(self, token: str) -> ApiLeases:
+        return self._store.worker(token.partition("/")[0]).leases
+
+
+def _own(token: str) -> str:
+    """A lease's token as its worker knows it."""
+    return token.partition("/")[2]
+
+
+class _Results:
+    """Gathers at Redis, which needs no slot there; the rest is a worker's, who knows the digest of what is stored."""
+
+    def __init__(self, store: OverApi) -> None:
+        self._store = store
+
+    def gather(self, job: str, limit: int = 256) -> Gathered:
+        return self._store.direct.results.gather(job, limit)
+
+    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+        return bool(gathered.parts) and self._store.worker("w").results.fold(job, gathered, accumulator)
+
+    def finish(self, job: str, gathered: Gathered, result: bytes) -> bool:
+        return self._store.worker("w").results.finish(job, gathered, result)
+
+    def abort(self, job: str, error: str) -> bool:
+        return self._knowing(job).abort(job, error)
+
+    def stumble(self, job: str, token: str, error: str) -> bool:
+        return self._knowing(job).stumble(job, token, error)
+
+    def _knowing(self, job: str) -> ApiResults:
+        results = self._store.worker("w").results
+        results._remember(job, self.gather(job).digest)
+        return results
+
+
+@contextmanager
+def reaching(transport: str, url: str, store: Store) -> Iterator[Reach]:
+    """How workers reach the store: `redis`, or `api`."""
+    with contextlib.ExitStack() as stack:
+        if transport == "redis":
+            yield lambda _: store
+        else:
+            served = stack.enter_context(serve(url, store))
+            yield lambda name: served.worker(name, poll_seconds=0.2)

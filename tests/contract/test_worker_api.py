@@ -1,0 +1,386 @@
+"""The worker API: who is let in, what is refused, how work is waited for, and what a lost answer costs."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import httpx
+import pytest
+
+from coordinator.work import polls
+from jobs import queues
+from jobs.models import Device
+from jobs.store import Store, bells, connection, keys
+from jobs.store.connection import CoordinatorAway, CoordinatorRejects
+from jobs.store.lease_store import Pulse
+from jobs.store.leases import Finished, Grant
+from jobs.store.slots import Held, Taken
+from jobs.worker.api_calls import Api, NotLetIn, Place
+from jobs.worker.api_store import ApiStore, packed
+from jobs.worker.host import Host
+from tests.contract.api_transport import Served, serve
+from tests.contract.lease_model import encode, new_job, total_of
+from tests.ports import free_port
+
+JOB = 10**9
+ROW: dict[str, Any] = {
+    "device": "cpu", "state": "busy", "lanes": 2, "busy_lanes": 1, "job": "", "kinds": '{"sum": 1}', "pid": 7,
+    "rates": '{"sum": 0.5}', **Host("here").figures(),
+}  # fmt: skip
+
+
+@pytest.fixture
+def store(any_redis_url: str) -> Iterator[Store]:
+    with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
+        bells.place_bells(Store(client))
+        yield Store(client)
+
+
+@pytest.fixture
+def served(any_redis_url: str, store: Store) -> Iterator[Served]:
+    with serve(any_redis_url, store) as made:
+        yield made
+
+
+def submit(store: Store, job: str = "j", total: int = 10, **more: Any) -> str:
+    store.jobs.submit([new_job(job, total, "any.normal", **more)])
+    return job
+
+
+def hold(worker: ApiStore) -> str:
+    found = worker.slots.next("", queues.ALL)
+    assert isinstance(found, Held)
+    return found.job_id
+
+
+def grant(worker: ApiStore, token: str = "t", want: int = 10) -> Grant:
+    found = worker.leases.lease("j", token, want=want, worker="")
+    assert isinstance(found, Grant)
+    return found
+
+
+def commit(worker: ApiStore, upto: int = 10, token: str = "t") -> Any:
+    lo = 0
+    return worker.leases.commit("j", token, upto, encode(total_of(lo, upto)), ms=1, worker="", device="cpu")
+
+
+# -- who ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_who_its_token_is_named_after(served: Served) -> None:
+    assert served.worker("far-1").fleet.register()["worker"] == "far-1"
+    for token in ("none", "tc_aaaaaaaaaa_" + "x" * 43):
+        with pytest.raises(NotLetIn, match="unknown") as refused:
+            ApiStore(served.api(token), Device.CPU).fleet.register()
+        assert "cluster token create NAME --scopes worker" in str(refused.value)
+
+
+@pytest.mark.parametrize("scopes", [("read", "submit", "run", "infer", "operate")])
+def test_no_other_scope_takes_work_and_this_one_opens_nothing_else(served: Served, scopes: tuple[str, ...]) -> None:
+    with pytest.raises(NotLetIn, match="needs the scope worker"):
+        ApiStore(served.api(served.token("p", *scopes)), Device.CPU).fleet.register()
+    headers = {"Authorization": f"Bearer {served.token('far')}"}
+    for path in ("status", "jobs", "workers", "tokens", "audit"):
+        answer = httpx.get(f"{served.place}/api/{path}", headers=headers)
+        assert answer.status_code == 403, path
+
+
+def test_a_token_whose_name_no_worker_can_have_is_refused(served: Served) -> None:
+    with pytest.raises(NotLetIn, match="no name of a worker"):
+        ApiStore(served.api(served.token("me@home")), Device.CPU).fleet.register()
+
+
+def test_a_token_that_is_revoked_ends_its_worker(served: Served, store: Store) -> None:
+    worker, told = served.worker("far"), list[str]()
+    worker.api.refused = told.append
+    worker.fleet.register()
+    store.tokens.revoke(store.tokens.all()[0].id)
+    served.app.state.cluster.credentials.forget()
+    with pytest.raises(NotLetIn, match="revoked"):
+        worker.fleet.register()
+    assert len(told) == 1 and "start the worker again" in told[0]
+
+
+# -- what is whose --------------------------------------------------------------------------------------------------
+
+
+def test_nobody_ends_or_extends_the_lease_of_another_worker(served: Served, store: Store) -> None:
+    submit(store)
+    mine, other = served.worker("mine"), served.worker("other")
+    assert hold(mine) == "j"
+    grant(mine)
+    token = next(iter(store.client.hkeys(keys.job_lease("j")))).decode()
+    assert token == "mine/t"
+    assert not commit(other).merged
+    assert not any((other.leases.release("j", "t"), other.leases.crash("j", "t"), other.leases.fail("j", "t", "no")))
+    born = other.fleet.birth()
+    pulse = Pulse(worker="", born=born, row=lambda: ROW, leases=(("j", "t", 5),))
+    assert other.pulse(pulse).leases == (0,)
+    assert commit(mine).finishing
+
+
+def test_a_worker_leases_and_reads_the_job_that_it_holds_and_no_other(served: Served, store: Store) -> None:
+    submit(store, tenant="default")
+    stranger = served.worker("stranger")
+    assert stranger.leases.lease("j", "t", want=1, worker="") == "gone"
+    nothing = stranger.results.gather("j")
+    assert (nothing.spec, nothing.parts, nothing.done) == (None, (), 0)
+    mine = served.worker("mine")
+    hold(mine)
+    grant(mine)
+    commit(mine)
+    gathered = mine.results.gather("j")
+    assert gathered.parts == (encode(total_of(0, 10)),) and gathered.spec == b"{}"
+    assert not stranger.results.abort("j", "because") and not stranger.results.stumble("j", "s", "because")
+    assert not stranger.results.finish("j", nothing, b"{}")
+    assert store.client.hget(keys.job("j"), "state") == b"finishing"
+    assert mine.results.fold("j", gathered, encode(total_of(0, 10)))
+    assert mine.results.finish("j", mine.results.gather("j"), encode(total_of(0, 10)))
+
+
+def test_a_result_that_cannot_be_derived_fails_its_job(served: Served, store: Store) -> None:
+    submit(store)
+    mine = served.worker("mine")
+    hold(mine)
+    grant(mine)
+    commit(mine)
+    mine.results.gather("j")
+    assert mine.results.abort("j", "no such thing")
+    assert store.client.hmget(keys.job("j"), "state", "error") == [b"failed", b"no such thing"]
+
+
+# -- bounds ---------------------------------------------------------------------------------------------------------
+
+LEASE = {"job_id": "j", "lease": "t", "want": 1}
+COMMIT = {"job_id": "j", "lease": "t", "upto": 1, "partial": packed(b"{}"), "device": "cpu", "ms": 1}
+NEXT = {"device": "cpu", "lanes": 1}
+BEAT = {"born": "0000000000000-00000000", "row": ROW}
+DONE = {"job_id": "j", "lease": "t", "result": packed(b"{}"), "ms": 1}
+
+
+#: Calls, and the field about which each is refused.
+OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
+    ("next", {**NEXT, "device": "tpu"}, "device"),
+    ("next", {**NEXT, "lanes": 0}, "lanes"),
+    ("next", {**NEXT, "lanes": 10**9}, "lanes"),
+    ("next", {**NEXT, "wait_seconds": 20.1}, "wait_seconds"),
+    ("next", {**NEXT, "take": -1}, "take"),
+    ("next", {**NEXT, "worker": "other"}, "worker"),
+    ("lease", {**LEASE, "want": 2**53 + 1}, "want"),
+    ("lease", {**LEASE, "lease": "other/t"}, "lease"),
+    ("lease", {**LEASE, "lane": "other/0"}, "lane"),
+    ("lease", {**LEASE, "rate": -1.0}, "rate"),
+    ("commit", {**COMMIT, "partial": "no base64"}, "partial"),
+    ("commit", {**COMMIT, "partial": packed(b"[1]")}, "partial"),
+    ("commit", {**COMMIT, "partial": packed(b"{")}, "partial"),
+    ("commit", {**COMMIT, "upto": 0}, "upto"),
+    ("commit", {**COMMIT, "ms": -1}, "ms"),
+    ("commit", {**COMMIT, "joules": 1e13}, "joules"),
+    ("commit", {**COMMIT, "device": "any"}, "device"),
+    ("done", {"jobs": [], "device": "cpu"}, "jobs"),
+    ("done", {"jobs": [{**DONE, "marks": '[["collatz:verified", "x", "1"]]'}], "device": "cpu"}, "jobs.0.marks"),
+    ("return", {"job_id": "j", "lease": "t", "how": "keep"}, "how"),
+    ("return", {"job_id": "j", "lease": "t", "how": "fail", "error": "x" * 2001}, "error"),
+    ("beat", {**BEAT, "born": "later"}, "born"),
+    ("beat", {**BEAT, "row": {**ROW, "state": "lost"}}, "row.state"),
+    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": 1}]'}}, "row.gpus"),
+    ("beat", {**BEAT, "row": {**ROW, "rates": '{"sum": "fast"}'}}, "row.rates"),
+    ("gather", {"job_id": "j", "limit": 257}, "limit"),
+    ("fold", {"job_id": "j", "digest": "0" * 39, "parts": 1, "accumulator": packed(b"{}")}, "digest"),
+    ("claim", {"gpu": "", "keep": True}, "gpu"),
+]
+
+
+def test_what_is_out_of_bounds_is_refused_by_field(served: Served) -> None:
+    worker = served.worker("w")
+    for name, body, field in OUT_OF_BOUNDS:
+        with pytest.raises(CoordinatorRejects, match=rf"\(422\): {re.escape(field)}[:. ]"):
+            worker.api.call(name, body)
+
+
+def test_a_commit_beyond_its_lease_is_refused_and_changes_nothing(served: Served, store: Store) -> None:
+    submit(store)
+    worker = served.worker("w")
+    hold(worker)
+    grant(worker, want=5)
+    with pytest.raises(CoordinatorRejects, match="upto: COMMIT of 11 outside"):
+        worker.api.call("commit", {**COMMIT, "upto": 11})
+    assert store.client.llen(keys.job_parts("j")) == 0
+
+
+def test_marks_are_of_the_jobs_kind(served: Served, store: Store) -> None:
+    submit(store, small=True, estimate_ms=10)
+    worker = served.worker("w")
+    found = worker.slots.next("", queues.ALL)
+    assert isinstance(found, Taken)
+    [(job, token)] = found.jobs
+    lie = json.dumps([["collatz:verified", "1-9", "null"]])
+    finished = Finished(job_id=job, token=token, result=encode(total_of(0, 10)), ms=1, marks=lie)
+    assert worker.leases.done1_all([finished], worker="", device="cpu") == [False]
+    assert not store.marks.read("collatz", "verified")
+    assert b"leaves no mark collatz:verified" in (store.client.hget(keys.job("j"), "error") or b"")
+
+
+def test_a_partial_that_is_rejected_fails_its_range_with_the_reason(served: Served, store: Store) -> None:
+    submit(store)
+    worker = served.worker("w")
+    hold(worker)
+    grant(worker)
+    assert not worker.leases.commit("j", "t", 10, b"[]", ms=1, worker="", device="cpu").merged
+    assert b"partial: must be the base64 of a JSON object" in (store.client.hget(keys.job("j"), "error") or b"")
+
+
+# -- waiting for work -----------------------------------------------------------------------------------------------
+
+
+def answers(worker: ApiStore) -> tuple[threading.Thread, list[Any]]:
+    """A question that waits, on a thread of its own, and where its answer will be."""
+    found: list[Any] = []
+
+    def ask() -> None:
+        try:
+            found.append(worker.slots.next("", queues.ALL))
+        except CoordinatorAway as error:
+            found.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    return thread, found
+
+
+def waiting(served: Served, count: int) -> None:
+    deadline = time.monotonic() + 20
+    while len(served.app.state.polls) != count:
+        assert time.monotonic() < deadline, f"{len(served.app.state.polls)} wait"
+        time.sleep(0.005)
+
+
+def test_a_question_that_waits_hears_of_a_job_and_holds_no_thread(
+    served: Served, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a bell: nobody looks without one here."""
+    monkeypatch.setattr(polls, "LOOK_SECONDS", 60.0)
+    many = [served.worker(f"w{number}", poll_seconds=20.0) for number in range(60)]
+    asked = [answers(worker) for worker in many]
+    waiting(served, 60)
+    assert served.worker("other").fleet.register()["worker"] == "other", "all 40 threads wait"
+    began = time.monotonic()
+    submit(store)
+    while not any(found for _, found in asked):
+        assert time.monotonic() - began < 15, "nobody heard the bell"
+        time.sleep(0.005)
+    assert sum(len(found) for _, found in asked) == 1
+    assert next(found[0] for _, found in asked if found) == Held(job_id="j")
+    for worker in many:
+        worker.api.interrupt()
+    for thread, _ in asked:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_the_bell_of_a_worker_that_has_gone_is_heard_by_another(served: Served, store: Store) -> None:
+    gone = http.client.HTTPConnection(served.place.host, served.place.port)
+    headers = {"Authorization": f"Bearer {served.token('gone')}", "Content-Type": "application/json"}
+    gone.request("POST", "/api/worker/next", json.dumps({**NEXT, "wait_seconds": 20.0}), headers)
+    waiting(served, 1)
+    gone.close()
+    thread, found = answers(served.worker("alive", poll_seconds=20.0))
+    waiting(served, 2)
+    submit(store)
+    thread.join(10)
+    assert found == [Held(job_id="j")]
+    assert store.slots.held("gone") == "" and store.slots.held("alive") == "j"
+
+
+def test_the_bell_of_a_device_is_heard_by_its_workers(served: Served, store: Store) -> None:
+    cpu, gpu = served.worker("c", poll_seconds=20.0), served.worker("g", Device.GPU, poll_seconds=20.0)
+    on_cpu, on_gpu = answers(cpu), answers(gpu)
+    waiting(served, 2)
+    store.jobs.submit([new_job("j", 10, "gpu.normal")])
+    on_gpu[0].join(10)
+    assert on_gpu[1] == [Held(job_id="j")] and not on_cpu[1]
+    cpu.api.interrupt()
+    on_cpu[0].join(10)
+    assert isinstance(on_cpu[1][0], CoordinatorAway)
+
+
+def test_without_work_the_answer_is_none_after_the_time_that_was_asked_for(served: Served) -> None:
+    worker = served.worker("w", poll_seconds=0.3)
+    began = time.monotonic()
+    assert worker.slots.next("", queues.ALL) == "none"
+    assert time.monotonic() - began >= 0.3
+
+
+# -- what is lost ---------------------------------------------------------------------------------------------------
+
+
+def test_every_call_is_answered_alike_when_it_comes_again(served: Served, store: Store) -> None:
+    submit(store)
+    worker = served.worker("w")
+    hold(worker)
+    assert grant(worker, want=4) == grant(worker, want=9) == Grant(token="t", lo=0, hi=4)
+    assert commit(worker, 4).merged
+    again = commit(worker, 4)
+    assert not again.merged and store.client.hget(keys.job("j"), "done") == b"4"
+    grant(worker, "u")
+    assert worker.leases.release("j", "u") and not worker.leases.release("j", "u")
+
+
+def test_a_coordinator_that_goes_and_comes_costs_a_pause(any_redis_url: str, store: Store) -> None:
+    with serve(any_redis_url, store) as first:
+        worker = first.worker("w")
+        worker.fleet.register()
+        place = first.place
+    with pytest.raises(CoordinatorAway) as away:
+        worker.fleet.register()
+    assert 0.1 <= away.value.pause_seconds <= 0.2
+    pauses = []
+    for _ in range(6):
+        with pytest.raises(CoordinatorAway) as away:
+            worker.fleet.register()
+        pauses.append(away.value.pause_seconds)
+    assert 1.0 <= pauses[-1] <= 2.0
+    with serve(any_redis_url, store) as second:
+        worker.api.place = second.place
+        assert place != second.place and worker.fleet.register()["worker"] == "w"
+        worker.api.drop_idle()
+
+
+def test_nobody_at_the_address_and_other_servers_are_named() -> None:
+    api = Api(Place(False, "127.0.0.1", free_port(), ""), "t")
+    with pytest.raises(CoordinatorAway, match="nothing listens there"):
+        api.call("register", {})
+
+
+def test_a_beat_keeps_leases_and_says_what_to_do(served: Served, store: Store) -> None:
+    submit(store)
+    worker = served.worker("w")
+    hold(worker)
+    grant(worker)
+    born = worker.fleet.birth()
+    pulse = Pulse(worker="", born=born, row=lambda: ROW, leases=(("j", "t", 3), ("j", "other", 0)), slot=True)
+    heard = worker.pulse(pulse)
+    assert (heard.word, heard.leases) == ("ok", (1, 0))
+    worker.api.call("beat", {"born": born, "row": {**ROW, "drain": "1", "born": "9", "retired": "x"}})
+    assert store.client.hmget(keys.worker("w"), "drain", "born", "retired") == [None, born.encode(), b"x"]
+    store.jobs.pause("j")
+    assert worker.pulse(pulse).leases[0] == 2
+    store.fleet.drain("w")
+    assert worker.pulse(pulse).word == "drain"
+    assert worker.fleet.heartbeat("", born, {**ROW, "state": "stopped"}, leaving=True) == "ok"
+    assert store.client.hget(keys.worker("w"), "state") == b"stopped"
+
+
+def test_a_gpu_is_claimed_by_one_worker(served: Served) -> None:
+    first, second = served.worker("a"), served.worker("b")
+    assert first.fleet.claim("GPU-1", "") and first.fleet.claim("GPU-1", "")
+    assert not second.fleet.claim("GPU-1", "")
+    first.fleet.give_up("GPU-1", "")
+    assert second.fleet.claim("GPU-1", "")
