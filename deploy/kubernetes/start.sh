@@ -142,7 +142,7 @@ await_settled() { # until everything is as wanted; says what is missing whenever
     said=$now
     fail_early
     ((SECONDS < until)) || unready "$(not_ready)"
-    sleep 2
+    sleep 1
   done
 }
 
@@ -151,7 +151,7 @@ readonly REASONS='{{range .items}}{{if not .metadata.deletionTimestamp}}{{$name 
 
 waiting_reasons() { k get pods --output "go-template=$REASONS" 2>/dev/null || true; } # lines of pod, reason, image, restarts, message
 
-fail_early() { # what waiting does not mend: seen at three looks in a row
+fail_early() { # what waiting does not mend: seen at five looks in a row
   local bad
   bad=$(waiting_reasons | awk '
     $2 ~ /^(ImagePullBackOff|ErrImagePull|ErrImageNeverPull|InvalidImageName|CreateContainerConfigError)$/ ||
@@ -160,7 +160,7 @@ fail_early() { # what waiting does not mend: seen at three looks in a row
     LOOKS=0
     return
   fi
-  ((++LOOKS >= 3)) || return 0
+  ((++LOOKS >= 5)) || return 0
   local pod reason image restarts message
   read -r pod reason image restarts message <<<"$bad"
   [[ $reason != CrashLoopBackOff ]] || unready "pod $pod has crashed $restarts times."

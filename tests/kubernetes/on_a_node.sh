@@ -29,11 +29,17 @@ share_kernels() {
   chown -R 10001:10001 "$kept"
 }
 
+start() { # the node, and meanwhile what is missing of the images
+  docker compose build --quiet coordinator cpu-worker web nginx &
+  "$KUBERNETES_NODE" up
+  wait "$!"
+}
+
 STATE=$(mktemp -d)/node
 export STATE
 trap 'step "$KUBERNETES_NODE" down; rm -rf "$(dirname "$STATE")"' EXIT
 step share_kernels
-step "$KUBERNETES_NODE" up
+step start
 # All pods together count as one process among those that keep every core busy beside them.
 pods=/sys/fs/cgroup/cpu/kubepods/cpu.shares
 [[ ! -w $pods ]] || echo 8192 >"$pods"
