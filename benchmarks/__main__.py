@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import benchmarks
-from benchmarks.measure import Row
+from benchmarks.measure import Incomplete, Row
 from jobs.kinds import registry
 
 RESULTS = Path(__file__).parent / "results.json"
@@ -68,7 +68,14 @@ def main(wanted: list[str]) -> int:
     if unknown := set(names) - set(known):
         print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(known)}", file=sys.stderr)
         return 2
-    rows = [row for name in names for row in measured(name)]
+    rows: list[Row] = []
+    missing: list[str] = []
+    for name in names:
+        try:
+            rows += measured(name)
+        except Incomplete as error:
+            rows += error.rows
+            missing.append(f"{name}: {error}")
     if not rows:
         print("error: nothing was measured; the lines above say why", file=sys.stderr)
         return 1
@@ -79,10 +86,15 @@ def main(wanted: list[str]) -> int:
         print(f"{row.id:<28}{row.ours:>14.4g}{row.peer:>14.4g}{row.ratio:>9.3f}  {row.unit}; peer: {row.peer_name}")
     table = [{**row.table(), "machine": machine(), "date": date} for row in rows]
     RESULTS.write_text(json.dumps(table, indent=1) + "\n")
-    return 0
+    for text in missing:
+        print(f"error: {text}; the lines above say why", file=sys.stderr)
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="goals or kinds: P5, collatz")
-    sys.exit(main(parser.parse_args().only))
+    try:
+        sys.exit(main(parser.parse_args().only))
+    except KeyboardInterrupt:
+        sys.exit(130)

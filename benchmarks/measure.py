@@ -23,6 +23,14 @@ class Row:
         return {"id": self.id, "ours": self.ours, "peer": self.peer, "ratio": round(self.ratio, 4), "unit": self.unit}
 
 
+class Incomplete(Exception):
+    """Part of a benchmark failed; these are the rows of the rest."""
+
+    def __init__(self, missing: str, rows: list[Row]) -> None:
+        super().__init__(f"not measured: {missing}")
+        self.rows = rows
+
+
 def in_turns(ours: Callable[[], float], peer: Callable[[], float], rounds: int, what: str) -> tuple[float, float]:
     """Medians of both, measured alternately."""
     mine, theirs = [], []

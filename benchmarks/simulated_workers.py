@@ -25,14 +25,14 @@ import uvloop
 
 from jobs import queues
 from jobs.kinds import registry
-from jobs.models import Device
+from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store import keys, lease_tokens
 from jobs.store.connection import connect
 from jobs.store.leases import BEAT_SECONDS
 from jobs.store.results import Gathered
 from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, WORKER_TTL_MS, Scripts
 from jobs.worker.execution import FOLD_AT, GATHERED
-from jobs.worker.turns import LINGER_SECONDS, QUANTUM_SECONDS
+from jobs.worker.turns import LINGER_SECONDS
 
 #: Leases that make a job.
 LEASES_A_JOB = 10

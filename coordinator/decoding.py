@@ -35,9 +35,13 @@ def finite(text: str) -> float:
     return number
 
 
+#: Made once: json.loads makes one for each text where it is given an option.
+_DECODER = json.JSONDecoder(parse_constant=finite)
+
+
 def parsed(text: str | bytes) -> Any:
     """Return the value of a JSON text. ValueError for NaN and the like, which are no JSON."""
-    return json.loads(text, parse_constant=finite)
+    return _DECODER.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass"))
 
 
 def names(members: Iterable[bytes]) -> list[str]:

@@ -6,6 +6,7 @@ from coordinator.audit.queries import AuditQueries
 from coordinator.fleet.queries import FleetQueries
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.queries import JobQueries
+from coordinator.jobs.worker_table import WorkerTable
 from coordinator.telemetry.queries import TelemetryQueries
 from coordinator.tenants.queries import TenantQueries
 from coordinator.usage.queries import UsageQueries
@@ -14,14 +15,18 @@ from jobs.store import Store
 
 
 class Queries:
-    """Queries of every domain over one connection; they share one copy of the fleet."""
+    """Queries of every domain over one connection; they share one copy of the fleet.
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    `table` is that of other queries of the same Redis, which then share it, too.
+    """
+
+    def __init__(self, store: Store, settings: Settings, table: WorkerTable | None = None) -> None:
         self.store = store
         self.settings = settings
-        self.fleet_cache = FleetCache(store)
+        self.worker_table = table or WorkerTable()
+        self.fleet_cache = FleetCache(store, self.worker_table)
         self.jobs = JobQueries(store, self.fleet_cache)
-        self.fleet = FleetQueries(store, settings, self.jobs)
+        self.fleet = FleetQueries(store, settings, self.jobs, self.worker_table)
         self.tenants = TenantQueries(store)
         self.telemetry = TelemetryQueries(store)
         self.audit = AuditQueries(store.audit_log, settings.audit_file)

@@ -27,6 +27,9 @@ class Actor(NamedTuple):
 #: Whoever acts without a token.
 ANONYMOUS = Actor()
 
+#: Length of a worker's turn at a job in seconds; then the job parks and the best pending one is next.
+QUANTUM_SECONDS = 5.0
+
 #: Units are numbered 0..total-1; Lua's doubles are exact up to here.
 MAX_UNITS = 2**53
 

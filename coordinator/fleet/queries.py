@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from coordinator import decoding
 from coordinator.fleet import rows, scaler
 from coordinator.fleet.rows import QueueRow, StatusRow, WorkerCountsRow, WorkerRow
 from coordinator.jobs.queries import JobQueries
+from coordinator.jobs.worker_table import LOST_SECONDS, StoredWorker, WorkerTable
 from jobs import VERSION, queues
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, skipped
 
-#: A worker is shown for this many seconds after its last sign of life.
-LOST_SECONDS = 3600
-
 
 class FleetQueries:
     """Workers, queues, and the fleet in numbers."""
 
-    def __init__(self, store: Store, settings: Settings, jobs: JobQueries) -> None:
+    def __init__(self, store: Store, settings: Settings, jobs: JobQueries, table: WorkerTable) -> None:
         self._store = store
         self._settings = settings
         self._jobs = jobs
+        self._table = table
+        #: What workers said, each by what was read of it.
+        self._stated: Mapping[StoredWorker, rows.Stated] = {}
 
     def workers(self) -> list[WorkerRow]:
         """Return workers: live ones and those lost within LOST_SECONDS."""
-        known, now = self._store.fleet_reads.known_workers(self._store.clock.now() - LOST_SECONDS)
-        workers = skipped.readable(
-            "worker", known, lambda name, one: rows.worker(name, decoding.fields(one.fields), one.expiry_ms, now)
-        )
+        known, now = self._table.read(self._store)
+        before = self._stated
+        new = [(one.name, one) for one, _ in known if one not in before]
+        read = skipped.readable("worker", new, lambda name, one: (one, rows.stated(name, decoding.fields(one.fields))))
+        said = before | dict(read) if read else before
+        self._stated = {one: said[one] for one, _ in known if one in said} if read else before
+        workers = [rows.worker(said[one], alive, now) for one, alive in known if one in said]
         return [worker for worker in workers if worker["seen_seconds_ago"] < LOST_SECONDS]
 
     def queues(self) -> list[QueueRow]:

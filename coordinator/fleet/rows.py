@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Any, NamedTuple, NotRequired, TypedDict, cast
 
 from coordinator import decoding
 
@@ -97,30 +97,49 @@ _INTEGERS = (
 )  # fmt: skip
 
 
-def worker(name: str, row: dict[str, str], live: float | None, now: float) -> WorkerRow:
-    """Return the worker whose hash is `row` and who lives until `live` ms; `now` in seconds, both of Redis' clock."""
-    seen = now - int(row["seen"]) / 1000
-    alive = live is not None and live / 1000 > now
-    state = row.get("state", "lost")
+class Stated(NamedTuple):
+    """What a worker said of itself last."""
+
+    #: Its row as it was at that moment.
+    row: WorkerRow
+    #: The moment, in seconds since 1970 of Redis' clock.
+    seen: float
+
+
+def worker(stated: Stated, alive: bool, now: float) -> WorkerRow:
+    """Return the row of a worker; `now` in seconds since 1970 of Redis' clock."""
+    row = stated.row
+    return {
+        **row,
+        "state": row["state"] if alive or row["state"] == "stopped" else "lost",
+        "live": alive,
+        "busy_lanes": row["busy_lanes"] if alive else 0,
+        "seen_seconds_ago": round(max(0.0, now - stated.seen), 1),
+    }
+
+
+def stated(name: str, row: Mapping[str, str]) -> Stated:
+    """Return what the worker whose hash is `row` said. LookupError or ValueError for a hash that cannot be read."""
+    seen = int(row["seen"]) / 1000
     shown: WorkerRow = {
         "id": name,
         "device": row.get("device"),
-        "state": state if alive or state == "stopped" else "lost",
-        "live": alive,
+        "state": row.get("state", "lost"),
+        "live": True,
         "lanes": int(row.get("lanes", 0)),
-        "busy_lanes": int(row.get("busy_lanes", 0)) if alive else 0,
+        "busy_lanes": int(row.get("busy_lanes", 0)),
         "job": row.get("job") or None,
         "host": row.get("host"),
         "network": row.get("network", "0"),
         "draining": row.get("drain") == "1",
-        "seen_seconds_ago": round(max(0.0, seen), 1),
+        "seen_seconds_ago": 0.0,
         "cpu_ratio": decoding.finite(row.get("cpu_ratio", "0")),
         "rates": {kind: decoding.finite(rate) for kind, rate in decoding.parsed(row.get("rates", "{}")).items()},
     }
-    return cast(WorkerRow, {**shown, **_known(row)})
+    return Stated(cast(WorkerRow, {**shown, **_known(row)}), seen)
 
 
-def _known(row: dict[str, str]) -> dict[str, Any]:
+def _known(row: Mapping[str, str]) -> dict[str, Any]:
     """Return what this worker knows of what others may not."""
     known: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if name in row}
     if "gpus" in row:

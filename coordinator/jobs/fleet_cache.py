@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
 from statistics import median
 
 from coordinator import decoding
 from coordinator.jobs import scheduler
+from coordinator.jobs.worker_table import WorkerTable
 from jobs.models import Device
 from jobs.store import Store, skipped
 
@@ -19,8 +22,9 @@ FLEET_SECONDS = 0.25
 class FleetCache:
     """The one copy of the fleet that a replica keeps. Each thread that sees it too old reads it anew."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, table: WorkerTable) -> None:
         self._store = store
+        self._table = table
         self._seen: tuple[float, scheduler.Fleet] | None = None
 
     def get(self) -> scheduler.Fleet:
@@ -28,7 +32,7 @@ class FleetCache:
         now = time.monotonic()  # the age counts from before it was read
         seen = self._seen
         if seen is None or now - seen[0] >= FLEET_SECONDS:
-            seen = self._seen = now, _read(self._store)
+            seen = self._seen = now, _read(self._store, self._table)
         return seen[1]
 
     def forget(self) -> None:
@@ -36,25 +40,41 @@ class FleetCache:
         self._seen = None
 
 
-def _read(store: Store) -> scheduler.Fleet:
-    load, paces, workers = store.fleet_reads.capacity()
-    lanes: dict[Device, int] = {}
-    kinds: dict[Device, list[dict[str, int]]] = {}
-    for device, count, versions in skipped.readable("worker", workers, _alive):
-        if versions is not None:
-            lanes[device] = lanes.get(device, 0) + count
-            kinds.setdefault(device, []).append(versions)
-    waiting = skipped.readable("figure", load.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
-    speeds = skipped.readable("figure", paces.items(), _pace)
-    load_seconds = {queue: max(0.0, seconds) for queue, seconds in waiting}
-    return scheduler.Fleet(lanes=lanes, load_seconds=load_seconds, speeds=_lane_speeds(dict(speeds)), kinds=kinds)
+def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
+    load = store.fleet_reads.load()
+    workers, _ = table.read(store)
+    alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
+    able = [(name, fields) for name, fields in alive if b"device" in fields and fields.get(b"drain") != b"1"]
+    count, idle, lanes = Counter[Device](), Counter[Device](), Counter[Device]()
+    kinds: dict[Device, dict[bytes, Mapping[str, int]]] = {}
+    for device, has_lanes, is_idle, text, versions in skipped.readable("worker", able, _ability):
+        count[device] += 1
+        idle[device] += is_idle
+        lanes[device] += has_lanes
+        kinds.setdefault(device, {})[text] = versions
+    shares = [(name, share) for name, share in load.shares.items() if b"|" not in name]
+    work = skipped.readable("figure", load.work.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
+    speeds = skipped.readable("figure", load.paces.items(), _pace)
+    return scheduler.Fleet(
+        workers=count, idle=idle, lanes=lanes, load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
+        speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
+        waiting=load.waiting, weights=dict(skipped.readable("figure", shares, _weight)),
+    )  # fmt: skip
 
 
-def _alive(worker: tuple[Device, bytes], row: Sequence[bytes | None]) -> tuple[Device, int, dict[str, int] | None]:
-    """Return a live worker's device, lanes and versions of kinds; None for these when it takes nothing new."""
-    count, drain, kinds = row
-    versions = {name: int(version) for name, version in decoding.parsed(kinds or b"{}").items()}
-    return worker[0], int(count or 0), None if drain == b"1" else versions
+def _ability(_name: str, fields: Mapping[bytes, bytes]) -> tuple[Device, int, bool, bytes, Mapping[str, int]]:
+    """Return a worker's device, lanes, whether it is idle, and the versions of its kinds, as stored and read."""
+    text, is_idle = fields.get(b"kinds", b"{}"), fields.get(b"state") == b"idle"
+    return Device(fields[b"device"].decode()), int(fields.get(b"lanes", 0)), is_idle, text, _versions(text)
+
+
+@lru_cache(maxsize=64)
+def _versions(text: bytes) -> Mapping[str, int]:
+    return {name: int(version) for name, version in decoding.parsed(text).items()}
+
+
+def _weight(tenant: bytes, share: bytes) -> tuple[str, int]:
+    return tenant.decode(), int(share.partition(b"|")[0])
 
 
 def _pace(field: bytes, stored: bytes) -> tuple[str, str]:

@@ -176,11 +176,10 @@ class JobQueries:
 
     def units_per_second(self) -> dict[str, float]:
         """Return committed units/s now, by kind, over the jobs that run."""
-        running = self.by_ids(
-            decoding.names(name for name, _ in self._store.job_reads.newest("running", None, _RUNNING))
-        )
+        names = decoding.names(name for name, _ in self._store.job_reads.newest("running", None, _RUNNING))
+        now = self._store.clock.now()
+        stored = self._store.job_reads.fields(names, rows.RATED)
         speeds: dict[str, float] = {}
-        for row in running:
-            if row["rate"]:
-                speeds[row["type"]] = speeds.get(row["type"], 0.0) + row["rate"]
-        return speeds
+        for kind, rate in skipped.readable("job", stored, lambda _, row: rows.rated(row, now)):
+            speeds[kind] = speeds.get(kind, 0.0) + rate
+        return {kind: rate for kind, rate in speeds.items() if rate}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding
@@ -203,13 +203,24 @@ def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
         answer["timeout_seconds"] = int(row["timeout_ms"]) / 1000
 
 
-def _rate(row: dict[str, str], now: float) -> float | None:
+def _rate(row: Mapping[str, str], now: float) -> float | None:
     """Return committed units/s: the smoothed rate, or the average so far while there is none."""
     if "rate" in row and now - int(row["mark_at"]) < _STALE_SECONDS * 1000:
         return decoding.finite(row["rate"])
     if "rate" in row or "started" not in row or int(row["done"]) == 0:
         return None
     return int(row["done"]) * 1000 / max(now - int(row["started"]), 1)
+
+
+#: Fields of a job's hash from which its rate is found.
+RATED = ("kind", "state", "rate", "mark_at", "started", "done")
+
+
+def rated(stored: Mapping[str, bytes | None], now: float) -> tuple[str, float]:
+    """Return kind and units/s of a job by its RATED; 0 while nothing says so. LookupError or ValueError as `sound`."""
+    row = {name: value.decode() for name, value in stored.items() if value is not None}
+    running = row.get("state") == JobState.RUNNING.value
+    return row["kind"], (_rate(row, now * 1000) or 0.0) if running else 0.0
 
 
 #: Names and units of what a job's hash counts for a worker.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cache
 
 from jobs import errors, queues
-from jobs.models import Device, Place, Plan, Priority, Spent
+from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Place, Plan, Priority, Spent
 
 #: Below this many seconds of one lane, a job takes the fast path.
 SMALL_SECONDS = 0.05
@@ -17,10 +19,17 @@ SMALL_SECONDS = 0.05
 class Fleet:
     """Live workers and waiting work, as far as decisions need them."""
 
+    #: Live workers by device, and those of them that compute nothing; empty: unknown.
+    workers: Mapping[Device, int] = field(default_factory=dict)
+    idle: Mapping[Device, int] = field(default_factory=dict)
     #: Lanes of live workers by device.
     lanes: Mapping[Device, int] = field(default_factory=dict)
-    #: Estimated seconds of one lane's work that wait or run, by queue.
+    #: Estimated seconds of one lane's work that wait or run, by queue; without what a cap of its tenant keeps from
+    #: starting.
     load_seconds: Mapping[str, float] = field(default_factory=dict)
+    #: Jobs that wait and that a worker may take now, by queue and tenant; the tenants' weights, 1 where none is named.
+    waiting: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
     #: Estimated seconds of work that a lane of each device does in one; 1 where nothing is measured yet.
     speeds: Mapping[Device, float] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
@@ -39,14 +48,16 @@ class Route:
     notes: tuple[str, ...] = ()
 
 
-def route(plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet) -> Route:
+def route(
+    plan: Plan, device: Device, gpu_preferred: bool, priority: Priority, fleet: Fleet, tenant: str = DEFAULT_TENANT
+) -> Route:
     """Return the queue of a new job. InvalidRequest when no kernel exists for the device that was asked for."""
     able = set(plan.devices)
     if device is not Device.ANY and device not in able:
         have = ", ".join(sorted(able)) + _reason(plan)
         raise errors.InvalidRequest(f"device {device} has no kernel for this job; it runs on {have}", field="device")
     if gpu_preferred:
-        return _preferred(plan, priority, fleet)
+        return _preferred(plan, priority, fleet, tenant)
     if device is Device.ANY and len(able) == 1:
         device = next(iter(able))
     return Route(queue=queues.name(device, priority), device=device)
@@ -56,40 +67,71 @@ def _reason(plan: Plan) -> str:
     return f" ({plan.cpu_only})" if plan.cpu_only else ""
 
 
-def _preferred(plan: Plan, priority: Priority, fleet: Fleet) -> Route:
+def _preferred(plan: Plan, priority: Priority, fleet: Fleet, tenant: str) -> Route:
     if Device.GPU not in plan.devices:
         note = "runs on cpu: there is no gpu kernel for this job" + _reason(plan)
         return Route(queue=queues.name(Device.CPU, priority), device=Device.CPU, notes=(note,))
     gpu, anywhere = queues.name(Device.GPU, priority), queues.name(Device.ANY, priority)
     if not fleet.alive(Device.GPU):
         return Route(queue=anywhere, device=Device.ANY, notes=("no gpu worker lives: any device may take it",))
-    if (estimated_wait(gpu, fleet) or 0.0) > (estimated_wait(anywhere, fleet) or 0.0):
+    if (estimated_wait(gpu, fleet, tenant) or 0.0) > (estimated_wait(anywhere, fleet, tenant) or 0.0):
         return Route(queue=anywhere, device=Device.ANY, notes=("the wait for a gpu is longer: any device may take it",))
     return Route(queue=gpu, device=Device.GPU, prefer=True)
 
 
-def _devices_of(queue: str) -> set[Device]:
+@cache
+def _devices_of(queue: str) -> frozenset[Device]:
     device = Device(queue.partition(".")[0])
-    return {Device.CPU, Device.GPU} if device is Device.ANY else {device}
+    return frozenset({Device.CPU, Device.GPU} if device is Device.ANY else {device})
 
 
-def estimated_wait(queue: str, fleet: Fleet) -> float | None:
-    """Return seconds until a new job of this queue starts: work of its priority and above over the workers' speed.
+def estimated_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> float | None:
+    """Return seconds until a new job of this queue and tenant starts; None when no live worker serves the queue.
 
-    None when no live worker serves the queue.
+    All work of higher priorities is done before. Of its own priority, a job waits for all the work or for the turns
+    before its own, whichever ends sooner; a worker's turn at a job takes at most QUANTUM_SECONDS.
     """
     mine = _devices_of(queue)
     speed = sum(fleet.lanes.get(device, 0) * fleet.speeds.get(device, 1.0) for device in mine)
     if not speed:
         return None
+    above, equal = _shared(queue)
+    waiting = sum(sum(fleet.waiting[other].values()) for other in above + equal if other in fleet.waiting)
+    if waiting < _count(fleet.idle, mine):
+        return 0.0
+    before, beside = (sum(fleet.load_seconds.get(other, 0.0) for other in several) for several in (above, equal))
+    return round(before / speed + min(beside / speed, _turns_seconds(equal, mine, fleet, tenant)), 3)
+
+
+@cache
+def _shared(queue: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the queues whose workers serve this one too: those of higher priorities, and those of its own."""
     order = list(Priority)
     rank = order.index(queues.priority_of(queue))
-    ahead = sum(
-        seconds
-        for other, seconds in fleet.load_seconds.items()
-        if order.index(queues.priority_of(other)) <= rank and _devices_of(other) & mine
-    )
-    return round(ahead / speed, 3)
+    shared = [(order.index(queues.priority_of(each)), each) for each in queues.ALL]
+    mine = [(place, each) for place, each in shared if _devices_of(each) & _devices_of(queue)]
+    return tuple(each for place, each in mine if place < rank), tuple(each for place, each in mine if place == rank)
+
+
+def _count(workers: Mapping[Device, int], devices: Set[Device]) -> int:
+    return sum(workers.get(device, 0) for device in devices)
+
+
+def _turns_seconds(several: Sequence[str], devices: Set[Device], fleet: Fleet, tenant: str) -> float:
+    """Return seconds until a worker has ended its turn and those of the jobs that go before a new one of the tenant.
+
+    Its own tenant's jobs all do, and of each other tenant as many as its weight gives it meanwhile.
+    """
+    if not (workers := _count(fleet.workers, devices)):
+        return math.inf
+    waiting: Counter[str] = Counter()
+    for queue in several:
+        if queue in fleet.waiting:
+            waiting.update(fleet.waiting[queue])
+    turns = waiting.pop(tenant, 0) + 1
+    shares = {name: fleet.weights.get(name, 1) / fleet.weights.get(tenant, 1) for name in waiting}
+    others = sum(min(jobs, math.ceil(turns * shares[name])) for name, jobs in waiting.items())
+    return (turns + others) * QUANTUM_SECONDS / workers
 
 
 def is_small(plan: Plan) -> bool:

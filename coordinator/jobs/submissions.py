@@ -133,7 +133,7 @@ def question(kind: str, parameters: dict[str, Any], asker: Asker, fleet: schedul
         idempotency=f"question@{asker.tenant}:{version}:{digest}", digest=digest, tenant=asker.tenant,
         token=asker.token,
     )  # fmt: skip
-    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet))
+    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
 
 
 def _choice(value: str, allowed: list[str], field: str) -> str:
@@ -163,7 +163,7 @@ def accept(asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Se
     if asked.device is not None and asked.gpu_preferred:
         raise errors.InvalidRequest("gpu_preferred: give it or device, not both", field="gpu_preferred")
     version, plan = _planned(asked)
-    route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet)
+    route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet, asker.tenant)
     if route.notes:
         plan = Plan(**{**plan.__dict__, "notes": (*plan.notes, *route.notes)})
     job = NewJob(
@@ -186,7 +186,7 @@ def accept(asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Se
         token=asker.token,
         hold=asked.hold,
     )
-    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet))
+    return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
 
 
 def over(limit: Over, tenant: str) -> errors.OverLimit:

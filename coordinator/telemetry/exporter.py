@@ -201,7 +201,7 @@ class Exporter:
         self.registry = CollectorRegistry()
         # A connection of its own, without patience: a replica must answer a scrape while Redis hangs.
         own = Store(connection.connect(queries.settings.redis_url, retries=0, timeout=1))
-        self.registry.register(ClusterCollector(Queries(own, queries.settings), leading))
+        self.registry.register(ClusterCollector(Queries(own, queries.settings, queries.worker_table), leading))
         ProcessCollector(registry=self.registry)
         http, seconds = metrics.HTTP_REQUESTS, metrics.HTTP_SECONDS
         self.requests = Counter(http.name, http.help, http.labels, registry=self.registry)

@@ -33,7 +33,7 @@ READ_BY_WORKERS = (keys.SHARES,)
 COORDINATOR_KEYS = (
     keys.LEADER, keys.SWEEP, keys.sweep("*"), keys.HISTORY, keys.HISTORY_NOW, keys.ALERTS, keys.DISTURBED_KEPT,
     keys.DESIRED, keys.TENANTS, keys.DURABLE, keys.idempotency("*", "*"), keys.TOKENS, keys.TOKENS_VERSION,
-    keys.SESSIONS,
+    keys.SESSIONS, keys.DRAINS,
     keys.token("*"), keys.session("*"), keys.login("*"), keys.AUDIT_LOG, keys.AUDIT_HEAD, keys.REWRITTEN,
     keys.logins("*"), keys.codes("*"), keys.secrets("*"), keys.secret("*"),
     keys.FILE_STORE, keys.FILE_SUMS, keys.LOOSE, keys.UPLOADS, keys.UNOWNED, keys.DOOMED, keys.UNHELD,

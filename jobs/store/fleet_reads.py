@@ -5,31 +5,43 @@ A key of another type counts as missing, and is noted in `skipped`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from typing import NamedTuple
 
 from jobs import queues
-from jobs.models import Device
+from jobs.models import DEFAULT_TENANT, Device
 from jobs.store import keys, skipped
 from jobs.store.scripts import Part
 
-
-class KnownWorker(NamedTuple):
-    """A worker's hash, and when it counts as dead, in ms of Redis' clock; None when that was noticed already."""
-
-    fields: Mapping[bytes, bytes]
-    expiry_ms: float | None
+#: Tenants of a queue that are looked at, those first who were given least.
+_TENANTS = 200
 
 
-class Capacity(NamedTuple):
-    """Load and workers, from which decisions about new jobs are made."""
+class Heartbeats(NamedTuple):
+    """Signs of life: which workers are known, which of them live, and whose hash may have changed."""
+
+    #: Workers that were heard of since a moment, in no order.
+    workers: Sequence[bytes]
+    living: Set[bytes]
+    #: Workers that were heard of since a later moment.
+    latest: Set[bytes]
+    #: Count of drains, which change a hash between heartbeats.
+    drains: bytes | None
+    #: Redis' time in ms since 1970.
+    now_ms: float
+
+
+class Load(NamedTuple):
+    """Work that waits or runs, and what decides how soon it is done."""
 
     #: Milliseconds of one lane's work that wait or run, by queue.
-    load: Mapping[bytes, bytes]
+    work: Mapping[bytes, bytes]
     #: Measured speed over the kind's estimate, by kind|mode|device.
     paces: Mapping[bytes, bytes]
-    #: (device, name) of each live worker, and its fields lanes, drain and kinds.
-    workers: list[tuple[tuple[Device, bytes], Sequence[bytes | None]]]
+    #: Jobs that a worker may take now, by queue and tenant; while no tenant is registered, all are the default's.
+    waiting: Mapping[str, Mapping[str, int]]
+    #: weight|max_lanes|max_jobs by tenant.
+    shares: Mapping[bytes, bytes]
 
 
 class QueueHead(NamedTuple):
@@ -45,17 +57,26 @@ class QueueHead(NamedTuple):
 class FleetReads(Part):
     """Reads what is stored of workers and queues; changes nothing."""
 
-    def known_workers(self, since: float) -> tuple[list[tuple[str, KnownWorker]], float]:
-        """Return workers that were heard of after `since`, by name, and Redis' time; both in seconds since 1970."""
-        [members] = skipped.replies(self._pipe().zrangebyscore(keys.NODES, since * 1000, "+inf"))
-        names = sorted(member.decode(errors="replace") for member in members or ())
+    def heartbeats(self, now: float, since: float, lately_ms: float) -> Heartbeats:
+        """Return who was heard of after `since`, and after `lately_ms`; who lives after `now`.
+
+        Seconds since 1970, or ms.
+        """
+        pipe = self._pipe().time().get(keys.DRAINS)
+        pipe.zrangebyscore(keys.NODES, since * 1000, "+inf").zrangebyscore(keys.WORKERS, f"({now * 1000}", "+inf")
+        pipe.zrangebyscore(keys.NODES, lately_ms, "+inf")
+        (seconds, micros), drains, known, living, latest = skipped.replies(pipe)
+        return Heartbeats(
+            workers=known or (), living=frozenset(living or ()), latest=frozenset(latest or ()), drains=drains,
+            now_ms=seconds * 1000 + micros / 1000,
+        )  # fmt: skip
+
+    def workers(self, names: Sequence[bytes]) -> list[Mapping[bytes, bytes]]:
+        """Return the hash of each worker; an empty one where there is none."""
         pipe = self._pipe()
         for name in names:
-            pipe.hgetall(keys.worker(name)).zscore(keys.WORKERS, name)
-        *replies, (seconds, micros) = skipped.replies(pipe.time())
-        stored = zip(names, replies[::2], replies[1::2], strict=True)
-        known = [(name, KnownWorker(fields, expiry)) for name, fields, expiry in stored if fields]
-        return known, seconds + micros / 1e6
+            pipe.hgetall(keys.worker("").encode() + name)
+        return [fields or {} for fields in skipped.replies(pipe)] if names else []
 
     def lost_workers(self, names: Iterable[str]) -> dict[str, int]:
         """Return, of those that do not live, the last heartbeat in ms of Redis' clock; 0 where none is known."""
@@ -69,22 +90,30 @@ class FleetReads(Part):
         silent = [(name, seen) for name, (expiry, seen) in stored if expiry is None or expiry <= now]
         return dict(skipped.readable("worker", silent, lambda name, seen: (name, int(seen or 0))))
 
-    def capacity(self) -> Capacity:
-        """Return the load, the paces and the live workers."""
-        seconds, _ = self._client.time()  # scores are of Redis' clock, which need not be ours
-        pipe = self._pipe().hgetall(keys.LOAD).hgetall(keys.PACE)
-        devices = (Device.CPU, Device.GPU)
-        for device in devices:
-            pipe.zrangebyscore(keys.workers_of(device), (seconds - 1) * 1000, "+inf")
-        load, paces, *alive = skipped.replies(pipe)
-        names = [(device, name) for device, members in zip(devices, alive, strict=True) for name in members or ()]
-        return Capacity(load or {}, paces or {}, list(zip(names, self._abilities(names), strict=True)))
+    def load(self) -> Load:
+        """Return the load of this moment: one round trip, two while tenants are registered."""
+        pipe = self._pipe().hgetall(keys.LOAD).hgetall(keys.PACE).hgetall(keys.SHARES).smembers(keys.CAPPED)
+        for queue in queues.ALL:
+            pipe.zcard(keys.pending(queue)).zrange(keys.order(queue), 0, _TENANTS - 1)
+        work, paces, shares, capped, *replies = skipped.replies(pipe)
+        waiting = {queue: {DEFAULT_TENANT: jobs} for queue, jobs in zip(queues.ALL, replies[::2], strict=True) if jobs}
+        if shares:
+            names = {
+                queue: [name for name in order or () if not _is_capped(queue, name, capped or ())]
+                for queue, order in zip(queues.ALL, replies[1::2], strict=True)
+            }
+            waiting = self._waiting_by_tenant(names)
+        return Load(work or {}, paces or {}, waiting, shares or {})
 
-    def _abilities(self, names: Sequence[tuple[Device, bytes]]) -> list[Any]:
+    def _waiting_by_tenant(self, names: Mapping[str, Sequence[bytes]]) -> dict[str, dict[str, int]]:
         pipe = self._pipe()
-        for _, name in names:
-            pipe.hmget(keys.worker("").encode() + name, "lanes", "drain", "kinds")
-        return skipped.replies(pipe) if names else []
+        places = [(queue, name.decode(errors="replace")) for queue, several in names.items() for name in several]
+        for queue, name in places:
+            pipe.zcard(keys.turns(queue, name))
+        waiting: dict[str, dict[str, int]] = {}
+        for (queue, name), jobs in zip(places, skipped.replies(pipe) if places else (), strict=True):
+            waiting.setdefault(queue, {})[name] = jobs or 0
+        return waiting
 
     def queue_heads(self) -> list[QueueHead]:
         """Return what waits in each queue, and beside it what its workers lack: a queue comes more than once."""
@@ -107,3 +136,8 @@ class FleetReads(Part):
         for queue in queues.ALL:
             pipe.llen(keys.rq_queue(queue))
         return dict(zip(queues.ALL, pipe.execute(), strict=True))
+
+
+def _is_capped(queue: str, tenant: bytes, capped: Container[bytes]) -> bool:
+    """Return True when a tenant's jobs in a queue wait for its own: it uses all its lanes or GPU seconds."""
+    return tenant in capped or (Device(queue.partition(".")[0]) is Device.GPU and b"gpu:" + tenant in capped)

@@ -33,6 +33,14 @@ class JobReads(Part):
             pipe.hgetall(keys.job(job_id))
         return [(job_id, fields) for job_id, fields in zip(ids, skipped.replies(pipe), strict=True) if fields]
 
+    def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[tuple[str, dict[str, bytes | None]]]:
+        """Return id and these fields of each job that exists; None stands for a field that it has not."""
+        pipe = self._pipe()
+        for job_id in ids:
+            pipe.hmget(keys.job(job_id), names)
+        rows = zip(ids, skipped.replies(pipe) if ids else (), strict=True)
+        return [(job_id, dict(zip(names, row, strict=True))) for job_id, row in rows if row and any(row)]
+
     def exists(self, job_id: str) -> bool:
         """Return True when something is stored under the job's id."""
         return bool(self._client.exists(keys.job(job_id)))

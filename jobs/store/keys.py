@@ -46,6 +46,8 @@ SLOT_JOBS = f"{PREFIX}slotjob"
 WORKERS = f"{PREFIX}workers"
 #: zset worker -> last heartbeat: workers of the last day.
 NODES = f"{PREFIX}nodes"
+#: counter of drains and their ends, which change a worker's hash between its heartbeats.
+DRAINS = f"{PREFIX}drains"
 #: stream of all events.
 EVENTS = f"{PREFIX}events"
 #: the coordinator that leads, and sweeps.

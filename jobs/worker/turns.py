@@ -7,7 +7,7 @@ import threading
 import time
 
 from jobs import errors
-from jobs.models import Device
+from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store import lease_tokens
 from jobs.store.leases import Committed, Grant
 from jobs.store.slots import Facts
@@ -19,8 +19,6 @@ from jobs.worker.state import WorkerState
 
 log = logging.getLogger(__name__)
 
-#: Length of a slot in seconds; then the job parks and the best pending one is next.
-QUANTUM_SECONDS = 5.0
 #: Seconds after which a lane that got the answer `wait` asks again, so that a dead worker's tail is picked up at once.
 LINGER_SECONDS = 0.15
 #: Rates remembered, by lane and job.

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from jobs import queues
-from jobs.models import Device
+from jobs.models import QUANTUM_SECONDS, Device
 from jobs.store.leases import Grant
 from jobs.store.slots import Held, Taken
-from jobs.worker.turns import QUANTUM_SECONDS
 from tests.contract.lease_model import Bench
 
 TICK_MS = 100

@@ -231,11 +231,12 @@ def bells_agree(bench: Bench, seen: Snapshot) -> None:
 
 
 def load_is_the_sum(seen: Snapshot) -> None:
-    """ct:load is the estimated work that waits or runs, by queue, but for jobs that wait for the next day."""
+    """ct:load is the estimated work that waits or runs, by queue, but for jobs that a cap keeps from starting."""
     load: Counter[str] = Counter()
     for view in seen.jobs.values():
         if view.state in {"queued", "running"}:
-            left = 0 if view.number("deferred") else 1 - view.number("done") / view.total
+            kept = view.number("deferred") or view.number("backlog")
+            left = 0 if kept else 1 - view.number("done") / view.total
             expected = int(view.number("est_ms") * left)
             assert view.number("load") == expected
             load[view.queue] += expected

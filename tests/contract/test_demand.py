@@ -11,6 +11,9 @@ from coordinator.fleet import demand, scaler
 from coordinator.fleet.desired import Work
 from coordinator.fleet.rows import WorkerRow
 from coordinator.fleet.scaler import Scaler
+from coordinator.jobs import scheduler
+from coordinator.jobs.fleet_cache import FleetCache
+from coordinator.jobs.worker_table import WorkerTable
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import demand as reads
@@ -68,6 +71,34 @@ def test_work_that_a_cap_holds_back_does_not_count(bench: Bench) -> None:
     assert bench.lease(job) == "yield"
     assert bench.hold("w") == other and bench.next("x") == "none"
     assert [each.tenant for each in work(bench)] == ["default"], "one waits for the next day"
+
+
+def test_a_job_waits_for_what_can_start_before_it(bench: Bench) -> None:
+    """Neither for a backlog, nor for what waits for the next day, nor for tenants that use all their lanes."""
+    bench.store.tenants.put(Tenant(name="a", max_jobs=2, max_lanes=1, max_units={"sum": 10}))
+    seen, table = FleetCache(bench.store, WorkerTable()), {"device": "cpu", "lanes": 1, "state": "busy"}
+    for worker in "wxyz":
+        bench.store.fleet.heartbeat(worker, "0000000000001-a", table)
+
+    def wait(tenant: str = "default") -> float | None:
+        seen.forget()
+        return scheduler.estimated_wait("any.normal", seen.get(), tenant)
+
+    first = bench.submit(100, tenant="a", estimate_ms=400_000)
+    assert wait() == 2.5, "a turn that ends and that of the job before, of five seconds by four workers"
+    bench.submit(100, tenant="a", estimate_ms=400_000)
+    held = bench.submit(100, tenant="a", hold=True, estimate_ms=400_000)
+    assert seen.get().load_seconds == {"any.normal": 800} and wait() == 2.5, "it gets turns as often as tenant a"
+    assert wait("a") == 3.75, "two of its own go before"
+    bench.hold("w")
+    lease = bench.grant(first, 10)
+    assert wait() == 1.25, "tenant a uses its lane"
+    bench.commit(lease.token)
+    assert bench.lease(first) == "yield", "tenant a has used its units"
+    assert bench.hold("w", kinds={"sum": 1}) is None and wait() == 0.0 and seen.get().load_seconds == {"any.normal": 0}
+    bench.store.tenants.put(Tenant(name="a"))
+    bench.sweep()
+    assert bench.job(held).number("backlog") == 0 and seen.get().load_seconds == {"any.normal": 1160}
 
 
 def test_a_tenants_cap_on_lanes_and_on_gpu_seconds(bench: Bench) -> None:

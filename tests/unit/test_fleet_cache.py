@@ -21,7 +21,7 @@ class Reading:
     def monotonic(self) -> float:
         return self.now
 
-    def read(self, _client: object) -> scheduler.Fleet:
+    def read(self, _store: object, _table: object) -> scheduler.Fleet:
         self.reads += 1
         self.now += self.takes
         return scheduler.Fleet(lanes={Device.CPU: self.reads})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.jobs import scheduler
@@ -82,6 +84,41 @@ def test_the_wait_is_work_of_the_same_priority_or_above_over_the_lanes_that_serv
     queue: str, load: dict[str, float], seconds: float
 ) -> None:
     assert scheduler.estimated_wait(queue, Fleet(lanes={CPU: 4, GPU: 2}, load_seconds=load)) == seconds
+
+
+@pytest.mark.parametrize(
+    ("waiting", "tenant", "seconds"),
+    [
+        ({}, "a", 1.25),
+        ({"any.normal": {"a": 3}}, "a", 5.0),
+        ({"any.normal": {"a": 3}, "cpu.normal": {"a": 1}, "gpu.normal": {"a": 9}}, "a", 6.25),
+        ({"any.normal": {"a": 3, "b": 50}}, "a", 10.0),
+        ({"any.normal": {"a": 3, "c": 50}}, "a", 15.0),
+        ({"any.normal": {"a": 3, "c": 50}}, "c", 67.5),
+        ({"any.low": {"a": 3}}, "a", 1.25),
+        ({"any.normal": {"a": 10**6}}, "a", 100.0),
+    ],
+)
+def test_a_job_waits_for_the_turns_before_its_own_where_those_end_before_all_work(
+    waiting: dict[str, dict[str, int]], tenant: str, seconds: float
+) -> None:
+    """Four workers; 400 s of work wait. Tenants take turns by weight, c twice as often."""
+    fleet = Fleet(
+        workers={CPU: 4}, lanes={CPU: 4}, load_seconds={"any.normal": 400.0}, waiting=waiting, weights={"c": 2}
+    )
+    assert scheduler.estimated_wait("cpu.normal", fleet, tenant) == seconds
+
+
+def test_work_of_a_higher_priority_is_done_before() -> None:
+    fleet = Fleet(workers={CPU: 4}, lanes={CPU: 4}, load_seconds={"any.high": 40.0, "any.normal": 400.0})
+    assert scheduler.estimated_wait("any.normal", fleet) == 11.25
+
+
+def test_a_worker_that_idles_takes_a_new_job_at_once() -> None:
+    busy = Fleet(workers={CPU: 4}, lanes={CPU: 4}, load_seconds={"any.high": 400.0}, idle={CPU: 1})
+    assert scheduler.estimated_wait("any.normal", busy) == 0.0
+    taken = replace(busy, waiting={"cpu.high": {"default": 1}})
+    assert scheduler.estimated_wait("any.normal", taken) == 100.0
 
 
 def test_without_a_worker_there_is_no_estimate() -> None:

@@ -97,10 +97,7 @@ if j.state == 'queued' then
     local most = math.min(pieces, others, 1000)
     -- Bells that wait already wake as many: else a thousand idle workers would be rung for by each of a thousand jobs.
     local idle = call('ZCARD', eligible) - call('LLEN', 'rq:queue:' .. j.queue)
-    if idle > 0 and most > 0 then
-      call('ZCARD', P .. 'slots') -- which puts it aside if it is none: ZINTER does not begin with its key
-      idle = idle - #call('ZINTER', 2, eligible, P .. 'slots')
-    end
+    if idle > 0 and most > 0 then idle = idle - held_slots(device) end
     for _ = 1, math.min(idle, most) do ring(j.queue) end
   end
 end

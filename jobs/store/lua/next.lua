@@ -8,11 +8,13 @@ local worker, popped, bell, lanes, ttl, slot_ttl =
 local queues, tokens, kinds = cjson.decode(ARGV[7]), cjson.decode(ARGV[8]), ARGV[9] ~= '' and cjson.decode(ARGV[9]) or nil
 local t = now()
 if bell ~= '' then call('DEL', 'rq:job:' .. bell) end
+level_later() -- the job that is taken most often silences the bell of the one that is parked
 park(worker, t)
 
 -- A bell that was popped for work which this worker does not take must ring again.
 local function answer(reply)
   if popped ~= '' then level(popped) end
+  level_now()
   return reply
 end
 
@@ -165,20 +167,18 @@ local function least_held(queue, name)
   end
 end
 
--- Whether somebody has held a job of these queues: one call, where most often nobody has.
-local some_held
-local function any_held()
-  if some_held == nil then
-    local places = {}
-    for at, queue in ipairs(queues) do places[at] = P .. 'holding:' .. queue end
-    some_held = call('EXISTS', unpack(places)) > 0
+-- Whether somebody has held a job of a rank before `above`: one call, where most often nobody has.
+local function any_held(above)
+  local places = {}
+  for _, queue in ipairs(queues) do
+    if rank[queue] < above then places[#places + 1] = P .. 'holding:' .. queue end
   end
-  return some_held
+  return places[1] and call('EXISTS', unpack(places)) > 0
 end
 
 -- The running job that this worker may best help, of a rank before `above`, of tenants that were given less than `most`.
 local function helpable(above, most)
-  if not any_held() then return nil end
+  if not any_held(above) then return nil end
   local best
   for _, queue in ipairs(queues) do
     local place = rank[queue]

@@ -138,13 +138,28 @@ end
 -- Jobs of tenants that use all their lanes: they wait, and ring for nobody.
 local function capped_out(queue) return by_tenant() and T.capped_out(queue) or 0 end
 
+-- Queues that a call levels at its end, because it puts jobs in and takes others out; nil: each change levels at once.
+local unlevelled
+
 local function level(queue)
+  if unlevelled then
+    unlevelled[queue] = true
+    return
+  end
   local short = call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue) - call('LLEN', 'rq:queue:' .. queue)
   for _ = 1, math.min(short, 1000) do ring(queue) end
   for _ = 1, math.min(-short, 1000) do
     local bell = call('RPOP', 'rq:queue:' .. queue)
     if bell then call('DEL', 'rq:job:' .. bell) end
   end
+end
+
+local function level_later() unlevelled = unlevelled or {} end
+
+local function level_now()
+  local some = unlevelled or {}
+  unlevelled = nil
+  for queue in pairs(some) do level(queue) end
 end
 
 -- Jobs that the last worker to look lacked wait, in their turn, for one that has their kind and its version:
@@ -240,11 +255,11 @@ local function charge(j, load)
   j.load = load
 end
 
--- ct:load: milliseconds of one lane's work that wait or run, by queue; not of jobs that wait for the next day, which no
--- worker may take. The caller saves.
+-- ct:load: milliseconds of one lane's work that wait or run, by queue; not of jobs that wait for the next day or in a
+-- backlog, which no worker may take. The caller saves.
 local function account(j)
   local load = 0
-  if (j.state == 'queued' or j.state == 'running') and not (by_tenant() and j.deferred == 1) then
+  if (j.state == 'queued' or j.state == 'running') and j.backlog ~= 1 and not (by_tenant() and j.deferred == 1) then
     load = math.floor(j.est_ms * (1 - j.done / j.total))
   end
   charge(j, load)
@@ -629,6 +644,16 @@ local function park(worker, t)
   count_holders(j, -1)
   call('HINCRBY', key(id), 'lanes', -lanes)
   rest(j, t)
+end
+
+-- Slots of the workers of a device, or of all for any: counted, or where both devices have workers, of the fewer of them.
+local function held_slots(device)
+  local held, own, other = call('ZCARD', P .. 'slots'), P .. 'workers:cpu', P .. 'workers:gpu'
+  if device == 'gpu' then own, other = other, own end
+  local others = (device == 'any' or held == 0) and 0 or call('ZCARD', other)
+  if others == 0 then return held end
+  if call('ZCARD', own) < others then return #call('ZINTER', 2, own, P .. 'slots') end
+  return held - #call('ZINTER', 2, other, P .. 'slots')
 end
 
 -- Names the accumulator and the first `parts` parts by what they are, as Gathered.digest does. A counter would not do: after

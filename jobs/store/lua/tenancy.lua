@@ -121,6 +121,8 @@ end
 function T.admit(j, t)
   call('HDEL', key(j.id), 'backlog')
   j.backlog = 0
+  account(j)
+  save(j)
   call('ZADD', P .. 'admitted:' .. j.tenant, num(j.seq), j.id)
   rest(j, t)
 end
@@ -180,6 +182,8 @@ function T.put_in_backlog(j)
   call('HSET', key(j.id), 'backlog', 1)
   call('ZADD', P .. 'backlog:' .. j.tenant, call('INCR', P .. 'seq'), j.id)
   j.backlog = 1
+  account(j)
+  save(j)
 end
 
 -- Forgets what was read of a tenant's weight and caps.
