@@ -20,18 +20,25 @@ log = logging.getLogger(__name__)
 SECONDS = 1.0
 Row = Mapping[str, Any]
 Rows = dict[str, Row]
+
+
+def _workers(queries: Queries) -> Sequence[Row]:
+    return queries.fleet.workers()
+
+
 #: By topic: the event's type, the field that names the row, and where the rows come from.
 TOPICS: dict[str, tuple[str, str, Callable[[Queries], Sequence[Row]]]] = {
-    "fleet": ("fleet", "id", lambda queries: queries.fleet.workers()),
-    "nodes": ("node", "id", lambda queries: queries.fleet.workers()),  # its name one version ago
+    "fleet": ("fleet", "id", _workers),
+    "nodes": ("node", "id", _workers),  # its name one version ago
     "queues": ("queue", "queue", lambda queries: queries.fleet.queues()),
     "alerts": ("alert", "id", lambda queries: queries.telemetry.alerts()),
 }
 
 
 def read(queries: Queries, topics: frozenset[str]) -> dict[str, Rows]:
-    """Return the rows of each of these topics, by name."""
-    return {topic: {row[TOPICS[topic][1]]: row for row in TOPICS[topic][2](queries)} for topic in sorted(topics)}
+    """Return the rows of each of these topics, by name. What several topics show is read once."""
+    rows = {source: source(queries) for source in {TOPICS[topic][2] for topic in topics}}
+    return {topic: {row[TOPICS[topic][1]]: row for row in rows[TOPICS[topic][2]]} for topic in sorted(topics)}
 
 
 def changes(before: Mapping[str, Rows], now: Mapping[str, Rows]) -> Iterator[Event]:

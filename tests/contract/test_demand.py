@@ -79,26 +79,32 @@ def test_a_job_waits_for_what_can_start_before_it(bench: Bench) -> None:
     seen, table = FleetCache(bench.store, WorkerTable()), {"device": "cpu", "lanes": 1, "state": "busy"}
     for worker in "wxyz":
         bench.store.fleet.heartbeat(worker, "0000000000001-a", table)
+        for index in ("ct:workers", "ct:nodes"):  # what coordinators read goes by Redis' own clock
+            bench.client.zadd(index, {worker: 1e15})
 
     def wait(tenant: str = "default") -> float | None:
         seen.forget()
         return scheduler.estimated_wait("any.normal", seen.get(), tenant)
 
+    def load() -> float:
+        seen.forget()
+        return seen.get().load_seconds["any.normal"]
+
     first = bench.submit(100, tenant="a", estimate_ms=400_000)
     assert wait() == 2.5, "a turn that ends and that of the job before, of five seconds by four workers"
     bench.submit(100, tenant="a", estimate_ms=400_000)
     held = bench.submit(100, tenant="a", hold=True, estimate_ms=400_000)
-    assert seen.get().load_seconds == {"any.normal": 800} and wait() == 2.5, "it gets turns as often as tenant a"
+    assert load() == 800 and wait() == 2.5, "it gets turns as often as tenant a"
     assert wait("a") == 3.75, "two of its own go before"
     bench.hold("w")
     lease = bench.grant(first, 10)
     assert wait() == 1.25, "tenant a uses its lane"
     bench.commit(lease.token)
     assert bench.lease(first) == "yield", "tenant a has used its units"
-    assert bench.hold("w", kinds={"sum": 1}) is None and wait() == 0.0 and seen.get().load_seconds == {"any.normal": 0}
+    assert bench.next("w") == "none" and load() == 0 and wait() == 0.0
     bench.store.tenants.put(Tenant(name="a"))
     bench.sweep()
-    assert bench.job(held).number("backlog") == 0 and seen.get().load_seconds == {"any.normal": 1160}
+    assert bench.job(held).number("backlog") == 0 and load() == 1160
 
 
 def test_a_tenants_cap_on_lanes_and_on_gpu_seconds(bench: Bench) -> None:

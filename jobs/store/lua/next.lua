@@ -5,14 +5,18 @@
 -- popped: the queue whose bell RQ has just taken, or ''; bell: that bell's id. tokens: how many small jobs to take, and their leases' names.
 local worker, popped, bell, lanes, ttl, slot_ttl =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-local queues, tokens, kinds = cjson.decode(ARGV[7]), cjson.decode(ARGV[8]), ARGV[9] ~= '' and cjson.decode(ARGV[9]) or nil
+local queues, tokens, kinds = cjson.decode(ARGV[7]), nil, ARGV[9] ~= '' and cjson.decode(ARGV[9]) or nil
 local t = now()
+-- Most often no tenant is registered, no job has aged and none is lacked: one call says so.
+local plain = call('EXISTS', P .. 'shares', P .. 'aged', P .. 'lacked') == 0
+if plain then several, none_lacked = false, true end
 if bell ~= '' then call('DEL', 'rq:job:' .. bell) end
 level_later() -- the job that is taken most often silences the bell of the one that is parked
 park(worker, t)
 
 -- A bell that was popped for work which this worker does not take must ring again.
 local function answer(reply)
+  if reply[1] ~= 'hold' then end_slot(worker) end
   if popped ~= '' then level(popped) end
   level_now()
   return reply
@@ -45,8 +49,7 @@ end
 local function hold(j)
   call('ZADD', P .. 'slots', num(t + slot_ttl), worker)
   call('HSET', P .. 'slotjob', worker, j.id .. '|' .. lanes)
-  count_holders(j, 1)
-  call('HINCRBY', key(j.id), 'lanes', lanes)
+  count_holders(j, 1, lanes)
   call('ZREM', P .. 'later', j.id)
   return { 'hold', j.id }
 end
@@ -112,9 +115,9 @@ local function take(queue, j)
 end
 
 local function give(j, queue)
-  if small(j) and #tokens > 0 then return take(queue, j) end
-  step_out(queue, j.tenant, j.id)
-  level(queue)
+  tokens = small(j) and cjson.decode(ARGV[8]) or {}
+  if #tokens > 0 then return take(queue, j) end
+  level(queue, -step_out(queue, j.tenant, j.id))
   return hold(j)
 end
 
@@ -305,17 +308,32 @@ local function some_wait()
   return call('EXISTS', unpack(indexes)) > 0
 end
 
+-- Whether nothing waits or is held in the first half of the queues, as is most often so: one call for all of them.
+local middle = rank[queues[math.ceil((#queues + 1) / 2)]] or 1
+local function quiet_above()
+  local places = {}
+  for _, queue in ipairs(queues) do
+    if rank[queue] < middle then
+      places[#places + 1] = P .. 'pending:' .. queue
+      places[#places + 1] = P .. 'holding:' .. queue
+    end
+  end
+  return not places[1] or call('EXISTS', unpack(places)) == 0
+end
+
 call_back(kinds)
-local F = (by_tenant() or call('EXISTS', P .. 'aged') == 1) and ordering() or nil
+local F = not plain and (by_tenant() or call('EXISTS', P .. 'aged') == 1) and ordering() or nil
 if F then
   local due, place = F.aged_turn()
   if due then return answer(give(due, place)) end
 end
-for at in ipairs(some_wait() and queues or {}) do
+local waits = some_wait()
+local from = waits and quiet_above() and middle or 1
+for at = from, waits and #queues or 0 do
   local j, queue, given
   if by_tenant() then j, queue, given = F.fairest(at) else j, queue = oldest(at) end
   if j then
-    local above = at > 1 and helpable(at)
+    local above = at > from and helpable(at)
     if above then return answer(hold(above)) end
     if by_tenant() then
       local other = helpable(at + 1, given)

@@ -36,17 +36,18 @@ local function num(x) return string.format(x % 1 == 0 and '%d' or '%.0f', x) end
 local function key(id, part) return P .. 'job:' .. id .. (part and (':' .. part) or '') end
 
 local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'seq', 'est_ms', 'load', 'holders', 'max_ms', 'ttl_ms', 'small',
-  'created', 'started', 'timeout_ms', 'backlog' }
+  'created', 'started', 'timeout_ms', 'backlog', 'offset', 'lanes', 'max_running', 'deferred' }
 -- Numbers that few scripts need, read when one is asked for: Redis looks for each field in turn through all of a hash.
-local LATER = { 'offset', 'lanes', 'prefer', 'progress_at', 'rate', 'mark_at', 'mark_done', 'max_running', 'since',
-  'deferred' }
+local LATER = { 'prefer', 'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
 local FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', unpack(NUMBERS) }
 
 local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
 
+-- A number as stored, 0 where there is none; nil for what is no number. Infinities and NaN less themselves are not 0.
 local function number_in(value)
-  local number = tonumber(value or 0)
-  return number and number == number and math.abs(number) < math.huge and number or nil
+  if not value then return 0 end
+  local number = tonumber(value)
+  return number and number - number == 0 and number or nil
 end
 
 local LATELY = { __index = function(j, name)
@@ -63,15 +64,21 @@ end }
 -- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
 local function as_job(id, values)
   local j = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
-    tenant = values[5] or 'default' }
-  for i, name in ipairs(NUMBERS) do
-    j[name] = number_in(values[i + 5])
-    if not j[name] then return nil, name .. ' is no number' end
+    tenant = values[5] or 'default',
+    -- Places for all NUMBERS, so that the table does not grow three times.
+    total = 0, cursor = 0, done = 0, grain = 0, seq = 0, est_ms = 0, load = 0, holders = 0, max_ms = 0, ttl_ms = 0,
+    small = 0, created = 0, started = 0, timeout_ms = 0, backlog = 0, offset = 0, lanes = 0, max_running = 0,
+    deferred = 0 }
+  for i = 1, #NUMBERS do
+    local number = number_in(values[i + 5])
+    if not number then return nil, NUMBERS[i] .. ' is no number' end
+    j[NUMBERS[i]] = number
   end
   if not STATES[j.state] then return nil, 'state is none' end
   if not j.kind or not string.match(j.queue or '', '^%a+%.%a+$') then return nil, 'kind or queue is none' end
   local low, high = math.min(j.done, j.cursor), math.max(j.done, j.cursor)
   if low < 0 or high > j.total or j.total < 1 or j.total > 2 ^ 53 or j.grain < 1 then return nil, 'its range is none' end
+  if j.holders % 1 ~= 0 or j.lanes % 1 ~= 0 then return nil, 'who holds it is no count' end
   return setmetatable(j, LATELY)
 end
 
@@ -138,12 +145,13 @@ end
 -- Jobs of tenants that use all their lanes: they wait, and ring for nobody.
 local function capped_out(queue) return by_tenant() and T.capped_out(queue) or 0 end
 
--- Queues that a call levels at its end, because it puts jobs in and takes others out; nil: each change levels at once.
+-- Queues that a call levels at its end, each with the jobs that it got more; nil: each change levels at once.
 local unlevelled
 
-local function level(queue)
+-- change: jobs that the queue has got more, where that is known.
+local function level(queue, change)
   if unlevelled then
-    unlevelled[queue] = true
+    unlevelled[queue] = (unlevelled[queue] or 0) + (change or math.huge)
     return
   end
   local short = call('ZCARD', P .. 'pending:' .. queue) - capped_out(queue) - call('LLEN', 'rq:queue:' .. queue)
@@ -159,12 +167,15 @@ local function level_later() unlevelled = unlevelled or {} end
 local function level_now()
   local some = unlevelled or {}
   unlevelled = nil
-  for queue in pairs(some) do level(queue) end
+  for queue, change in pairs(some) do
+    if change ~= 0 then level(queue) end
+  end
 end
 
 -- Jobs that the last worker to look lacked wait, in their turn, for one that has their kind and its version:
 -- zsets by queue:kind|version; the set ct:lacked says which of them may hold something.
 local CALLED_BACK = 32
+local none_lacked -- true: ct:lacked is known to be empty
 local function lacked(j) return j.queue .. ':' .. tostring(j.kind) .. '|' .. tostring(j.version) end
 
 -- Jobs that wait for the next day, because their tenant has used the units of their kind that it may use in one.
@@ -179,11 +190,11 @@ local function pend(j)
   if j.state == 'finishing' then call_up(j) end -- that needs no further units
   if j.deferred == 1 then
     call('SADD', P .. 'deferred', j.tenant .. ':' .. j.kind)
-  elseif call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
+  elseif not none_lacked and call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
     call('SADD', P .. 'lacked', lacked(j))
   elseif not call('ZSCORE', P .. 'pending:' .. j.queue, j.id) then
     line_up(j.queue, j.tenant, j.id, call('INCR', P .. 'seq'))
-    level(j.queue)
+    level(j.queue, 1)
   end
   call('ZREM', P .. 'later', j.id)
 end
@@ -195,6 +206,7 @@ local function unpend(j)
 end
 
 local function leave_to_others(j)
+  none_lacked = nil
   call('ZADD', P .. 'lacked:' .. lacked(j), call('ZSCORE', P .. 'pending:' .. j.queue, j.id), j.id)
   step_out(j.queue, j.tenant, j.id)
   call('SADD', P .. 'lacked', lacked(j))
@@ -207,6 +219,7 @@ end
 
 -- Brings back what a worker with these versions can compute; without them: all.
 local function call_back(kinds)
+  if none_lacked then return end
   for _, name in ipairs(call('SMEMBERS', P .. 'lacked')) do
     local queue, kind, version = string.match(name, '^(.-):(.*)|(.-)$')
     if queue and (not kinds or (kinds[kind] and num(kinds[kind]) == version)) then
@@ -305,8 +318,10 @@ local function note_holders(j)
   call('SADD', P .. 'holding:' .. j.queue, j.tenant)
 end
 
-local function count_holders(j, change)
-  j.holders = call('HINCRBY', key(j.id), 'holders', change)
+-- A worker with this many lanes holds the job; less than none: holds it no longer.
+local function count_holders(j, change, lanes)
+  j.holders, j.lanes = j.holders + change, j.lanes + lanes
+  call('HSET', key(j.id), 'holders', num(j.holders), 'lanes', num(j.lanes))
   note_holders(j)
 end
 
@@ -632,17 +647,17 @@ local function take_back(id, token, t)
   return l and j, l
 end
 
--- Ends a worker's slot; its job goes where somebody finds it.
+local function end_slot(worker) call('ZREM', P .. 'slots', worker) end
+
+-- Takes the job out of a worker's slot, which the caller ends or gives another; the job goes where somebody finds it.
 local function park(worker, t)
   local text = call('HGET', P .. 'slotjob', worker)
-  call('ZREM', P .. 'slots', worker)
   call('HDEL', P .. 'slotjob', worker)
   if not text then return end
   local id, lanes = string.match(text, '^(.*)|(%d+)$')
   local j = id and job(id)
   if not j then return end
-  count_holders(j, -1)
-  call('HINCRBY', key(id), 'lanes', -lanes)
+  count_holders(j, -1, -lanes)
   rest(j, t)
 end
 

@@ -10,7 +10,10 @@ cap(P .. 'slots', t, SLOT_TTL)
 for _, device in ipairs({ '', ':cpu', ':gpu' }) do cap(P .. 'workers' .. device, t, WORKER_TTL) end
 local gpu_alive = call('ZCOUNT', P .. 'workers:gpu', num(t), '+inf') > 0
 local slots = call('ZRANGEBYSCORE', P .. 'slots', '-inf', num(t), 'LIMIT', 0, SLOTS_AT_ONCE)
-for _, worker in ipairs(slots) do park(worker, t) end
+for _, worker in ipairs(slots) do
+  end_slot(worker)
+  park(worker, t)
+end
 
 local function look(j)
   if j.state == 'cancelling' or j.state == 'running' or j.state == 'queued' then
