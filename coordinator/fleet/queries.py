@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from coordinator import decoding
 from coordinator.fleet import rows, scaler
@@ -25,7 +25,7 @@ class FleetQueries:
         self._jobs = jobs
         self._table = table
         #: What workers said, each by what was read of it.
-        self._stated: Mapping[StoredWorker, rows.Stated] = {}
+        self._stated: dict[StoredWorker, rows.Stated] = {}
 
     def workers(self) -> list[WorkerRow]:
         """Return workers: live ones and those lost within LOST_SECONDS."""
