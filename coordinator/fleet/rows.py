@@ -98,7 +98,7 @@ _INTEGERS = (
 
 
 class Stated(NamedTuple):
-    """What a worker said of itself last."""
+    """Last words of a worker about itself."""
 
     #: Its row as it was at that moment.
     row: WorkerRow
