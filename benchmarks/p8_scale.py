@@ -202,7 +202,7 @@ def placement_rows(size: Size, tenants: int, stages: Stages) -> Iterator[Row]:
     """Yield what a decision and a lease cost Redis. Times are medians over rounds of a round's quantiles."""
     name = f"-{tenants}-tenants" if tenants > 1 else ""
     with placement.redis_on_socket() as client:
-        state = placement.Devices(client, devices=size.workers, waiting=size.jobs, tenants=tenants)
+        state = placement.Devices(client, devices=size.workers, waiting=size.jobs, tenants=tenants, say=stages.say)
         stages.say(f"{size.workers} devices hold a job each, {size.jobs} jobs wait")
         rounds = [placement.microseconds(state, size.calls) for _ in range(size.rounds)]
         unit = f"us, {size.workers} devices, {size.jobs} jobs wait"

@@ -30,6 +30,8 @@ from tests.integration.live import redis_binary
 
 #: Jobs that are submitted at once.
 _BATCH = 500
+#: Jobs between two lines that say how far it is.
+_SAID = 20_000
 _LISTENED = queues.for_worker(Device.CPU)
 
 
@@ -79,7 +81,15 @@ def _lane_of(worker: str) -> dict[str, Any]:
 class Devices:
     """Workers of one lane, of which each holds a job, and jobs that wait besides; of several tenants, in turns."""
 
-    def __init__(self, client: Client, *, devices: int, waiting: int, tenants: int = 1) -> None:
+    def __init__(
+        self,
+        client: Client,
+        *,
+        devices: int,
+        waiting: int,
+        tenants: int = 1,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._client, self._devices, self._at = client, devices, 0
         self.store = Store(client)
         bells.place_bells(self.store)
@@ -89,6 +99,8 @@ class Devices:
         for at in range(0, devices + waiting, _BATCH):
             count = min(_BATCH, devices + waiting - at)
             self.store.jobs.submit([_job(names[(at + number) % tenants]) for number in range(count)])
+            if at % _SAID == 0:
+                say(f"{at + count} of {devices + waiting} jobs are written")
         self._next, self._empty = self.store.scripts.load("next"), str(client.script_load("return 1"))
         self._rest = (
             "", "", 1, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(_LISTENED),
