@@ -1,4 +1,4 @@
-"""What a coordinator checks of the artifact store before it serves."""
+"""Check of the artifact store before a coordinator serves."""
 
 from __future__ import annotations
 
