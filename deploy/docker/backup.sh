@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh: backup and restore. Everything that lasts lies in Redis: queues, jobs, results, marks;
-# but for the file of the audit log, which a backup has, and the bytes of artifacts, which it lacks (docs/operations.md).
+# but for the file of the audit log, which a backup has, and the bytes of artifacts, which it lacks: docs/operations.md.
 
 # As docker-compose.yml has it.
 readonly AUDIT_FILE=/var/lib/audit/audit.jsonl
