@@ -113,6 +113,7 @@ class Submitter(threading.Thread):
                 if answer.status_code in (200, 202):
                     self.acknowledged.append(time.monotonic())
                     self.units[answer.json()["job_id"]] = units
+                    time.sleep(0.02)
                     return
                 self.refused.append(str(answer.status_code))
             except httpx.TransportError as error:
@@ -155,7 +156,8 @@ def strike(stack: HighlyAvailable, what: str, kill: Act, mend: Act, ready: Calla
     mend(master)
     outage = min(at for each in load for at in each.acknowledged if at > died + 0.2) - died
     units = {job: count for each in load for job, count in each.units.items()}
-    lost = [job for job, count in units.items() if not is_right(stack, job, count)]
+    with httpx.Client(base_url=stack.url, timeout=40) as http:
+        lost = [job for job, count in units.items() if not is_right(http, job, count)]
     longest = stack.result(large, 180)["delay"]["max"]
     exact = (int(longest["n"]), int(longest["value"])) == LARGEST_DELAY
     refused = [word for each in load for word in each.refused]
@@ -169,12 +171,14 @@ def strike(stack: HighlyAvailable, what: str, kill: Act, mend: Act, ready: Calla
     return outage
 
 
-def is_right(stack: HighlyAvailable, job: str, count: int) -> bool:
-    try:
-        return int(stack.result(job, 60)["delay"]["sum"]) == delays(count)
-    except httpx.HTTPStatusError as error:
-        print(f"{job}: {error}")
-        return False
+def is_right(http: httpx.Client, job: str, count: int) -> bool:
+    """Return True when the job is there and ends with the known sum."""
+    answer = http.get(f"/api/jobs/{job}", params={"wait_seconds": 30})
+    answer = http.get(f"/api/jobs/{job}/result") if answer.status_code == 200 else answer
+    right = answer.status_code == 200 and int(answer.json()["result"]["delay"]["sum"]) == delays(count)
+    if not right:
+        print(f"{job}: {answer.status_code} {answer.text[:300]}")
+    return right
 
 
 def without_a_sentinel(stack: HighlyAvailable) -> float:
