@@ -106,7 +106,7 @@ gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
 bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit, WORKER_API=1 a worker over the API
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
-bench-scale: setup ## goal P8: 1,000 simulated workers, 100,000 queued jobs, 1,000 listeners; takes minutes, wants an idle machine
+bench-scale: setup ## goal P8: 1,000 simulated workers, 100,000 queued jobs, 1,000 listeners; at most 12 minutes, wants an idle machine; QUICK=1 tries it
 	$(BIN)/python -m benchmarks --only P8
 
 requirements: ## pin and hash requirements/*.txt anew (needs uv and a way to a package index)
