@@ -228,7 +228,7 @@ def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:
     [left_out] = re.findall(r'route!~"([^"]+)"', rule["expr"])
     every: list[Any] = [route for router in domains.routers() for route in router.routes]
     waits = {route.path for route in every if "wait_seconds" in inspect.getsource(route.endpoint)}
-    assert len(waits) == 4
+    assert len(waits) == 5
     # A submission that waits says so in its query, and then is not timed: the next test.
     assert {route.path for route in every if re.fullmatch(left_out, route.path)} == waits - {"/api/submit"}
 
@@ -240,7 +240,7 @@ def test_a_wait_that_was_asked_for_is_not_timed() -> None:
     async def nothing(*_: Any) -> None:
         return None
 
-    exporter = Exporter(SimpleNamespace(settings=Settings()), lambda: False)  # type: ignore[arg-type]
+    exporter = Exporter(SimpleNamespace(settings=Settings(), worker_table=None), lambda: False)  # type: ignore[arg-type]
     for query in (b"", b"wait_seconds=5"):
         scope = {"type": "http", "method": "POST", "path": "/api/submit", "query_string": query}
         asyncio.run(Figures(answer, exporter, SimpleNamespace())(scope, nothing, nothing))  # type: ignore[arg-type]
