@@ -105,7 +105,11 @@ local_runs() {
 
 of_local() { # of_local stop|status: needs no installation, since without .venv nothing runs
   if [[ ! -x .venv/bin/python ]]; then
-    say "No local cluster of this checkout runs."
+    if [[ $1 == stop ]]; then
+      say "No local cluster of this checkout runs."
+    else
+      say "No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"
+    fi
     [[ $1 == stop ]]
     return
   fi

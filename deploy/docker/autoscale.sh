@@ -101,7 +101,20 @@ autoscale_round() {
     note "nothing is changed: $(tail -n 1 "$WORK/log" | grep . || echo "no coordinator answers")."
     return 0
   fi
+  tell_steady "${#ids[@]}" "$lines"
   (alone && do_lines "${#ids[@]}" <<<"$lines") || note "this round was not completed; the next one goes on."
+}
+
+STEADY='' # what was said of a round with nothing to do
+tell_steady() { # tell_steady CONTAINERS LINES: a round with nothing to do is said once
+  local need=${2#need } more=''
+  if [[ $2 == *$'\n'* ]]; then
+    STEADY=''
+  elif [[ $STEADY != "$need $1" ]]; then
+    STEADY="$need $1"
+    ((need >= $1)) || more=': those that are not needed end their leases first'
+    say "$(stamp) $need needed, $1 there$more."
+  fi
 }
 
 do_lines() { # do_lines CONTAINERS: what autoscale.py says on stdin; it has a list of its lines

@@ -3,7 +3,7 @@
 
 PROJECT='' # Compose's project
 FOLDER=''  # another checkout whose containers have this project's name
-STATE=''   # ours, other, none, or forbidden: containers of this project, of this checkout
+STATE=''   # ours, other, none, forbidden, or away where no engine answers: containers of this project, of this checkout
 
 label() { printf 'com.docker.compose.%s' "$1"; }
 
@@ -34,7 +34,7 @@ find_project() { # sets STATE; never fails, so that stop and status also work wi
   local said folder
   STATE=none
   if ! said=$(docker ps -a --format '{{.Label "com.docker.compose.project"}} {{.Label "com.docker.compose.project.working_dir"}}' 2>&1); then
-    [[ $said != *[Pp]"ermission denied"* ]] || STATE=forbidden
+    if [[ $said == *[Pp]"ermission denied"* ]]; then STATE=forbidden; else STATE=away; fi
     return 0
   fi
   find_compose || return 0

@@ -65,6 +65,8 @@ status_of_all() { # status_of_all [--json]
 about_other() { # says what of Docker cannot be shown
   case $STATE in
     other) note "containers of the project $PROJECT belong to another checkout: $FOLDER" ;;
+    # Who never started containers here is not bothered.
+    away) [[ ! -f secrets/redis_password ]] || note "no Docker engine answers, so this checkout's containers are not shown. Start it: sudo systemctl start docker" ;;
     forbidden) note "Docker was not asked: this user may not talk to it. Containers show with: sudo ./deploy-cluster.sh ..." ;;
   esac
 }
@@ -87,10 +89,20 @@ docker_status() { # 1 when something is not healthy
   printf 'Docker project %s\n\n' "$PROJECT"
   service_rows | awk 'BEGIN { printf "%-16s %-8s %s\n", "SERVICE", "READY", "STATE" } { printf "%-16s %-8s %s\n", $1, $2 "/" $3, $4 }'
   printf '\n'
-  in_coordinator deploy/docker/status.py text || printf 'The API does not answer: no coordinator is healthy. See: ./deploy-cluster.sh logs coordinator\n'
+  in_coordinator deploy/docker/status.py text || why_silent
   printf '\n'
   each_url | awk '{ printf "%-10s %s\n", $1, $2 }'
   all_ready
+}
+
+why_silent() { # what to do when the API does not answer
+  if ! any_running; then
+    printf 'It is stopped. Start it: ./deploy-cluster.sh docker\n'
+  elif [[ -z $(running_id redis) ]]; then
+    printf 'The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis. Start it: ./deploy-cluster.sh docker\n'
+  else
+    printf 'The API does not answer: no coordinator is healthy. See: ./deploy-cluster.sh logs coordinator\n'
+  fi
 }
 
 service_rows() { # lines of service, ready, wanted, states: what is wanted and what is there
@@ -166,7 +178,8 @@ where_logs_are() {
     echo local
   else
     about_other
-    fail 1 "nothing has run here yet." "Start something: ./deploy-cluster.sh local, or ./deploy-cluster.sh docker"
+    fail 1 "nothing has run here yet." "Start something: ./deploy-cluster.sh local, docker or kubernetes" \
+      "One on Kubernetes that another checkout started: ./deploy-cluster.sh logs --context NAME"
   fi
 }
 

@@ -37,8 +37,10 @@ def lines(status: Mapping[str, Any]) -> list[str]:
     devices = [f"{device}: {counted(workers[device])}" for device in ("cpu", "gpu") if workers.get(device)]
     speeds = [f"{kind} {scaled(rate)} units/s" for kind, rate in status["units_per_second"].items()]
     waiting = ", ".join(f"{name} {jobs}" for name, jobs in status["queues"].items())
+    desired = ", ".join(f"{count} {device}" for device, count in status.get("desired_workers", {}).items())
     return [
         f"workers    {workers['live']} live{f' of {wanted} wanted' if wanted else ''}; {'; '.join(devices) or 'none'}",
+        *([f"desired    {desired}"] if desired else []),
         f"lanes      {status['lanes']}",
         f"jobs       {counted(status['jobs'])}",
         f"queues     {waiting or 'empty'}; oldest wait {status['oldest_wait_seconds']:.0f} s",

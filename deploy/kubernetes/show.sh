@@ -14,7 +14,17 @@ kube_status_text() {
   printf 'Kubernetes context %s, namespace %s\n\n' "$CONTEXT" "$NAMESPACE"
   workloads | sort -k 2 | awk 'BEGIN { printf "%-16s %s\n", "WORKLOAD", "READY" } { printf "%-16s %s\n", $2, $3 "/" $4 }'
   printf '\n'
-  in_a_coordinator deploy/docker/status.py text || printf 'The API does not answer: no coordinator is ready. See: ./deploy-cluster.sh logs coordinator\n'
+  in_a_coordinator deploy/docker/status.py text || kube_why_silent
+}
+
+kube_why_silent() { # what to do when the API does not answer
+  if [[ $(workloads | awk '$2 == "coordinator" { print $4 }') == 0 ]]; then
+    printf 'It is stopped. Start it: ./deploy-cluster.sh kubernetes\n'
+  elif [[ -n $(unready_rows | awk '$2 == "redis"') ]]; then
+    printf 'The API does not answer, and redis is not ready. See: ./deploy-cluster.sh logs redis, and kubectl describe pod redis-0 -n %s\n' "$NAMESPACE"
+  else
+    printf 'The API does not answer: no coordinator is ready. See: ./deploy-cluster.sh logs coordinator\n'
+  fi
 }
 
 kube_status_json() {

@@ -132,14 +132,18 @@ kube_scale() { # scale N [--gpu G]
 
 # -- how far it is ----------------------------------------------------------------------------------------------------
 
-await_settled() { # until everything is as wanted; says what is missing whenever that changes
-  local until=$((SECONDS + START_SECONDS)) left said='' now
+readonly REPEAT_SECONDS=${REPEAT_SECONDS:-15}
+
+await_settled() { # until everything is as wanted; says what is missing whenever that changes, and now and then
+  local since=$SECONDS until=$((SECONDS + START_SECONDS)) left said='' again=0 now
   while true; do
     left=$(unsettled)
     [[ -n $left ]] || return 0
     now=$(awk '{ printf "%s%s %d/%d", (NR > 1 ? ", " : ""), $2, ($5 < $3 ? $5 : $3), $4 }' <<<"$left")
-    [[ $now == "$said" ]] || say "waiting for: $now"
-    said=$now
+    if [[ $now != "$said" ]] || ((SECONDS >= again)); then
+      say "$(printf '%4d s' $((SECONDS - since)))  waiting for: $now"
+      said=$now again=$((SECONDS + REPEAT_SECONDS))
+    fi
     fail_early
     ((SECONDS < until)) || unready "$(not_ready)"
     sleep 1

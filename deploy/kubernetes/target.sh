@@ -40,7 +40,8 @@ run_k() { # run_k ARGUMENT...: with --dry-run it is only printed
 need_cluster() { # the API answers, and knows who asks
   local said
   need_kubectl
-  said=$(k get --raw /version --request-timeout 10s 2>&1) && return
+  ask_version
+  [[ $said != *answered ]] || return 0
   case $said in
     *"context"*"does not exist"* | *"no context exists"*)
       fail 3 "kubectl knows no context '$CONTEXT'." "See: kubectl config get-contexts" ;;
@@ -52,17 +53,35 @@ need_cluster() { # the API answers, and knows who asks
     "Is it up? kubectl --context $CONTEXT cluster-info"
 }
 
+ask_version() { # sets said, which ends in "answered" when the API did; says what it waits for
+  local rest='' code=0 from
+  exec {from}< <(k get --raw /version --request-timeout 10s 2>&1 && printf answered)
+  IFS= read -r -d '' -t "$QUIET_SECONDS" -u "$from" said || code=$?
+  if ((code > 128)); then # it has not ended yet
+    say "Waiting for the Kubernetes of context $CONTEXT to answer, half a minute at most ..."
+    IFS= read -r -d '' -u "$from" rest || true
+    said+=$rest
+  fi
+  said=${said%$'\n'}
+  exec {from}<&-
+}
+readonly QUIET_SECONDS=${QUIET_SECONDS:-4}
+
 readonly NOTES='{{range $name, $value := .data}}{{$name}}={{$value}}{{"\n"}}{{end}}'
 
 deployed() { # deployed NAME: what the last start noted in the cluster; empty when nothing is there
   [[ -e $WORK/notes ]] ||
-    k get configmap deployment --ignore-not-found --output "go-template=$NOTES" >"$WORK/notes" 2>/dev/null || true
+    k get configmap deployment --ignore-not-found --output "go-template=$NOTES" >"$WORK/notes" 2>"$WORK/log" ||
+    cp "$WORK/log" "$WORK/unread"
   sed -n "s/^$1=//p" "$WORK/notes"
 }
 
 need_deployed() {
   need_cluster
-  [[ -n $(deployed workers) ]] || fail 1 "no Threads Cluster is in namespace $NAMESPACE of context $CONTEXT." \
+  [[ -z $(deployed workers) ]] || return 0
+  [[ ! -e $WORK/unread ]] || fail 3 "what runs in namespace $NAMESPACE of context $CONTEXT cannot be read: $(tail -n 1 "$WORK/unread")" \
+    "What this user may do: kubectl --context $CONTEXT auth can-i --list --namespace $NAMESPACE"
+  fail 1 "no Threads Cluster is in namespace $NAMESPACE of context $CONTEXT." \
     "Start one: ./deploy-cluster.sh kubernetes 3 0"
 }
 

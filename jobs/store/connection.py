@@ -71,6 +71,8 @@ _REFUSALS: dict[str, type[RedisError]] = {
 }
 #: A refusal after Redis could not write, with the system's word for why.
 _UNWRITTEN = re.compile(r"MISCONF Errors writing to the AOF file: (.*?)(?: script: .*)?$")
+#: A name that was not resolved; getaddrinfo's numbers are negative, those of connections are not.
+_NAMELESS = re.compile(r"Error -\d+ connecting")
 #: Errors of reading a broken entry; anything else is a fault of the program or of the connection.
 Unreadable = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, AttributeError)
 
@@ -118,8 +120,17 @@ def reason(error: Exception) -> str:
         return "redis cannot be reached: it refuses the password of REDIS_URL"
     if isinstance(error, redis.exceptions.TimeoutError):
         return "redis cannot be reached: it does not answer in time"
-    refused = "Connection refused" in str(error)
-    return f"redis cannot be reached: {'nothing listens at REDIS_URL' if refused else type(error).__name__}"
+    return f"redis cannot be reached: {_unreachable(error)}"
+
+
+def _unreachable(error: Exception) -> str:
+    if "Connection refused" in str(error):
+        return "nothing listens at REDIS_URL"
+    if _NAMELESS.match(str(error)):
+        return "the name in REDIS_URL has no address, as when the container of Redis does not run"
+    if "Connection closed by server" in str(error):
+        return "it has closed the connection, as when it stops"
+    return type(error).__name__
 
 
 def away(error: Exception) -> str:

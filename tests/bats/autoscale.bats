@@ -24,6 +24,7 @@ there() { # there N: so many containers of workers, and .env says so
   has_line AUTOSCALE_MIN=1 AUTOSCALE_MAX=6 CLUSTER_SIZE=1
   forget
   once --max 6
+  says "4 needed, 4 there."
   changed_nothing
 }
 
@@ -34,6 +35,7 @@ there() { # there N: so many containers of workers, and .env says so
   says "1 needed, 3 there" "takes nothing new"
   not_called "docker stop" "docker rm"
   once
+  says "1 needed, 3 there: those that are not needed end their leases first"
   not_called "docker stop"
   of_engine "s['busy'].clear()"
   forget

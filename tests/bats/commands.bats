@@ -128,7 +128,11 @@ load bench
   of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['service'] == 'coordinator']"
   cluster status
   exits 1
-  shows "coordinator      0/2" "The API does not answer"
+  shows "coordinator      0/2" "The API does not answer: no coordinator is healthy"
+  of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['service'] == 'redis']"
+  cluster status
+  exits 1
+  shows "The API does not answer, and redis is not ready" "logs redis" "./deploy-cluster.sh docker"
   of_engine "s['containers'].clear() or [c for c in s['containers']]"
   cluster status
   exits 1
@@ -158,7 +162,20 @@ assert set(found["docker"]["urls"]) == {"pages", "api", "grafana", "prometheus"}
   engine refuse '[["docker", 1, "Cannot connect to the Docker daemon"]]'
   cluster status
   exits 1
-  says "No local cluster of this checkout runs"
+  says "No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"
+  [[ $err != *"Docker engine"* ]] || broken "nothing was ever started in Docker here"
+  mkdir -p secrets && touch secrets/redis_password
+  cluster status
+  exits 1
+  says "no Docker engine answers, so this checkout's containers are not shown"
+}
+
+@test "status of what was stopped says how it starts" {
+  up
+  cluster stop
+  cluster status
+  exits 1
+  shows "It is stopped. Start it: ./deploy-cluster.sh docker"
 }
 
 @test "status of both: a local cluster beside the containers" {

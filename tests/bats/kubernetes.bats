@@ -101,6 +101,22 @@ up() { # up N G OPTION...
   changed_nothing
 }
 
+@test "a cluster that is slow to answer is waited for, and that is said" {
+  up 3 0
+  sed -i 's/^file() /[[ $words != *" get --raw "* ]] || command -p sleep 2\n&/' ../bin/kubectl
+  QUIET_SECONDS=1 cluster status
+  exits 0
+  says "Waiting for the Kubernetes of context here to answer"
+}
+
+@test "what is deployed there and may not be read is no empty namespace" {
+  up 3 0
+  printf 'get configmap deployment\nError from server (Forbidden): configmaps "deployment" is forbidden\n' >"$FAKE/refuse"
+  cluster status
+  exits 3
+  says "cannot be read: Error from server (Forbidden)" "auth can-i --list --namespace threads-cluster"
+}
+
 @test "wrong numbers and options" {
   for arguments in "0" "3 4" "x" "1 2 3" "3 --nonsense" "3 --overlay nowhere" "3 --overlay ../x"; do
     # shellcheck disable=SC2086
@@ -309,7 +325,9 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   echo 'Deployment coordinator 1 3 3 3 1 1' >"$FAKE/rows"
   cluster kubernetes 1
   exits 4
-  says "waiting for: coordinator 1/3" "not everything is ready after 3 s: coordinator has 1 of 3"
+  says " s  waiting for: coordinator 1/3" "not everything is ready after 3 s: coordinator has 1 of 3"
+  REPEAT_SECONDS=1 cluster kubernetes 1
+  [[ $(grep -c "waiting for: coordinator 1/3" <<<"$err") -gt 1 ]] || broken "silent for as long as nothing changes"
 }
 
 # -- afterwards -------------------------------------------------------------------------------------------------------
@@ -344,6 +362,14 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   cluster status --json
   exits 1
   python3 -c 'import json, sys; print(json.load(sys.stdin)["kubernetes"]["workloads"]["coordinator"])' <<<"$out" | grep -q "'ready': 1"
+  mv "$FAKE/rows" ../rows
+  sed -i "/coordinator-x '/s/echo .*/exit 1 ;;/" ../bin/kubectl
+  echo 'StatefulSet redis 0 1 1 1 1 1' | cat ../rows - >"$FAKE/rows"
+  cluster status
+  shows "The API does not answer, and redis is not ready" "kubectl describe pod redis-0 -n threads-cluster"
+  echo 'Deployment coordinator 0 0 0 0 1 1' >"$FAKE/rows"
+  cluster status
+  shows "It is stopped. Start it: ./deploy-cluster.sh kubernetes"
 }
 
 @test "logs of one workload" {

@@ -80,6 +80,14 @@ def test_no_master_is_said_in_words() -> None:
     client.close()
 
 
+def test_a_redis_without_an_address_is_said_in_words() -> None:
+    stopped = connection.Unreachable[0]("Error -3 connecting to redis:6379. Temporary failure in name resolution.")
+    assert connection.reason(stopped).endswith("has no address, as when the container of Redis does not run")
+    assert "redis:6379" not in connection.reason(stopped)
+    closed = connection.Unreachable[0]("Connection closed by server.")
+    assert "has closed the connection" in connection.reason(closed)
+
+
 def test_the_address_is_described_where_settings_are() -> None:
     top = Path(__file__).resolve().parents[2]
     for name in ("README.md", ".env.example"):
