@@ -1,7 +1,6 @@
 """Calls of the worker API of a coordinator, `/api/worker/*`, on kept connections. docs/lease-protocol.md describes it.
 
-The standard library's HTTP client: a call through it takes a quarter of the processor time that httpx takes, which a
-worker would pay with each lease.
+The standard library's HTTP client does: workers' images need no package more.
 """
 
 from __future__ import annotations
