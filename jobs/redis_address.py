@@ -12,6 +12,8 @@ SENTINELS = "redis+sentinel://"
 #: The port on which sentinels listen unless another is given.
 SENTINEL_PORT = 26379
 _EXAMPLE = "redis+sentinel://USER:PASSWORD@one:26379,two:26379,three:26379/mymaster/0"
+_SERVER = "redis://USER:PASSWORD@HOST:6379/0"
+_ESCAPE = "in a password, / ? # @ [ and % are written %2F %3F %23 %40 %5B and %25"
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^\[\]:@\s]+)(?::(?P<port>\d{1,5}))?")
 _OPTIONS = frozenset({"service", "sentinel_user", "sentinel_password"})
 
@@ -40,7 +42,20 @@ def check(url: str) -> None:
         sentinels(url)
     elif not url.startswith(SERVERS):
         begin = ", ".join((*SERVERS, SENTINELS))
-        raise UnusableAddress(f"REDIS_URL begins with none of {begin}: write redis://HOST:6379/0 or {_EXAMPLE}")
+        raise UnusableAddress(f"REDIS_URL begins with none of {begin}: write {_SERVER} or {_EXAMPLE}")
+    elif not url.startswith("unix://"):
+        _check_server(url)
+
+
+def _check_server(url: str) -> None:
+    """Raise UnusableAddress where the address of one server cannot be read. The library's own errors name passwords."""
+    try:
+        parts = urlsplit(url)
+        usable = bool(parts.hostname) and parts.port != 0 and re.fullmatch(r"/?|/[0-9]{1,9}", parts.path)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UnusableAddress(f"REDIS_URL has no HOST:PORT/DATABASE: write {_SERVER}; {_ESCAPE}")
 
 
 def sentinels(url: str) -> Sentinels:
@@ -48,7 +63,10 @@ def sentinels(url: str) -> Sentinels:
 
     Service and database may change places. Raises UnusableAddress.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its text holds the password
+        raise _unusable(f"cannot be read ({_ESCAPE})") from None
     credentials, _, hosts = parts.netloc.rpartition("@")
     user, _, password = (unquote(part) for part in credentials.partition(":"))
     options = parse_qs(parts.query, keep_blank_values=True)

@@ -68,7 +68,7 @@ class Follower:
         """Return what is still wrong when all was done that can be."""
         seen = self._pool.containers()
         self._running = seen.running
-        total, workers = self._cluster.status()["desired_workers"]["cpu"], self._cluster.workers()
+        total, workers = autoscale.total_of(self._cluster.status()), self._cluster.workers()
         chosen = autoscale.plan(autoscale.needed_of(seen.running, total, workers), seen.running, workers)
         for name in chosen.drain:
             _say(f"{total} needed: {name} takes nothing new")

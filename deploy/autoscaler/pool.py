@@ -33,12 +33,14 @@ class Pool:
 
     def __init__(self, engine: str = ENGINE) -> None:
         self._client = docker.APIClient(base_url=engine, version=_API_VERSION, timeout=SECONDS)
+        # A proxy that Docker sets for containers is for the internet.
+        self._client.trust_env = False
 
     def containers(self) -> Containers:
         """Return those that run and those that do not, in the order of their ids."""
         try:
             rows = sorted((each["Id"], each["State"]) for each in self._client.containers(all=True))
-        except (docker.errors.DockerException, OSError) as error:
+        except (docker.errors.DockerException, OSError, LookupError, TypeError, ValueError) as error:
             raise _away(error) from None
         return Containers(
             running=[container for container, state in rows if state not in _STOPPED | _GOING],

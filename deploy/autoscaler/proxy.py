@@ -156,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             self._refuse(str(refused))
             return
-        except (OSError, HTTPException, ValueError) as error:
+        except (OSError, HTTPException, ValueError, LookupError, TypeError, AttributeError) as error:
             self.server.is_stale = isinstance(error, ConnectionRefusedError)
             status, body = 502, {"message": f"the engine does not answer: {error}"}
         if status >= 400:
@@ -210,7 +210,7 @@ def main(words: Sequence[str]) -> int:
     engine = UnixEngine()
     try:
         project = project_of(engine, socket.gethostname())
-    except (OSError, HTTPException, ValueError, LookupError) as error:
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
         _say(f"the engine does not answer: {error}")
         return 1
     with Proxy((words[0] if words else "0.0.0.0", PORT), OwnContainers(engine, project)) as proxy:

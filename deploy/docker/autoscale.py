@@ -19,6 +19,7 @@ import sys
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +27,10 @@ TOKEN = Path("/run/secrets/cluster_token")
 API = "http://127.0.0.1:3000/api"
 #: A container's name within it, with which a worker's name begins, is this much of its id.
 _ID_LENGTH = 12
+#: As AUTOSCALE_MAX is bounded: a larger number is no answer of a coordinator.
+MOST_WORKERS = 10_000
+#: What is used of a worker's row.
+_ROW = {"id": str, "device": str | None, "live": bool, "draining": bool, "state": str, "busy_lanes": int}
 
 Worker = Mapping[str, Any]
 
@@ -63,7 +68,7 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
     """Return what brings the workers of these containers to the number needed. Pure.
 
     A worker that drains, whoever said so, is on its way out: it works again before a new one starts, and its container
-    stops when its leases have ended. One that has not reported yet is never drained.
+    stops when its leases have ended. One that has not reported yet is never drained, and none for it: it may hang.
     """
     rows = {container: row for container in containers if (row := _worker_of(container, workers))}
     leaving = [container for container, row in rows.items() if row["draining"]]
@@ -71,7 +76,7 @@ def plan(need: int, containers: Sequence[str], workers: Sequence[Worker]) -> Pla
     resume = leaving[: max(0, need - len(staying))]
     missing = max(0, need - len(staying) - len(resume))
     idle_first = sorted((each for each in staying if each in rows), key=lambda each: rows[each]["busy_lanes"])
-    drain = idle_first[: max(0, len(staying) - need)]
+    drain = idle_first[: max(0, len(idle_first) - need)]
     stop = [each for each in leaving if each not in resume and rows[each]["state"] == "drained"]
     return Plan(
         drain=[rows[each]["id"] for each in drain], resume=[rows[each]["id"] for each in resume], stop=stop,
@@ -86,6 +91,17 @@ def needed_of(containers: Sequence[str], need: int, workers: Sequence[Worker]) -
     return max(0, need - len([row for row in takers if row["id"] not in ours]))
 
 
+def total_of(status: Mapping[str, Any]) -> int:
+    """Return the CPU workers that a cluster needs; LookupError where nobody says, ValueError for what is no number."""
+    desired = status["desired_workers"]
+    total = desired["cpu"] if isinstance(desired, Mapping) else None
+    if total is None:
+        raise LookupError("cpu")
+    if not isinstance(total, int) or not 0 <= total <= MOST_WORKERS:
+        raise ValueError(f"{total!r} is no number of workers")
+    return total
+
+
 def _worker_of(container: str, workers: Sequence[Worker]) -> Worker | None:
     """Return the live worker of a container, whose name is the container's and a process id."""
     name = f"{container[:_ID_LENGTH]}-"
@@ -94,7 +110,7 @@ def _worker_of(container: str, workers: Sequence[Worker]) -> Worker | None:
 
 def step(cluster: Cluster, containers: Sequence[str], *, act: bool) -> list[str]:
     """Do a round and return its lines; LookupError while nobody says how many workers are needed."""
-    need = cluster.status()["desired_workers"]["cpu"]
+    need = total_of(cluster.status())
     chosen = plan(need, containers, cluster.workers())
     if act:
         for on, names in ((True, chosen.drain), (False, chosen.resume)):
@@ -116,31 +132,47 @@ def release(cluster: Cluster, containers: Sequence[str]) -> list[str]:
 
 
 class Api:
-    """A cluster over HTTP, as it is seen in a coordinator's container, or at another address."""
+    """A cluster over HTTP, as it is seen in a coordinator's container, or at another address.
+
+    OSError or ValueError where it does not answer, or answers what no coordinator does.
+    """
 
     def __init__(self, url: str = API) -> None:
         self._url = url
+        # A proxy that is set for the internet must not see the token.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         # Two while one replaces the other.
         self._token = (TOKEN.read_text().replace(",", " ").split() or [""])[0] if TOKEN.is_file() else ""
 
-    def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self._url}{path}", data, {"Content-Type": "application/json"})
         if self._token:
             request.add_header("Authorization", f"Bearer {self._token}")
-        with urllib.request.urlopen(request, timeout=5) as answer:
-            return json.load(answer)
+        try:
+            with self._opener.open(request, timeout=5) as answer:
+                read = json.load(answer)
+        except HTTPException as error:
+            raise OSError(f"{type(error).__name__}, as if it were no HTTP") from None
+        if not isinstance(read, dict):
+            raise ValueError("its answer is none of a coordinator")
+        return read
 
     def status(self) -> Mapping[str, Any]:
-        status: Mapping[str, Any] = self._ask("/status")
-        return status
+        return self._ask("/status")
 
     def workers(self) -> Sequence[Worker]:
-        rows: Sequence[Worker] = self._ask("/workers")["workers"]
+        rows = self._ask("/workers").get("workers")
+        if not isinstance(rows, list) or not all(map(_is_worker, rows)):
+            raise ValueError("its workers cannot be read")
         return rows
 
     def drain(self, worker: str, on: bool) -> None:
         self._ask(f"/workers/{worker}/drain", {"on": on})
+
+
+def _is_worker(row: object) -> bool:
+    return isinstance(row, dict) and all(isinstance(row.get(name), kind) for name, kind in _ROW.items())
 
 
 def main(words: Sequence[str], cluster: Cluster) -> int:

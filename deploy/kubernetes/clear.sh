@@ -10,7 +10,7 @@ kube_stop() {
 
 stop_workloads() { # those first that write, so that Redis ends with all they had to say
   local rest
-  run_k scale deployment --all --replicas 0
+  run_k scale deployment --selector "$PART_OF=threads-cluster" --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name in (coordinator, cpu-worker, gpu-worker)' ||
     fail 4 "workers and coordinators have not ended within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
   rest=$(workloads | awk '$1 == "StatefulSet" { print $2 }' | paste -sd ' ' -)
@@ -29,14 +29,23 @@ no_pods() { # no_pods SELECTOR: all are to go and none runs any more, whether or
 
 kube_cleanup() { # cleanup [--yes]
   [[ $# -eq 0 || ($# -eq 1 && $1 == --yes) ]] || wrong "cleanup of a cluster on Kubernetes takes no options but --yes."
+  local theirs
   need_cluster
   if ! namespace_exists; then
     say "There is nothing to remove."
-    rm -f "$TARGET"
+    [[ -n $DRY ]] || rm -f "$TARGET"
+    return
+  fi
+  if namespace_goes; then # an earlier cleanup was interrupted
+    say "Namespace $NAMESPACE is being removed; waiting for its end ..."
+    gone wait "namespace/$NAMESPACE" --for delete
     return
   fi
   [[ -n $(deployed workers) ]] ||
     fail 1 "namespace $NAMESPACE of context $CONTEXT holds no Threads Cluster; it is not touched."
+  theirs=$(others_things | paste -sd ' ' -)
+  [[ -z $theirs ]] || fail 1 "namespace $NAMESPACE holds what is not of Threads Cluster; nothing was removed: $theirs" \
+    "Remove or move that first: the namespace goes with all that is in it."
   say "This removes the namespace $NAMESPACE of context $CONTEXT with all that is in it:"
   k get deployments,statefulsets,services,persistentvolumeclaims,secrets --output name | sed 's/^/  /' >&2
   say "A copy of the jobs first: ./deploy-cluster.sh backup FILE"
@@ -48,7 +57,12 @@ kube_cleanup() { # cleanup [--yes]
   run_k delete deployments,replicasets,statefulsets --all --cascade=orphan
   run_k delete pods --all --grace-period 5 --timeout 15s 2>/dev/null ||
     run_k delete pods --all --grace-period 0 --force 2>/dev/null || true
-  run_k delete namespace "$NAMESPACE" --wait --timeout 300s
+  gone delete namespace "$NAMESPACE" --wait
+}
+
+gone() { # gone KUBECTL-ARGUMENT...: what ends when the namespace has
+  run_k "$@" --timeout 300s || fail 4 "namespace $NAMESPACE is not gone after 300 s." \
+    "What holds it: kubectl get namespace $NAMESPACE --output yaml. Then run the same command again."
   [[ -n $(others) ]] || run_k delete priorityclasses threads-cluster-services threads-cluster-workers --ignore-not-found
   [[ -n $DRY ]] || rm -f "$TARGET"
   [[ -n $DRY ]] || say "Removed. Volumes whose class keeps them stay: kubectl get persistentvolumes"

@@ -11,7 +11,32 @@ check_rights() { # this user may make what the manifests hold
     "Ask an administrator of the cluster of context $CONTEXT; seen by: kubectl auth can-i --list --namespace $NAMESPACE"
 }
 
-namespace_exists() { [[ -n $(k get namespace "$NAMESPACE" --ignore-not-found --output name 2>/dev/null) ]]; }
+namespace_exists() {
+  local name
+  name=$(k get namespace "$NAMESPACE" --ignore-not-found --output name 2>"$WORK/log") || unreadable "the object Namespace"
+  [[ -n $name ]]
+}
+
+namespace_goes() { [[ $(k get namespace "$NAMESPACE" --ignore-not-found --output 'jsonpath={.status.phase}') == Terminating ]]; }
+
+#: Volumes have no label but the name of their workload.
+readonly VOLUMES='app.kubernetes.io/name notin (redis,sentinel,prometheus,grafana)'
+
+others_things() { # lines of what others have in the namespace
+  k get deployments,statefulsets,daemonsets,cronjobs,services --selector "$PART_OF!=threads-cluster" --output name
+  k get persistentvolumeclaims --selector "$PART_OF!=threads-cluster,$VOLUMES" --output name
+}
+
+check_namespace() { # it gets rules that what others run in it would not survive, and cleanup removes it
+  local theirs
+  namespace_exists || return 0
+  ! namespace_goes || fail 1 "namespace $NAMESPACE is being removed." \
+    "Wait for its end, or take another with --namespace. What holds it: kubectl get namespace $NAMESPACE --output yaml"
+  [[ -z $(deployed workers) ]] || return 0
+  theirs=$(others_things | head -n 5 | paste -sd ' ' -)
+  [[ -z $theirs ]] || fail 1 "namespace $NAMESPACE of context $CONTEXT holds what is not of Threads Cluster: $theirs" \
+    "Give it a namespace of its own: --namespace NAME"
+}
 
 check_apis() { # every API that the manifests use is served
   local known api missing

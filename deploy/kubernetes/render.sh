@@ -38,6 +38,7 @@ scales_itself() { # an autoscaler of CPU workers stands in the overlay
 kustomization() {
   printf 'apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n'
   printf 'namespace: %s\nresources: [../%s]\n' "$NAMESPACE" "$OVERLAY"
+  printf 'labels: [{pairs: {%s: threads-cluster}}]\n' "$PART_OF"
   if ((GPUS)); then printf 'components: [../k8s/components/gpu]\n'; fi
   printf 'images:\n'
   local name
@@ -93,10 +94,13 @@ fetch_passwords() { # those of the cluster, else new ones, into $SECRETS; nothin
   local name value
   SECRETS=$WORK/secrets
   mkdir -m 0700 "$SECRETS"
+  k get secret passwords --ignore-not-found --output "go-template=$FILES" >"$WORK/passwords" 2>"$WORK/log" ||
+    unreadable "secret passwords"
   while read -r name value; do
     base64 -d <<<"$value" >"$SECRETS/$name"
     FETCHED+="$name "
-  done < <(k get secret passwords --ignore-not-found --output "go-template=$FILES" 2>/dev/null)
+  done <"$WORK/passwords"
+  rm "$WORK/passwords"
   SECRETS_FOLDER=$SECRETS deploy/secrets.sh --token 2>/dev/null
 }
 

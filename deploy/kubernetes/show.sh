@@ -30,7 +30,8 @@ kube_why_silent() { # what to do when the API does not answer
 kube_status_json() {
   local api
   api=$(in_a_coordinator deploy/docker/status.py json 2>/dev/null) || api=null
-  printf '{"kubernetes":{"context":"%s","namespace":"%s","workloads":{%s},"api":%s}}\n' "$CONTEXT" "$NAMESPACE" \
+  printf '{"kubernetes":{"context":"%s","namespace":"%s","workloads":{%s},"api":%s}}\n' \
+    "$(sed 's/[\\"]/\\&/g' <<<"$CONTEXT")" "$NAMESPACE" \
     "$(workloads | awk '{ printf "%s\"%s\":{\"ready\":%d,\"wanted\":%d}", (NR > 1 ? "," : ""), $2, $3, $4 }')" "$api"
 }
 

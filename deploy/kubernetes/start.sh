@@ -34,7 +34,10 @@ as_before() { # as_before [N [G]]: what was not given is as it was noted at the 
   [[ -n $OVERLAY ]] || OVERLAY=k8s/overlays/dev
   [[ -n $REGISTRY ]] || REGISTRY=$(deployed registry)
   [[ -n $TAG ]] || TAG=$(version)
-  [[ $REGISTRY$TAG =~ ^[A-Za-z0-9./:_-]+$ ]] || wrong "a registry or tag has letters, digits and . / : _ - only."
+  [[ $TAG =~ ^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$ ]] ||
+    wrong "a tag has at most 128 letters, digits and _ . -, neither . nor - first; got '$TAG'."
+  [[ $REGISTRY =~ ^$|^[a-z0-9._-]+(:[0-9]{1,5})?(/[a-z0-9._-]+)*/?$ ]] ||
+    wrong "a registry is HOST, HOST:PORT or HOST/PATH in small letters, without https://; got '$REGISTRY'."
 }
 
 check_worker_counts() {
@@ -45,6 +48,7 @@ check_worker_counts() {
 }
 
 start_cluster() {
+  check_namespace
   fetch_passwords
   render
   check_rights
@@ -60,6 +64,8 @@ start_cluster() {
 apply() {
   namespace_exists || run_k create namespace "$NAMESPACE"
   keep_passwords
+  # Of a restore that was interrupted: two would write into the volume.
+  [[ -z $(k get pod redis-restore --ignore-not-found --output name) ]] || run_k delete pod redis-restore --wait
   if [[ -n $DRY ]]; then
     printf '# %s objects of %s, with %s workers, %s on GPUs\n' \
       "$(grep -c '^kind:' "$WORK/manifests.yaml")" "$OVERLAY" "$ALL" "$GPUS"
@@ -82,7 +88,7 @@ apply_manifests() { # server-side: dashboards are too large for the note that ku
 
 replace_stuck() { # a StatefulSet never replaces a pod that was never ready, whatever its new version mends
   local name
-  for name in $(k get statefulsets --output "go-template=$STUCK" 2>/dev/null); do
+  for name in $(k get statefulsets --selector $PART_OF=threads-cluster --output "go-template=$STUCK" 2>/dev/null); do
     run_k delete pod "$name-0" --ignore-not-found --wait=false
   done
 }

@@ -28,6 +28,8 @@ need_kubectl() { # sets KUBECTL and NAMESPACE
   CONTEXT=$context
   NAMESPACE=${NAMESPACE_GIVEN:-$(target_line NAMESPACE)}
   NAMESPACE=${NAMESPACE:-threads-cluster}
+  [[ $NAMESPACE =~ ^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$ ]] ||
+    wrong "a namespace has at most 63 small letters, digits and -, and no - at its ends; got '$NAMESPACE'."
   KUBECTL=(kubectl --context "$CONTEXT" --namespace "$NAMESPACE")
 }
 
@@ -41,7 +43,10 @@ need_cluster() { # the API answers, and knows who asks
   local said
   need_kubectl
   ask_version
-  [[ $said != *answered ]] || return 0
+  if [[ $said == *answered ]]; then
+    read_notes
+    return
+  fi
   case $said in
     *"context"*"does not exist"* | *"no context exists"*)
       fail 3 "kubectl knows no context '$CONTEXT'." "See: kubectl config get-contexts" ;;
@@ -69,18 +74,23 @@ readonly QUIET_SECONDS=${QUIET_SECONDS:-4}
 
 readonly NOTES='{{range $name, $value := .data}}{{$name}}={{$value}}{{"\n"}}{{end}}'
 
+read_notes() { # what is not known would be taken for a first start, with other numbers
+  k get configmap deployment --ignore-not-found --output "go-template=$NOTES" >"$WORK/notes" 2>"$WORK/log" ||
+    unreadable "what runs"
+}
+
+unreadable() { # unreadable WHAT: kubectl's own words are in $WORK/log
+  fail 3 "$1 in namespace $NAMESPACE of context $CONTEXT cannot be read: $(tail -n 1 "$WORK/log")" \
+    "What this user may do: kubectl --context $CONTEXT auth can-i --list --namespace $NAMESPACE"
+}
+
 deployed() { # deployed NAME: what the last start noted in the cluster; empty when nothing is there
-  [[ -e $WORK/notes ]] ||
-    k get configmap deployment --ignore-not-found --output "go-template=$NOTES" >"$WORK/notes" 2>"$WORK/log" ||
-    cp "$WORK/log" "$WORK/unread"
   sed -n "s/^$1=//p" "$WORK/notes"
 }
 
 need_deployed() {
   need_cluster
   [[ -z $(deployed workers) ]] || return 0
-  [[ ! -e $WORK/unread ]] || fail 3 "what runs in namespace $NAMESPACE of context $CONTEXT cannot be read: $(tail -n 1 "$WORK/unread")" \
-    "What this user may do: kubectl --context $CONTEXT auth can-i --list --namespace $NAMESPACE"
   fail 1 "no Threads Cluster is in namespace $NAMESPACE of context $CONTEXT." \
     "Start one: ./deploy-cluster.sh kubernetes 3 0"
 }
@@ -95,8 +105,10 @@ remember() { # so that later commands of this checkout find it
 
 readonly ROWS='{{range .items}}{{.kind}} {{.metadata.name}} {{or .status.readyReplicas 0}} {{.spec.replicas}} {{or .status.updatedReplicas 0}} {{or .status.replicas 0}} {{.metadata.generation}} {{or .status.observedGeneration 0}}{{"\n"}}{{end}}'
 
+readonly PART_OF=app.kubernetes.io/part-of # what every object of ours is labelled with
+
 workloads() { # lines of kind, name, ready, wanted, updated, all replicas, generation, observed generation
-  k get deployments,statefulsets --output "go-template=$ROWS"
+  k get deployments,statefulsets --selector $PART_OF=threads-cluster --output "go-template=$ROWS"
 }
 
 readonly SETTLED='$3 == $4 && $5 == $4 && $6 == $4 && $8 >= $7'

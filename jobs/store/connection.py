@@ -152,17 +152,59 @@ class _Parser(DefaultParser):  # type: ignore[misc,valid-type]
         return refusal(response) or super().parse_error(response)
 
 
+class _Sentinels(SentinelClient):
+    """Asks sentinels in turn, the one first that named the master last.
+
+    A list of them is replaced and never changed: threads that look for a master at once would lose some of it.
+    """
+
+    def discover_master(self, service_name: str) -> tuple[Any, Any]:
+        """Return host and port of the master by the first sentinel that knows one; MasterNotFoundError."""
+        asked = self.sentinels
+        for sentinel in asked:
+            try:
+                state = sentinel.sentinel_masters().get(service_name)
+                usable = state and self.check_master_state(state, service_name)  # type: ignore[no-untyped-call]
+            except (RedisError, *Unreadable):  # something else may listen there
+                continue
+            if usable:
+                self.sentinels = [sentinel, *(each for each in asked if each is not sentinel)]
+                return state["ip"], state["port"]
+        raise MasterNotFoundError(f"no sentinel names a master for {service_name}")
+
+    def doubt(self) -> None:
+        """Ask another one first from now on: a sentinel that is cut off names a master of before."""
+        self.sentinels = [*self.sentinels[1:], *self.sentinels[:1]]
+
+
 class _MasterConnection(SentinelManagedConnection):
-    """Ends when its server has lost its replicas: behind a cut network, another may be the master by now."""
+    """Ends when its server has lost its replicas: behind a cut network, another may be the master by now.
+
+    Whenever the server is not what a sentinel said, another sentinel is asked for the next connection.
+    """
+
+    def connect_to(self, address: tuple[Any, Any]) -> None:
+        """Connect to the server that a sentinel named."""
+        try:
+            super().connect_to(address)  # type: ignore[no-untyped-call]
+        except Unreachable:
+            self._doubt()
+            raise
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
         """Return the next reply. After NOREPLICAS the connection is made anew, to the master that sentinels name."""
         try:
             return super().read_response(*arguments, **options)
-        except Refused as error:
+        except (Refused, redis.exceptions.ConnectionError) as error:
             if "NOREPLICAS" in str(error):
                 self.disconnect()  # type: ignore[no-untyped-call]
+                self._doubt()
+            elif "is now a slave" in str(error):  # the library's words; it has disconnected
+                self._doubt()
             raise
+
+    def _doubt(self) -> None:
+        self.connection_pool.sentinel_manager.doubt()
 
 
 def connect(url: str, *, retries: int = 3, timeout: float | None = 5.0) -> Client:
@@ -193,7 +235,7 @@ def _of_sentinels(place: redis_address.Sentinels, options: dict[str, Any]) -> Cl
         # The next sentinel is asked instead.
         "retry": Retry(NoBackoff(), 0),
     }  # fmt: skip
-    sentinel: Any = SentinelClient(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
+    sentinel: Any = _Sentinels(place.hosts, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
     master: Client = sentinel.master_for(
         place.service, db=place.database, username=place.user, password=place.password,
         connection_class=_MasterConnection, **options,

@@ -30,13 +30,16 @@ case $words in
       [[ $word != --from-file=* ]] || echo "$(basename -- "${word#*=}") $(base64 -w 0 <"${word#*=}")" >>"$FAKE/passwords"
     done
     ;;
+  *' get namespace '*'.status.phase'*) file phase ;;
   *' get namespace '*) file namespace ;;
+  *' get pod redis-restore '*) file restoring ;;
   *' create namespace '*) echo namespace/made >"$FAKE/namespace" ;;
   *' delete namespace '*) rm -f "$FAKE/namespace" "$FAKE/deployed" "$FAKE/passwords" ;;
   *' apply --server-side '*)
     sed -n '/literals: \[workers=/,/\]/p' "$FAKE/kustomization.yaml" | sed 's/^ *//; s/literals: \[//; s/,$//; s/\]$//; s/, /\n/g' >"$FAKE/deployed"
     ;;
-  *' get deployments,statefulsets --output go-template'*) file rows ;;
+  *' get deployments,statefulsets --selector app.kubernetes.io/part-of=threads-cluster --output go-template'*) file rows ;;
+  *' get deployments,statefulsets,daemonsets'*'part-of!='*) file others ;;
   *' get pods '*containerStatuses*) file reasons ;;
   *' get pods '*name=redis' '*conditions*) echo redis-0 ;;
   *' get pods '*conditions*) echo coordinator-x ;;

@@ -126,6 +126,105 @@ up() { # up N G OPTION...
   changed_nothing
 }
 
+@test "names that Kubernetes or a registry would refuse later" {
+  for name in "a b" "it's" 'x, y: z' Upper -a a- "$(printf 'a%.0s' {1..64})" ../a; do
+    cluster kubernetes 1 --namespace "$name"
+    exits 2
+    says "a namespace has at most 63 small letters"
+  done
+  for tag in a/b a:b .a -a "a b" "$(printf 'a%.0s' {1..129})" 'x"y'; do
+    cluster kubernetes 1 --tag "$tag"
+    exits 2
+    says "got '$tag'"
+  done
+  for registry in https://registry.example registry.example/Team "a b" a,b :5000 host:5000:1 host:x a//b; do
+    cluster kubernetes 1 --registry "$registry"
+    exits 2
+    says "without https://; got '$registry'"
+  done
+  changed_nothing
+  cluster kubernetes 1 --registry registry.example:5000/team_1/a.b --tag V1.2-Rc_3
+  exits 0
+  wants '{name: threads/web, newName: registry.example:5000/team_1/a.b/threads/web, newTag: "V1.2-Rc_3"}'
+}
+
+@test "what cannot be read is not taken for a first start" {
+  up 5 0 --overlay prod
+  for what in "get configmap deployment" "get secret passwords" "get namespace"; do
+    printf '%s\nError from server: etcdserver: request timed out\n' "$what" >"$FAKE/refuse"
+    cluster kubernetes
+    exits 3
+    says "cannot be read: Error from server: etcdserver: request timed out"
+    cluster cleanup --yes
+    if [[ $what != *secret* ]]; then exits 3 && [[ -e .kubernetes ]]; else exits 0; fi
+    [[ -e .kubernetes ]] || (rm "$FAKE/refuse" && up 5 0 --overlay prod)
+    [[ $what == *secret* ]] || changed_nothing
+  done
+}
+
+@test "a namespace that is going, and one that holds what others run" {
+  echo namespace/made >"$FAKE/namespace"
+  echo Terminating >"$FAKE/phase"
+  cluster kubernetes 1
+  exits 1
+  says "is being removed" "--output yaml"
+  changed_nothing
+  touch .kubernetes
+  cluster cleanup --yes
+  exits 0
+  called "wait namespace/threads-cluster --for delete --timeout 300s"
+  [[ ! -e .kubernetes ]] || broken "still remembered"
+  : >"$FAKE/calls"
+  echo Active >"$FAKE/phase"
+  printf 'service/kubernetes\ndeployment.apps/theirs\n' >"$FAKE/others"
+  cluster kubernetes 1
+  exits 1
+  says "holds what is not of Threads Cluster: service/kubernetes deployment.apps/theirs" "--namespace NAME"
+  changed_nothing
+  rm "$FAKE/others"
+  up 1
+  echo deployment.apps/theirs >"$FAKE/others"
+  cluster cleanup --yes
+  exits 1
+  says "nothing was removed: deployment.apps/theirs"
+  changed_nothing
+  [[ -e .kubernetes ]]
+}
+
+@test "a start after one that was interrupted, and after an interrupted restore" {
+  printf 'apply --server-side\nerror: interrupted\n' >"$FAKE/refuse"
+  cluster kubernetes 4 0
+  exits 1
+  says "did not accept the manifests" "interrupted"
+  before=$(<"$FAKE/passwords")
+  rm "$FAKE/refuse"
+  echo pod/redis-restore >"$FAKE/restoring"
+  cluster kubernetes 4 0
+  exits 0
+  [[ $before == "$(<"$FAKE/passwords")" ]] || broken "other passwords"
+  called "delete pod redis-restore --wait"
+}
+
+@test "a context with quotes and blanks in its name" {
+  echo "my \"own\" cluster's" >"$FAKE/context"
+  cluster kubernetes 1
+  exits 0
+  called "--context my \"own\" cluster's --namespace threads-cluster apply"
+  echo elsewhere >"$FAKE/context"
+  cluster status --json
+  exits 0
+  [[ $(python3 -c 'import json, sys; print(json.load(sys.stdin)["kubernetes"]["context"])' <<<"$out") == "my \"own\" cluster's" ]] || broken context
+}
+
+@test "a namespace is not removed in time" {
+  up 1
+  printf 'delete namespace\nerror: timed out waiting for the condition\n' >"$FAKE/refuse"
+  cluster cleanup --yes
+  exits 4
+  says "is not gone after 300 s" "--output yaml"
+  [[ -e .kubernetes ]]
+}
+
 @test "a user without rights" {
   printf 'secrets\nnamespaces\n' >"$FAKE/cannot"
   cluster kubernetes 1
@@ -388,7 +487,7 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   echo 'StatefulSet redis 1 1 1 1 1 1' >>"$FAKE/rows"
   cluster stop
   exits 0
-  [[ $(grep -o ' scale .*' "$FAKE/calls") == $' scale deployment --all --replicas 0\n scale statefulset redis --replicas 0' ]] || broken order
+  [[ $(grep -o ' scale .*' "$FAKE/calls") == $' scale deployment --selector app.kubernetes.io/part-of=threads-cluster --replicas 0\n scale statefulset redis --replicas 0' ]] || broken order
 }
 
 @test "cleanup asks, and touches no namespace of others" {

@@ -142,7 +142,7 @@ def test_a_master_without_replicas_is_left_for_the_one_that_the_sentinels_name(
     cut_off, named = ("127.0.0.1", port_of(pair[1])), ("127.0.0.1", port_of(pair[0]))
     answers = [cut_off, named]
     monkeypatch.setattr(
-        connection.SentinelClient, "discover_master", lambda self, name: answers.pop(0) if answers[1:] else answers[0]
+        connection._Sentinels, "discover_master", lambda self, name: answers.pop(0) if answers[1:] else answers[0]
     )
     pair[1].replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
     pair[1].config_set("min-replicas-to-write", 1)
@@ -156,6 +156,37 @@ def test_a_master_without_replicas_is_left_for_the_one_that_the_sentinels_name(
         with pytest.raises(connection.Unreachable):
             client.pipeline(transaction=False).set("ct:durable", 1).set("ct:durable", 2).execute()
         assert client.pipeline(transaction=False).set("ct:durable", 1).set("ct:durable", 2).execute() == [True, True]
+    finally:
+        pair[1].config_set("min-replicas-to-write", 0)
+        client.close()
+        bring_it_back(pair)
+
+
+class Sentinel:
+    """Names a server as the master, again and again."""
+
+    def __init__(self, port: int) -> None:
+        self._state = {
+            "ip": "127.0.0.1", "port": port, "is_master": True, "is_sdown": False, "is_odown": False,
+            "num-other-sentinels": 2,
+        }  # fmt: skip
+
+    def sentinel_masters(self) -> dict[str, Any]:
+        return {"main": self._state}
+
+
+@pytest.mark.parametrize("wrong", ["nobody answers there", "it lacks replicas", "it is a replica"])
+def test_a_sentinel_that_names_a_wrong_master_is_asked_last(pair: tuple[redis.Redis, redis.Redis], wrong: str) -> None:
+    if wrong == "it lacks replicas":
+        pair[1].replicaof("NO", "ONE")  # type: ignore[no-untyped-call]
+        pair[1].config_set("min-replicas-to-write", 1)
+    client = connection.connect("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", retries=0)
+    named = 1 if wrong == "nobody answers there" else port_of(pair[1])
+    client.connection_pool.sentinel_manager.sentinels = [Sentinel(named), Sentinel(port_of(pair[0]))]
+    try:
+        with pytest.raises(connection.Unreachable):
+            client.set("ct:durable", 1)
+        assert client.set("ct:durable", 1)
     finally:
         pair[1].config_set("min-replicas-to-write", 0)
         client.close()

@@ -293,6 +293,49 @@ def test_it_ends_with_its_engine_so_that_it_is_started_with_the_next_ones_socket
     assert ended == [1]
 
 
+@pytest.mark.parametrize("body", [None, 7, {"x": 1}, ["x"], [{"Id": OURS}], [{"Labels": "x"}]])
+def test_an_engine_that_answers_something_else_is_said(
+    engine: Engine, door: tuple[str, int], monkeypatch: pytest.MonkeyPatch, body: Any
+) -> None:
+    monkeypatch.setattr(engine, "listed", lambda filters: body)
+    assert _is_away(client(door))
+
+
+def _is_away(ours: pool.Pool) -> bool:
+    with pytest.raises(EngineAway, match="the engine does not answer"):
+        ours.containers()
+    return True
+
+
+HALVES = [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nTrans", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n["]
+
+
+@pytest.mark.parametrize("half", HALVES, ids=ascii)
+def test_an_engine_that_hangs_or_stops_half_way_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, half: bytes
+) -> None:
+    monkeypatch.setattr(proxy, "ENGINE_SECONDS", 0.1)
+    with socket.socket(socket.AF_UNIX) as listener, served(tmp_path / "s") as address:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        links = []
+
+        def answer() -> None:
+            links.append(listener.accept()[0])
+            links[0].sendall(half)
+
+        threading.Thread(target=answer, daemon=True).start()
+        assert _is_away(client(address))
+        for link in links:
+            link.close()
+
+
+def test_no_proxy_of_the_internet_hears_of_the_engine(door: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert client(door).containers().stopped == [OURS]
+
+
 def test_a_proxy_that_is_away_is_said_in_words_that_stay_the_same() -> None:
     ours = client(("127.0.0.1", free_port()))
     words = set()
@@ -409,6 +452,75 @@ def test_troubles_are_said_once_and_change_nothing(capsys: pytest.CaptureFixture
     follower.attempt()
     assert "the pool lacks 3 workers: set AUTOSCALE_MAX" in capsys.readouterr().out
     assert hand.calls == [f"start {number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("need", [-1, 10**9, 0.5, float("nan"), "many", [1], {}])
+def test_a_need_that_is_no_number_changes_nothing(capsys: pytest.CaptureFixture[str], need: Any) -> None:
+    hand = Hand()
+    cluster = Cluster(hand)
+    follower = Follower(cluster, hand)
+    cluster.need = 3
+    follower.attempt()
+    cluster.need, started = need, list(hand.calls)
+    follower.attempt()
+    assert "no number of workers" in capsys.readouterr().out
+    assert hand.calls == started and not cluster.draining
+
+
+def test_a_container_that_does_not_stop_is_tried_again_and_works_again_when_it_is_needed() -> None:
+    hand = Hand()
+    cluster = Cluster(hand)
+    follower = Follower(cluster, hand)
+    cluster.need = 3
+    follower.attempt()
+    cluster.need = 1
+    follower.attempt()
+    stop, hand.stop = hand.stop, _never  # type: ignore[method-assign]
+    follower.attempt()
+    follower.attempt()
+    assert len(cluster.draining) == 2 and len(hand.running) == 2
+    cluster.need = 2
+    follower.attempt()
+    assert len(cluster.draining) == 1
+    hand.stop = stop  # type: ignore[method-assign]
+    follower.attempt()
+    assert cluster.draining == set() and len(hand.running) == 1
+
+
+def _never(_number: str) -> None:
+    raise EngineAway("it does not stop")
+
+
+def test_a_worker_that_dies_while_it_drains_works_again_when_it_is_started() -> None:
+    hand = Hand()
+    cluster = Cluster(hand)
+    follower = Follower(cluster, hand)
+    cluster.need = 2
+    follower.attempt()
+    cluster.busy, cluster.need = set(IDS[:1]), 1
+    follower.attempt()
+    hand.running.clear()
+    follower.attempt()
+    assert cluster.draining and hand.running == set()
+    cluster.need = 2
+    follower.attempt()
+    follower.attempt()
+    assert cluster.draining == set() and hand.running == {IDS[0]}
+
+
+def test_two_that_follow_the_same_pool_do_what_one_would() -> None:
+    hand = Hand()
+    cluster = Cluster(hand)
+    both = [Follower(cluster, hand), Follower(cluster, hand)]
+    for need in (4, 1, 1, 5, 2, 2, 2, 3):
+        cluster.need = need
+        for follower in both:
+            follower.attempt()
+    assert len(hand.running) - len(cluster.draining) == 2
+    both[0].end()
+    both[1].attempt()
+    both[1].attempt()
+    assert len(hand.running) == 2 and cluster.draining == set()
 
 
 def test_workers_that_drain_go_on_when_it_ends() -> None:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
+import socketserver
+import threading
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from deploy.docker import autoscale
 from deploy.docker.autoscale import Worker, plan
@@ -11,7 +17,7 @@ from deploy.docker.autoscale import Worker, plan
 IDS = [f"{number:012x}{'f' * 52}" for number in range(9)]
 
 
-def worker(container: str, busy: int = 0, *, draining: bool = False, live: bool = True) -> Worker:
+def worker(container: str, busy: int = 0, *, draining: bool = False, live: bool = True) -> dict[str, Any]:
     state = ("draining" if busy else "drained") if draining else ("busy" if busy else "idle")
     name = f"{container[:12]}-7"
     return {"id": name, "live": live, "draining": draining, "state": state, "busy_lanes": busy}
@@ -48,7 +54,9 @@ def test_a_draining_worker_works_again_before_one_is_started() -> None:
 def test_a_worker_that_has_not_reported_counts_and_is_not_drained() -> None:
     rows = [worker(IDS[0], 1), worker(IDS[1], live=False), worker("0123456789ab")]
     assert plan(2, IDS[:2], rows).containers == 2
-    assert plan(1, IDS[:2], rows).drain == names(0)
+    assert plan(1, IDS[:2], rows).drain == [], "if the other one hangs, none would be left"
+    reported = [worker(IDS[0], 1), worker(IDS[1])]
+    assert plan(1, IDS[:3], reported).drain == names(1)
 
 
 def test_a_worker_that_is_stopped_held_no_lease_whatever_was_needed_in_the_meantime() -> None:
@@ -96,6 +104,73 @@ def test_its_lines(capsys: Any) -> None:
     assert capsys.readouterr().out.splitlines()[0] == f"called {names(0)[0]} False"
     assert autoscale.main(["release", *IDS[:2]], fake) == 0
     assert capsys.readouterr().out.splitlines() == [f"called {names(0)[0]} False", f"resume {names(0)[0]}"]
+
+
+class Answers(socketserver.TCPServer):
+    """A coordinator that answers each request with these bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.answer = b""
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    @property
+    def api(self) -> autoscale.Api:
+        return autoscale.Api(f"http://127.0.0.1:{self.server_address[1]}")
+
+
+class _Answer(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        self.request.recv(65536)
+        assert isinstance(self.server, Answers)
+        self.request.sendall(self.server.answer)
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with Answers() as running:
+        yield running
+        running.shutdown()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+ROW = worker(IDS[0]) | {"device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"", b"SSH-2.0-x\r\n\r\n", HEAD + b"Content-Length: 99\r\n\r\n{", HEAD + b"\r\n<html>", HEAD + b"\r\n[1]",
+        HEAD + b"\r\n\xff\xfe", b"HTTP/1.1 401 Unauthorized\r\n\r\n", b"HTTP/1.1 503 Busy\r\n\r\n{}",
+        HEAD + b"\r\n" + json.dumps({"workers": {}}).encode(),
+        *(HEAD + b"\r\n" + json.dumps({"workers": [ROW, ROW | wrong]}).encode() for wrong in (
+            {"id": 7}, {"live": None}, {"busy_lanes": "1"}, {"draining": []}, {"state": None},
+        )),
+    ],
+)  # fmt: skip
+def test_whatever_a_coordinator_answers_it_is_an_error_that_a_round_expects(answers: Answers, answer: bytes) -> None:
+    answers.answer = answer
+    with pytest.raises((OSError, ValueError)):
+        answers.api.workers()
+
+
+def test_what_a_coordinator_answers_no_proxy_hears(answers: Answers) -> None:
+    answers.answer = HEAD + b"\r\n" + json.dumps({"workers": [ROW, ROW | {"device": None}]}).encode()
+    assert [row["device"] for row in answers.api.workers()] == ["cpu", None]
+
+
+@pytest.mark.parametrize("desired", [None, {}, {"cpu": None}, [], "cpu", {"gpu": 1}])
+def test_what_nobody_counted(desired: object) -> None:
+    with pytest.raises(LookupError):
+        autoscale.total_of({"desired_workers": desired})
+
+
+@pytest.mark.parametrize("cpu", [-1, 10**9, 1.5, float("nan"), "3", [3]])
+def test_what_is_no_number_of_workers(cpu: object) -> None:
+    with pytest.raises(ValueError, match="no number of workers"):
+        autoscale.total_of({"desired_workers": {"cpu": cpu}})
 
 
 def test_without_an_answer_it_says_why_and_nothing_follows(capsys: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +65,13 @@ def test_sentinels_get_the_credentials_of_redis_unless_the_address_gives_others(
         ("redis+sentinel://:hush@a/0/1", "one name"),
         ("redis+sentinel://:hush@a/main/0/more", "one name"),
         ("redis+sentinel://:hush@a/main?tls=1", "has the option tls"),
+        ("redis+sentinel://:hu℀sh@a/main", "cannot be read .in a password"),
+        ("redis+sentinel://:[hush@a/main", "cannot be read"),
+        ("redis://:hush/@a:1/0", "no HOST:PORT/DATABASE"),
+        ("redis://:[hush@a:1/0", "no HOST:PORT/DATABASE"),
+        ("redis://a:hush/0", "no HOST:PORT/DATABASE"),
+        ("redis://a/hush", "no HOST:PORT/DATABASE"),
+        ("rediss://:hush@/0", "no HOST:PORT/DATABASE"),
     ],
 )
 def test_a_wrong_address_is_refused_with_the_way_out_and_without_its_password(url: str, why: str) -> None:
@@ -86,6 +95,49 @@ def test_a_redis_without_an_address_is_said_in_words() -> None:
     assert "redis:6379" not in connection.reason(stopped)
     closed = connection.Unreachable[0]("Connection closed by server.")
     assert "has closed the connection" in connection.reason(closed)
+
+
+@pytest.mark.parametrize("url", ["redis://a", "redis://u:p%2Fw@[::1]:7/3", "rediss://:p@a.b:1/?db=2", "unix:///x?db=1"])
+def test_addresses_of_one_server(url: str) -> None:
+    connection.connect(url).close()
+
+
+class Sentinel:
+    """A sentinel that answers with what it is given, or raises it, after what else happens meanwhile."""
+
+    def __init__(self, answer: object, meanwhile: Callable[[], object] = lambda: None) -> None:
+        self._answer = answer
+        self._meanwhile = meanwhile
+
+    def sentinel_masters(self) -> Any:
+        self._meanwhile()
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def state(**changed: object) -> dict[str, object]:
+    named = {"ip": "10.0.0.1", "port": 1, "is_master": True, "is_sdown": False, "is_odown": False}
+    return {"main": named | {"num-other-sentinels": 2} | changed}
+
+
+def test_whatever_a_sentinel_answers_the_next_one_is_asked_and_none_is_lost() -> None:
+    client = connection.connect("redis+sentinel://127.0.0.1:1/main", retries=0)
+    manager = client.connection_pool.sentinel_manager
+    wrong: list[object] = [
+        connection.ResponseError("unknown command 'SENTINEL'"), connection.RedisError("Protocol Error: H"),
+        connection.SilenceError("late"), KeyError("flags"), {}, {"main": {}}, "garbage", state(is_sdown=True),
+        state(is_master=False),
+    ]  # fmt: skip
+    # While one is asked, another thread doubts the first.
+    right = Sentinel(state())
+    sentinels = [*(Sentinel(answer, manager.doubt) for answer in wrong), right]
+    manager.sentinels = sentinels
+    assert manager.discover_master("main") == ("10.0.0.1", 1)
+    assert manager.sentinels[0] is right and set(manager.sentinels) == set(sentinels)
+    manager.doubt()
+    assert manager.sentinels[-1] is right and set(manager.sentinels) == set(sentinels)
+    client.close()
 
 
 def test_the_address_is_described_where_settings_are() -> None:
