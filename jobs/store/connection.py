@@ -163,7 +163,8 @@ class _Sentinels(SentinelClient):
         asked = self.sentinels
         for sentinel in asked:
             try:
-                state = sentinel.sentinel_masters().get(service_name)
+                masters: Any = sentinel.sentinel_masters()
+                state = masters.get(service_name)
                 usable = state and self.check_master_state(state, service_name)  # type: ignore[no-untyped-call]
             except (RedisError, *Unreadable):  # something else may listen there
                 continue
