@@ -282,7 +282,7 @@ def test_the_autoscaler_follows_the_work_and_can_do_nothing_else(stack: Stack) -
     stack.set("DOCKER_GID", str(address.stat().st_gid))
     stack.set("COMPOSE_PROFILES", "autoscale")
     stack.compose("create", "cpu-worker-pool")
-    stack.compose("up", "--detach", "--wait", "autoscaler")
+    stack.compose("up", "--detach", "autoscaler")
     assert len(pool(stack)) == 3 and running(stack) == 0
     # About 15 s of two idle cores, in which a second worker starts; the third does where it takes longer.
     job = stack.submit("collatz", start_number=1, number_count=18 * 10**9)
