@@ -18,6 +18,8 @@ Reporter: TypeAlias = Callable[[Mapping[str, Any]], None]
 #: Seconds between two looks: smooth for eyes, rare for a log.
 _LIVE_STEP = 0.5
 _LOG_STEP = 10.0
+#: Seconds until a log's first line, which says why a job waits; many have ended by then.
+_LOG_FIRST = 4.0
 
 
 class Interrupted(errors.ClientError):
@@ -31,10 +33,11 @@ def until_end(session: Session, job_id: str, *, quiet: bool = False, soon: bool 
     live = sys.stderr.isatty() and not quiet
     step = LONG_POLL_SECONDS if quiet else _LIVE_STEP if live else _LOG_STEP
     shown = nullcontext(_nothing) if quiet else bar() if live else nullcontext(Lines())
+    first = _LIVE_STEP if soon else None if quiet or live else _LOG_FIRST
     job: Json = {}
     try:
         with shown as report:
-            for row in session.cluster.follow(job_id, step=step, first=_LIVE_STEP if soon else None):
+            for row in session.cluster.follow(job_id, step=step, first=first):
                 job = session.checked(answers.Job, row)
                 report(job)
     except KeyboardInterrupt:

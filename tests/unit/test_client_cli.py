@@ -249,6 +249,8 @@ def test_waiting_prints_progress_lines_and_the_result(fake: Fake, run: Run) -> N
         "j1 running  25.0 %  1.23 M/s  1 min 15 s left",
         "j1 done in 500 ms, 1 k units at 2 k/s",
     ]
+    looks = [one for one in fake.asked if one.url.path.endswith("/jobs/j1")]
+    assert [one.url.params["wait_seconds"] for one in looks] == ["4", "10", "10", "10"]
 
 
 def test_watch_without_a_terminal_says_something_at_once(fake: Fake, run: Run) -> None:
