@@ -77,7 +77,7 @@ def test_everybody_goes_through_the_sentinels_and_waits_for_a_replica() -> None:
         for name in services:
             assert SERVICES[name]["environment"] == {"REDIS_REPLICAS_TO_WAIT": "1"}
             first = SERVICES[name]["depends_on"]
-            # A cluster that ran with one Redis: while no replica runs, its master takes no writes, and no worker is healthy.
+            # While no replica runs, the master takes no writes, and no worker is healthy.
             assert first.keys() == {*SENTINELS, *SERVERS} - {"redis"}
             assert {first[server]["condition"] for server in SERVERS if server != "redis"} == {"service_started"}
     url = "redis+sentinel://worker:x@sentinel:26379/threads/0"
