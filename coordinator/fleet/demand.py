@@ -21,6 +21,8 @@ _HELD = {JobState.RUNNING.value, JobState.FINISHING.value, JobState.QUEUED.value
 _WAITING = {JobState.QUEUED.value}
 #: Seconds of a job of which no work is left to be leased: it needs a worker, and no more than one.
 _HARDLY_ANY = 0.001
+#: Speeds over the estimate that a figure may have: others would be infinities or nothing in what is computed of them.
+_SPEEDS = (1e-9, 1e9)
 
 Row = tuple[Sequence[bytes | None], float]
 #: Speed of a lane over the kind's estimate, by kind|mode|device, and by device where a kind's is not known.
@@ -44,7 +46,7 @@ def max_lanes(demand: Demand) -> dict[str, int]:
     """Return the caps on lanes, of tenants that have one."""
     tenants = [(name, text) for name, text in demand.shares.items() if b"|" not in name]
     caps = skipped.readable("figure", tenants, lambda name, text: (name.decode(), int(text.split(b"|")[1])))
-    return {name: cap for name, cap in caps if cap}
+    return {name: cap for name, cap in caps if cap > 0}
 
 
 def _paces(demand: Demand) -> dict[str, float]:
@@ -55,7 +57,7 @@ def _paces(demand: Demand) -> dict[str, float]:
 
 def _pace(name: bytes, text: bytes) -> tuple[str, float]:
     pace = decoding.finite(text.decode())
-    if pace <= 0:
+    if not _SPEEDS[0] <= pace <= _SPEEDS[1]:
         raise ValueError("it is no speed")
     return name.decode(), pace
 
@@ -84,4 +86,4 @@ def _most_lanes(job: Mapping[str, str]) -> float:
     if job["small"] == "1":
         return 1
     pieces = max(1, math.ceil((int(job["total"]) - int(job["done"] or 0)) / int(job["grain"])))
-    return min(pieces, int(job["max_running"] or 0) or math.inf)
+    return min(pieces, max(0, int(job["max_running"] or 0)) or math.inf)

@@ -63,7 +63,7 @@ def _scales(_name: str, stored: bytes) -> dict[Device, Scale]:
 def _scale(fields: Mapping[str, float | None]) -> Scale:
     calm_since, raised_at = fields["calm_since"], fields["raised_at"]
     return Scale(
-        workers=int(fields["workers"] or 0), peak=int(fields["peak"] or 0), lanes=float(fields["lanes"] or 1),
+        workers=int(fields["workers"] or 0), peak=int(fields["peak"] or 0), lanes=max(1.0, float(fields["lanes"] or 1)),
         calm_since=None if calm_since is None else float(calm_since),
         raised_at=None if raised_at is None else float(raised_at),
     )  # fmt: skip

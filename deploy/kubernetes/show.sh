@@ -28,10 +28,11 @@ kube_why_silent() { # what to do when the API does not answer
 }
 
 kube_status_json() {
-  local api
+  local api named
+  named=${CONTEXT//\\/\\\\}
   api=$(in_a_coordinator deploy/docker/status.py json 2>/dev/null) || api=null
   printf '{"kubernetes":{"context":"%s","namespace":"%s","workloads":{%s},"api":%s}}\n' \
-    "$(sed 's/[\\"]/\\&/g' <<<"$CONTEXT")" "$NAMESPACE" \
+    "${named//\"/\\\"}" "$NAMESPACE" \
     "$(workloads | awk '{ printf "%s\"%s\":{\"ready\":%d,\"wanted\":%d}", (NR > 1 ? "," : ""), $2, $3, $4 }')" "$api"
 }
 

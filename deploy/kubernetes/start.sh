@@ -88,7 +88,7 @@ apply_manifests() { # server-side: dashboards are too large for the note that ku
 
 replace_stuck() { # a StatefulSet never replaces a pod that was never ready, whatever its new version mends
   local name
-  for name in $(k get statefulsets --selector $PART_OF=threads-cluster --output "go-template=$STUCK" 2>/dev/null); do
+  for name in $(k get statefulsets --selector "$PART_OF=threads-cluster" --output "go-template=$STUCK" 2>/dev/null); do
     run_k delete pod "$name-0" --ignore-not-found --wait=false
   done
 }

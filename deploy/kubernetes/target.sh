@@ -108,7 +108,7 @@ readonly ROWS='{{range .items}}{{.kind}} {{.metadata.name}} {{or .status.readyRe
 readonly PART_OF=app.kubernetes.io/part-of # what every object of ours is labelled with
 
 workloads() { # lines of kind, name, ready, wanted, updated, all replicas, generation, observed generation
-  k get deployments,statefulsets --selector $PART_OF=threads-cluster --output "go-template=$ROWS"
+  k get deployments,statefulsets --selector "$PART_OF=threads-cluster" --output "go-template=$ROWS"
 }
 
 readonly SETTLED='$3 == $4 && $5 == $4 && $6 == $4 && $8 >= $7'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 
@@ -165,6 +166,18 @@ def test_broken_contents_stop_nothing(bench: Bench) -> None:
     bench.client.delete("ct:desired")
     bench.client.set("ct:desired", '{"cpu": {"workers": "many"}}')
     assert scaler.scales(bench.store) == {}
+
+
+def test_figures_that_nothing_can_be_computed_with_stop_nothing(bench: Bench) -> None:
+    job = bench.submit(1000, tenant="a")
+    bench.client.hset("ct:job:" + job, mapping={"max_running": -5, "load": 600_000})
+    bench.client.hset("ct:shares", "a", "1|-3|0")
+    bench.client.hset("ct:pace", mapping={"sum|default|cpu": "1e-320", "sum|default|gpu": "1e308"})
+    scale = {"workers": 1, "calm_since": None, "peak": 0, "raised_at": None, "lanes": 1e-320}
+    bench.client.set("ct:desired", json.dumps({"cpu": scale, "gpu": scale}))
+    [each] = work(bench)
+    assert each.most_lanes > 1 and each.paces[CPU] == 1
+    assert Scaler(bench.store, Settings()).round([])[CPU] == 2
 
 
 def test_a_leader_goes_on_from_where_another_stopped(bench: Bench) -> None:
