@@ -14,8 +14,8 @@ cmd_backup() { # backup FILE
   read_config
   need_own_project
   local redis
-  redis=$(running_id redis)
-  [[ -n $redis ]] || fail 1 "Redis does not run in Docker, so there is nothing to copy from." \
+  redis=$(running_server)
+  [[ -n $redis ]] || fail 1 "Redis does not run in Docker, or is not healthy, so there is nothing to copy from." \
     "Start the cluster: ./deploy-cluster.sh docker    A local cluster: stop it and copy the folder .cluster/redis"
   if [[ -n $DRY ]]; then
     quoted docker exec -i "$redis" sh -s "< deploy/docker/dump-redis.sh"
@@ -24,6 +24,14 @@ cmd_backup() { # backup FILE
   else
     make_backup "$redis" "$file"
   fi
+}
+
+running_server() { # a server of Redis that serves, or nothing; with deploy/ha.yml there are three
+  local service
+  for service in redis redis-replica-1 redis-replica-2; do
+    running_id "$service" | grep . && return
+  done
+  return 0
 }
 
 make_backup() { # make_backup CONTAINER FILE

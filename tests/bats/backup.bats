@@ -38,6 +38,18 @@ assert found["made"].endswith("Z") and found["version"] and len(found["sha256"])
   not_called "$(<checkout/secrets/redis_password)"
 }
 
+@test "a backup is taken from a replica while the server redis is away" {
+  up
+  facts
+  of_engine "[c.update(service='redis-replica-1') for c in s['containers'] if c['service'] == 'redis']"
+  cluster backup ../backup.tar.gz
+  exits 0
+  of_engine "[c.update(health='unhealthy') for c in s['containers'] if c['service'] == 'redis-replica-1']"
+  cluster backup ../other.tar.gz
+  exits 1
+  says "Redis does not run in Docker, or is not healthy" "./deploy-cluster.sh docker"
+}
+
 @test "a backup overwrites nothing" {
   up
   facts
