@@ -43,7 +43,8 @@ kube_cleanup() { # cleanup [--yes]
   fi
   [[ -n $(deployed workers) ]] ||
     fail 1 "namespace $NAMESPACE of context $CONTEXT holds no Threads Cluster; it is not touched."
-  theirs=$(others_things | paste -sd ' ' -)
+  theirs=$(others_things 2>"$WORK/log") || unreadable "what others run"
+  theirs=${theirs//$'\n'/ }
   [[ -z $theirs ]] || fail 1 "namespace $NAMESPACE holds what is not of Threads Cluster; nothing was removed: $theirs" \
     "Remove or move that first: the namespace goes with all that is in it."
   say "This removes the namespace $NAMESPACE of context $CONTEXT with all that is in it:"

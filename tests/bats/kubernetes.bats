@@ -188,6 +188,11 @@ up() { # up N G OPTION...
   exits 1
   says "nothing was removed: deployment.apps/theirs"
   changed_nothing
+  printf 'daemonsets\nError from server (Forbidden): daemonsets.apps is forbidden\n' >"$FAKE/refuse"
+  cluster cleanup --yes
+  exits 3
+  says "what others run in namespace threads-cluster of context here cannot be read: Error from server (Forbidden)"
+  changed_nothing
   [[ -e .kubernetes ]]
 }
 
