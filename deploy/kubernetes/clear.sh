@@ -58,10 +58,13 @@ kube_cleanup() { # cleanup [--yes]
   run_k delete deployments,replicasets,statefulsets --all --cascade=orphan
   run_k delete pods --all --grace-period 5 --timeout 15s 2>/dev/null ||
     run_k delete pods --all --grace-period 0 --force 2>/dev/null || true
+  [[ -n $DRY ]] || say "Waiting for the end of namespace $NAMESPACE and of its volumes, half a minute mostly ..."
   gone delete namespace "$NAMESPACE" --wait
 }
 
 gone() { # gone KUBECTL-ARGUMENT...: what ends when the namespace has
+  # Namespaces are in none: kubectl would warn of that.
+  local KUBECTL=(kubectl --context "$CONTEXT")
   run_k "$@" --timeout 300s || fail 4 "namespace $NAMESPACE is not gone after 300 s." \
     "What holds it: kubectl get namespace $NAMESPACE --output yaml. Then run the same command again."
   [[ -n $(others) ]] || run_k delete priorityclasses threads-cluster-services threads-cluster-workers --ignore-not-found

@@ -502,7 +502,8 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   says "--yes"
   cluster cleanup --yes
   exits 0
-  called "delete namespace threads-cluster"
+  called "kubectl --context here delete namespace threads-cluster"
+  says "Waiting for the end of namespace threads-cluster"
   [[ $(grep -o ' delete .*' "$FAKE/calls" | awk '{ print $2 }' | head -n 3 | paste -sd ' ') == "deployments,replicasets,statefulsets pods namespace" ]] || broken order
   [[ ! -e .kubernetes ]]
   echo namespace/theirs >"$FAKE/namespace"
