@@ -64,6 +64,14 @@ class Shown:
     def value(self, metric: metrics.Metric, suffix: str = "", **labels: str) -> float | None:
         return self.samples().get((metric.name + suffix, frozenset(labels.items())))
 
+    def throttled(self, **labels: str) -> dict[str, float | None]:
+        """Return what slows a GPU down, of one moment: a worker that is silent for seconds is shown no more."""
+        samples = self.samples()
+        name, fixed = metrics.GPU_THROTTLED.name, set(labels.items())
+        return {
+            reason: samples.get((name, frozenset(fixed | {("reason", reason)}))) for reason in metrics.THROTTLE_REASONS
+        }
+
 
 @pytest.fixture
 def shown(any_redis_url: str) -> Shown:
@@ -197,10 +205,8 @@ def test_gpus_are_shown_and_passed_on(shown: Shown) -> None:
     for figure in figures.GPU:
         assert shown.value(figure.metric, worker="w", gpu="GPU-1") == GPU[figure.field]
     assert shown.value(metrics.GPU_INFO, worker="w", gpu="GPU-1", index="0", name="A GPU") == 1
-    reasons = {
-        reason: shown.value(metrics.GPU_THROTTLED, worker="w", gpu="GPU-1", reason=reason)
-        for reason in metrics.THROTTLE_REASONS
-    }
+    shown.beat("w", gpus=json.dumps([GPU]))
+    reasons = shown.throttled(worker="w", gpu="GPU-1")
     assert reasons == dict.fromkeys(metrics.THROTTLE_REASONS, 0) | {"sw_power_cap": 1, "other": 1}
     [node] = shown.queries.fleet.workers()
     assert node["gpus"] == [GPU]
