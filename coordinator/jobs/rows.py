@@ -136,10 +136,10 @@ class KindRow(TypedDict):
 
 
 def sound(row: dict[str, str]) -> dict[str, str]:
-    """Return the row itself. LookupError or ValueError when it lacks its state, its queue or its units."""
+    """Return the row itself. LookupError or ValueError when it lacks its state, its queue, its kind or its units."""
     JobState(row["state"])
-    if "queue" not in row or int(row["total"]) < 1:
-        raise ValueError("it has no queue or no units")
+    if "queue" not in row or "kind" not in row or int(row["total"]) < 1:
+        raise ValueError("it has no queue, no kind or no units")
     return row
 
 

@@ -71,3 +71,16 @@ def test_spoiled_keys_stop_no_answers(spoiled: Live, plan: exploring.Plan) -> No
             for path in ("/api/submit", f"/api/jobs/{job}/cancel", f"/api/jobs/{job}/retry"):
                 wire.note(tally, f"{what}: POST {path}", wire.send(port, wire.posted(path, body)))
     tally.check()
+
+
+def test_a_job_without_one_of_its_fields_stops_no_answers(spoiled: Live) -> None:
+    tally = counts.tally("lost fields of a job")
+    port, client = spoiled.ports[0], spoiled.redis()
+    job = spoiled.submit("collatz", {"start_number": 1, "number_count": 10**9})
+    fields = client.hgetall(f"ct:job:{job}")
+    for field, value in fields.items():
+        client.hdel(f"ct:job:{job}", field)
+        for path in ("/api/jobs?limit=20", "/api/snapshot", f"/api/jobs/{job}"):
+            wire.note(tally, f"without {field!r}: GET {path}", wire.send(port, wire.request("GET", path)))
+        client.hset(f"ct:job:{job}", field, value)
+    tally.check()

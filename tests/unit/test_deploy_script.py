@@ -131,12 +131,13 @@ def test_a_dump_brings_everything_back_with_the_log_on(redis_in: Callable[[str],
     source, target = redis_in("source").start(), redis_in("target").start()
     source.ask("SET", "key", "value")
     source.ask("RPUSH", "queue", *map(str, range(1000)))
+    source.ask("SET", "ct:filestore", "of other bytes of artifacts")
     target.ask("SET", "before", "x")
     target.stop()
     dumped = source.dump()
     assert dumped.returncode == 0, dumped.stderr
     facts = dict(line.split()[1:3] for line in dumped.stderr.decode().splitlines() if line.startswith("fact "))
-    assert (facts["keys"], int(facts["bytes"])) == ("2", len(dumped.stdout))
+    assert (facts["keys"], int(facts["bytes"])) == ("3", len(dumped.stdout))
     assert b"of-the-test" not in dumped.stderr
     assert not list(source.data.glob(".backup*"))
     loaded = target.load(dumped.stdout)
@@ -145,7 +146,7 @@ def test_a_dump_brings_everything_back_with_the_log_on(redis_in: Callable[[str],
     target.start()
     assert target.ask("GET", "key") == "value"
     assert target.ask("LLEN", "queue") == "1000"
-    assert target.ask("DBSIZE") == "2"
+    assert target.ask("DBSIZE") == "2", "the store of artifacts is the one that coordinators find"
     assert target.ask("CONFIG", "GET", "appendonly").split() == ["appendonly", "yes"]
 
 
