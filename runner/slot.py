@@ -28,6 +28,8 @@ CLOSE_SECONDS = 5.0
 #: Guards of this process, by process id. Whoever starts or ends one holds the lock.
 _guards: set[int] = set()
 _guards_change = threading.Lock()
+#: This process adopts orphans, and every child of it that is no guard is one.
+_adopts = threading.Event()
 
 
 class GuardDied(Exception):
@@ -117,15 +119,19 @@ class Slot:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what a guard that dies leaves behind, so that it can be killed. Once a runner."""
+    """Make this process the parent of what a guard that dies leaves behind, so that it is killed then.
+
+    For a runner's process, which has no children but guards: any other would be killed, too.
+    """
     processes.adopt_orphans()
+    _adopts.set()
 
 
 def _forget(guard: int) -> None:
-    """Kill what a guard left behind when it died: the children of this process that are no guards."""
+    """Kill what a guard left behind when it died, where this process has adopted it."""
     with _guards_change:
         _guards.discard(guard)
-        while orphans := set(processes.children(os.getpid())) - _guards:
+        while _adopts.is_set() and (orphans := set(processes.children(os.getpid())) - _guards):
             for orphan in orphans:
                 processes.kill_tree(orphan)
                 with contextlib.suppress(ChildProcessError):

@@ -79,6 +79,13 @@ def test_a_program_ends_with_its_status_and_what_it_wrote(slot: Slot, written: W
     assert slot.run(shell("exit 0"), written).code == 0, "a guard runs one after the other"
 
 
+def test_a_slot_leaves_other_children_of_its_process_alone() -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        Slot("1").close()
+        assert other.poll() is None
+        other.kill()
+
+
 def test_a_signal_is_128_and_its_number_as_in_a_shell(slot: Slot, written: Written) -> None:
     assert slot.run(shell("kill -SEGV $$"), written).code == 128 + signal.SIGSEGV
 
