@@ -18,6 +18,8 @@ On this machine as plain processes; needs Python 3.11 or later, and redis-server
             GPU_ENABLED=true, which installs it and fails without a GPU
               --port P       API on port P (default: 3000, or the next free one)
               --workers N    N CPU workers that share the cores (default: 1 with all cores)
+              --runner       and a runner of programs (cluster run -- COMMAND); every call of the API then needs a token,
+                             which the cluster command of this folder finds. Programs may do what you may: docs/operations.md
               --once         run the two sample jobs, print one JSON object for each on stdout, and stop
               --no-samples   start no sample job
 
@@ -25,6 +27,7 @@ As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
   docker [N [G]]  build and start N workers in all, G of them on GPUs: `docker 5 2` is 3 CPU workers and 2 GPU workers.
                   Without numbers: as many as .env says, at first 1 and 0. Run it again after a change to update:
                   coordinators and pages keep answering, and workers return the leases they hold
+              --runner       and a runner of programs, now and at later starts; every call of the API then needs a token
   scale N         change to N workers in all, with as many GPU workers as before; nothing else changes
               --gpu G        G of them on GPUs
   autoscale       start CPU workers as the work needs them, and stop those that it does not, after they ended what they
@@ -80,7 +83,7 @@ check_local_options() {
     case $1 in
       --port) number --port "${2:-}" 1 65535 && shift ;;
       --workers) number --workers "${2:-}" 1 64 && shift ;;
-      --once | --no-samples) ;;
+      --once | --no-samples | --runner) ;;
       *) wrong "local has no option '$1'." ;;
     esac
     shift
@@ -127,7 +130,7 @@ with_docker() { # with_docker FUNCTION ARGUMENT...: after loading what knows Doc
     fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
   fi
   local part
-  for part in run backup_file docker/{env_file,engine,containers,trouble,pool,start,update,autoscale,show,clear,report,backup}; do
+  for part in run backup_file docker/{env_file,engine,containers,trouble,pool,runner,start,update,autoscale,show,clear,report,backup}; do
     # shellcheck source=/dev/null
     source "deploy/$part.sh"
   done

@@ -19,10 +19,11 @@ from pathlib import Path
 import benchmarks
 from benchmarks.measure import Incomplete, Row
 from jobs.kinds import registry
+from jobs.models import Device
 
 RESULTS = Path(__file__).parent / "results.json"
-#: A goal's number: P5 of speed, R1 of recovery, K1 of any kind.
-GOAL = re.compile(r"[kpr]\d+(?=_)")
+#: A goal's number: P5 of speed, R1 of recovery, K1 of any kind, C1 of programs.
+GOAL = re.compile(r"[ckpr]\d+(?=_)")
 
 
 def machine() -> str:
@@ -56,7 +57,7 @@ def measured(name: str) -> list[Row]:
         from benchmarks import k1_kernels
 
         return [
-            k1_kernels.row(name),
+            *([k1_kernels.row(name)] if name in registry.computed_on(Device.CPU) else ()),
             *(row for module in modules(name) for row in importlib.import_module(module).run()),
         ]
     return [row for module in by_goal()[name] for row in importlib.import_module(module).run()]

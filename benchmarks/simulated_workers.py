@@ -193,7 +193,7 @@ class SimulatedWorker:
             await self._finish()
         if how != b"ok":
             return bool(how == b"wait")
-        lo, hi = map(int, more)
+        lo, hi = map(int, more[:2])
         self._lease = job, token, lo
         seconds = self._fleet.lease_seconds * (hi - lo) / want
         await self._fleet.sleep(seconds)
@@ -201,7 +201,7 @@ class SimulatedWorker:
         return await self._commit(token, hi, seconds)
 
     async def _commit(self, token: str, upto: int, seconds: float) -> bool:
-        words = (_PARTIAL, round(seconds * 1000), self.name, Device.CPU.value, "1", 0, "")
+        words = (_PARTIAL, round(seconds * 1000), self.name, Device.CPU.value, "1", 0, "", 0, "")
         code, parts = await self._script("commit", self._job, token, upto, *words)
         self._fleet.did["commits" if code else "stale"] += 1
         if code == 2:

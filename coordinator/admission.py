@@ -19,7 +19,7 @@ from jobs.settings import Settings
 #: Probes ask by an address, and learn nothing.
 _PROBED = frozenset({"/health", "/ready"})
 #: Beginnings of paths that take bytes of files.
-_BYTES = ("/api/artifacts", "/api/files/", "/api/file-bundle")
+_BYTES = ("/api/artifacts", "/api/files/", "/api/file-bundle", "/api/worker/jobs/")
 _OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_HOSTS"
 
 

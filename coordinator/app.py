@@ -30,11 +30,15 @@ from coordinator.cluster import Cluster
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
 from coordinator.leader import Janitor
+from coordinator.logs.live import Live
+from coordinator.logs.texts import Texts
 from coordinator.pages import Pages
 from coordinator.queries import Queries
+from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
 from coordinator.work import calls
+from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
 from jobs import VERSION, errors
 from jobs.models import Actor
@@ -45,7 +49,7 @@ from jobs.store import Store, connection
 log = structlog.get_logger("coordinator")
 
 #: Beginnings of routes with bytes of files.
-_CARRY_FILES = ("/api/file", "/api/artifacts")
+_CARRY_FILES = ("/api/file", "/api/artifacts", "/api/worker/jobs/")
 #: nginx' status for it; no standard has one.
 CLIENT_CLOSED_REQUEST = 499
 
@@ -63,6 +67,8 @@ def create(settings: Settings) -> FastAPI:
     exporter = Exporter(cluster.queries, lambda: janitor.leading)
     denials = Denials()
     polls = Polls(Store(connection.connect(settings.redis_url, retries=0, timeout=5)))
+    texts = Texts(cluster.artifacts, main.artifacts)
+    live = Live(Store(connection.connect(settings.redis_url, retries=0, timeout=5)), hub, texts)
     audit_keeper = AuditKeeper(own.audit_log, denials, lambda: janitor.leading, settings.audit_file)
 
     collector = Collector(own, Trees(own, settings), lambda: janitor.leading)
@@ -74,11 +80,13 @@ def create(settings: Settings) -> FastAPI:
         audit_keeper.start()
         collector.start()
         polls.start(asyncio.get_running_loop())
+        live.start(asyncio.get_running_loop())
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
         collector.stop()
+        live.stop()
         polls.stop()
         audit_keeper.stop()
         janitor.stop()
@@ -94,11 +102,14 @@ def create(settings: Settings) -> FastAPI:
     app.state.bodies = Bodies()
     app.state.file_bodies = Bodies(FILE_ROOM)
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
+    app.state.texts, app.state.live = texts, live
+    app.state.inputs = Inputs(cluster.artifacts, main.artifacts)
     for router in (health.routes, docs.routes, *domains.routers()):
         # Not include_router, by which each request would be matched against every route before its own three times.
         app.router.routes.extend(router.routes)
     if settings.pages_dir:
         _serve_pages(app, Path(settings.pages_dir))
+    app.add_middleware(Stopping)
     app.add_middleware(Admission, settings=settings)
     app.add_middleware(Figures, exporter=exporter, denials=denials)
     app.add_middleware(ClientAddress, settings=settings)
@@ -183,7 +194,7 @@ class Figures:
         self._exporter.requests.labels(method, route, str(status)).inc()
         # A stream lasts, a wait was asked for, and bytes take as long as their sender's network: none is slowness.
         if (
-            not route.endswith(("/events", "/worker/next"))
+            not route.endswith(("/events", "/worker/next", "/follow"))
             and not route.startswith(_CARRY_FILES)
             and b"wait_seconds=" not in scope.get("query_string", b"")
         ):

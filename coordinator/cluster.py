@@ -13,6 +13,7 @@ from coordinator.asker import Asker
 from coordinator.credentials import Credentials
 from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
+from coordinator.jobs.references import References, lost_artifact
 from coordinator.jobs.rows import KindRow, SubmittedRow
 from coordinator.queries import Queries
 from coordinator.secrets.keys import Keys
@@ -51,7 +52,8 @@ class Cluster:
     def submit(self, bodies: Sequence[Any], asker: Asker) -> list[SubmittedRow | errors.ClusterError]:
         """Validate each body alone and write the good ones; return one answer or error each, in order."""
         fleet = self.queries.fleet_cache.get()
-        accepted = [self._accept(body, asker, fleet) for body in bodies]
+        references = References(asker, self.artifacts, self.secrets)
+        accepted = [self._accept(body, asker, fleet, references) for body in bodies]
         good = [one for one in accepted if isinstance(one, submissions.Accepted)]
         written = iter(zip(good, self._write([one.job for one in good]), strict=True) if good else [])
         return [one if isinstance(one, errors.ClusterError) else self._answer(*next(written)) for one in accepted]
@@ -64,9 +66,11 @@ class Cluster:
             self._disk_checked = True
         return self.store.jobs.submit(jobs, self.settings.max_queued, disk=disk)
 
-    def _accept(self, body: Any, asker: Asker, fleet: scheduler.Fleet) -> submissions.Accepted | errors.ClusterError:
+    def _accept(
+        self, body: Any, asker: Asker, fleet: scheduler.Fleet, references: References
+    ) -> submissions.Accepted | errors.ClusterError:
         try:
-            return submissions.accept(submissions.read(body), asker, fleet, self.settings)
+            return submissions.accept(submissions.read(body), asker, fleet, self.settings, references)
         except errors.ClusterError as error:
             return error
 
@@ -74,8 +78,15 @@ class Cluster:
         if isinstance(written, Over):
             return submissions.over(written, one.job.tenant)
         how, job_id = written
+        if how == "artifact":
+            return lost_artifact(one.job.plan.parameters, job_id)
         if how == "refused":
             return errors.Unavailable(f"{job_id}; this job was not taken, submit it again in a moment")
+        if how == "artifact":
+            return errors.NotFound(
+                f"parameters: there is no artifact {job_id}, or it was deleted meanwhile; list them with "
+                "`cluster artifact list`, and put its folder again", field="parameters",
+            )  # fmt: skip
         if how == "conflict":
             return errors.Conflict(
                 f"idempotency_key: already used by job {job_id} with another body; use a new key",
@@ -186,6 +197,7 @@ def _kind(name: str) -> KindRow:
         "type": name,
         "summary": definition.SUMMARY,
         "model_version": definition.MODEL_VERSION,
+        "devices": [device.value for device in registry.devices(name)],
         "schema": definition.Parameters.model_json_schema(),
         "example": definition.EXAMPLE,
         "questions": dict(asking.QUESTIONS) if asking else {},

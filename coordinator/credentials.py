@@ -97,6 +97,11 @@ class Credentials:
             return False
         return asker.token in ("", BOOTSTRAP) or await self._find(asker.token, Token) is not None
 
+    async def require(self, asker: Asker) -> None:
+        """Raise Unauthorized unless what the asker showed still counts."""
+        if not await self.holds(asker):
+            raise errors.Unauthorized(_REFUSED)
+
     def forget(self) -> None:
         """Ask Redis at the next request: this replica has just changed the set of tokens or sessions."""
         self._changed_at = time.monotonic()

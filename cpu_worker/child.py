@@ -44,7 +44,7 @@ def warm() -> dict[str, float]:
     """
     seconds: dict[str, float] = {}
     for wait in (False, True):
-        for kind in registry.names():
+        for kind in registry.computed_on(Device.CPU):
             if kind not in seconds:
                 _warm(kind, wait, seconds)
     return seconds

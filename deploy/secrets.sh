@@ -87,6 +87,8 @@ main() {
   redis_files
   keep grafana_admin_password "$(random)"
   keep secrets_key "$(random)"
+  # Made by a coordinator once there is one: ./deploy-cluster.sh docker --runner.
+  keep runner_token ""
   token_file "$token"
 }
 

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Device
 
@@ -21,14 +20,7 @@ class Failed(Exception):
 
 def kinds() -> list[str]:
     """Return the kinds that have a kernel for GPUs."""
-    with_kernel = []
-    for kind in registry.names():
-        try:
-            registry.kernel(kind, Device.GPU)
-        except errors.NoKernel:
-            continue
-        with_kernel.append(kind)
-    return with_kernel
+    return list(registry.computed_on(Device.GPU))
 
 
 def questions(kind: str) -> list[dict[str, Any]]:

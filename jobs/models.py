@@ -67,8 +67,11 @@ class Priority(StrEnum):
 
 class Device(StrEnum):
     GPU = "gpu"
+    #: Either of GPU and CPU; never a runner.
     ANY = "any"
     CPU = "cpu"
+    #: Runs programs: what a kind has no kernel for.
+    RUNNER = "runner"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +99,10 @@ class Plan:
     max_lease_seconds: float = 30.0
     #: Shown to the submitter and with the job.
     notes: tuple[str, ...] = field(default=())
+    #: What a runner must have for it; the keys are those of `jobs.requirements`. For jobs of runners alone.
+    requirements: Mapping[str, Any] = field(default_factory=dict)
+    #: Ids of artifacts of its tenant that it needs, at most 8; they are kept as long as the job is.
+    artifacts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,9 @@ def priority_of(queue: str) -> Priority:
 
 
 def for_worker(device: Device) -> tuple[str, ...]:
-    """Return the queues that a worker of this device listens to, best first."""
-    return tuple(name(where, priority) for priority in Priority for where in (device, Device.ANY))
+    """Return the queues that a worker of this device listens to, best first. A runner hears its own alone."""
+    mine = (device,) if device is Device.RUNNER else (device, Device.ANY)
+    return tuple(name(where, priority) for priority in Priority for where in mine)
 
 
 def higher(queue: str, listened: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -65,8 +65,8 @@ class Settings(BaseSettings):
     metrics_token: str = ""
     #: Host names beside loopback's under which a cluster without a token is reached, with commas between.
     allowed_hosts: str = Field(default="", pattern=r"^[A-Za-z0-9.,_ \[\]:-]*$")
-    #: What an image runs: coordinator, cpu-worker or gpu-worker.
-    node_type: Literal["coordinator", "cpu-worker", "gpu-worker", ""] = ""
+    #: What an image runs: coordinator, cpu-worker, gpu-worker or runner.
+    node_type: Literal["coordinator", "cpu-worker", "gpu-worker", "runner", ""] = ""
     #: Stable name of a worker, shown everywhere. Default: the machine's name and the process number.
     worker_id: str = Field(default="", pattern=_NAME, validation_alias=AliasChoices("worker_id", "node_id"))
     #: Name of the machine that a worker runs on; workers with the same one share it. Default: `default_host`.
@@ -93,6 +93,18 @@ class Settings(BaseSettings):
     worker_api: str = ""
     #: The token with which it does; its name is the worker's.
     worker_token: str = Field(default="", repr=False)
+    #: Programs that a runner runs at once. 0: the cores it may use.
+    runner_slots: int = Field(default=0, ge=0, le=1024)
+    #: A folder for a runner's work, cache, workspaces and environments. Empty: a new one, removed at its end.
+    runner_dir: str = ""
+    #: Bytes of files of jobs that a runner keeps for later ones.
+    cache_bytes: int = Field(default=10 << 30, ge=0)
+    #: What a runner has that jobs may require, with commas between.
+    runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
+    #: first-last: users as which a runner that is root runs programs, one a slot. Empty: all as itself.
+    runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
+    #: Memory that a runner offers to programs, in MiB. 0: the machine's or the container's.
+    runner_memory_mib: int = Field(default=0, ge=0)
     #: Replicas of Redis that must have a change before it is acknowledged. 0: the master alone.
     redis_replicas_to_wait: int = Field(default=0, ge=0, le=100)
     #: Seconds that finished jobs and their results are kept.
@@ -149,6 +161,13 @@ class Settings(BaseSettings):
                 raise ValueError(f"{prefix.upper()}MIN is above {prefix.upper()}MAX")
         return self
 
+    @model_validator(mode="after")
+    def _every_slot_has_a_user(self) -> Settings:
+        uids = self.program_uids()
+        if self.runner_uids and len(uids) < self.slots():
+            raise ValueError(f"RUNNER_UIDS names {len(uids)} users for {self.slots()} slots: one a slot is needed")
+        return self
+
     def cluster_tokens(self) -> list[str]:
         """Tokens of CLUSTER_TOKEN: several while one replaces another, with white space or commas between."""
         return _words(self.cluster_token)
@@ -176,6 +195,21 @@ class Settings(BaseSettings):
         """Lanes of a CPU worker: as stated, else the cores it may use."""
         return self.worker_threads or usable_cores()
 
+    def slots(self) -> int:
+        """Programs that a runner runs at once: as stated, else the cores it may use."""
+        return self.runner_slots or usable_cores()
+
+    def labels(self) -> list[str]:
+        """Labels of a runner, sorted."""
+        return sorted(set(_words(self.runner_labels)))
+
+    def program_uids(self) -> range:
+        """Users of a runner's programs, one a slot; empty: all run as the runner's own."""
+        if not self.runner_uids:
+            return range(0)
+        first, last = map(int, self.runner_uids.split("-"))
+        return range(first, last + 1)
+
 
 def _words(text: str) -> list[str]:
     return [word for word in re.split(r"[\s,]+", text) if word]
@@ -199,6 +233,17 @@ def _cpu_limit(cgroup: Path) -> int | None:
     return None
 
 
+def usable_memory_mib(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """Memory of this machine in MiB, and no more than its container's limit."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for place in ("memory.max", "memory/memory.limit_in_bytes"):  # control groups version 2, then 1
+        try:
+            return min(total, int((cgroup / place).read_text())) >> 20
+        except (OSError, ValueError):
+            continue
+    return total >> 20
+
+
 def default_host(machine_id: Path = Path("/etc/machine-id"), marks: Iterable[Path] = _CONTAINER_MARKS) -> str:
     """The machine's name with a digest of its machine-id, so that two machines of one name are two hosts.
 
@@ -217,6 +262,11 @@ def _in_a_pod() -> bool:
     return "KUBERNETES_SERVICE_HOST" in os.environ
 
 
+def search_path() -> str:
+    """Return where this process looks for commands."""
+    return os.environ.get("PATH", os.defpath)
+
+
 def inherited(**more: str) -> dict[str, str]:
     """Return the environment of this process with these variables besides, for a child that all of it concerns."""
     return {**os.environ, **more}
@@ -227,6 +277,16 @@ def show_one_gpu(uuid: str) -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = uuid
 
 
+#: Settings that came by another way than the environment, where a child or another process could read them.
+_given: dict[str, Any] = {}
+
+
+def give_worker_token(token: str) -> None:
+    """Have `load` return settings with this WORKER_TOKEN from now on."""
+    _given["worker_token"] = token
+    load.cache_clear()
+
+
 @lru_cache
 def load() -> Settings:
-    return Settings()
+    return Settings(**_given)

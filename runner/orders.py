@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import array
 import json
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Bytes of one message: a job's specification has at most 64 KiB, an item at most 48 KiB; JSON may escape each byte.
-MOST_BYTES = 1 << 20
+#: Bytes of one message. A longer order is a file, since systems bound what a socket takes at once: it has up to 1 MiB
+#: of words and 64 KiB of others, and JSON may escape each byte.
+MOST_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,8 @@ class Order:
     processes: int = 0
     #: The user and group that it runs as, where the runner is root; None: the runner's.
     uid: int | None = None
+    #: When it is killed unless the runner says otherwise meanwhile, in monotonic seconds; 0: never.
+    until: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +48,8 @@ class Ended:
     reason: str = ""
     #: What could not be done to start it; empty where it started.
     error: str = ""
+    #: The number of that error of the system; 0: it was none.
+    errno: int = 0
     #: Seconds from its start until nothing of it was alive.
     seconds: float = 0.0
     #: Seconds of CPU, of it and all descendants that ended before their parents were gone.
@@ -56,8 +62,36 @@ class Ended:
 
 def send(channel: socket.socket, message: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
     """Send one message, with file descriptors. Raises OSError when the other side is gone or it is too long."""
+    _send(channel, json.dumps(message).encode(), descriptors)
+
+
+def _send(channel: socket.socket, text: bytes, descriptors: Sequence[int]) -> None:
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-    channel.sendmsg([json.dumps(message).encode()], rights)
+    channel.sendmsg([text], rights)
+
+
+def send_run(channel: socket.socket, order: Order, descriptors: Sequence[int]) -> None:
+    """Send an order, of any length, with its program's descriptors."""
+    text = json.dumps({"run": asdict(order)}).encode()
+    if len(text) <= MOST_BYTES:
+        _send(channel, text, descriptors)
+        return
+    file = os.memfd_create("order", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(file, "wb", closefd=False) as stream:
+            stream.write(text)
+        send(channel, {"file": len(text)}, [*descriptors, file])
+    finally:
+        os.close(file)
+
+
+def received_run(message: dict[str, Any], descriptors: list[int]) -> Order | None:
+    """Return the order that a message is, its own descriptor taken from the others; None for another message."""
+    if "file" in message:
+        with os.fdopen(descriptors.pop(), "rb") as stream:
+            stream.seek(0)
+            message = json.load(stream)
+    return Order(**message["run"]) if "run" in message else None
 
 
 def receive(channel: socket.socket, descriptors: int = 0) -> tuple[dict[str, Any] | None, list[int]]:
@@ -76,8 +110,9 @@ def stop(grace_seconds: float) -> dict[str, Any]:
     return {"stop": {"grace_seconds": grace_seconds}}
 
 
-def run(order: Order) -> dict[str, Any]:
-    return {"run": asdict(order)}
+def keep(until: float) -> dict[str, Any]:
+    """Say when the program is to be killed, in monotonic seconds; 0: never."""
+    return {"keep": {"until": until}}
 
 
 def ended(how: Ended) -> dict[str, Any]:

@@ -16,6 +16,7 @@ PROC = Path("/proc")
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -45,6 +46,11 @@ def die_with_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def gain_nothing() -> None:
+    """Keep this process and its descendants from becoming another user by what they execute: nobody could end them."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
 def can_list_children() -> bool:
     """Tell whether this kernel lists the children of a process."""
     return (PROC / "self/task" / str(os.getpid()) / "children").exists()
@@ -60,26 +66,26 @@ def children(pid: int) -> Iterator[int]:
 
 def descendants(pid: int) -> list[int]:
     """List all descendants, those that started them first; zombies too. What starts meanwhile may be missing."""
-    seen: list[int] = []
+    seen: dict[int, None] = {}
     waiting = [pid]
     while waiting:
         found = [child for child in children(waiting.pop()) if child not in seen]
-        seen += found
+        seen.update(dict.fromkeys(found))
         waiting += found
-    return seen
+    return list(seen)
 
 
 def signal_descendants(pid: int, number: signal.Signals) -> None:
     """Send a signal to all descendants of a process, not to itself."""
     for each in descendants(pid):
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, number)
 
 
 def kill_tree(pid: int) -> None:
     """Kill a process with its descendants, once; those that start meanwhile may live on."""
     for each in [pid, *descendants(pid)]:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
 
 

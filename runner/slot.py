@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from runner import orders, processes
@@ -22,8 +27,17 @@ log = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parent.parent
 #: Seconds that the pipes of a program may stay open once nothing of it is alive.
 PIPES_SECONDS = 1.0
+#: Seconds between two questions whether a program shall stop.
+LOOK_SECONDS = 0.2
 #: Seconds that a guard gets to kill what it guards, before it is killed itself.
 CLOSE_SECONDS = 5.0
+#: Seconds after a timeout or a grace at which a guard that does not answer is killed: to end a fork bomb takes some.
+ANSWER_SECONDS = 20.0
+#: Seconds between two messages to a guard that say how long its program may run.
+KEEP_SECONDS = 1.0
+
+#: Seconds between two passes of SIGKILL.
+_AGAIN_SECONDS = 0.005
 
 #: Guards of this process, by process id. Whoever starts or ends one holds the lock.
 _guards: set[int] = set()
@@ -53,6 +67,7 @@ class Slot:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "runner.guard", str(theirs.fileno())], pass_fds=[theirs.fileno()],
                 cwd="/", env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath}, stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-Z at the runner's terminal would stop it, and not its program
             )  # fmt: skip
             _guards.add(self._process.pid)
         self.restarts += 1
@@ -62,34 +77,86 @@ class Slot:
         """Return the process id of its guard."""
         return self._process.pid
 
-    def run(self, order: Order, sink: Callable[[int, bytes], None]) -> Ended:
-        """Run a program to its end; `sink` gets what it writes, 0 for stdout and 1 for stderr, on another thread.
+    def run(
+        self, order: Order, sink: Callable[[int, bytes], None], look: Callable[[], float | None] = lambda: None,
+        until: Callable[[], float] = lambda: math.inf,
+    ) -> Ended:  # fmt: skip
+        """Run a program to its end; `sink` gets what it writes, 0 for stdout and 1 for stderr.
 
-        Raises GuardDied; then the next program gets another guard.
+        `look` is asked several times a second; where it answers seconds of grace, the program is stopped. `until` is
+        asked once a second; at that time, in monotonic seconds, the guard kills the program by itself, should this
+        process be stopped. Raises GuardDied; then the next program gets another guard.
         """
         if self._process.poll() is not None:
             self.close()
             self._replace()
-        drain = self._send(order, sink)
+        drain = self._send(replace(order, until=_finite(until())), sink)
         try:
-            return self._wait()
+            return self._attend(order, drain, look, until)
         finally:
-            drain.finish(PIPES_SECONDS)
+            drain.close()
 
     def _send(self, order: Order, sink: Callable[[int, bytes], None]) -> Drain:
-        pipes = [os.pipe() for _ in range(2)]
+        pipes = _pipes(2)
         drain = Drain([read for read, _ in pipes], sink)
         try:
             with self._sending:
-                orders.send(self._channel, orders.run(order), [write for _, write in pipes])
-        except ConnectionError as error:
-            raise GuardDied(f"slot {self.name}: {error}") from error
+                orders.send_run(self._channel, order, [write for _, write in pipes])
+        except OSError as error:
+            drain.close()
+            if isinstance(error, ConnectionError):
+                raise GuardDied(f"slot {self.name}: {error}") from error
+            raise
         finally:
             for _, write in pipes:
                 os.close(write)
         return drain
 
-    def _wait(self) -> Ended:
+    def _attend(
+        self, order: Order, drain: Drain, look: Callable[[], float | None], until: Callable[[], float]
+    ) -> Ended:
+        """Read output until the program has ended, and what the pipes hold then."""
+        ended: Ended | None = None
+        started = kept = time.monotonic()
+        stopping, pipes_until = False, math.inf
+        answer_until = started + order.timeout_seconds + ANSWER_SECONDS if order.timeout_seconds else math.inf
+        while ended is None or (drain.open and time.monotonic() < pipes_until):
+            if self._wait(drain, for_end=ended is None):
+                ended, pipes_until = self._ended(), time.monotonic() + PIPES_SECONDS
+            elif ended is None:
+                now = time.monotonic()
+                if not stopping and (grace := look()) is not None:
+                    stopping = True
+                    self.stop(grace)
+                    answer_until = min(answer_until, now + grace + ANSWER_SECONDS)
+                elif now > kept + KEEP_SECONDS:
+                    kept = now
+                    self._keep(until())
+                if now > answer_until:  # its program, or another one, keeps it from its work
+                    self._process.kill()
+        return ended
+
+    def _keep(self, until: float) -> None:
+        """Say how long the program may run, and have a guard go on that a program has stopped with a signal."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)
+        with self._sending, contextlib.suppress(OSError):
+            orders.send(self._channel, orders.keep(_finite(until)))
+
+    def _wait(self, drain: Drain, *, for_end: bool) -> bool:
+        """Wait for one thing to happen, for LOOK_SECONDS at most; True: the guard has something to say."""
+        poll, channel = select.poll(), self._channel.fileno()
+        for pipe in drain.pipes():
+            poll.register(pipe, select.POLLIN)
+        if for_end:
+            poll.register(channel, select.POLLIN)
+        ready = [fd for fd, _ in poll.poll(1000 * min(LOOK_SECONDS, drain.pause() or LOOK_SECONDS))]
+        for pipe in ready:
+            if pipe != channel:
+                drain.read(pipe)
+        return channel in ready
+
+    def _ended(self) -> Ended:
         message, _ = orders.receive(self._channel)
         if message is None:
             self.close()
@@ -118,6 +185,25 @@ class Slot:
         _forget(self._process.pid)
 
 
+def _pipes(count: int) -> list[tuple[int, int]]:
+    """Make pipes whose reading ends never block: a program may open its own, and read what it wrote."""
+    pipes: list[tuple[int, int]] = []
+    try:
+        for _ in range(count):
+            pipes.append(os.pipe())
+            os.set_blocking(pipes[-1][0], False)
+    except OSError:
+        for end in (end for pipe in pipes for end in pipe):
+            os.close(end)
+        raise
+    return pipes
+
+
+def _finite(until: float) -> float:
+    """Return a time as a message has it: 0 for none."""
+    return 0.0 if until == math.inf else until
+
+
 def adopt_orphans() -> None:
     """Make this process the parent of what a guard that dies leaves behind, so that it is killed then.
 
@@ -131,8 +217,13 @@ def _forget(guard: int) -> None:
     """Kill what a guard left behind when it died, where this process has adopted it."""
     with _guards_change:
         _guards.discard(guard)
+        until = time.monotonic() + CLOSE_SECONDS  # what waits for a device or a file server dies later
         while _adopts.is_set() and (orphans := set(processes.children(os.getpid())) - _guards):
             for orphan in orphans:
                 processes.kill_tree(orphan)
                 with contextlib.suppress(ChildProcessError):
-                    os.waitpid(orphan, 0)
+                    os.waitpid(orphan, os.WNOHANG)
+            if time.monotonic() > until:
+                log.error("processes that a program left cannot be ended: %s", sorted(orphans))
+                return
+            time.sleep(_AGAIN_SECONDS)

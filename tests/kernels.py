@@ -28,7 +28,8 @@ FOLDERS = {"integration", "hostile", "chaos", "browser"}
 _PROGRAM = """
 from cpu_worker import child
 from jobs.kinds import compiled_code, registry
-if not all(map(compiled_code.is_compiled, registry.names())):
+from jobs.models import Device
+if not all(map(compiled_code.is_compiled, registry.computed_on(Device.CPU))):
     child.warm()
 """
 

@@ -8,5 +8,5 @@ _NOT_RUN = {"benchmarks", "tests"}
 ALL = tuple(sorted(path.parent.name for path in TOP.glob("*/__init__.py") if path.parent.name not in _NOT_RUN))
 #: Each is an image or a command of its own, and imports no other.
 SERVICES = tuple(name for name in ALL if name not in {"jobs", "deploy"})
-#: Services that run in containers. Nothing starts a runner yet.
-SERVERS = tuple(name for name in SERVICES if name not in {"threads_cluster", "runner"})
+#: Services that run in containers.
+SERVERS = tuple(name for name in SERVICES if name != "threads_cluster")

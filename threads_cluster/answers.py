@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, ValidationError
 
@@ -120,6 +120,7 @@ class Dead(Answer):
 
     job_id: Id
     ranges: list[DeadRange]
+    more_ranges: Count = 0
 
 
 class DeadJobs(Answer):
@@ -333,6 +334,36 @@ class MissingFiles(Answer):
     part_bytes: int
     bundle_files: int
     bundle_bytes: int
+
+
+class Unit(Answer):
+    unit: Count
+    state: str
+    exit: int | None = None
+    reason: str | None = None
+    seconds: float | None = None
+    attempts: Count = 0
+    worker: str | None = None
+    value: Any = None
+    error: str | None = None
+    artifact: str | None = None
+
+
+class UnitPage(Answer):
+    total: Whole
+    counts: dict[str, Count]
+    units: Many[Unit]
+
+
+class Output(Answer):
+    """Some output of a unit, how much was left out, or its end: `data`, `bytes` or `state` tell."""
+
+    offset: Count = 0
+    stream: Literal["stdout", "stderr"] = "stdout"
+    data: str | None = None
+    attempt: Count = 1
+    run: str | None = None
+    state: str | None = None
 
 
 class Rotated(Answer):

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, overload
 from urllib import parse
 
 import httpx
@@ -38,6 +39,7 @@ from threads_cluster.errors import (
     TimedOut,
     UnexpectedAnswer,
 )
+from threads_cluster.programs import Ended, Mapped, Program, Programs
 from threads_cluster.sse import Reader
 
 Json: TypeAlias = dict[str, Any]
@@ -93,6 +95,11 @@ class Cluster:
         """Folders and files that are kept in the cluster: `put`, `list`, `info`, `fetch`, `delete`."""
         return Artifacts(self._connection, self.patience)
 
+    @cached_property
+    def programs(self) -> Programs:
+        """Programs that runners execute: `submit`, `units`, `fetch` and what `run` and `map` do."""
+        return Programs(self, self._connection)
+
     def notify(self, notice: Callable[[ClientError], None]) -> None:
         """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""
         self._connection.notice = notice
@@ -135,14 +142,34 @@ class Cluster:
             shape=answers.Submitted,
         )
 
+    @overload
     def run(
         self, kind: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None, **choices: Any
-    ) -> Json:
+    ) -> Json: ...
+
+    @overload
+    def run(
+        self, kind: Sequence[str], *, files: str | Path | None = None, timeout: float | None = None, **choices: Any
+    ) -> Ended: ...
+
+    def run(
+        self, kind: str | Sequence[str], parameters: Mapping[str, Any] | None = None, *,
+        files: str | Path | None = None, timeout: float | None = None, **choices: Any,
+    ) -> Json | Ended:  # fmt: skip
         """Submits a job, waits for it, and gives its result; `choices` are those of `submit`.
 
         A short job costs one exchange with the cluster. TimedOut after `timeout` seconds, JobEnded when it failed or
         was cancelled. A key is drawn as in `submit`, so a broken connection never makes a second job.
+
+        In the place of a kind, the words of a command run as a program, with a folder of `files` around it; `choices`
+        are then the fields of `programs.Program`, and the answer is a `programs.Ended`, whatever its exit code.
         """
+        if not isinstance(kind, str):
+            fields: Json = {"command": kind, "retries": 0} | choices
+            return self.programs.run(Program(**fields), files=files, timeout=timeout)
+        return self._run_kind(kind, parameters, timeout, choices)
+
+    def _run_kind(self, kind: str, parameters: Mapping[str, Any] | None, timeout: float | None, choices: Json) -> Json:
         body = submission(kind, parameters, **({"idempotency_key": None} | choices))
         patience = LONG_POLL_SECONDS if timeout is None else max(0.0, min(timeout, LONG_POLL_SECONDS))
         began = time.monotonic()
@@ -162,6 +189,16 @@ class Cluster:
             raise JobEnded(job["job_id"], job["state"], job.get("error"))
         result: Json = self.result(answer["job_id"])["result"]
         return result
+
+    def map(
+        self, function: str | Callable[..., Any], values: Iterable[Any], *, files: str | Path | None = ".",
+        **choices: Any,
+    ) -> Mapped:  # fmt: skip
+        """Call `module:function` of the folder `files` with each value, on the runners; iterate over what they return.
+
+        A call has a fresh interpreter; values come and go as JSON. `choices`: fields of `programs.Program`.
+        """
+        return self.programs.map(function, values, files=files, **choices)
 
     def submit_batch(self, jobs: Sequence[Mapping[str, Any]]) -> list[Json]:
         """Up to 1,000 jobs, each as the API's submit takes it; answers in the same order, `error` in those refused."""

@@ -43,8 +43,8 @@ def put(
     as_json: AsJson = False,
 ) -> None:
     """Upload a folder or a file; only what the cluster lacks is sent. What .clusterignore names stays here."""
-    with _progress("sent", quiet=as_json) as progress:
-        answer = ctx.obj.cluster.artifacts.put(path, name=name, exclude=exclude or (), progress=progress)
+    with progress("sent", quiet=as_json) as progressing:
+        answer = ctx.obj.cluster.artifacts.put(path, name=name, exclude=exclude or (), progress=progressing)
     if as_json:
         show.json_line(answer)
         return
@@ -85,8 +85,8 @@ def fetch(
     as_json: AsJson = False,
 ) -> None:
     """Download an artifact into a folder, each file verified. What is there already is not downloaded again."""
-    with _progress("fetched", quiet=as_json) as progress:
-        answer = ctx.obj.cluster.artifacts.fetch(artifact, folder, progress=progress)
+    with progress("fetched", quiet=as_json) as progressing:
+        answer = ctx.obj.cluster.artifacts.fetch(artifact, folder, progress=progressing)
     if as_json:
         show.json_line(answer)
         return
@@ -102,7 +102,7 @@ def delete(ctx: typer.Context, artifact: Artifact, as_json: AsJson = False) -> N
 
 
 @contextmanager
-def _progress(done: str, *, quiet: bool) -> Iterator[Progress]:
+def progress(done: str, *, quiet: bool) -> Iterator[Progress]:
     """Yield what shows bytes on a terminal, and nothing elsewhere."""
     if quiet or not sys.stderr.isatty():
         yield lambda _done, _total: None

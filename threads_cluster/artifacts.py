@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -30,6 +31,8 @@ _ASKED, _SMALL = 10_000, 1 << 20
 _STORING_SECONDS, _VERIFY_RATE = 60.0, 50 << 20
 #: How often an upload asks again which files are missing, where some went meanwhile.
 _ATTEMPTS = 3
+#: Artifacts whose paths are kept in memory.
+_KNOWN = 4
 
 
 def _silent(_done: int, _total: int) -> None:
@@ -42,6 +45,8 @@ class Artifacts:
     def __init__(self, connection: Connection, patience: float) -> None:
         self._connection = connection
         self._patience = patience
+        #: Files of the artifacts that were last looked into, by their paths.
+        self._known: dict[str, dict[str, Entry]] = {}
 
     def put(
         self, path: str | Path, *, name: str | None = None, exclude: Sequence[str] = (), progress: Progress = _silent
@@ -93,15 +98,72 @@ class Artifacts:
         else is in the place of a file; nothing is ever written outside the folder.
         """
         row = self.info(artifact)
-        entries = self._entries(row["artifact_id"])
-        target = Target(Path(folder))
+        return {"artifact": row} | self._fetch_into(folder, self._entries(row["artifact_id"]), progress)
+
+    def fetch_part(
+        self, artifact_id: str, folder: str | Path, rename: Callable[[str], str | None], *, replace: bool = False
+    ) -> Json:
+        """`{fetched_files, fetched_bytes}`: as `fetch`, of the paths that `rename` gives a name below the folder.
+
+        `replace`: what is in the place of a file gives way to it. A link that leads to what is not fetched is left out.
+        """
+        named = {entry.path: (rename(entry.path), entry) for entry in self._entries(artifact_id)}
+        entries = [
+            dataclasses.replace(entry, path=path)
+            for path, entry in named.values()
+            if path is not None and (entry.kind != "l" or _leads_along(entry, path, rename))
+        ]
+        return self._fetch_into(
+            folder, trees.checked([*trees.with_sound_links(entries)]), _silent, replace=replace
+        )  # fmt: skip
+
+    def entry(self, artifact_id: str, path: str) -> Entry | None:
+        """Return the file at a path of an artifact; None where there is none."""
+        if artifact_id not in self._known:
+            if len(self._known) >= _KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[artifact_id] = {each.path: each for each in self._entries(artifact_id) if each.is_file}
+        return self._known[artifact_id].get(path)
+
+    def part(self, sha: str, first: int, length: int) -> bytes:
+        """Return bytes of a file; fewer where it ends before."""
+        return b"".join(self.pieces(sha, first, length))
+
+    def pieces(self, sha: str, first: int, length: int) -> Iterator[bytes]:
+        """Yield bytes of a file from `first` on; broken connections are resumed. They are not verified."""
+        enduring = Patience(self._patience)
+        while length > 0:
+            try:
+                with self._connection.download(f"/api/files/{sha}", first) as chunks:
+                    for chunk in chunks:
+                        data = chunk[:length]
+                        first, length = first + len(data), length - len(data)
+                        enduring.succeeded()
+                        yield data
+                        if not length:
+                            return
+                return
+            except (httpx.TransportError, ApiError) as error:
+                self._connection.endure(error, enduring)
+
+    def _fetch_into(
+        self, folder: str | Path, entries: Sequence[Entry], progress: Progress, *, replace: bool = False
+    ) -> Json:
+        target = Target(Path(folder), replace=replace)
         try:
+            target.avoid(entries)
             _check_case(target, entries)
+            for entry in entries:
+                if not entry.is_file:
+                    target.check_place(entry)
             lacking = [entry for entry in entries if entry.is_file and not target.has(entry)]
+            there = {entry.path for entry in lacking}
             self._fetch(target, lacking, progress)
             for entry in entries:
                 if entry.kind == "d":
                     target.make_folder(entry.path)
+                elif entry.is_file and entry.path not in there:
+                    target.set_mode(entry)
             for entry in entries:  # at last, so that nothing is written through one
                 if entry.kind == "l":
                     target.make_link(entry)
@@ -109,8 +171,7 @@ class Artifacts:
             raise BadArgument(f"{visible(str(folder))} cannot be written: {error.strerror}") from None
         finally:
             target.close()
-        size = sum(entry.size for entry in lacking)
-        return {"artifact": row, "fetched_files": len(lacking), "fetched_bytes": size}
+        return {"fetched_files": len(lacking), "fetched_bytes": sum(entry.size for entry in lacking)}
 
     def delete(self, artifact: str) -> None:
         """Delete an artifact with its names."""
@@ -120,6 +181,9 @@ class Artifacts:
 
     def _send_missing(self, tree: Tree, sent: dict[str, int], progress: Progress) -> None:
         files, missing, parts, bounds = tree.files, list[Entry](), dict[str, list[int]](), Json()
+        if not files:  # the API wants at least one hash
+            progress(0, 0)
+            return
         for shas in _batches(list(files), _ASKED):
             bounds = self._ask("POST", "/api/missing-files", answers.MissingFiles, body={"hashes": shas})
             missing += [files[sha] for sha in bounds["missing"] if sha in files]
@@ -147,8 +211,7 @@ class Artifacts:
 
     def _send_parts(self, root: Path, entry: Entry, there: Sequence[int], size: int) -> Iterator[int]:
         """Send the parts that are not there; yield the bytes of each, and of those that are."""
-        path = root / entry.path
-        with path.open("rb") as opened:
+        with trees.opened(root, entry.path) as opened:
             for number in range(-(-entry.size // size)):
                 wanted = min(size, entry.size - number * size)
                 if number not in there:
@@ -263,8 +326,8 @@ def _step(artifact: str) -> str:
 
 
 def _batches(several: Sequence[str], most: int) -> Iterator[Sequence[str]]:
-    """Yield them in batches, at least one."""
-    for at in range(0, max(1, len(several)), most):
+    """Yield them in batches."""
+    for at in range(0, len(several), most):
         yield several[at : at + most]
 
 
@@ -282,10 +345,8 @@ def _bundles(small: Iterable[Entry], bounds: Mapping[str, int]) -> Iterator[list
 
 
 def _read(root: Path, entry: Entry) -> bytes:
-    try:
-        data = (root / entry.path).read_bytes()
-    except OSError as error:
-        raise BadArgument(f"{visible(entry.path)} cannot be read: {error.strerror}") from None
+    with trees.opened(root, entry.path) as opened:
+        data = opened.read(entry.size + 1)
     if hashlib.sha256(data).hexdigest() != entry.sha:
         raise _changed(entry)
     return data
@@ -295,8 +356,14 @@ def _changed(entry: Entry) -> BadArgument:
     return BadArgument(f"{visible(entry.path)} changed while it was put; run the same command again")
 
 
+def _leads_along(link: Entry, path: str, rename: Callable[[str], str | None]) -> bool:
+    """Return True where a link that gets another path leads to what gets one in the same way."""
+    led = trees.led_to(link)
+    return rename(led) == trees.led_to(dataclasses.replace(link, path=path))
+
+
 def _check_case(target: Target, entries: Sequence[Entry]) -> None:
     pair = trees.colliding(entries)
-    if pair and target.ignores_case():
+    if pair and target.joins_names():
         one, other = map(visible, pair)
-        raise BadArgument(f"{one} and {other} would be one file here, where case does not count; fetch it elsewhere")
+        raise BadArgument(f"{one} and {other} would be one file here, where such names are equal; fetch it elsewhere")

@@ -7,12 +7,13 @@ import re
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
-from threads_cluster import access, artifact_commands, errors, secrets, show, tenants, terminal
+from threads_cluster import access, artifact_commands, errors, program_commands, secrets, show, tenants, terminal
 from threads_cluster.session import Session, as_json_option
 from threads_cluster.submitting import Kinds
 
@@ -34,11 +35,14 @@ else the token of: cluster login, else that of the local cluster in this checkou
 """
 
 
+_FIRST = ("submit", "run", "map", "logs", "units")
+
+
 class InOrder(TyperGroup):
-    """Help lists submit first."""
+    """Help lists what submits and shows programs first."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(self.commands, key=lambda name: name != "submit")
+        return [*_FIRST, *(name for name in self.commands if name not in _FIRST)]
 
 
 app = typer.Typer(
@@ -159,10 +163,19 @@ def result(
         typer.Option(metavar="FILE", help="Write one replica of a thread job here, for Perfetto."),
     ] = None,
     replica: Annotated[int, typer.Option(min=0, metavar="NUMBER", help="The replica that --trace writes.")] = 0,
+    fetch: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Fetch what programs left into this folder: that of unit 3 into DIR/3."),
+    ] = None,
+    flat: Annotated[bool, typer.Option("--flat", help="With --fetch: what all units left into DIR itself.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the result of a finished job."""
+    """Print the result of a job, or fetch what its programs left."""
     from threads_cluster import answers
+
+    if fetch is not None:
+        program_commands.fetch(ctx.obj, job_id, fetch, flat=flat, as_json=as_json)
+        return
 
     if trace is not None:
         json.dump(ctx.obj.checked(answers.Trace, ctx.obj.cluster.ask(job_id, "trace", replica=replica)), trace)
@@ -404,6 +417,7 @@ def version(ctx: typer.Context, as_json: AsJson = False) -> None:
     show.json_line({"version": text}) if as_json else show.line(text)
 
 
+program_commands.add(app)
 app.add_typer(artifact_commands.app, name="artifact")
 app.add_typer(access.tokens, name="token")
 app.add_typer(secrets.app, name="secret")

@@ -20,6 +20,7 @@ from threads_cluster.errors import (
     BadArgument,
     ClientError,
     Misconfigured,
+    NothingMore,
     TooSlow,
     Unauthorized,
     UnexpectedAnswer,
@@ -135,11 +136,13 @@ class Connection:
 
     @contextmanager
     def stream(self, path: str, headers: Mapping[str, str]) -> Iterator[Iterator[bytes]]:
-        """The bytes of an open answer of events; silence of a minute breaks it."""
+        """The bytes of an open answer of events; silence of a minute breaks it. NothingMore where none come (204)."""
         timeout = httpx.Timeout(self.timeout, read=60.0)
         with self._open("GET", path, headers={"Accept-Encoding": "identity", **headers}, timeout=timeout) as answer:
             if answer.status_code != httpx.codes.OK:
                 self._read_problem(answer, bodies.read(answer, self.timeout))
+            if answer.status_code == httpx.codes.NO_CONTENT:
+                raise NothingMore(self.url)
             kind = answer.headers.get("Content-Type", "")
             if not kind.startswith("text/event-stream"):
                 raise UnexpectedAnswer(self.url, f"the answer is no stream of events but {kind or 'of no type'}")

@@ -82,6 +82,13 @@ class UnexpectedAnswer(Unreachable):
         self.next = "say where the cluster is with --url or CLUSTER_URL"
 
 
+class NothingMore(UnexpectedAnswer):
+    """A stream that was to be resumed has come to its end."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, "the stream has ended")
+
+
 class TimedOut(ClientError):
     """The job had not ended when the time to wait was over. It goes on."""
 
@@ -97,6 +104,17 @@ class JobEnded(ClientError):
         )
         self.job_id, self.state = job_id, state
         self.next = f"look at it with cluster job {job_id}, or go on with cluster retry {job_id}"
+
+
+class UnitFailed(ClientError):
+    """A unit of a program failed, and will not be tried again."""
+
+    exit_code = JOB_FAILED
+
+    def __init__(self, job_id: str, unit: int, reason: str) -> None:
+        super().__init__(f"unit {unit} of job {job_id} failed: {reason}")
+        self.job_id, self.unit = job_id, unit
+        self.next = f"see what it wrote with cluster logs {job_id} --unit {unit}"
 
 
 class ApiError(ClientError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -42,6 +43,11 @@ class Settings(BaseSettings):
         if left.is_file():
             return left.read_text().strip()
         return f"http://127.0.0.1:{self.coordinator_port}"
+
+
+def variable(name: str) -> str | None:
+    """Return a variable of this environment for that of a program; None where it is not set."""
+    return os.environ.get(name)
 
 
 @lru_cache

@@ -146,8 +146,8 @@ def _more(count: int, job_id: str, table: str, indent: int) -> str:
     return f"{' ' * indent}... {count} more: cluster result {job_id} --csv --table {table}"
 
 
-def dead(several: Iterable[Mapping[str, Any]]) -> None:
-    """Ranges of units that were given up, one a line."""
+def dead(several: Sequence[Mapping[str, Any]]) -> None:
+    """Ranges of units that were given up, one a line; how many there are besides, on stderr."""
     rows(
         ("job", "first", "last", "deaths", "errors", "error"),
         [
@@ -156,6 +156,9 @@ def dead(several: Iterable[Mapping[str, Any]]) -> None:
             for one in job["ranges"]
         ],
     )
+    for job in several:
+        if more := job.get("more_ranges"):
+            say(f"{job['job_id']} has {more} more; cluster dead {job['job_id']} shows 1,000")
 
 
 def tenants(several: Iterable[Mapping[str, Any]]) -> None:
@@ -351,6 +354,21 @@ def artifact(row: Mapping[str, Any], entries: Sequence[Any]) -> None:
 def _path(entry: Any) -> str:
     mark = {"d": "/", "l": f" -> {entry.target}", "x": "*"}.get(entry.kind, "")
     return f"{entry.path}{mark}"
+
+
+def units(several: Sequence[Mapping[str, Any]]) -> None:
+    """Units of a program, one a line."""
+    columns = ("unit", "state", "exit", "took", "attempts", "worker", "value", "why")
+    rows(columns, [_unit_row(unit) for unit in several])
+
+
+def _unit_row(unit: Mapping[str, Any]) -> list[Any]:
+    value = unit.get("value")
+    return [
+        unit["unit"], unit["state"], unit.get("exit"), figures.duration(unit.get("seconds")), unit.get("attempts"),
+        unit.get("worker"), "" if value is None else visible(json.dumps(value), DIGITS),
+        unit.get("error") or unit.get("reason"),
+    ]  # fmt: skip
 
 
 def workers(several: Sequence[Mapping[str, Any]]) -> None:

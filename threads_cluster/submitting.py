@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from threads_cluster import errors, figures, show
+from threads_cluster import errors, figures, program_commands, program_options, show
 from threads_cluster.session import Session, as_json_option
 
 # What takes long to import is imported where it is used, so that help and completion come at once.
@@ -58,6 +58,8 @@ class Kinds(TyperGroup):
         return list(self.commands)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in _OWN:
+            return _OWN[cmd_name]()
         self._load(ctx)
         return self.commands.get(cmd_name)
 
@@ -75,6 +77,19 @@ class Kinds(TyperGroup):
                 app.command(kind["type"], help=_help(kind))(command(kind))
         group = typer.main.get_command(app)
         self.commands.update(group.commands)  # type: ignore[attr-defined]
+
+
+def _programs() -> Any:
+    app = typer.Typer(rich_markup_mode=None, add_completion=False)
+    app.command(
+        "command", cls=program_options.WithProgram, context_settings=program_options.BEFORE_PROGRAM,
+        epilog=program_commands.SUBMIT_EPILOG,
+    )(program_commands.submit)  # fmt: skip
+    return typer.main.get_command(app)
+
+
+#: Kinds whose commands are more than their schema.
+_OWN = {"command": _programs}
 
 
 @contextmanager
@@ -192,6 +207,11 @@ def submit(session: Session, kind: str, parameters: Json, *, wait: bool, as_json
     if wait:
         finish(session, answer["job_id"], as_json=as_json)
         return
+    accepted(answer, as_json=as_json)
+
+
+def accepted(answer: Json, *, as_json: bool) -> None:
+    """Print what a submission was answered with, and how to go on."""
     if as_json:
         show.json_line(answer)
         return
@@ -222,4 +242,6 @@ def finish(session: Session, job_id: str, *, as_json: bool) -> None:
         if answer:
             show.result(answer)
     if watching.exit_code(job):
+        if job["type"] in _OWN and not as_json:
+            show.say(f"units that failed: cluster units {job_id} --state dead   what they wrote: cluster logs {job_id}")
         raise typer.Exit(errors.JOB_FAILED)

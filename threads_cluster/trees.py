@@ -11,19 +11,26 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from threads_cluster.errors import BadArgument, ClientError
+from threads_cluster.links import Links
 from threads_cluster.terminal import visible
 
 #: Left out of every folder, as lines of .gitignore; the folder's .clusterignore adds to them, and may take back.
-EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env")
+EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
 HEAD = '{"artifact":1}'
+#: Largest file in bytes.
+MAX_FILE = 64 << 30
 _PIECE = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 #: Kind of an entry -> fields of its line.
 _FIELDS = {"d": 2, "f": 4, "x": 4, "l": 3}
 
@@ -78,18 +85,19 @@ class Tree:
 def scan(path: Path, exclude: Sequence[str] = ()) -> Tree:
     """Read a folder, or one file. BadArgument for what cannot be put, such as a link that leads out of the folder."""
     if path.is_file() and not path.is_symlink():
-        return Tree(root=path.parent, entries=[_file(path.parent, path.name, path.stat())])
+        return Tree(root=path.parent, entries=[_file(path.parent, path.name)])
     if not path.is_dir():
         raise BadArgument(f"{visible(str(path))} is no folder and no file")
     tree = Tree(root=path)
     try:
-        tree.entries = sorted(_walk(path, "", _ignoring(path, exclude)), key=lambda entry: entry.path.encode())
+        tree.entries = sorted(_walk(path, _ignoring(path, exclude)), key=lambda entry: entry.path.encode())
     except UnicodeEncodeError as error:
         raise BadArgument(f"the name {visible(ascii(error.object), 200)} is not UTF-8; rename or exclude it") from None
     except OSError as error:
         raise BadArgument(f"{visible(str(error.filename))} cannot be read: {error.strerror}") from None
+    ends = _ends(tree.entries)
     for entry in tree.entries:
-        if entry.kind == "l" and not _leads_inside(entry, tree.entries):
+        if entry.kind == "l" and ends[entry.path] is None:
             where = f"the link {visible(entry.path)} leads to {visible(entry.target)}"
             raise BadArgument(f"{where}, which is not put with it; exclude it with --exclude, or replace it by a copy")
     return tree
@@ -107,46 +115,90 @@ def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
         raise BadArgument(f"a pattern of {IGNORE_FILE} or --exclude cannot be understood: {error}") from None
 
 
-def _walk(root: Path, folder: str, ignored: Any) -> Iterator[Entry]:
-    """Yield the entries below a folder, in any order; an empty folder is an entry itself."""
-    found = False
-    with os.scandir(root / folder) as listing:
-        names = sorted(listing, key=lambda each: each.name)
-    for each in names:
-        path = f"{folder}/{each.name}" if folder else each.name
-        is_folder = each.is_dir(follow_symlinks=False)
-        if ignored.match_file(f"{path}/" if is_folder else path):
-            continue
-        found = True
-        path.encode()
-        if is_folder:
-            yield from _walk(root, path, ignored)
-        elif each.is_symlink():
-            yield Entry(kind="l", path=_sound(path), target=(root / path).readlink().as_posix())
-        else:
-            yield _file(root, path, each.stat(follow_symlinks=False))
-    if not found and folder:
-        yield Entry(kind="d", path=_sound(folder))
+def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
+    """Yield the entries of a folder, in any order; an empty folder is an entry itself."""
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        listed = _listed(root, folder)
+        kept = [(path, mode, target) for path, mode, target in listed if not _is_ignored(ignored, path, mode)]
+        if not kept and folder:
+            yield Entry(kind="d", path=_sound(folder))
+        for path, mode, target in kept:
+            path.encode()
+            if stat.S_ISDIR(mode):
+                folders.append(path)
+            elif stat.S_ISLNK(mode):
+                yield Entry(kind="l", path=_sound(path), target=target)
+            elif stat.S_ISREG(mode):
+                yield _file(root, path)
+            else:
+                raise BadArgument(f"{visible(path)} is no file, folder or link; exclude it with --exclude")
 
 
-def _file(root: Path, path: str, about: os.stat_result) -> Entry:
-    if not stat.S_ISREG(about.st_mode):
-        raise BadArgument(f"{visible(path)} is no file, folder or link; exclude it with --exclude")
-    size, sha = digest(root / path)
-    return Entry(kind="x" if about.st_mode & 0o100 else "f", path=_sound(path), size=size, sha=sha)
+def _is_ignored(ignored: Any, path: str, mode: int) -> bool:
+    return bool(ignored.match_file(f"{path}/" if stat.S_ISDIR(mode) else path))
 
 
-def digest(path: Path) -> tuple[int, str]:
-    """Return the bytes of a file and its SHA-256. BadArgument when it cannot be read."""
-    made, size = hashlib.sha256(), 0
+def _listed(root: Path, folder: str) -> list[tuple[str, int, str]]:
+    """Return path, mode and, of a link, target of what lies in a folder."""
+    rows = []
+    with _folder(root, folder) as opened:
+        for name in sorted(os.listdir(opened)):  # noqa: PTH208 - no Path is a folder that is open
+            mode = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mode
+            target = os.readlink(name, dir_fd=opened) if stat.S_ISLNK(mode) else ""
+            rows.append((f"{folder}/{name}" if folder else name, mode, target))
+    return rows
+
+
+@contextmanager
+def _folder(root: Path, folder: str) -> Iterator[int]:
+    """Open a folder below another. A link on the way is not followed: somebody may have put it there just now."""
+    opened = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with path.open("rb") as opened:
-            while piece := opened.read(_PIECE):
-                made.update(piece)
-                size += len(piece)
+        for name in folder.split("/") if folder else ():
+            try:
+                inner = os.open(name, _FOLDER, dir_fd=opened)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, str(root / folder)) from None
+            os.close(opened)
+            opened = inner
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def opened(root: Path, path: str) -> BinaryIO:
+    """Open a file below a folder, and nothing else in its place. BadArgument when it cannot be read."""
+    folder, _, name = path.rpartition("/")
+    try:
+        with _folder(root, folder) as parent:
+            number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
     except OSError as error:
-        raise BadArgument(f"{visible(str(path))} cannot be read: {error.strerror}") from None
-    return size, made.hexdigest()
+        raise BadArgument(f"{visible(path)} cannot be read: {error.strerror}") from None
+    if stat.S_ISREG(os.fstat(number).st_mode):
+        return os.fdopen(number, "rb")
+    os.close(number)
+    raise BadArgument(f"{visible(path)} is no file any more")
+
+
+def _file(root: Path, path: str) -> Entry:
+    made, size = hashlib.sha256(), 0
+    with opened(root, path) as file:
+        about = os.fstat(file.fileno())
+        while size <= MAX_FILE and (piece := _piece(file, path) if about.st_size <= MAX_FILE else b""):
+            made.update(piece)
+            size += len(piece)
+    if max(about.st_size, size) > MAX_FILE:
+        raise BadArgument(f"{visible(path)} has over {MAX_FILE >> 30} GiB; exclude it with --exclude, or divide it")
+    return Entry(kind="x" if about.st_mode & 0o100 else "f", path=_sound(path), size=size, sha=made.hexdigest())
+
+
+def _piece(file: BinaryIO, path: str) -> bytes:
+    try:
+        return file.read(_PIECE)
+    except OSError as error:
+        raise BadArgument(f"{visible(path)} cannot be read: {error.strerror}") from None
 
 
 def _sound(path: str) -> str:
@@ -155,9 +207,21 @@ def _sound(path: str) -> str:
     return path
 
 
-def _leads_inside(link: Entry, entries: Sequence[Entry]) -> bool:
-    led = led_to(link)
-    return led == "." or any(entry.path == led or entry.path.startswith(f"{led}/") for entry in entries)
+def _ends(entries: Iterable[Entry]) -> dict[str, str | None]:
+    """Return where each link ends; None for one that leads outside, or nowhere."""
+    targets = {entry.path: entry.target for entry in entries if entry.kind == "l"}
+    links = Links(targets, sorted(entry.path for entry in entries))
+    return {path: links.end(path) for path in targets}
+
+
+def with_sound_links(entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Return the entries without links that lead to none of them, nor to a folder that has some."""
+    while True:
+        ends = _ends(entries)
+        kept = [entry for entry in entries if entry.kind != "l" or ends[entry.path] is not None]
+        if len(kept) == len(entries):
+            return kept
+        entries = kept
 
 
 # -- a manifest that is fetched ----------------------------------------------------------------------------------------
@@ -172,19 +236,29 @@ def parsed(text: bytes) -> list[Entry]:
         raise UnsafeArtifact("the manifest of this artifact cannot be read") from None
     if lines[0] != HEAD:
         raise UnsafeArtifact("the manifest of this artifact is of another version; update the client")
-    paths: dict[str, Entry] = {}
+    return checked(entries)
+
+
+def checked(entries: list[Entry]) -> list[Entry]:
+    """Return the entries. UnsafeArtifact when a path of them leads elsewhere, or two are at one place."""
     for entry in entries:
         if why := unsound(entry.path):
             raise UnsafeArtifact(f"the artifact has the path {visible(entry.path, 200)}: {why}")
-        if entry.path in paths or any(folder in paths for folder in folders_of(entry.path)):
-            raise UnsafeArtifact(f"the artifact has two entries at {visible(entry.path, 200)}")
-        paths[entry.path] = entry
+    # In this order a path comes right before those below it.
+    for path, after in pairwise(sorted((entry.path for entry in entries), key=_by_parts)):
+        if path == after or after.startswith(f"{path}/"):
+            raise UnsafeArtifact(f"the artifact has two entries at {visible(path, 200)}")
+    ends = _ends(entries)
     for entry in entries:
-        if entry.kind == "l" and (posixpath.isabs(entry.target) or led_to(entry).split("/")[0] == ".."):
+        if entry.kind == "l" and ends[entry.path] is None:
             raise UnsafeArtifact(
                 f"the link {visible(entry.path)} leads out of the artifact, to {visible(entry.target)}"
             )
     return entries
+
+
+def _by_parts(path: str) -> str:
+    return path.replace("/", "\0")
 
 
 def _entry(row: list[Any]) -> Entry:
@@ -200,14 +274,24 @@ def _entry(row: list[Any]) -> Entry:
     return Entry(kind=row[0], path=row[1], target=row[2] if row[0] == "l" else "")
 
 
-def colliding(entries: Sequence[Entry]) -> tuple[str, str] | None:
-    """Return two paths, or beginnings of paths, that differ in the case of letters alone; None without such."""
-    known: dict[str, str] = {}
-    for entry in entries:
-        for path in (*folders_of(entry.path), entry.path):
-            if known.setdefault(path.casefold(), path) != path:
-                return known[path.casefold()], path
+def colliding(entries: Iterable[Entry]) -> tuple[str, str] | None:
+    """Return two paths, or beginnings of paths, that differ in the case or the form of letters alone; None without."""
+    # In this order those with equal beginnings are neighbours, however these are written.
+    rows = sorted((_folded(entry.path), entry.path) for entry in entries)
+    for (one, path), (other, after) in pairwise(rows):
+        folded = zip(one.split("\0"), other.split("\0"), strict=False)
+        names = zip(path.split("/"), after.split("/"), strict=False)
+        for length, ((mine, its), (name, its_name)) in enumerate(zip(folded, names, strict=False), 1):
+            if mine != its:
+                break
+            if name != its_name:
+                return "/".join(path.split("/")[:length]), "/".join(after.split("/")[:length])
     return None
+
+
+def _folded(path: str) -> str:
+    """Return a path as file systems compare it that know neither case nor the form of a letter."""
+    return unicodedata.normalize("NFD", unicodedata.normalize("NFD", path).casefold()).replace("/", "\0")
 
 
 def unsound(path: str) -> str:
@@ -223,14 +307,6 @@ def unsound(path: str) -> str:
     if too_long:
         return "a path has at most 4,096 bytes, and 255 a part"
     return "a part of a path is a name" if set(path.split("/")) & {"", ".", ".."} else ""
-
-
-def folders_of(path: str) -> Iterator[str]:
-    """Yield the folders that a path is in, the outer ones first."""
-    at = path.find("/")
-    while at > 0:
-        yield path[:at]
-        at = path.find("/", at + 1)
 
 
 def led_to(link: Entry) -> str:

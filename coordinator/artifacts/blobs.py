@@ -50,6 +50,8 @@ class Blobs:
             raise WrongStore(f"ARTIFACT_URL={url} cannot be used: {error}") from None
         #: Folder on this machine, whose writes must be made to last; None elsewhere.
         self._folder = Path(self._root) if local else None
+        #: Id of the store that this was when it was checked.
+        self._known = ""
 
     def write(self, tenant: str, objects: Mapping[str, bytes]) -> None:
         """Write objects under new names; return when they survive a power cut. Nothing is left of them on an error."""
@@ -57,6 +59,8 @@ class Blobs:
         try:
             with _understood(missing=errors.Unavailable):
                 self._write(paths)
+            if self._folder is not None:  # else they are in the folder where a volume was
+                self._confirm()
         except Exception:
             for path in paths:
                 with contextlib.suppress(Exception):
@@ -67,8 +71,12 @@ class Blobs:
         """Return the bytes start..end-1 of an object. Lost when they are not there."""
         if start >= end:
             return b""
-        with _understood():
-            data: bytes = self._fs.cat_file(self._path(tenant, name), start=start, end=end)
+        try:
+            with _understood():
+                data: bytes = self._fs.cat_file(self._path(tenant, name), start=start, end=end)
+        except Lost:
+            self._confirm()
+            raise
         if len(data) != end - start:
             raise Lost(f"object {name} ends too soon")
         return data
@@ -76,8 +84,11 @@ class Blobs:
     def delete(self, objects: Sequence[tuple[str, str]]) -> None:
         """Delete objects, given as (tenant, name); those that are not there are deleted already."""
         for tenant, name in objects:
-            with contextlib.suppress(FileNotFoundError), _understood(missing=FileNotFoundError):
-                self._fs.rm_file(self._path(tenant, name))
+            try:
+                with _understood():
+                    self._fs.rm_file(self._path(tenant, name))
+            except Lost:
+                self._confirm()
 
     def check(self, files: Files) -> None:
         """Return when this is the store of this cluster. WrongStore otherwise.
@@ -86,7 +97,8 @@ class Blobs:
         random, and nothing is deleted that this Redis does not know.
         """
         if files.store_id() is None and files.claim_store():
-            files.settle_store(self._marker() or self._write_marker())
+            self._known = self._marker() or self._write_marker()
+            files.settle_store(self._known)
             return
         deadline = time.monotonic() + _SETTLE_SECONDS
         while not (known := files.store_id()):
@@ -94,6 +106,18 @@ class Blobs:
                 raise WrongStore("another coordinator begins the artifact store and does not end; start this one again")
             time.sleep(0.1)
         self._compare(known, self._marker())
+        self._known = known
+
+    def _confirm(self) -> None:
+        """Return when the store is there, so that what it lacks is lost. Unavailable where it is not, as when a volume
+        is not mounted."""
+        try:
+            there = self._marker()
+        except WrongStore as error:
+            raise errors.Unavailable(str(error)) from None
+        if self._known and there != self._known:
+            detail = f"the artifact store at {self.url} is away: its file {MARKER} is not there; mount it again"
+            raise errors.Unavailable(detail)
 
     def _write(self, paths: Mapping[str, bytes]) -> None:
         if self._folder is None:

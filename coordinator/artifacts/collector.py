@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 ROUND_SECONDS = 10.0
 #: Artifacts that one round looks at, and calls that condemn, at most.
 _ARTIFACTS, _REPEATS = 100, 20
+#: Objects that cannot be deleted, after which a round ends.
+_TROUBLES = 10
 
 
 class Collector(threading.Thread):
@@ -44,21 +46,36 @@ class Collector(threading.Thread):
             self._trouble = trouble
 
     def round(self) -> None:
-        """Collect artifacts that nobody holds; delete bytes whose time is over."""
-        trouble: errors.ClusterError | None = None
+        """Collect artifacts that nobody holds; delete bytes whose time is over. Raises the first trouble at the end."""
+        troubles: list[Exception] = []
         for tenant, artifact_id in self._store.artifacts.unheld(_ARTIFACTS):
             try:
                 self._trees.collect(tenant, artifact_id)
-            except errors.ClusterError as error:  # what is lost of one must not keep the others
-                trouble = error
+            except connection.Unreachable:
+                raise
+            except Exception as error:  # what is lost of one must not keep the others
+                troubles.append(error)
         for _ in range(_REPEATS):
             doomed = self._store.files.condemn()
-            self._trees.transfers.blobs.delete(doomed)
-            self._store.files.forget(doomed)
-            if not doomed:
+            deleted = self._deleted(doomed, troubles)
+            self._store.files.forget(deleted)
+            if not deleted:
                 break
-        if trouble:
-            raise trouble
+        if troubles:
+            raise troubles[0]
+
+    def _deleted(self, doomed: list[tuple[str, str]], troubles: list[Exception]) -> list[tuple[str, str]]:
+        """Delete the bytes of objects, until too many cannot be; return the objects of which they are gone."""
+        deleted, most = [], len(troubles) + _TROUBLES
+        for each in doomed:
+            try:
+                self._trees.transfers.blobs.delete([each])
+                deleted.append(each)
+            except errors.ClusterError as error:
+                troubles.append(error)
+                if len(troubles) >= most:
+                    break
+        return deleted
 
     def stop(self) -> None:
         """End after what is being done."""

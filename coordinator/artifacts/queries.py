@@ -7,8 +7,9 @@ from coordinator.artifacts.rows import ArtifactRow
 from jobs.store.artifacts import Artifacts
 
 
-def page(store: Artifacts, tenant: str, after: str | None, limit: int) -> list[ArtifactRow]:
-    """Return at most `limit` of a tenant's artifacts, newest first, those behind the one with the id `after`."""
-    ids = store.ids(tenant)
-    start = ids.index(after) + 1 if after in ids else 0
-    return [rows.artifact_row(tenant, row) for row in store.read(tenant, ids[start : start + limit]) if row]
+def page(store: Artifacts, tenant: str, cursor: str | None, limit: int) -> tuple[list[ArtifactRow], str | None]:
+    """Return at most `limit` of a tenant's artifacts, newest first, and where the next page begins, None at the end."""
+    created, _, artifact_id = (cursor or "").partition("-")
+    found = store.page(tenant, (int(created), artifact_id) if cursor else None, limit)
+    shown = [rows.artifact_row(tenant, row) for row in store.read(tenant, [each for _, each in found]) if row]
+    return shown, f"{found[-1][0]}-{found[-1][1]}" if len(found) == limit else None

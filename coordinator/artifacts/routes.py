@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
 from coordinator import bodies, http
-from coordinator.artifacts import manifest, queries, rows, schemas
+from coordinator.artifacts import queries, rows, schemas, threads
 from coordinator.asker import Scope
 from coordinator.http import shown
 from jobs.store import artifacts
+from jobs.trees import manifest
 
 routes = http.router()
 
+#: Place of a page: when the last artifact of the page before was put, and its id.
+_CURSOR = r"^[0-9]{1,16}-[0-9a-f]{64}$"
 _SUBMIT = [http.needs(Scope.SUBMIT)]
 #: Description of a body of bytes, and of an answer of bytes.
 OCTETS: dict[str, Any] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -43,13 +45,12 @@ def gives_octets(what: str, *statuses: int) -> dict[str, Any]:
 @routes.get("/artifacts", tags=["artifacts"], **http.answers(schemas.ArtifactList))
 def list_artifacts(
     cluster: http.ClusterDep, asker: http.AskerDep,
-    cursor: Annotated[str | None, Query(pattern=manifest.SHA256)] = None,
+    cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:  # fmt: skip
     """List artifacts of one's tenant, newest first."""
-    page = queries.page(cluster.store.artifacts, asker.tenant, cursor, limit)
-    more = {"cursor": page[-1]["artifact_id"]} if len(page) == limit else {}
-    return shown({"artifacts": page, **more})
+    page, more = queries.page(cluster.store.artifacts, asker.tenant, cursor, limit)
+    return shown({"artifacts": page, **({"cursor": more} if more else {})})
 
 
 @routes.post(
@@ -59,7 +60,7 @@ def list_artifacts(
 async def commit(request: Request, cluster: http.ClusterDep, asker: http.AskerDep, name: Name = "") -> Response:
     """Commit a manifest whose files are there. The same manifest is the same artifact. 409 where files are missing."""
     async with bodies.octets(request, manifest.MAX_BYTES) as text:
-        how, row = await run_in_threadpool(cluster.artifacts.commit, asker.tenant, text, name, asker.actor)
+        how, row = await threads.run(lambda: cluster.artifacts.commit(asker.tenant, text, name, asker.actor))
     return shown({"artifact": rows.artifact_row(asker.tenant, row), "new": how == "new"})
 
 
@@ -70,14 +71,17 @@ def get_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep
 
 
 @routes.get("/artifacts/{artifact}/manifest", tags=["artifacts"], **gives_octets("The manifest: docs/artifacts.md"))
-def get_manifest(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def get_manifest(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """The manifest of an artifact: paths, sizes and SHA-256 of its files; its own SHA-256 is the artifact's id."""
-    row = cluster.artifacts.find(asker.tenant, artifact)
-    return Response(cluster.artifacts.manifest(asker.tenant, row), media_type="application/octet-stream")
+
+    def text() -> bytes:
+        return cluster.artifacts.manifest(asker.tenant, cluster.artifacts.find(asker.tenant, artifact))
+
+    return Response(await threads.run(text), media_type="application/octet-stream")
 
 
 @routes.delete("/artifacts/{artifact}", status_code=204, tags=["artifacts"], dependencies=_SUBMIT)
-def delete_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+async def delete_artifact(artifact: Asked, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Delete an artifact with its names. 409 while a job holds it. Files that no other has go ten minutes later."""
-    cluster.artifacts.delete(asker.tenant, artifact, asker.actor)
+    await threads.run(lambda: cluster.artifacts.delete(asker.tenant, artifact, asker.actor))
     return Response(status_code=204)

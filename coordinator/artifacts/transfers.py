@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.artifacts import bundles, manifest
 from coordinator.artifacts.blobs import Blobs, Lost
 from jobs import errors
 from jobs.store import files
 from jobs.store.files import PART_BYTES, Files, StoredFile, TooMuch
+from jobs.trees import bundles, manifest
 
 #: Bytes that are read at once for a download, and to verify a file.
 _PIECE = 1 << 20
@@ -25,6 +25,16 @@ class Wanted:
     missing: list[str]
     #: Numbers of the parts that are there, of those that were begun.
     parts: dict[str, list[int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """File that is downloaded."""
+
+    size: int
+    #: First byte and end of what was asked for; None for all.
+    span: tuple[int, int] | None
+    pieces: Iterator[bytes]
 
 
 class Transfers:
@@ -141,6 +151,12 @@ class Transfers:
         if file is None:
             raise errors.NotFound(f"there is no file {sha}", field="sha256")
         return file
+
+    def open(self, tenant: str, sha: str, asked: str) -> Opened:
+        """Return a file, or the range of it that a Range header asks for. Errors as `find`, `span` and `read`."""
+        file = self.find(tenant, sha)
+        part = span(asked, file.size)
+        return Opened(size=file.size, span=part, pieces=self.read(tenant, sha, file, *(part or (0, file.size))))
 
     def read(self, tenant: str, sha: str, file: StoredFile, start: int, end: int) -> Iterator[bytes]:
         """Return the bytes start..end-1 of a file in pieces. Broken when the store has lost them, as is then noted."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from coordinator.artifacts import manifest
 from coordinator.artifacts.blobs import Blobs, Lost, WrongStore
 from coordinator.artifacts.transfers import Transfers
 from jobs import errors
@@ -15,11 +14,12 @@ from jobs.models import Actor
 from jobs.settings import Settings
 from jobs.store import Store, artifacts, files
 from jobs.store.artifacts import Artifact, NewArtifact
+from jobs.trees import manifest
 
 log = logging.getLogger(__name__)
 
 #: Digits of an id by which an artifact may be called, at least.
-SHORTEST = 8
+SHORTEST, _WHOLE = 8, 64
 _DIGITS = re.compile(r"[0-9a-f]{8,64}")
 _MISSING = "ARTIFACT_URL for every coordinator, such as file:///data/artifacts (docs/artifacts.md)"
 
@@ -60,16 +60,22 @@ class Trees:
 
     def find(self, tenant: str, asked: str) -> Artifact:
         """Return an artifact by its id, the beginning of it, or its name. NotFound, Conflict for several."""
-        ids = [each for each in self._store.artifacts.ids(tenant) if each.startswith(asked)] if _is_id(asked) else []
+        ids = self._ids(tenant, asked) if _is_id(asked) else []
         if not ids and (named := self._store.artifacts.named(tenant, asked)):
             ids = [named]
         if len(ids) > 1:
             raise errors.Conflict(f"{len(ids)} artifacts begin with {asked}; give more of its id", field="artifact")
         [row] = self._store.artifacts.read(tenant, ids) or [None]
-        if row is None:
+        if row is None or not (row.names or row.holders):
             detail = f"there is no artifact {asked}; list them with GET /api/artifacts"
             raise errors.NotFound(detail, field="artifact")
         return row
+
+    def _ids(self, tenant: str, digits: str) -> list[str]:
+        """Return the artifacts whose ids begin with these digits; of those that only jobs hold, by a whole id alone."""
+        if len(digits) == _WHOLE:
+            return [digits]
+        return [each for each in self._store.artifacts.ids(tenant) if each.startswith(digits)]
 
     def commit(self, tenant: str, text: bytes, name: str, actor: Actor) -> tuple[str, Artifact]:
         """Store a tree whose files are there: (new or there, artifact).
@@ -78,6 +84,16 @@ class Trees:
         """
         if _is_id(name):
             raise errors.InvalidRequest(f"name: {name} could be the beginning of an artifact's id", field="name")
+        how, new = self.commit_by(tenant, text, lambda new: self._store.artifacts.commit(tenant, new, actor), name)
+        return how, self.find(tenant, new.id)
+
+    def commit_by(
+        self, tenant: str, text: bytes, commit: Callable[[NewArtifact], list[str]], name: str = ""
+    ) -> tuple[str, NewArtifact]:
+        """Store a manifest and have `commit`, which answers as `Artifacts.commit`, refer to it. Errors as `commit`.
+
+        Whatever else `commit` answers is returned, and nothing is left of the manifest.
+        """
         tree, stored = manifest.parsed(text), files.new_object()
         transfers = self.transfers
         self._store.files.begin(tenant, [stored])
@@ -86,11 +102,12 @@ class Trees:
             id=tree.id, name=name, bytes=tree.bytes, files=tree.files, manifest=stored, manifest_bytes=len(text),
             sizes=tree.sizes,
         )  # fmt: skip
-        how, *rest = self._store.artifacts.commit(tenant, new, actor)
+        how, *rest = commit(new)
         if how not in ("new", "there"):
             transfers.blobs.delete([(tenant, stored)])
-            raise _refusal(how, rest, new, tenant)
-        return how, self.find(tenant, tree.id)
+            if refusal := _refusal(how, rest, new, tenant):
+                raise refusal
+        return how, new
 
     def manifest(self, tenant: str, row: Artifact) -> bytes:
         """Return the manifest of an artifact. Broken when the store has lost it."""
@@ -124,7 +141,7 @@ def _is_id(asked: str) -> bool:
     return bool(_DIGITS.fullmatch(asked))
 
 
-def _refusal(how: str, rest: Sequence[str], new: NewArtifact, tenant: str) -> errors.ClusterError:
+def _refusal(how: str, rest: Sequence[str], new: NewArtifact, tenant: str) -> errors.ClusterError | None:
     if how == "missing":
         shas = list(new.sizes)
         first = shas[int(rest[0])]
@@ -140,4 +157,4 @@ def _refusal(how: str, rest: Sequence[str], new: NewArtifact, tenant: str) -> er
     if how == "full":
         most = f"tenant {tenant} has {artifacts.MAX_ARTIFACTS} artifacts, as many as it may have"
         return errors.Conflict(f"{most}; delete some first", field="body")
-    return errors.Unavailable("the upload took over an hour; send it again")
+    return errors.Unavailable("the upload took over an hour; send it again") if how == "gone" else None

@@ -64,7 +64,7 @@ def _pace(name: bytes, text: bytes) -> tuple[str, float]:
 
 def _devices(queue: str) -> tuple[Device, ...]:
     device = Device(queue.partition(".")[0])
-    return DEVICES if device is Device.ANY else (device,)
+    return DEVICES if device is Device.ANY else tuple({device}.intersection(DEVICES))
 
 
 def _work(job_id: str, row: Row, *, paces: Paces, capped: frozenset[str], states: set[str]) -> Work | None:
@@ -76,6 +76,8 @@ def _work(job_id: str, row: Row, *, paces: Paces, capped: frozenset[str], states
         return None
     tenant = job["tenant"] or DEFAULT_TENANT
     devices = [device for device in _devices(job["queue"]) if device is Device.CPU or f"gpu:{tenant}" not in capped]
+    if not devices:
+        return None
     known = {device: paces.get(f"{job['kind']}|{job['mode']}|{device}", paces[device]) for device in devices}
     seconds = max(decoding.finite(job["load"] or "0") / 1000, _HARDLY_ANY)
     return Work(jobs=jobs, seconds=seconds, paces=known, most_lanes=_most_lanes(job), tenant=tenant)

@@ -39,6 +39,21 @@ class FleetGpuRow(GpuRow):
     job: str | None
 
 
+class OfferedGpuRow(TypedDict):
+    name: NotRequired[str]
+    memory_mib: int
+    compute_capability: str
+
+
+class OfferRow(TypedDict):
+    cpus: float
+    memory_mib: float
+    gpus: list[OfferedGpuRow]
+    host: str
+    labels: list[str]
+    tenant: NotRequired[str]
+
+
 class WorkerRow(TypedDict):
     id: str
     device: str | None
@@ -62,6 +77,10 @@ class WorkerRow(TypedDict):
     gpus: NotRequired[list[GpuRow]]
     retired: NotRequired[str]
     cpu_energy_joules_total: NotRequired[float]
+    offer: NotRequired[OfferRow]
+    isolation: NotRequired[str]
+    running: NotRequired[list[tuple[str, int]]]
+    cordoned: NotRequired[str]
 
 
 class QueueRow(TypedDict):
@@ -76,6 +95,7 @@ class WorkerCountsRow(TypedDict):
     ready: int
     cpu: dict[str, int]
     gpu: dict[str, int]
+    runner: dict[str, int]
 
 
 class StatusRow(TypedDict):
@@ -144,8 +164,8 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
     known: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if name in row}
     if "gpus" in row:
         known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parsed(row["gpus"])]
-    if "retired" in row:
-        known["retired"] = row["retired"]
+    known.update({name: decoding.parsed(row[name]) for name in ("offer", "running") if name in row})
+    known.update({name: row[name] for name in ("retired", "isolation", "cordoned") if row.get(name)})
     if joules := row.get("cpu_energy_joules_total"):
         known["cpu_energy_joules_total"] = decoding.finite(joules)
     return known

@@ -37,6 +37,21 @@ class FleetGpu(Gpu):
     job: str | None = required("The job that its worker holds: null and utilization 0 is a GPU allocated and idle.")
 
 
+class OfferedGpu(Answer):
+    name: str | None = optional()
+    memory_mib: int
+    compute_capability: str
+
+
+class Offer(Answer):
+    cpus: float
+    memory_mib: float
+    gpus: list[OfferedGpu]
+    host: str
+    labels: list[str]
+    tenant: str | None = optional()
+
+
 class Worker(Answer):
     id: str
     device: str | None
@@ -62,6 +77,10 @@ class Worker(Answer):
     cpu_energy_joules_total: float | None = optional(
         "Of the CPU packages since the worker began, where it may be read."
     )
+    offer: Offer | None = optional("Of a runner: what it has in all.")
+    isolation: str | None = optional("Of a runner: uid, where each slot has a user of its own, or shared.")
+    running: list[tuple[str, int]] | None = optional("Of a runner: job and unit of programs that run, at most 64.")
+    cordoned: str | None = optional("Why a runner takes no new units by itself.")
 
 
 class WorkerList(Answer):
@@ -82,6 +101,7 @@ class WorkerCounts(Answer):
     ready: int
     cpu: dict[str, int] = required("Live ones by state.")
     gpu: dict[str, int]
+    runner: dict[str, int]
 
 
 class Status(Answer):

@@ -16,13 +16,16 @@ routes = http.router()
 
 @routes.get("/dead", tags=["jobs"], **http.answers(schemas.DeadJobs))
 def list_dead(cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Ranges of units that were given up, with their errors, of the newest 1,000 failed and 1,000 running jobs."""
+    """Ranges of units that were given up, with their errors, of the newest 1,000 failed and 1,000 running jobs.
+
+    At most 20 of a job; `more_ranges` counts the others.
+    """
     return shown({"jobs": cluster.queries.jobs.all_dead(asker.only_tenant)})
 
 
 @routes.get("/jobs/{job_id}/dead", tags=["jobs"], **http.answers(schemas.DeadJobs))
 def get_dead(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
-    """The same of one job; no jobs when none of its units was given up."""
+    """The same of one job, at most 1,000 ranges; no jobs when none of its units was given up."""
     cluster.queries.jobs.job(job_id)
     return shown({"jobs": cluster.queries.jobs.dead([job_id])})
 

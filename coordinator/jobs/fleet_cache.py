@@ -55,7 +55,9 @@ def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
     shares = [(name, share) for name, share in load.shares.items() if b"|" not in name]
     work = skipped.readable("figure", load.work.items(), lambda queue, ms: (queue.decode(), int(ms) / 1000))
     speeds = skipped.readable("figure", load.paces.items(), _pace)
+    runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     return scheduler.Fleet(
+        runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
         workers=count, idle=idle, lanes=lanes, load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
         waiting=load.waiting, weights=dict(skipped.readable("figure", shares, _weight)),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator import decoding
-from coordinator.jobs import marks, results, rows, scheduler
+from coordinator.jobs import marks, results, rows, scheduler, units
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.owners import Owners
-from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, ResultHead
+from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, ResultHead, UnitsPage
+from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Place
 from jobs.numbers import exact
@@ -21,6 +22,8 @@ _PAGES, _PAGE = 20, 100
 _TENANT_PAGE = 1000
 #: Failed jobs, and running ones, among which those with units given up are found; the newest.
 _DEAD = 1000
+#: Ranges given up that are shown of one job, and of each of many. A kernel's job fails before it has more than those.
+_DEAD_RANGES, _DEAD_EACH = 1000, 20
 #: Running jobs over which speeds are summed, newest first.
 _RUNNING = 100
 
@@ -120,22 +123,19 @@ class JobQueries:
             numbered = numbered[: last + 1]
         return numbered, own
 
-    def dead(self, ids: Sequence[str]) -> list[DeadRow]:
-        """Return, of these jobs, those with units that were given up, with each such range."""
-        jobs = self.by_ids(ids)
-        ranges = self._store.job_reads.dead_ranges([job["job_id"] for job in jobs])
-        return [
-            {"job_id": job["job_id"], "type": job["type"], "state": job["state"], "tenant": job["tenant"],
-             "ranges": rows.dead(several)}
-            for job, several in zip(jobs, ranges, strict=True) if several
-        ]  # fmt: skip
+    def dead(self, ids: Sequence[str], most: int = _DEAD_RANGES) -> list[DeadRow]:
+        """Return, of these jobs, those with units that were given up, with at most `most` such ranges of each."""
+        jobs, reads = self.by_ids(ids), self._store.job_reads
+        names = [job["job_id"] for job in jobs]
+        stored = zip(jobs, reads.dead_ranges(names, most), reads.dead_counts(names), strict=True)
+        return [rows.dead(job, ranges, count) for job, ranges, count in stored if ranges]
 
     def all_dead(self, tenant: str | None) -> list[DeadRow]:
         """Return the same of the newest _DEAD failed and running jobs; of one tenant's, or of all."""
         numbered = [self._store.job_reads.newest(state, None, _DEAD) for state in ("failed", "running")]
         ids = decoding.names(job_id for several in numbered for job_id, _ in several)
-        with_dead = [job for job, ranges in zip(ids, self._store.job_reads.dead_ranges(ids), strict=True) if ranges]
-        return [row for row in self.dead(with_dead) if tenant in (None, row["tenant"])]
+        with_dead = [job for job, count in zip(ids, self._store.job_reads.dead_counts(ids), strict=True) if count]
+        return [row for row in self.dead(with_dead, _DEAD_EACH) if tenant in (None, row["tenant"])]
 
     def states(self, ids: Sequence[str], tenant: str | None = None) -> list[str | None]:
         """Return the state of each job; None for one that does not exist, or is not of this tenant."""
@@ -169,6 +169,28 @@ class JobQueries:
         Jobs of other tenants than this one count as missing.
         """
         return results.many(self._store, ids, self.hidden(ids, tenant))
+
+    def units(self, job_id: str) -> Units:
+        """Return where the units of a program stand. NotFound, also for a kind that runs none; Broken."""
+        try:
+            stored = self._store.unit_reads.units(job_id)
+            found = units.read(stored, self._store.clock.now()) if stored else None
+        except Unreadable:
+            raise _broken(job_id) from None
+        if stored is None:
+            raise _not_found(job_id)
+        if found is None:
+            detail = f"job {job_id} is of kind {stored.kind}, which runs no programs: its units have no rows"
+            raise errors.NotFound(detail, field="job_id")
+        return found
+
+    def units_page(self, job_id: str, first: int, most: int, state: str | None) -> UnitsPage:
+        """Return at most `most` units of a program from `first` on, of one state or of all. Errors as `units`."""
+        found = self.units(job_id)
+        try:
+            return found.page(self._store.unit_reads, job_id, found.numbers(first, most, state))
+        except Unreadable:
+            raise _broken(job_id) from None
 
     def mark(self, kind: str, name: str) -> MarkRow:
         """Return how far a mark reaches without a hole, and the ranges beyond. NotFound naming those there are."""

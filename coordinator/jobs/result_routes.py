@@ -104,6 +104,8 @@ def _result(cluster: Cluster, job_id: str, partial: bool) -> bytes:
     if stored is not None:
         return json.dumps(head)[:-1].encode() + b', "result": ' + stored + b"}"
     detail = f"the job is {state}; its result comes with state done. Ask with partial=true for what is there"
+    if registry.running(head["type"]):
+        detail += f"; its units: cluster units {job_id}; what they wrote: cluster logs {job_id}"
     raise errors.Conflict(detail, field="state")
 
 

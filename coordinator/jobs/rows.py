@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding
@@ -84,6 +84,7 @@ class DeadRow(TypedDict):
     state: str
     tenant: str
     ranges: list[DeadRangeRow]
+    more_ranges: NotRequired[int]
 
 
 class JobsPage(TypedDict):
@@ -124,10 +125,38 @@ class MarkRow(TypedDict):
     more_ranges: int
 
 
+class UnitRow(TypedDict):
+    """One unit of a program, by its last attempt."""
+
+    unit: int
+    state: str
+    exit: int | None
+    reason: str
+    seconds: float | None
+    attempts: int
+    worker: str | None
+    value: Any
+    error: str | None
+    artifact: str | None
+
+
+class UnitsPage(TypedDict):
+    total: int
+    counts: dict[str, int]
+    units: list[UnitRow]
+
+
+class UnitStatesRow(TypedDict):
+    total: int
+    #: [lo, hi, state] of the units lo..hi-1.
+    runs: list[tuple[int, int, str]]
+
+
 class KindRow(TypedDict):
     type: str
     summary: str
     model_version: int
+    devices: list[str]
     schema: dict[str, Any]
     result_schema: NotRequired[dict[str, Any]]
     example: dict[str, Any]
@@ -150,6 +179,7 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
     started, ended = row.get("started"), row.get("ended")
     until = int(ended) / 1000 if ended else now
     holders = int(row["holders"])
+    needed = decoding.parsed(row.get("requirements", "{}"))
     answer: JobRow = {
         "job_id": job_id,
         "tenant": row.get("tenant", DEFAULT_TENANT),
@@ -170,27 +200,45 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
         "rate": rate,
         "eta_seconds": round((total - done) / rate, 1) if rate else None,
         "waiting_because": scheduler.waiting_because(
-            state, row["queue"], place, holders, fleet, row["kind"], int(row["version"]), int(row.get("max_running", 0))
+            state,
+            row["queue"],
+            place,
+            holders,
+            fleet,
+            row["kind"],
+            int(row["version"]),
+            max_running=int(row.get("max_running", 0)),
+            needed=needed,
         ),
-        "error": row.get("error"),
+        "error": None if state == JobState.DONE.value else row.get("error"),  # of an attempt that was repeated
         "usage": _usage(row),
     }
     _add_limits(answer, row)
     return answer
 
 
-def dead(ranges: Iterable[DeadRange]) -> list[DeadRangeRow]:
-    """Return the rows of ranges that were given up."""
-    return [
-        {
-            "first": exact(each.lo),
-            "last": exact(each.hi - 1),
-            "deaths": each.deaths,
-            "errors": each.errors,
-            "error": each.error,
-        }
-        for each in sorted(ranges)
-    ]
+def dead(job: JobRow, ranges: Sequence[DeadRange], count: int) -> DeadRow:
+    """Return the row of a job with these ranges that were given up, of `count` in all."""
+    row: DeadRow = {
+        "job_id": job["job_id"],
+        "type": job["type"],
+        "state": job["state"],
+        "tenant": job["tenant"],
+        "ranges": [_dead_range(each) for each in sorted(ranges)],
+    }
+    if count > len(ranges):
+        row["more_ranges"] = count - len(ranges)
+    return row
+
+
+def _dead_range(given_up: DeadRange) -> DeadRangeRow:
+    return {
+        "first": exact(given_up.lo),
+        "last": exact(given_up.hi - 1),
+        "deaths": given_up.deaths,
+        "errors": given_up.errors,
+        "error": given_up.error,
+    }
 
 
 def _add_limits(answer: JobRow, row: dict[str, str]) -> None:

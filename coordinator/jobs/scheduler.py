@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 
-from jobs import errors, queues
+from jobs import errors, queues, requirements
 from jobs.models import DEFAULT_TENANT, QUANTUM_SECONDS, Device, Place, Plan, Priority, Spent
+from jobs.requirements import Offer, Requirements
 
+_NOTHING: Requirements = {}
 #: Below this many seconds of one lane, a job takes the fast path.
 SMALL_SECONDS = 0.05
 
@@ -32,6 +34,8 @@ class Fleet:
     weights: Mapping[str, int] = field(default_factory=dict)
     #: Estimated seconds of work that a lane of each device does in one; 1 where nothing is measured yet.
     speeds: Mapping[Device, float] = field(default_factory=dict)
+    #: What each live runner has in all, by name.
+    runners: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
     kinds: Mapping[Device, Sequence[Mapping[str, int]]] = field(default_factory=dict)
 
@@ -56,6 +60,10 @@ def route(
     if device is not Device.ANY and device not in able:
         have = ", ".join(sorted(able)) + _reason(plan)
         raise errors.InvalidRequest(f"device {device} has no kernel for this job; it runs on {have}", field="device")
+    if gpu_preferred and able == {Device.RUNNER}:
+        raise errors.InvalidRequest(
+            "gpu_preferred: this job is for runners; requirements name its GPUs", field="device"
+        )
     if gpu_preferred:
         return _preferred(plan, priority, fleet, tenant)
     if device is Device.ANY and len(able) == 1:
@@ -140,11 +148,12 @@ def is_small(plan: Plan) -> bool:
 
 def waiting_because(
     state: str, queue: str, place: Place, holders: int, fleet: Fleet, kind: str = "", version: int = 0,
-    max_running: int = 0,
+    max_running: int = 0, needed: Requirements = _NOTHING,
 ) -> str | None:  # fmt: skip
     """Return why a job does not run now; None when it does or has ended. `place`: where it waits.
 
-    `kind` and `version`: of the job; without them every worker of its queue is taken to compute it.
+    `kind` and `version`: of the job; without them every worker of its queue is taken to compute it. `needed`: what it
+    requires of a runner.
     """
     if state == "paused":
         return "paused; resume it to go on"
@@ -154,14 +163,36 @@ def waiting_because(
         return None
     if spent := _spent(queue, place, fleet):
         return _tomorrow(spent, place.tenant, kind)
+    if Device.RUNNER in _devices_of(queue) and (why := _unfit(queue, needed, fleet)):
+        return why
     if estimated_wait(queue, fleet) is None:
         return f"no live worker serves the queue {queue}"
     able = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
+    if place.before is None and needed and state == "queued":
+        return f"every runner that has {_words(needed)} is busy"
     if place.before is None:
         return _leased_out(state, kind, place, max_running)
     return _in_turn(queue, place, place.before, fleet)
+
+
+def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
+    """Return which requirement no live runner meets; None where one meets all of them."""
+    if not fleet.workers.get(Device.RUNNER):
+        return f"no live worker serves the queue {queue}: start a runner with ./deploy-cluster.sh local --runner"
+    closest = requirements.nearest(needed, fleet.runners.items())
+    if closest is None or not closest[1]:
+        return None
+    name, short = closest
+    what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
+    return f"no runner has {what}; {name} comes nearest, with {has}"
+
+
+def _words(needed: Requirements) -> str:
+    return ", ".join(
+        f"{name} {', '.join(value) if isinstance(value, list) else value}" for name, value in needed.items()
+    )
 
 
 def _held(place: Place, before: int) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from pydantic import Field
 
 from coordinator.schemas import Answer, Problem, optional, required
 from jobs.models import JobState
+
+UnitState: TypeAlias = Literal["waiting", "running", "done", "retrying", "dead"]
 
 
 class Submitted(Answer):
@@ -91,10 +93,39 @@ class Dead(Answer):
     state: JobState
     tenant: str
     ranges: list[DeadRange]
+    more_ranges: int | None = optional("Ranges besides, which are not in this answer.")
 
 
 class DeadJobs(Answer):
     jobs: list[Dead]
+
+
+class Unit(Answer):
+    """One unit of a program, by its last attempt."""
+
+    unit: int
+    state: UnitState
+    exit: int | None = required("Exit code of the last attempt that ended, 128+n where signal n ended it.")
+    reason: str = required("Why it failed, where that is not its exit code: timeout, memory, lost ...; else empty.")
+    seconds: float | None = required("Of that attempt; of a unit that runs, since it was leased.")
+    attempts: int = required("Attempts, the one that runs too.")
+    worker: str | None
+    value: Any = required('What it wrote to CLUSTER_RESULT; {"artifact": true}: that is in its artifact.')
+    error: str | None
+    artifact: str | None = required("Id of the artifact that has its log and its outputs.")
+
+
+class Units(Answer):
+    """Units of a program, by their numbers."""
+
+    total: int
+    counts: dict[UnitState, int] = required("Units by state.")
+    units: list[Unit]
+
+
+class UnitStates(Answer):
+    total: int
+    runs: list[tuple[int, int, UnitState]] = required("[lo, hi, state] of the units lo..hi-1, all units.")
 
 
 class Jobs(Answer):
@@ -154,6 +185,7 @@ class Kind(Answer):
     type: str
     summary: str
     model_version: int
+    devices: list[str] = required("Devices whose workers compute it: cpu and gpu, or runner.")
     parameters_schema: dict[str, Any] = Field(alias="schema", description="JSON Schema of the parameters.")
     result_schema: dict[str, Any] | None = optional("JSON Schema of the result, where the kind has one.")
     example: dict[str, Any]

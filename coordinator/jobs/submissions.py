@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from coordinator import patterns
 from coordinator.asker import Asker
 from coordinator.jobs import scheduler
+from coordinator.jobs.references import References
 from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
 from jobs.kinds import registry
@@ -50,8 +51,9 @@ class Submission(BaseModel):
         "normal", description="high, normal or low.", json_schema_extra={"enum": ["high", "normal", "low"]}
     )
     device: str | None = Field(
-        None, description="gpu, cpu or any (default).", json_schema_extra={"enum": ["gpu", "any", "cpu", None]}
-    )
+        None, description="gpu, cpu or any (default); runner, which programs need not name.",
+        json_schema_extra={"enum": ["gpu", "any", "cpu", "runner", None]},
+    )  # fmt: skip
     gpu_preferred: bool = Field(False, description="On a GPU while one lives and its wait is not worse, else anywhere.")
     idempotency_key: str | None = Field(
         None, min_length=1, max_length=MAX_KEY, description="The same key and body again answer with the same job."
@@ -123,7 +125,7 @@ def question(kind: str, parameters: dict[str, Any], asker: Asker, fleet: schedul
     It is one for equal questions of a tenant.
     """
     asked = Submission.model_validate({"type": kind, "parameters": parameters, "priority": Priority.INTERACTIVE.value})
-    version, plan = _planned(asked)
+    version, plan = _planned(asked, None)
     route = scheduler.route(plan, Device.ANY, False, Priority.INTERACTIVE, fleet)
     digest = _digest(asked)
     job = NewJob(
@@ -142,37 +144,54 @@ def _choice(value: str, allowed: list[str], field: str) -> str:
     return value
 
 
-def _planned(asked: Submission) -> tuple[int, Plan]:
+def _planned(asked: Submission, references: References | None) -> tuple[int, Plan]:
     definition = registry.definition(asked.type)
+    held: tuple[str, ...] = ()
     try:
         parameters = definition.Parameters.model_validate(bounded(asked.parameters, definition.Parameters))
     except ValidationError as error:
         raise problems(error, definition.Parameters, "parameters") from None
+    if running := registry.running(asked.type):
+        if references is None:
+            raise errors.Forbidden(f"{asked.type} runs programs, which nobody may do here", field="type")
+        parameters, held = references.resolved(running, parameters)
     plan = definition.plan(parameters)
     if not 1 <= plan.total <= MAX_UNITS:
         raise errors.InvalidRequest(f"parameters: {plan.total} units; a job has 1..{MAX_UNITS}", field="parameters")
     if len(json.dumps(plan.spec)) > _MAX_SPEC:
         raise errors.InvalidRequest(f"parameters: the job's tables take over {_MAX_SPEC} bytes", field="parameters")
-    return definition.MODEL_VERSION, plan
+    return definition.MODEL_VERSION, replace(plan, artifacts=held)
 
 
-def accept(asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Settings) -> Accepted:
-    """Plan and route a submission. InvalidRequest names the field and the bound."""
-    priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
-    device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu"], "device"))
+def _device(asked: Submission) -> Device:
+    """Return the device that was asked for. InvalidRequest; programs are for runners, whatever they need there."""
+    device = Device(_choice(asked.device or "any", ["gpu", "any", "cpu", "runner"], "device"))
     if asked.device is not None and asked.gpu_preferred:
         raise errors.InvalidRequest("gpu_preferred: give it or device, not both", field="gpu_preferred")
-    version, plan = _planned(asked)
+    if registry.running(asked.type) and (asked.gpu_preferred or device not in (Device.ANY, Device.RUNNER)):
+        field = "gpu_preferred" if asked.gpu_preferred else "device"
+        detail = f"{field}: {asked.type} runs on runners; leave it out, and ask for GPUs with parameters.requirements"
+        raise errors.InvalidRequest(detail, field=field)
+    return device
+
+
+def accept(
+    asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Settings, references: References | None = None
+) -> Accepted:
+    """Plan and route a submission. InvalidRequest names the field and the bound. Without references: no programs."""
+    priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
+    device = _device(asked)
+    version, plan = _planned(asked, references)
     route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet, asker.tenant)
     if route.notes:
-        plan = Plan(**{**plan.__dict__, "notes": (*plan.notes, *route.notes)})
+        plan = replace(plan, notes=(*plan.notes, *route.notes))
     job = NewJob(
         job_id=secrets.token_hex(8),
         kind=asked.type,
         version=version,
         plan=plan,
         priority=priority,
-        device=asked.device or ("gpu_preferred" if asked.gpu_preferred else "any"),
+        device=_shown_device(asked, plan),
         queue=route.queue,
         prefer=route.prefer,
         small=scheduler.is_small(plan),
@@ -189,11 +208,23 @@ def accept(asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Se
     return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
 
 
+def _shown_device(asked: Submission, plan: Plan) -> str:
+    """Return the job's device as it is shown: what was asked for."""
+    if plan.devices == (Device.RUNNER,):
+        return Device.RUNNER.value
+    return asked.device or ("gpu_preferred" if asked.gpu_preferred else Device.ANY.value)
+
+
 def over(limit: Over, tenant: str) -> errors.OverLimit:
     """Return the refusal of a job: which limit, its value, and when there is room."""
     after = f"there is probably room in {limit.seconds} s"
     if limit.cap == "MAX_QUEUED":
         detail = f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued; {after}"
+    elif limit.cap == "requirements":
+        detail = (
+            f"parameters.requirements: {limit.value} different ones wait already; use some that others have, or submit "
+            f"it when some of them have started; {after}"
+        )
     elif limit.cap == "max_stored_bytes":
         detail = (
             f"tenant {tenant} has no room for it within {limit.cap}: {limit.used} of {limit.value} bytes are stored of "
@@ -205,7 +236,8 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
             f"tenant {tenant} has reached {limit.cap}: {limit.value} of its jobs wait or run; {after}. "
             "With hold the job is queued until then"
         )
-    return errors.OverLimit(detail, field=limit.cap, seconds=limit.seconds)
+    field = "parameters.requirements" if limit.cap == "requirements" else limit.cap
+    return errors.OverLimit(detail, field=field, seconds=limit.seconds)
 
 
 def _digest(asked: Submission) -> str:

@@ -88,10 +88,10 @@ class ClusterCollector(Collector):
 
     def _counters(self) -> Iterator[Metric]:
         """Counters from zero on: of one that first appears with its first count, rate() misses that count."""
-        kinds, devices = registry.names(), (Device.CPU,)
+        kinds = registry.names()
         zeros: tuple[tuple[metrics.Metric, str, Iterable[tuple[str, ...]]], ...] = (
             (metrics.JOBS, keys.ENDED, product(kinds, sorted(TERMINAL))),
-            (metrics.UNITS, keys.UNITS, product(kinds, devices)),
+            (metrics.UNITS, keys.UNITS, ((kind, registry.devices(kind)[0]) for kind in kinds)),
             (metrics.LEASES, keys.OUTCOMES, product(metrics.LEASE_OUTCOMES)),
         )
         for metric, key, labels in zeros:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic_core import from_json
 
 from jobs import queues
 from jobs.models import MAX_UNITS
+from jobs.store.leases import MAX_UNIT_ERROR, MAX_UNIT_ROW, MAX_WAIT_MS
 from jobs.store.slots import TAKE
 
 #: Bytes of a call, and values in it beside the texts that stand in base64.
@@ -27,8 +28,22 @@ MAX_TAKE = TAKE * MAX_LANES
 #: Longest that a lane can have been at work on a lease, in milliseconds.
 _MAX_MS = 31 * 86_400_000
 #: A JSON text is read up to this size; of larger ones, which would hold up every other call, only the ends.
-_READ = 1 << 20
-_RANGE = re.compile(r"\d{1,100}-\d{1,100}")
+READ_BYTES = 1 << 20
+_RANGE = re.compile(r"[0-9]{1,100}-[0-9]{1,100}")
+#: Largest of the numbers in the JSON texts of a worker's row, either way.
+_MOST = 2**64
+#: Figures of a GPU that are numbers; what else a worker says of one may be texts.
+_GPU_FIGURES = frozenset({
+    "index", "utilization_ratio", "sm_active_ratio", "memory_used_bytes", "memory_total_bytes", "temperature_celsius",
+    "power_watts", "energy_joules_total", "clock_sm_hertz", "clock_memory_hertz", "pcie_receive_bytes_per_second",
+    "pcie_transmit_bytes_per_second",
+})  # fmt: skip
+
+#: Types of the facts of an attempt that failed which are numbers, and those that are texts.
+_ROW_NUMBERS: dict[str, tuple[type, ...]] = {
+    "unit": (int,), "attempt": (int,), "exit": (int, type(None)), "seconds": (int, float, type(None)),
+}  # fmt: skip
+_ROW_TEXTS = frozenset({"reason", "worker", "host", "error", "tail"})
 
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")]
 LeaseToken = Annotated[
@@ -38,7 +53,7 @@ Units = Annotated[int, Field(ge=0, le=MAX_UNITS)]
 Milliseconds = Annotated[int, Field(ge=0, le=_MAX_MS)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$", description="SHA-1 over the SHA-1s of what was gathered.")]
 Reason = Annotated[str, Field(max_length=2000, description="For people: why.")]
-WorkDevice = Literal["cpu", "gpu"]
+WorkDevice = Literal["cpu", "gpu", "runner"]
 
 
 def _decoded(text: Any) -> bytes:
@@ -50,10 +65,14 @@ def _decoded(text: Any) -> bytes:
 
 
 def _is_object(text: bytes) -> bytes:
-    """Return the text. ValueError unless it is a JSON object."""
-    if not (isinstance(_loaded(text), dict) if len(text) <= _READ else text[:1] == b"{" and text[-1:] == b"}"):
+    """Return the text. ValueError unless it is a JSON object, as JSON is defined: in UTF-8, without NaN."""
+    if not (isinstance(_loaded(text), dict) if len(text) <= READ_BYTES else _has_ends(text)):
         raise ValueError("must be the base64 of a JSON object")
     return text
+
+
+def _has_ends(text: bytes) -> bool:
+    return text[:1] == b"{" and text[-1:] == b"}" and text.isascii()
 
 
 def _are_marks(text: str) -> str:
@@ -61,7 +80,7 @@ def _are_marks(text: str) -> str:
     rows = _loaded(text)
     if not isinstance(rows, list) or not all(_is_mark(row) for row in rows):
         raise ValueError("must be a JSON list of [kind:name, lo-hi, payload], each a text")
-    return text
+    return json.dumps(rows)
 
 
 def _is_mark(row: Any) -> bool:
@@ -80,7 +99,7 @@ def _are_numbers(text: str) -> str:
 def _are_of(text: str, kinds: set[type]) -> str:
     """Return a JSON text. ValueError unless it is an object of values of these types."""
     values = _loaded(text)
-    if not isinstance(values, dict) or not all(type(one) in kinds and math.isfinite(one) for one in values.values()):
+    if not isinstance(values, dict) or not all(type(one) in kinds and abs(one) <= _MOST for one in values.values()):
         raise ValueError(f"must be a JSON object of {'numbers' if float in kinds else 'integers'}")
     return text
 
@@ -88,8 +107,8 @@ def _are_of(text: str, kinds: set[type]) -> str:
 def _loaded(text: str | bytes) -> Any:
     """Return the value of a JSON text; None for what is none."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return from_json(text, allow_inf_nan=False)
+    except ValueError:
         return None
 
 
@@ -97,17 +116,35 @@ def _are_gpus(text: str) -> str:
     """Return a JSON text. ValueError unless it is a list of at most 64 objects with a uuid."""
     rows = _loaded(text)
     if not isinstance(rows, list) or len(rows) > 64 or not all(_is_gpu(row) for row in rows):
-        raise ValueError("must be a JSON list of at most 64 GPUs, each an object with a uuid")
+        raise ValueError("must be a JSON list of at most 64 GPUs, each an object with a uuid, of figures and texts")
     return text
 
 
 def _is_gpu(row: Any) -> bool:
-    return isinstance(row, dict) and isinstance(row.get("uuid"), str) and len(row["uuid"]) <= 64
+    named = isinstance(row, dict) and isinstance(row.get("uuid"), str) and len(row["uuid"]) <= 64
+    return bool(named) and all(_is_figure(value, name in _GPU_FIGURES) for name, value in row.items())
 
 
-def marked(marks: str) -> set[str]:
-    """Return the kind:name of each mark."""
-    return {row[0] for row in json.loads(marks)}
+def _is_row(text: str) -> str:
+    """Return a JSON text. ValueError unless it is nothing, or an object of facts, of at most MAX_UNIT_ROW bytes."""
+    row = _loaded(text) if len(text.encode()) <= MAX_UNIT_ROW else None
+    if text and (not isinstance(row, dict) or not all(_is_fact(name, value) for name, value in row.items())):
+        raise ValueError(f"must be a JSON object of at most {MAX_UNIT_ROW} bytes, of facts of one attempt")
+    return text
+
+
+def _is_fact(name: str, value: Any) -> bool:
+    if name in _ROW_NUMBERS:
+        low = -_MOST if name == "exit" else 0
+        return type(value) in _ROW_NUMBERS[name] and (value is None or low <= value <= _MOST)
+    return isinstance(value, str) or (name not in _ROW_TEXTS and type(value) in (int, float, bool, type(None)))
+
+
+def _is_figure(value: Any, is_number: bool) -> bool:
+    if type(value) in (int, float):
+        return bool(abs(value) <= _MOST)
+    texts = value if isinstance(value, list) else [value]
+    return not is_number and all(isinstance(text, str) for text in texts)
 
 
 Content = Annotated[
@@ -125,6 +162,45 @@ class Register(Call):
     """A process begins."""
 
 
+class OfferedGpu(BaseModel):
+    """A GPU; whatever else a runner says of it is dropped."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    name: str | None = Field(None, max_length=64)
+    memory_mib: int = Field(ge=0, le=1 << 30)
+    compute_capability: str = Field(pattern=r"^[0-9]{1,3}\.[0-9]{1,3}$")
+
+
+class Offer(Call):
+    """Which programs a runner can take now."""
+
+    cpus: float = Field(ge=0, le=100_000, description="Free ones, as the others.")
+    memory_mib: float = Field(ge=0, le=1 << 40)
+    gpus: list[OfferedGpu] = Field(default_factory=list, max_length=64)
+    host: str = Field("", pattern=r"^[A-Za-z0-9._-]{0,64}$")
+    labels: list[Annotated[str, Field(max_length=64)]] = Field(default_factory=list, max_length=64)
+    tenant: str = Field("", max_length=64, description="The only tenant whose jobs it may take; empty: any.")
+
+
+def _is_offer(text: str) -> str:
+    """Return a JSON text. ValueError unless it is an offer."""
+    try:
+        Offer.model_validate_json(text)
+    except ValidationError as error:
+        raise ValueError(f"must be a JSON offer: {error.errors()[0]['msg']}") from None
+    return text
+
+
+def _are_running(text: str) -> str:
+    """Return a JSON text. ValueError unless it is a list of at most 64 [job, unit]."""
+    rows = _loaded(text)
+    sound = isinstance(rows, list) and len(rows) <= 64 and all(isinstance(row, list) for row in rows)
+    if not sound or not all([type(part) for part in row] == [str, int] for row in rows):
+        raise ValueError("must be a JSON list of at most 64 [job, unit]")
+    return text
+
+
 class Next(Call):
     """A question for work."""
 
@@ -135,6 +211,7 @@ class Next(Call):
         None, max_length=256, description="Version of each kind's model that it computes; null: any."
     )
     wait_seconds: float = Field(0.0, ge=0, le=MAX_WAIT_SECONDS, description="Seconds to wait for work.")
+    offer: Offer | None = Field(None, description="Of a runner, which gives one: what it has free.")
 
 
 class Waiting(Call):
@@ -169,6 +246,30 @@ class Commit(Call):
     pace: float = Field(0.0, ge=0, le=1e9, description="Its speed over the kind's estimate; 0: not known.")
     device_ms: Milliseconds = Field(0, description="Its share of a device that lanes share.")
     joules: float | None = Field(None, ge=0, le=1e12, description="Its share of the device's energy.")
+    keep: bool = Field(False, description="The lease goes on with the units from `upto`.")
+    lo: Units | None = Field(
+        None, description="The partial's first unit; needed with `keep`, and of a lease that was kept before."
+    )
+
+
+class FailUnit(Call):
+    """The program of a lease's first unit failed; the units after it are leased next."""
+
+    job_id: JobId
+    lease: LeaseToken
+    unit: Units | None = Field(None, description="The first unit of the lease; of another the call is stale.")
+    error: Annotated[str, Field(max_length=MAX_UNIT_ERROR, description="For people: why.")]
+    most: int = Field(ge=0, le=1000, description="Errors of the unit beyond which it is given up.")
+    wait_ms: int = Field(ge=0, le=MAX_WAIT_MS, description="For which it is not leased otherwise.")
+    row: Annotated[str, AfterValidator(_is_row)] = Field("", description="What is kept of this failure: a JSON object.")
+
+
+class Split(Call):
+    """A lease ends at a unit within it; the units from there on go to others."""
+
+    job_id: JobId
+    lease: LeaseToken
+    at: Units
 
 
 class FinishedJob(Call):
@@ -228,6 +329,10 @@ class Row(BaseModel):
     cpu_energy_joules_total: float | None = Field(None, ge=0, le=1e18)
     gpus: Annotated[str, Field(max_length=65_536), AfterValidator(_are_gpus)] | None = None
     retired: Reason | None = None
+    offer: Annotated[str, Field(max_length=16_384), AfterValidator(_is_offer)] | None = None
+    isolation: Literal["uid", "shared"] | None = None
+    cordoned: Annotated[str, Field(max_length=300)] | None = None
+    running: Annotated[str, Field(max_length=16_384), AfterValidator(_are_running)] | None = None
 
 
 class Beat(Call):
@@ -249,6 +354,7 @@ class Gather(Call):
 
     job_id: JobId
     limit: int = Field(256, ge=1, le=256, description="Parts at most.")
+    start: int = Field(0, ge=0, le=255, description="Number of the first; beyond 0 without the accumulator.")
 
 
 class Fold(Call):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Set
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +11,7 @@ from coordinator.work.identity import owner
 from jobs import queues
 from jobs.models import Device
 from jobs.store import Store
-from jobs.store.results import Gathered
+from jobs.store.results import SOME_BYTES, Gathered
 from jobs.store.slots import Facts, Held, Taken
 
 _GONE = Gathered(accumulator=None, parts=(), done=0, spec=None)
@@ -37,12 +38,22 @@ def waiting(store: Store, device: Device) -> dict[str, Any]:
     return {"waiting": store.slots.waiting(queues.for_worker(device))}
 
 
-def gathered(store: Store, worker: str, job: str, limit: int) -> dict[str, Any]:
-    """Return what is committed of the job that a worker holds; of any other as if there were no such job."""
-    found = store.results.gather(job, limit) if store.slots.held(worker) == job else _GONE
+def followed(store: Store, jobs: Set[str]) -> list[str]:
+    """Return those of the jobs of which somebody follows a unit."""
+    return sorted(jobs & store.live_output.followed(store.clock.now() * 1000)) if jobs else []
+
+
+def gathered(store: Store, worker: str, job: str, limit: int, start: int) -> dict[str, Any]:
+    """Return what is committed of the job that a worker holds, some MiB at once; of any other as of none.
+
+    Its lane may commit the last unit of a job when the worker holds another already: then it derives the result.
+    """
+    found, more = _GONE, False
+    if store.slots.held(worker) == job or store.slots.has_computed(worker, job):
+        found, more = store.results.gather_some(job, limit, start, SOME_BYTES)
     return {
         "accumulator": _packed(found.accumulator), "parts": [_packed(part) for part in found.parts],
-        "done": found.done, "spec": _packed(found.spec),
+        "done": found.done, "spec": _packed(found.spec), "more": more,
     }  # fmt: skip
 
 

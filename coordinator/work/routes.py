@@ -15,14 +15,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from coordinator import bodies, http
-from coordinator.asker import Scope
+from coordinator.asker import Asker, Scope
 from coordinator.http import shown
-from coordinator.work import calls, queries, schemas
+from coordinator.work import calls, left_marks, program_partials, queries, schemas
 from coordinator.work.calls import Call
 from coordinator.work.identity import WorkerDep, owned, owner
+from coordinator.work.left_marks import Left
 from coordinator.work.polls import NO_BELL, Polls
 from jobs import errors, queues
-from jobs.kinds import registry
 from jobs.models import Device
 from jobs.store import Store
 from jobs.store.connection import ResponseError
@@ -31,7 +31,7 @@ from jobs.store.leases import Finished, Grant
 
 routes = http.router()
 
-_GONE = {"how": "gone", "lo": 0, "hi": 0}
+_GONE = {"how": "gone", "lo": 0, "hi": 0, "errors": 0}
 
 Body = TypeVar("Body", bound=Call)
 Answer = TypeVar("Answer")
@@ -95,11 +95,13 @@ async def beat(request: Request, worker: WorkerDep) -> Response:
     def work(asked: calls.Beat) -> dict[str, Any]:
         row = asked.row.model_dump(exclude_none=True)
         if asked.leaving:
-            return {"word": store.fleet.heartbeat(worker, asked.born, row, leaving=True), "leases": []}
+            return {"word": store.fleet.heartbeat(worker, asked.born, row, leaving=True), "leases": [], "follow": []}
         leases = tuple((one.job_id, owned(worker, one.lease), one.upto) for one in asked.leases)
         pulse = Pulse(worker=worker, born=asked.born, row=lambda: row, leases=leases, slot=asked.slot)
         heard = store.pulse(pulse)
-        return {"word": heard.word, "leases": list(heard.leases)}
+        alive = {one.job_id for one, answer in zip(asked.leases, heard.leases, strict=True) if answer}
+        follow = queries.followed(store, alive) if asked.row.device == "runner" else []
+        return {"word": heard.word, "leases": list(heard.leases), "follow": follow}
 
     return await _answered(request, calls.Beat, work)
 
@@ -121,7 +123,7 @@ async def claim(request: Request, worker: WorkerDep) -> Response:
 
 
 @routes.post(**_of("next", calls.Next, schemas.Work))
-async def next_work(request: Request, worker: WorkerDep) -> Response:
+async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -> Response:
     """End the worker's slot and give it the best work; wait for some up to `wait_seconds`.
 
     When the answer is lost, its leases and its slot expire after three seconds, and others get the work.
@@ -129,6 +131,8 @@ async def next_work(request: Request, worker: WorkerDep) -> Response:
     store, polls = _store(request), request.app.state.polls
     async with _read(request) as body:
         asked: calls.Next = http.parsed(calls.Next, body)
+    if (asked.offer is None) == (asked.device == "runner"):
+        raise errors.InvalidRequest("offer: a runner gives it, and no other worker", field="offer")
     until = asyncio.get_running_loop().time() + asked.wait_seconds
     bell = NO_BELL
     while True:
@@ -136,15 +140,22 @@ async def next_work(request: Request, worker: WorkerDep) -> Response:
         left = until - asyncio.get_running_loop().time()
         if found["how"] != "none" or left <= 0:
             return shown(found)
-        bell = await _bell(request, polls, asked, left)
+        bell = await _bell(request, polls, asked, left, asker)
 
 
-async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: float) -> tuple[str, str]:
-    """Return the bell that the worker answers next, or none. ClientDisconnect when it is gone."""
+async def _bell(request: Request, polls: Polls, asked: calls.Next, seconds: float, asker: Asker) -> tuple[str, str]:
+    """Return the bell that the worker answers next, or none.
+
+    ClientDisconnect when it is gone; Unauthorized when its token does not count any more.
+    """
     bell = await polls.wait(queues.for_worker(Device(asked.device)), seconds)
-    if await request.is_disconnected():
+    try:
+        if await request.is_disconnected():
+            raise ClientDisconnect
+        await request.app.state.cluster.credentials.require(asker)
+    except Exception:
         await polls.put_back(bell)
-        raise ClientDisconnect
+        raise
     return bell
 
 
@@ -153,7 +164,7 @@ def _next(store: Store, worker: str, asked: calls.Next, bell: tuple[str, str]) -
     while True:
         found = store.slots.next(
             worker, queues.for_worker(device), popped=popped, bell=name, lanes=asked.lanes, take=asked.take,
-            kinds=asked.kinds, owner=owner(worker),
+            kinds=asked.kinds, offer=asked.offer.model_dump() if asked.offer else None, owner=owner(worker),
         )  # fmt: skip
         popped = name = ""
         if (shaped := queries.work(store, worker, device, found)) is not None:
@@ -192,21 +203,27 @@ async def lease(request: Request, worker: WorkerDep) -> Response:
             lane=f"{worker}/{asked.lane}", rate=asked.rate, higher=calls.known_queues(asked.higher),
         )  # fmt: skip
         if isinstance(answer, Grant):
-            return {"how": "ok", "lo": answer.lo, "hi": answer.hi}
-        return {"how": answer, "lo": 0, "hi": 0}
+            return {"how": "ok", "lo": answer.lo, "hi": answer.hi, "errors": answer.errors}
+        return _GONE | {"how": answer}
 
     return await _answered(request, calls.Lease, work)
 
 
 @routes.post(**_of("commit", calls.Commit, schemas.Merged))
 async def commit(request: Request, worker: WorkerDep) -> Response:
-    """Store the partial of the units below `upto`, once, and end the lease."""
+    """Store the partial of the units below `upto`, once, and end the lease, or keep what is left of it."""
     store = _store(request)
 
     def work(asked: calls.Commit) -> dict[str, Any]:
+        if asked.keep and asked.lo is None:
+            raise errors.InvalidRequest("lo: a lease that goes on needs the partial's first unit", field="lo")
+        program_partials.check(
+            store, asked.job_id, owned(worker, asked.lease), asked.lo, asked.upto, asked.partial, worker
+        )
         done = store.leases.commit(
             asked.job_id, owned(worker, asked.lease), asked.upto, asked.partial, ms=asked.ms, worker=worker,
-            device=asked.device, pace=asked.pace, device_ms=asked.device_ms, joules=asked.joules,
+            device=asked.device, pace=asked.pace, device_ms=asked.device_ms, joules=asked.joules, keep=asked.keep,
+            lo=asked.lo,
         )  # fmt: skip
         return {"merged": done.merged, "finishing": done.finishing, "parts": done.parts}
 
@@ -228,13 +245,39 @@ async def give_back(request: Request, worker: WorkerDep) -> Response:
     return await _answered(request, calls.Return, work)
 
 
+@routes.post(**_of("fail-unit", calls.FailUnit, schemas.Ended))
+async def fail_unit(request: Request, worker: WorkerDep) -> Response:
+    """End a lease whose first unit failed: it waits or is given up, and the units after it are leased next."""
+    store = _store(request)
+
+    def work(asked: calls.FailUnit) -> dict[str, Any]:
+        failed = store.leases.fail_unit(
+            asked.job_id, owned(worker, asked.lease), asked.error, most=asked.most, wait_ms=asked.wait_ms,
+            row=asked.row, unit=asked.unit,
+        )  # fmt: skip
+        return {"ended": failed}
+
+    return await _answered(request, calls.FailUnit, work)
+
+
+@routes.post(**_of("split", calls.Split, schemas.Ended))
+async def split(request: Request, worker: WorkerDep) -> Response:
+    """End a lease at a unit within it; the units from there on go to others."""
+    store = _store(request)
+    return await _answered(
+        request,
+        calls.Split,
+        lambda asked: {"ended": store.leases.split(asked.job_id, owned(worker, asked.lease), asked.at)},
+    )
+
+
 @routes.post(**_of("done", calls.Done, schemas.AllEnded))
 async def done(request: Request, worker: WorkerDep) -> Response:
     """Commit and finish small jobs, each of which one lease covers."""
     store = _store(request)
 
     def work(asked: calls.Done) -> dict[str, Any]:
-        _check_marks(store, [(one.job_id, one.marks) for one in asked.jobs])
+        left_marks.check(store, [Left(one.job_id, one.marks, one.result) for one in asked.jobs])
         finished = [
             Finished(job_id=one.job_id, token=owned(worker, one.lease), result=one.result, ms=one.ms, marks=one.marks,
                      device_ms=one.device_ms)
@@ -245,27 +288,15 @@ async def done(request: Request, worker: WorkerDep) -> Response:
     return await _answered(request, calls.Done, work)
 
 
-def _check_marks(store: Store, left: list[tuple[str, str]]) -> None:
-    """Raise InvalidRequest for marks that jobs of this kind do not leave."""
-    marked = [(job, names) for job, text in left if (names := calls.marked(text))]
-    kinds = store.slots.kinds([job for job, _ in marked]) if marked else []
-    for (_, names), kind in zip(marked, kinds, strict=True):
-        definition = registry.marking(kind) if kind in registry.names() else None
-        allowed = {f"{kind}:{name}" for name in definition.MARKS} if definition else set[str]()
-        if wrong := names - allowed:
-            detail = f"marks: a job of kind {kind or 'that is gone'} leaves no mark {min(wrong)[:80]}"
-            raise errors.InvalidRequest(detail, field="marks")
-
-
 # -- results ----------------------------------------------------------------------------------------------------------
 
 
 @routes.post(**_of("gather", calls.Gather, schemas.Parts))
 async def gather(request: Request, worker: WorkerDep) -> Response:
-    """The committed parts of the job that the worker holds; nothing of any other."""
+    """The committed parts of the job that the worker holds, or has computed to its end; nothing of any other."""
     store = _store(request)
     return await _answered(
-        request, calls.Gather, lambda asked: queries.gathered(store, worker, asked.job_id, asked.limit)
+        request, calls.Gather, lambda asked: queries.gathered(store, worker, asked.job_id, asked.limit, asked.start)
     )
 
 
@@ -286,7 +317,7 @@ async def finish(request: Request, worker: WorkerDep) -> Response:
     store = _store(request)
 
     def work(asked: calls.Finish) -> dict[str, Any]:
-        _check_marks(store, [(asked.job_id, asked.marks)])
+        left_marks.check(store, [Left(asked.job_id, asked.marks, asked.result)])
         return {"ended": store.results.finish_seen(asked.job_id, asked.digest, asked.result, asked.marks)}
 
     return await _answered(request, calls.Finish, work)
@@ -298,7 +329,7 @@ async def give_up(request: Request, worker: WorkerDep) -> Response:
     store = _store(request)
 
     def work(asked: calls.GiveUp) -> dict[str, Any]:
-        if store.results.gather(asked.job_id).digest != asked.digest:
+        if not store.results.is_seen(asked.job_id, asked.digest):
             return {"ended": False}
         if asked.lease is None:
             return {"ended": store.results.abort(asked.job_id, asked.error)}

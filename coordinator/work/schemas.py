@@ -20,6 +20,8 @@ class WorkFacts(Answer):
     total: int
     expected_rate: float = required("Units/s that a lane of this device probably reaches.")
     nominal_rate: float = required("Units/s by the kind's own estimate.")
+    tenant: str = required("Whose it is; empty for small jobs, as its priority.")
+    priority: str
 
 
 class Work(Answer):
@@ -38,6 +40,7 @@ class Granted(Answer):
     how: Literal["ok", "wait", "yield", "finishing", "gone"]
     lo: int = required("ok: units lo..hi-1 are the lease's.")
     hi: int
+    errors: int = required("Times that unit lo failed.")
 
 
 class Merged(Answer):
@@ -57,6 +60,7 @@ class AllEnded(Answer):
 class Beaten(Answer):
     word: Literal["ok", "drain", "taken"] = required("taken: a later process has this name, and this one must end.")
     leases: list[int] = required("For each lease: 1 go on, 2 stop at the next chunk and commit, 0 drop.")
+    follow: list[str] = required("Jobs of these leases of which somebody follows a unit; of runners alone.")
 
 
 class Left(Answer):
@@ -66,9 +70,22 @@ class Left(Answer):
 class Parts(Answer):
     accumulator: str | None = required("In base64, as the parts and the spec.")
     parts: list[str]
-    done: int = required("Units that they cover.")
+    more: bool = required("True: ask for those that follow, by `start`.")
+    done: int = required("Units that all of them cover.")
     spec: str | None = required("null: there is no such job, or this worker does not hold it.")
 
 
 class Claimed(Answer):
     claimed: bool = required("False: another worker has it.")
+
+
+class Heard(Answer):
+    follow: bool = required("False: nobody follows this unit.")
+
+
+class Kept(Answer):
+    artifact_id: str = required("SHA-256 of the manifest.")
+
+
+class SecretValues(Answer):
+    values: dict[str, str] = required("By name.")

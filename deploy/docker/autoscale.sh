@@ -60,7 +60,7 @@ set_limits() { # set_limits LEAST MOST: the coordinators choose within them; few
   ((lanes * $2 <= cores)) ||
     note "$2 workers have $((lanes * $2)) lanes on $cores cores, where more than $cores compute nothing faster. See WORKER_THREADS."
   alone
-  put "AUTOSCALE_MIN=$1" "AUTOSCALE_MAX=$2" "CLUSTER_SIZE=$(($1 + gpus))"
+  put "AUTOSCALE_MIN=$1" "AUTOSCALE_MAX=$2" "CLUSTER_SIZE=$(($1 + gpus + $(runners)))"
   read_config
   roll coordinator
   let_others
@@ -83,12 +83,13 @@ follow_need() { # follow_need LEAST MOST: until Ctrl-C
 
 end_autoscale() { # workers that drain go on, since nobody would stop them
   trap '' INT TERM
-  local ids=() verb name
+  local ids=() verb name stay=stay
   mapfile -t ids < <(containers cpu-worker | awk '{ print $1 }')
   while read -r verb name; do
     [[ $verb != resume ]] || say "$name works again."
   done < <(in_coordinator deploy/docker/autoscale.py release "${ids[@]}" || true)
-  say "Ended; ${#ids[@]} CPU workers stay. Other numbers: ./deploy-cluster.sh scale N"
+  ((${#ids[@]} != 1)) || stay=stays
+  say "Ended; $(counted ${#ids[@]} "CPU worker") $stay. Other numbers: ./deploy-cluster.sh scale N"
   end_said
   exit 130
 }

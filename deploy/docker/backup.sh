@@ -91,9 +91,10 @@ restore_all() {
   fi
   load_dump "$redis" "$user" "$image" || undo_restore
   [[ ! -s $WORK/audit.jsonl ]] || load_audit_file
-  but_pool
-  compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_POOL[@]}"
+  but_later
+  compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_LATER[@]}"
   create_pool
+  start_runner
   need_good
   [[ -n $DRY ]] || say "Restored $(sed -n 's/^keys //p' "$WORK/loaded") keys."
   [[ -n $DRY ]] || say "Tokens that were revoked since the backup are valid again: look at cluster token list."

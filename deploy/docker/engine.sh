@@ -142,5 +142,5 @@ check_gpus() { # check_gpus WORKERS GPU_WORKERS
 }
 
 warn_of_many() { # warn_of_many CPU_WORKERS CORES
-  (($1 <= $2)) || note "$1 CPU workers on $2 cores: more workers than cores compute nothing faster."
+  (($1 <= $2)) || note "$1 CPU workers on $(counted "$2" core): more workers than cores compute nothing faster."
 }

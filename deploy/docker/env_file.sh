@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced by deploy-cluster.sh: .env, where counts lie so that a plain `docker compose up -d` keeps them.
-# Only CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN, AUTOSCALE_MAX, the word gpu in COMPOSE_PROFILES, a DOCKER_GID
-# that is missing, and a WORKER_THREADS that stands under THREADS_MARK are ever written; every other line stays byte for
-# byte.
+# Only CPU_WORKERS, GPU_WORKERS, CLUSTER_SIZE, AUTOSCALE_MIN, AUTOSCALE_MAX, the words gpu and runner in COMPOSE_PROFILES,
+# with runner AUTH, a DOCKER_GID that is missing, and a WORKER_THREADS that stands under THREADS_MARK are ever written;
+# every other line stays byte for byte.
 
 readonly THREADS_MARK='# Of ./deploy-cluster.sh: cores / CPU workers. To set your own number, delete this comment too.'
 readonly NEW_ENV='# Settings of the stack; .env.example describes them. ./deploy-cluster.sh writes the counts of workers here.'
@@ -101,7 +101,7 @@ forget_overrides() { # what the environment sets would win over .env now and be 
 }
 
 write_counts() { # write_counts CPU_WORKERS GPU_WORKERS [LANES]
-  local lines=("CPU_WORKERS=$1" "GPU_WORKERS=$2" "CLUSTER_SIZE=$(($1 + $2))") profiles
+  local lines=("CPU_WORKERS=$1" "GPU_WORKERS=$2" "CLUSTER_SIZE=$(($1 + $2 + $(runners)))") profiles
   profiles=$(profiles_for "$2")
   if [[ -n $profiles ]] || env_line COMPOSE_PROFILES >/dev/null; then lines+=("COMPOSE_PROFILES=$profiles"); fi
   unset COMPOSE_PROFILES

@@ -2,11 +2,13 @@
 # Sourced by deploy-cluster.sh: the profile autoscale, whose workers are created stopped; deploy/autoscaler starts them.
 
 readonly POOL=cpu-worker-pool
-BUT_POOL=() # what `up` names where there is a pool: without names, it would start all of it
+BUT_LATER=() # what `up` names where there is a pool or a runner: without names, it would start all at once
 
 # shellcheck disable=SC2034  # others read it
-but_pool() { # sets BUT_POOL
-  ! has_service "$POOL" || mapfile -t BUT_POOL < <(grep -vx -- "$POOL" "$WORK/services")
+but_later() { # sets BUT_LATER: a pool starts by need, a runner once there is a token for it
+  if has_service "$POOL" || has_service runner; then
+    mapfile -t BUT_LATER < <(grep -vxE -- "$POOL|runner|runner-token" "$WORK/services")
+  fi
 }
 
 create_pool() { # AUTOSCALE_MAX of them; one that runs from another image or configuration is replaced by a stopped one

@@ -32,7 +32,7 @@ tell_up() {
   pages=$(address HTTP_PORT 80)
   ! has_token || header="-H \"Authorization: Bearer \$($(token_command))\" "
   say ""
-  say "The cluster is up: $(setting CPU_WORKERS 1) CPU workers, $(setting GPU_WORKERS 0) GPU workers."
+  say "The cluster is up: $(counted "$(setting CPU_WORKERS 1)" "CPU worker"), $(counted "$(setting GPU_WORKERS 0)" "GPU worker")."
   say "  Pages and API  $pages"
   say "  API alone      $(address COORDINATOR_PORT 3000)"
   ! has_service grafana || say "  Grafana        $(address GRAFANA_PORT 3001)    user admin, password in secrets/grafana_admin_password"
@@ -40,6 +40,7 @@ tell_up() {
   ! has_token || say "  API calls need the token in secrets/cluster_token"
   say "Next:"
   say "  ./deploy-cluster.sh status"
+  ! has_service runner || say "  CLUSTER_URL=$(address COORDINATOR_PORT 3000) CLUSTER_TOKEN=\$($(token_command)) cluster run -- echo hello"
   say "  curl -s ${header}$pages/api/submit -H 'Content-Type: application/json' -d '{\"type\": \"collatz\", \"parameters\": {\"start_number\": 1, \"number_count\": 1000000}}'"
   say "  ./deploy-cluster.sh scale N    ./deploy-cluster.sh logs -f    ./deploy-cluster.sh stop"
 }

@@ -3,9 +3,21 @@
 
 # -- docker -----------------------------------------------------------------------------------------------------------
 
-cmd_docker() { # docker [N [G]]
-  (($# <= 2)) || wrong "docker takes two numbers: workers in all, and how many of them use a GPU."
-  local all=${1:-} gpus=${2:-0} cores
+cmd_docker() { # docker [N [G]] [--runner]
+  local numbers=() word runner=''
+  for word in "$@"; do
+    case $word in
+      --runner) runner=yes ;;
+      --*) wrong "docker has no option '$word'." ;;
+      *) numbers+=("$word") ;;
+    esac
+  done
+  ((${#numbers[@]} <= 2)) || wrong "docker takes two numbers: workers in all, and how many of them use a GPU."
+  start_docker "$runner" "${numbers[@]}"
+}
+
+start_docker() { # start_docker RUNNER [N [G]]
+  local all=${2:-} gpus=${3:-0} cores
   forget_overrides
   if [[ -z $all ]]; then
     gpus=$(count GPU_WORKERS 0)
@@ -17,6 +29,8 @@ cmd_docker() { # docker [N [G]]
   cores=$(engine_cores)
   warn_of_many $((all - gpus)) "$cores"
   alone
+  [[ -z $1 ]] || turn_on_runner
+  ! wants_runner || close_api
   make_secrets
   write_counts $((all - gpus)) "$gpus" "$(lanes_for $((all - gpus)) "$cores")"
   admit_engine_proxy
@@ -29,7 +43,7 @@ cmd_docker() { # docker [N [G]]
 check_counts() { # check_counts WORKERS GPU_WORKERS
   number "the number of workers" "$1" 1 "$MOST_WORKERS"
   number "the number of GPU workers" "$2" 0 "$MOST_WORKERS"
-  (($2 <= $1)) || wrong "$2 GPU workers are more than $1 workers in all; \`docker 5 2\` is 3 CPU workers and 2 GPU workers."
+  (($2 <= $1)) || wrong "$2 GPU workers are more than $(counted "$1" worker) in all; \`docker 5 2\` is 3 CPU workers and 2 GPU workers."
 }
 
 preflight() { # preflight WORKERS GPU_WORKERS
@@ -43,7 +57,7 @@ preflight() { # preflight WORKERS GPU_WORKERS
 
 make_secrets() {
   run deploy/secrets.sh
-  on_loopback || run deploy/secrets.sh --token
+  if wants_runner || ! on_loopback; then run deploy/secrets.sh --token; fi
 }
 
 on_loopback() { [[ $(setting BIND 127.0.0.1) =~ ^(127\.|localhost$|\[?::1\]?$) ]]; }
@@ -62,9 +76,11 @@ build() {
 
 bring_up() {
   drop_autoscaler
-  but_pool
-  if any_running coordinator; then update; else compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_POOL[@]}"; fi
+  drop_runner
+  but_later
+  if any_running coordinator; then update; else compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_LATER[@]}"; fi
   create_pool
+  start_runner
   need_good
 }
 
@@ -106,7 +122,7 @@ scale_to() { # scale_to WORKERS GPU_WORKERS
 
 tell_scaled() { # tell_scaled WORKERS GPU_WORKERS
   local lanes cores
-  say "$(($1 - $2)) CPU workers, $2 GPU workers."
+  say "$(counted $(($1 - $2)) "CPU worker"), $(counted "$2" "GPU worker")."
   lanes=$(setting WORKER_THREADS 0)
   cores=$(engine_cores)
   if threads_are_ours && [[ $lanes != "$(lanes_for $(($1 - $2)) "$cores")" ]]; then

@@ -34,7 +34,7 @@ def scaled(number: float) -> str:
 
 def lines(status: Mapping[str, Any]) -> list[str]:
     workers, wanted = status["workers"], status["cluster_size"]
-    devices = [f"{device}: {counted(workers[device])}" for device in ("cpu", "gpu") if workers.get(device)]
+    devices = [f"{device}: {counted(workers[device])}" for device in ("cpu", "gpu", "runner") if workers.get(device)]
     speeds = [f"{kind} {scaled(rate)} units/s" for kind, rate in status["units_per_second"].items()]
     waiting = ", ".join(f"{name} {jobs}" for name, jobs in status["queues"].items())
     desired = ", ".join(f"{count} {device}" for device, count in status.get("desired_workers", {}).items())

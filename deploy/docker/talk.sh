@@ -9,6 +9,11 @@ paint() { # paint NUMBER TEXT: in colour on a terminal
 
 say() { printf '%s\n' "$*" >&2; }
 
+counted() { # counted NUMBER THING: 1 CPU worker, 2 CPU workers
+  printf '%s %s' "$1" "$2"
+  (($1 == 1)) || printf s
+}
+
 note() { say "$(paint 33 note:) $*"; }
 
 complain() { # complain WHAT [LINE...]: what and why, then what to do

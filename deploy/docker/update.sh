@@ -18,7 +18,7 @@ update() {
   drop_gpu_workers
   # Workers hand back what they hold when they are told to stop.
   compose_run up -d --wait --wait-timeout "$START_SECONDS" "${WORKERS[@]}"
-  compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_POOL[@]}"
+  compose_run up -d --wait --wait-timeout "$START_SECONDS" "${BUT_LATER[@]}"
   reread prometheus
 }
 

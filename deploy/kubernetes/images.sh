@@ -5,7 +5,7 @@ REGISTRY=''         # prefix of our images' names
 TAG=''              # of our images, but for those in TAGS
 declare -gA TAGS=() # by name, where each has its own
 BY_CONTENT=''       # yes: what is built here is tagged by what is in it
-readonly OWN_IMAGES=(coordinator cpu-worker gpu-worker web nginx)
+readonly OWN_IMAGES=(coordinator cpu-worker gpu-worker runner web nginx)
 
 repository() { printf '%sthreads/%s\n' "${REGISTRY:+${REGISTRY%/}/}" "$1"; } # repository NAME: without the tag
 
@@ -40,6 +40,7 @@ load_images() { # into a registry, or into this machine's node
   local name names=() images=()
   for name in "${OWN_IMAGES[@]}"; do
     [[ $name == gpu-worker ]] && ((GPUS == 0)) && continue
+    [[ $name == runner ]] && ! has_runner && continue
     names+=("$name")
   done
   build_images "${names[@]}"
@@ -54,12 +55,14 @@ load_images() { # into a registry, or into this machine's node
   [[ -z $BY_CONTENT ]] || run_quiet docker image rm "${images[@]}"
 }
 
+has_runner() { grep -q 'secretName: runner-tokens$' "$WORK/plain.yaml"; } # the overlay has the component runner
+
 built() { printf 'threads/%s:%s\n' "$1" "$(version)"; } # built NAME: as Compose names it
 
 build_images() { # build_images NAME...
   command -v docker >/dev/null || fail 3 "--load needs Docker, which has or builds the images." \
     "Without --load, the nodes fetch $(image "$1") themselves."
-  run_quiet docker compose --profile gpu build "$@"
+  run_quiet docker compose --profile gpu --profile runner build "$@"
 }
 
 tag_by_content() { # tag_by_content NAME...: a pod is replaced when its image has changed, and only then

@@ -44,7 +44,7 @@ check_worker_counts() {
   number "the number of workers" "$ALL" 1 10000
   number "the number of GPU workers" "$GPUS" 0 10000
   ((GPUS <= ALL)) ||
-    wrong "$GPUS GPU workers are more than $ALL workers in all; \`kubernetes 5 2\` is 3 CPU workers and 2 GPU workers."
+    wrong "$GPUS GPU workers are more than $(counted "$ALL" worker) in all; \`kubernetes 5 2\` is 3 CPU workers and 2 GPU workers."
 }
 
 start_cluster() {
@@ -133,7 +133,7 @@ kube_scale() { # scale N [--gpu G]
     fail 2 "$OVERLAY scales CPU workers by itself." "See: kubectl get hpa --namespace $NAMESPACE"
   check_gpu_nodes
   apply
-  [[ -n $DRY ]] || say "$((ALL - GPUS)) CPU workers, $GPUS GPU workers."
+  [[ -n $DRY ]] || say "$(counted $((ALL - GPUS)) "CPU worker"), $(counted "$GPUS" "GPU worker")."
 }
 
 # -- how far it is ----------------------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ tell_reached() {
   outside=$(k get service load-balancer-service --output \
     'jsonpath={.status.loadBalancer.ingress[0].ip}{.status.loadBalancer.ingress[0].hostname}')
   say ""
-  say "The cluster is up in namespace $NAMESPACE of context $CONTEXT: $((ALL - GPUS)) CPU workers, $GPUS GPU workers."
+  say "The cluster is up in namespace $NAMESPACE of context $CONTEXT: $(counted $((ALL - GPUS)) "CPU worker"), $(counted "$GPUS" "GPU worker")."
   if [[ -n $outside ]]; then
     say "  Pages and API  http://$outside"
   else

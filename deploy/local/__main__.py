@@ -16,12 +16,15 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--once", action="store_true")
     parser.add_argument("--no-samples", action="store_true")
+    parser.add_argument("--runner", action="store_true")
     arguments = parser.parse_args()
     try:
         if arguments.command == "run":
-            return commands.run(
-                arguments.port, arguments.workers, once=arguments.once, with_samples=not arguments.no_samples
-            )
+            wanted = commands.Wanted(
+                port=arguments.port, workers=arguments.workers, runner=arguments.runner, once=arguments.once,
+                samples=not arguments.no_samples,
+            )  # fmt: skip
+            return commands.run(wanted)
         return commands.stop() if arguments.command == "stop" else commands.status()
     except Trouble as trouble:
         say(f"error: {trouble}")

@@ -9,12 +9,17 @@ from typing import Any
 from jobs.settings import Settings
 
 
+def local_url(settings: Settings, port: int) -> str:
+    """Return the address of the API on this machine."""
+    host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::", "") else settings.bind
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 class Api:
     """The API at one address of this machine."""
 
     def __init__(self, settings: Settings, port: int) -> None:
-        host = "127.0.0.1" if settings.bind in ("0.0.0.0", "::", "") else settings.bind
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        self.url = local_url(settings, port)
         #: CLUSTER_TOKEN, or the local cluster's own token once there is one.
         self.token = (
             settings.cluster_token.replace(",", " ").split(None, 1)[0] if settings.cluster_token.strip(", \n") else ""

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from typing import NoReturn
 
-from deploy.local import admin_token, processes, program_logs, secrets_key, supervision
+from deploy.local import admin_token, processes, program_logs, runner_token, secrets_key, supervision
 from deploy.local.api import Api
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
 from deploy.local.processes import Run
@@ -40,7 +40,7 @@ class LocalCluster:
         self.run = Run.new(LOCAL_FOLDER)
         self.api = Api(settings, shape.port)
         # A GPU that does not work must not keep a cluster down that was not asked to have one.
-        self._token_needed = exposure.needs_token(settings)
+        self._token_needed = shape.runner or exposure.needs_token(settings)
         self._gpus_needed = settings.gpu_enabled == "true"
         self._secrets_key = ",".join(settings.secrets_keys())
         self._admin_token = ""
@@ -50,6 +50,7 @@ class LocalCluster:
         self._said_exits: Counter[str] = Counter()
 
     def __enter__(self) -> LocalCluster:
+        runner_token.forget()
         passwords = supervision.passwords()
         self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
         configuration = supervision.write(self.shape, self.run, passwords)
@@ -108,10 +109,12 @@ class LocalCluster:
         try:
             self._admin_token = self._admin_token or admin_token.ensure(self._redis_url)
             self.api.token = self.api.token or self._admin_token
+            if self.shape.runner:
+                runner_token.ensure(self._redis_url)
             ready = int(self.api.get("/api/status")["workers"]["ready"])
         except (OSError, ValueError, *connection.Unreachable):
             return "waiting for the coordinator's status"
-        wanted = len(self.shape.lanes) + self.shape.gpus * self._gpus_needed
+        wanted = self.shape.workers - self.shape.gpus * (not self._gpus_needed)
         return None if ready >= wanted else f"{ready} of {wanted} workers ready; the first start compiles the kernels"
 
     def _check_programs(self) -> None:
@@ -137,12 +140,15 @@ The cluster is up: {url}   (API description: {url}/api/docs)
 {self._pages()}
   .venv/bin/cluster status
   .venv/bin/cluster submit collatz --start-number 1 --number-count 1000000000 --wait
-  .venv/bin/cluster submit thread --seed 1 --wait
+  .venv/bin/cluster submit thread --seed 1 --wait{self._first_program()}
 Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
         assert self._supervisor is not None
         code = self._supervisor.wait()
         tail = program_logs.tail(program_logs.SUPERVISOR)
         raise Trouble(FAILED, f"supervisord ended by itself with {code}.\n{tail}")
+
+    def _first_program(self) -> str:
+        return "\n  .venv/bin/cluster run -- echo hello" if self.shape.runner else ""
 
     def _pages(self) -> str:
         if not self.shape.pages:

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -40,21 +41,34 @@ def check_exposure(settings: Settings) -> None:
         raise Trouble(USAGE, str(error)) from error
 
 
-def run(port: int | None, workers: int, *, once: bool, with_samples: bool) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Cluster that a user asks for."""
+
+    #: None: the next free one.
+    port: int | None
+    workers: int
+    runner: bool
+    once: bool
+    samples: bool
+
+
+def run(wanted: Wanted) -> int:
     """Start a cluster, compute the samples, and stay until a signal; with `once`, stop then. Returns the exit code."""
     raise_stopped_on_signals()
     settings = load()
     check_exposure(settings)
+    parts = shape.plan(settings, wanted.port, wanted.workers, runner=wanted.runner)
     up = False
     try:
-        with _alone(), LocalCluster(settings, shape.plan(settings, port, workers)) as cluster:
+        with _alone(), LocalCluster(settings, parts) as cluster:
             _announce(cluster.shape)
             cluster.wait_ready()
             results = [
-                samples.submit(cluster.run, cluster.api.url, sample, as_json=once)
-                for sample in (samples.SAMPLES if with_samples else ())
+                samples.submit(cluster.run, cluster.api.url, sample, as_json=wanted.once)
+                for sample in (samples.SAMPLES if wanted.samples else ())
             ]
-            if once:
+            if wanted.once:
                 return OK if all(results) else FAILED
             up = True
             cluster.stay()
@@ -65,7 +79,8 @@ def run(port: int | None, workers: int, *, once: bool, with_samples: bool) -> in
 def _announce(parts: shape.Shape) -> None:
     lanes = "+".join(map(str, parts.lanes))
     on_gpus = f" and {parts.gpus} GPU worker(s)" if parts.gpus else ""
-    say(f"Starting Redis, a coordinator, {len(parts.lanes)} CPU worker(s) with {lanes} lanes{on_gpus} ...")
+    runner = " and a runner of programs" if parts.runner else ""
+    say(f"Starting Redis, a coordinator, {len(parts.lanes)} CPU worker(s) with {lanes} lanes{on_gpus}{runner} ...")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deploy.local import gpus, ports, redis_server
-from deploy.local.outcome import MISSING, Trouble, say
+from deploy.local.outcome import MISSING, USAGE, Trouble, say
 from jobs.settings import LOCAL_FOLDER, Settings, usable_cores
 
 CHECKOUT = LOCAL_FOLDER.parent
@@ -23,8 +23,15 @@ class Shape:
     lanes: tuple[int, ...]
     #: Number of GPU workers; each claims one GPU.
     gpus: int = 0
+    #: Whether there is a runner of programs.
+    runner: bool = False
     #: A folder with the pages that the coordinator serves, relative to the checkout; empty: none.
     pages: str = ""
+
+    @property
+    def workers(self) -> int:
+        """Number of workers of all sorts."""
+        return len(self.lanes) + self.gpus + self.runner
 
 
 def split(total: int, workers: int) -> tuple[int, ...]:
@@ -32,8 +39,9 @@ def split(total: int, workers: int) -> tuple[int, ...]:
     return tuple(max(1, total // workers + (number < total % workers)) for number in range(workers))
 
 
-def plan(settings: Settings, port: int | None, workers: int) -> Shape:
+def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
     """Decide what runs. Raises Trouble when something is missing or a port is taken."""
+    _check_folder(settings, runner)
     server = _redis_server()
     api = ports.api_port(settings, port)
     metrics = settings.metrics_port and ports.next_free(
@@ -42,8 +50,17 @@ def plan(settings: Settings, port: int | None, workers: int) -> Shape:
     lanes = (settings.worker_threads,) * workers if settings.worker_threads else split(usable_cores(), workers)
     return Shape(
         redis_server=server, redis_port=ports.any_port(), port=api, metrics_port=metrics, lanes=lanes,
-        gpus=_gpu_workers(settings), pages=_pages(settings),
+        gpus=_gpu_workers(settings), runner=runner, pages=_pages(settings),
     )  # fmt: skip
+
+
+def _check_folder(settings: Settings, runner: bool) -> None:
+    """Raise Trouble where programs could not enter the folder in which they are to run."""
+    if runner and settings.program_uids() and not settings.runner_dir:
+        raise Trouble(
+            USAGE, f"programs of other users (RUNNER_UIDS) cannot enter {LOCAL_FOLDER}: set RUNNER_DIR=/var/lib/runner,"
+            " or another folder that every user may pass through"
+        )  # fmt: skip
 
 
 def _redis_server() -> str:

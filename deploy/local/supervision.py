@@ -1,4 +1,4 @@
-"""Programs of supervisord: Redis, the coordinator and the workers. It starts again whatever dies."""
+"""Programs of supervisord: Redis, the coordinator, the workers and the runner. It starts again whatever dies."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.local import redis_server
+from deploy.local import redis_server, runner_token
+from deploy.local.api import local_url
 from deploy.local.processes import Run
 from deploy.local.shape import Shape
-from jobs.settings import LOCAL_FOLDER, load
+from jobs.settings import LOCAL_FOLDER, Settings, load
 from jobs.store import acl
 
 _SUPERVISORD = """\
@@ -83,6 +84,8 @@ def _coordinator(shape: Shape) -> dict[str, str]:
         "AUDIT_FILE": f"{LOCAL_FOLDER.name}/audit.jsonl",
         "ARTIFACT_URL": load().artifact_url or f"{LOCAL_FOLDER.name}/artifacts",
         **({"PAGES_DIR": shape.pages} if shape.pages else {}),
+        # Whoever may submit has programs run here.
+        **({"AUTH": "required"} if shape.runner else {}),
     }  # fmt: skip
 
 
@@ -106,11 +109,25 @@ def _gpu_worker(number: int) -> Program:
     )
 
 
+def _runner(shape: Shape, settings: Settings) -> Program:
+    """Return the runner, which reaches the coordinator alone; deploy/local/runner.py gives it its token."""
+    return Program(
+        name="runner-1",
+        command=(sys.executable, "-m", "deploy.local.runner"),
+        environment=_NO_KEY | {
+            "NODE_TYPE": "runner", "WORKER_ID": runner_token.NAME, "WORKER_API": local_url(settings, shape.port),
+            "RUNNER_DIR": settings.runner_dir or f"{LOCAL_FOLDER.name}/runner", "METRICS_PORT": "0",
+            "REDIS_URL": "", "CLUSTER_TOKEN": "", "METRICS_TOKEN": "", "WORKER_TOKEN": "",
+        },
+        priority=40,
+    )  # fmt: skip
+
+
 def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
     """Return the environment of a process that uses Redis in a role."""
     return {
         "REDIS_URL": redis_url(shape, role, password),
-        "CLUSTER_SIZE": str(len(shape.lanes) + shape.gpus),
+        "CLUSTER_SIZE": str(shape.workers),
     }
 
 
@@ -136,6 +153,7 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
             priority=20,
         ),
         *(replace(worker, environment=working | worker.environment) for worker in workers),
+        *([_runner(shape, load())] if shape.runner else []),
     ]
 
 

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from pydantic import BaseModel
@@ -84,6 +85,49 @@ class Packing(Definition, Protocol):
 
         Raises NotFound when the job has no such numbers.
         """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedUnit:
+    """Unit of a program that ended with exit code 0."""
+
+    unit: int
+    #: Of its last attempt.
+    seconds: float
+    #: Attempts, the last one too.
+    attempts: int
+    worker: str
+    #: JSON value that it gave, or None.
+    value: Any
+
+
+class Running(Definition, Protocol):
+    """A definition whose units are programs. Runners execute them: it has neither kernels nor a reference."""
+
+    @staticmethod
+    def artifacts(parameters: Any) -> Mapping[str, str]:
+        """Artifacts that the parameters name, each by its id or name: by the parameter that names it."""
+        ...
+
+    @staticmethod
+    def secrets(parameters: Any) -> Sequence[str]:
+        """Names of the secrets that its programs are given."""
+        ...
+
+    @staticmethod
+    def complaint(partial: Partial, lo: int, hi: int, worker: str) -> str:
+        """Return why a partial is not that of the units lo..hi-1, all run by this worker; empty when it is."""
+        ...
+
+    @staticmethod
+    def finished_ranges(partial: Partial) -> Iterable[tuple[int, int]]:
+        """Ranges lo, hi of the units lo..hi-1 that the partial covers, in their order."""
+        ...
+
+    @staticmethod
+    def finished_units(partial: Partial, lo: int, hi: int) -> Iterable[FinishedUnit]:
+        """Those of the units lo..hi-1 that the partial covers, in their order."""
         ...
 
 

@@ -6,6 +6,7 @@ A kind is a folder of `jobs/kinds` with a `definition.py`. What its modules must
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import cast
 
 from jobs import errors, kinds
 from jobs.kinds import compiled_code
-from jobs.kinds.contract import Asking, Definition, Describing, Kernel, Marking, Packing, Reference
+from jobs.kinds.contract import Asking, Definition, Describing, Kernel, Marking, Packing, Reference, Running
 from jobs.models import Device
 
 
@@ -62,6 +63,29 @@ def packing(kind: str) -> Packing | None:
     return cast(Packing, module) if hasattr(module, "BINARIES") else None
 
 
+def running(kind: str) -> Running | None:
+    """The kind's definition when its units are programs, which runners execute."""
+    module = definition(kind)
+    return cast(Running, module) if hasattr(module, "finished_units") else None
+
+
+@lru_cache
+def devices(kind: str) -> tuple[Device, ...]:
+    """Devices whose workers compute the kind: those for which it has a kernel, or runners alone. Loads no kernel."""
+    if running(kind):
+        return (Device.RUNNER,)
+    return tuple(device for device in (Device.CPU, Device.GPU) if importlib.util.find_spec(_kernel_name(kind, device)))
+
+
+def computed_on(device: Device) -> tuple[str, ...]:
+    """Names of the kinds that workers of this device compute, sorted."""
+    return tuple(kind for kind in names() if device in devices(kind))
+
+
+def _kernel_name(kind: str, device: Device) -> str:
+    return f"jobs.kinds.{kind}.{device}_kernel"
+
+
 @lru_cache
 def reference(kind: str) -> Reference:
     definition(kind)
@@ -73,7 +97,7 @@ def kernel(kind: str, device: Device) -> Kernel:
     """The kernel of a kind for a device. Importing it may import numba or cupy: workers' lanes only."""
     definition(kind)
     compiled_code.keep_apart()
-    name = f"jobs.kinds.{kind}.{device}_kernel"
+    name = _kernel_name(kind, device)
     try:
         return cast(Kernel, importlib.import_module(name))
     except ModuleNotFoundError as error:

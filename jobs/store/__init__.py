@@ -19,7 +19,9 @@ from jobs.store.job_reads import JobReads
 from jobs.store.jobs import Jobs
 from jobs.store.lease_store import Heard, Pulse
 from jobs.store.leases import Leases
+from jobs.store.live_output import LiveOutput
 from jobs.store.marks import Marks
+from jobs.store.outputs import Outputs
 from jobs.store.repairs import Repairs
 from jobs.store.results import Results
 from jobs.store.scripts import Scripts
@@ -29,6 +31,7 @@ from jobs.store.stored_bytes import StoredBytes
 from jobs.store.telemetry import Telemetry
 from jobs.store.tenants import Tenants
 from jobs.store.tokens import Tokens
+from jobs.store.unit_reads import UnitReads
 from jobs.store.usage import Usage
 
 __all__ = ["Store"]
@@ -50,6 +53,7 @@ class Store:
         self.clock = Clock(self.scripts)
         self.jobs = Jobs(self.scripts)
         self.job_reads = JobReads(self.scripts)
+        self.unit_reads = UnitReads(self.scripts)
         self.slots = Slots(self.scripts)
         self.leases = Leases(self.scripts)
         self.tenants = Tenants(self.scripts)
@@ -69,6 +73,8 @@ class Store:
         self.secrets = Secrets(self.scripts)
         self.files = Files(self.scripts)
         self.artifacts = Artifacts(self.scripts)
+        self.outputs = Outputs(self.scripts)
+        self.live_output = LiveOutput(self.scripts)
 
     @property
     def client(self) -> Client:

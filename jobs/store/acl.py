@@ -38,7 +38,8 @@ COORDINATOR_KEYS = (
     keys.logins("*"), keys.codes("*"), keys.secrets("*"), keys.secret("*"),
     keys.FILE_STORE, keys.FILE_SUMS, keys.LOOSE, keys.UPLOADS, keys.UNOWNED, keys.DOOMED, keys.UNHELD,
     keys.files("*"), keys.parts("*", "*"), keys.artifact("*", "*"), keys.artifacts("*"), keys.holders("*", "*"),
-    keys.names("*"),
+    keys.names("*"), keys.FOLLOWED, keys.output("*"), keys.outputs("*"),
+    keys.UNFIT, keys.SHAPES, keys.GRACE, keys.leased("*"),
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

@@ -81,6 +81,17 @@ class Artifacts(Part):
         """Return the ids of a tenant's artifacts, newest first."""
         return [name.decode() for name in self._client.zrevrange(keys.artifacts(tenant), 0, -1)]
 
+    def page(self, tenant: str, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
+        """Return artifacts as (when they were put, id), newest first, those behind one that may be gone meanwhile."""
+        first, place = "+inf" if after is None else after[0], keys.artifacts(tenant)
+        found: list[tuple[int, str]] = []
+        at = 0
+        while len(found) < most and (rows := self._client.zrevrangebyscore(place, first, "-inf", at, most, True)):
+            each = ((int(score), name.decode()) for name, score in rows)
+            found += [one for one in each if after is None or one < after]
+            at += len(rows)
+        return found[:most]
+
     def named(self, tenant: str, name: str) -> str | None:
         """Return the id of the artifact that a name points to; None for a name that there is not."""
         stored = self._client.hget(keys.names(tenant), name)
@@ -97,8 +108,8 @@ class Artifacts(Part):
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def unheld(self, most: int) -> list[tuple[str, str]]:
-        """Return artifacts that nobody holds, as (tenant, id)."""
-        members = (member.decode().partition("/") for member in self._client.zrange(keys.UNHELD, 0, most - 1))
+        """Return artifacts that nobody holds, as (tenant, id): any of them, since some may never be collected."""
+        members = (member.decode().partition("/") for member in self._client.zrandmember(keys.UNHELD, most))
         return [(tenant, artifact_id) for tenant, _, artifact_id in members]
 
     def collect(self, tenant: str, artifact_id: str, shas: Sequence[str]) -> bool:

@@ -43,6 +43,12 @@ class CoordinatorAway(redis.exceptions.ConnectionError):
 class CoordinatorRejects(redis.exceptions.ResponseError):
     """The coordinator of WORKER_API does not take what a call holds; repeated, it is rejected again."""
 
+    def __init__(self, detail: str, status: int = 0, field: str = "") -> None:
+        super().__init__(detail)
+        #: HTTP status of the answer, and the field that it names; 0 and empty where there is none.
+        self.status = status
+        self.field = field
+
 
 class Unacknowledged(redis.exceptions.ConnectionError):
     """A write was made, and too few have it; the message says which and what to do."""

@@ -80,7 +80,7 @@ class DemandReads(Part):
 
     def _index(self) -> _Index:
         pipe = self._pipe().srandmember(keys.RUNNING, _MOST_READ).scard(keys.RUNNING)
-        pipe.hvals(keys.SLOT_JOBS).smembers(keys.LACKED)
+        pipe.hvals(keys.SLOT_JOBS).sunion(keys.LACKED, keys.UNFIT)
         for queue in queues.ALL:
             pipe.zrange(keys.order(queue), 0, _TENANTS - 1)
         running, count, held, lacked, *tenants = skipped.replies(pipe)

@@ -117,7 +117,7 @@ class FleetReads(Part):
 
     def queue_heads(self) -> list[QueueHead]:
         """Return what waits in each queue, and beside it what its workers lack: a queue comes more than once."""
-        [members] = skipped.replies(self._pipe().smembers(keys.LACKED))
+        [members] = skipped.replies(self._pipe().sunion(keys.LACKED, keys.UNFIT))
         lacked = [member.decode(errors="replace") for member in members or ()]
         places = [(queue, keys.pending(queue)) for queue in queues.ALL]
         places += [(member.partition(":")[0], keys.lacked_member(member)) for member in lacked]

@@ -120,11 +120,18 @@ class JobReads(Part):
         stored = zip(ids, skipped.replies(pipe), strict=True)
         return dict(skipped.readable("job", stored, lambda job_id, ms: (job_id, int(ms or 0) / 1000)))
 
-    def dead_ranges(self, ids: Sequence[str]) -> list[list[DeadRange]]:
-        """Return the ranges that were given up of each job, with the error of each."""
+    def dead_counts(self, ids: Sequence[str]) -> list[int]:
+        """Return how many ranges were given up of each job."""
         pipe = self._pipe()
         for job_id in ids:
-            pipe.lrange(keys.job_dead(job_id), 0, -1)
+            pipe.llen(keys.job_dead(job_id))
+        return [count or 0 for count in skipped.replies(pipe)] if ids else []
+
+    def dead_ranges(self, ids: Sequence[str], most: int) -> list[list[DeadRange]]:
+        """Return the first ranges that were given up of each job, at most `most`, with the error of each."""
+        pipe = self._pipe()
+        for job_id in ids:
+            pipe.lrange(keys.job_dead(job_id), 0, most - 1)
         ranges = [[text.decode().split(":") for text in pieces or ()] for pieces in skipped.replies(pipe) if ids]
         asked = [(job_id, pieces) for job_id, pieces in zip(ids, ranges, strict=True) if pieces]
         for job_id, pieces in asked:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs import errors
+from jobs import errors, requirements
 from jobs.models import ANONYMOUS, DEFAULT_TENANT, Actor, Plan
 from jobs.store.acknowledgement import Acknowledgement
 from jobs.store.connection import ResponseError, Unreachable, reason
@@ -51,7 +51,7 @@ class NewJob:
 class Over:
     """Cap or limit that refuses one more job."""
 
-    #: max_jobs or max_stored_bytes of the tenant, or MAX_QUEUED.
+    #: max_jobs or max_stored_bytes of the tenant, MAX_QUEUED, or requirements: so many different ones wait.
     cap: str
     value: int
     #: Seconds until there is probably room.
@@ -68,6 +68,7 @@ class Jobs(Part):
     ) -> list[tuple[str, str] | Over]:
         """Write jobs, each atomically with its bell. One (new|same|conflict, job_id), or Over, each.
 
+        (artifact, id) where a job needs an artifact that is not there.
         While `most_queued` jobs are queued in the cluster, none is added; 0: any number. Where Redis refuses some and
         not all: (refused, why) for those. Raises Unreachable when it refuses all, and Unacknowledged when replicas, or
         with `disk` the disk, lack what was written.
@@ -164,6 +165,8 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         "ttl_ms": job.ttl_seconds * 1000,
         **({"max_running": job.max_running} if job.max_running else {}),
         **({"timeout_ms": job.timeout_ms} if job.timeout_ms else {}),
+        **({"requirements": needed} if (needed := requirements.canonical(plan.requirements)) else {}),
+        **({"artifacts": json.dumps(plan.artifacts)} if plan.artifacts else {}),
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]

@@ -19,6 +19,14 @@ DEADLINES = f"{PREFIX}deadlines"
 EXPIRY = f"{PREFIX}expiry"
 #: set of queue:kind|version under which jobs wait for a worker that can compute them.
 LACKED = f"{PREFIX}lacked"
+#: hash: swept, when SWEEP ran last; until, before which no lease of a program is taken back.
+GRACE = f"{PREFIX}grace"
+#: set of the same of queues of runners, with |requirements behind it where jobs have some.
+UNFIT = f"{PREFIX}unfit"
+#: zset requirements -> jobs with them that have not ended.
+SHAPES = f"{PREFIX}shapes"
+#: zset tenant/job|unit -> until when somebody follows this unit of a program.
+FOLLOWED = f"{PREFIX}followed"
 #: zset tenant -> when it was registered.
 TENANTS = f"{PREFIX}tenants"
 #: hash tenant -> weight|max_lanes|max_jobs, of those that are registered; tenant|caps -> further caps, as
@@ -170,14 +178,44 @@ def job_accumulator(job_id: str) -> str:
     return f"{PREFIX}job:{job_id}:acc"
 
 
+def job_files(job_id: str) -> str:
+    """Hash unit -> artifact with what it left: its log, its outputs."""
+    return f"{PREFIX}job:{job_id}:files"
+
+
+def job_kept(job_id: str) -> str:
+    """Hash artifact -> units of the job that name it: artifacts that the job holds for its output."""
+    return f"{PREFIX}job:{job_id}:kept"
+
+
 def job_result(job_id: str) -> str:
     """Result as JSON."""
     return f"{PREFIX}job:{job_id}:result"
 
 
+def leased(worker_id: str) -> str:
+    """Set of job|token: leases of programs that a runner has."""
+    return f"{PREFIX}leased:{worker_id}"
+
+
+def job_failures(job_id: str) -> str:
+    """Hash unit -> row of its last failure, JSON: of the first thousand units of a program that failed."""
+    return f"{PREFIX}job:{job_id}:failures"
+
+
 def job_events(job_id: str) -> str:
     """Stream of the job's own events."""
     return f"{PREFIX}job:{job_id}:ev"
+
+
+def output(job_id: str) -> str:
+    """Stream of the live lines of a program that somebody follows."""
+    return f"{PREFIX}output:{job_id}"
+
+
+def outputs(job_id: str) -> str:
+    """Hash of what such a stream holds: bytes, and how many more may come now."""
+    return f"{PREFIX}outputs:{job_id}"
 
 
 def pending(queue: str) -> str:
@@ -251,7 +289,7 @@ def lacked(queue: str, kind: str, version: str | int) -> str:
 
 
 def lacked_member(member: str) -> str:
-    """Name of the zset that a member of LACKED, queue:kind|version, stands for."""
+    """Name of the zset that a member of LACKED or UNFIT, queue:kind|version, stands for."""
     return f"{LACKED}:{member}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from jobs.requirements import Offer
 from jobs.store.leases import Committed, Finished, Grant
 from jobs.store.results import Gathered
 from jobs.store.slots import Facts, Held, Taken
@@ -40,6 +41,8 @@ class Heard:
     leases: tuple[int, ...]
     #: What `FleetCalls.heartbeat` answers.
     word: str
+    #: Jobs of these leases of which somebody follows a unit; said to runners alone.
+    follow: tuple[str, ...] = ()
 
 
 class FleetCalls(Protocol):
@@ -57,7 +60,7 @@ class FleetCalls(Protocol):
 class SlotCalls(Protocol):
     def next(
         self, worker: str, queues: Iterable[str], *, popped: str = "", bell: str = "", lanes: int = 1,
-        take: int = ..., kinds: Mapping[str, int] | None = None,
+        take: int = ..., kinds: Mapping[str, int] | None = None, offer: Offer | None = None,
     ) -> Held | Taken | str: ...  # fmt: skip
 
     def leave(self, worker: str) -> None: ...
@@ -75,7 +78,7 @@ class LeaseCalls(Protocol):
 
     def commit(
         self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0,
-        device_ms: int = 0, joules: float | None = None,
+        device_ms: int = 0, joules: float | None = None, keep: bool = False, lo: int | None = None,
     ) -> Committed: ...  # fmt: skip
 
     def done1_all(self, finished: Sequence[Finished], *, worker: str, device: str) -> list[bool]: ...
@@ -85,6 +88,12 @@ class LeaseCalls(Protocol):
     def crash(self, job: str, token: str) -> bool: ...
 
     def fail(self, job: str, token: str, error: str) -> bool: ...
+
+    def fail_unit(
+        self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
+    ) -> bool: ...
+
+    def split(self, job: str, token: str, at: int) -> bool: ...
 
 
 class ResultCalls(Protocol):

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 
 from jobs.store.scripts import LEASE_TTL_MS, Part
 
+#: Characters of the error of a program's unit that are kept; bytes of the row that is kept beside it.
+MAX_UNIT_ERROR, MAX_UNIT_ROW = 300, 4096
+#: Longest that a unit that failed waits, in milliseconds.
+MAX_WAIT_MS = 3_600_000
+
 #: Seconds between two beats of a lease.
 BEAT_SECONDS = 1.0
 
@@ -20,6 +25,8 @@ class Grant:
     token: str
     lo: int
     hi: int
+    #: Times that unit lo failed: this is attempt errors + 1 at it.
+    errors: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +78,7 @@ class Leases(Part):
             "lease", job, token, want, least, LEASE_TTL_MS, worker, lane, f"{rate:.6g}", json.dumps(list(higher))
         )
         if reply[0] == "ok":
-            return Grant(token=token, lo=int(reply[1]), hi=int(reply[2]))
+            return Grant(token=token, lo=int(reply[1]), hi=int(reply[2]), errors=int(reply[3]))
         return reply[0]
 
     def beat(self, job: str, token: str, upto: int) -> int:
@@ -80,14 +87,16 @@ class Leases(Part):
 
     def commit(
         self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0,
-        device_ms: int = 0, joules: float | None = None,
+        device_ms: int = 0, joules: float | None = None, keep: bool = False, lo: int | None = None,
     ) -> Committed:  # fmt: skip
         """Store the partial of the units below `upto` and end the lease.
 
-        `ms` of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share.
+        `ms` of the lane; `device_ms` and `joules` are the lease's share of a device that lanes share. `keep`: the lease
+        goes on with the units from `upto`, under the same token. `lo`, the partial's first unit, is needed of a lease
+        that was kept: one that begins elsewhere, since Redis lost a commit, is stale.
         """
         energy = "" if joules is None else str(round(joules * 1000))
-        more = (f"{pace:.6g}", device_ms, energy)
+        more = (f"{pace:.6g}", device_ms, energy, int(keep), "" if lo is None else lo)
         code, parts = self._scripts.run("commit", job, token, upto, partial, ms, worker, device, *more)
         return Committed(merged=code > 0, finishing=code == 2, parts=parts)
 
@@ -120,3 +129,18 @@ class Leases(Part):
         """Give a range back on which the kernel raised; it waits before it is tried again."""
         jitter = secrets.randbelow(1000) / 1000
         return bool(self._scripts.run("fail", job, token, error[:2000], jitter))
+
+    def fail_unit(
+        self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
+    ) -> bool:
+        """Give a range of programs back whose first unit failed: it waits `wait_ms`, or is dead beyond `most` errors.
+
+        The units after it are leased next. `row`, JSON of at most MAX_UNIT_ROW bytes, is kept as the unit's last
+        failure. `unit`, where given, must be the first of the lease, else that is stale.
+        """
+        which = "" if unit is None else unit
+        return bool(self._scripts.run("fail_unit", job, token, which, error[:MAX_UNIT_ERROR], most, wait_ms, row))
+
+    def split(self, job: str, token: str, at: int) -> bool:
+        """End a lease at unit `at`, which is within it: the units from there on are leased next, by others too."""
+        return bool(self._scripts.run("split", job, token, at))

@@ -9,6 +9,9 @@ from jobs.store import keys, repairs
 from jobs.store.connection import ResponseError, wrong_type
 from jobs.store.scripts import Part
 
+#: Bytes of parts that are read at once where memory is shared by all calls.
+SOME_BYTES = 8 << 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
@@ -47,6 +50,27 @@ class Results(Part):
                 raise
             repairs.quarantine(self._scripts, job, str(error))
             return Gathered(accumulator=None, parts=(), done=0, spec=None)
+
+    def gather_some(self, job: str, limit: int, start: int, most_bytes: int) -> tuple[Gathered, bool]:
+        """Return the accumulator, unless `start` is over 0, and parts from that one on, up to `limit`.
+
+        Of more than `most_bytes` only as many as fit, at least one; True: others follow.
+        """
+        done, spec, accumulator, more, *parts = self._scripts.run("gather", job, start, limit, most_bytes)
+        try:
+            return Gathered(accumulator=accumulator, parts=tuple(parts), done=int(done), spec=spec), bool(more)
+        except ValueError as error:
+            repairs.quarantine(self._scripts, job, str(error))
+            return Gathered(accumulator=None, parts=(), done=0, spec=None), False
+
+    def is_seen(self, job: str, digest: str, limit: int = 256) -> bool:
+        """Return True while what `gather` would return has this digest."""
+        sums, start, more = list[str](), 0, True
+        while more:
+            some, more = self.gather_some(job, limit - start, start, SOME_BYTES)
+            sums += [_sha1(text) for text in ((some.accumulator or b"",) if start == 0 else ()) + some.parts]
+            start += len(some.parts)
+        return _sha1("".join(sums).encode()) == digest
 
     def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
         """Put `accumulator` in the place of all that was gathered; False when that is no longer what is stored."""

@@ -17,6 +17,8 @@ from jobs.store.connection import Client, NoScriptError
 from jobs.store.pruning import Statement, needed, statements, words
 
 LEASE_TTL_MS = 3000
+#: Of leases of programs: what runs may be cut off for that long before others begin it again.
+PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
 WORKER_TTL_MS = 5000
 #: Spans that are kept: with fewer, none was dropped but for its age.
@@ -98,7 +100,8 @@ class Scripts:
         names = ", ".join(f"'{name}'" for name in queues.ALL)
         values: dict[str, int | str] = {
             "MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds, "QUEUES": names,
-            "LEASE_TTL": LEASE_TTL_MS, "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS, "SPANS": SPANS_KEPT,
+            "LEASE_TTL": LEASE_TTL_MS, "PROGRAM_TTL": PROGRAM_TTL_MS,
+            "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS, "SPANS": SPANS_KEPT,
         }  # fmt: skip
         sources = _sources(clock, tuple(values.items()))
         self._scripts = {name: client.register_script(text) for name, text in sources.items()}

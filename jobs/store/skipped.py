@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 Stored = TypeVar("Stored")
 Read = TypeVar("Read")
 #: The sorts of entry that can be skipped: values of the metric's label.
-SORTS = ("job", "worker", "event", "span", "sample", "alert", "mark", "figure", "index", "audit")
+SORTS = ("job", "worker", "event", "span", "sample", "alert", "mark", "figure", "index", "audit", "output")
 #: At most this many names are remembered as logged.
 _REMEMBERED = 10_000
 

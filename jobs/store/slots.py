@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from jobs import queues
-from jobs.models import Spec
+from jobs.models import DEFAULT_TENANT, Device, Spec
+from jobs.requirements import Offer
 from jobs.store import keys, lease_tokens, repairs
 from jobs.store.connection import Unreadable, wrong_type
 from jobs.store.scripts import LEASE_TTL_MS, SLOT_TTL_MS, Part
@@ -40,6 +41,9 @@ class Facts:
     expected_rate: float
     #: Units/s by the kind's own estimate.
     nominal_rate: float
+    #: Whose it is, and its priority; both empty for small jobs.
+    tenant: str = ""
+    priority: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,17 @@ class Taken:
 
     jobs: tuple[tuple[str, str], ...]
     facts: tuple[Facts, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """Description of what a job computes."""
+
+    kind: str
+    #: Version of the kind's model.
+    version: str
+    #: As JSON.
+    spec: bytes
 
 
 class Slots(Part):
@@ -63,11 +78,13 @@ class Slots(Part):
         lanes: int = 1,
         take: int = TAKE,
         kinds: Mapping[str, int] | None = None,
+        offer: Offer | None = None,
         owner: str = "",
     ) -> Held | Taken | str:
         """End the slot that this worker had and return its best pending job, small ones up to `take` at once.
 
-        Only jobs of `kinds`, the version of each kind's model that the worker computes; None: of any.
+        Only jobs of `kinds`, the version of each kind's model that the worker computes; None: of any. And only those
+        whose requirements meet the `offer` of a runner, of the tenant that it names, if any.
 
         Else the word none (no work) or draining (this worker must not work). `popped` and `bell`: the queue and the id
         of the bell that RQ has just taken. `owner` begins the tokens of the leases.
@@ -75,15 +92,28 @@ class Slots(Part):
         new_tokens = json.dumps([owner + lease_tokens.new() for _ in range(take)])
         names = list(queues)
         versions = "" if kinds is None else json.dumps(dict(kinds))
+        free = "" if offer is None else json.dumps(dict(offer))
         how, *rest = self._scripts.run(
-            "next", worker, popped, bell, lanes, LEASE_TTL_MS, SLOT_TTL_MS, json.dumps(names), new_tokens, versions
+            "next",
+            worker,
+            popped,
+            bell,
+            lanes,
+            LEASE_TTL_MS,
+            SLOT_TTL_MS,
+            json.dumps(names),
+            new_tokens,
+            versions,
+            free,
         )
         if how == b"hold":
             return Held(job_id=rest[0].decode())
         if how != b"take":
             return str(how.decode())
         taken = self._taken(rest)
-        return taken if taken.jobs else self.next(worker, names, lanes=lanes, take=take, kinds=kinds, owner=owner)
+        if taken.jobs:
+            return taken
+        return self.next(worker, names, lanes=lanes, take=take, kinds=kinds, offer=offer, owner=owner)
 
     def _taken(self, words: list[Any]) -> Taken:
         """Read what NEXT took, without the jobs whose spec cannot be read: those are quarantined."""
@@ -112,23 +142,29 @@ class Slots(Part):
         reply: bytes | None = self._client.hget(keys.SLOT_JOBS, worker)
         return (reply or b"").decode(errors="replace").rpartition("|")[0]
 
-    def kinds(self, jobs: Sequence[str]) -> list[str]:
-        """Return the kind of each job; empty for one that is gone."""
+    def has_computed(self, worker: str, job: str) -> bool:
+        """Return True when a job has all its parts, some of them from this worker, and no result yet."""
+        fields = [f"use|{device}|{worker}|units" for device in Device if device is not Device.ANY]
+        state, *units = self._client.hmget(keys.job(job), "state", *fields)
+        return bool(state == b"finishing" and any(units))
+
+    def described(self, jobs: Sequence[str]) -> list[Description | None]:
+        """Return what each job computes; None for one that is gone, or cannot be read."""
         pipe = self._pipe()
         for job in jobs:
-            pipe.hget(keys.job(job), "kind")
-        return [(kind or b"").decode(errors="replace") for kind in pipe.execute()]
+            pipe.hmget(keys.job(job), "kind", "version", "spec")
+        return [_described(row) for row in pipe.execute(raise_on_error=False)]
 
     def anything(self) -> bool:
         """Return False when NEXT would answer none to every worker: nothing waits, and there is nothing to help."""
         places = [place for queue in queues.ALL for place in (keys.pending(queue), keys.holding(queue))]
-        return bool(self._client.exists(*places, keys.LACKED))
+        return bool(self._client.exists(*places, keys.LACKED, keys.UNFIT))
 
     def facts(self, jobs: Sequence[str], device: str) -> list[Facts | None]:
         """Return the facts that lanes of a device need, for each job; None for one that is gone or broken."""
         pipe = self._pipe()
         for job in jobs:
-            pipe.hmget(keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode")
+            pipe.hmget(keys.job(job), "kind", "spec", "queue", "total", "est_ms", "mode", "tenant")
         pipe.hgetall(keys.PACE)
         *rows, paces = pipe.execute(raise_on_error=False)
         return [self._facts(job, row, paces, device) for job, row in zip(jobs, rows, strict=True)]
@@ -152,12 +188,19 @@ class Slots(Part):
         return cast(list[int], pipe.execute())
 
 
+def _described(row: Any) -> Description | None:
+    if isinstance(row, Exception) or row[0] is None or row[2] is None:
+        return None
+    return Description(kind=row[0].decode(errors="replace"), version=(row[1] or b"").decode(), spec=row[2])
+
+
 def _facts(job: str, row: list[bytes | None], paces: dict[bytes, bytes], device: str) -> Facts | None:
     if row[0] is None:
         return None
-    kind, spec, queue, total, est_ms, mode = (value.decode() if value else "" for value in row)
+    kind, spec, queue, total, est_ms, mode, tenant = (value.decode() if value else "" for value in row)
     pace = _pace(paces.get(f"{kind}|{mode}|{device}".encode()))
-    return _known(job, kind, spec, queue, int(total), int(est_ms), pace)
+    facts = _known(job, kind, spec, queue, int(total), int(est_ms), pace)
+    return replace(facts, tenant=tenant or DEFAULT_TENANT, priority=queue.partition(".")[2])
 
 
 def _pace(stored: bytes | None) -> float:

@@ -34,9 +34,22 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 2.0
 MAX_ANSWER = 1 << 30
 #: Connections that are kept while nobody uses them.
 _KEPT = 64
+#: What the answers to calls have at least: another server may answer any path with JSON.
+_ENDED: dict[str, type] = {"ended": bool}
+_ANSWERS: dict[str, dict[str, type]] = {
+    "register": {"worker": str, "born": str}, "beat": {"word": str, "leases": list}, "claim": {"claimed": bool},
+    "next": {"how": str, "jobs": list, "leases": list}, "waiting": {"waiting": list}, "leave": _ENDED,
+    "lease": {"how": str, "lo": int, "hi": int}, "commit": {"merged": bool}, "done": {"ended": list},
+    "return": _ENDED, "fail-unit": _ENDED, "split": _ENDED, "fold": _ENDED, "finish": _ENDED, "give-up": _ENDED,
+    "gather": {"parts": list, "done": int},
+}  # fmt: skip
 #: Raised by a connection that the other side closed while nobody used it.
 _STALE = (RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 _BROKEN = (OSError, HTTPException)
+#: End of the type of an answer that comes until somebody sets what the coordinator lacks.
+_UNSET = ":MissingSetting"
+#: Fields of a 403 that is about what was asked for, and not about who asks.
+_NOT_ABOUT_THE_TOKEN = ("hashes", "sha256")
 
 
 class UnusableApi(ValueError):
@@ -48,6 +61,13 @@ class NotLetIn(CoordinatorAway):
 
     def __init__(self, why: str) -> None:
         super().__init__(why, LONGEST_PAUSE)
+
+
+class AskAnew(CoordinatorAway):
+    """A call that waited for work was ended by this process, since it may now ask for more."""
+
+    def __init__(self) -> None:
+        super().__init__("it asks anew", 0.0)
 
 
 @dataclass(frozen=True)
@@ -102,6 +122,23 @@ def check(address: str, token: str) -> Place:
     return found
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """One request."""
+
+    method: str = "POST"
+    #: Path below /api/worker/, with its query.
+    path: str
+    body: bytes = b""
+    kind: str = "application/json"
+    #: Bytes of a file that are asked for: first-last.
+    range: str = ""
+    #: Seconds that the answer may take beside the usual.
+    seconds: float = 0.0
+    #: It waits for work, and `interrupt` ends it.
+    polls: bool = False
+
+
 class Api:
     """The worker API for one worker; thread-safe.
 
@@ -122,6 +159,7 @@ class Api:
         self._failures = 0
         self._polling: socket.socket | None = None
         self._interrupted = False
+        self._anew = False
         self._trust = ssl.create_default_context() if place.secure else None
 
     def for_beats(self, timeout: float) -> Api:
@@ -138,15 +176,53 @@ class Api:
         does not count. `wait_seconds` is what the answer may wait for work; such a call ends at `interrupt`.
         """
         text = json.dumps(body, separators=(",", ":")).encode()
+        asked = _Asked(path=name, body=text, seconds=wait_seconds, polls=bool(wait_seconds))
+        status, content = self._answered(asked)
+        answer = _parsed(content)
+        if status == HTTPStatus.OK and answer is not None:
+            if strange := _strange(name, answer):
+                raise self.away(strange)
+            self._failures = 0
+            return answer
+        raise self._refusal(status, content)
+
+    def octets(
+        self, method: str, path: str, body: bytes | None = None, *, range: str = "", seconds: float = 0.0
+    ) -> bytes:
+        """Send a request with bytes, or with none, and return the bytes of the answer. Errors as `call`.
+
+        `path` is below /api/worker/ and may have a query. `range` names bytes, first-last. `seconds` is what the answer
+        may take beside the usual.
+        """
+        asked = _Asked(
+            method=method, path=path, body=body or b"", kind="application/octet-stream", range=range, seconds=seconds
+        )
+        status, content = self._answered(asked)
+        if status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
+            self._failures = 0
+            return content
+        raise self._refusal(status, content)
+
+    def _answered(self, asked: _Asked) -> tuple[int, bytes]:
         try:
-            status, content = self._exchange(f"{self.place.prefix}/api/worker/{name}", text, wait_seconds)
+            return self._exchange(asked)
         except _BROKEN as error:
-            raise self._away(_reason(error)) from error
-        return self._read(status, content)
+            if asked.polls and self._anew:
+                self._anew = False
+                raise AskAnew from None
+            raise self.away(_reason(error)) from error
 
     def interrupt(self) -> None:
         """End the call that waits for work, and every later one of its sort. Safe in a signal handler."""
         self._interrupted = True
+        self._hang_up()
+
+    def ask_anew(self) -> None:
+        """End the call that waits for work with AskAnew, else the next one of its sort. From any thread."""
+        self._anew = True
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if (polling := self._polling) is not None:
             try:
                 socket.socket.shutdown(polling, socket.SHUT_RDWR)
@@ -162,15 +238,15 @@ class Api:
 
     # -- connections ------------------------------------------------------------------------------------------------
 
-    def _exchange(self, path: str, text: bytes, wait_seconds: float) -> tuple[int, bytes]:
+    def _exchange(self, asked: _Asked) -> tuple[int, bytes]:
         """Return status and content. A kept connection that turns out to be closed is replaced once: calls repeat."""
         kept = self._kept()
         if kept is not None:
             try:
-                return self._ask(kept, path, text, wait_seconds)
+                return self._ask(kept, asked)
             except _STALE:
                 self.drop_idle()  # a coordinator that went closed them all
-        return self._ask(self._new(), path, text, wait_seconds)
+        return self._ask(self._new(), asked)
 
     def _kept(self) -> HTTPConnection | None:
         with self._lock:
@@ -181,38 +257,44 @@ class Api:
             return HTTPConnection(self.place.host, self.place.port, timeout=self._timeout)
         return HTTPSConnection(self.place.host, self.place.port, timeout=self._timeout, context=self._trust)
 
-    def _ask(self, connection: HTTPConnection, path: str, text: bytes, wait_seconds: float) -> tuple[int, bytes]:
+    def _headers(self, asked: _Asked) -> dict[str, str]:
         headers = {
-            "Authorization": f"Bearer {self._token}", "Content-Type": "application/json",
+            "Authorization": f"Bearer {self._token}", "Content-Type": asked.kind,
             "User-Agent": f"threads-cluster-worker/{VERSION}",
         }  # fmt: skip
+        return {**headers, "Range": f"bytes={asked.range}"} if asked.range else headers
+
+    def _ask(self, connection: HTTPConnection, asked: _Asked) -> tuple[int, bytes]:
         try:
             if connection.sock is None:
                 connection.connect()
                 _notice_silence(connection)
-            connection.sock.settimeout(self._timeout + wait_seconds + len(text) / SLOWEST)
-            self._announce(connection.sock if wait_seconds else None)
-            connection.request("POST", path, text, headers)
+            connection.sock.settimeout(self._timeout + asked.seconds + len(asked.body) / SLOWEST)
+            self._announce(connection.sock if asked.polls else None)
+            place = f"{self.place.prefix}/api/worker/{asked.path}"
+            connection.request(asked.method, place, asked.body, self._headers(asked))
             answer = connection.getresponse()
             content = answer.read(MAX_ANSWER)
         except BaseException:
             connection.close()
             raise
         finally:
-            if wait_seconds:
+            if asked.polls:
                 self._polling = None
         if answer.will_close or not answer.isclosed():
             connection.close()
         else:
             self._keep(connection)
+        if 300 <= answer.status < 400:  # never followed: the token is for the stated address alone
+            content = answer.getheader("Location", "").encode()
         return answer.status, content
 
     def _announce(self, polling: socket.socket | None) -> None:
         """Let `interrupt` find the call that waits."""
         if polling is not None:
             self._polling = polling
-            if self._interrupted:
-                raise ConnectionAbortedError("this worker stops")
+            if self._interrupted or self._anew:
+                raise ConnectionAbortedError("this worker stops, or asks for more")
 
     def _keep(self, connection: HTTPConnection) -> None:
         with self._lock:
@@ -223,22 +305,27 @@ class Api:
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
-    def _read(self, status: int, content: bytes) -> dict[str, Any]:
-        answer = _parsed(content)
-        detail = str(answer.get("detail", "")) if answer else ""
-        if status == HTTPStatus.OK and answer is not None:
-            self._failures = 0
-            return answer
-        if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN) and detail:
+    def _refusal(self, status: int, content: bytes) -> CoordinatorAway | CoordinatorRejects:
+        """Return the error that an answer is which is not the one that was asked for."""
+        answer = _parsed(content) or {}
+        detail, field = str(answer.get("detail", "")), str(answer.get("field", ""))
+        denied = status == HTTPStatus.FORBIDDEN and field not in _NOT_ABOUT_THE_TOKEN
+        if (denied or status == HTTPStatus.UNAUTHORIZED) and detail:
             why = not_let_in(self.place, status, detail)
             self.refused(why)
-            raise NotLetIn(why)
-        if 400 <= status < 500 and status not in (408, 425, 429) and detail:
+            return NotLetIn(why)
+        unset = str(answer.get("type", "")).endswith(_UNSET)
+        if (unset or (400 <= status < 500 and status not in (408, 425, 429))) and detail:
             self._failures = 0
-            raise CoordinatorRejects(f"the coordinator rejects a call ({status}): {detail}")
-        raise self._away(detail or f"it answers {status} {short(content[:80].decode(errors='replace'))}")
+            return CoordinatorRejects(f"the coordinator rejects a call ({status}): {detail}", status, field)
+        if 300 <= status < 400:
+            where = short(content[:200].decode(errors="replace"))
+            return self.away(
+                f"it answers {status} and sends to {where}; write the cluster's own address into WORKER_API"
+            )
+        return self.away(detail or f"it answers {status} {short(content[:80].decode(errors='replace'))}")
 
-    def _away(self, why: str) -> CoordinatorAway:
+    def away(self, why: str) -> CoordinatorAway:
         """Return the error of a call that did not come through, with a pause that grows with the failures in a row."""
         self._failures += 1
         longest = min(FIRST_PAUSE * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE)
@@ -258,6 +345,15 @@ def not_let_in(place: Place, status: int, detail: str) -> str:
         f"the coordinator at {place} does not let this worker in ({status}): {detail}. Make a token with"
         " `cluster token create NAME --scopes worker`, put it into WORKER_TOKEN, and start the worker again"
     )
+
+
+def _strange(name: str, answer: dict[str, Any]) -> str:
+    """Return why this is no answer of a coordinator to a call; empty for one that is."""
+    for field, kind in _ANSWERS.get(name, {}).items():
+        if not isinstance(answer.get(field), kind):
+            said = short(json.dumps(answer)[:80])
+            return f"its answer to {name} has no {field}, but {said}: is it a coordinator of a Threads Cluster?"
+    return ""
 
 
 def _parsed(content: bytes) -> dict[str, Any] | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from jobs.models import MAX_UNITS, Device
+from jobs.requirements import Offer
 from jobs.store.connection import CoordinatorRejects
 from jobs.store.lease_store import Heard, Pulse, Row
-from jobs.store.leases import Committed, Finished, Grant
+from jobs.store.leases import MAX_UNIT_ERROR, Committed, Finished, Grant
 from jobs.store.results import Gathered
 from jobs.store.slots import TAKE, Facts, Held, Taken
 from jobs.worker.api_calls import Api
@@ -23,6 +25,8 @@ POLL_SECONDS = 20.0
 MAX_RATE, MAX_PACE = 1e18, 1e9
 #: Characters of what a worker says to people.
 _MAX_TEXT = 2000
+#: Names of facts: a later coordinator may say more.
+_FACTS = frozenset(field.name for field in fields(Facts))
 #: Jobs whose gathered state is remembered.
 _REMEMBERED = 64
 
@@ -35,6 +39,10 @@ def packed(content: bytes) -> str:
 def unpacked(text: str | None) -> bytes | None:
     """Return the bytes of such a text; None for none."""
     return None if text is None else base64.b64decode(text)
+
+
+def _parts(answer: Mapping[str, Any]) -> list[bytes]:
+    return [base64.b64decode(part) for part in answer["parts"]]
 
 
 def _shortened(row: Mapping[str, str | int | float]) -> Row:
@@ -76,15 +84,18 @@ class ApiSlots:
 
     def next(
         self, worker: str, queues: Iterable[str], *, popped: str = "", bell: str = "", lanes: int = 1,
-        take: int = TAKE, kinds: Mapping[str, int] | None = None,
+        take: int = TAKE, kinds: Mapping[str, int] | None = None, offer: Offer | None = None,
     ) -> Held | Taken | str:  # fmt: skip
-        """Do as `Slots.next`, and wait for work; none when none came in time. Coordinators hear the bells."""
+        """Do as `Slots.next`, and wait for work; none when none came in time. Coordinators hear the bells.
+
+        The offer counts as long as the call waits.
+        """
         body = {
             "device": self._device, "lanes": lanes, "take": take, "kinds": None if kinds is None else dict(kinds),
-            "wait_seconds": self._poll_seconds,
+            "wait_seconds": self._poll_seconds, **({} if offer is None else {"offer": dict(offer)}),
         }  # fmt: skip
         answer = self._api.call("next", body, wait_seconds=self._poll_seconds)
-        facts = [Facts(**job) for job in answer["jobs"]]
+        facts = [Facts(**{name: value for name, value in job.items() if name in _FACTS}) for job in answer["jobs"]]
         if answer["how"] == "hold":
             self._facts = facts[0]
             return Held(job_id=facts[0].job_id)
@@ -119,17 +130,18 @@ class ApiLeases:
         }  # fmt: skip
         answer = self._api.call("lease", body)
         if answer["how"] == "ok":
-            return Grant(token=token, lo=answer["lo"], hi=answer["hi"])
+            return Grant(token=token, lo=answer["lo"], hi=answer["hi"], errors=answer.get("errors", 0))
         return str(answer["how"])
 
     def commit(
         self, job: str, token: str, upto: int, partial: bytes, *, ms: int, worker: str, device: str, pace: float = 0.0,
-        device_ms: int = 0, joules: float | None = None,
+        device_ms: int = 0, joules: float | None = None, keep: bool = False, lo: int | None = None,
     ) -> Committed:  # fmt: skip
         """Do as `Leases.commit`. A partial that the coordinator rejects fails its range with the reason."""
         body = {
             "job_id": job, "lease": token, "upto": upto, "partial": packed(partial), "ms": ms, "device": device,
             "pace": min(pace, MAX_PACE), "device_ms": device_ms, "joules": joules,
+            **({"keep": keep} if keep else {}), **({} if lo is None else {"lo": lo}),
         }  # fmt: skip
         try:
             return Committed(**self._api.call("commit", body))
@@ -166,6 +178,18 @@ class ApiLeases:
     def fail(self, job: str, token: str, error: str) -> bool:
         return self._return(job, token, "fail", error[:_MAX_TEXT])
 
+    def fail_unit(
+        self, job: str, token: str, error: str, *, most: int, wait_ms: int, row: str = "", unit: int | None = None
+    ) -> bool:
+        body = {
+            "job_id": job, "lease": token, "unit": unit, "error": error[:MAX_UNIT_ERROR], "most": most,
+            "wait_ms": wait_ms, "row": row,
+        }  # fmt: skip
+        return bool(self._api.call("fail-unit", body)["ended"])
+
+    def split(self, job: str, token: str, at: int) -> bool:
+        return bool(self._api.call("split", {"job_id": job, "lease": token, "at": at})["ended"])
+
     def _return(self, job: str, token: str, how: str, error: str = "") -> bool:
         body = {"job_id": job, "lease": token, "how": how, "error": error}
         return bool(self._api.call("return", body)["ended"])
@@ -181,10 +205,16 @@ class ApiResults:
     def gather(self, job: str, limit: int = 256) -> Gathered:
         """Do as `Results.gather`, for a job that this worker holds; else as for a job that is gone."""
         answer = self._api.call("gather", {"job_id": job, "limit": limit})
-        parts = tuple(base64.b64decode(part) for part in answer["parts"])
+        parts = _parts(answer)
+        # What changes between two of these calls has another digest, and nothing is done with it.
+        more = answer
+        while more.get("more") and len(parts) < limit:
+            more = self._api.call("gather", {"job_id": job, "limit": limit - len(parts), "start": len(parts)})
+            parts += _parts(more)
         gathered = Gathered(
-            accumulator=unpacked(answer["accumulator"]), parts=parts, done=answer["done"], spec=unpacked(answer["spec"])
-        )
+            accumulator=unpacked(answer["accumulator"]), parts=tuple(parts), done=answer["done"],
+            spec=unpacked(answer["spec"]),
+        )  # fmt: skip
         self._remember(job, gathered.digest)
         return gathered
 
@@ -239,7 +269,7 @@ class ApiStore:
         leases = [{"job_id": job, "lease": token, "upto": upto} for job, token, upto in pulse.leases]
         body = {"born": pulse.born, "row": _shortened(pulse.row()), "leases": leases, "slot": pulse.slot}
         answer = self.api.call("beat", body)
-        return Heard(leases=tuple(answer["leases"]), word=str(answer["word"]))
+        return Heard(leases=tuple(answer["leases"]), word=str(answer["word"]), follow=tuple(answer.get("follow", ())))
 
     def drop_idle_connections(self) -> None:
         self.api.drop_idle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from jobs.store.connection import RedisError, Unreachable, away
@@ -21,12 +22,12 @@ class Beats(threading.Thread):
     """Keeps leases, the slot and the worker alive, each second, on a connection of its own.
 
     `row` gives what the worker says of itself; `name_taken` is called when a later process has this worker's name,
-    `heard` whenever Redis has taken the heartbeat.
+    `heard` whenever Redis has taken the heartbeat, `follow` with the jobs whose output somebody follows now.
     """
 
     def __init__(
         self, store: LeaseStore, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
-        heard: Callable[[], None] = lambda: None,
+        heard: Callable[[], None] = lambda: None, follow: Callable[[tuple[str, ...]], None] = lambda jobs: None,
     ) -> None:  # fmt: skip
         super().__init__(name="beats", daemon=True)
         self._store = store
@@ -34,7 +35,7 @@ class Beats(threading.Thread):
         self._born = born
         self._row = row
         self._name_taken = name_taken
-        self._heard = heard
+        self._heard, self._follow = heard, follow
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -54,9 +55,13 @@ class Beats(threading.Thread):
         leases = tuple((task.facts.job_id, token, task.upto) for token, task in tasks.items())
         slot = self._server.slot is not None
         pulse = Pulse(worker=self._server.worker, born=self._born, row=self._row, leases=leases, slot=slot)
+        asked = time.monotonic()
         heard = self._store.pulse(pulse)
         for task, answer in zip(tasks.values(), heard.leases, strict=True):
+            if answer:
+                task.kept_at = asked
             task.ask_to_stop(_STOPS[answer])
+        self._follow(heard.follow)
         self._server.draining = heard.word == "drain"
         self._heard()
         if heard.word == "taken" and not self._server.stopping:

@@ -34,12 +34,26 @@ class LaneDied(Exception):
         self.touched = touched
 
 
+class LeaseEnded(Exception):
+    """The lane has ended its lease by itself; nothing of it is left to be committed or given back."""
+
+    def __init__(self, parts: int = 0) -> None:
+        super().__init__("the lane has ended its lease")
+        #: Parts of the job that wait to be folded, as COMMIT last said.
+        self.parts = parts
+
+
 class Task:
     """One lease in a lane's hands. `stop` is set from other threads."""
 
-    def __init__(self, facts: Facts, grant: Grant) -> None:
+    def __init__(self, facts: Facts, grant: Grant, asked: float | None = None) -> None:
         self.facts = facts
+        #: What is left of it: a lane that commits and goes on puts another here.
         self.grant = grant
+        #: The lane has committed some of it, and went on.
+        self.went_on = False
+        #: When the call began by which the store kept it last, in monotonic seconds.
+        self.kept_at = time.monotonic() if asked is None else asked
         self.upto = grant.lo
         #: 0 go on; 1 stop at the next chunk and commit; 2 stop and drop.
         self.stop = 0
@@ -64,7 +78,10 @@ class Lane(Protocol):
         """Block until the lane is ready again, for seconds. Raises LaneDied when that did not work out."""
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
-        """Block; the partial comes encoded. Raises KernelFailed, or LaneDied: then the lane wants mending."""
+        """Block; the partial, of the units of `task.grant`, comes encoded.
+
+        Raises KernelFailed; LeaseEnded; LaneDied: then the lane wants mending.
+        """
 
     def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
         """Compute whole jobs; each is computed or failed. Raises LaneDied."""

@@ -25,16 +25,27 @@ from jobs.worker.host import Host
 from jobs.worker.lanes import Lane
 from jobs.worker.links import CannotStart, Link
 from jobs.worker.meter import Meter
-from jobs.worker.serving import Server
+from jobs.worker.room import Room
+from jobs.worker.serving import SHUTDOWN_SECONDS, Server
 
 log = logging.getLogger(__name__)
 
 
 class Worker:
-    """A worker under its name. `more` gives what its device adds to the worker's row each second."""
+    """A worker under its name. `more` gives what its device adds to the worker's row each second.
 
-    def __init__(self, settings: Settings, device: Device, lanes: int, more: Callable[[], Row] = dict) -> None:
+    `kinds` are those that its lanes compute, all unless said; `follow` is called each second with the jobs whose output
+    somebody follows.
+    """
+
+    def __init__(
+        self, settings: Settings, device: Device, lanes: int, more: Callable[[], Row] = dict, *,
+        kinds: Mapping[str, int] | None = None, room: Room | None = None, shutdown_seconds: float = SHUTDOWN_SECONDS,
+        follow: Callable[[tuple[str, ...]], None] = lambda jobs: None,
+    ) -> None:  # fmt: skip
         self.settings, self.device, self.lanes, self.more = settings, device, lanes, more
+        self.kinds = registry.versions() if kinds is None else kinds
+        self.room, self.shutdown_seconds, self.follow = room, shutdown_seconds, follow
         self.name = ""
         self.born = ""
         self.host = Host(settings.host_name())
@@ -61,7 +72,7 @@ class Worker:
         rates: Mapping[str, float] = dict(server.rates) if server else {}
         return {
             "device": self.device, "state": state, "lanes": self.lanes, "busy_lanes": busy, "job": job,
-            "kinds": json.dumps(registry.versions()),
+            "kinds": json.dumps(dict(self.kinds)),
             "pid": os.getpid(), "rates": json.dumps({kind: round(rate, 3) for kind, rate in rates.items()}),
             **({"retired": self.retired} if self.retired else {}), **self.host.figures(), **self.more(),
         }  # fmt: skip
@@ -79,7 +90,7 @@ class Worker:
             self.retired = str(error)
             store.fleet.heartbeat(self.name, self.born, self.row("stopped"), leaving=True)
             return 1
-        self.server = Server(store, self.name, self.device, lanes, meter)
+        self.server = Server(store, self.name, self.device, lanes, meter, self.kinds, self.room, self.shutdown_seconds)
         try:
             self._serve(self.server, link)
         finally:  # else children, which ignore signals, would keep a broken worker from ending
@@ -111,7 +122,7 @@ class Worker:
 
     def _serve(self, server: Server, link: Link) -> None:
         settings, heard = self.settings, sign_of_life(self.settings.heartbeat_file)
-        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard)
+        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, self.follow)
         beats.start()
         stop_metrics = exporter.serve(settings)
         log.info("ready", extra={"lanes": self.lanes})

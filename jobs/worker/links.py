@@ -19,7 +19,7 @@ from jobs.store import Store, bells, connection
 from jobs.store.connection import Unreachable, away, pause
 from jobs.store.lease_store import LeaseStore
 from jobs.worker import api_calls
-from jobs.worker.api_calls import Api, NotLetIn
+from jobs.worker.api_calls import Api, AskAnew, NotLetIn
 from jobs.worker.api_store import ApiStore
 from jobs.worker.serving import Server
 
@@ -87,10 +87,16 @@ class ApiLink:
             while not server.stopping:
                 try:
                     server.serve("", "")
+                except AskAnew:
+                    continue
                 except Unreachable as error:
                     if not server.stopping:
                         log.warning("%s", away(error))
                         self._rest(server, pause(error, 1.0))
+
+    def ask_anew(self) -> None:
+        """Have the question for work that waits asked again: this worker has more room now. From any thread."""
+        self._api.ask_anew()
 
     def _end(self, why: str) -> None:
         if not self._ended.is_set():

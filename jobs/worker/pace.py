@@ -20,9 +20,9 @@ class Pace:
     rate: float
     measured: bool = False
 
-    def want(self) -> int:
-        """Return the units of the next lease."""
-        return max(1, int(self.rate * (TARGET_SECONDS if self.measured else FIRST_SECONDS)))
+    def want(self, seconds: float = TARGET_SECONDS) -> int:
+        """Return the units of the next lease, which aims at so much work once a rate was measured."""
+        return max(1, int(self.rate * (seconds if self.measured else FIRST_SECONDS)))
 
     def least(self) -> int:
         """Return the units of the smallest lease worth its overhead."""

@@ -18,6 +18,7 @@ from jobs.store.slots import Held, Taken
 from jobs.worker import small_jobs
 from jobs.worker.lanes import Lane, LanePool, Task
 from jobs.worker.meter import Meter
+from jobs.worker.room import LanesOnly, Room
 from jobs.worker.state import WorkerState
 from jobs.worker.turns import Slot, Turns
 
@@ -36,7 +37,7 @@ class Server:
 
     def __init__(
         self, store: LeaseStore, worker: str, device: Device, lanes: Sequence[Lane], meter: Meter | None = None,
-        kinds: Mapping[str, int] | None = None,
+        kinds: Mapping[str, int] | None = None, room: Room | None = None, shutdown_seconds: float = SHUTDOWN_SECONDS,
     ) -> None:  # fmt: skip
         self.store = store
         #: The version of each kind's model that the lanes compute.
@@ -48,7 +49,8 @@ class Server:
         self.slot: Slot | None = None
         self.pool = LanePool(lanes)
         self.state = WorkerState(store, worker, device, self.listened, self.pool, meter or Meter())
-        self._turns = Turns(self.state)
+        self._room, self._shutdown_seconds = room or LanesOnly(), shutdown_seconds
+        self._turns = Turns(self.state, self._room)
         self._threads = ThreadPoolExecutor(max_workers=len(self.pool.lanes), thread_name_prefix="lane")
 
     # -- from outside -----------------------------------------------------------------------------------------------
@@ -81,7 +83,7 @@ class Server:
 
     def settle_down(self) -> None:
         """Wait, after stop, for the lanes and give the job back. Whatever is left then expires by itself."""
-        self.pool.wait_for_work_to_end(SHUTDOWN_SECONDS)
+        self.pool.wait_for_work_to_end(self._shutdown_seconds)
         self._leave()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -96,6 +98,9 @@ class Server:
         while not self.stopping:
             if not self.pool.wait_for_idle():
                 return
+            if not self._room.open():
+                self.pool.wait_for_change(LOOK_BUSY_SECONDS)
+                continue
             work = self._next(popped, bell)
             popped = bell = ""
             if isinstance(work, Taken):
@@ -110,9 +115,12 @@ class Server:
     def _next(self, popped: str, bell: str) -> Held | Taken | str:
         free = len(self.pool.idle)
         take = slots.TAKE * free
+        # Of one job a worker computes with all its lanes soon; small jobs, which no runner takes, with the idle ones.
+        lanes = len(self.pool.lanes) if self.device is Device.RUNNER else free
         return self.store.slots.next(
-            self.worker, self.listened, popped=popped, bell=bell, lanes=free, take=take, kinds=self.kinds
-        )
+            self.worker, self.listened, popped=popped, bell=bell, lanes=lanes, take=take, kinds=self.kinds,
+            offer=self._room.offer(),
+        )  # fmt: skip
 
     def _sit_out(self) -> None:
         """Wait while drained: popping bells, a drained worker would ring and pop the same one for ever."""
@@ -131,6 +139,8 @@ class Server:
                 self.pool.wait_for_change(LOOK_IDLE_SECONDS if self.pool.idle else LOOK_BUSY_SECONDS)
                 if slot.over():
                     slot.close("quantum")
+                elif slot.cramped and not slot.lanes:
+                    slot.close("its job does not fit now")
                 elif self.pool.all_mending():
                     slot.close("no lane is ready")
             self._let_go(slot)
@@ -142,6 +152,11 @@ class Server:
             lane = self.pool.borrow()
             if lane is None:
                 return
+            if not self._room.take(lane, slot.facts):
+                slot.cramped = True
+                self.pool.give_back(lane)
+                return
+            slot.lanes += 1
             self._threads.submit(self._turns.take, lane, slot)
 
     def _let_go(self, slot: Slot) -> None:

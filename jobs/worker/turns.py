@@ -13,8 +13,9 @@ from jobs.store.leases import Committed, Grant
 from jobs.store.slots import Facts
 from jobs.worker import execution, pace
 from jobs.worker.execution import Computed
-from jobs.worker.lanes import Lane, LaneDied, Task
+from jobs.worker.lanes import Lane, LaneDied, LeaseEnded, Task
 from jobs.worker.meter import Share
+from jobs.worker.room import LanesOnly, Room
 from jobs.worker.state import WorkerState
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,10 @@ class Slot:
         self.finishing = False
         self._result = threading.Lock()
         self.granted = 0
+        #: Turns of lanes that began.
+        self.lanes = 0
+        #: An idle lane could not get what the job requires.
+        self.cramped = False
         self.opened = time.monotonic()
 
     def close(self, why: str) -> None:
@@ -55,8 +60,9 @@ class Slot:
 class Turns:
     """Turns of a worker's lanes, each on a thread of its own, with what is known of every lane's rate on each job."""
 
-    def __init__(self, state: WorkerState) -> None:
+    def __init__(self, state: WorkerState, room: Room | None = None) -> None:
         self._state = state
+        self._room = room or LanesOnly()
         self._store = state.store
         self._paces: dict[tuple[str, str], pace.Pace] = {}
 
@@ -70,14 +76,15 @@ class Turns:
             slot.close("error")
             time.sleep(LINGER_SECONDS)
         finally:
+            self._room.give_back(lane)
             self._state.pool.give_back(lane)
 
     def _take_lease(self, lane: Lane, slot: Slot) -> None:
-        rate = self._pace(lane, slot.facts)
+        rate, asked = self._pace(lane, slot.facts), time.monotonic()
         answer = self._ask_for_lease(lane, slot, rate)
         if isinstance(answer, Grant):
             slot.granted += 1
-            self._work(lane, slot, answer, rate)
+            self._work(lane, slot, Task(slot.facts, answer, asked), rate)
         elif answer == "wait":
             self._linger(slot)
         elif answer == "finishing" and slot.granted == 0:
@@ -86,10 +93,10 @@ class Turns:
             slot.close(answer or "unreachable")
 
     def _ask_for_lease(self, lane: Lane, slot: Slot, rate: pace.Pace) -> Grant | str | None:
-        token = lease_tokens.new()
+        token, want = lease_tokens.new(), self._room.want(slot.facts, rate)
         return self._state.persist(
             lambda: self._store.leases.lease(
-                slot.facts.job_id, token, want=rate.want(), least=rate.least(),
+                slot.facts.job_id, token, want=want, least=min(rate.least(), want),
                 worker=self._state.worker, lane=f"{self._state.worker}/{lane.name}",
                 rate=rate.rate if rate.measured else 0.0,
                 higher=slot.higher if slot.granted else (),
@@ -104,9 +111,8 @@ class Turns:
         else:
             time.sleep(LINGER_SECONDS)
 
-    def _work(self, lane: Lane, slot: Slot, grant: Grant, rate: pace.Pace) -> None:
-        task = Task(slot.facts, grant)
-        job, token = slot.facts.job_id, grant.token
+    def _work(self, lane: Lane, slot: Slot, task: Task, rate: pace.Pace) -> None:
+        job, token = slot.facts.job_id, task.grant.token
         self._state.tasks[token] = task
         if self._state.stopping:
             task.ask_to_stop(1)
@@ -114,6 +120,7 @@ class Turns:
             with self._state.meter.lease() as share:
                 computed, encoded = lane.compute(task)
         except LaneDied as died:
+            grant = task.grant
             log.warning("%s", died, extra={"job_id": job, "lane": lane.name, "lo": grant.lo, "hi": grant.hi})
             give_back = self._store.leases.crash if died.touched else self._store.leases.release
             self._state.persist(lambda: give_back(job, token))
@@ -121,25 +128,31 @@ class Turns:
             log.error("a kernel failed: %s", failure, extra={"job_id": job, "lane": lane.name})
             reason = str(failure)
             self._state.persist(lambda: self._store.leases.fail(job, token, reason))
+        except LeaseEnded as ended:
+            if ended.parts >= execution.FOLD_AT:
+                self._fold(slot.facts)
         else:
-            if computed.upto <= grant.lo or task.stop == 2:
+            if computed.upto <= task.grant.lo or task.stop == 2:
                 self._state.persist(lambda: self._store.leases.release(job, token))
             else:
-                self._go_on_after(self._commit(slot.facts, grant, computed, encoded, rate, share), lane, slot)
+                self._go_on_after(self._commit(task, computed, encoded, rate, share), lane, slot)
         finally:
             self._state.tasks.pop(token, None)
 
     def _commit(
-        self, facts: Facts, grant: Grant, computed: Computed, encoded: bytes, rate: pace.Pace, share: Share
+        self, task: Task, computed: Computed, encoded: bytes, rate: pace.Pace, share: Share
     ) -> Committed | None:
+        facts, grant = task.facts, task.grant
         rate.learn(computed.upto - grant.lo, computed.seconds)
         self._state.rates[facts.kind] = rate.rate
-        device = self._state.device
+        device, lo = self._state.device, grant.lo if task.went_on else None
+        # What one job's programs take says nothing of the next one's.
+        speed = 0.0 if device is Device.RUNNER else rate.rate / facts.nominal_rate
         return self._state.persist(
             lambda: self._store.leases.commit(
                 facts.job_id, grant.token, computed.upto, encoded, ms=round(computed.seconds * 1000),
-                worker=self._state.worker, device=device, pace=rate.rate / facts.nominal_rate,
-                device_ms=round(share.seconds * 1000) if device is Device.GPU else 0, joules=share.joules,
+                worker=self._state.worker, device=device, pace=speed,
+                device_ms=round(share.seconds * 1000) if device is Device.GPU else 0, joules=share.joules, lo=lo,
             )
         )  # fmt: skip
 
@@ -184,5 +197,5 @@ class Turns:
         if known is None:
             if len(self._paces) > MOST_PACES:
                 self._paces.clear()
-            known = self._paces[(lane.name, facts.job_id)] = pace.Pace(facts.expected_rate)
+            known = self._paces[(lane.name, facts.job_id)] = pace.Pace(self._room.first_rate(facts))
         return known

@@ -207,7 +207,7 @@ load bench
   if (exec 3<>/dev/tcp/127.0.0.1/80) 2>/dev/null; then skip "something listens on port 80 here"; fi
   cluster docker 1
   exits 0
-  says "Pages and API  http://127.0.0.1
+  says "The cluster is up: 1 CPU worker, 0 GPU workers" "Pages and API  http://127.0.0.1
 "
   [[ $err != *Grafana* ]]
 }

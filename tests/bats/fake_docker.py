@@ -32,7 +32,11 @@ COUNTS = {
     "cpu-worker-pool": ("AUTOSCALE_MAX", 10),
 }
 #: Services of each profile.
-PROFILES = {"gpu": ["gpu-worker"], "autoscale": ["cpu-worker-pool", "engine-proxy", "autoscaler"]}
+PROFILES = {
+    "gpu": ["gpu-worker"],
+    "autoscale": ["cpu-worker-pool", "engine-proxy", "autoscaler"],
+    "runner": ["runner-token", "runner"],
+}
 PORTS = {
     "nginx": [("HTTP_PORT", 80), ("COORDINATOR_PORT", 3000)],
     "grafana": [("GRAFANA_PORT", 3001)],
@@ -264,12 +268,22 @@ class Engine:
                 return str(self.state["audit"])
             if words[3:4] and words[3] in ("step", "look", "release"):
                 return self.autoscale(words[3:])
+            if words[3:4] == ["runner-1"]:
+                return self.runner_token(words[4])
             status = {"json": json.dumps(self.state["api"], separators=(",", ":")), "text": "workers    3 live"}
             return str(status.get(words[-1], self.state["figures"]))
         if words[1:3] == ["sh", "-s"]:
             self.said = self.state["facts"]
             return self.state["dump"]
         return "Redis server v=7.4.2"
+
+    def runner_token(self, kept: str) -> str:
+        """Make a token, unless the one that is kept is known; remember what containers of the runner were there."""
+        if kept in self.state["tokens"]:
+            return ""
+        self.state["tokens"] = [f"{len(self.state['tokens']):010d}"]
+        self.state["before_token"] = [one["service"] for one in self.of("runner", "runner-token")]
+        return f"tc_{self.state['tokens'][0]}_{'secret-of-a-runner-' * 2}\n"
 
     def autoscale(self, words: list[str]) -> str:
         """Answer as the checkout's script does on the workers of these containers."""
@@ -320,7 +334,7 @@ def start_state() -> dict[str, Any]:
         "figures": "p95 of the API 12 ms", "api": {"version": "0.1.0", "jobs": {"queued": 0, "running": 0, "done": 3}},
         "dump": "REDIS0011 a dump", "facts": "", "broken_dump": False, "loaded": "",
         "need": 1, "busy": [], "draining": [],
-        "audit": "", "audit_answer": "put back", "loaded_audit": "",
+        "tokens": [], "before_token": [], "audit": "", "audit_answer": "put back", "loaded_audit": "",
     }  # fmt: skip
 
 

@@ -353,7 +353,7 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   exits 0
   tag=$(tag_of coordinator)
   [[ $tag =~ ^$version-[0-9a-f]{12}$ ]] || broken "the tag says nothing of the content: $tag"
-  called "docker compose --profile gpu build coordinator" \
+  called "docker compose --profile gpu --profile runner build coordinator" \
     "docker tag threads/coordinator:$version registry.example/threads/coordinator:$tag" \
     "docker push registry.example/threads/coordinator:$tag" "docker image rm registry.example/threads/coordinator:$tag"
   ! grep -q 'gpu-worker$' "$FAKE/calls"

@@ -94,8 +94,8 @@ Open = Callable[..., Page]
 
 
 @pytest.fixture
-def open_page(browser: Browser, pages: Live) -> Iterator[Open]:
-    """Opens a page of the cluster; the test fails on anything in the console that no test expects."""
+def open_address(browser: Browser) -> Iterator[Open]:
+    """Opens an address; the test fails on anything in the console that no test expects."""
     contexts: list[BrowserContext] = []
     complaints: list[str] = []
 
@@ -103,14 +103,14 @@ def open_page(browser: Browser, pages: Live) -> Iterator[Open]:
         if message.type in ("error", "warning") and not NETWORK.search(message.text):
             complaints.append(f"{message.type}: {message.text} ({message.location.get('url', '')})")
 
-    def opened(path: str = "/cluster.html", *, url: str | None = None, theme: str = "light", **options: Any) -> Page:
+    def opened(address: str, *, theme: str = "light", **options: Any) -> Page:
         context = browser.new_context(color_scheme=theme, **{"viewport": DESKTOP, **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(20_000)
         page.on("console", heard)
         page.on("pageerror", lambda error: complaints.append(f"uncaught: {error}"))
-        page.goto((url or pages.url()) + path)
+        page.goto(address)
         page.locator(".connection:not([data-state=connecting])").wait_for()
         return page
 
@@ -118,6 +118,16 @@ def open_page(browser: Browser, pages: Live) -> Iterator[Open]:
     for context in contexts:
         context.close()
     assert not complaints, complaints
+
+
+@pytest.fixture
+def open_page(open_address: Open, pages: Live) -> Open:
+    """Opens a page of the cluster."""
+
+    def opened(path: str = "/cluster.html", *, url: str | None = None, **options: Any) -> Page:
+        return open_address((url or pages.url()) + path, **options)
+
+    return opened
 
 
 @pytest.fixture

@@ -21,6 +21,10 @@ import psutil
 from tests.integration.live import TOP, Live, until, wheel_redis
 from tests.integration.proxy import Proxy
 
+#: Of whoever asks a coordinator: programs are for those who have one.
+TOKEN = "a-token-of-those-who-torment"
+#: Slots of the runner.
+SLOTS = 2
 #: Every process of a bench has this variable, whatever becomes of its parent.
 MARK = "CHAOS_BENCH"
 #: Redis' log is measured this often.
@@ -52,13 +56,15 @@ def another_clock(offset: int) -> dict[str, str]:
 
 
 class Bench(Live):
-    """Two coordinators, workers of one lane; worker-0 reaches Redis through the proxy."""
+    """Two coordinators, workers of one lane, a runner; worker-0 reaches Redis through the proxy."""
 
     def __init__(self, folder: Path, *, version: str, workers: int) -> None:
         self.mark = uuid.uuid4().hex
         server = redis_of(version)
         assert server, f"there is no Redis {version} here"
-        marked: dict[str, Any] = {MARK: self.mark}
+        marked: dict[str, Any] = {
+            MARK: self.mark, "CLUSTER_TOKEN": TOKEN, "ARTIFACT_URL": f"file://{folder / 'artifacts'}",
+        }  # fmt: skip
         super().__init__(folder, workers=workers, lanes=1, coordinators=2, redis_server=server, **marked)
         self.data = folder / "data"
         self.data.mkdir()
@@ -78,6 +84,8 @@ class Bench(Live):
         self._sampler.start()
         self.proxy.start()
         super().start()
+        self.start_runner()
+        self.wait_ready(self.workers + 1)
         return self
 
     def stop(self) -> None:
@@ -108,6 +116,14 @@ class Bench(Live):
         self._logged[name] = log.stat().st_size if log.exists() else 0
         self._run(name, [sys.executable, "-m", "cpu_worker"], **own)
 
+    def start_runner(self, number: int = 0, slots: int | None = None, **more: str) -> None:
+        name = f"runner-{number}"
+        if offset := self.offsets.get(name):
+            more |= another_clock(offset)
+        log = self.folder / f"{name}.log"
+        self._logged[name] = log.stat().st_size if log.exists() else 0
+        super().start_runner(number, slots or SLOTS, **more)
+
     def ready(self, worker: str) -> bool:
         """True when a worker has said, since its start, that its lanes are warm. Asks nobody: Redis may be gone."""
         return b'"message": "ready"' in (self.folder / f"{worker}.log").read_bytes()[self._logged[worker] :]
@@ -118,6 +134,7 @@ class Bench(Live):
         start = {
             "redis": lambda _: self.start_redis(),
             "worker": self.start_worker,
+            "runner": self.start_runner,
             "coordinator": self.run_coordinator,
         }
         start[part](int(number or 0))
@@ -126,9 +143,10 @@ class Bench(Live):
         return self.processes[name].pid
 
     def lanes_of(self, worker: str) -> list[int]:
-        """Pids of a worker's children that compute."""
+        """Pids of a worker's children that compute, or that guard programs."""
         children = psutil.Process(self.pid(worker)).children()
-        return [child.pid for child in children if "spawn_main" in " ".join(child.cmdline())]
+        name = "runner.guard" if worker.startswith("runner") else "spawn_main"
+        return [child.pid for child in children if name in " ".join(child.cmdline())]
 
     def all_processes(self) -> dict[int, psutil.Process]:
         """Everything that was started here and lives, whoever its parent is now."""

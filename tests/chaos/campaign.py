@@ -60,7 +60,7 @@ class Game:
         self.bench, self.plan, self.tally = bench, plan, tally
         self.findings = Findings()
         self.urls = [bench.url(number) for number in range(len(bench.ports))]
-        self.customer = Customer(self.urls, plan.seed)
+        self.customer = Customer(self.urls, plan.seed, bench.headers())
         #: One fault at a time strikes a part.
         self.parts = {fault.part: threading.Lock() for one in plan.rounds for fault in one.faults}
 
@@ -68,7 +68,9 @@ class Game:
         one = self.plan.rounds[number]
         self.began = time.monotonic()
         self.since = last_event(self.bench.redis())
-        listeners = [Listener(self.urls, self.since, 2 * self.plan.seed + which) for which in (0, 1)]
+        listeners = [
+            Listener(self.urls, self.since, 2 * self.plan.seed + which, self.bench.headers()) for which in (0, 1)
+        ]
         threads = [threading.Thread(target=self._strike, args=(fault,), daemon=True) for fault in one.faults]
         threads.append(threading.Thread(target=self._serve, args=(one,), daemon=True))
         for thread in (*listeners, *threads):
@@ -143,8 +145,8 @@ class Game:
         jobs = {known for order in self.customer.orders for known in order.ids}
         deadline = time.monotonic() + REST_SECONDS
         while True:
-            told = verdict.left_over(verdict.look(self.bench.redis()), jobs, self.bench.workers)
-            told += verdict.strays(self.bench)
+            told = verdict.left_over(verdict.look(self.bench.redis()), jobs, self.bench.workers + 1)
+            told += verdict.strays(self.bench) + verdict.programs(jobs)
             if not told or time.monotonic() > deadline:
                 return told
             time.sleep(0.5)

@@ -17,9 +17,9 @@ from threads_cluster.sse import lines
 class Listener(threading.Thread):
     """Collects events from a position in the stream on; `ids` in the order in which they came."""
 
-    def __init__(self, urls: Sequence[str], since: str, seed: int) -> None:
+    def __init__(self, urls: Sequence[str], since: str, seed: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(name="listener", daemon=True)
-        self.urls, self.last = urls, since
+        self.urls, self.last, self._headers = urls, since, dict(headers or {})
         self.ids: list[str] = []
         self.connections = 0
         #: How many ids it had whenever it was told to start anew.
@@ -35,7 +35,7 @@ class Listener(threading.Thread):
                 time.sleep(0.1)
 
     def _connect(self, until: float) -> None:
-        headers = {"Last-Event-ID": self.last}
+        headers = {**self._headers, "Last-Event-ID": self.last}
         url = self._draw.choice(self.urls) + "/api/events"
         with (
             httpx.Client(timeout=3.0, trust_env=False, verify=False) as http,

@@ -11,10 +11,13 @@ from tests.chaos.work import Job
 
 #: Kinds of fault by family, and the parts that each may strike.
 WORKERS, COORDINATORS = ("worker-0", "worker-1", "worker-2"), ("coordinator-0", "coordinator-1")
-PROCESSES = (*WORKERS, *COORDINATORS, "redis")
+#: Runs programs; it reaches the coordinators and no Redis.
+RUNNERS = ("runner-0",)
+PROCESSES = (*WORKERS, *COORDINATORS, *RUNNERS, "redis")
 FAMILIES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "kill": {
-        "kill": PROCESSES, "terminate": PROCESSES, "stop": PROCESSES, "kill-child": WORKERS, "stop-child": WORKERS,
+        "kill": PROCESSES, "terminate": PROCESSES, "stop": PROCESSES, "kill-child": (*WORKERS, *RUNNERS),
+        "stop-child": WORKERS,
         "cut-log": ("redis",),
     },
     "network": dict.fromkeys(("stall", "cut", "delay", "half-open", "lost-replies", "repeat"), ("network",)),

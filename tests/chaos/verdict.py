@@ -19,7 +19,7 @@ import redis
 
 from jobs import queues
 from tests.chaos import work
-from tests.chaos.bench import Bench
+from tests.chaos.bench import SLOTS, Bench
 from tests.chaos.customer import Order
 from tests.contract import lease_invariants
 from tests.contract.lease_model import DUMP, JobView, Snapshot
@@ -28,14 +28,15 @@ HEADINGS = ("wrong results", "stuck", "left over", "events", "tracebacks")
 
 #: What may be in Redis when nothing is going on, besides the jobs' own keys: docs/lease-protocol.md has them all.
 MAY_STAY = re.compile(
-    r"ct:(jobs|in:(done|failed|cancelled)|expiry|workers(:cpu)?|worker:worker-\d|nodes|events|idem:.*|mark:.*|load|bell:.*"
+    r"ct:(jobs|in:(done|failed|cancelled)|expiry|workers(:(cpu|runner))?|worker:(worker|runner)-\d|nodes|events|idem:.*|mark:.*|load|bell:.*"
     r"|bells|seq|sweep|audit(log|head)|leader|rewritten|span|spans|history(:now)?|alerts|desired|pace|units|outcomes|ended|waits"
-    r"|durations|usages|usage:.*)"
+    r"|durations|usages|usage:.*|token:.*|tokens|tokenset|tokenhash.*|shapes"
+    r"|artifacts?:.*|holders:.*|files:.*|filesums|filestore|loose|unowned|grace)"
     r"|rq:(queues|workers(:.*)?|worker:.*)"
     r"|test:clock"
 )
 #: Of a job that is done.
-JOB_MAY_STAY = re.compile(r"ct:job:([^:]+)(:result|:ev)?")
+JOB_MAY_STAY = re.compile(r"ct:job:([^:]+)(:result|:ev|:files|:failures|:kept)?")
 #: What an invariant asks of the model's bench: this Redis' clock has never stepped back.
 _CLOCK: Any = SimpleNamespace(stepped_back=0)
 #: A traceback in a log that is no fault, by a pattern of its text, and why.
@@ -115,6 +116,8 @@ def _all_workers(seen: Snapshot, workers: int) -> None:
 
 def _may_stay(name: str, seen: Snapshot) -> bool:
     job = JOB_MAY_STAY.fullmatch(name)
+    if (acc := re.fullmatch(r"ct:job:([^:]+):acc", name)) and acc[1] in seen.jobs:
+        return seen.jobs[acc[1]].fields.get("kind") == "command"  # rows of units are read from it
     return job[1] in seen.jobs if job else bool(MAY_STAY.fullmatch(name) or name.startswith("rq:job:"))
 
 
@@ -152,10 +155,21 @@ def strays(bench: Bench) -> list[str]:
     for process in bench.processes.values():
         own = [process.pid, *(child.pid for child in psutil.Process(process.pid).children(recursive=True))]
         kept |= set(own)
-    lanes = {name: len(bench.lanes_of(name)) for name in bench.processes if name.startswith("worker")}
+    lanes = {name: len(bench.lanes_of(name)) for name in bench.processes if name.startswith(("worker", "runner"))}
     late = [f"{name} is not ready" for name in lanes if not bench.ready(name)]
     told = [f"process {pid} is left: {_command(process)}" for pid, process in there.items() if pid not in kept]
-    return told + late + [f"{name} has {count} lanes" for name, count in lanes.items() if count != bench.lanes]
+    wanted = {name: SLOTS if name.startswith("runner") else bench.lanes for name in lanes}
+    return told + late + [f"{name} has {count} lanes" for name, count in lanes.items() if count != wanted[name]]
+
+
+def programs(jobs: set[str]) -> list[str]:
+    """List processes that programs of these jobs have left behind: what they were started with names the job."""
+    told = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("CLUSTER_JOB_ID") in jobs and process.status() != psutil.STATUS_ZOMBIE:
+                told.append(f"process {process.pid} of a program is left: {_command(process)}")
+    return told
 
 
 def _command(process: psutil.Process) -> str:

@@ -36,6 +36,20 @@ SMALL: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("thread", {"replicas": 16, "seed": 9, "cores": [1, 2]}),
     ("faulty", {"units": 20, "cpu_seconds": 0.001}),
 )
+#: Run by a runner, a few hundredths of a second a unit: each gives its number, some after an attempt that fails.
+_GIVES = "echo $CLUSTER_UNIT > $CLUSTER_RESULT"
+PROGRAMS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("command", {"command": f"sleep 0.05; {_GIVES}", "count": 40}),
+    ("command", {"command": f"echo unit $CLUSTER_UNIT; {_GIVES}", "count": 60}),
+    ("command", {"command": f"sleep 2 & {_GIVES}", "count": 10}),
+    (
+        "command",
+        {
+            "command": f"sleep 0.02; test $((CLUSTER_UNIT % 5 + CLUSTER_ATTEMPT)) -gt 1 && {_GIVES}", "count": 40,
+            "retries": {"initial_delay_seconds": 0.1},
+        },
+    ),
+)  # fmt: skip
 #: What a client does to some jobs: verb by verb, seconds after the one before.
 STEERING = (("pause", "resume"), ("cancel", "retry"), ("pause", "cancel", "retry"))
 
@@ -65,13 +79,16 @@ class Job:
         }  # fmt: skip
 
 
-def draw_jobs(draw: Random, name: str, seconds: float, split: int = 7, small: int = 24) -> tuple[Job, ...]:
-    """A mix of both kinds over so many seconds, and jobs of unit numbers that cost no time of a core."""
-    picked = draw.sample(SPLIT, split) + [draw.choice(SMALL) for _ in range(small)]
+def draw_jobs(
+    draw: Random, name: str, seconds: float, split: int = 7, small: int = 24, programs: int = 2
+) -> tuple[Job, ...]:
+    """A mix of all kinds over so many seconds, and jobs of unit numbers that cost no time of a core."""
+    picked = draw.sample(SPLIT, split) + draw.sample(PROGRAMS, programs) + [draw.choice(SMALL) for _ in range(small)]
     return tuple(
         Job(
             key=f"chaos-{name}-{number}", kind=kind, parameters=parameters, at=round(draw.uniform(0.0, seconds), 2),
-            priority=draw.choice(("high", "normal", "normal", "low")), steering=_steering(draw, number < split),
+            priority=draw.choice(("high", "normal", "normal", "low")),
+            steering=_steering(draw, number < split + programs),
         )
         for number, (kind, parameters) in enumerate(picked)
     )  # fmt: skip
@@ -91,6 +108,8 @@ def undisturbed(kind: str, parameters: Mapping[str, Any]) -> Any:
 @cache
 def _undisturbed(kind: str, parameters: str) -> Any:
     given = json.loads(parameters)
+    if kind == "command":
+        return {"units": given["count"], "values": list(range(given["count"]))}
     if kind == "faulty":  # this process does not know the kinds of tests
         return {"sum": sum(range(given["units"])), "count": given["units"]}
     definition = registry.definition(kind)

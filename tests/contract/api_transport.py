@@ -16,7 +16,7 @@ from fastapi import FastAPI
 
 from coordinator import app
 from coordinator.asker import Asker, Scope
-from jobs.models import Device
+from jobs.models import DEFAULT_TENANT, Device
 from jobs.settings import Settings
 from jobs.store import Store, tokens
 from jobs.store.lease_store import LeaseStore
@@ -33,10 +33,10 @@ Reach = Callable[[str], LeaseStore]
 class Served:
     """One replica whose calls of workers go to the given store, without what else a coordinator does by itself."""
 
-    def __init__(self, url: str, store: Store) -> None:
+    def __init__(self, url: str, store: Store, **settings: Any) -> None:
         self.store = store
         self._apis: list[Api] = []
-        self.app = app.create(Settings(redis_url=url, metrics_port=0))
+        self.app = app.create(Settings(redis_url=url, metrics_port=0, **settings))
         self.app.state.cluster.store = store
         self.app.router.lifespan_context = self._only_polls
         self._listening = socket.create_server(("127.0.0.1", 0))
@@ -49,7 +49,9 @@ class Served:
     @asynccontextmanager
     async def _only_polls(api: FastAPI) -> Any:
         api.state.polls.start(asyncio.get_running_loop())
+        api.state.live.start(asyncio.get_running_loop())
         yield
+        api.state.live.stop()
         api.state.polls.stop()
 
     def start(self) -> None:
@@ -62,10 +64,10 @@ class Served:
         self._thread.join(10)
         self._listening.close()
 
-    def token(self, name: str, *scopes: str) -> str:
+    def token(self, name: str, *scopes: str, tenant: str = DEFAULT_TENANT) -> str:
         """A new token of this name."""
         minted = tokens.mint()
-        assert self.store.tokens.create(minted, name=name, scopes=scopes or ("worker",)) == "new"
+        assert self.store.tokens.create(minted, name=name, scopes=scopes or ("worker",), tenant=tenant) == "new"
         return minted.text
 
     def api(self, token: str, timeout: float = 5.0) -> Api:
@@ -78,8 +80,8 @@ class Served:
 
 
 @contextmanager
-def serve(url: str, store: Store) -> Iterator[Served]:
-    served = Served(url, store)
+def serve(url: str, store: Store, **settings: Any) -> Iterator[Served]:
+    served = Served(url, store, **settings)
     served.start()
     try:
         yield served
@@ -93,6 +95,10 @@ class Names:
     @staticmethod
     async def asker(bearer: str) -> Asker:
         return Asker(tenant="default", token="t1", scopes=frozenset({Scope.WORKER}), name=bearer)
+
+    @staticmethod
+    async def require(asker: Asker) -> None:
+        """Every name counts for ever."""
 
 
 class OverApi:
@@ -176,6 +182,12 @@ class _Leases:
 
     def fail(self, job: str, token: str, error: str) -> bool:
         return self._of(token).fail(job, _own(token), error)
+
+    def fail_unit(self, job: str, token: str, error: str, **named: Any) -> bool:
+        return self._of(token).fail_unit(job, _own(token), error, **named)
+
+    def split(self, job: str, token: str, at: int) -> bool:
+        return self._of(token).split(job, _own(token), at)
 
     def _of(self, token: str) -> ApiLeases:
         return self._store.worker(token.partition("/")[0]).leases

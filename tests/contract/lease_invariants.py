@@ -35,12 +35,14 @@ def check(bench: Bench, seen: Snapshot) -> None:
         ranges_tile_what_was_handed_out(bench, view)
         sums_are_exact(bench, view)
         leases_agree(view)
+        no_unit_is_tried_too_often(bench, view)
         done_has_a_result_and_nothing_else(view)
         all_done_means_finishing(view)
         assert view.state != "cancelled" or not view.leases, "10"
         somebody_looks_at_every_job(bench, seen, view)
         holders_are_counted(seen, view)
         limits_are_kept(bench, seen, view)
+    runners_know_their_leases(seen)
     indexes_agree(seen)
     held_jobs_agree(seen)
     if seen.tenants():
@@ -71,16 +73,32 @@ def sums_are_exact(bench: Bench, view: JobView) -> None:
         assert merge([view.accumulator or {}, *view.parts]) == expected, "3"
 
 
+def no_unit_is_tried_too_often(bench: Bench, view: JobView) -> None:
+    """18. Of programs, which Bench.fail_unit lets fail twice."""
+    assert max(bench.jobs[view.job_id].failed.values(), default=0) <= 2, "18"
+
+
 def leases_agree(view: JobView) -> None:
     """4."""
     assert view.leases.keys() == view.expiries.keys(), "4"
+
+
+def runners_know_their_leases(seen: Snapshot) -> None:
+    """4. Leases of programs are known by their runner, so that they end with it."""
+    expected: dict[str, set[str]] = {}
+    for view in seen.jobs.values():
+        for token, text in seen.hash(keys.job_lease(view.job_id)).items() if view.is_program else ():
+            runner = text.rpartition(":")[2].rpartition("/")[0]
+            expected.setdefault(keys.leased(runner), set()).add(f"{view.job_id}|{token}")
+    assert {key: set(seen.members(key)) for key in seen.keys if key.startswith("ct:leased:")} == expected, "4"
 
 
 def done_has_a_result_and_nothing_else(view: JobView) -> None:
     """8."""
     assert (view.state == "done") == (view.result is not None), "8"
     if view.state == "done":
-        assert not view.pieces() and not view.parts and view.accumulator is None, "8"
+        kept = view.queue.startswith("runner.")
+        assert not view.pieces() and not view.parts and (view.accumulator is not None) == kept, "8"
 
 
 def all_done_means_finishing(view: JobView) -> None:
@@ -89,7 +107,9 @@ def all_done_means_finishing(view: JobView) -> None:
         assert view.state in {"finishing", "done", "failed", "cancelled"}, "9"
     else:
         assert view.state not in {"finishing", "done"}, "9"
-    assert view.state != "running" or len(view.dead) <= 16, "more than 16 dead ranges fail a job at once"
+    assert view.is_program or view.state != "running" or len(view.dead) <= 16, (
+        "more than 16 dead ranges fail a job at once"
+    )
 
 
 def somebody_looks_at_every_job(bench: Bench, seen: Snapshot, view: JobView) -> None:
@@ -120,7 +140,8 @@ def somebody_looks_at_every_job(bench: Bench, seen: Snapshot, view: JobView) -> 
 
 
 def _place(view: JobView) -> str:
-    return f"{view.queue}:{view.fields['kind']}|{view.fields['version']}"
+    needed = "" if view.state == "finishing" else view.fields.get("requirements", "")
+    return f"{view.queue}:{view.fields['kind']}|{view.fields['version']}" + (f"|{needed}" if needed else "")
 
 
 def holders_are_counted(seen: Snapshot, view: JobView) -> None:
@@ -147,10 +168,19 @@ def indexes_agree(seen: Snapshot) -> None:
     assert set(seen.members("ct:running")) == set().union(*(by_state.get(state, ()) for state in ACTIVE)), "6"
     for state in FOLLOWS:
         assert set(seen.zset(f"ct:in:{state}")) == by_state.get(state, set()), state
+    shapes = Counter(
+        view.fields["requirements"]
+        for view in seen.jobs.values()
+        if view.state not in TERMINAL and "requirements" in view.fields
+    )
+    assert seen.zset("ct:shapes") == shapes, "6"
     ended = [view for view in seen.jobs.values() if view.state in TERMINAL]
     assert seen.zset("ct:expiry") == {view.job_id: view.number("ended") + view.number("ttl_ms") for view in ended}
     assert set(seen.zset("ct:slots")) == set(seen.slots)
-    assert set(seen.lacked().values()) <= set(seen.members("ct:lacked")), "nobody would call them back"
+    waiting = set(seen.lacked().values())
+    programs = {name for name in waiting if name.startswith("runner.")}
+    assert waiting - programs <= set(seen.members("ct:lacked")), "nobody would call them back"
+    assert programs <= set(seen.members("ct:unfit")), "nobody would call them back"
     assert set(seen.waiting()) | set(seen.lacked()) | set(seen.zset("ct:later")) <= set(seen.jobs), (
         "a deleted job is still mentioned"
     )

@@ -17,6 +17,7 @@ from jobs.store.fleet import AGE_SECONDS, Swept
 from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Committed, Grant
 from jobs.store.results import Gathered
+from jobs.store.scripts import PROGRAM_TTL_MS
 from jobs.store.slots import Held, Taken
 
 Range: TypeAlias = tuple[int, int]
@@ -89,6 +90,8 @@ class JobView:
     parts: list[dict[str, int]]
     accumulator: dict[str, int] | None
     result: dict[str, int] | None
+    #: Before this time no lease of a program is taken back; 0: when it expires.
+    spared: int = 0
 
     def number(self, name: str) -> int:
         return int(self.fields.get(name, 0))
@@ -115,14 +118,19 @@ class JobView:
 
     def due(self, now: int) -> float:
         retries = [] if self.saturated(now) else self.retry.values()
-        return min([*self.expiries.values(), *retries], default=float("inf"))
+        expiries = [max(at, self.spared) if at <= now else at for at in self.expiries.values()]
+        return min([*expiries, *retries], default=float("inf"))
 
     def running(self, now: int) -> int:
         """Lanes at work on it."""
         return sum(expiry > now for expiry in self.expiries.values())
 
     def saturated(self, now: int) -> bool:
-        return 0 < self.number("max_running") <= self.running(now)
+        return 0 < self.number("max_running") <= (len(self.leases) if self.spared else self.running(now))
+
+    @property
+    def is_program(self) -> bool:
+        return self.queue.startswith("runner.")
 
     def leasable(self, now: int) -> bool:
         left = self.number("cursor") < self.total or bool(self.free) or self.due(now) <= now
@@ -216,7 +224,7 @@ class Snapshot:
     def eligible(self, queue: str) -> list[str]:
         """Pending jobs of a queue whose tenants may use another lane, and the GPU where that may take them."""
         capped = set(self.members("ct:capped"))
-        if not queue.startswith("cpu."):
+        if not queue.startswith(("cpu.", "runner.")):
             capped |= {name.removeprefix("gpu:") for name in capped}
         return [job for job in self.pending(queue) if self.jobs[job].tenant not in capped]
 
@@ -236,9 +244,17 @@ class Snapshot:
         """Return the keys that a call without effect must leave as they are: all but the counter of stale calls."""
         return {key: _unordered(value) for key, value in self.keys.items() if key != "ct:outcomes"}
 
+    def _spared(self) -> int:
+        """As SWEEP and whoever reads its place find it."""
+        grace = {name: int(value) for name, value in self.hash(keys.GRACE).items()}
+        late = "swept" in grace and self.now - grace["swept"] > 3000
+        until = self.now + PROGRAM_TTL_MS if late else grace.get("until", 0)
+        return min(until, self.now + PROGRAM_TTL_MS) if until > self.now else 0
+
     def _job(self, job: str) -> JobView:
         lease = self.hash(keys.job_lease(job))
         return JobView(
+            spared=self._spared() if self.hash(keys.job(job))["queue"].startswith("runner.") else 0,
             job_id=job,
             fields=self.hash(keys.job(job)),
             leases={token: _range(text) for token, text in lease.items()},
@@ -262,6 +278,8 @@ class History:
     states: list[str] = field(default_factory=list)
     done: int = 0
     started: bool = False
+    #: Of programs: times that each unit failed, since the job was retried.
+    failed: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -279,6 +297,7 @@ class Worker:
         self.name = name
         self.listened = queues.for_worker(device)
         self.job = ""
+        self.born = 1
 
 
 class Bench:
@@ -399,15 +418,17 @@ class Bench:
         assert isinstance(answer, Grant), answer
         return answer
 
-    def commit(self, token: str, upto: int = 0, worker: str = "w", ms: int = 1) -> Committed:
-        """Commits the units up to `upto`, or all."""
+    def commit(self, token: str, upto: int = 0, worker: str = "w", ms: int = 1, *, keep: bool = False) -> Committed:
+        """Commits the units up to `upto`, or all; with `keep`, the lease goes on with the others."""
         job, (lo, hi) = self.granted[token]
         upto = upto or hi
         done = self.store.leases.commit(
-            job, token, upto, encode(total_of(lo, upto)), ms=ms, worker=worker, device="cpu"
+            job, token, upto, encode(total_of(lo, upto)), ms=ms, worker=worker, device="cpu", keep=keep, lo=lo
         )
         if done.merged:
             self.jobs[job].committed.append((lo, upto))
+            if keep and upto < hi:
+                self.granted[token] = (job, (upto, hi))
         return done
 
     def done1(self, token: str) -> bool:
@@ -425,6 +446,20 @@ class Bench:
 
     def fail(self, token: str, error: str = "kernel raised") -> bool:
         return self.store.leases.fail(self.granted[token][0], token, error)
+
+    def fail_unit(self, token: str, *, most: int = 1, wait_ms: int = 1000, row: str = "") -> bool:
+        """The first unit of a lease of programs fails."""
+        job, (lo, _) = self.granted[token]
+        failed = self.store.leases.fail_unit(job, token, "exit 1", most=most, wait_ms=wait_ms, row=row, unit=lo)
+        self.jobs[job].failed[lo] += failed
+        return failed
+
+    def split(self, token: str, at: int) -> bool:
+        job, (lo, hi) = self.granted[token]
+        done = self.store.leases.split(job, token, at)
+        if done and at < hi:
+            self.granted[token] = (job, (lo, at))
+        return done
 
     def beat(self, token: str, upto: int = 0) -> int:
         job, (lo, _) = self.granted[token]
@@ -499,7 +534,9 @@ def new_job(
     timeout_ms: int = 0,
     tenant: str = DEFAULT_TENANT,
     hold: bool = False,
-    spec: dict[str, str] | None = None,
+    spec: dict[str, Any] | None = None,
+    requirements: dict[str, Any] | None = None,
+    artifacts: tuple[str, ...] = (),
 ) -> NewJob:
     plan = Plan(
         total=total,
@@ -509,6 +546,8 @@ def new_job(
         offset=offset,
         cpu_seconds=1.0,
         max_lease_seconds=max_lease_seconds,
+        requirements=requirements or {},
+        artifacts=artifacts,
     )
     return NewJob(
         job_id=job, kind=kind, version=version, plan=plan,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import itertools
 import json
 import re
 from pathlib import Path
@@ -9,12 +12,15 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from coordinator.jobs import scheduler
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import Device
 from tests.contract import every_kind
 
 KINDS = registry.names()
+#: Kinds whose units runners execute: they have no kernel, and nobody computes them here.
+OF_RUNNERS = [kind for kind in KINDS if registry.running(kind)]
 ON_CPU = [kind for kind in KINDS if Device.CPU in every_kind.plan(kind).devices]
 FOLDER = Path(registry.__file__).parent
 
@@ -25,7 +31,7 @@ def _readme(kind: str) -> str:
 
 
 def test_there_are_kinds() -> None:
-    assert {"collatz", "thread"} <= set(KINDS)
+    assert {"collatz", "command", "thread"} <= set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,6 +112,46 @@ def test_published_cases_are_what_the_kernel_answers(kind: str) -> None:
         job = every_kind.plan(kind, case["parameters"])
         partial = every_kind.computed(kind, Device.CPU, job, 0, job.total)
         assert registry.definition(kind).result(job.spec, partial) == case["result"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_has_kernels_or_is_for_runners(kind: str) -> None:
+    """What the registry says from the names of files is what it can load, and what plans ask for."""
+    devices = registry.devices(kind)
+    assert devices and set(every_kind.plan(kind).devices) <= set(devices)
+    for device in (Device.CPU, Device.GPU):
+        with contextlib.suppress(errors.NoKernel):
+            registry.kernel(kind, device)
+            assert device in devices and kind in registry.computed_on(device)
+            continue
+        assert device not in devices and kind not in registry.computed_on(device)
+
+
+@pytest.mark.parametrize("kind", OF_RUNNERS)
+def test_a_kind_of_runners_has_no_kernel_and_is_never_small(kind: str) -> None:
+    assert registry.devices(kind) == (Device.RUNNER,)
+    assert not list((FOLDER / kind).glob("*_kernel.py"))
+    assert every_kind.plan(kind).devices == (Device.RUNNER,)
+    assert not scheduler.is_small(every_kind.plan(kind))
+
+
+@pytest.mark.parametrize("kind", OF_RUNNERS)
+def test_published_partials_in_any_order_merge_to_the_published_result(kind: str) -> None:
+    """Cases of golden.json that are jobs by their partials. Units are counted once, and merge changes no argument."""
+    running = registry.running(kind)
+    assert running
+    for case in json.loads((FOLDER / kind / "golden.json").read_text())["merged"]:
+        plan, before = every_kind.plan(kind, case["parameters"]), json.dumps(case["partials"])
+        for partials in itertools.permutations(case["partials"]):
+            whole = every_kind.through_json(functools.reduce(running.merge, partials))
+            assert running.result(plan.spec, whole) == case["result"]
+            assert [unit.unit for unit in running.finished_units(whole, 0, plan.total)] == list(range(plan.total))
+            covered = [unit for lo, hi in running.finished_ranges(whole) for unit in range(lo, hi)]
+            assert covered == list(range(plan.total))
+        assert json.dumps(case["partials"]) == before
+        described = registry.describing(kind)
+        assert described
+        jsonschema_rs.validator_for(described.RESULT).validate(case["result"])
 
 
 def test_a_kind_that_is_not_there_is_named_with_those_that_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -20,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from jobs import queues
+from jobs import queues, requirements
 from jobs.models import Device
 from jobs.store import keys, lease_tokens, leases, scripts
 from jobs.store.jobs import Over
@@ -34,7 +35,10 @@ from tests.contract.lease_model import DAY_MS, LONG, Bench, History, JobView, Sn
 MOST_JOBS = 6
 PICK = st.integers(0, 5)
 TOTALS = st.one_of(st.integers(1, 6), st.sampled_from([1, 40, 2**53 - 1, 2**53]))
-QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low"])
+QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low", "runner.normal", "runner.high"])
+#: What programs need, and GPUs that a runner has free.
+NEEDS = st.sampled_from([None, {"gpus": 1}, {"gpus": 4}])
+FREE_GPUS = st.sampled_from([0, 1, 4])
 SHARE = st.sampled_from([1, 2, 2, 3, 10])
 DELAYS = st.sampled_from([1, 250, 1000, scripts.LEASE_TTL_MS, scripts.WORKER_TTL_MS, 31_000, LONG])
 #: What each call is allowed in; elsewhere it names the state.
@@ -90,7 +94,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.age_seconds = 40.0 if ages else 1e9
         if shared:
             self._share(max_units={"sum": units} if units else {}, max_stored_bytes=2**40)
-        for device in (Device.CPU, Device.GPU, Device.CPU):
+        for device in (Device.CPU, Device.GPU, Device.CPU, Device.RUNNER):
             self._hire(device)
         for total, worker in zip(totals, self.workers, strict=False):
             self.bench.submit(total, estimate_ms=1000)
@@ -154,15 +158,19 @@ class LeaseMachine(RuleBasedStateMachine):
         total=TOTALS, queue=QUEUES, grain=st.sampled_from([1, 1, 3, 2**20]), offset=st.integers(0, 2),
         small=st.booleans(), key=st.sampled_from(["", "", "a", "b"]), digest=st.sampled_from(["x", "y"]),
         max_running=st.sampled_from([0, 0, 0, 1, 2]), timeout_ms=st.sampled_from([0, 0, 0, 500, 40_000]),
-        tenant=st.sampled_from(["default", "a", "b", "b"]), hold=st.booleans(),
+        tenant=st.sampled_from(["default", "a", "b", "b"]), hold=st.booleans(), needs=NEEDS,
     )  # fmt: skip
-    def submit(self, queue: str, grain: int, offset: int, **given: Any) -> None:
+    def submit(self, queue: str, grain: int, offset: int, needs: dict[str, Any] | None, **given: Any) -> None:
+        """A program has requirements, and is never small."""
+        is_program = queue.startswith("runner.")
+        given["small"] = given["small"] and not is_program
         new = new_job(
             self.bench.new_id(),
             queue=queue,
             grain=grain,
             offset=offset % grain,
             prefer=queue.startswith("gpu"),
+            requirements=needs if is_program else None,
             estimate_ms=10 if given["small"] else 1000,
             **given,
         )
@@ -221,21 +229,30 @@ class LeaseMachine(RuleBasedStateMachine):
     def _steer(self, call: str, view: JobView, *, hold: bool = False) -> list[str]:
         jobs = self.bench.store.jobs
         if call == "retry":
-            return jobs.retry(view.job_id, 1, hold=hold)
+            answer = jobs.retry(view.job_id, 1, hold=hold)
+            if answer[0] == "ok" and view.state in ALLOWED["retry"]:
+                self.bench.jobs[view.job_id].failed.clear()
+            return answer
         return jobs.resume(view.job_id, hold=hold) if call == "resume" else getattr(jobs, call)(view.job_id)
 
     # -- workers ----------------------------------------------------------------------------------------------------
 
     @rule(
         pick=PICK, popped=st.booleans(), lanes=st.integers(1, 3), take=st.sampled_from([0, 1, 8]),
-        version=st.sampled_from([None, 1, 1, 2]),
+        version=st.sampled_from([None, 1, 1, 2]), gpus=FREE_GPUS, only=st.sampled_from(["", "", "a"]),
     )  # fmt: skip
-    def next(self, pick: int, popped: bool, lanes: int, take: int, version: int | None) -> None:
-        """Jobs are of version 1."""
+    def next(self, pick: int, popped: bool, lanes: int, take: int, version: int | None, gpus: int, only: str) -> None:
+        """Jobs are of version 1. `only`: the only tenant whose programs a runner may take."""
         kinds = version and {"sum": version}
         worker = self.workers[pick % len(self.workers)]
+        gpu = {"memory_mib": 1000, "compute_capability": "8.0"}
+        offer = {"cpus": 1, "memory_mib": 1000, "gpus": [gpu] * gpus, "host": "h", "labels": [], "tenant": only}
+        is_runner = worker.listened[0].startswith("runner.")
         bell = self.bench.pop(worker.listened) if popped else ""
-        found = self.bench.next(worker.name, worker.listened, popped=bell, lanes=lanes, take=take, kinds=kinds)
+        found = self.bench.next(
+            worker.name, worker.listened, popped=bell, lanes=lanes, take=take, kinds=kinds,
+            offer=offer if is_runner else None,
+        )  # fmt: skip
         worker.job = found.job_id if isinstance(found, Held) else ""
         after = self.look()
         assert version != 2 or isinstance(found, str)
@@ -245,12 +262,13 @@ class LeaseMachine(RuleBasedStateMachine):
             assert not any(after.eligible(queue) for queue in worker.listened)
         elif isinstance(found, Held):
             assert not self.seen.is_capped(after.jobs[worker.job].tenant)
+            assert not is_runner or _fits(after.jobs[worker.job], offer)
             if not self.seen.hash("ct:aged"):
-                self._is_best(worker, after)
+                self._is_best(worker, after, offer)
         else:
             assert isinstance(found, Taken)
 
-    def _is_best(self, worker: Worker, after: Snapshot) -> None:
+    def _is_best(self, worker: Worker, after: Snapshot, offer: dict[str, Any]) -> None:
         """Nothing waits in a better queue, nothing of a better priority could be helped, nor one with fewer holders."""
         mine = after.jobs[worker.job]
         better = queues.higher(mine.queue, worker.listened)
@@ -265,6 +283,7 @@ class LeaseMachine(RuleBasedStateMachine):
                 and view.leasable(after.now)
                 and not after.is_capped(view.tenant)
                 and after.left_today(view.tenant) > 0
+                and (not view.is_program or _fits(view, offer))
             )
             own = self.seen.slots.get(worker.name, ("", 0))[0]  # which NEXT put at the end of pending first
             waited = worker.job in {own: "", **self.seen.waiting(), **self.seen.lacked()} or others == 0
@@ -279,7 +298,10 @@ class LeaseMachine(RuleBasedStateMachine):
         self.bench.store.slots.leave(worker.name)
         worker.job = ""
 
-    @rule(pick=PICK, call=st.sampled_from(["hold", "beat", "beat", "goodbye", "drain", "undrain", "lose_bell", "die"]))
+    @rule(
+        pick=PICK,
+        call=st.sampled_from(["hold", "beat", "beat", "goodbye", "drain", "undrain", "lose_bell", "die", "reborn"]),
+    )
     def worker_calls(self, pick: int, call: str) -> None:
         getattr(self, f"_{call}")(self.workers[pick % len(self.workers)])
 
@@ -289,10 +311,27 @@ class LeaseMachine(RuleBasedStateMachine):
     def _beat(self, worker: Worker, *, leaving: bool = False) -> None:
         facts = {"device": worker.listened[0].partition(".")[0]}
         expected = "drain" if self._drained(worker) and not leaving else "ok"
-        assert self.bench.store.fleet.heartbeat(worker.name, "1", facts, leaving=leaving) == expected
+        assert self.bench.store.fleet.heartbeat(worker.name, f"{worker.born:05}", facts, leaving=leaving) == expected
+        if leaving:
+            self._has_let_go(worker)
 
     def _goodbye(self, worker: Worker) -> None:
         self._beat(worker, leaving=True)
+
+    def _reborn(self, worker: Worker) -> None:
+        """Its process ended, and another runs under its name."""
+        worker.born += 1
+        self._beat(worker)
+        self._has_let_go(worker)
+
+    def _has_let_go(self, worker: Worker) -> None:
+        """A runner's leases end with it. No other worker has leases of programs, but in these tests."""
+        after = self.look()
+        if not worker.listened[0].startswith("runner."):
+            return
+        for view in after.jobs.values():
+            for text in after.hash(keys.job_lease(view.job_id)).values() if view.is_program else ():
+                assert text.rpartition(":")[2].rpartition("/")[0] != worker.name
 
     def _drain(self, worker: Worker) -> None:
         assert self.bench.store.fleet.drain(worker.name) == (f"ct:worker:{worker.name}" in self.seen.keys)
@@ -374,19 +413,64 @@ class LeaseMachine(RuleBasedStateMachine):
             assert answer == (2 if view.state == "paused" else 1)
 
     @precondition(lambda self: self._live())
-    @rule(pick=PICK, share=st.sampled_from([1, 1, 2, 3]))
-    def commit(self, pick: int, share: int) -> None:
+    @rule(pick=PICK, share=st.sampled_from([1, 1, 2, 3]), keep=st.booleans())
+    def commit(self, pick: int, share: int, keep: bool) -> None:
         token, view = self._token(pick)
         lo, hi = view.leases[token]
-        done = self.bench.commit(token, lo + max(1, (hi - lo) // share))
+        upto = lo + max(1, (hi - lo) // share)
+        if self._forgotten(token, view):
+            assert not self._changes_nothing(lambda: self.bench.commit(token, hi, keep=keep)).merged
+            return
+        done = self.bench.commit(token, upto, keep=keep)
         assert done.merged and done.finishing == (self.bench.job(view.job_id).state == "finishing")
-        assert not self._changes_nothing(lambda: self.bench.commit(token)).merged
+        if keep and upto < hi:
+            again = partial(self.bench.store.leases.commit, view.job_id, token, upto, b"{}", keep=True, lo=lo)
+            assert self._changes_nothing(lambda: again(ms=1, worker="w", device="cpu")).merged
+            assert self.bench.job(view.job_id).leases[token] == (upto, hi)
+        else:
+            assert not self._changes_nothing(lambda: self.bench.commit(token)).merged
+
+    def _forgotten(self, token: str, view: JobView) -> bool:
+        """Redis has lost that the lease was kept, and begins it where it began before."""
+        return self.bench.granted[token][1][0] != view.leases[token][0]
+
+    def _programs(self) -> list[str]:
+        """Tokens of living leases of programs."""
+        return sorted(token for view in self.seen.jobs.values() if view.is_program for token in view.leases)
+
+    @precondition(lambda self: self._programs())
+    @rule(pick=PICK, wait_ms=st.sampled_from([0, 1000, 60_000]))
+    def fail_unit(self, pick: int, wait_ms: int) -> None:
+        """The first unit waits, or is given up; the others of the lease are leased next."""
+        tokens = self._programs()
+        token = tokens[pick % len(tokens)]
+        view = self.seen.jobs[self.bench.granted[token][0]]
+        lo, hi = view.leases[token]
+        call = partial(self.bench.fail_unit, token, wait_ms=wait_ms, row="{}")
+        if self._forgotten(token, view):
+            assert not self._changes_nothing(call)
+            return
+        assert call()
+        after = self.bench.job(view.job_id)
+        assert (lo, lo + 1) in [*after.retry, *after.dead] and (hi - lo == 1 or (lo + 1, hi) in after.free)
+        assert not self._changes_nothing(call)
+
+    @precondition(lambda self: self._live())
+    @rule(pick=PICK, at=st.integers(1, 3))
+    def split(self, pick: int, at: int) -> None:
+        token, view = self._token(pick)
+        lo, hi = view.leases[token]
+        if lo + at < hi:
+            assert self.bench.split(token, lo + at)
+            self.bench.extra[view.queue] += len(self.seen.zset("ct:workers"))
+            assert (lo + at, hi) in self.bench.job(view.job_id).free
+        assert not self._changes_nothing(lambda: self.bench.split(token, lo))
 
     @precondition(lambda self: self._live())
     @rule(pick=PICK)
     def done1(self, pick: int) -> None:
         token, view = self._token(pick)
-        if view.leases[token] == (0, view.total):
+        if view.leases[token] == (0, view.total) == self.bench.granted[token][1] and not view.is_program:
             assert self.bench.done1(token) == (view.state != "cancelling")
             assert not self._changes_nothing(lambda: self.bench.done1(token))
 
@@ -503,6 +587,13 @@ class LeaseMachine(RuleBasedStateMachine):
         if not gpu_alive:
             assert not any(after.pending(queue) for queue in queues.ALL if queue.startswith("gpu."))
 
+    def _pass_grace(self) -> None:
+        """SWEEP runs; after it had not for long, leases of programs are taken back when it has run for their time."""
+        self.bench.sweep()
+        for _ in range(11 if any(view.is_program for view in self.seen.jobs.values()) else 0):
+            self.bench.advance(3000)
+            self.bench.sweep()
+
     # -- the end ----------------------------------------------------------------------------------------------------
 
     def finish_everything(self) -> None:
@@ -515,7 +606,7 @@ class LeaseMachine(RuleBasedStateMachine):
         for _ in range(1 if self.steady else 2):
             self.bench.sweep()
             self.bench.advance(LONG)
-        self.bench.sweep()
+        self._pass_grace()
         self.look()
         self.bench.work()
         at_rest(self.bench, self.look())
@@ -524,9 +615,17 @@ class LeaseMachine(RuleBasedStateMachine):
                 self.bench.store.jobs.cancel(view.job_id)
         for ms in (LONG, LONG * 1000):  # a lease from before the clock stepped back ends first, then the job
             self.bench.advance(ms)
-            self.bench.sweep()
+            self._pass_grace()
         assert not self.look().jobs, "jobs are purged when their time is over"
         assert self.look().members("ct:load") == [] or set(self.seen.hash("ct:load").values()) == {"0"}
+
+
+def _fits(view: JobView, offer: dict[str, Any]) -> bool:
+    """A runner with this offer may take the program."""
+    if view.state == "finishing":
+        return True
+    lacking = requirements.lacking(json.loads(view.fields.get("requirements", "{}")), offer)
+    return not lacking and offer["tenant"] in ("", view.tenant)
 
 
 def test_any_order_of_calls_keeps_the_invariants(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

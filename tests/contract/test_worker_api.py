@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import http.server
 import json
 import re
 import threading
@@ -14,13 +15,16 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.work import polls
+from coordinator.work import polls, queries
 from jobs import queues
+from jobs.kinds import registry
 from jobs.models import Device
-from jobs.store import Store, bells, connection, keys
+from jobs.store import Store, bells, connection, keys, results
+from jobs.store import marks as marks_of
 from jobs.store.connection import CoordinatorAway, CoordinatorRejects
 from jobs.store.lease_store import Pulse
 from jobs.store.leases import Finished, Grant
+from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
 from jobs.worker.api_calls import Api, NotLetIn, Place
 from jobs.worker.api_store import ApiStore, packed
@@ -145,6 +149,24 @@ def test_a_worker_leases_and_reads_the_job_that_it_holds_and_no_other(served: Se
     assert mine.results.finish("j", mine.results.gather("j"), encode(total_of(0, 10)))
 
 
+def test_who_commits_the_last_unit_derives_the_result_although_it_holds_another_job(
+    served: Served, store: Store
+) -> None:
+    """Its lanes finish their leases after its slot has gone to others, or ended; nobody else would for a second."""
+    submit(store)
+    mine, stranger = served.worker("w"), served.worker("v")
+    hold(mine)
+    grant(mine)
+    assert stranger.results.gather("j").spec is None
+    mine.slots.leave("w")
+    assert mine.results.gather("j").spec is None, "it has not computed any of it yet"
+    assert commit(mine).finishing
+    assert stranger.results.gather("j").spec is None
+    assert mine.results.fold("j", mine.results.gather("j"), encode(total_of(0, 10)))
+    assert mine.results.finish("j", mine.results.gather("j"), encode(total_of(0, 10)))
+    assert store.client.hget(keys.job("j"), "state") == b"done"
+
+
 def test_a_result_that_cannot_be_derived_fails_its_job(served: Served, store: Store) -> None:
     submit(store)
     mine = served.worker("mine")
@@ -160,6 +182,7 @@ def test_a_result_that_cannot_be_derived_fails_its_job(served: Served, store: St
 
 LEASE = {"job_id": "j", "lease": "t", "want": 1}
 COMMIT = {"job_id": "j", "lease": "t", "upto": 1, "partial": packed(b"{}"), "device": "cpu", "ms": 1}
+FAILED = {"job_id": "j", "lease": "t", "error": "", "most": 0, "wait_ms": 0}
 NEXT = {"device": "cpu", "lanes": 1}
 BEAT = {"born": "0000000000000-00000000", "row": ROW}
 DONE = {"job_id": "j", "lease": "t", "result": packed(b"{}"), "ms": 1}
@@ -180,19 +203,50 @@ OUT_OF_BOUNDS: list[tuple[str, dict[str, Any], str]] = [
     ("commit", {**COMMIT, "partial": "no base64"}, "partial"),
     ("commit", {**COMMIT, "partial": packed(b"[1]")}, "partial"),
     ("commit", {**COMMIT, "partial": packed(b"{")}, "partial"),
+    ("commit", {**COMMIT, "partial": packed(b'{"a": NaN}')}, "partial"),
+    ("commit", {**COMMIT, "partial": packed(b'{"a": "\\ud800"}')}, "partial"),
+    ("commit", {**COMMIT, "partial": packed('{"a": 1}'.encode("utf-16"))}, "partial"),
+    ("commit", {**COMMIT, "partial": packed(b"\xef\xbb\xbf{}")}, "partial"),
+    ("commit", {**COMMIT, "partial": packed(b"[" * 500 + b"]" * 500)}, "partial"),
+    ("commit", {**COMMIT, "partial": packed(b'{"a": "' + b"\xff" * (1 << 20) + b'"}')}, "partial"),
     ("commit", {**COMMIT, "upto": 0}, "upto"),
     ("commit", {**COMMIT, "ms": -1}, "ms"),
     ("commit", {**COMMIT, "joules": 1e13}, "joules"),
     ("commit", {**COMMIT, "device": "any"}, "device"),
     ("done", {"jobs": [], "device": "cpu"}, "jobs"),
     ("done", {"jobs": [{**DONE, "marks": '[["collatz:verified", "x", "1"]]'}], "device": "cpu"}, "jobs.0.marks"),
+    (
+        "done",
+        {"jobs": [{**DONE, "marks": '[["collatz:verified", "\u0661-\u0662", "1"]]'}], "device": "cpu"},
+        "jobs.0.marks",
+    ),
+    (
+        "done",
+        {"jobs": [{**DONE, "marks": '[["collatz:verified", "1-2", "\\ud800"]]'}], "device": "cpu"},
+        "jobs.0.marks",
+    ),
     ("return", {"job_id": "j", "lease": "t", "how": "keep"}, "how"),
     ("return", {"job_id": "j", "lease": "t", "how": "fail", "error": "x" * 2001}, "error"),
     ("beat", {**BEAT, "born": "later"}, "born"),
     ("beat", {**BEAT, "row": {**ROW, "state": "lost"}}, "row.state"),
     ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": 1}]'}}, "row.gpus"),
     ("beat", {**BEAT, "row": {**ROW, "rates": '{"sum": "fast"}'}}, "row.rates"),
+    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "\\ud800"}]'}}, "row.gpus"),
+    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": NaN}]'}}, "row.gpus"),
+    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "power_watts": "much"}]'}}, "row.gpus"),
+    ("beat", {**BEAT, "row": {**ROW, "gpus": '[{"uuid": "a", "more": {"a": 1}}]'}}, "row.gpus"),
+    ("beat", {**BEAT, "row": {**ROW, "kinds": f'{{"sum": 1{"0" * 400}}}'}}, "row.kinds"),
+    ("beat", {**BEAT, "row": {**ROW, "rates": f'{{"sum": -1{"0" * 400}}}'}}, "row.rates"),
+    ("beat", {**BEAT, "row": {**ROW, "rates": '{"\\ud800": 1}'}}, "row.rates"),
+    ("fail-unit", {**FAILED, "row": "[1]"}, "row"),
+    ("fail-unit", {**FAILED, "row": '{"attempt": "second"}'}, "row"),
+    ("fail-unit", {**FAILED, "row": '{"exit": 1.5}'}, "row"),
+    ("fail-unit", {**FAILED, "row": '{"seconds": -1}'}, "row"),
+    ("fail-unit", {**FAILED, "row": '{"error": {"a": 1}}'}, "row"),
+    ("fail-unit", {**FAILED, "row": '{"more": []}'}, "row"),
+    ("fail-unit", {**FAILED, "row": '{"tail": "' + "x" * 4096 + '"}'}, "row"),
     ("gather", {"job_id": "j", "limit": 257}, "limit"),
+    ("gather", {"job_id": "j", "start": 256}, "start"),
     ("fold", {"job_id": "j", "digest": "0" * 39, "parts": 1, "accumulator": packed(b"{}")}, "digest"),
     ("claim", {"gpu": "", "keep": True}, "gpu"),
 ]
@@ -226,6 +280,95 @@ def test_marks_are_of_the_jobs_kind(served: Served, store: Store) -> None:
     assert worker.leases.done1_all([finished], worker="", device="cpu") == [False]
     assert not store.marks.read("collatz", "verified")
     assert b"leaves no mark collatz:verified" in (store.client.hget(keys.job("j"), "error") or b"")
+
+
+def test_marks_are_those_of_the_jobs_own_range_and_result(served: Served, store: Store) -> None:
+    """A worker that computed seven numbers proves nothing of others."""
+    kind = registry.definition("collatz")
+    parameters = kind.Parameters(start_number=5, number_count=7)
+    spec = kind.plan(parameters).spec
+    version = int(kind.MODEL_VERSION)
+    submit(store, total=7, small=True, estimate_ms=10, kind="collatz", version=version, spec=dict(spec))
+    worker = served.worker("w")
+    found = worker.slots.next("", queues.ALL)
+    assert isinstance(found, Taken)
+    body = {"job_id": "j", "lease": found.jobs[0][1], "result": packed(b"{}"), "ms": 1}
+    for lie in ("5-13", "1-99999999999999999999", "5-12\t"):
+        marks = json.dumps([["collatz:verified", lie, "null"]])
+        with pytest.raises(CoordinatorRejects, match=r"\(422\): .*marks"):
+            worker.api.call("done", {"jobs": [{**body, "marks": marks}], "device": "cpu"})
+    true = marks_of.left_by("collatz", spec, {})
+    lost = {**body, "result": packed(b'{"verified": false}'), "marks": true}
+    with pytest.raises(CoordinatorRejects, match="leaves no mark collatz:verified 5-12"):
+        worker.api.call("done", {"jobs": [lost], "device": "cpu"})
+    assert worker.api.call("done", {"jobs": [{**body, "marks": true}], "device": "cpu"}) == {"ended": [True]}
+    assert [(mark.lo, mark.hi) for mark in store.marks.read("collatz", "verified")] == [(5, 12)]
+
+
+def test_nobody_plants_an_accumulator_in_a_job_without_parts(served: Served, store: Store) -> None:
+    """Everybody knows the digest of nothing."""
+    submit(store)
+    stranger = served.worker("stranger")
+    nothing = Gathered(accumulator=None, parts=(), done=0, spec=None).digest
+    for job in ("j", "none"):
+        for parts in (1, 256):
+            body = {"job_id": job, "digest": nothing, "parts": parts, "accumulator": packed(b'{"sum": 7}')}
+            assert stranger.api.call("fold", body) == {"ended": False}
+    assert not store.client.exists(keys.job_accumulator("j"), keys.job_accumulator("none"), keys.job("none"))
+
+
+def test_large_parts_come_in_several_answers(served: Served, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit(store, total=6)
+    mine = served.worker("mine")
+    hold(mine)
+    monkeypatch.setattr(queries, "SOME_BYTES", 3000)
+    monkeypatch.setattr(results, "SOME_BYTES", 3000)
+    texts = [b'{"a":"' + b"x" * size + b'"}' for size in (10, 2000, 900, 5000, 1, 1)]
+    for unit, text in enumerate(texts):
+        grant(mine, f"t{unit}", want=1)
+        mine.leases.commit("j", f"t{unit}", unit + 1, text, ms=1, worker="", device="cpu")
+    gathered = mine.results.gather("j")
+    assert gathered.parts == tuple(texts) and gathered.digest == store.results.gather("j").digest
+    some = mine.api.call("gather", {"job_id": "j"})
+    assert (len(some["parts"]), some["more"]) == (3, True)
+    assert mine.results.gather("j", 4).parts == tuple(texts[:4])
+    assert not mine.results.abort("j", "of four alone")
+    mine.results.gather("j")
+    assert mine.results.abort("j", "no sum")
+    assert store.client.hget(keys.job("j"), "error") == b"no sum"
+
+
+RUN = {"lo": 2, "worker": "w", "ms": [5, 6], "attempts": [1, 2], "values": [None, {"a": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ([{**RUN, "lo": -(10**12)}], "unit 2 is next"), ([{**RUN, "lo": 1}], "unit 2 is next"),
+        ([{**RUN, "ms": [5], "attempts": [1], "values": None}], "must end before 4"),
+        ([RUN, {**RUN, "lo": 4}], "before 4"),
+        ([{**RUN, "worker": "other"}], "worker (w)"), ([{**RUN, "ms": [5, -1]}], "one each"),
+        ([{**RUN, "ms": [5, True]}], "one each"), ([{**RUN, "attempts": [0, 1]}], "one each"),
+        ([{**RUN, "attempts": [1]}], "one each"), ([{**RUN, "values": [None, "x" * 8200]}], "one each"),
+        ([{**RUN, "values": {}}], "one each"), ([{**RUN, "more": 1}], "one each"), ([7], "one each"),
+        ({"lo": 2}, "must have runs"),
+    ],
+)  # fmt: skip
+def test_a_partial_of_programs_is_of_the_units_of_its_lease(
+    served: Served, store: Store, runs: Any, words: str
+) -> None:
+    submit(store, kind="command", total=6)
+    worker = served.worker("w")
+    hold(worker)
+    grant(worker, "first", want=2)
+    grant(worker, want=3)
+    body = {"job_id": "j", "lease": "t", "upto": 4, "device": "cpu", "ms": 1, "keep": True, "lo": 2}
+    for text in (json.dumps({"runs": runs}), json.dumps({"runs": runs}).replace('"runs"', '"\\u0072uns"')):
+        with pytest.raises(CoordinatorRejects, match=rf"partial: .*{re.escape(words)}"):
+            worker.api.call("commit", {**body, "partial": packed(text.encode())})
+    honest = packed(json.dumps({"runs": [RUN]}).encode())
+    assert worker.api.call("commit", {**body, "partial": honest})["merged"]
+    assert worker.api.call("commit", {**body, "partial": honest})["merged"], "its answer was lost"
 
 
 def test_a_partial_that_is_rejected_fails_its_range_with_the_reason(served: Served, store: Store) -> None:
@@ -311,6 +454,19 @@ def test_the_bell_of_a_device_is_heard_by_its_workers(served: Served, store: Sto
     assert isinstance(on_cpu[1][0], CoordinatorAway)
 
 
+def test_a_token_that_is_revoked_while_it_waits_gets_no_work(served: Served, store: Store) -> None:
+    gone = served.worker("gone", poll_seconds=20.0)
+    thread, found = answers(gone)
+    waiting(served, 1)
+    [token] = [each.id for each in store.tokens.all() if each.name == "gone"]
+    store.tokens.revoke(token)
+    served.app.state.cluster.credentials.forget()
+    submit(store)
+    thread.join(10)
+    assert isinstance(found[0], NotLetIn)
+    assert served.worker("other", poll_seconds=20.0).slots.next("", queues.ALL) == Held(job_id="j")
+
+
 def test_without_work_the_answer_is_none_after_the_time_that_was_asked_for(served: Served) -> None:
     worker = served.worker("w", poll_seconds=0.3)
     began = time.monotonic()
@@ -359,6 +515,36 @@ def test_nobody_at_the_address_and_other_servers_are_named() -> None:
         api.call("register", {})
 
 
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "words"),
+    [
+        (200, {}, b'{"ok": true}', "its answer to register has no worker, but .*is it a coordinator"),
+        (200, {}, b'{"worker": ["w"], "born": 1}', "has no worker"), (200, {}, b"<html>", "it answers 200 '<html>'"),
+        (301, {"Location": "https://other/"}, b"", "sends to 'https://other/'; write the cluster's own address into"),
+    ],
+)  # fmt: skip
+def test_another_server_is_named_and_waited_for(status: int, headers: dict[str, str], body: bytes, words: str) -> None:
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        api = Api(Place(False, "127.0.0.1", other.server_port, ""), "t")
+        with pytest.raises(CoordinatorAway, match=words):
+            ApiStore(api, Device.CPU).fleet.register()
+        api.drop_idle()
+        other.shutdown()
+
+
 def test_a_beat_keeps_leases_and_says_what_to_do(served: Served, store: Store) -> None:
     submit(store)
     worker = served.worker("w")
@@ -384,3 +570,84 @@ def test_a_gpu_is_claimed_by_one_worker(served: Served) -> None:
     assert not second.fleet.claim("GPU-1", "")
     first.fleet.give_up("GPU-1", "")
     assert second.fleet.claim("GPU-1", "")
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+OFFER = {"cpus": 2, "memory_mib": 1000, "gpus": [], "host": "here", "labels": [], "tenant": ""}
+
+
+def _program(served: Served, store: Store, **more: Any) -> tuple[ApiStore, Grant]:
+    """A runner with a lease of a program of ten units."""
+    store.jobs.submit([new_job("j", 10, "runner.normal", **more)])
+    runner = served.worker("runner-1", Device.RUNNER)
+    assert runner.slots.next("", (), offer=OFFER) == Held(job_id="j")
+    return runner, grant(runner)
+
+
+def test_a_runner_keeps_fails_and_splits_its_lease(served: Served, store: Store) -> None:
+    runner, lease = _program(served, store, tenant="default")
+    facts = runner.slots.facts(["j"], "runner")[0]
+    assert facts and (facts.tenant, facts.priority, lease.errors) == ("default", "normal", 0)
+    kept = {"ms": 1, "worker": "", "device": "runner", "keep": True}
+    for _ in range(2):
+        assert runner.leases.commit("j", "t", 4, encode(total_of(0, 4)), lo=0, **kept).merged
+    assert not runner.leases.commit("j", "t", 6, encode(total_of(0, 6)), lo=0, **kept).merged
+    with pytest.raises(CoordinatorRejects, match="lo: "):
+        runner.api.call("commit", _commit_body(4) | {"keep": True})
+    assert runner.leases.split("j", "t", 6)
+    row = json.dumps({"unit": 4, "exit": 1})
+    assert not runner.leases.fail_unit("j", "t", "exit 1", most=3, wait_ms=0, row=row, unit=5)
+    assert runner.leases.fail_unit("j", "t", "x" * 1000, most=3, wait_ms=0, row=row, unit=4)
+    assert store.client.hgetall(keys.job_failures("j")) == {b"4": row.encode()}
+    again = grant(runner, "u")
+    assert (again.lo, again.hi, again.errors) == (4, 5, 1)
+
+
+def _commit_body(upto: int) -> dict[str, Any]:
+    return {"job_id": "j", "lease": "t", "upto": upto, "partial": packed(b"{}"), "device": "runner", "ms": 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "change", "field"),
+    [
+        ("next", {"offer": None}, "offer"),
+        ("next", {"offer": OFFER | {"cpus": -1}}, "offer.cpus"),
+        ("next", {"offer": OFFER | {"gpus": [{"memory_mib": 1, "compute_capability": "x"}]}}, "compute_capability"),
+        ("next", {"offer": OFFER | {"labels": ["a"] * 65}}, "offer.labels"),
+        ("next", {"offer": OFFER | {"more": 1}}, "offer.more"),
+        ("next", {"device": "cpu"}, "offer"),
+        ("fail-unit", {"row": "[]"}, "row"),
+        ("fail-unit", {"row": json.dumps({"tail": "x" * 5000})}, "row"),
+        ("fail-unit", {"wait_ms": 3_600_001}, "wait_ms"),
+        ("fail-unit", {"most": -1}, "most"),
+        ("split", {"at": -1}, "at"),
+    ],
+)
+def test_calls_of_runners_are_within_bounds(
+    served: Served, store: Store, call: str, change: dict[str, Any], field: str
+) -> None:
+    bodies: dict[str, dict[str, Any]] = {
+        "next": {"device": "runner", "lanes": 1, "offer": OFFER},
+        "fail-unit": {"job_id": "j", "lease": "t", "error": "", "most": 3, "wait_ms": 0, "row": "{}", "unit": 0},
+        "split": {"job_id": "j", "lease": "t", "at": 5},
+    }
+    runner, _ = _program(served, store)
+    with pytest.raises(CoordinatorRejects, match=re.escape(field)):
+        runner.api.call(call, bodies[call] | change)
+
+
+def test_a_runner_says_what_it_offers(served: Served, store: Store) -> None:
+    runner = served.worker("runner-1", Device.RUNNER)
+    gpu = {"memory_mib": 1000, "compute_capability": "8.0", "name": "one"}
+    row = ROW | {
+        "device": "runner", "offer": json.dumps(OFFER | {"gpus": [gpu]}), "isolation": "uid", "cordoned": "no disk",
+        "running": '[["j", 3]]',
+    }  # fmt: skip
+    assert runner.fleet.heartbeat("", "0000000000001-00000000", row) == "ok"
+    [shown] = served.app.state.cluster.queries.fleet.workers()
+    assert shown["offer"]["gpus"] == [gpu] and shown["running"] == [["j", 3]]
+    assert (shown["isolation"], shown["cordoned"]) == ("uid", "no disk")
+    for wrong in ({"offer": "{}"}, {"running": "[[1, 2]]"}, {"running": '[["j"]]'}, {"isolation": "none"}):
+        with pytest.raises(CoordinatorRejects, match=next(iter(wrong))):
+            runner.fleet.heartbeat("", "0000000000001-00000000", row | wrong)

@@ -142,7 +142,7 @@ class Live:
         inherited = {
             key: value
             for key, value in os.environ.items()
-            if not key.startswith(("REDIS", "CLUSTER", "NODE_", "WORKER_"))
+            if not key.startswith(("REDIS", "CLUSTER", "NODE_", "WORKER_", "RUNNER_"))
         }
         environment = {
             **inherited, **kernels.ENVIRONMENT, "PYTHONPATH": kernels.path(self.top),
@@ -190,11 +190,31 @@ class Live:
         command = ["nice", "-n", str(self.nice), sys.executable, "-m", "cpu_worker"]
         self._run(f"worker-{number}", command, **own, **more)
 
+    def start_runner(self, number: int = 0, slots: int | None = None, **more: str) -> None:
+        """Starts the process and waits for nothing. Its folder is `runner-N` in the cluster's."""
+        name = f"runner-{number}"
+        own = {
+            "RUNNER_SLOTS": str(slots or self.lanes), "RUNNER_DIR": str(self.folder / name), "METRICS_PORT": "0",
+            "HOST_ID": f"host-{number}",
+        }  # fmt: skip
+        self._run(name, [sys.executable, "-m", "runner"], **{**own, **self.remote(name), **more})
+
     def remote(self, name: str) -> dict[str, str]:
         """Settings of a worker that reaches the first coordinator, and no Redis."""
         minted = tokens.mint()
         assert Store(self._redis).tokens.create(minted, name=name, scopes=("worker",)) == "new"
         return {"WORKER_API": self.url(), "WORKER_TOKEN": minted.text, "REDIS_URL": "redis://127.0.0.1:1/0"}
+
+    def user(self, *scopes: str) -> dict[str, str]:
+        """Environment of a command whose token has these scopes."""
+        minted = tokens.mint()
+        assert Store(self._redis).tokens.create(minted, name="user", scopes=scopes) == "new"
+        return {
+            "CLUSTER_URL": self.url(),
+            "CLUSTER_TOKEN": minted.text,
+            "PYTHONPATH": str(self.top),
+            "PATH": os.defpath,
+        }
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
         process = self.processes.pop(name)

@@ -17,6 +17,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.conftest import IN_CI
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +113,7 @@ def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
             if replica.breaks > 0:
                 replica.breaks -= 1
                 self.close_connection = True
-            elif self.path.endswith("/events"):
+            elif self.path.endswith(("/events", "/follow")):
                 self._stream()
             else:
                 self._send(503 if replica.busy else 200)
@@ -247,6 +250,27 @@ def web() -> Iterator[tuple[str, str]]:
         yield f"http://127.0.0.1:{pages}", f"http://127.0.0.1:{figures}"
     finally:
         image.end()
+
+
+@contextmanager
+def before(addresses: list[str], port: int, **variables: str) -> Iterator[Front]:
+    """nginx, to which all coordinators are known by one name, whether they live or not."""
+    require_nginx()
+    names = Names()
+    names.start()
+    names.are(coordinator=addresses)
+    try:
+        with front(names, port, **variables) as running:
+            yield running
+    finally:
+        names.end()
+
+
+def require_nginx() -> None:
+    """Skip the test where nginx is not installed; fail where it has to be."""
+    if not have_nginx():
+        assert not IN_CI, "nginx is not installed"
+        pytest.skip("nginx is not installed")
 
 
 def have_nginx() -> bool:

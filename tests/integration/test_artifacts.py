@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +13,8 @@ import httpx
 import pytest
 
 from jobs.store.files import PART_BYTES
-from tests.conftest import IN_CI
-from tests.integration.live import Live, running, until
-from tests.integration.nginx_bench import Front, Names, front, have_nginx
+from tests.integration.live import TOP, Live, running, until
+from tests.integration.nginx_bench import Front, before
 from threads_cluster import api
 
 FILES = 3000
@@ -30,17 +32,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 @pytest.fixture(scope="module")
 def proxy(live: Live) -> Iterator[Front]:
     """nginx with the limits that it has by itself."""
-    if not have_nginx():
-        assert not IN_CI, "nginx is not installed"
-        pytest.skip("nginx is not installed")
-    names = Names()
-    names.start()
-    names.are(coordinator=live.addresses)
-    try:
-        with front(names, live.ports[0]) as running_front:
-            yield running_front
-    finally:
-        names.end()
+    with before(live.addresses, live.ports[0]) as running_front:
+        yield running_front
 
 
 @pytest.fixture
@@ -49,10 +42,11 @@ def cluster(proxy: Front) -> Iterator[api.Cluster]:
         yield connected
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
     """A folder of FILES files of 1 to 8 KB."""
-    root = tmp_path_factory.mktemp("work")
+    root = tmp_path / "work"
+    root.mkdir()
     for number in range(FILES):
         path = root / f"{number % 50:02}" / f"{number}.bin"
         path.parent.mkdir(exist_ok=True)
@@ -79,6 +73,26 @@ def test_three_thousand_files_go_through_nginx_once(
     assert calls == [("POST", "/api/missing-files"), ("PUT", "/api/file-bundle"), ("POST", "/api/artifacts")]
     assert cluster.artifacts.fetch("work", tmp_path / "got")["fetched_files"] == FILES
     assert same(work, tmp_path / "got")
+
+
+@pytest.mark.alone
+def test_run_sends_three_thousand_files_within_twenty_seconds_and_then_the_one_that_changed(
+    live: Live, proxy: Front, work: Path
+) -> None:
+    environment = live.user("read", "submit", "run") | {"CLUSTER_URL": proxy.api}
+
+    def run() -> str:
+        command = [sys.executable, "-m", "threads_cluster", "run", "--files", str(work), "--no-wait", "--", "true"]
+        ran = subprocess.run(command, cwd=TOP, env=environment, capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+        assert live.post(f"/api/jobs/{ran.stdout.strip()}/cancel").status_code == 200
+        return ran.stderr
+
+    began, size = time.monotonic(), sum(path.stat().st_size for path in work.rglob("*.bin"))
+    assert f"sent 3,000 files, {size:,} bytes of 3,000 files\n" in run()
+    assert time.monotonic() - began <= 20
+    (work / "07" / "7.bin").write_bytes(b"altered")
+    assert "sent 1 file, 7 bytes of 3,000 files\n" in run()
 
 
 def test_a_large_file_survives_the_death_of_a_coordinator_between_its_parts(

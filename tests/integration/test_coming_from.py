@@ -19,16 +19,23 @@ PAGE = (TOP / "docs/coming-from.md").read_text()
 _LINES = [line for line in PAGE.splitlines() if line.startswith("|")]
 ROWS = [line.split("|") for line in _LINES if not line.startswith(("| --- ", "| there "))]
 HERE = [typed for row in ROWS for typed in re.findall(r"`([^`]+)`", row[-2])]
-COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")})
+#: What needs a runner; test_run.py types it.
+_NEEDS = re.compile("cluster (run|map|logs|units|submit command|.*--fetch) ")
+PROGRAMS = sorted({typed for typed in HERE if _NEEDS.match(typed)})
+COMMANDS = sorted({typed for typed in HERE if typed.startswith("cluster ")} - {*PROGRAMS})
 SCRIPTS = sorted({typed for typed in HERE if typed.startswith("./deploy-cluster.sh ")})
 TARGETS = sorted({typed for typed in HERE if typed.startswith("make ")})
-PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
+_PYTHON = [typed for typed in HERE if typed.startswith(("Cluster()", "cluster."))]
+PYTHON = [typed for typed in _PYTHON if "files=" not in typed]
+PYTHON_PROGRAMS = [typed for typed in _PYTHON if "files=" in typed]
+#: What a program reads.
+VARIABLES = ["$CLUSTER_UNIT"]
 LONG = {"mode": "verify", "start_number": "1180591620717411303424", "number_count": 10**14}
 
 
 def test_every_row_has_two_columns_and_every_code_is_run_by_some_test() -> None:
     assert len(ROWS) > 40 and all(len(row) == 4 for row in ROWS)
-    assert set(HERE) == {*COMMANDS, *SCRIPTS, *TARGETS, *PYTHON}
+    assert set(HERE) == {*COMMANDS, *PROGRAMS, *SCRIPTS, *TARGETS, *PYTHON, *PYTHON_PROGRAMS, *VARIABLES}
 
 
 def done(cluster: Live) -> str:

@@ -57,6 +57,17 @@ class Checkout:
         # From another folder: the script must find its own.
         return subprocess.run(self.command(*arguments), cwd="/", capture_output=True, text=True, timeout=timeout)
 
+    def client(self, *arguments: str) -> list[str]:
+        """The `cluster` command of this checkout."""
+        program = "import sys; from threads_cluster.cli import main; sys.exit(main())"
+        return [str(self.path / ".venv/bin/python"), "-c", program, *arguments]
+
+    def cluster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.client(*arguments), cwd=self.path, capture_output=True, text=True, timeout=90)
+
+    def cluster_process(self, *arguments: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.client(*arguments), cwd=self.path, stderr=subprocess.DEVNULL)
+
     def processes(self) -> list[psutil.Process]:
         return processes.marked(f"@{self.folder}")
 
@@ -301,6 +312,43 @@ def test_where_tokens_are_needed_it_prints_a_link_that_logs_in_once(
         with pytest.raises(urllib.error.HTTPError, match="401"):
             urllib.request.urlopen(login, timeout=5)
         assert not [log for log in (checkout.folder / "logs").iterdir() if link[1] in log.read_text(errors="replace")]
+
+
+#: Says what of its environment and of other processes' it can read that the tests call a credential.
+NOSY = """
+import os, pathlib
+print(*[name for name in os.environ if "TOKEN" in name or "REDIS" in name or "KEY" in name], os.environ["HOME"])
+parent = pathlib.Path(f"/proc/{os.getppid()}/environ")
+print(b"tc_" in parent.read_bytes() if os.access(parent, os.R_OK) else False)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
+def test_a_runner_runs_programs_and_nobody_without_a_token_has_any_run(checkout: Checkout) -> None:
+    with checkout.up("--runner") as (starter, url):
+        assert "cluster run -- echo hello" in checkout.said()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            get(url, "/api/status")
+        assert (checkout.folder / "token").stat().st_mode & 0o777 == 0o600
+        assert checkout.cluster("run", "--no-files", "--", "echo", "hello").stdout == "hello\n"
+        named, parents = checkout.cluster("run", "--no-files", "--", "python3", "-c", NOSY).stdout.splitlines()
+        assert named.startswith(str(checkout.folder / "runner")) and parents == "False"
+        killed = until(lambda: checkout.process("-m deploy.local.runner"))
+        assert not [text for text in killed.environ().values() if text.startswith("tc_")]
+        killed.kill()
+        assert checkout.cluster("run", "--no-files", "--", "echo", "again").stdout == "again\n"
+        words = f"sleep 86400.{starter.pid}"
+        with checkout.cluster_process("run", "--no-files", "--", "sh", "-c", words) as client:
+            until(lambda: running(words))
+            starter.kill()
+            starter.wait(30)
+            until(lambda: not checkout.processes() and not running(words))
+            client.kill()
+
+
+def running(words: str) -> bool:
+    """Whether a program with this command line lives."""
+    return any(words == " ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"]))
 
 
 def test_a_terminal_that_was_closed_does_not_keep_it_from_being_stopped(checkout: Checkout) -> None:

@@ -85,6 +85,14 @@ def test_the_coordinator_is_killed_in_mid_job_and_the_remote_worker_goes_on(mixe
     drain(mixed, AT_REDIS, on=False)
 
 
+def test_a_coordinator_that_stops_ends_questions_that_wait_without_a_traceback(mixed: Live) -> None:
+    until(lambda: mixed.get("/api/status")["workers"]["ready"] == len(mixed.processes) - 2, 60)
+    mixed.kill("coordinator-0", signal.SIGTERM)
+    mixed.start_coordinator()
+    until(lambda: mixed.get("/api/status")["workers"]["ready"] == len(mixed.processes) - 2, 60)
+    assert "Traceback" not in mixed.log("coordinator-0")
+
+
 def test_a_worker_ends_at_once_while_it_waits_for_work_and_says_so(mixed: Live) -> None:
     mixed.start_worker(2, lanes=1, over_api=True)
     mixed.wait_ready(3)

@@ -14,9 +14,8 @@ from jobs import metrics
 from jobs.store import fleet
 from tests.chaos import listener
 from tests.chaos.campaign import events_after, last_event
-from tests.conftest import IN_CI
 from tests.integration.live import Live, running, until
-from tests.integration.nginx_bench import Front, Names, front, have_nginx
+from tests.integration.nginx_bench import Front, before
 from tests.stack.load import Load
 
 #: Some seconds of two lanes.
@@ -34,18 +33,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def proxy(live: Live) -> Iterator[Front]:
-    """nginx, to which all three are known by one name, whether they live or not."""
-    if not have_nginx():
-        assert not IN_CI, "nginx is not installed"
-        pytest.skip("nginx is not installed")
-    names = Names()
-    names.start()
-    names.are(coordinator=live.addresses)
-    try:
-        with front(names, live.ports[0], REQUEST_RATE="10000", REQUEST_BURST="10000") as running_front:
-            yield running_front
-    finally:
-        names.end()
+    """nginx before all three."""
+    with before(live.addresses, live.ports[0], REQUEST_RATE="10000", REQUEST_BURST="10000") as running_front:
+        yield running_front
 
 
 def leaders(live: Live) -> list[int]:

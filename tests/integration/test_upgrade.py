@@ -56,7 +56,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 def steady_work() -> list[work.Job]:
     """Jobs of every kind over the time of the upgrade; some are paused and cancelled, but none whose model changes."""
-    drawn = work.draw_jobs(Random("upgrade"), "upgrade", SECONDS, split=8, small=60)
+    drawn = work.draw_jobs(Random("upgrade"), "upgrade", SECONDS, split=8, small=60, programs=0)
     return [replace(job, steering=()) if job.kind == "faulty" else job for job in drawn]
 
 

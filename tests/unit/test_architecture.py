@@ -20,6 +20,7 @@ DOMAINS = (
     "fleet",
     "telemetry",
     "events",
+    "logs",
     "audit",
     "usage",
     "work",

@@ -69,6 +69,14 @@ def test_a_folder_is_put_listed_shown_fetched_and_deleted(run: Run, tmp_path: Pa
     assert code == 2 and "there is no artifact results" in err
 
 
+def test_an_empty_folder_is_put_and_fetched(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    code, out, err = run("put", tmp_path / "work", "--name", "nothing")
+    assert code == 0 and err.startswith("0 files, 0 B; sent 0 files, 0 bytes")
+    assert run("fetch", out.strip(), tmp_path / "got")[0] == 0
+    assert list((tmp_path / "got").iterdir()) == []
+
+
 def test_what_cannot_be_put_or_found_is_one_line_and_exit_code_2(run: Run, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "passwd").symlink_to("/etc/passwd")

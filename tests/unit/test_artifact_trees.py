@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import os
+import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,19 @@ DATA = b"what was kept"
 FILE = [len(DATA), sha_of(DATA)]
 
 
+def beside(root: Path) -> None:
+    """A link that leads out through another, though its text leads to a file of the folder."""
+    (root / "deep").mkdir()
+    (root / "deep" / "up").symlink_to("..")
+    (root / "deep" / "kept").touch()
+    (root / "deep" / "x").symlink_to("up/../kept")
+
+
+def made(path: Path) -> Path:
+    path.touch()
+    return path
+
+
 # -- what is put -------------------------------------------------------------------------------------------------------
 
 
@@ -32,6 +48,8 @@ FILE = [len(DATA), sha_of(DATA)]
         (lambda root: (root / "x").symlink_to("../../etc/passwd"), "the link x leads to ../../etc/passwd"),
         (lambda root: (root / "x").symlink_to("nowhere"), "the link x leads to nowhere"),
         (lambda root: (root / "x").symlink_to(".env"), "the link x leads to .env"),
+        (beside, "the link deep/x leads to up/../kept"),
+        (lambda root: os.truncate(made(root / "x"), (64 << 30) + 1), "x has over 64 GiB"),
         (lambda root: os.mkfifo(root / "x"), "x is no file, folder or link"),
         (lambda root: (root / "a\\b").touch(), "no backslash"),
         (lambda root: os.close(os.open(os.fsencode(root) + b"/a\xff", os.O_CREAT)), "not UTF-8"),
@@ -61,6 +79,44 @@ def test_links_inside_are_kept_and_never_followed(tmp_path: Path) -> None:
     (tmp_path / "latest").symlink_to("data")
     entries = trees.scan(tmp_path).entries
     assert [(entry.kind, entry.path) for entry in entries] == [("f", "data/a"), ("l", "data/up"), ("l", "latest")]
+
+
+def test_links_through_links_and_names_with_two_dots_are_put(tmp_path: Path) -> None:
+    """As Kubernetes mounts a ConfigMap."""
+    (tmp_path / "..2026").mkdir()
+    (tmp_path / "..2026" / "conf").write_bytes(DATA)
+    (tmp_path / "..data").symlink_to("..2026")
+    (tmp_path / "conf").symlink_to("..data/conf")
+    assert [entry.path for entry in trees.parsed(trees.scan(tmp_path).manifest)] == ["..2026/conf", "..data", "conf"]
+
+
+def test_a_folder_of_any_depth_is_put(tmp_path: Path) -> None:
+    (tmp_path / "/".join("a" * 300)).mkdir(parents=True)
+    trees.scan(tmp_path)  # what it imports needs its own depth
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 150)
+    try:
+        [entry] = trees.scan(tmp_path).entries
+    finally:
+        sys.setrecursionlimit(limit)
+    assert entry.path == "/".join("a" * 300)
+
+
+def test_what_is_put_in_the_place_of_a_file_meanwhile_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(DATA)
+    root = tmp_path / "work"
+    for name, swap in (
+        ("link", lambda path: path.symlink_to(tmp_path / "secret")), ("pipe", os.mkfifo),
+        ("folder/file", lambda path: (path.parent.rmdir(), path.parent.symlink_to(tmp_path))),
+    ):  # fmt: skip
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(DATA)
+        trees.opened(root, name).close()
+        path.unlink()
+        swap(path)
+        with pytest.raises(BadArgument, match=name):
+            trees.opened(root, name)
 
 
 def test_the_same_folder_makes_the_same_manifest_in_any_place(tmp_path: Path) -> None:
@@ -126,6 +182,8 @@ def target(tmp_path: Path) -> Iterator[Path]:
         [["f", "a", *FILE], ["f", "a/b", *FILE]],
         [["l", "a", "../outside"], ["f", "a/x", *FILE]],
         [["l", "a", "../outside"]],
+        [["f", "p/q/x", *FILE], ["l", "p/q/up", "../.."], ["l", "p/q/z", "up/../outside/../p/q/x"]],
+        [["f", "outside/kept", *FILE], ["l", "p/up", ".."], ["l", "p/x", "up/../outside/kept"]],
         [["l", "a", "/etc"]],
         [["f", "a", -1, FILE[1]]],
         [["f", "a", 1, "../../x"]],
@@ -187,14 +245,99 @@ def test_names_that_differ_in_case_alone_are_refused_where_they_would_be_one_fil
         {FILE[1]: DATA, sha_of(other): other},
     )
     with monkeypatch.context() as patched:
-        patched.setattr(Target, "ignores_case", lambda _: True)
+        patched.setattr(Target, "joins_names", lambda _: True)
         with pytest.raises(BadArgument, match="Data and data would be one file here"):
             served.fetch(target)
     served.fetch(target)
     assert ((target / "Data" / "x").read_bytes(), (target / "data" / "x").read_bytes()) == (DATA, other)
     opened = Target(target)
-    assert opened.ignores_case() is (target / "DATA").exists()
+    assert opened.joins_names() is (target / "DATA").exists()
     opened.close()
+
+
+def test_names_in_two_forms_are_refused_where_they_would_be_one_file(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Served(manifest_of(["f", "e\u0301/x", *FILE], ["f", "\xe9/x", *FILE]), {FILE[1]: DATA})
+    with monkeypatch.context() as patched:
+        patched.setattr(Target, "joins_names", lambda _: True)
+        with pytest.raises(BadArgument, match="would be one file here"):
+            served.fetch(target)
+    served.fetch(target)
+    assert len(list(target.iterdir())) == 2
+
+
+def test_colliding_names_are_found_among_many() -> None:
+    def of(*paths: str) -> tuple[str, str] | None:
+        return trees.colliding([Entry(kind="f", path=path) for path in paths])
+
+    assert of("a", "a-b", "a/b", "a/c", "b/a/c") is None
+    assert of("A/x", "B", "a-b", "a/y") == ("A", "a")
+    assert of("a/b/c/d", "a/B/c/e") in (("a/B", "a/b"), ("a/b", "a/B"))
+    deep = [f"{number}/" + "b/" * 1500 + "x" for number in range(100)]
+    tracemalloc.start()
+    try:
+        assert of(*deep) is None
+        trees.parsed(manifest_of(*(["f", path, *FILE] for path in sorted(deep))))
+        assert tracemalloc.get_traced_memory()[1] < 20 * sum(map(len, deep))
+    finally:
+        tracemalloc.stop()
+
+
+def test_pipes_and_second_names_in_the_place_of_a_beginning_are_left_alone(target: Path) -> None:
+    target.mkdir()
+    part = target / f".cluster-{FILE[1][:32]}.part"
+    served = Served(manifest_of(["f", "x", *FILE]), {FILE[1]: DATA})
+    os.link(target.parent / "outside" / "kept", part)
+    with pytest.raises(BadArgument, match="is there and is something else"):
+        served.fetch(target)
+    part.unlink()
+    os.mkfifo(part)
+    with pytest.raises(BadArgument, match="is there and is something else"):
+        served.fetch(target)
+    part.unlink()
+    served.fetch(target)
+    assert (target / "x").read_bytes() == DATA
+
+
+def test_a_link_in_the_place_of_a_beginning_changes_no_mode_outside(target: Path) -> None:
+    kept = target.parent / "outside" / "kept"
+    kept.chmod(0o600)
+    opened = Target(target)
+    entry = Entry(kind="x", path="a", size=FILE[0], sha=FILE[1])
+    with opened.part(entry) as part:
+        part.write(DATA)
+    (target / f".cluster-{FILE[1][:32]}.part").unlink()
+    (target / f".cluster-{FILE[1][:32]}.part").symlink_to(kept)
+    with pytest.raises(OSError, match="symbolic links"):
+        opened.finish(entry)
+    opened.close()
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_is_there_gets_the_mode_of_the_artifact(target: Path) -> None:
+    Served(manifest_of(["f", "a", *FILE], ["x", "b", *FILE]), {FILE[1]: DATA}).fetch(target)
+    got = Served(manifest_of(["x", "a", *FILE], ["f", "b", *FILE]), {}).fetch(target)
+    assert got["fetched_files"] == 0
+    assert [(target / name).stat().st_mode & 0o100 for name in ("a", "b")] == [0o100, 0]
+
+
+@pytest.mark.parametrize("row", [["d", "z"], ["l", "z", "a"]])
+def test_nothing_is_written_where_a_folder_or_link_would_find_something_else(target: Path, row: list[str]) -> None:
+    target.mkdir()
+    (target / "z").write_text("mine")
+    with pytest.raises(BadArgument, match="in/z is there and is something else"):
+        Served(manifest_of(["f", "a", *FILE], row), {FILE[1]: DATA}).fetch(target)
+    assert [path.name for path in target.iterdir()] == ["z"]
+
+
+def test_a_file_that_is_called_as_a_beginning_comes_too(target: Path) -> None:
+    other = b"a beginning that was put"
+    name = f".cluster-{FILE[1][:32]}.part"
+    rows = (["f", name, len(other), sha_of(other)], ["f", "a", *FILE])
+    Served(manifest_of(*rows), {FILE[1]: DATA, sha_of(other): other}).fetch(target)
+    assert {path.name: path.read_bytes() for path in target.iterdir()} == {name: other, "a": DATA}
+    assert [entry.path for entry in trees.scan(target).entries] == ["a"]
 
 
 def test_a_folder_that_cannot_be_made_is_a_mistake_of_the_caller(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
+import shutil
+import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +16,14 @@ from typing import Any
 import httpx
 import pytest
 
-from coordinator.artifacts import bundles, manifest
 from coordinator.artifacts.blobs import Blobs, WrongStore
+from coordinator.artifacts.collector import Collector
+from coordinator.artifacts.trees import Trees
 from jobs import errors
 from jobs.models import ANONYMOUS
 from jobs.store.files import PART_BYTES, Files
-from tests.unit.artifact_bench import Bench, manifest_of, sha_of
+from jobs.trees import bundles, manifest
+from tests.unit.artifact_bench import TOKEN, Bench, manifest_of, sha_of
 from threads_cluster.errors import ApiError, BadArgument
 
 DATA, OTHER = b"what is kept", b"and something else"
@@ -176,6 +182,18 @@ def test_ranges_are_those_of_the_file(bench: Bench) -> None:
         ([["l", "a", "/etc/passwd"]], "no path of this artifact"),
         ([["l", "a", "b"]], "no path of this artifact"),
         ([["l", "a", "a"], ["f", "a/b", *FILE[2:]]], "is an entry itself"),
+        ([["f", "a", *FILE[2:]], ["f", "a-b", *FILE[2:]], ["f", "a/b", *FILE[2:]]], "is an entry itself"),
+        ([["f", "a", *FILE[2:]], ["l", "b", ""]], "a target that is empty"),
+        ([["f", "a", *FILE[2:]], ["l", "b", "a\0"]], "has a NUL"),
+        ([["f", "a", *FILE[2:]], ["l", "b", "./" * 2100 + "a"]], "too long"),
+        ([["l", "a", "b"], ["l", "b", "a"]], "no path of this artifact"),
+        # What `up/..` is: beside the tree, though p/q/x is in it.
+        (
+            [["l", "p/q/evil", "up/../x"], ["l", "p/q/up", "../.."], ["f", "p/q/x", *FILE[2:]]],
+            "no path of this artifact",
+        ),
+        ([["l", "e", "f/g/h"], ["l", "f/g", "../.."], ["f", "h", *FILE[2:]]], "no path of this artifact"),
+        ([["f", "a", *FILE[2:]], ["l", "b", "none/../a"]], "no path of this artifact"),
         ([["f", "a", -1, FILE[3]]], "has the size"),
         ([["f", "a", 2**60, FILE[3]]], "has the size"),
         ([["f", "a", True, FILE[3]]], "has the size"),
@@ -193,6 +211,45 @@ def test_a_manifest_that_leads_elsewhere_or_is_none_is_refused(rows: list[list[A
     with pytest.raises(errors.InvalidRequest) as refusal:
         manifest.parsed(manifest_of(*rows))
     assert part in refusal.value.detail
+
+
+def test_a_link_leads_where_a_file_system_says(tmp_path: Path) -> None:
+    rows = [
+        ["f", "..2026/conf", *FILE[2:]], ["l", "..data", "..2026"], ["l", "conf", "..data/conf"],
+        ["l", "deep/er/top", "../.."], ["l", "deep/up", "er/top/./deep/er/../.."],
+    ]  # fmt: skip
+    assert manifest.parsed(manifest_of(*rows)).files == 1
+
+
+def test_names_with_any_end_of_a_line_are_put_fetched_and_collected(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    for name in ("a\u2028b", "a\x85b", "a\nb", "a\x1cb"):
+        (tmp_path / "work" / name).write_text(name)
+    row = bench.client.artifacts.put(tmp_path / "work")["artifact"]
+    bench.client.artifacts.fetch(row["artifact_id"], tmp_path / "got")
+    assert tree(tmp_path / "got") == tree(tmp_path / "work")
+    bench.delete(row["artifact_id"])
+    assert bench.sums()[:2] == (0, 0)
+
+
+def test_a_manifest_of_deep_paths_takes_no_more_memory_than_its_text() -> None:
+    text = manifest_of(*(["f", f"{number:03}/" + "a/" * 2000 + "b", *FILE[2:]] for number in range(200)))
+    tracemalloc.start()
+    try:
+        assert manifest.parsed(text).files == 200
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_that_are_too_long_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "loads", lambda _: pytest.fail("it was read"))
+    with pytest.raises(errors.InvalidRequest):
+        bundles.unpacked(b"[" + b"[]," * (1 << 20) + b"[]]\n")
+    with pytest.raises(errors.InvalidRequest):
+        manifest.parsed(b'{"artifact":1}\n[' + b"[]," * (1 << 20) + b"[]]\n")
+    with pytest.raises(errors.TooLarge):
+        manifest.parsed(b"\n" * (1 << 20))
 
 
 @pytest.mark.parametrize(
@@ -399,6 +456,23 @@ def test_what_nothing_refers_to_goes_ten_minutes_later_and_an_upload_revives_it(
     assert bench.objects() == 3  # with the manifest of the second
 
 
+def test_a_list_goes_on_where_an_artifact_was_that_is_gone(bench: Bench) -> None:
+    bench.put_file(DATA)
+    ids = [bench.commit(["f", f"{number}", *FILE[2:]]).json()["artifact"]["artifact_id"] for number in range(5)]
+    bench.store.client.zadd("ct:artifacts:default", dict.fromkeys(ids[:3], 7))  # put in one millisecond
+    whole = [row["artifact_id"] for row in bench.ask("GET", "/api/artifacts").json()["artifacts"]]
+    seen, cursor = list[str](), ""
+    while True:
+        page = bench.ask("GET", f"/api/artifacts?limit=1{cursor}").json()
+        seen += [row["artifact_id"] for row in page["artifacts"]]
+        if "cursor" not in page:
+            break
+        bench.delete(seen[-1])
+        cursor = f"&cursor={page['cursor']}"
+    assert seen == whole and len(seen) == 5
+    assert bench.ask("GET", "/api/artifacts?cursor=1").status_code == 422
+
+
 def test_a_name_keeps_what_it_points_to_and_lets_go_of_what_it_pointed_to(bench: Bench) -> None:
     bench.put_file(DATA)
     bench.put_file(OTHER)
@@ -593,3 +667,97 @@ def test_without_a_store_the_setting_is_named(any_redis_url: str) -> None:
     refused(answer, 500, "set ARTIFACT_URL")
     assert bench.ask("GET", "/api/artifacts").json() == {"artifacts": []}
     bench.close()
+
+
+def test_a_store_that_is_away_loses_nothing(bench: Bench) -> None:
+    """As a volume that is not mounted: its folder is there, and empty."""
+    bench.put_file(DATA)
+    bench.put_file(OTHER)
+    row = bench.commit(FILE).json()["artifact"]
+    bench.pass_time(86_401)
+    bench.store.files.condemn()
+    bench.pass_time(601)
+    away = bench.folder.with_name("away")
+    bench.folder.rename(away)
+    bench.folder.mkdir()
+    said = "is away: its file threads-cluster-artifacts is not there; mount it again"
+    for path in (f"/api/files/{sha_of(DATA)}", f"/api/artifacts/{row['artifact_id']}/manifest"):
+        refused(bench.ask("GET", path), 503, said)
+    refused(bench.commit(FILE), 503, said)  # whose manifest would lie where nobody finds it later
+    refused(bench.put_file(b"more"), 503, said)
+    assert not [path for path in bench.folder.rglob("*") if path.is_file()]
+    trees = Trees(bench.store, bench.settings)
+    trees._transfers = bench.trees.transfers
+    with pytest.raises(errors.Unavailable):
+        Collector(bench.store, trees, lambda: True).round()
+    shutil.rmtree(bench.folder)
+    away.rename(bench.folder)
+    assert bench.ask("GET", f"/api/artifacts/{row['artifact_id']}/manifest").status_code == 200
+    assert bench.missing(sha_of(DATA)) == [] and bench.ask("GET", f"/api/files/{sha_of(DATA)}").content == DATA
+    bench.collect()
+    assert bench.objects() == 2
+
+
+def test_what_cannot_be_collected_keeps_nothing_else(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for data in (DATA, OTHER, b"a third"):
+        bench.put_file(data)
+    for number in range(3):
+        row = bench.commit(["f", f"{number}", *FILE[2:]]).json()["artifact"]
+        bench.store.artifacts.delete("default", row["artifact_id"])
+    bench.pass_time(86_401)
+    bench.store.files.condemn()
+    bench.pass_time(601)
+    readable, delete, stuck = manifest.hashes, Blobs.delete, list[Any]()
+
+    def hashes(text: bytes) -> list[str]:
+        if b'"1"' in text:
+            raise ValueError("it cannot be read")
+        return readable(text)
+
+    def all_but_the_first(self: Blobs, objects: Any) -> None:
+        stuck[:] = stuck or objects
+        if objects == stuck:
+            raise errors.Unavailable("it cannot be deleted")
+        delete(self, objects)
+
+    monkeypatch.setattr(manifest, "hashes", hashes)
+    monkeypatch.setattr(Blobs, "delete", all_but_the_first)
+    with pytest.raises(ValueError, match="it cannot be read"):
+        bench.collect()
+    assert len(bench.store.artifacts.unheld(9)) == 1
+    assert bench.store.client.scard("ct:doomed") == 1
+
+
+def test_a_store_that_hangs_holds_up_no_other_call(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More downloads and uploads hang than there are threads for calls."""
+    bench.put_file(DATA)
+    opened, full, hung = threading.Event(), threading.Event(), list[int]()
+
+    def hangs(*_: Any) -> Any:
+        hung.append(1)
+        if len(hung) == 12:
+            full.set()
+        opened.wait(30)
+        raise errors.Unavailable("it hung")
+
+    monkeypatch.setattr(Blobs, "read", hangs)
+    monkeypatch.setattr(Blobs, "write", hangs)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    octets = headers | {"Content-Type": "application/octet-stream"}
+
+    async def calls() -> None:
+        transport = httpx.ASGITransport(bench.app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=20) as http:
+            path = f"/api/files/{sha_of(DATA)}"
+            many = [asyncio.create_task(http.get(path, headers=headers)) for _ in range(50)]
+            place = f"/api/files/{sha_of(OTHER)}/parts/0?size={len(OTHER)}"
+            many += [asyncio.create_task(http.put(place, headers=octets, content=OTHER)) for _ in range(50)]
+            try:
+                assert await asyncio.to_thread(full.wait, 15)
+                answer = await asyncio.wait_for(http.get("/api/status", headers=headers), 15)
+                assert answer.status_code == 200
+            finally:
+                opened.set()
+            assert {each.status_code for each in await asyncio.gather(*many)} == {503}
+
+    asyncio.run(calls())

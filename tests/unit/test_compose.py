@@ -108,6 +108,29 @@ def test_a_gpu_worker_starts_on_demand_and_needs_its_gpu() -> None:
     assert worker["volumes"] != SERVICES["cpu-worker"]["volumes"], "another cache: other libraries compile into it"
 
 
+def test_programs_reach_nginx_alone_unless_the_outside_is_opened_to_them() -> None:
+    closed = {"internal": True, "driver_opts": {"com.docker.network.bridge.inhibit_ipv4": "true"}}
+    assert COMPOSE["networks"]["programs"] == closed, "neither the outside nor this machine"
+    there = {name for name, service in SERVICES.items() if "programs" in service["networks"]}
+    assert there == {"nginx", "runner", "runner-token"}
+    assert SERVICES["runner"]["networks"] == SERVICES["runner-token"]["networks"] == ["programs"]
+    assert SERVICES["runner"]["profiles"] == SERVICES["runner-token"]["profiles"] == ["runner"]
+    assert SERVICES["runner"]["environment"]["WORKER_API"] == "http://nginx:3000"
+    opened = yaml.safe_load((ROOT / "deploy/runner-egress.yml").read_text())
+    assert opened == {"services": {"runner": {"networks": ["programs", "egress"]}}, "networks": {"egress": {}}}
+
+
+def test_no_credential_is_in_the_container_where_programs_run() -> None:
+    """Its token is in another one, from which the runner has it when it starts, as the first of its container."""
+    runner, keeper = SERVICES["runner"], SERVICES["runner-token"]
+    assert "secrets" not in runner and runner["init"] is False
+    assert runner["volumes"] == ["runner-work:/var/lib/runner", "runner-token:/run/runner-token:ro"]
+    assert keeper["volumes"] == ["runner-token:/run/runner-token"]
+    assert keeper["secrets"] == [{"source": "runner_token", "target": "worker_token"}]
+    assert not re.search(r"TOKEN|KEY|PASSWORD|REDIS|SECRET", " ".join([*runner["environment"], *keeper["environment"]]))
+    assert "in_container" in (ROOT / "runner/Dockerfile").read_text().splitlines()[-1] and "command" not in runner
+
+
 def test_no_password_has_a_default() -> None:
     for path in (ROOT / "docker-compose.yml", ROOT / ".env.example", *DOCKERFILES):
         text = path.read_text()
@@ -119,7 +142,8 @@ def test_no_password_has_a_default() -> None:
 def test_an_image_runs_as_a_number_and_carries_labels(path: Path) -> None:
     text = path.read_text()
     assert "# syntax" not in text
-    assert re.findall(r"^USER (.+)$", text, re.MULTILINE)[-1] == "10001:10001"
+    user = "10002:10002" if path.parent.name == "runner" else "10001:10001"
+    assert re.findall(r"^USER (.+)$", text, re.MULTILINE)[-1] == user
     for label in ("title", "description", "version", "revision"):
         assert f"org.opencontainers.image.{label}=" in text, label
     assert re.search(r"^ARG [A-Z]+_IMAGE=\S+:\S+$", text, re.MULTILINE)
@@ -131,6 +155,7 @@ def test_an_image_runs_as_a_number_and_carries_labels(path: Path) -> None:
         ("coordinator", {"jobs", "coordinator"}),
         ("cpu_worker", {"jobs", "cpu_worker"}),
         ("gpu_worker", {"jobs", "gpu_worker"}),
+        ("runner", {"jobs", "runner"}),
     ],
 )
 def test_an_images_copy_list_is_its_import_boundary(service: str, folders: set[str]) -> None:

@@ -31,7 +31,7 @@ from tests.unit.manifests import (
 VERSIONS = ("1.35", "1.36", "1.37")
 #: Kinds of others, of which no schema is at hand.
 FOREIGN = {"ScaledObject"}
-OPTIONAL = ("gpu", "ingress", "keda", "storage")
+OPTIONAL = ("gpu", "ingress", "keda", "runner", "storage")
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 #: Secrets that deploy-cluster.sh makes, and the files in each.
 SECRETS = {
@@ -41,6 +41,8 @@ SECRETS = {
     "redis-exporter": {"redis_exporter.json"},
     "grafana": {"grafana_admin_password"},
 }
+#: Made by hand: a token for each pod, under its name.
+RUNNER_TOKENS = "runner-tokens"
 
 
 def combos() -> list[tuple[str, tuple[str, ...]]]:
@@ -229,6 +231,29 @@ def test_a_gpu_worker_gets_a_gpu_and_waits_for_nobodys(everything: list[Object])
     assert {"name": "GPU_ENABLED", "value": "true"} in pod(workload)["containers"][0]["env"]
 
 
+def test_a_runners_token_is_in_a_container_without_programs_and_only_that_pods(everything: list[Object]) -> None:
+    workload = workloads(everything)["runner"]
+    runner, keeper = pod(workload)["containers"]
+    mounts = {one["name"]: {mount["name"]: mount for mount in one["volumeMounts"]} for one in (runner, keeper)}
+    assert mounts["runner"].keys() == {"tmp", "work", "door"} and mounts["runner-token"].keys() == {"door", "token"}
+    assert mounts["runner"]["door"]["readOnly"] is True and "readOnly" not in mounts["runner-token"]["door"]
+    assert mounts["runner-token"]["token"]["subPathExpr"] == "$(POD_NAME)"
+    assert pod(workload)["shareProcessNamespace"] is False and "command" not in runner
+    assert {one["name"] for one in runner["env"]} == {"WORKER_API", "HOST_ID", "WORKER_ID"} and "envFrom" not in runner
+    users = [name for name, one in workloads(everything).items() if RUNNER_TOKENS in str(one)]
+    assert users == ["runner"]
+
+
+def test_programs_reach_nginx_alone_and_nobody_reaches_them(everything: list[Object]) -> None:
+    policies = of_kind(everything, "NetworkPolicy")
+    spec = policies["runner"]["spec"]
+    assert "ingress" not in spec and spec["policyTypes"] == ["Ingress", "Egress"]
+    (rule,) = spec["egress"]
+    assert rule["to"] == [{"podSelector": {"matchLabels": {NAME: "nginx"}}}]
+    assert rule["ports"] == [{"protocol": "TCP", "port": 8080}]
+    assert "runner" not in str([one["spec"] for name, one in policies.items() if name != "runner"])
+
+
 # -- settings and secrets ---------------------------------------------------------------------------------------------
 
 
@@ -238,7 +263,7 @@ def test_what_pods_mount_is_made_and_secrets_are_made_by_nobody_here(everything:
     for name, workload in workloads(everything).items():
         for volume in pod(workload).get("volumes", []):
             if "secret" in volume:
-                assert volume["secret"]["secretName"] in SECRETS, name
+                assert volume["secret"]["secretName"] in {*SECRETS, RUNNER_TOKENS}, name
                 assert volume["secret"]["defaultMode"] == 0o440
             for source in volume.get("projected", {}).get("sources", []):
                 data = configs[source["configMap"]["name"]]["data"]
@@ -352,7 +377,7 @@ def test_every_workload_has_a_policy_and_every_path_is_named_at_both_ends(everyt
     coming = {path for name in parts for path in paths(policies[name], parts, name, "ingress", "from")}
     going = {path for name in parts for path in paths(policies[name], parts, name, "egress", "to")}
     going |= set(paths(policies["client"], parts, "client", "egress", "to"))
-    assert coming | {("client", "nginx", 8080)} == going, "nginx lets in anybody"
+    assert coming | {(one, "nginx", 8080) for one in ("client", "runner")} == going, "nginx lets in anybody"
     for _, target, port in coming:
         assert port in ports(parts[target]), f"{target} has no port {port}"
 

@@ -126,7 +126,7 @@ def test_counters_begin_at_zero(shown: Shown) -> None:
     for kind in registry.names():
         for outcome in ("done", "failed", "cancelled"):
             assert shown.value(metrics.JOBS, kind=kind, outcome=outcome) == 0
-        assert shown.value(metrics.UNITS, kind=kind, device="cpu") == 0
+        assert shown.value(metrics.UNITS, kind=kind, device=registry.devices(kind)[0]) == 0
         assert shown.value(metrics.DURATION, "_count", kind=kind) == 0
     assert shown.value(metrics.TENANT_JOBS, tenant="default") == 0
     assert shown.value(metrics.TENANT_LANES, tenant="default", device="cpu") == 0

@@ -219,8 +219,11 @@ def test_targets_are_services_of_the_stack() -> None:
     assert {job["job_name"] for job in jobs} <= set(services), "a target that no service answers"
     unscraped = set(services) - {job["job_name"] for job in jobs}
     assert services["cpu-worker-pool"]["networks"]["backend"]["aliases"] == ["cpu-worker"], "it is found as another"
-    # Redis and nginx are seen through exporters; what starts and stops workers, in the numbers of workers.
-    assert unscraped == {"redis", "nginx", "cpu-worker-pool", "autoscaler", "engine-proxy"}
+    # Redis and nginx are seen through exporters; what starts and stops workers, and runners, which are on a network of
+    # their own, in the numbers that coordinators give of workers.
+    assert unscraped == {
+        "redis", "nginx", "cpu-worker-pool", "autoscaler", "engine-proxy", "runner", "runner-token",
+    }  # fmt: skip
 
 
 def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:

@@ -28,13 +28,18 @@ COORDINATORS_SCRIPTS = (
     "reindex", "tenant", "tenant_remove", "create_token", "end_token",
     "touch_token", "log_in", "add_code", "log_denied", "log_rebase",
     "log_trim", "usage_prune", "daily", "recount", "set_secret", "reseal_secret", "delete_secret",
-    "touch_files", "begin_objects", "add_files", "add_part", "end_parts", "lose_file", "commit_artifact",
-    "hold_artifact", "delete_artifact", "collect_artifact", "condemn_files",
+    "gather", "touch_files", "begin_objects", "add_files", "add_part", "end_parts", "lose_file", "commit_artifact",
+    "hold_artifact", "delete_artifact", "collect_artifact", "condemn_files", "keep_output",
+    # Programs run where no Redis is.
+    "fail_unit", "split", "unit", "add_output", "follow",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {
     "idem:{}", "auditlog", "audithead",
     "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
+    "artifact:{}",
+    # Of programs.
+    "shapes", "unfit", "grace", "leased:{}",
 }  # fmt: skip
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = (

@@ -69,6 +69,7 @@ def test_every_domain_has_the_same_files() -> None:
         "events",
         "fleet",
         "jobs",
+        "logs",
         "secrets",
         "telemetry",
         "tenants",

@@ -22,6 +22,8 @@ from coordinator.fleet import rows as fleet_rows
 from coordinator.fleet import schemas as fleet_schemas
 from coordinator.jobs import rows as job_rows
 from coordinator.jobs import schemas as job_schemas
+from coordinator.logs import rows as log_rows
+from coordinator.logs import schemas as log_schemas
 from coordinator.secrets import rows as secret_rows
 from coordinator.secrets import schemas as secret_schemas
 from coordinator.telemetry import rows as telemetry_rows
@@ -47,12 +49,20 @@ PAIRS: dict[type, type[BaseModel]] = {
     job_rows.MarkRangeRow: job_schemas.MarkRange,
     job_rows.MarkRow: job_schemas.Mark,
     job_rows.KindRow: job_schemas.Kind,
+    job_rows.UnitRow: job_schemas.Unit,
+    job_rows.UnitsPage: job_schemas.Units,
+    job_rows.UnitStatesRow: job_schemas.UnitStates,
     fleet_rows.GpuRow: fleet_schemas.Gpu,
+    fleet_rows.OfferRow: fleet_schemas.Offer,
+    fleet_rows.OfferedGpuRow: fleet_schemas.OfferedGpu,
     fleet_rows.FleetGpuRow: fleet_schemas.FleetGpu,
     fleet_rows.WorkerRow: fleet_schemas.Worker,
     fleet_rows.QueueRow: fleet_schemas.Queue,
     fleet_rows.WorkerCountsRow: fleet_schemas.WorkerCounts,
     fleet_rows.StatusRow: fleet_schemas.Status,
+    log_rows.OutputRow: log_schemas.Output,
+    log_rows.DroppedRow: log_schemas.Dropped,
+    log_rows.EndRow: log_schemas.End,
     telemetry_rows.AlertRow: telemetry_schemas.Alert,
     telemetry_rows.BinsRow: telemetry_schemas.Bins,
     telemetry_rows.HistoryRow: telemetry_schemas.History,
@@ -83,7 +93,7 @@ def plain(hint: Any) -> Any:
         return union(*get_args(hint))
     if get_origin(hint) is Literal or (isinstance(hint, type) and issubclass(hint, Enum)):
         return str
-    if get_origin(hint) in (list, dict):
+    if get_origin(hint) in (list, dict, tuple):
         return (get_origin(hint), *map(plain, get_args(hint)))
     return hint
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,14 +10,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from runner import output, processes
+from runner import leftovers, output, processes
 from runner.orders import Ended, Order
-from runner.slot import Slot
+from runner.places import Places
+from runner.slot import GuardDied, Slot
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="guards need Linux")
 
@@ -101,6 +104,35 @@ def test_what_cannot_start_says_why(
     how = slot.run(Order(argv=argv, folder=folder), written)
     assert how.code == code
     assert how.error.startswith(words)
+
+
+def test_a_program_is_found_as_by_a_shell(slot: Slot, written: Written, tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "tool").write_text(f"#!/bin/sh\necho {folder}\n")
+    (tmp_path / "second" / "tool").chmod(0o755)
+    for path in (f"{tmp_path}/first:/no/such:{tmp_path}/second", "first:second"):
+        assert slot.run(Order(argv=["tool"], folder=str(tmp_path), environment={"PATH": path}), written).code == 0
+    assert slot.run(Order(argv=["./tool"], folder=str(tmp_path / "second")), written).code == 0
+    assert written.text == "second\n" * 3
+
+
+def test_a_program_dies_with_its_guard_even_if_nobody_looks(slot: Slot, written: Written, tmp_path: Path) -> None:
+    said = tmp_path / "pid"
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(slot.run, shell(f"echo $$ > {said}.new; mv {said}.new {said}; exec sleep 60"), written)
+        until(said.exists, 20)
+        os.kill(slot.pid, signal.SIGKILL)
+        with pytest.raises(GuardDied):
+            running.result(20)
+    program = int(said.read_text())
+    until(lambda: not Path(f"/proc/{program}").exists() or is_zombie(program), 5)
+
+
+def is_zombie(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
 
 
 def test_a_program_inherits_nothing(slot: Slot, written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +265,31 @@ def test_a_runner_that_is_killed_leaves_nothing_behind(runner: subprocess.Popen[
     until(lambda: not any(map(alive, pids)))
 
 
+def test_what_a_runner_left_that_was_killed_with_its_guards_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    places = Places(tmp_path / "mine")
+    places.make()
+
+    def program(top: Path) -> subprocess.Popen[bytes]:
+        environment = {"CLUSTER_RESULT": f"{top}/work/0/home/.cluster-result"}
+        return subprocess.Popen(["/bin/sleep", "4242.6"], env=environment, start_new_session=True)
+
+    ours, theirs = program(places.top), program(tmp_path / "theirs")
+    try:
+        assert until(lambda: leftovers.end(places)) == 1
+        assert ours.wait(10) == -signal.SIGKILL and theirs.poll() is None
+    finally:
+        theirs.kill()
+        theirs.wait()
+
+
+def test_two_runners_never_work_in_one_folder(tmp_path: Path) -> None:
+    places = Places(tmp_path)
+    places.make()
+    with leftovers.lock(places), pytest.raises(leftovers.InUse, match="another runner works in"):
+        leftovers.lock(places)
+    leftovers.lock(places).close()
+
+
 def test_a_log_keeps_its_beginning_and_its_end() -> None:
     log = output.Log(first=10, last=20)
     for number in range(100):
@@ -253,9 +310,85 @@ def test_a_program_that_writes_fast_is_slowed_down_and_not_lost() -> None:
     read, write = os.pipe()
     taken: list[int] = []
     drain = output.Drain([read], lambda _, data: taken.append(len(data)), rate=1 << 20)
+
+    def fill() -> None:
+        with os.fdopen(write, "wb") as stream:
+            stream.write(bytes(1 << 19))
+
+    writer = threading.Thread(target=fill)
     started = time.monotonic()
-    with os.fdopen(write, "wb") as stream:
-        stream.write(bytes(1 << 19))
-    drain.finish(20)
+    writer.start()
+    while drain.open and time.monotonic() - started < 20:
+        time.sleep(drain.pause())
+        for pipe in drain.pipes():
+            drain.read(pipe)
+    writer.join()
     assert sum(taken) == 1 << 19
     assert time.monotonic() - started > 0.4
+
+
+def test_a_program_that_reads_its_own_pipe_holds_up_nobody(slot: Slot, written: Written) -> None:
+    code = (
+        "import os, threading\n"
+        "own = os.open('/proc/self/fd/1', os.O_RDONLY)\n"
+        "def steal():\n"
+        "    while True: os.read(own, 1 << 16)\n"
+        "for _ in range(4): threading.Thread(target=steal, daemon=True).start()\n"
+        "while True: os.write(1, b'x')\n"
+    )
+    begun = time.monotonic()
+    how = slot.run(python(code), written, lambda: 0.0 if time.monotonic() > begun + 1.5 else None)
+    assert how.reason == "stopped" and time.monotonic() - begun < 8
+
+
+def test_a_guard_that_a_program_stops_goes_on(slot: Slot, written: Written) -> None:
+    how = slot.run(shell("kill -STOP $PPID; exec sleep 4242.7", timeout_seconds=1), written)
+    assert how.reason == "timeout" and how.seconds < 10
+
+
+def test_a_guard_that_never_answers_is_killed_with_its_program(
+    slot: Slot, written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runner.slot.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("runner.slot.KEEP_SECONDS", 1e9)
+    with pytest.raises(GuardDied):
+        slot.run(shell("kill -STOP $PPID; exec sleep 4242.8"), written, lambda: 0.0)
+    assert slot.run(shell("exit 3"), written).code == 3
+
+
+def test_a_guard_ends_a_program_of_whose_lease_it_hears_no_more(slot: Slot, written: Written) -> None:
+    """As where the runner is stopped by a signal for longer than a lease."""
+    until = time.monotonic() + 1.0
+    how = slot.run(shell("trap '' TERM; sleep 4242.9 & sleep 4242.9"), written, until=lambda: until)
+    assert how.reason == "stopped" and 0.5 < how.seconds < 5
+    begun = time.monotonic()
+    how = slot.run(shell("sleep 2.5; exit 4"), written, until=lambda: time.monotonic() + 1.9)
+    assert (how.code, how.reason) == (4, ""), f"it was kept, and ended after {time.monotonic() - begun}"
+
+
+def test_an_order_may_be_longer_than_a_message(slot: Slot, written: Written) -> None:
+    words = ["\x01" * (100 << 10)] * 8
+    code = "import os, sys; print(len(''.join(sys.argv[1:])), len(os.environ['ITEM']))"
+    order = Order(argv=[sys.executable, "-c", code, *words], folder="/", environment={"ITEM": "\u00e9" * (60 << 10)})
+    assert slot.run(order, written).code == 0
+    assert written.text == f"{800 << 10} {60 << 10}\n"
+
+
+def test_a_long_name_that_is_not_there_is_shortened(slot: Slot, written: Written) -> None:
+    how = slot.run(Order(argv=["\u00e9" * (60 << 10)], folder="/", environment={"PATH": os.defpath}), written)
+    assert how.code in (126, 127) and len(how.error) < 300
+
+
+def test_a_program_becomes_nobody_else_whom_its_guard_could_not_end(slot: Slot, written: Written) -> None:
+    slot.run(shell("grep NoNewPrivs /proc/self/status"), written)
+    assert written.text.split() == ["NoNewPrivs:", "1"]
+
+
+def test_a_log_of_single_bytes_takes_little_more_memory_than_they_are() -> None:
+    log = output.Log(first=10, last=100_000)
+    for number in range(300_000):
+        log.add(b"%d" % (number % 10))
+    kept = log.content()
+    assert kept.startswith(b"0123456789\n[") and kept.endswith(b"0123456789")
+    assert 100_000 <= len(kept) <= 110_000 and len(log._tail) < 100
+    assert log.after(3, 4) == (3, b"3456")

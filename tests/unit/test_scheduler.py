@@ -11,7 +11,8 @@ from coordinator.jobs.scheduler import Fleet
 from jobs import errors
 from jobs.models import Device, Place, Plan, Priority
 
-CPU, GPU, ANY = Device.CPU, Device.GPU, Device.ANY
+CPU, GPU, ANY, RUNNER = Device.CPU, Device.GPU, Device.ANY, Device.RUNNER
+GPU_ROW = {"memory_mib": 40_000, "compute_capability": "8.0"}
 BOTH = Fleet(lanes={CPU: 4, GPU: 2})
 
 
@@ -186,3 +187,26 @@ def test_a_device_that_was_measured_to_be_fast_has_the_shorter_wait() -> None:
     waits = {queue: scheduler.estimated_wait(queue, fleet) for queue in load}
     assert waits == {"gpu.normal": 0.2, "any.normal": 0.288, "cpu.normal": 5.0}
     assert scheduler.route(plan(CPU, GPU), ANY, True, Priority.NORMAL, fleet).queue == "gpu.normal"
+
+
+def test_a_program_says_what_no_runner_has() -> None:
+    def reason(needed: dict[str, object], before: int | None = None, **runners: int) -> str:
+        offers = {name: {"cpus": 8, "gpus": [GPU_ROW] * gpus} for name, gpus in runners.items()}
+        fleet = Fleet(workers={RUNNER: len(runners)}, lanes={RUNNER: 8 * len(runners)}, runners=offers)
+        place = Place(before=before)
+        return scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed=needed) or ""
+
+    assert "start a runner with ./deploy-cluster.sh local --runner" in reason({"gpus": 4})
+    assert reason({"gpus": 4}, a=1, b=2) == "no runner has gpus 4; b comes nearest, with 2"
+    assert reason({"gpus": 4, "cpus": 9}, a=1) == "no runner has gpus 4, cpus 9; a comes nearest, with 1, 8"
+    assert reason({"gpus": 2}, a=1, b=2) == "every runner that has gpus 2 is busy"
+    assert "it is next in the queue runner.normal" in reason({"gpus": 2}, 0, b=2)
+
+
+def test_programs_are_for_runners_alone() -> None:
+    assert scheduler.route(plan(RUNNER), ANY, False, Priority.LOW, BOTH).queue == "runner.low"
+    with pytest.raises(errors.InvalidRequest, match="for runners"):
+        scheduler.route(plan(RUNNER), ANY, True, Priority.LOW, BOTH)
+    with pytest.raises(errors.InvalidRequest, match="it runs on cpu"):
+        scheduler.route(plan(CPU), RUNNER, False, Priority.LOW, BOTH)
+    assert scheduler.estimated_wait("any.normal", Fleet(lanes={RUNNER: 4})) is None

@@ -32,6 +32,24 @@ def test_lanes_are_the_cores_this_process_may_use_unless_stated(monkeypatch: pyt
     assert Settings().lanes() == 7
 
 
+def test_a_runner_has_a_slot_for_each_core_unless_stated_and_a_user_for_each_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 3, 5})
+    assert Settings().slots() == 3 and not Settings().program_uids()
+    assert Settings(runner_labels="ssd, licence-x,ssd").labels() == ["licence-x", "ssd"]
+    monkeypatch.setenv("RUNNER_UIDS", "20001-20003")
+    assert list(Settings().program_uids()) == [20001, 20002, 20003]
+    for slots, uids in (("4", "20001-20003"), ("1", "3-2")):
+        monkeypatch.setenv("RUNNER_SLOTS", slots)
+        monkeypatch.setenv("RUNNER_UIDS", uids)
+        with pytest.raises(ValueError, match="one a slot is needed"):
+            Settings()
+    monkeypatch.setenv("RUNNER_UIDS", "0-7")
+    with pytest.raises(ValueError, match="runner_uids"):
+        Settings()
+
+
 @pytest.mark.parametrize(
     ("files", "cores"),
     [
@@ -52,6 +70,26 @@ def test_a_containers_cpu_limit_bounds_the_cores(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     assert usable_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("files", "mib"),
+    [
+        ({"memory.max": "4294967296\n"}, 4096),
+        ({"memory.max": "max\n"}, 16384),
+        ({"memory/memory.limit_in_bytes": "536870912\n"}, 512),
+        ({"memory/memory.limit_in_bytes": "9223372036854771712\n"}, 16384),
+        ({}, 16384),
+    ],
+)
+def test_a_containers_limit_bounds_the_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], mib: int
+) -> None:
+    monkeypatch.setattr("os.sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 16384 << 8}.__getitem__)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert settings.usable_memory_mib(tmp_path) == mib
 
 
 def test_secrets_come_from_files_and_a_variable_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -82,6 +82,8 @@ def test_an_import_against_the_order_is_seen(name: str, text: str) -> None:
 
 #: Where a kind's name is at home. A timeline has threads, whatever it is of.
 OWN = {"thread": ("pages/threads/", "timeline/"), "collatz": ("pages/collatz/",)}
+#: Kinds whose name is also a word of these pages: a source names one where it compares with it or submits it.
+WORDS = {"command"}
 KINDS = sorted(path.parent.name for path in (WEB.parent / "jobs" / "kinds").glob("*/definition.py"))
 
 
@@ -89,6 +91,8 @@ def spelled(kind: str, name: str, text: str) -> bool:
     """True where a source names a kind outside the kind's page and the table of kinds."""
     if name == "kinds.ts" or name.startswith(OWN.get(kind, ())):
         return False
+    if kind in WORDS:
+        return re.search(rf"""(type|kind)\W{{1,5}}["']{kind}["']|submit {kind}\b""", text) is not None
     return re.search(rf"\b{kind}s?\b", text.replace("Threads Cluster", ""), re.IGNORECASE) is not None
 
 
@@ -101,6 +105,9 @@ def test_kinds_are_named_in_one_table(kind: str) -> None:
 def test_a_kind_named_elsewhere_is_seen() -> None:
     assert spelled("collatz", "pages/cluster/drawer.tsx", 'const PAGES = { collatz: "/collatz.html" };')
     assert spelled("thread", "ui/page.tsx", 'type PageName = "threads";')
+    assert spelled("command", "ui/page.tsx", 'if (job.type === "command") {')
+    assert spelled("command", "ui/page.tsx", 'submitted({ kind: "command" })')
+    assert not spelled("command", "ui/page.tsx", "<pre>{kind.command}</pre>")
     assert not spelled("thread", "ui/page.tsx", "document.title = `Threads Cluster`;")
 
 

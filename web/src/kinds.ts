@@ -4,8 +4,13 @@
  */
 
 export interface KindEntry {
-  /** The page that shows its jobs. */
-  page: PageEntry;
+  /** The page that shows its jobs; the generic one where it has none of its own. */
+  page?: PageEntry;
+  /**
+   * Its units are runs of a program: each has a state, an exit code and a log of its own. Its form is not made of the
+   * schema alone, and its one-line summary has the few parameters only.
+   */
+  programs?: boolean;
   /** Parameters that most jobs need, in the form's order; the rest is under "More parameters". */
   few: readonly string[];
   /** Parameters that say how a job is computed or drawn, not what; left out of a job's one-line summary. */
@@ -53,13 +58,24 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
     ],
     command: "cluster submit collatz --start-number 1 --number-count 1000000 --wait",
   },
+  command: {
+    programs: true,
+    few: ["command", "count", "items", "files"],
+    quiet: [],
+    figures: [],
+    command: "cluster submit command --count 100 -- ./simulate --seed {unit}",
+  },
 };
 
 const GENERIC: PageEntry = { name: "kinds", address: "/kinds.html", title: "Kinds" };
 const CLUSTER: PageEntry = { name: "cluster", address: "/cluster.html", title: "Cluster" };
 
 /** All pages, in the order of the header. */
-export const PAGES: readonly PageEntry[] = [...Object.values(KINDS).map((kind) => kind.page), GENERIC, CLUSTER];
+export const PAGES: readonly PageEntry[] = [
+  ...Object.values(KINDS).flatMap((kind) => kind.page ?? []),
+  GENERIC,
+  CLUSTER,
+];
 
 /** The page of a kind; the generic one where it has none of its own. */
 export function pageOf(kind: string): PageEntry {

@@ -6,6 +6,7 @@ local l = j and lease_of(id, token)
 if l then l.granted = math.min(l.granted, t) end -- else a lease from before the clock stepped back has an hour more
 if not l or j.state == 'cancelling' or j.state == 'failed' or t - l.granted > j.max_ms then return 0 end
 even_if_full()
+if is_program(j) then ttl = PROGRAM_TTL end
 if j.timeout_ms > 0 then settle(j, t) end
 if j.state == 'failed' then return 0 end
 if by_tenant() then

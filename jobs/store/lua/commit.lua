@@ -1,27 +1,33 @@
--- COMMIT id token upto partial ms worker device pace device_ms mj -> {1 merged | 2 merged and finishing | 0 stale, parts}
+-- COMMIT id token upto partial ms worker device pace device_ms mj keep lo
+--   -> {1 merged | 2 merged and finishing | 0 stale, parts}
+-- keep: 1 goes on with the same token as a lease of upto..hi. lo: the partial's first unit, or ''; another than the
+-- lease's is stale, since Redis has lost a commit, or was committed before, by the same call.
 -- device_ms, mj: this lease's share of a shared device's time, 0 if it has its own, and of its energy, '' if not known.
 -- pace: the lane's speed on this job over the kind's own estimate; remembered by kind, mode and device.
 local id, token, upto, partial, ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 local worker, device, pace = ARGV[6], ARGV[7], tonumber(ARGV[8])
-local device_ms, mj = tonumber(ARGV[9]), tonumber(ARGV[10])
+local device_ms, mj, keep, lo = tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11] == '1', tonumber(ARGV[12])
 local t = now()
 local j = job(id)
 local l = j and lease_of(id, token)
-if not l then
+if l and keep and lo and lo < l.lo and upto <= l.lo then return { 1, call('LLEN', key(id, 'parts')) } end
+if not l or (lo and lo ~= l.lo) then
   redis.pcall('HINCRBY', P .. 'outcomes', 'stale', 1)
   return { 0, 0 }
 end
+keep = keep and upto < l.hi
 if upto <= l.lo or upto > l.hi then
   return redis.error_reply('COMMIT of ' .. num(upto) .. ' outside (' .. num(l.lo) .. ', ' .. num(l.hi) .. ']')
 end
-drop_lease(j, token, t)
+if not keep then drop_lease(j, token, t, l) end
 if by_tenant() then T.settle_bill(j, l, ms) end
-if upto < l.hi then call('LPUSH', key(id, 'free'), range(upto, l.hi, 0, 0)) end
+if upto < l.hi and not keep then call('LPUSH', key(id, 'free'), range(upto, l.hi, 0, 0)) end
 local parts = call('RPUSH', key(id, 'parts'), partial)
 j.done = j.done + (upto - l.lo) -- in this order: done + upto may pass 2^53
 set(j, 'done', num(j.done))
 save(j)
 used(j, l, worker, device, upto - l.lo, ms, t)
+if keep then go_on(j, token, l, upto, t) end
 local share = 'use|' .. device .. '|' .. worker .. '|'
 if device_ms > 0 then
   call('HINCRBY', key(id), share .. 'device_ms', num(device_ms))

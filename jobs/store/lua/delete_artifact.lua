@@ -1,6 +1,6 @@
 -- DELETE_ARTIFACT tenant id tenant token -> {ok} | {missing} | {held, holder}. With its names; not while anything else holds it.
 local of, id, t = ARGV[1], ARGV[2], now()
-if call('ZSCORE', P .. 'artifacts:' .. of, id) == false then return { 'missing' } end
+if call('EXISTS', P .. 'holders:' .. of .. ':' .. id) == 0 then return { 'missing' } end
 even_if_full()
 local holders = call('SMEMBERS', P .. 'holders:' .. of .. ':' .. id)
 for _, holder in ipairs(holders) do

@@ -9,7 +9,7 @@ if not l then
   return 0
 end
 if l.hi - l.lo < j.total then return redis.error_reply('DONE1 needs a lease of the whole job') end
-drop_lease(j, token, t, true)
+drop_lease(j, token, t, l, true)
 if by_tenant() then T.settle_bill(j, l, ms) end
 if j.state == 'cancelling' then
   call('LPUSH', key(id, 'free'), range(l.lo, l.hi, 0, 0))

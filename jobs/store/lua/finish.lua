@@ -8,5 +8,5 @@ call('SET', key(id, 'result'), result)
 keep_marks(marks)
 unpend(j)
 set_state(j, 'done', t)
-call('DEL', key(id, 'acc'))
+if not is_program(j) then call('DEL', key(id, 'acc')) end -- rows and values of its units
 return 1

@@ -6,6 +6,6 @@ if ARGV[4] == '0' then
   let_go(of, id, holder, now())
   return 1
 end
-if call('ZSCORE', P .. 'artifacts:' .. of, id) == false then return 0 end
+if call('EXISTS', P .. 'holders:' .. of .. ':' .. id) == 0 then return 0 end
 call('SADD', P .. 'holders:' .. of .. ':' .. id, holder)
 return 1

@@ -1,10 +1,14 @@
--- LEASE id token want least ttl worker lane rate higher(json) -> {ok, lo, hi} | {wait} | {yield} | {finishing} | {gone}
+-- LEASE id token want least ttl worker lane rate higher(json) -> {ok, lo, hi, errors} | {wait} | {yield} | {finishing} | {gone}
 -- want, least: units of the usual and of the smallest lease of this lane; rate: its units/s on this job, 0 if unknown.
 local id, token, want, least, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local worker, lane, rate, higher = ARGV[6], ARGV[7], tonumber(ARGV[8]), cjson.decode(ARGV[9])
 local t = now()
 local j = job(id)
 if not j then return { 'gone' } end
+if is_program(j) then
+  ttl = PROGRAM_TTL
+  if not string.find(lane, '/', 1, true) then lane = worker .. '/' .. lane end
+end
 if j.state == 'finishing' then return { 'finishing' } end
 if (j.state ~= 'queued' and j.state ~= 'running') or j.backlog == 1 then
   if j.state == 'cancelling' then reclaim(j, t) settle(j, t) end
@@ -14,7 +18,7 @@ reclaim(j, t)
 settle(j, t)
 if j.state == 'failed' then return { 'gone' } end
 local mine = lease_of(id, token)
-if mine then return { 'ok', num(mine.lo), num(mine.hi) } end
+if mine then return { 'ok', num(mine.lo), num(mine.hi), num(mine.errors) } end
 local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device')
 if row[1] == '1' then return { 'yield' } end
 local caps = by_tenant() and T.caps(j.tenant)
@@ -28,7 +32,8 @@ local device = higher[1] and string.match(higher[1], '^(%a+)')
 if device and by_tenant() then -- a tenant of the same class that was given much less waits
   local class = class_of(j.queue)
   local finish = number_at('HGET', P .. 'finish:' .. class, j.tenant)
-  for _, where in ipairs({ device, device ~= 'any' and 'any' or nil }) do
+  if device == 'runner' then T.refresh(device .. '.' .. class) end
+  for _, where in ipairs({ device, device ~= 'any' and device ~= 'runner' and 'any' or nil }) do
     local head = call('ZRANGE', P .. 'order:' .. where .. '.' .. class, 0, 0, 'WITHSCORES')
     local ahead = head[1] and head[1] ~= j.tenant and finish - head[2] > LEAD_MS
     if ahead and not is_capped(head[1]) then
@@ -41,7 +46,7 @@ if device and call('EXISTS', P .. 'aged') == 1 and call('HEXISTS', P .. 'aged', 
     and number_at('HGET', P .. 'aging', worker) % AGED_TURN == 0 then -- the worker's next turn is that of an aged job
   for _, queue in ipairs(call('HKEYS', P .. 'aged')) do
     local where = string.match(queue, '^(%a+)')
-    if where == device or where == 'any' then return { 'yield' } end
+    if where == device or (where == 'any' and device ~= 'runner') then return { 'yield' } end
   end
 end
 if saturated(j, t) or is_capped(j.tenant) then return { 'wait' } end
@@ -90,15 +95,8 @@ if j.state == 'queued' then
   local fresh = j.started == 0
   start(j, t)
   if fresh then
-    local device = string.match(j.queue, '^(%a+)')
-    local eligible = P .. (device == 'any' and 'workers' or 'workers:' .. device)
     local pieces = math.floor((j.total - cut) / math.max(least, 1))
-    local others = j.max_running > 0 and j.max_running - 1 or 1000
-    local most = math.min(pieces, others, 1000)
-    -- Bells that wait already wake as many: else a thousand idle workers would be rung for by each of a thousand jobs.
-    local idle = call('ZCARD', eligible) - call('LLEN', 'rq:queue:' .. j.queue)
-    if idle > 0 and most > 0 then idle = idle - held_slots(device) end
-    for _ = 1, math.min(idle, most) do ring(j.queue) end
+    ring_for_help(j, math.min(pieces, j.max_running > 0 and j.max_running - 1 or 1000))
   end
 end
-return { 'ok', num(lo), num(cut) }
+return { 'ok', num(lo), num(cut), num(errors) }

@@ -1,14 +1,16 @@
--- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json)
+-- NEXT worker popped bell lanes ttl slot_ttl queues(json) tokens(json) kinds(json) offer(json)
 --   -> {hold, id} | {take, id, token, kind, spec, total, est_ms, id, ...} | {none} | {draining}
 -- Small jobs are taken up to TAKE_MS of estimated work a lane.
 -- kinds: the version of each kind's model that this worker computes; '' for any. What it lacks is left to others.
+-- offer: what a runner has free, and the only tenant whose jobs it may take, if any; '' for other workers.
 -- popped: the queue whose bell RQ has just taken, or ''; bell: that bell's id. tokens: how many small jobs to take, and their leases' names.
 local worker, popped, bell, lanes, ttl, slot_ttl =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local queues, tokens, kinds = cjson.decode(ARGV[7]), nil, ARGV[9] ~= '' and cjson.decode(ARGV[9]) or nil
 local t = now()
+local programs = string.find(ARGV[7], '"runner.', 1, true)
 -- Most often no tenant is registered, no job has aged and none is lacked: one call says so.
-local plain = call('EXISTS', P .. 'shares', P .. 'aged', P .. 'lacked') == 0
+local plain = call('EXISTS', P .. 'shares', P .. 'aged', P .. 'lacked') == 0 and not (programs and call('EXISTS', P .. 'unfit') == 1)
 if plain then several, none_lacked = false, true end
 if bell ~= '' then call('DEL', 'rq:job:' .. bell) end
 level_later() -- the job that is taken most often silences the bell of the one that is parked
@@ -54,7 +56,85 @@ local function hold(j)
   return { 'hold', j.id }
 end
 
-local function able(j) return not kinds or (kinds[j.kind] and num(kinds[j.kind]) == j.version) end
+-- What only runners need.
+local function matching(offer)
+local M, known = {}, {}
+
+-- A compute capability as a number that can be compared.
+local function capability(text)
+  local major, minor = string.match(text or '', '^(%d+)%.?(%d*)$')
+  return major and major * 1000 + (tonumber(minor) or 0) or 0
+end
+
+local function gpus_that_fit(wanted)
+  local count, least = 0, capability(wanted.compute_capability)
+  for _, gpu in ipairs(offer.gpus or {}) do
+    if gpu.memory_mib >= (wanted.gpu_memory_mib or 0) and capability(gpu.compute_capability) >= least then count = count + 1 end
+  end
+  return count
+end
+
+local function has_labels(wanted)
+  local own = {}
+  for _, label in ipairs(offer.labels or {}) do own[label] = true end
+  for _, label in ipairs(wanted or {}) do
+    if not own[label] then return false end
+  end
+  return true
+end
+
+local function meets(some)
+  local wanted = cjson.decode(some)
+  local gpus = wanted.gpus or ((wanted.gpu_memory_mib or wanted.compute_capability) and 1 or 0)
+  return gpus_that_fit(wanted) >= gpus and (offer.cpus or 0) >= (wanted.cpus or 0)
+    and (offer.memory_mib or 0) >= (wanted.memory_mib or 0) and (wanted.host or offer.host) == offer.host
+    and has_labels(wanted.labels)
+end
+
+-- Whether the offer meets requirements, given as JSON; none meets broken ones. jobs/requirements.py has the same.
+function M.fits(some)
+  if some == '' or not offer then return true end
+  if known[some] == nil then
+    local sound, answer = pcall(meets, some)
+    known[some] = sound and answer
+  end
+  return known[some]
+end
+
+local function is_let_in(name) return not offer or (offer.tenant or '') == '' or offer.tenant == name end
+
+function M.able(j) return j.state == 'finishing' or (is_let_in(j.tenant) and M.fits(needs(j))) end
+
+-- Brings back one job of each requirements that this runner meets: the others would wait in vain.
+local function call_one_back(name, queue)
+  local place = P .. 'lacked:' .. name
+  local first = call('ZRANGE', place, 0, (offer and (offer.tenant or '') ~= '') and CALLED_BACK - 1 or 0, 'WITHSCORES')
+  for i = 1, #first, 2 do
+    local owner = tenant_of(first[i])
+    if is_let_in(owner) then
+      call('ZREM', place, first[i])
+      line_up(queue, owner, first[i], first[i + 1])
+      level(queue)
+      break
+    end
+  end
+  if call('EXISTS', place) == 0 then call('SREM', P .. 'unfit', name) end
+end
+
+function M.call_back()
+  for _, name in ipairs(call('SMEMBERS', P .. 'unfit')) do
+    local queue, kind, version, some = string.match(name, '^(.-):([^|]*)|([^|]*)|?(.*)$')
+    if queue and (not kinds or (kinds[kind] and num(kinds[kind]) == version)) and M.fits(some) then call_one_back(name, queue) end
+  end
+end
+
+return M
+end
+
+local M = programs and matching((ARGV[10] or '') ~= '' and cjson.decode(ARGV[10]))
+local function able(j)
+  return (not kinds or (kinds[j.kind] and num(kinds[j.kind]) == j.version)) and (not M or M.able(j))
+end
 
 local looks = 100
 -- The job of the earliest turn in a queue, or of one tenant in it, that this worker computes.
@@ -226,6 +306,7 @@ end
 
 -- Heads of tenants in a queue, those first who were given least: calls look(job, turn, virtual time) until it is true.
 local function each_head(queue, look)
+  if is_program({ queue = queue }) then T.refresh(queue) end
   capped_count = capped_count or call('SCARD', P .. 'capped')
   local most = TENANTS_TRIED + capped_count -- else those with all their lanes would hide the others
   local heads = call('ZRANGE', P .. 'order:' .. queue, 0, most - 1, 'WITHSCORES')
@@ -322,6 +403,7 @@ local function quiet_above()
 end
 
 call_back(kinds)
+if M and not plain then M.call_back() end
 local F = not plain and (by_tenant() or call('EXISTS', P .. 'aged') == 1) and ordering() or nil
 if F then
   local due, place = F.aged_turn()

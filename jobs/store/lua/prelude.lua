@@ -2,12 +2,14 @@
 -- @NAME@ is filled in by scripts.py. Times are milliseconds of the server. Ranges are half open.
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
-local LEASE_TTL, SLOT_TTL, WORKER_TTL = @LEASE_TTL@, @SLOT_TTL@, @WORKER_TTL@
+local LEASE_TTL, PROGRAM_TTL, SLOT_TTL, WORKER_TTL = @LEASE_TTL@, @PROGRAM_TTL@, @SLOT_TTL@, @WORKER_TTL@
 local FLEET_EVENTS, JOB_EVENTS, STORY_EVENTS, PROGRESS_MS, TAKE_MS, DAY_MS =
   100000, 1000, 32, 200, 100, 86400000
 -- Virtual time by which a tenant may be ahead of one that waits before its slots yield; one turn in so many is that of a
 -- job that has waited for very long; tenants at whose heads NEXT looks.
 local LEAD_MS, AGED_TURN, TENANTS_TRIED = 2000, 8, 16
+-- Longest wait of a program's unit that failed; SWEEP that comes later than this after the last was away.
+local MAX_WAIT, SWEPT_LATE = 3600000, 3000
 local function every_queue() return { @QUEUES@ } end
 
 -- What is broken in Redis stops nobody else. A key of another type, or with a content that no script writes, is put
@@ -128,6 +130,26 @@ local function by_tenant()
   return several
 end
 
+-- What a runner executes. Such jobs have a queue of runners, and never another.
+local function runs_programs(queue) return string.sub(queue, 1, 7) == 'runner.' end
+local function is_program(j) return runs_programs(j.queue) end
+
+-- How long a lease lives without a beat.
+local function lease_ttl(j) return is_program(j) and PROGRAM_TTL or LEASE_TTL end
+
+-- JSON of what a program needs of its runner; '' for nothing, and for all other jobs.
+local function needs(j)
+  if not is_program(j) then return '' end
+  if rawget(j, 'needed') == nil then j.needed = call('HGET', key(j.id), 'requirements') or '' end
+  return j.needed
+end
+
+-- ct:shapes: how many jobs that have not ended have each requirements.
+local function count_shape(some, change)
+  if some == '' or change == 0 then return end
+  if tonumber(call('ZINCRBY', P .. 'shapes', change, some)) <= 0 then call('ZREM', P .. 'shapes', some) end
+end
+
 local function class_of(queue) return string.match(queue, '%.(.*)$') end
 
 local function number_at(command, ...) return tonumber(call(command, ...) or 0) or 0 end
@@ -172,11 +194,17 @@ local function level_now()
   end
 end
 
--- Jobs that the last worker to look lacked wait, in their turn, for one that has their kind and its version:
--- zsets by queue:kind|version; the set ct:lacked says which of them may hold something.
+-- Jobs that the last worker to look lacked wait, in their turn, for one that has their kind and its version, and of
+-- programs what they need: zsets by queue:kind|version, and |requirements where there are some; the set ct:lacked says
+-- which of them may hold something, of queues of runners ct:unfit. A result is derived wherever the kind is.
 local CALLED_BACK = 32
 local none_lacked -- true: ct:lacked is known to be empty
-local function lacked(j) return j.queue .. ':' .. tostring(j.kind) .. '|' .. tostring(j.version) end
+local function lacked(j, some)
+  local name = j.queue .. ':' .. tostring(j.kind) .. '|' .. tostring(j.version)
+  some = some or (j.state == 'finishing' and '' or needs(j))
+  return some == '' and name or name .. '|' .. some
+end
+local function note_lacked(j) call('SADD', P .. (is_program(j) and 'unfit' or 'lacked'), lacked(j)) end
 
 -- Jobs that wait for the next day, because their tenant has used the units of their kind that it may use in one.
 local function call_up(j)
@@ -190,8 +218,8 @@ local function pend(j)
   if j.state == 'finishing' then call_up(j) end -- that needs no further units
   if j.deferred == 1 then
     call('SADD', P .. 'deferred', j.tenant .. ':' .. j.kind)
-  elseif not none_lacked and call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
-    call('SADD', P .. 'lacked', lacked(j))
+  elseif not (none_lacked and not is_program(j)) and call('ZSCORE', P .. 'lacked:' .. lacked(j), j.id) then
+    note_lacked(j)
   elseif not call('ZSCORE', P .. 'pending:' .. j.queue, j.id) then
     line_up(j.queue, j.tenant, j.id, call('INCR', P .. 'seq'))
     level(j.queue, 1)
@@ -202,6 +230,7 @@ end
 local function unpend(j)
   if step_out(j.queue, j.tenant, j.id) == 1 then level(j.queue) end
   call('ZREM', P .. 'lacked:' .. lacked(j), j.id)
+  if needs(j) ~= '' then call('ZREM', P .. 'lacked:' .. lacked(j, needs(j)), j.id) end
   call_up(j)
 end
 
@@ -209,7 +238,7 @@ local function leave_to_others(j)
   none_lacked = nil
   call('ZADD', P .. 'lacked:' .. lacked(j), call('ZSCORE', P .. 'pending:' .. j.queue, j.id), j.id)
   step_out(j.queue, j.tenant, j.id)
-  call('SADD', P .. 'lacked', lacked(j))
+  note_lacked(j)
 end
 
 local function tenant_of(id)
@@ -349,6 +378,10 @@ local function set_state(j, state, t, ...)
   j.state = state
   set(j, 'state', state)
   if TERMINAL[state] then set(j, 'ended', num(t)) end
+  if is_program(j) then
+    if state == 'finishing' then unpend(j) end -- it needs a runner of its shape no longer
+    count_shape(needs(j), (had_ended and 1 or 0) - (TERMINAL[state] and 1 or 0))
+  end
   account(j)
   save(j)
   call(ACTIVE[state] and 'SADD' or 'SREM', P .. 'running', j.id)
@@ -429,8 +462,12 @@ end
 -- A tenant that uses all its lanes.
 local function is_capped(name) return by_tenant() and call('SISMEMBER', P .. 'capped', name) == 1 end
 
--- only: the job has no other lease.
-local function drop_lease(j, token, t, only)
+-- ct:leased:{worker}: job|token of the leases of programs that a runner has. It is named in their lane, worker/lane.
+local function runner_of(l) return string.match(l.lane or '', '^(.*)/') or '' end
+
+-- l: the lease, as read; only: the job has no other.
+local function drop_lease(j, token, t, l, only)
+  if l and is_program(j) then call('SREM', P .. 'leased:' .. runner_of(l), j.id .. '|' .. token) end
   if only then
     call('DEL', key(j.id, 'lease'), key(j.id, 'leases'))
   else
@@ -447,9 +484,10 @@ local function on_grain(j, position)
   return position - math.fmod(math.fmod(position, j.grain) + j.offset, j.grain)
 end
 
--- A range that is tried no more, and why.
+-- A range that is tried no more, and why: of the first DEAD_TEXTS.
+local DEAD_TEXTS = 1000
 local function give_up(id, piece, text)
-  call('RPUSH', key(id, 'dead'), piece)
+  if call('RPUSH', key(id, 'dead'), piece) > DEAD_TEXTS then return end
   call('HSET', key(id), 'dead|' .. string.match(piece, '^%d+'), text)
 end
 
@@ -486,16 +524,27 @@ end
 -- The longest wait of a range in which the kernel raised this many times.
 local function backoff(errors) return math.min(60000, 500 * 2 ^ errors) end
 
-local function cap_job(id, t)
-  cap(key(id, 'leases'), t, LEASE_TTL)
-  cap(key(id, 'retry'), t, backoff(MAX_ERRORS))
+local function cap_job(j, t)
+  cap(key(j.id, 'leases'), t, lease_ttl(j))
+  cap(key(j.id, 'retry'), t, is_program(j) and MAX_WAIT or backoff(MAX_ERRORS))
+end
+
+-- ct:grace: swept, when SWEEP ran last, and until, before which no lease of a program is taken back: while nobody sweeps,
+-- runners may be unable to beat. 0: leases of the job are taken back when they expire.
+local function spared_until(j, t)
+  if not is_program(j) then return 0 end
+  local known = call('HMGET', P .. 'grace', 'swept', 'until')
+  local swept, till = tonumber(known[1] or nil), tonumber(known[2] or 0) or 0
+  if swept and t - swept > SWEPT_LATE then till = t + PROGRAM_TTL end
+  return till > t and math.min(till, t + PROGRAM_TTL) or 0
 end
 
 local function reclaim(j, t)
-  cap_job(j.id, t)
+  cap_job(j, t)
+  if spared_until(j, t) > 0 then return end
   for _, token in ipairs(call('ZRANGEBYSCORE', key(j.id, 'leases'), '-inf', num(t), 'LIMIT', 0, 64)) do
     local l = lease_of(j.id, token)
-    drop_lease(j, token, t)
+    drop_lease(j, token, t, l)
     call('HINCRBY', key(j.id), 'expired', 1)
     call('HINCRBY', P .. 'outcomes', 'expired', 1)
     if l then lapse(j, l) end
@@ -507,18 +556,26 @@ local function earliest(zset)
   return first[2] and tonumber(first[2]) or math.huge
 end
 
-local function due(j) return math.min(earliest(key(j.id, 'leases')), earliest(key(j.id, 'retry'))) end
+local function due(j, t)
+  local expires = earliest(key(j.id, 'leases'))
+  if expires <= t then expires = math.max(expires, spared_until(j, t)) end
+  return math.min(expires, earliest(key(j.id, 'retry')))
+end
 
--- As many lanes compute the job as its submitter allows at once. Expired leases do not count.
+-- As many lanes compute the job as its submitter allows at once. Expired leases do not count, unless they are spared.
 local function saturated(j, t)
-  return j.max_running > 0 and call('ZCOUNT', key(j.id, 'leases'), '(' .. num(t), '+inf') >= j.max_running
+  if j.max_running == 0 then return false end
+  local from = spared_until(j, t) > 0 and '-inf' or '(' .. num(t)
+  return call('ZCOUNT', key(j.id, 'leases'), from, '+inf') >= j.max_running
 end
 
 local function leasable(j, t)
-  return (j.cursor < j.total or call('LLEN', key(j.id, 'free')) > 0 or due(j) <= t) and not saturated(j, t)
+  return (j.cursor < j.total or call('LLEN', key(j.id, 'free')) > 0 or due(j, t) <= t) and not saturated(j, t)
 end
 
+-- Whoever steps through ct:later takes times beyond LEASE_TTL for those of a clock that has stepped back.
 local function set_later(j, t)
+  if is_program(j) then t = math.min(t, now() + LEASE_TTL) end
   call('ZADD', P .. 'later', num(t), j.id)
 end
 
@@ -529,7 +586,7 @@ local function rest(j, t)
     if leasable(j, t) then
       pend(j)
     elseif j.holders <= 0 then
-      local at = saturated(j, t) and earliest(key(j.id, 'leases')) or due(j)
+      local at = saturated(j, t) and math.max(earliest(key(j.id, 'leases')), spared_until(j, t)) or due(j, t)
       set_later(j, at < math.huge and at or t)
     end
   elseif j.holders <= 0 then
@@ -551,9 +608,14 @@ local function settle(j, t)
     set_state(j, 'failed', t, 'error', text)
   elseif j.state == 'running' then
     local dead = call('LLEN', key(j.id, 'dead'))
-    if dead > MAX_DEAD or (dead > 0 and leases == 0 and j.cursor == j.total and call('LLEN', key(j.id, 'free')) == 0
+    if (dead > MAX_DEAD and not is_program(j)) or (dead > 0 and leases == 0 and j.cursor == j.total and call('LLEN', key(j.id, 'free')) == 0
         and call('ZCARD', key(j.id, 'retry')) == 0) then
-      set_state(j, 'failed', t, 'error', call('HGET', key(j.id), 'error') or '')
+      local text = call('HGET', key(j.id), 'error') or ''
+      if is_program(j) then
+        text = num(j.total - j.done) .. ' of ' .. num(j.total) .. (j.total == 1 and ' unit' or ' units') .. ' failed; ' .. text
+        call('HSET', key(j.id), 'error', text)
+      end
+      set_state(j, 'failed', t, 'error', text)
     end
   end
 end
@@ -581,7 +643,17 @@ local function grant(j, token, lo, hi, expiries, errors, ttl, lane, t, ms, more)
   end
   write_lease(j.id, token, l)
   call('ZADD', key(j.id, 'leases'), num(t + ttl), token)
+  if is_program(j) then call('SADD', P .. 'leased:' .. runner_of(l), j.id .. '|' .. token) end
   return l.billed or 0
+end
+
+-- Makes a lease that of the units from `lo` on, as if it were granted now.
+local function go_on(j, token, l, lo, t)
+  l.lo, l.upto, l.expiries, l.errors, l.granted, l.billed = lo, lo, 0, 0, t, l.billed and 0
+  local ttl = lease_ttl(j)
+  write_lease(j.id, token, l)
+  call('ZADD', key(j.id, 'leases'), num(t + ttl), token)
+  if by_tenant() then call('ZADD', P .. 'lanes:' .. j.tenant, num(t + ttl), token) end
 end
 
 local function start(j, t)
@@ -636,12 +708,14 @@ local function used(j, l, worker, device, units, ms, t, whole)
   call('HINCRBY', P .. 'outcomes', 'committed', 1)
 end
 
--- Takes a lease away from its lane: the job and what the lease held, or nil for a token that is not alive.
-local function take_back(id, token, t)
+-- Takes a lease away from its lane: the job and what the lease held, or nil for a token that is not alive, and for one
+-- whose lease does not begin at the unit `first`, if one is named.
+local function take_back(id, token, t, first)
   local j = job(id)
   local l = j and lease_of(id, token)
+  if l and first and l.lo ~= first then return nil end
   if l then
-    drop_lease(j, token, t)
+    drop_lease(j, token, t, l)
     if by_tenant() then T.settle_bill(j, l, math.min(math.max(t - l.granted, 0), j.max_ms)) end
   end
   return l and j, l
@@ -661,14 +735,30 @@ local function park(worker, t)
   rest(j, t)
 end
 
--- Slots of the workers of a device, or of all for any: counted, or where both devices have workers, of the fewer of them.
-local function held_slots(device)
-  local held, own, other = call('ZCARD', P .. 'slots'), P .. 'workers:cpu', P .. 'workers:gpu'
-  if device == 'gpu' then own, other = other, own end
-  local others = (device == 'any' or held == 0) and 0 or call('ZCARD', other)
-  if others == 0 then return held end
-  if call('ZCARD', own) < others then return #call('ZINTER', 2, own, P .. 'slots') end
-  return held - #call('ZINTER', 2, other, P .. 'slots')
+-- Slots of the workers of a device: counted, or where other devices have workers, of the fewer of them. any: of all but
+-- runners, of which this many live.
+local function held_slots(device, runners)
+  local held, own, others, count = call('ZCARD', P .. 'slots'), P .. 'workers:' .. device, {}, 0
+  if held == 0 or (device == 'any' and runners == 0) then return held end
+  for _, other in ipairs(device == 'any' and { 'runner' } or { 'cpu', 'gpu', 'runner' }) do
+    if other ~= device then others[#others + 1] = P .. 'workers:' .. other end
+  end
+  if call('EXISTS', unpack(others)) == 0 then return held end
+  for _, other in ipairs(others) do count = count + call('ZCARD', other) end
+  if device ~= 'any' and call('ZCARD', own) < count then return #call('ZINTER', 2, own, P .. 'slots') end
+  for _, other in ipairs(others) do held = held - #call('ZINTER', 2, other, P .. 'slots') end
+  return held
+end
+
+-- Rings for idle workers, which may help with so much of a job. Bells that wait already wake as many: else a thousand
+-- idle workers would be rung for by each of a thousand jobs. Those of any device are not for runners.
+local function ring_for_help(j, most)
+  local device = string.match(j.queue, '^(%a+)')
+  local runners = device == 'any' and call('ZCARD', P .. 'workers:runner') or 0
+  local live = call('ZCARD', P .. (device == 'any' and 'workers' or 'workers:' .. device)) - runners
+  local idle = live - call('LLEN', 'rq:queue:' .. j.queue)
+  if idle > 0 and most > 0 then idle = idle - held_slots(device, runners) end
+  for _ = 1, math.min(idle, most, 1000) do ring(j.queue) end
 end
 
 -- Names the accumulator and the first `parts` parts by what they are, as Gathered.digest does. A counter would not do: after
@@ -681,15 +771,41 @@ local function digest(id, parts)
   return redis.sha1hex(table.concat(sums))
 end
 
+-- An artifact that nobody holds is collected by the leader.
+local function let_go(of, id, holder, t)
+  call('SREM', P .. 'holders:' .. of .. ':' .. id, holder)
+  if call('EXISTS', P .. 'holders:' .. of .. ':' .. id) == 1 then return end
+  call('ZREM', P .. 'artifacts:' .. of, id)
+  call('ZADD', P .. 'unheld', num(t), of .. '/' .. id)
+end
+
+-- Lets go of the artifacts that a job of programs needed, and of those that its units left.
+local function purge_program(id, owner, artifacts, some, state)
+  if some and not TERMINAL[state] then count_shape(some, -1) end -- it was quarantined, and could not be read
+  local held, left, leases = {}, redis.pcall('HKEYS', key(id, 'kept')), redis.pcall('HGETALL', key(id, 'lease'))
+  for i = 1, leases.err and 0 or #leases, 2 do
+    local runner = runner_of({ lane = string.match(leases[i + 1], '([^:]*)$') })
+    call('SREM', P .. 'leased:' .. runner, id .. '|' .. leases[i])
+  end
+  local sound, given = pcall(cjson.decode, artifacts or '[]')
+  for _, artifact in ipairs(sound and type(given) == 'table' and given or {}) do held[tostring(artifact)] = true end
+  for _, artifact in ipairs(left.err and {} or left) do held[artifact] = true end
+  for artifact in pairs(held) do let_go(owner, artifact, 'job:' .. id, now()) end
+end
+
 local function purge(id)
-  local stored = redis.pcall('HMGET', key(id), 'idem', 'tenant', 'queue')
+  local stored = redis.pcall('HMGET', key(id), 'idem', 'tenant', 'queue', 'artifacts', 'requirements', 'state')
   local idem, owner = stored[1], stored[2] or 'default'
   if type(idem) == 'string' and idem ~= '' then
     local known = redis.pcall('GET', P .. 'idem:' .. idem)
     if type(known) == 'string' and string.match(known, '^(.-)|') == id then call('DEL', P .. 'idem:' .. idem) end
   end
+  if type(stored[3]) == 'string' and runs_programs(stored[3]) then
+    purge_program(id, owner, stored[4], stored[5], stored[6])
+  end
   call('DEL', key(id), key(id, 'leases'), key(id, 'lease'), key(id, 'free'), key(id, 'retry'), key(id, 'dead'),
-    key(id, 'parts'), key(id, 'acc'), key(id, 'ev'), key(id, 'result'))
+    key(id, 'parts'), key(id, 'acc'), key(id, 'ev'), key(id, 'result'), key(id, 'failures'), key(id, 'files'),
+    key(id, 'kept'))
   for _, state in ipairs({ 'done', 'failed', 'cancelled' }) do call('ZREM', P .. 'in:' .. state, id) end
   call('ZREM', P .. 'jobs', id)
   call('ZREM', P .. 'expiry', id)
@@ -747,17 +863,59 @@ local function weigh_files(of)
   if most_stored(of) then T.caps(of).set_size(of, '|files', stored_of_files(of)) end
 end
 
--- An artifact that nobody holds is collected by the leader.
-local function let_go(of, id, holder, t)
-  call('SREM', P .. 'holders:' .. of .. ':' .. id, holder)
-  if call('EXISTS', P .. 'holders:' .. of .. ':' .. id) == 1 then return end
-  call('ZREM', P .. 'artifacts:' .. of, id)
-  call('ZADD', P .. 'unheld', num(t), of .. '/' .. id)
-end
-
 -- ct:names:{tenant}: a name points to one artifact, and holds it.
 local function point(of, name, id, t)
   local before = call('HGET', P .. 'names:' .. of, name)
   call('HSET', P .. 'names:' .. of, name, id)
   if before and before ~= id then let_go(of, before, 'name:' .. name, t) end
+end
+
+-- Takes the object of a manifest for an artifact that is there, whose own may be lost.
+local function adopt_manifest(of, id, object, t)
+  if call('ZREM', P .. 'unowned', of .. '/' .. object) == 0 then return end
+  local place = P .. 'artifact:' .. of .. ':' .. id
+  disown(of, call('HGET', place, 'manifest'), t + CONDEMNED_MS)
+  call('HSET', place, 'manifest', object)
+end
+
+-- Refers to the files of an artifact, whose SHA-256 and sizes are among the words from `first` on, and stores it; the
+-- caller has somebody hold it. about: bytes, files, manifest (its object), size (of that). Else changes nothing and returns
+-- why: {missing, number of a file, ...} | {over, cap, most, seconds, stored} | {gone}.
+local function store_artifact(of, id, about, words, first, t)
+  -- Of each run of files what HSET writes, and those that are loose until then.
+  local index, runs, missing, added, made = P .. 'files:' .. of, {}, {}, tonumber(about.size), 0
+  local match = string.match
+  for from = first, #words, 2 * FILES_A_CALL do
+    local shas, written, loose = {}, {}, {}
+    for i = from, math.min(from + 2 * FILES_A_CALL, #words + 1) - 1, 2 do shas[#shas + 1] = words[i] end
+    for i, text in ipairs(call('HMGET', index, unpack(shas))) do
+      local size, references, objects = match(text or '', '^(%d+):(%d+):(.+)$')
+      if size ~= words[from + 2 * i - 1] then
+        missing[#missing + 1] = (from - first) / 2 + i - 1
+      else
+        written[2 * i - 1], written[2 * i] = shas[i], size .. ':' .. references + 1 .. ':' .. objects
+        if references == '0' then
+          loose[#loose + 1] = of .. '/' .. shas[i]
+          added, made = added + size, made + 1
+        end
+      end
+    end
+    runs[#runs + 1] = { written = written, loose = loose }
+  end
+  if #missing > 0 then return { 'missing', unpack(missing, 1, math.min(#missing, 100)) } end
+  local most = most_stored(of)
+  if most then
+    local stored = number_at('HGET', P .. 'stored', of)
+    if stored + added > most then return { 'over', 'max_stored_bytes', num(most), '3600', num(stored) } end
+  end
+  if call('ZREM', P .. 'unowned', of .. '/' .. about.manifest) == 0 then return { 'gone' } end
+  for _, run in ipairs(runs) do
+    call('HSET', index, unpack(run.written))
+    if #run.loose > 0 then call('ZREM', P .. 'loose', unpack(run.loose)) end
+  end
+  count_files(of, 'loose', -made, -(added - tonumber(about.size)))
+  count_files(of, 'stored', made, added)
+  call('HSET', P .. 'artifact:' .. of .. ':' .. id, 'bytes', about.bytes, 'files', about.files, 'created', num(t),
+    'manifest', about.manifest, 'manifest_bytes', about.size)
+  weigh_files(of)
 end

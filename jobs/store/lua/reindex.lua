@@ -1,5 +1,6 @@
 -- REINDEX id ... -> jobs that are there. The leader, after an index was put aside: what each job says of itself is
--- in every index again. Load is counted from nothing: the caller has removed it.
+-- in every index again. Load and shapes are counted from nothing: the caller
+-- has removed them.
 local t = now()
 even_if_full()
 local holders, lanes = {}, {}
@@ -27,6 +28,7 @@ local function place(j)
   account(j)
   save(j)
   note_holders(j)
+  if not TERMINAL[j.state] then count_shape(needs(j), 1) end
 end
 
 local count = 0

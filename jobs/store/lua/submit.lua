@@ -1,6 +1,8 @@
 -- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds, used}
+--   | {artifact, id}: it needs one that is not there.
 -- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
 local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
+local MAX_SHAPES = 256 -- different requirements that may wait at once
 local t = now()
 if idem ~= '' then
   local seen = call('GET', P .. 'idem:' .. idem)
@@ -22,10 +24,21 @@ local full = caps and caps.too_much(owner, ARGV, 8, t)
 if full then return full end
 local refused = by_tenant() and T.refusal(owner)
 if refused and hold ~= '1' then return refused end
+local given = { state = 'queued', queue = queue, tenant = owner }
+for i = 8, #ARGV, 2 do given[ARGV[i]] = ARGV[i + 1] end
+local some = given.requirements or ''
+if some ~= '' and call('ZCARD', P .. 'shapes') >= MAX_SHAPES and not call('ZSCORE', P .. 'shapes', some) then
+  return { 'over', 'requirements', num(MAX_SHAPES), '1' }
+end
+local artifacts = given.artifacts and cjson.decode(given.artifacts) or {}
+for _, artifact in ipairs(artifacts) do
+  if call('EXISTS', P .. 'holders:' .. owner .. ':' .. artifact) == 0 then return { 'artifact', artifact } end
+end
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
 local seq = call('INCR', P .. 'seq')
-local given = { state = 'queued', queue = queue, seq = seq, created = t, tenant = owner }
-for i = 8, #ARGV, 2 do given[ARGV[i]] = ARGV[i + 1] end
+given.seq, given.created = seq, t
+for _, artifact in ipairs(artifacts) do call('SADD', P .. 'holders:' .. owner .. ':' .. artifact, 'job:' .. id) end
+count_shape(some, 1)
 local values = {}
 for i, name in ipairs(FIELDS) do values[i] = given[name] or false end
 local j, why = as_job(id, values)

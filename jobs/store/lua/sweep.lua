@@ -6,8 +6,11 @@ local queues, age = cjson.decode(ARGV[1]), tonumber(ARGV[2])
 local CALLED_UP = 1000
 local t = now()
 even_if_full()
+local swept, spared = unpack(call('HMGET', P .. 'grace', 'swept', 'until'))
+if tonumber(swept or nil) and t - swept > SWEPT_LATE then spared = t + PROGRAM_TTL end
+call('HSET', P .. 'grace', 'swept', num(t), 'until', num(math.min(tonumber(spared or 0) or 0, t + PROGRAM_TTL)))
 cap(P .. 'slots', t, SLOT_TTL)
-for _, device in ipairs({ '', ':cpu', ':gpu' }) do cap(P .. 'workers' .. device, t, WORKER_TTL) end
+for _, device in ipairs({ '', ':cpu', ':gpu', ':runner' }) do cap(P .. 'workers' .. device, t, WORKER_TTL) end
 local gpu_alive = call('ZCOUNT', P .. 'workers:gpu', num(t), '+inf') > 0
 local slots = call('ZRANGEBYSCORE', P .. 'slots', '-inf', num(t), 'LIMIT', 0, SLOTS_AT_ONCE)
 for _, worker in ipairs(slots) do
@@ -45,11 +48,11 @@ local place = string.match(call('GET', P .. 'sweep') or '', '^%d+$') or '0'
 local scan = call('SSCAN', P .. 'running', #place < 20 and place or '0', 'COUNT', 32)
 call('SET', P .. 'sweep', scan[1])
 for _, id in ipairs(scan[2]) do
-  cap_job(id, t)
   local j = job(id)
   if not j then
     call('SREM', P .. 'running', id)
   else
+    cap_job(j, t)
     local deadline = j.timeout_ms > 0 and tonumber(call('ZSCORE', P .. 'deadlines', id) or 0) or 0
     if deadline > t + j.timeout_ms then call('ZADD', P .. 'deadlines', num(t + j.timeout_ms), id) end
     local at = tonumber(call('ZSCORE', P .. 'later', id) or math.huge) -- nobody waits for more than a minute
@@ -113,7 +116,7 @@ local function sort_out(queue)
 end
 
 local function look_after(name)
-  cap(P .. 'lanes:' .. name, t, LEASE_TTL)
+  cap(P .. 'lanes:' .. name, t, PROGRAM_TTL)
   call('ZREMRANGEBYSCORE', P .. 'lanes:' .. name, '-inf', num(t - 60000))
   T.note_cap(name, t)
   local caps = T.caps(name)
@@ -191,7 +194,7 @@ for _, queue in ipairs(queues) do level(queue) end
 local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, PURGES_AT_ONCE)
 for _, id in ipairs(old) do purge(id) end
 for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
-  for _, device in ipairs({ '', ':cpu', ':gpu' }) do call('ZREM', P .. 'workers' .. device, worker) end
+  for _, device in ipairs({ '', ':cpu', ':gpu', ':runner' }) do call('ZREM', P .. 'workers' .. device, worker) end
   if call('TYPE', P .. 'worker:' .. worker).ok == 'hash' then call('HSET', P .. 'worker:' .. worker, 'state', 'lost') end
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', 'lost')
 end

@@ -32,11 +32,23 @@ end
 -- Charges a tenant for time of one lane that it was given; less than 0 corrects what was estimated.
 function T.bill(j, ms)
   if ms == 0 then return end
-  local class = class_of(j.queue)
+  local class, program = class_of(j.queue), is_program(j)
   local finish = call('HINCRBYFLOAT', P .. 'finish:' .. class, j.tenant, exact(ms / T.share_of(j.tenant).weight))
   local function order(device) return P .. 'order:' .. device .. '.' .. class end
+  if program then call('ZADD', order('runner'), 'XX', finish, j.tenant) end
   if call('EXISTS', order('gpu'), order('any'), order('cpu')) == 0 then return end -- as often as not nobody waits
   for _, device in ipairs({ 'gpu', 'any', 'cpu' }) do call('ZADD', order(device), 'XX', finish, j.tenant) end
+end
+
+-- ct:order of a queue of runners, as ct:finish has it: work on other devices is not noted there, which would cost it a call.
+function T.refresh(queue)
+  local names = call('ZRANGE', P .. 'order:' .. queue, 0, -1)
+  if #names < 2 then return end
+  local words = {}
+  for i, finish in ipairs(call('HMGET', P .. 'finish:' .. class_of(queue), unpack(names))) do
+    words[2 * i - 1], words[2 * i] = finish or '0', names[i]
+  end
+  call('ZADD', P .. 'order:' .. queue, unpack(words))
 end
 
 function T.line_up(queue, name, id, turn)
@@ -54,7 +66,7 @@ function T.capped_out(queue)
   for _, member in ipairs(call('SMEMBERS', P .. 'capped')) do
     local device, name = string.match(member, '^(gpu):(.*)$')
     name = name or member
-    if not counted[name] and (not device or string.sub(queue, 1, 4) ~= 'cpu.') then
+    if not counted[name] and (not device or string.find(queue, '^[ga]')) then
       counted[name] = true
       count = count + call('ZCARD', P .. 'turns:' .. queue .. ':' .. name)
     end

@@ -10,6 +10,27 @@ local function tell(state)
   call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'type', 'worker', 'worker', worker, 'state', state)
 end
 
+-- What a runner left that has gone, or runs again under its name: nobody computes it.
+local function lapse_all()
+  local left = P .. 'leased:' .. worker
+  for _, member in ipairs(call('SMEMBERS', left)) do
+    local id, token = string.match(member, '^(.-)|(.*)$')
+    local j, l = take_back(id, token, t)
+    if l then
+      call('HINCRBY', key(id), 'expired', 1)
+      call('HINCRBY', P .. 'outcomes', 'expired', 1)
+      lapse(j, l)
+      after_lease(j, t)
+    end
+  end
+  call('DEL', left)
+end
+
+local is_runner = call('HGET', k, 'device') == 'runner'
+for i = 4, #ARGV, 2 do
+  if ARGV[i] == 'device' then is_runner = is_runner or ARGV[i + 1] == 'runner' end
+end
+if is_runner and (known ~= born or ttl == 0) then lapse_all() end
 if known ~= born then
   local drain = call('HGET', k, 'drain')
   call('DEL', k)
@@ -21,7 +42,7 @@ call('EXPIRE', k, 86400)
 call('ZADD', P .. 'nodes', num(t), worker)
 call('ZREMRANGEBYSCORE', P .. 'nodes', '-inf', num(t - 86400000))
 if ttl == 0 then
-  for _, device in ipairs({ 'cpu', 'gpu' }) do call('ZREM', P .. 'workers:' .. device, worker) end
+  for _, device in ipairs({ 'cpu', 'gpu', 'runner' }) do call('ZREM', P .. 'workers:' .. device, worker) end
   if call('ZREM', P .. 'workers', worker) == 1 then tell('left') end
   return 'ok'
 end

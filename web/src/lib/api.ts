@@ -20,6 +20,11 @@ export type Stream = Schemas["Spans"];
 export type Span = Schemas["Span"];
 export type Result = Schemas["Result"];
 export type TenantUsage = Schemas["TenantUsage"];
+export type Artifact = Schemas["Artifact"];
+export type Unit = Schemas["Unit"];
+export type Units = Schemas["Units"];
+export type UnitState = Unit["state"];
+export type UnitStates = Schemas["UnitStates"];
 export type Session = Schemas["Session"];
 
 /** A kind of job, as GET /api/job-types shows it. */
@@ -176,12 +181,17 @@ export async function ask<T>(path: string): Promise<T> {
  * Where a token is needed, it waits until one is given.
  */
 export async function get<T>(path: string, query?: Query, signal?: AbortSignal): Promise<T> {
-  return (await settled(address(path, query), signal)).json() as Promise<T>;
+  return (await answered(path, query, signal)).json() as Promise<T>;
 }
 
 /** Bytes of a GET; waits through 202 like `get`. */
 export async function bytes(path: string, query?: Query, signal?: AbortSignal): Promise<ArrayBuffer> {
-  return (await settled(address(path, query), signal)).arrayBuffer();
+  return (await answered(path, query, signal)).arrayBuffer();
+}
+
+/** The answer to a GET with its headers; waits through 202 like `get`. */
+export function answered(path: string, query?: Query, signal?: AbortSignal): Promise<Response> {
+  return settled(address(path, query), signal);
 }
 
 const PENDING_MS = 120_000;

@@ -6,9 +6,10 @@ import { integer } from "./format";
 
 /** A job's parameters in one line; `show` writes a value. */
 export function summary(job: Pick<Job, "type" | "parameters">, show: (value: unknown) => string = shortened): string {
-  const quiet = KINDS[job.type]?.quiet ?? [];
+  const { programs, few = [], quiet = [] } = KINDS[job.type] ?? {};
+  const shown = (name: string) => (programs ? few.includes(name) : !quiet.includes(name));
   return Object.entries(job.parameters)
-    .filter(([name, value]) => value !== null && !quiet.includes(name))
+    .filter(([name, value]) => value !== null && shown(name))
     .map(([name, value]) => `${name} ${show(value)}`)
     .join(", ");
 }

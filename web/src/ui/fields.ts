@@ -146,7 +146,7 @@ export function fields(schema: Schema, root: Schema = schema): Field[] {
   });
 }
 
-const UNITS: Record<string, string> = { us: "µs", ms: "ms", kib: "KiB" };
+const UNITS: Record<string, string> = { us: "µs", ms: "ms", kib: "KiB", mib: "MiB" };
 
 /** start_number: "start number"; stack_kib: "stack, KiB". */
 export function label(name: string): string {

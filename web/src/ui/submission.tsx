@@ -1,4 +1,4 @@
-/** The form of a new job: made of the kind's schema, refused in the API's words, kept as a command. */
+/** The form of a new job: made of the kind's schema, refused in the API's words, copied for a shell and for Python. */
 
 import { useSignal } from "@preact/signals";
 import { KINDS } from "../kinds";
@@ -9,7 +9,10 @@ import { submitted } from "../lib/jobs";
 import { curl, python, submissionOf, type Draft, type Submission } from "../lib/submission";
 import type { Schema } from "./fields";
 import { SchemaForm } from "./form";
+import { later } from "./later";
 import { toast } from "./toast";
+
+const ProgramForm = later(() => import("./program-form").then((part) => part.ProgramForm));
 
 /** "parameters.spawn.mean" belongs to the field "spawn.mean". */
 function errorsOf(problem: Problem | undefined): Record<string, string> {
@@ -32,6 +35,8 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
   const busy = useSignal(false);
   const change = (next: Partial<Draft>) => onChange({ ...given, kind: kind.type, ...next });
   const schema = kind.schema as Schema;
+  // Programs run on runners: there is no device to pick.
+  const programs = KINDS[kind.type]?.programs;
   const errors = errorsOf(problem.value);
   const placed = Object.keys(errors).some((path) => schema.properties?.[path.split(".")[0] ?? ""]);
   const send = async (event: Event) => {
@@ -40,7 +45,8 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
     busy.value = true;
     problem.value = undefined;
     try {
-      const answer = await submitted(kind.type, given.parameters, { priority: given.priority, device: given.device });
+      const options = { priority: given.priority, ...(programs ? {} : { device: given.device }) };
+      const answer = await submitted(kind.type, given.parameters, options);
       const wait = answer.estimated_wait_seconds;
       toast(
         wait === null
@@ -70,12 +76,14 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
           value={given.priority}
           onChange={(priority) => change({ priority })}
         />
-        <Option
-          title="device"
-          options={["any", "cpu", "gpu"]}
-          value={given.device}
-          onChange={(device) => change({ device })}
-        />
+        {!programs && (
+          <Option
+            title="device"
+            options={["any", "cpu", "gpu"]}
+            value={given.device}
+            onChange={(device) => change({ device })}
+          />
+        )}
       </div>
       <p class="soft">
         {kind.summary}{" "}
@@ -83,13 +91,22 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
           Fill in an example
         </button>
       </p>
-      <SchemaForm
-        schema={schema}
-        value={given.parameters}
-        few={KINDS[kind.type]?.few}
-        errors={errors}
-        onChange={(parameters) => change({ parameters })}
-      />
+      {programs ? (
+        <ProgramForm
+          schema={schema}
+          value={given.parameters}
+          errors={errors}
+          onChange={(parameters) => change({ parameters })}
+        />
+      ) : (
+        <SchemaForm
+          schema={schema}
+          value={given.parameters}
+          few={KINDS[kind.type]?.few}
+          errors={errors}
+          onChange={(parameters) => change({ parameters })}
+        />
+      )}
       {problem.value && (!placed || !problem.value.field) && (
         <p class="trouble" role="alert">
           {problem.value.detail}
@@ -101,7 +118,7 @@ export function KindForm({ kinds: all, kind, given, onChange, onSubmitted }: Kin
         </p>
       )}
       <div class="dialog-foot">
-        <Copies submission={submissionOf({ ...given, kind: kind.type })} />
+        <Copies submission={submissionOf({ ...given, kind: kind.type, device: programs ? "any" : given.device })} />
         <span class="grow" />
         <button type="submit" class="primary" disabled={busy.value}>
           {busy.value ? "Submitting" : "Submit"}

@@ -20,9 +20,9 @@ import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected,
 import { Trouble } from "../../ui/trouble";
 
 /** A first job, from a shell. */
-const COMMAND = Object.values(KINDS)
-  .map((kind) => kind.command)
-  .at(-1);
+const FIRST = Object.values(KINDS)
+  .filter((kind) => kind.page)
+  .at(-1)?.command;
 /** Rows drawn at first, and more each time. */
 const STEP = 100;
 /** Jobs asked for at once. */
@@ -313,7 +313,7 @@ function None({ older }: { older: boolean }) {
         </button>
         , or from a shell:
       </p>
-      <pre>{COMMAND}</pre>
+      <pre>{FIRST}</pre>
     </Empty>
   );
 }

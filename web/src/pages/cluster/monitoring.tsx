@@ -146,7 +146,9 @@ function services(): Service[] {
   const live = connection.value === "live";
   const lost = all.filter((worker) => worker.state === "lost").length;
   const workers = all.filter((worker) => worker.live);
-  const gpus = workers.filter((worker) => worker.device === "gpu").length;
+  const [cpus, gpus, runners] = ["cpu", "gpu", "runner"].map(
+    (device) => workers.filter((worker) => worker.device === device).length,
+  ) as [number, number, number];
   const age = `last heard ${ago(new Date(heard.value).toISOString(), now.value)}`;
   return [
     {
@@ -163,8 +165,8 @@ function services(): Service[] {
     },
     {
       name: "CPU workers",
-      state: workers.length > gpus ? (lost ? "warning" : "up") : "down",
-      word: `${workers.length - gpus} live`,
+      state: cpus ? (lost ? "warning" : "up") : "down",
+      word: `${cpus} live`,
       text: lost
         ? `${lost} lost within the hour`
         : `${workers.filter((worker) => worker.state === "busy").length} busy`,
@@ -174,6 +176,12 @@ function services(): Service[] {
       state: gpus ? "up" : "queued",
       word: gpus ? `${gpus} live` : "none",
       text: gpus ? "" : "jobs that ask for a GPU wait; those that only prefer one run elsewhere",
+    },
+    {
+      name: "Runners",
+      state: runners ? "up" : "queued",
+      word: runners ? `${runners} live` : "none",
+      text: runners ? "" : "programs wait until one is started: ./deploy-cluster.sh local --runner",
     },
   ];
 }

@@ -9,9 +9,11 @@ import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
-import { counts } from "./model/counts";
+import { counts, titleOf } from "./model/counts";
 import { useDesired } from "./model/desired";
+import { runnersOf } from "./model/runners";
 import { fleet, open } from "./model/state";
+import { Runners } from "./runners";
 
 /** Workers whose drain was asked for and is not seen yet. */
 const asking = signal<ReadonlySet<string>>(new Set());
@@ -131,6 +133,7 @@ const COLUMNS: Column<Worker>[] = [
 export function Workers() {
   if (!known.value) return <Skeleton rows={5} />;
   const { workers } = fleet.value;
+  const runners = runnersOf(workers);
   return (
     <>
       <Counts />
@@ -143,6 +146,7 @@ export function Workers() {
           empty={<NoWorkers />}
           class="cards"
         />
+        {runners.length > 0 && <Runners runners={runners} />}
       </div>
     </>
   );
@@ -156,7 +160,7 @@ function Counts() {
       <dl class="figures">
         {all.map((count) => (
           <div key={count.device}>
-            <dt>{count.device.toUpperCase()} workers</dt>
+            <dt>{titleOf(count.device)}</dt>
             <dd>
               {count.live} live{count.desired !== undefined && `, ${count.desired} desired`}
             </dd>

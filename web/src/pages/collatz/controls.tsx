@@ -87,7 +87,7 @@ function Strategy() {
 
 /** The devices that compute, in words. */
 export const engine = computed(() => {
-  const live = snapshot.value.workers.filter((worker) => worker.live);
+  const live = snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner");
   const gpus = snapshot.value.gpus.filter((gpu) => gpu.live).length;
   const workers = `${live.length} worker${live.length === 1 ? "" : "s"}`;
   return live.length === 0 ? "no worker" : gpus ? `${gpus} GPU${gpus > 1 ? "s" : ""}, ${workers}` : `CPU, ${workers}`;

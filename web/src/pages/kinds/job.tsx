@@ -5,6 +5,7 @@ import type { Job } from "../../lib/api";
 import { ended } from "../../lib/fleet";
 import { seconds } from "../../lib/format";
 import { draftOf } from "../../lib/submission";
+import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -12,6 +13,8 @@ import { Skeleton } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { job, keepDraft, missing, open, state } from "./model/state";
 import { ResultView } from "./result";
+
+const Programs = later(() => import("./programs").then((part) => part.Programs));
 
 export function JobView() {
   const shown = job.value;
@@ -36,6 +39,7 @@ function Body({ job: shown }: { job: Job }) {
         <Progress job={shown} steering unit="units" />
       </div>
       <Notes job={shown} />
+      {KINDS[shown.type]?.programs && <Programs job={shown} />}
       <ResultView job={shown} />
       <details class="part">
         <summary>Parameters</summary>

@@ -17,7 +17,7 @@ const SaveDialog = later(() => import("./save").then((part) => part.SaveDialog))
 function titled(): void {
   const job = run.job.value;
   const active = job && ["queued", "running", "finishing"].includes(job.state);
-  const lanes = snapshot.value.workers.filter((worker) => worker.live).length;
+  const lanes = snapshot.value.workers.filter((worker) => worker.live && worker.device !== "runner").length;
   document.title =
     `${active ? `${percent(job.progress)} on ${lanes} worker${lanes === 1 ? "" : "s"} - ` : ""}Threads ` +
     `- Threads Cluster`;

@@ -23,5 +23,12 @@ export function counts(workers: readonly Pick<Worker, "device" | "live">[], desi
 export function desiredText(all: readonly Count[]): string {
   const known = all.filter((count) => count.desired !== undefined);
   const alone = known.length === 1 && known[0]?.device === "cpu";
-  return known.map(({ device, desired }) => (alone ? `${desired}` : `${desired} ${device.toUpperCase()}`)).join(", ");
+  const word = ({ device, desired }: Count) =>
+    device === "runner" ? `${desired} runner${desired === 1 ? "" : "s"}` : `${desired} ${device.toUpperCase()}`;
+  return known.map((count) => (alone ? `${count.desired}` : word(count))).join(", ");
+}
+
+/** `CPU workers`, `Runners`. */
+export function titleOf(device: string): string {
+  return device === "runner" ? "Runners" : `${device.toUpperCase()} workers`;
 }

@@ -7,7 +7,18 @@ import { kinds, trouble, watch } from "../../../lib/jobs";
 import { flat, nested } from "../../../lib/parameters";
 import { EMPTY, type Draft } from "../../../lib/submission";
 
-export const state = hashState({ v: 1, kind: "", job: "", set: [] as readonly string[], priority: "", device: "" });
+export const state = hashState({
+  v: 1,
+  kind: "",
+  job: "",
+  set: [] as readonly string[],
+  priority: "",
+  device: "",
+  /** Of a job that runs programs: the unit whose log is open, the state of the units in the table, its first unit. */
+  unit: -1,
+  units: "",
+  from: 0,
+});
 
 /** Every kind; undefined until the cluster has answered. */
 export const all = signal<readonly Kind[] | undefined>(undefined);
@@ -57,5 +68,8 @@ export function show(name: string): void {
 export function open(id: string): void {
   state.kind.value = kindName.peek();
   state.job.value = id;
+  state.unit.value = -1;
+  state.units.value = "";
+  state.from.value = 0;
   state.commit();
 }

@@ -8,13 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.artifacts.manifest import SHA256
 from jobs import errors
+from jobs.trees.manifest import SHA256
 
 #: Most files, and most bytes of all of them.
 MAX_FILES, MAX_BYTES = 1000, 8 << 20
-#: Largest body: its line, and the bytes.
-MAX_BODY = MAX_BYTES + (128 << 10)
+#: Largest line, and largest body: its line, and the bytes.
+_MAX_LINE = 128 << 10
+MAX_BODY = MAX_BYTES + _MAX_LINE
 _SHA = re.compile(SHA256)
 
 
@@ -46,7 +47,7 @@ def packed(files: Sequence[tuple[str, bytes]]) -> bytes:
 
 def _rows(line: bytes) -> list[tuple[str, int]]:
     try:
-        rows: Any = json.loads(line)
+        rows: Any = json.loads(line) if len(line) <= _MAX_LINE else None
         sound = isinstance(rows, list) and all(_is_row(row) for row in rows)
     except (ValueError, RecursionError):
         sound = False

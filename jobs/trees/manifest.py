@@ -13,24 +13,50 @@ from __future__ import annotations
 
 import hashlib
 import json
-import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from jobs import errors
 from jobs.numbers import short
+from jobs.trees.links import Links
 
 #: Largest manifest in bytes, most lines, longest path and part of a path in bytes, largest file.
 MAX_BYTES, MAX_ENTRIES = 16 << 20, 50_000
 MAX_PATH, MAX_NAME = 4096, 255
 MAX_FILE = 64 << 30
+#: Characters of a line: two paths in which each byte is an escape need fewer.
+_MAX_LINE = 64 << 10
 SHA256 = r"^[0-9a-f]{64}$"
 HEAD = '{"artifact":1}'
 _SHA = re.compile(SHA256)
 #: Kind of a line -> its fields.
 _FIELDS = {"d": 2, "f": 4, "x": 4, "l": 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One path of a tree."""
+
+    #: d: an empty folder, f: a file, x: one that may be executed, l: a link.
+    kind: str
+    path: str
+    size: int = 0
+    sha: str = ""
+    #: Path that a link leads to, relative to its own folder.
+    target: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        return self.kind in "fx"
+
+    @property
+    def line(self) -> str:
+        """The entry as a line of a manifest."""
+        rest: list[Any] = [self.size, self.sha] if self.is_file else [self.target] if self.kind == "l" else []
+        return json.dumps([self.kind, self.path, *rest], ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,30 +73,59 @@ class Manifest:
 
 def parsed(text: bytes) -> Manifest:
     """Return the manifest. InvalidRequest names the line and what is wrong with it; TooLarge beyond the bounds."""
+    sizes, files, total = dict[str, int](), 0, 0
+    for number, (kind, path, *rest) in enumerate(_checked(text), 2):
+        if kind in "fx":
+            size, sha = rest
+            if sizes.setdefault(sha, size) != size:
+                raise _wrong(number, f"{short(path)} has another size than a file with the same hash")
+            files, total = files + 1, total + size
+    return Manifest(id=hashlib.sha256(text).hexdigest(), sizes=sizes, files=files, bytes=total)
+
+
+def entries(text: bytes) -> list[Entry]:
+    """Return the paths of a manifest, none of which leads out of its folder. Errors as `parsed`."""
+    return [_made(*row) for row in _checked(text)]
+
+
+def written(paths: Iterable[Entry]) -> bytes:
+    """Return the manifest of these paths, in any order."""
+    ordered = sorted(paths, key=lambda entry: entry.path.encode())
+    return "".join(f"{line}\n" for line in (HEAD, *(entry.line for entry in ordered))).encode()
+
+
+def _made(kind: str, path: str, *rest: Any) -> Entry:
+    if kind in "fx":
+        return Entry(kind=kind, path=path, size=rest[0], sha=rest[1])
+    return Entry(kind=kind, path=path, target=rest[0] if kind == "l" else "")
+
+
+def _checked(text: bytes) -> list[list[Any]]:
+    """Return the fields of each line but the first. Errors as `parsed`."""
     if len(text) > MAX_BYTES:
         raise errors.TooLarge(f"the manifest has over {MAX_BYTES} bytes; divide the folder", field="body")
-    lines = _lines(text)
-    if len(lines) - 1 > MAX_ENTRIES:
+    if text.count(b"\n") - 1 > MAX_ENTRIES:
         raise errors.TooLarge(f"the manifest has over {MAX_ENTRIES} paths; divide the folder, or pack it", field="body")
-    tree, sizes, files, total = _Tree(), dict[str, int](), 0, 0
+    lines = _lines(text)
+    tree, rows = _Tree(), list[list[Any]]()
     for number, line in enumerate(lines[1:], 2):
         try:
-            kind, path, *rest = _entry(line)
+            kind, path, *rest = row = _entry(line)
             tree.add(kind, path, rest)
-            if kind in "fx":
-                size, sha = rest
-                if sizes.setdefault(sha, size) != size:
-                    raise ValueError(f"{short(path)} has another size than a file with the same hash")
-                files, total = files + 1, total + size
         except ValueError as error:
-            raise errors.InvalidRequest(f"line {number} of the manifest: {error}", field="body") from None
-    tree.check_links()
-    return Manifest(id=hashlib.sha256(text).hexdigest(), sizes=sizes, files=files, bytes=total)
+            raise _wrong(number, error) from None
+        rows.append(row)
+    tree.check()
+    return rows
+
+
+def _wrong(number: int, why: object) -> errors.InvalidRequest:
+    return errors.InvalidRequest(f"line {number} of the manifest: {why}", field="body")
 
 
 def hashes(text: bytes) -> list[str]:
     """Return the files of a manifest that was committed, each once."""
-    rows = (json.loads(line) for line in text.decode().splitlines()[1:])
+    rows = (json.loads(line) for line in text.decode().split("\n")[1:-1])
     return list(dict.fromkeys(row[3] for row in rows if row[0] in "fx"))
 
 
@@ -87,7 +142,7 @@ def _lines(text: bytes) -> list[str]:
 def _entry(line: str) -> list[Any]:
     """Return the fields of a line. ValueError when they are not those of its kind, or are written in another way."""
     try:
-        row = json.loads(line)
+        row = json.loads(line) if len(line) <= _MAX_LINE else None
     except (ValueError, RecursionError):
         raise ValueError(f"{short(line, 80)} is not JSON") from None
     if not isinstance(row, list) or not row or len(row) != _FIELDS.get(row[0] if isinstance(row[0], str) else "", 0):
@@ -113,9 +168,7 @@ class _Tree:
 
     def __init__(self) -> None:
         self._last = b""
-        #: Kind by path; folders that paths are in too.
-        self._kinds: dict[str, str] = {}
-        self._folders: set[str] = set()
+        self._paths: list[str] = []
         self._links: dict[str, str] = {}
 
     def add(self, kind: str, path: str, rest: list[Any]) -> None:
@@ -125,24 +178,29 @@ class _Tree:
         if encoded <= self._last:
             raise ValueError(f"{short(path)} comes twice, or not in the order of its bytes")
         self._last = encoded
-        for folder in _folders_of(path):
-            if self._kinds.get(folder, "") != "":
-                raise ValueError(f"{short(path)} is below {short(folder)}, which is an entry itself")
-            self._folders.add(folder)
-        if path in self._folders:
-            raise ValueError(f"{short(path)} is an entry and a folder with entries")
-        self._kinds[path] = kind
+        self._paths.append(path)
         if kind == "l":
+            check_target(path, rest[0])
             self._links[path] = rest[0]
 
-    def check_links(self) -> None:
-        """Raise InvalidRequest unless each link leads to a path of the tree."""
+    def check(self) -> None:
+        """Raise InvalidRequest for an entry below another, and for a link that leads to no path of the tree."""
+        # In this order a path comes right before those below it.
+        for path, after in pairwise(sorted(self._paths, key=lambda each: each.replace("/", "\0"))):
+            if after.startswith(f"{path}/"):
+                detail = f"the manifest has {short(after)} below {short(path)}, which is an entry itself"
+                raise errors.InvalidRequest(detail, field="body")
+        links = Links(self._links, self._paths)
         for path, target in self._links.items():
-            led = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-            there = led in self._kinds or led in self._folders or led == "."
-            if posixpath.isabs(target) or led.startswith("..") or not there or "\0" in target:
+            if links.end(path) is None:
                 detail = f"the link {short(path)} leads to {short(target)}, which is no path of this artifact"
                 raise errors.InvalidRequest(detail, field="body")
+
+
+def check_target(path: str, target: str) -> None:
+    """Raise ValueError for a target that no link has."""
+    if not target or "\0" in target or len(target.encode()) >= MAX_PATH:
+        raise ValueError(f"the link {short(path)} has a target that is empty, too long or has a NUL")
 
 
 def check_path(path: str) -> None:
@@ -156,10 +214,3 @@ def check_path(path: str) -> None:
     for name in path.split("/"):
         if name in ("", ".", "..") or len(name.encode()) > MAX_NAME:
             raise ValueError(f"{short(path)}: parts of a path are names of 1 to {MAX_NAME} bytes, not . and ..")
-
-
-def _folders_of(path: str) -> Iterator[str]:
-    at = path.find("/")
-    while at > 0:
-        yield path[:at]
-        at = path.find("/", at + 1)

@@ -1,0 +1,65 @@
+"""Answers about files of a tenant, whoever asks for them: users, and workers that hold a job of the tenant."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator.artifacts import threads
+from coordinator.artifacts.trees import Trees
+from jobs.store.files import MAX_ASKED, PART_BYTES
+from jobs.trees import bundles, manifest
+
+#: Numbers of missing parts that an answer has at most.
+_PARTS_SHOWN = 1000
+Sha = Annotated[str, Path(pattern=manifest.SHA256, description="SHA-256 of a file, in hexadecimal digits.")]
+Number = Annotated[int, Path(ge=0, le=manifest.MAX_FILE // PART_BYTES)]
+Size = Annotated[int, Query(ge=0, le=manifest.MAX_FILE, description="Bytes of the whole file.")]
+
+
+class Hashes(BaseModel):
+    """Files by their SHA-256."""
+
+    model_config = ConfigDict(extra="forbid")
+    hashes: list[Annotated[str, Field(pattern=manifest.SHA256)]] = Field(min_length=1, max_length=MAX_ASKED)
+
+
+def missing(trees: Trees, tenant: str, hashes: list[str]) -> dict[str, Any]:
+    """Return what is to be uploaded of these files, and the bounds of an upload."""
+    wanted = trees.transfers.wanted(tenant, hashes)
+    return {
+        "missing": wanted.missing, "parts": wanted.parts, "part_bytes": PART_BYTES,
+        "bundle_files": bundles.MAX_FILES, "bundle_bytes": bundles.MAX_BYTES,
+    }  # fmt: skip
+
+
+def put_bundle(trees: Trees, tenant: str, body: bytes) -> dict[str, Any]:
+    """Store the files of a bundle and return how many were new, and their bytes."""
+    count, size = trees.transfers.put_bundle(tenant, body)
+    return {"files": count, "bytes": size}
+
+
+def put_part(trees: Trees, tenant: str, sha: str, size: int, part: int, data: bytes) -> dict[str, Any]:
+    """Store a part of a file and return the numbers of the first that are missing still."""
+    return {"missing": trees.transfers.put_part(tenant, sha, size, part, data)[:_PARTS_SHOWN]}
+
+
+def bundle(trees: Trees, tenant: str, hashes: list[str]) -> Response:
+    """Return as many of the first of these files as fit into a bundle."""
+    packed = trees.transfers.get_bundle(tenant, hashes[: bundles.MAX_FILES])
+    return Response(packed, media_type="application/octet-stream")
+
+
+async def file(request: Request, trees: Trees, tenant: str, sha: str) -> Response:
+    """Return the bytes of a file, or the range of them that the request asks for, as they are read."""
+    asked = request.headers.get("range", "")
+    opened = await threads.run(lambda: trees.transfers.open(tenant, sha, asked))
+    start, end = opened.span or (0, opened.size)
+    headers = {"Content-Length": str(end - start), "Accept-Ranges": "bytes", "ETag": f'"{sha}"'}
+    if opened.span:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{opened.size}"
+    status = 206 if opened.span else 200
+    return StreamingResponse(threads.pieces(opened.pieces), status, headers, "application/octet-stream")

@@ -1,0 +1,86 @@
+"""References of submissions of programs: the asker's right to run them, artifacts, secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from pydantic import BaseModel
+
+from coordinator.artifacts.trees import Trees
+from coordinator.asker import Asker, Scope
+from coordinator.secrets.vault import Vault
+from jobs import errors
+from jobs.kinds.contract import Running
+from jobs.store.artifacts import Artifact
+
+#: Parameters whose artifact must be one file.
+_ONE_FILE = ("items_artifact",)
+
+
+class References:
+    """References of the submissions of one request. Each artifact is looked up once, and secrets are, too."""
+
+    def __init__(self, asker: Asker, trees: Trees, vault: Vault) -> None:
+        self._asker = asker
+        self._trees = trees
+        self._vault = vault
+        self._artifacts: dict[str, Artifact | errors.ClusterError] = {}
+
+    def resolved(self, running: Running, parameters: BaseModel) -> tuple[BaseModel, tuple[str, ...]]:
+        """Return the parameters with ids in the place of names of artifacts, and these ids, each once.
+
+        Forbidden unless the asker may run programs; NotFound and Conflict name the parameter.
+        """
+        self._check_asker()
+        self._check_secrets(running.secrets(parameters))
+        ids = {name: self._artifact(name, asked) for name, asked in running.artifacts(parameters).items()}
+        return parameters.model_copy(update=ids), tuple(dict.fromkeys(ids.values()))
+
+    def _check_asker(self) -> None:
+        if self._asker.token and self._asker.has(Scope.RUN):
+            return
+        owned = ", ".join(sorted(self._asker.scopes)) or "none"
+        have = f"the token has {owned}" if self._asker.token else "this call has none"
+        raise errors.Forbidden(
+            f"programs are submitted with a token that has the scope run; {have}. An admin makes one: "
+            "cluster token create NAME --scopes read,submit,run; then: cluster login",
+            field="Authorization",
+        )
+
+    def _check_secrets(self, names: Sequence[str]) -> None:
+        lacking = [name for name in names if name not in self._secrets]
+        if lacking:
+            raise errors.NotFound(
+                f"parameters.secrets: tenant {self._asker.tenant} has no secret {', '.join(lacking)}; "
+                f"cluster secret set {lacking[0]}",
+                field="parameters.secrets",
+            )
+
+    @cached_property
+    def _secrets(self) -> frozenset[str]:
+        return frozenset(secret.name for secret in self._vault.all(self._asker.tenant))
+
+    def _artifact(self, name: str, asked: str) -> str:
+        found = self._artifacts.get(asked) or self._artifacts.setdefault(asked, self._found(asked))
+        field = f"parameters.{name}"
+        if isinstance(found, errors.ClusterError):
+            raise type(found)(f"{field}: {found.detail}", field=field)
+        if name in _ONE_FILE and found.files != 1:
+            raise errors.InvalidRequest(f"{field}: an artifact with one file; {asked} has {found.files}", field=field)
+        return found.id
+
+    def _found(self, asked: str) -> Artifact | errors.ClusterError:
+        try:
+            return self._trees.find(self._asker.tenant, asked)
+        except (errors.NotFound, errors.Conflict) as error:
+            return error
+
+
+def lost_artifact(fields: Mapping[str, Any], artifact: str) -> errors.NotFound:
+    """Return the refusal of a job whose artifact was deleted between its validation and its writing."""
+    name = next((name for name, value in fields.items() if value == artifact), "files")
+    return errors.NotFound(
+        f"parameters.{name}: there is no artifact {artifact} any more; put it again", field=f"parameters.{name}"
+    )

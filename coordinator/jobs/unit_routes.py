@@ -1,0 +1,38 @@
+"""Routes of the units of programs, in any state of their job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Response
+
+from coordinator import http
+from coordinator.http import shown
+from coordinator.jobs import schemas
+from jobs.models import MAX_UNITS
+
+routes = http.router()
+
+#: Rows in one answer.
+MOST = 1000
+
+
+@routes.get("/jobs/{job_id}/units", tags=["jobs"], **http.answers(schemas.Units))
+def list_units(
+    job_id: http.JobId,
+    cluster: http.ClusterDep,
+    first: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="The first unit.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST)] = 100,
+    state: schemas.UnitState | None = None,
+) -> Response:
+    """Units of a program, by number, with exit code, time, attempts and value; `counts` are those of all units.
+
+    404 for a job whose kind runs no programs.
+    """
+    return shown(cluster.queries.jobs.units_page(job_id, first, limit, state))
+
+
+@routes.get("/jobs/{job_id}/unit-states", tags=["jobs"], **http.answers(schemas.UnitStates))
+def list_unit_states(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
+    """The state of every unit of a program, as runs of equal ones; for a grid of all of them."""
+    return shown(cluster.queries.jobs.units(job_id).runs())

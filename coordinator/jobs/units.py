@@ -1,0 +1,146 @@
+"""Units of a program as the API shows them: where each stands, and what is known of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Any, TypeAlias, cast
+
+from coordinator import decoding
+from coordinator.jobs.rows import UnitRow, UnitsPage, UnitStatesRow
+from jobs.kinds import registry
+from jobs.kinds.contract import FinishedUnit, Running
+from jobs.models import JobState
+from jobs.store.unit_reads import Piece, StoredUnits, UnitReads
+
+#: In the order of their codes.
+STATES = ("waiting", "running", "done", "retrying", "dead")
+WAITING, RUNNING, DONE, RETRYING, DEAD = range(len(STATES))
+#: Row of a unit's last attempt that failed, as its runner wrote it.
+Failure: TypeAlias = Mapping[str, Any]
+
+
+class Units:
+    """Units of one job at one moment."""
+
+    def __init__(self, stored: StoredUnits, running: Running, now: float) -> None:
+        self._stored = stored
+        self._running = running
+        self._now = now
+        texts = [text for text in (stored.accumulator, *stored.parts) if text]
+        self._partials = [decoding.parsed(text) for text in texts]
+        self._pieces = {piece.lo: piece for piece in (*stored.retry, *stored.dead, *stored.free)}
+        self._leases = {piece.lo: piece for piece in stored.leases}
+        self.states = self._painted()
+
+    def _painted(self) -> bytearray:
+        """Return the state of each unit as a byte."""
+        stored, done = self._stored, [one for each in self._partials for one in self._running.finished_ranges(each)]
+        if stored.state == JobState.DONE.value:
+            done.append((0, stored.total))
+        states = bytearray(stored.total)
+        layers: list[tuple[int, Iterable[tuple[int, int]]]] = [
+            (RETRYING, [(piece.lo, piece.lo + 1) for piece in stored.free if piece.errors]),
+            (RETRYING, _ranges(stored.retry)),
+            (DEAD, _ranges(stored.dead)),
+            (RUNNING, _ranges(stored.leases)),
+            (DONE, done),
+        ]
+        for state, ranges in layers:
+            for lo, hi in ranges:
+                first, until = max(0, lo), min(hi, stored.total)
+                states[first:until] = bytes([state]) * max(0, until - first)
+        return states
+
+    def runs(self) -> UnitStatesRow:
+        """Return the units as runs [lo, hi, state]."""
+        runs: list[tuple[int, int, str]] = []
+        lo = 0
+        for state, group in groupby(self.states):
+            hi = lo + sum(1 for _ in group)
+            runs.append((lo, hi, STATES[state]))
+            lo = hi
+        return {"total": self._stored.total, "runs": runs}
+
+    def numbers(self, first: int, most: int, state: str | None) -> list[int]:
+        """Return at most `most` units from `first` on, of one state or of all."""
+        code = None if state is None else STATES.index(state)
+        wanted = (unit for unit in range(first, self._stored.total) if code is None or self.states[unit] == code)
+        return list(islice(wanted, most))
+
+    def page(self, reads: UnitReads, job_id: str, units: Sequence[int]) -> UnitsPage:
+        """Return the rows of these units, with what is stored of each."""
+        failures = {unit: _failure(text) for unit, text in reads.failures(job_id, units).items()}
+        given_up = reads.dead_errors(job_id, [unit for unit in units if self.states[unit] == DEAD])
+        files, done = reads.files(job_id, units), self._finished(units)
+        rows = [
+            self._row(unit, done.get(unit), failures.get(unit, {}), given_up.get(unit))
+            | {"artifact": files[unit].decode() if unit in files else None}
+            for unit in units
+        ]
+        counted = Counter(self.states)
+        counts = {name: counted[code] for code, name in enumerate(STATES)}
+        return {"total": self._stored.total, "counts": counts, "units": cast(list[UnitRow], rows)}
+
+    def _finished(self, units: Sequence[int]) -> dict[int, FinishedUnit]:
+        if not units:
+            return {}
+        lo, hi = units[0], units[-1] + 1
+        return {unit.unit: unit for each in self._partials for unit in self._running.finished_units(each, lo, hi)}
+
+    def _row(self, unit: int, done: FinishedUnit | None, failure: Failure, given_up: bytes | None) -> dict[str, Any]:
+        state = self.states[unit]
+        row: dict[str, Any] = {
+            "unit": unit, "state": STATES[state], "exit": None, "reason": "", "seconds": None, "attempts": 0,
+            "worker": None, "value": None, "error": None,
+        }  # fmt: skip
+        if state == DONE:
+            return row | _done(done) if done else row | {"exit": 0}
+        piece = self._pieces.get(unit)
+        row |= _failed(failure, piece)
+        if given_up and not failure:
+            row |= {"error": given_up.decode(errors="replace"), "reason": "lost"}
+        if state == RUNNING:
+            row |= self._at_work(unit, row["attempts"])
+        return row
+
+    def _at_work(self, unit: int, failed: int) -> dict[str, Any]:
+        """Return who runs a unit. Of units that were leased together only the first is known to run."""
+        lease = self._leases.get(unit)
+        if lease is None:
+            owner = next((each for each in self._stored.leases if each.lo <= unit < each.hi), None)
+            return {"worker": _worker(owner) if owner else None}
+        seconds = round(max(0.0, self._now - lease.granted / 1000), 3)
+        return {"worker": _worker(lease), "seconds": seconds, "attempts": max(failed, lease.errors) + 1}
+
+
+def _ranges(pieces: Sequence[Piece]) -> list[tuple[int, int]]:
+    return [(piece.lo, piece.hi) for piece in pieces]
+
+
+def _worker(lease: Piece) -> str:
+    return lease.lane.partition("/")[0]
+
+
+def _done(unit: FinishedUnit) -> dict[str, Any]:
+    return {
+        "exit": 0, "seconds": unit.seconds, "attempts": unit.attempts, "worker": unit.worker, "value": unit.value,
+    }  # fmt: skip
+
+
+def _failed(failure: Failure, piece: Piece | None) -> dict[str, Any]:
+    """Return what is known of the last attempt, which failed."""
+    known = {name: failure[name] for name in ("exit", "reason", "seconds", "worker", "error") if name in failure}
+    return {**known, "attempts": max(int(failure.get("attempt", 0)), piece.errors if piece else 0)}
+
+
+def _failure(text: bytes) -> Failure:
+    row: Failure = decoding.parsed(text)
+    return row if isinstance(row, dict) else {}
+
+
+def read(stored: StoredUnits, now: float) -> Units | None:
+    """Return the units of a job; None where its kind runs no programs. One of Unreadable for what is broken."""
+    running = registry.running(stored.kind) if stored.kind in registry.names() else None
+    return Units(stored, running, now) if running else None

@@ -1,0 +1,310 @@
+"""Units that somebody follows here: one reader of their lines a replica, which hands them to all who follow.
+
+A follower holds no thread and no connection to Redis. One that does not read loses lines, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.artifacts import threads
+from coordinator.events.hub import OUTAGE_SECONDS, PING_SECONDS, Hub
+from coordinator.logs import queries
+from coordinator.logs.entry import Entry
+from coordinator.logs.rows import EndRow
+from coordinator.logs.texts import Texts
+from jobs import errors
+from jobs.store import Store
+from jobs.store.connection import RedisError, Silent, Unreachable
+from jobs.store.live_output import BEGINNING, FOLLOW_MS, Lines
+
+log = logging.getLogger(__name__)
+
+#: Followers of a replica, and bytes that wait for one of them.
+MOST_FOLLOWERS, WAITING_BYTES = 2000, 128 << 10
+#: Seconds between two looks at whether a unit has ended; the end of its job is heard of at once.
+LOOK_SECONDS = 1.0
+#: Between two looks at least, and a rest over the time that a look took.
+_SOONEST_SECONDS, _REST = 0.02, 20.0
+#: Bytes that count for an entry beside its lines.
+_ENTRY_BYTES = 500
+_RENEW_SECONDS = FOLLOW_MS / 3000
+_BLOCK_MS = 300
+_RETRY_SECONDS = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """The unit has ended."""
+
+    row: EndRow
+
+
+class Listener:
+    """Lines for one follower, in order. Use inside the loop."""
+
+    def __init__(self) -> None:
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
+        self._sleeper: asyncio.Future[None] | None = None
+        self._ping = False
+        self._silent = False
+        self._end: Ended | None = None
+
+    def offer(self, entry: Entry) -> None:
+        """Give it lines; the oldest go where too many wait."""
+        self._entries.append(entry)
+        self._bytes += entry.size + _ENTRY_BYTES
+        while self._bytes > WAITING_BYTES and len(self._entries) > 1:
+            self._bytes -= self._entries.popleft().size + _ENTRY_BYTES
+        self._wake()
+
+    def ping(self) -> None:
+        """Have it say that it lives."""
+        self._ping = True
+        self._wake()
+
+    def fall_silent(self) -> None:
+        """Say that Redis does not answer."""
+        self._silent = True
+        self._wake()
+
+    def end(self, end: Ended) -> None:
+        """Say that no more lines come."""
+        self._end = end
+        self._wake()
+
+    async def next(self) -> list[Entry] | Ended:
+        """Return lines, none for a ping, or the end. Raises Silent when Redis does not answer."""
+        while not (self._entries or self._ping or self._silent or self._end):
+            self._sleeper = asyncio.get_running_loop().create_future()
+            await self._sleeper
+        if self._silent:
+            raise Silent(f"redis has been silent for {OUTAGE_SECONDS:g} s")
+        if self._end and not self._entries:
+            return self._end
+        self._ping, self._bytes = False, 0
+        waiting = list(self._entries)
+        self._entries.clear()
+        return waiting
+
+    def _wake(self) -> None:
+        if self._sleeper and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+
+class _Channel:
+    """One unit, those who follow it here, and the task that notices its end."""
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.listeners: set[Listener] = set()
+        self.watching: asyncio.Task[None] | None = None
+        #: Until when Redis counts it as followed; what the last call answered.
+        self.until = 0
+
+
+class Live:
+    """Followed units of one replica. Use inside its loop, once started."""
+
+    def __init__(self, store: Store, hub: Hub, texts: Texts) -> None:
+        self.store = store
+        self._hub = hub
+        self._texts = texts
+        self._channels: dict[tuple[str, int], _Channel] = {}
+        self._followers = 0
+        self._reader: _Reader | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to hear lines while somebody follows."""
+        self._reader = _Reader(self.store, loop, self._take)
+        self._reader.start()
+        self._begin(self._tend())
+
+    def stop(self) -> None:
+        """End the thread and the tasks."""
+        for task in self._tasks:
+            task.cancel()
+        if self._reader:
+            self._reader.stop()
+
+    def __len__(self) -> int:
+        return self._followers
+
+    @contextlib.contextmanager
+    def listen(self, job: str, unit: int, tenant: str, until: int) -> Iterator[Listener]:
+        """Give the lines of a unit of a tenant's job while the context lasts.
+
+        `until` is what `LiveOutput.follow` answered.
+        """
+        place = (job, unit)
+        channel = self._channels.get(place)
+        if channel is None:
+            channel = self._channels[place] = _Channel(tenant)
+            channel.watching = self._begin(self._watch(job, unit, channel))
+            self._heed()
+        channel.until = max(channel.until, until)
+        listener = Listener()
+        channel.listeners.add(listener)
+        self._followers += 1
+        try:
+            yield listener
+        finally:
+            self._followers -= 1
+            channel.listeners.discard(listener)
+            if not channel.listeners:
+                self._forget(place, channel)
+
+    def _forget(self, place: tuple[str, int], channel: _Channel) -> None:
+        if channel.watching:
+            channel.watching.cancel()
+        if self._channels.get(place) is channel:
+            del self._channels[place]
+            self._heed()
+        if channel.until and place not in self._channels:
+            self._begin(self._leave(*place, channel))
+
+    async def _leave(self, job: str, unit: int, channel: _Channel) -> None:
+        with contextlib.suppress(*Unreachable):
+            await run_in_threadpool(self.store.live_output.leave, job, unit, channel.tenant, channel.until)
+
+    def _begin(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _heed(self) -> None:
+        if self._reader:
+            self._reader.heed({job for job, _ in self._channels})
+
+    def _take(self, job: str, several: list[Lines]) -> None:
+        for lines in several:
+            if channel := self._channels.get((job, lines.unit)):
+                entry = Entry(lines)
+                for listener in channel.listeners:
+                    listener.offer(entry)
+
+    # -- the end of a unit ------------------------------------------------------------------------------------------
+
+    async def _watch(self, job: str, unit: int, channel: _Channel) -> None:
+        """Tell those who follow a unit of its end, as soon as its job ends, else within about LOOK_SECONDS."""
+        began = time.monotonic()
+        while (end := await self._ended(job, unit)) is None:
+            # Of a job with 100,000 units that were given up it takes Redis some 100 ms.
+            rest = max(LOOK_SECONDS, _REST * (time.monotonic() - began))
+            await asyncio.sleep(_SOONEST_SECONDS)
+            await self._hub.ends.wait([job], lambda: [None], rest, just_seen=True)
+            began = time.monotonic()
+        if self._channels.get((job, unit)) is channel:  # who comes now looks anew: the job may be retried
+            del self._channels[job, unit]
+            self._heed()
+        for listener in channel.listeners:
+            listener.end(Ended(row=end))
+
+    async def _ended(self, job: str, unit: int) -> EndRow | None:
+        """Return how a unit ended; None while it has not, or while Redis or the store with its log is away."""
+        try:
+            found = await run_in_threadpool(self.store.outputs.unit, job, unit)
+            if found is None:
+                return {"state": "deleted", "exit": None, "bytes": 0}
+            return await threads.run(lambda: queries.end(self._texts, found, unit)) if found.ended else None
+        except (*Unreachable, errors.Unavailable) as error:
+            log.warning("the end of unit %d of job %s is not known yet: %s", unit, job, error)
+        except Exception:
+            log.exception("the end of unit %d of job %s is not known", unit, job)
+        return None
+
+    # -- all that is followed ---------------------------------------------------------------------------------------
+
+    async def _tend(self) -> None:
+        """Keep Redis told of what is followed, those who follow told that they are heard, and cut off in an outage."""
+        renewed = pinged = time.monotonic()
+        while True:
+            await asyncio.sleep(1.0)
+            now = time.monotonic()
+            if self._reader and self._channels and now - self._reader.answered > OUTAGE_SECONDS:
+                self._tell(Listener.fall_silent)
+            if now - pinged >= PING_SECONDS:
+                pinged = now
+                self._tell(Listener.ping)
+            if now - renewed >= _RENEW_SECONDS:
+                renewed = now
+                await self._renew()
+
+    def _tell(self, what: Callable[[Listener], None]) -> None:
+        for channel in self._channels.values():
+            for listener in channel.listeners:
+                what(listener)
+
+    async def _renew(self) -> None:
+        for (job, unit), channel in list(self._channels.items()):
+            with contextlib.suppress(*Unreachable):
+                channel.until = await run_in_threadpool(self.store.live_output.follow, job, unit, channel.tenant)
+
+
+class _Reader(threading.Thread):
+    """Reads the lines of the jobs that are heeded, and hands them to the loop."""
+
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, take: Callable[[str, list[Lines]], None]) -> None:
+        super().__init__(name="live-output", daemon=True)
+        self._store, self._loop, self._take = store, loop, take
+        self._places: dict[str, str] = {}
+        self._changed = threading.Condition()
+        self._ended = False
+        #: When Redis last answered, or nothing was asked, by time.monotonic.
+        self.answered = time.monotonic()
+
+    def heed(self, jobs: set[str]) -> None:
+        """Read the lines of these jobs from now on."""
+        with self._changed:
+            self._places = {job: self._places.get(job, BEGINNING) for job in jobs}
+            self._changed.notify()
+
+    def run(self) -> None:
+        """Read until stopped, whatever fails."""
+        while not self._ended:
+            with self._changed:
+                if not self._places:
+                    self._changed.wait(1.0)
+                    self.answered = time.monotonic()
+                places = dict(self._places)
+            try:
+                if places:
+                    self._read(places)
+                    self.answered = time.monotonic()
+            except (RedisError, *Unreachable) as error:
+                log.warning("no live output: %s", error)
+                time.sleep(_RETRY_SECONDS)
+            except Exception:  # without this thread nobody here sees what programs write
+                log.exception("reading live output failed")
+                time.sleep(_RETRY_SECONDS)
+
+    def _read(self, places: dict[str, str]) -> None:
+        for job, several in self._store.live_output.wait(places, block_ms=_BLOCK_MS).items():
+            if several:
+                self._note(job, several[-1].id)
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._take, job, several)
+
+    def _note(self, job: str, place: str) -> None:
+        with self._changed:
+            if job in self._places:
+                self._places[job] = place
+
+    def stop(self) -> None:
+        """End the thread, within the time of a read."""
+        self._ended = True
+        with self._changed:
+            self._changed.notify()
+        self.join(timeout=3)

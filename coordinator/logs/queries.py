@@ -1,0 +1,74 @@
+"""Logs of units as they are stored, and why there is none. Reads only."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from coordinator.logs.rows import EndRow
+from coordinator.logs.texts import Stream, Texts
+from jobs import errors
+from jobs.kinds import registry
+from jobs.models import TERMINAL, JobState
+from jobs.store.outputs import Outputs, UnitState
+
+
+def unit(outputs: Outputs, job_id: str, number: int, *, look: bool = True) -> UnitState:
+    """Return where a unit of a program stands. NotFound for no job, a job without programs, or no such unit.
+
+    `look` as `Outputs.unit`.
+    """
+    found = outputs.unit(job_id, number, look=look)
+    if found is None:
+        raise errors.NotFound(f"no job {job_id}; list them with GET /api/jobs", field="job_id")
+    if not found.artifact and not _runs_programs(found.kind):
+        raise errors.NotFound(f"jobs of kind {found.kind} run no programs, so they have no logs", field="job_id")
+    if number >= found.total:
+        raise errors.NotFound(f"job {job_id} has the units 0 to {found.total - 1}", field="unit")
+    return found
+
+
+def _runs_programs(kind: str) -> bool:
+    return kind in registry.names() and registry.running(kind) is not None
+
+
+def log(
+    outputs: Outputs, texts: Texts, job_id: str, number: int, stream: Stream, start: int, limit: int
+) -> tuple[bytes, int]:
+    """Return bytes of a unit's log and how many it has. NotFound says why there is none; else errors as `Texts`."""
+    found = unit(outputs, job_id, number, look=False)
+    read = texts.read(found.tenant, found.artifact, number, stream, start, limit) if found.artifact else None
+    if read is None:
+        found = found if found.state else unit(outputs, job_id, number)
+        raise errors.NotFound(f"unit {number} {_why_none(found, job_id, number)}", field="unit")
+    return read
+
+
+def _why_none(found: UnitState, job_id: str, number: int) -> str:
+    if found.state == "running" and found.job_state not in TERMINAL:
+        return f"is still running; follow it at GET /api/jobs/{job_id}/logs/{number}/follow"
+    if found.state == "waiting":
+        ended = found.job_state in TERMINAL
+        return f"was not started: its job is {found.job_state}" if ended else "has not started"
+    if found.state == "retrying":
+        return "wrote nothing in the attempt that failed, and waits for the next one"
+    return "wrote nothing"
+
+
+def end(texts: Texts, found: UnitState, number: int) -> EndRow:
+    """Return how a unit ended. Unavailable while the store with its log is away."""
+    try:
+        size = texts.size(found.tenant, found.artifact, number)
+    except (errors.NotFound, errors.Broken):  # it is lost
+        size = 0
+    state = found.state if found.state in ("done", "dead") else found.job_state
+    return {"state": state, "exit": 0 if state == JobState.DONE.value else _exit(found.failure), "bytes": size}
+
+
+def _exit(failure: str) -> int | None:
+    try:
+        row: Any = json.loads(failure or "{}")
+    except ValueError:
+        return None
+    code = row.get("exit") if isinstance(row, dict) else None
+    return code if type(code) is int else None

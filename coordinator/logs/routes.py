@@ -1,0 +1,84 @@
+"""Routes of logs: what a unit of a program wrote, by range, and live."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import http
+from coordinator.artifacts import threads
+from coordinator.events import frames as event_frames
+from coordinator.events.routes import LastId
+from coordinator.logs import frames, queries
+from coordinator.logs.live import MOST_FOLLOWERS, Live
+from coordinator.logs.texts import Stream
+from jobs import errors
+from jobs.models import MAX_UNITS
+from jobs.store.live_output import MOST_FOLLOWED
+
+routes = http.router()
+
+#: Bytes of one answer at most.
+MOST_BYTES = 4 << 20
+Unit = Annotated[int, Path(ge=0, le=MAX_UNITS, description="Number of a unit, from 0 on.")]
+_TEXT: dict[str, Any] = {"text/plain": {"schema": {"type": "string", "format": "binary"}}}
+_LOG: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Bytes as the program wrote them",
+        "content": _TEXT,
+        "headers": {"X-Log-Bytes": {"description": "Bytes of the whole stream", "schema": {"type": "integer"}}},
+    }
+}
+_STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Server-sent events", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+    204: {"description": "Nothing comes after Last-Event-ID: the unit has ended"},
+}
+_HEADERS = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+_SSE = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+@routes.get("/jobs/{job_id}/logs/{unit}", tags=["logs"], response_class=Response, responses=_LOG)
+async def get_log(
+    request: Request, job_id: http.JobId, unit: Unit, cluster: http.ClusterDep,
+    stream: Annotated[Stream, Query(description="stdout and stderr as they came, or one of them.")] = "all",
+    start: Annotated[int, Query(alias="from", ge=0, le=MAX_UNITS, description="First byte of the stream.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=MOST_BYTES, description="Bytes at most; fewer may come.")] = 1 << 20,
+) -> Response:  # fmt: skip
+    """Return what a unit wrote to stdout and stderr in its last attempt that ended. 404 says why there is nothing.
+
+    Of what is over 9 MiB, the first 1 MiB and the last 8 MiB are kept.
+    """
+    outputs, texts = cluster.store.outputs, request.app.state.texts
+    data, size = await threads.run(lambda: queries.log(outputs, texts, job_id, unit, stream, start, limit))
+    headers = {"X-Log-Bytes": str(size), **_HEADERS}
+    return Response(data, 200, headers, "text/plain; charset=utf-8")
+
+
+@routes.get("/jobs/{job_id}/logs/{unit}/follow", tags=["logs"], response_class=StreamingResponse, responses=_STREAMED)
+async def follow(
+    request: Request, job_id: http.JobId, unit: Unit, cluster: http.ClusterDep, asker: http.AskerDep,
+    last_event_id: LastId = None,
+) -> Response:  # fmt: skip
+    """Server-sent events of what a unit writes: `output`, `dropped` (bytes that are not passed on) and, last, `end`.
+
+    Each `output` names the place of its first byte, so that what was dropped can be read from the log once the unit has
+    ended. A program that writes more than 64 KiB/s over longer than four seconds loses lines here.
+    """
+    live: Live = request.app.state.live
+    found = await run_in_threadpool(queries.unit, cluster.store.outputs, job_id, unit)
+    if found.ended and last_event_id:
+        return Response(status_code=204)
+    if len(live) >= MOST_FOLLOWERS:
+        raise errors.OverLimit(f"{MOST_FOLLOWERS} readers follow logs at this replica; try again", field="unit")
+    ask = live.store.live_output.follow
+    until = 0 if found.ended else await run_in_threadpool(ask, job_id, unit, found.tenant)
+    if not found.ended and not until:
+        detail = f"{MOST_FOLLOWED} units are followed at once; read the log when this one has ended"
+        raise errors.OverLimit(detail, field="unit", seconds=15)
+    stream = frames.of_unit(live, job_id, unit, found.tenant, until, last_event_id)
+    if asker.token:
+        stream = event_frames.while_holds(stream, lambda: cluster.credentials.holds(asker))
+    return StreamingResponse(event_frames.until_outage(stream), media_type="text/event-stream", headers=_SSE)

@@ -1,0 +1,139 @@
+"""Logs that units left: where they lie in artifacts, and their bytes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from coordinator.artifacts.trees import Trees
+from coordinator.logs import sections
+from coordinator.logs.sections import Sections
+from jobs import errors
+from jobs.store.artifacts import Artifacts
+
+Stream = Literal["all", "stdout", "stderr"]
+#: Paths of logs in an artifact, each with the unit's number behind; of lists of what was stderr, with this at the end.
+FOLDER, LISTS = "logs/", ".streams"
+#: Logs whose places are remembered, about 300 bytes each, and ranges of divided logs, 24 bytes each.
+_REMEMBERED, _DIVIDED = 100_000, 1_000_000
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """File of an artifact."""
+
+    sha: str
+    size: int
+
+
+class _Kept:
+    """Values by key, those that were asked for last. Any thread may call; one value is made at a time."""
+
+    def __init__(self, most: int, size: Callable[[Any], int]) -> None:
+        #: Size of all values together, but for the last one; what each counts for.
+        self._most, self._size = most, size
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._total = 0
+        self._lock, self._making = threading.Lock(), threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        found: Value | None = self._found(key)
+        if found is not None:
+            return found
+        with self._making:
+            found = self._found(key)
+            return self._put(key, make()) if found is None else found
+
+    def _found(self, key: Hashable) -> Any:
+        with self._lock:
+            if key not in self._values:
+                return None
+            self._values.move_to_end(key)
+            return self._values[key]
+
+    def _put(self, key: Hashable, made: Value) -> Value:
+        with self._lock:
+            self._values[key] = made
+            self._total += self._size(made)
+            while self._total > self._most and len(self._values) > 1:
+                _, dropped = self._values.popitem(last=False)
+                self._total -= self._size(dropped)
+        return made
+
+
+class Texts:
+    """Logs in the artifacts of jobs. Any thread may call; each call may read the store of bytes."""
+
+    def __init__(self, trees: Trees, artifacts: Artifacts) -> None:
+        self._trees = trees
+        self._artifacts = artifacts
+        self._logs = _Kept(_REMEMBERED, lambda places: len(places) + 1)
+        self._divided = _Kept(_DIVIDED, lambda parts: len(parts[0]) + len(parts[1]) + 1)
+
+    def size(self, tenant: str, artifact: str, unit: int) -> int:
+        """Return the bytes of a unit's log in its artifact; 0 where it wrote nothing."""
+        place = self._places(tenant, artifact).get(f"{unit}") if artifact else None
+        return place.size if place else 0
+
+    def read(
+        self, tenant: str, artifact: str, unit: int, stream: Stream, start: int, limit: int
+    ) -> tuple[bytes, int] | None:
+        """Return bytes of a stream of a unit's log, and how many it has; None where it wrote nothing.
+
+        They are at most `limit`, and at least one where there are more. Broken, for a list of streams that is none;
+        TooLarge, for one that is too long.
+        """
+        places = self._places(tenant, artifact)
+        log = places.get(f"{unit}")
+        if log is None:
+            return None
+        part = self._part(tenant, log, places.get(f"{unit}{LISTS}"), stream)
+        groups = sections.joined(part.within(start, limit))
+        pieces = [data for group in groups for data in self._cut(tenant, log, group)]
+        return b"".join(pieces), part.bytes
+
+    def _places(self, tenant: str, artifact: str) -> Mapping[str, Place]:
+        """Return the files of an artifact that are logs, or lists of streams, by their names."""
+        return self._logs.get((tenant, artifact), lambda: self._listed(tenant, artifact))
+
+    def _listed(self, tenant: str, artifact: str) -> Mapping[str, Place]:
+        [row] = self._artifacts.read(tenant, [artifact])
+        if row is None:
+            raise errors.NotFound(f"the artifact {artifact} with the log is gone", field="unit")
+        lines = self._trees.manifest(tenant, row).decode().split("\n")[1:-1]
+        beginning = (f'["f","{FOLDER}', f'["x","{FOLDER}')
+        rows = (json.loads(line) for line in lines if line.startswith(beginning))
+        return {path.removeprefix(FOLDER): Place(sha=sha, size=size) for _, path, size, sha in rows}
+
+    def _part(self, tenant: str, log: Place, listed: Place | None, stream: Stream) -> Sections:
+        if stream == "all":
+            return sections.whole(log.size)
+        if listed is None:
+            return sections.whole(log.size if stream == "stdout" else 0)
+        stdout, stderr = self._divided.get((tenant, log.sha, listed.sha), lambda: self._split(tenant, log, listed))
+        return stdout if stream == "stdout" else stderr
+
+    def _split(self, tenant: str, log: Place, listed: Place) -> tuple[Sections, Sections]:
+        if listed.size > sections.MAX_LIST:
+            detail = "this log changes between stdout and stderr too often to tell them apart; ask with stream=all"
+            raise errors.TooLarge(detail, field="stream")
+        try:
+            return sections.split(self._bytes(tenant, listed, 0, listed.size), log.size)
+        except ValueError as error:
+            detail = f"what says which of this log is stderr is no such list: {error}; ask with stream=all"
+            raise errors.Broken(detail, field="stream") from None
+
+    def _cut(self, tenant: str, log: Place, group: list[tuple[int, int]]) -> list[bytes]:
+        first = group[0][0]
+        data = self._bytes(tenant, log, first, group[-1][1])
+        return [data[lo - first : hi - first] for lo, hi in group]
+
+    def _bytes(self, tenant: str, place: Place, start: int, end: int) -> bytes:
+        transfers = self._trees.transfers
+        return b"".join(transfers.read(tenant, place.sha, transfers.find(tenant, place.sha), start, end))

@@ -1,0 +1,42 @@
+"""The lease that a call about a job names: whoever holds it may see and leave what belongs to that job."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.work.identity import WorkerDep, owned
+from jobs import errors
+from jobs.store import Store
+from jobs.store.outputs import Leased
+
+#: Patterns of a job's id and of a lease's token as its worker knows it.
+JOB, LEASE = r"^[A-Za-z0-9_-]{1,64}$", r"^[A-Za-z0-9]{1,64}$"
+Job = Annotated[str, Path(pattern=JOB, description="A job's id.")]
+
+
+def stale(job: str) -> errors.Conflict:
+    """Return the error for a lease that is not this worker's, or no more."""
+    return errors.Conflict(f"stale: this worker has no such lease of job {job}; drop what it was for", field="lease")
+
+
+def require(store: Store, worker: str, job: str, lease: str) -> Leased:
+    """Return a lease of this worker. Conflict when it has none of this name, whoever else has, or of no program."""
+    found = store.outputs.leased(job, owned(worker, lease))
+    if found is None:
+        raise stale(job)
+    if not found.runs_programs:
+        raise errors.Conflict(f"job {job} runs no programs: it has no files, secrets and output", field="job")
+    return found
+
+
+async def _leased(
+    request: Request, worker: WorkerDep, job: Job,
+    lease: Annotated[str, Query(pattern=LEASE, description="A lease of the job, which this worker holds.")],
+) -> Leased:  # fmt: skip
+    return await run_in_threadpool(require, request.app.state.cluster.store, worker, job, lease)
+
+
+LeasedDep = Annotated[Leased, Depends(_leased)]

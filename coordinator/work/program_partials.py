@@ -1,0 +1,34 @@
+"""Check of what a worker says of programs that it ran, on which readers of their rows build."""
+
+from __future__ import annotations
+
+from pydantic_core import from_json
+
+from jobs import errors
+from jobs.kinds import registry
+from jobs.store import Store
+
+
+def check(store: Store, job: str, token: str, lo: int | None, upto: int, partial: bytes, worker: str) -> None:
+    """Raise InvalidRequest for a partial of programs that is not of the units below `upto` of this lease.
+
+    Partials of other kinds are read by their merging alone. `lo`, of a lease that was kept, is what the caller says.
+    """
+    # A partial of programs has the name "runs"; a name may also be written with escapes, which no honest worker does.
+    if b'"runs"' not in partial and b"\\" not in partial:
+        return
+    [job_is], lease = store.slots.described([job]), store.outputs.leased(job, token)
+    running = registry.running(job_is.kind) if job_is and job_is.kind in registry.names() else None
+    if running is None or lease is None:
+        return
+    first = lease.lo if lo is None else lo
+    if wrong := running.complaint(_read(partial), first, upto, worker):
+        raise errors.InvalidRequest(f"partial: {wrong}", field="partial")
+
+
+def _read(partial: bytes) -> dict[str, object]:
+    try:
+        read = from_json(partial, allow_inf_nan=False)
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {}

@@ -1,0 +1,105 @@
+"""Routes of a running program, for the worker that holds a lease of its job: its secrets, its live lines."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+from fastapi import Request, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.work import leased, schemas
+from coordinator.work.calls import Call, Units
+from coordinator.work.identity import WorkerDep, owned
+from coordinator.work.leased import Job
+from jobs import errors
+from jobs.store.live_output import MAX_BYTES, MOST_CHUNKS
+
+routes = http.router()
+
+_WORKER = [http.needs(Scope.WORKER)]
+#: Bytes of a call's body: MAX_BYTES in base64, with their brackets.
+_MOST_BODY = 2 * MAX_BYTES
+Lease = Annotated[str, Field(pattern=leased.LEASE, description="A lease of the job, which this worker holds.")]
+
+
+class Secrets(Call):
+    """A program is about to start, and needs its secrets."""
+
+    lease: Lease
+
+
+class Output(Call):
+    """A unit has written something, and somebody follows it."""
+
+    lease: Lease
+    unit: Units
+    attempt: int = Field(ge=1, le=1_000_000)
+    offset: Units = Field(description="Place of the first byte in all that this attempt has written.")
+    chunks: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
+        max_length=MOST_CHUNKS, description='["o", bytes of stdout in base64] and ["e", ... of stderr], as they came.'
+    )
+
+
+@routes.post(
+    "/worker/jobs/{job}/secrets", tags=["worker"], dependencies=_WORKER, openapi_extra=http.describes(Secrets),
+    **http.answers(schemas.SecretValues),
+)  # fmt: skip
+async def secrets(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
+    """The values of the secrets that the job names, and of no other. 404 naming those that are missing."""
+    asked: Secrets = http.parsed(Secrets, await bodies.body(request))
+
+    def work() -> dict[str, str]:
+        lease = leased.require(cluster.store, worker, job, asked.lease)
+        return cluster.secrets.values(lease.tenant, _named(lease.spec.get("secrets")))
+
+    answer = http.shown({"values": await run_in_threadpool(work)})
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+def _named(names: Any) -> list[str]:
+    """Return the names of secrets in a specification, each once."""
+    return list(dict.fromkeys(name for name in names if isinstance(name, str))) if isinstance(names, list) else []
+
+
+@routes.post(
+    "/worker/jobs/{job}/output", tags=["worker"], dependencies=_WORKER, openapi_extra=http.describes(Output),
+    **http.answers(schemas.Heard),
+)  # fmt: skip
+async def output(request: Request, worker: WorkerDep, job: Job, cluster: http.ClusterDep) -> Response:
+    """Pass lines on to those who follow a unit of the lease: at most 64 KiB a call, and 64 KiB/s of a job.
+
+    What is beyond that is dropped, and its followers see so by the offsets.
+    """
+    asked: Output = http.parsed(Output, await bodies.body(request, limit=_MOST_BODY))
+    chunks = _decoded(asked.chunks)
+
+    def work() -> dict[str, bool]:
+        live = cluster.store.live_output
+        how = live.add(job, owned(worker, asked.lease), asked.unit, asked.attempt, asked.offset, chunks)
+        if how == "stale":
+            raise leased.stale(job)
+        return {"follow": how != "alone"}
+
+    return http.shown(await run_in_threadpool(work))
+
+
+def _decoded(rows: list[list[str]]) -> list[tuple[str, bytes]]:
+    """Return chunks as the stream and the bytes of each. InvalidRequest for others, TooLarge beyond MAX_BYTES."""
+    chunks = []
+    for stream, text in rows:
+        try:
+            if stream not in ("o", "e"):
+                raise ValueError
+            chunks.append((stream, base64.b64decode(text.encode(), validate=True)))
+        except (binascii.Error, ValueError):
+            detail = 'chunks: each must be ["o" or "e", bytes in base64]'
+            raise errors.InvalidRequest(detail, field="chunks") from None
+    if sum(len(data) for _, data in chunks) > MAX_BYTES:
+        raise errors.TooLarge(f"chunks: have over {MAX_BYTES} bytes; send the rest in another call", field="chunks")
+    return chunks

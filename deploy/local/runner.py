@@ -1,0 +1,20 @@
+"""The local cluster's runner: `python -m deploy.local.runner`. Its token is in no environment."""
+
+from __future__ import annotations
+
+import sys
+
+from deploy.local import runner_token
+from jobs.settings import give_worker_token
+from runner import __main__ as runner
+from runner import processes
+
+
+def main() -> int:
+    processes.hide()
+    give_worker_token(runner_token.awaited())
+    return runner.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Check of a partial that a worker sends: it is of the units of its lease, of this worker, and has their columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jobs.kinds.command import texts
+from jobs.models import Partial
+
+#: Longest that a unit can have taken, in milliseconds; most attempts; bytes of a value as JSON in ASCII, of which a
+#: character may need six.
+_MAX_MS, _MAX_ATTEMPTS, _MAX_VALUE = 400 * 86_400_000, 1_000_000, 8 << 10
+_FIELDS = {"lo", "worker", "ms", "attempts"}
+
+
+def complaint(partial: Partial, lo: int, hi: int, worker: str) -> str:
+    """Return why a partial is not that of the units lo..hi-1, all run by this worker; empty when it is."""
+    runs = partial.get("runs")
+    if set(partial) != {"runs"} or not isinstance(runs, list):
+        return "must have runs, and nothing else"
+    at = lo
+    for run in runs:
+        if not _is_run(run) or run["worker"] != worker:
+            return f"each run must have lo, worker ({worker}), and ms, attempts and, if any, values: one each a unit"
+        if run["lo"] != at:
+            return f"unit {at} is next; its runs go on with {run['lo']}"
+        at += len(run["ms"])
+    return "" if at == hi else f"its runs end before unit {at}; they must end before {hi}"
+
+
+def _is_run(run: Any) -> bool:
+    if not isinstance(run, dict) or set(run) - {"values"} != _FIELDS or type(run["lo"]) is not int:
+        return False
+    ms, attempts, values = run["ms"], run["attempts"], run.get("values")
+    if not isinstance(ms, list) or not ms or not _are_between(ms, 0, _MAX_MS):
+        return False
+    return _are_between(attempts, 1, _MAX_ATTEMPTS, len(ms)) and _are_values(values, len(ms))
+
+
+def _are_between(column: Any, low: int, high: int, count: int | None = None) -> bool:
+    if not isinstance(column, list) or (count is not None and len(column) != count):
+        return False
+    return all(type(one) is int and low <= one <= high for one in column)
+
+
+def _are_values(values: Any, count: int) -> bool:
+    if values is None:
+        return True
+    if not isinstance(values, list) or len(values) != count:
+        return False
+    return all(value is None or len(texts.as_json(value)) <= _MAX_VALUE for value in values)

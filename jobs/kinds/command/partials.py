@@ -1,0 +1,80 @@
+"""Rows of units that ended with exit code 0, as runs of units of one worker; how they merge, and the result of all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from statistics import median_low
+from typing import Any
+
+from jobs.kinds.contract import FinishedUnit
+from jobs.models import Partial
+
+_MS = 1000
+
+
+def merge(left: Partial, right: Partial) -> Partial:
+    """Return the runs of both in the order of their units; those that touch and have one worker are one.
+
+    ValueError where a unit would count twice.
+    """
+    joined: list[dict[str, Any]] = []
+    for run in sorted(chain(left["runs"], right["runs"]), key=lambda run: int(run["lo"])):
+        end = _end(joined[-1]) if joined else 0
+        if run["lo"] < end:
+            raise ValueError(f"unit {run['lo']} would count twice")
+        if joined and run["lo"] == end and run["worker"] == joined[-1]["worker"]:
+            _append(joined[-1], run)
+        else:
+            joined.append({name: list(column) if isinstance(column, list) else column for name, column in run.items()})
+    return {"runs": joined}
+
+
+def _end(run: dict[str, Any]) -> int:
+    return int(run["lo"]) + len(run["ms"])
+
+
+def _append(run: dict[str, Any], after: dict[str, Any]) -> None:
+    if "values" in run or "values" in after:
+        run.setdefault("values", [None] * len(run["ms"]))
+        run["values"] += after.get("values") or [None] * len(after["ms"])
+    run["ms"] += after["ms"]
+    run["attempts"] += after["attempts"]
+
+
+def finished_ranges(partial: Partial) -> Iterator[tuple[int, int]]:
+    """Yield the units lo..hi-1 of each run as (lo, hi)."""
+    return ((run["lo"], _end(run)) for run in partial.get("runs", ()))
+
+
+def finished_units(partial: Partial, lo: int, hi: int) -> Iterator[FinishedUnit]:
+    """Yield those of the units lo..hi-1 that the partial covers, in their order."""
+    for run in partial.get("runs", ()):
+        first, values = run["lo"], run.get("values")
+        for unit in range(max(lo, first), min(hi, _end(run))):
+            at = unit - first
+            yield FinishedUnit(
+                unit=unit, seconds=run["ms"][at] / _MS, attempts=run["attempts"][at], worker=run["worker"],
+                value=values[at] if values else None,
+            )  # fmt: skip
+
+
+def result(partial: Partial) -> dict[str, Any]:
+    """Return counts and times of the units; times are None where there are no units."""
+    runs = partial.get("runs", [])
+    ms = [each for run in runs for each in run["ms"]]
+    workers = Counter[str]()
+    for run in runs:
+        workers[run["worker"]] += len(run["ms"])
+    return {
+        "units": len(ms),
+        "seconds": {
+            "sum": sum(ms) / _MS,
+            "least": min(ms) / _MS if ms else None,
+            "most": max(ms) / _MS if ms else None,
+            "median": median_low(ms) / _MS if ms else None,
+        },
+        "attempts": sum(sum(run["attempts"]) for run in runs),
+        "workers": dict(sorted(workers.items())),
+    }

@@ -1,0 +1,115 @@
+"""Live lines of programs that somebody follows: bounded streams in Redis, which forget within a minute.
+
+What is not here in time is in the log that the program leaves. A follower notices by the offsets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from jobs.store import keys, skipped
+from jobs.store.scripts import Part
+
+#: Units that are followed at once at most: with 256 KiB of each job, 64 MiB of live lines.
+MOST_FOLLOWED = 256
+#: Milliseconds for which FOLLOW counts.
+FOLLOW_MS = 15_000
+#: Bytes, and chunks, of one call at most.
+MAX_BYTES, MOST_CHUNKS = 64 << 10, 1000
+#: The place before the first entry.
+BEGINNING = "0-0"
+
+
+class Chunk(NamedTuple):
+    """Bytes that a program wrote in a row."""
+
+    #: Place in all that the attempt has written.
+    offset: int
+    #: o: stdout, e: stderr.
+    stream: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines:
+    """Entry of the stream of a job."""
+
+    #: Place in the stream.
+    id: str
+    unit: int
+    attempt: int
+    #: Tells a run of the program from others, also where one lost its worker and the attempt is the same.
+    run: str
+    chunks: tuple[Chunk, ...]
+
+
+class LiveOutput(Part):
+    """Passes on what programs write while they run."""
+
+    def add(
+        self, job: str, token: str, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]
+    ) -> str:
+        """Add what a leased unit has written: kept; dropped, beyond the rate of a job; alone: nobody follows; stale."""
+        head = json.dumps([[stream, len(data)] for stream, data in chunks], separators=(",", ":"))
+        data = b"".join([head.encode(), b"\n", *(data for _, data in chunks)])
+        run = hashlib.sha256(token.encode()).hexdigest()[:8]
+        reply: bytes = self._scripts.run("add_output", job, token, unit, attempt, offset, run, data)
+        return reply.decode()
+
+    def follow(self, job: str, unit: int, tenant: str) -> int:
+        """Have the lines of a unit of a tenant's job passed on for FOLLOW_MS; return until when.
+
+        0 where MOST_FOLLOWED units are followed, and no tenant follows at least two more than this one: of such a
+        tenant, one is followed no more.
+        """
+        return int(self._scripts.run("follow", job, unit, tenant, FOLLOW_MS, MOST_FOLLOWED))
+
+    def leave(self, job: str, unit: int, tenant: str, until: int) -> None:
+        """End what `follow` answered, unless somebody has followed the unit since."""
+        self._scripts.run("follow", job, unit, tenant, 0, until)
+
+    def followed(self, now_ms: float) -> frozenset[str]:
+        """Return the jobs of which a unit is followed, at this time of Redis' clock."""
+        [members] = skipped.replies(self._pipe().zrangebyscore(keys.FOLLOWED, now_ms, "+inf"))
+        jobs = (member.decode(errors="replace").rpartition("|")[0] for member in members or ())
+        return frozenset(job.rpartition("/")[2] for job in jobs)
+
+    def after(self, job: str, place: str) -> list[Lines]:
+        """Return what is kept of a job's lines after a place."""
+        [entries] = skipped.replies(self._pipe().xrange(keys.output(job), f"({place}", "+"))
+        return _readable(entries or ())
+
+    def wait(self, places: Mapping[str, str], *, block_ms: int) -> dict[str, list[Lines]]:
+        """Return the lines of jobs after their places, as soon as there are some; none after `block_ms`."""
+        asked: Any = {keys.output(job): place for job, place in places.items()}
+        reply = self._client.xread(asked, block=block_ms)
+        rows = reply.items() if isinstance(reply, dict) else reply or ()
+        jobs = {keys.output(job).encode(): job for job in places}
+        return {jobs[name]: _readable(_flat(entries)) for name, entries in rows}
+
+
+def _flat(entries: Any) -> Any:
+    return entries[0] if entries and isinstance(entries[0], list) else entries
+
+
+def _readable(entries: Any) -> list[Lines]:
+    return skipped.readable("output", entries, _lines)
+
+
+def _lines(place: bytes, fields: Mapping[bytes, bytes]) -> Lines:
+    head, _, rest = fields[b"data"].partition(b"\n")
+    offset, at, chunks = int(fields[b"offset"]), 0, list[Chunk]()
+    for stream, size in json.loads(head):
+        chunks.append(Chunk(offset + at, str(stream), rest[at : at + size]))
+        at += size
+    return Lines(
+        id=place.decode(),
+        unit=int(fields[b"unit"]),
+        attempt=int(fields[b"attempt"]),
+        run=fields[b"run"].decode(),
+        chunks=tuple(chunks),
+    )

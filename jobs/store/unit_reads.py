@@ -1,0 +1,104 @@
+"""Reads of a program's units: where each stands, and what is stored of those that failed or left files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.store import keys
+from jobs.store.connection import ResponseError, wrong_type
+from jobs.store.scripts import Part
+
+#: Parts beside the accumulator that are read: many more than wait while a job is being folded.
+_PARTS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Units lo..hi-1, which are not done."""
+
+    lo: int
+    hi: int
+    #: Attempts that failed.
+    errors: int = 0
+    #: Of a lease: its lane, and when it was granted, in milliseconds of Redis' clock.
+    lane: str = ""
+    granted: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredUnits:
+    """Everything that says where a job's units stand, read at one moment."""
+
+    kind: str
+    state: str
+    total: int
+    #: Units from here on were never leased.
+    cursor: int
+    accumulator: bytes | None
+    parts: Sequence[bytes]
+    free: Sequence[Piece]
+    retry: Sequence[Piece]
+    dead: Sequence[Piece]
+    leases: Sequence[Piece]
+
+
+class UnitReads(Part):
+    """Reads units of jobs; changes nothing."""
+
+    def units(self, job_id: str) -> StoredUnits | None:
+        """Return where a job's units stand; None for one that does not exist. One of Unreadable for a broken one."""
+        try:
+            return self._units(job_id)
+        except ResponseError as error:
+            if not wrong_type(error):
+                raise
+            raise ValueError(f"a key of job {job_id} has another type") from error
+
+    def _units(self, job_id: str) -> StoredUnits | None:
+        head, accumulator, parts, free, retry, dead, leases = self._scripts.read(
+            ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor"),
+            ("GET", keys.job_accumulator(job_id)),
+            ("LRANGE", keys.job_parts(job_id), "0", str(_PARTS - 1)),
+            ("LRANGE", keys.job_free(job_id), "0", "-1"),
+            ("ZRANGE", keys.job_retry(job_id), "0", "-1"),
+            ("LRANGE", keys.job_dead(job_id), "0", "-1"),
+            ("HVALS", keys.job_lease(job_id)),
+        )
+        if head[0] is None:
+            return None
+        kind, state, total, cursor = (value.decode() for value in head)
+        return StoredUnits(
+            kind=kind, state=state, total=int(total), cursor=int(cursor), accumulator=accumulator, parts=parts,
+            free=_pieces(free), retry=_pieces(retry), dead=_pieces(dead), leases=[_lease(text) for text in leases],
+        )  # fmt: skip
+
+    def failures(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the row of the last attempt that failed, as JSON, of those of the units that have one."""
+        return self._of_units(keys.job_failures(job_id), units)
+
+    def files(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
+        """Return the artifact with the log and the outputs of those of the units that have one."""
+        return self._of_units(keys.job_files(job_id), units)
+
+    def dead_errors(self, job_id: str, units: Sequence[int]) -> Mapping[int, bytes]:
+        """Return why each of these units was given up, of those of which that is kept."""
+        return self._of_units(keys.job(job_id), units, "dead|")
+
+    def _of_units(self, key: str, units: Sequence[int], prefix: str = "") -> Mapping[int, bytes]:
+        stored = self._client.hmget(key, [f"{prefix}{unit}" for unit in units]) if units else []
+        return {unit: value for unit, value in zip(units, stored, strict=True) if value is not None}
+
+
+def _pieces(texts: Sequence[bytes]) -> list[Piece]:
+    rows = ([int(number) for number in text.split(b":")] for text in texts)
+    return [Piece(lo=lo, hi=hi, errors=errors) for lo, hi, _, errors in rows]
+
+
+def _lease(text: bytes) -> Piece:
+    """Return a lease of lo:hi:upto:expiries:errors:granted:lane; billed: may stand before the lane."""
+    lo, hi, _, _, errors, granted, lane = text.decode().split(":", 6)
+    billed, _, rest = lane.partition(":")
+    return Piece(
+        lo=int(lo), hi=int(hi), errors=int(errors), granted=int(granted), lane=rest if billed.isdigit() else lane
+    )

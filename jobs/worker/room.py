@@ -1,0 +1,54 @@
+"""Room of a worker: what it has left for further leases beside idle lanes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jobs.requirements import Offer
+from jobs.store.slots import Facts
+from jobs.worker.lanes import Lane
+from jobs.worker.pace import Pace
+
+
+class Room(Protocol):
+    """Room for further leases. Thread-safe."""
+
+    def offer(self) -> Offer | None:
+        """Return what is free now, as NEXT compares it with what jobs require; None: they require nothing."""
+
+    def open(self) -> bool:
+        """Tell whether it is worth asking for work."""
+
+    def first_rate(self, facts: Facts) -> float:
+        """Return the units/s at which a lane begins that knows nothing of the job."""
+
+    def want(self, facts: Facts, pace: Pace) -> int:
+        """Return the units of a lane's next lease of a job."""
+
+    def take(self, lane: Lane, facts: Facts) -> bool:
+        """Set aside for a lane what the job requires; False where that is not free."""
+
+    def give_back(self, lane: Lane) -> None:
+        """Free what was set aside for a lane, if anything."""
+
+
+class LanesOnly:
+    """Room of a worker whose lanes are all that a lease needs."""
+
+    def offer(self) -> Offer | None:
+        return None
+
+    def open(self) -> bool:
+        return True
+
+    def first_rate(self, facts: Facts) -> float:
+        return facts.expected_rate
+
+    def want(self, facts: Facts, pace: Pace) -> int:
+        return pace.want()
+
+    def take(self, lane: Lane, facts: Facts) -> bool:
+        return True
+
+    def give_back(self, lane: Lane) -> None:
+        return None

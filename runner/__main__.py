@@ -1,0 +1,161 @@
+"""Composes and runs one runner: `python -m runner`. It reaches the coordinators alone, never Redis."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from jobs import exposure, logs, settings
+from jobs.kinds import registry
+from jobs.models import Device
+from jobs.settings import Settings, usable_cores, usable_memory_mib
+from jobs.worker import links
+from jobs.worker.api_files import JobFiles
+from jobs.worker.life import Worker, refusal
+from jobs.worker.links import ApiLink, CannotStart
+from runner import gpus, leftovers, processes
+from runner.cache import FileCache
+from runner.environments import Environments
+from runner.faults import Cordon
+from runner.host import Host
+from runner.inputs import Files, Inputs
+from runner.lane import GuardLane
+from runner.ledger import Ledger, Resources
+from runner.places import Places
+from runner.slot import Slot, adopt_orphans
+from runner.workplace import Workplace
+
+log = logging.getLogger("runner")
+
+#: The kind whose jobs programs are.
+KIND = "command"
+#: Seconds that programs and their last calls get when the runner ends: a job's grace has at most 60.
+SHUTDOWN_SECONDS = 75.0
+#: Share of the memory offered that one program may use whose job asks for none.
+_MEMORY_SHARE = 0.9
+
+
+def resources(settings: Settings) -> Resources:
+    """Return what this runner has to offer."""
+    memory = settings.runner_memory_mib or usable_memory_mib()
+    return Resources(
+        slots=settings.slots(), cpus=float(usable_cores()), memory_mib=memory, host=settings.host_name(),
+        gpus=tuple(gpus.detect(settings.gpu_enabled, settings.cuda_visible_devices)),
+        labels=tuple(settings.labels()), isolated=bool(settings.program_uids()),
+    )  # fmt: skip
+
+
+@contextmanager
+def folder(settings: Settings) -> Iterator[Places]:
+    """Yield the runner's folders, for it alone and with nothing that runs in them. Raises CannotStart.
+
+    Without RUNNER_DIR they are new, and removed at the end.
+    """
+    top = Path(settings.runner_dir or tempfile.mkdtemp(prefix="runner-")).absolute()
+    places = Places(top)
+    try:
+        places.make()
+        lock = leftovers.lock(places)
+    except leftovers.InUse as error:
+        raise CannotStart(f"{error}; give each its own RUNNER_DIR") from None
+    except OSError as error:
+        raise CannotStart(f"RUNNER_DIR {top} cannot be used: {error}; name a folder that this user may write") from None
+    try:
+        leftovers.end(places)
+        yield places
+    finally:
+        lock.close()
+        if not settings.runner_dir:
+            shutil.rmtree(top, ignore_errors=True)
+
+
+def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, Callable[[], list[GuardLane]]]:
+    """Return the worker, and what starts its lanes."""
+    api = link.store.api
+    ledger = Ledger(resources(settings), link.store.fleet, link.worker, freed=link.ask_anew)
+
+    def files(job: str, lease: str, stopped: Callable[[], bool]) -> Files:
+        return JobFiles(api, job, lease, stopped=stopped)
+
+    host = Host(
+        worker=link.worker, name=settings.host_name(), store=link.store, files=files, places=places,
+        inputs=Inputs(FileCache(places.cache, settings.cache_bytes)), ledger=ledger, cordon=Cordon(places.work),
+        environments=Environments(places.environments), stopping=lambda: bool(worker.server and worker.server.stopping),
+        memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
+    )  # fmt: skip
+    worker = Worker(
+        settings, Device.RUNNER, settings.slots(), lambda: host.row(worker.server.busy() if worker.server else 0),
+        kinds={KIND: registry.definition(KIND).MODEL_VERSION}, room=ledger, shutdown_seconds=SHUTDOWN_SECONDS,
+        follow=host.live.follow,
+    )  # fmt: skip
+
+    def start() -> list[GuardLane]:
+        uids = settings.program_uids() or [None] * settings.slots()
+        slots = [Slot(str(number)) for number in range(settings.slots())]
+        return [GuardLane(host, Workplace(places, slot, host.inputs, uids[int(slot.name)])) for slot in slots]
+
+    return worker, start
+
+
+def run(settings: Settings) -> int:
+    try:
+        link = links.connect(settings, Device.RUNNER)
+        assert isinstance(link, ApiLink)
+        with folder(settings) as places:
+            return serve(settings, link, places)
+    except CannotStart as error:
+        log.error("%s", error)
+        return exposure.REFUSED
+
+
+def serve(settings: Settings, link: ApiLink, places: Places) -> int:
+    worker, start = compose(settings, link, places)
+    lanes: list[GuardLane] = []
+
+    def started() -> list[GuardLane]:
+        lanes.extend(start())
+        return lanes
+
+    def close() -> None:
+        for lane in lanes:
+            lane.close()
+
+    return worker.run(link, started, close)
+
+
+def why_not(settings: Settings) -> str:
+    """Return why this process cannot be a runner; empty: it can."""
+    if not settings.worker_api:
+        return (
+            "a runner reaches the coordinators alone, so that programs see no password of Redis: set"
+            " WORKER_API=https://cluster.example and WORKER_TOKEN, made by `cluster token create NAME --scopes worker`"
+        )
+    if not sys.platform.startswith("linux") or not processes.can_list_children():
+        return "a runner needs Linux with /proc/PID/task/PID/children: run it in a container, or on another host"
+    return ""
+
+
+def main() -> int:
+    chosen = settings.load()
+    logs.configure(chosen.log_level, "runner", host=chosen.host_name(), worker=chosen.worker_name())
+    if why := why_not(chosen):
+        log.error("%s", why)
+        return exposure.REFUSED
+    if os.geteuid() == 0 and not chosen.program_uids():
+        log.warning(
+            "this runner is root, and so are its programs, which can read its token: set RUNNER_UIDS=61184-%d, or run"
+            " it as another user", 61183 + chosen.slots(),
+        )  # fmt: skip
+    adopt_orphans()
+    processes.hide()
+    return refusal(chosen) or run(chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

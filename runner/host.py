@@ -1,0 +1,70 @@
+"""Host of programs: what all slots of one runner share."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from jobs.store.lease_store import LeaseStore
+from runner.environments import Environments
+from runner.faults import Cordon
+from runner.inputs import Files, Inputs
+from runner.ledger import Ledger
+from runner.live import Live
+from runner.places import Places
+from runner.workspaces import Workspaces
+
+log = logging.getLogger(__name__)
+
+#: Processes and descendants of one program that may live at once.
+MOST_PROCESSES = 1024
+
+
+@dataclass(kw_only=True)
+class Host:
+    """One runner: its name, its way to the coordinator, its folders and its resources."""
+
+    worker: str
+    name: str
+    store: LeaseStore
+    #: Files of a job under one of its leases; gives up once its third argument says so.
+    files: Callable[[str, str, Callable[[], bool]], Files]
+    places: Places
+    inputs: Inputs
+    environments: Environments
+    ledger: Ledger
+    cordon: Cordon
+    live: Live = field(default_factory=Live)
+    workspaces: Workspaces = field(default_factory=Workspaces)
+    #: Tells whether the runner ends.
+    stopping: Callable[[], bool] = lambda: False
+    #: Bytes of memory that a program may use whose job says nothing.
+    memory_bytes: int = 0
+    #: Job and unit that run now, by slot.
+    running: dict[str, tuple[str, int]] = field(default_factory=dict)
+    #: Slots whose GPUs are another worker's now.
+    lost: frozenset[str] = frozenset()
+    _said: set[str] = field(default_factory=set)
+
+    def say_once(self, text: str) -> None:
+        """Log an error that would come with each unit, the first time."""
+        if text not in self._said:
+            self._said.add(text)
+            log.error("%s", text)
+
+    def row(self, busy: int) -> dict[str, str | int | float]:
+        """Return what a runner's heartbeat says beside what every worker's does, and renew its claims to GPUs.
+
+        `busy` lanes are at work.
+        """
+        why = self.cordon.why()
+        self.lost = frozenset(self.ledger.renew())
+        return {
+            "offer": json.dumps(self.ledger.total()),
+            "isolation": "uid" if self.ledger.resources.isolated else "shared",
+            "running": json.dumps(list(self.running.values())[:64]),
+            "cordoned": why,
+            **({"state": "draining" if busy else "drained"} if why else {}),
+        }

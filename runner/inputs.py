@@ -1,0 +1,119 @@
+"""Inputs of jobs on a runner: the paths of their files, and their items; read once a job."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from jobs.trees import manifest
+from jobs.trees.manifest import Entry
+from runner.cache import FileCache
+
+#: Jobs whose inputs are remembered.
+MOST_JOBS = 8
+#: Items of a job, and bytes of one as it stands in its file: a program gets it as one text.
+MOST_ITEMS, LONGEST_ITEM = 100_000, 128 << 10
+_PIECE = 1 << 20
+_LINE_END = re.compile(rb"\n")
+
+Input = TypeVar("Input")
+
+
+class Files(Protocol):
+    """Files and secrets of one job, as `jobs.worker.api_files.JobFiles`, under one of its leases."""
+
+    def manifest(self, which: str = "files") -> bytes: ...
+
+    def fetch(self, entries: Sequence[Entry], write: Callable[[str, Iterator[bytes]], None]) -> None: ...
+
+    def keep(self, folder: Path, units: Sequence[int]) -> str: ...
+
+    def secrets(self) -> dict[str, str]: ...
+
+    def output(self, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]) -> bool: ...
+
+
+class NoItem(Exception):
+    """A unit has no item; the message says why."""
+
+
+class Items:
+    """Lines of a file of JSON, one a unit, whatever their number and length. The file may go meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        self._stream = path.open("rb")
+        self._lock = threading.Lock()
+        self._offsets = array("Q", [0])
+        at = 0
+        while (piece := self._stream.read(_PIECE)) and len(self._offsets) <= MOST_ITEMS:
+            ends = (match.end() for match in _LINE_END.finditer(piece))
+            self._offsets.extend(at + end for end in islice(ends, MOST_ITEMS))
+            at += len(piece)
+        if self._offsets[-1] < at:
+            self._offsets.append(at)
+
+    def line(self, unit: int) -> str:
+        """Return a unit's item as JSON. Raises NoItem."""
+        if unit >= len(self._offsets) - 1:
+            raise NoItem(f"the file of items has {len(self._offsets) - 1} lines, none for unit {unit}")
+        start, end = self._offsets[unit : unit + 2]
+        if end - start > LONGEST_ITEM:
+            raise NoItem(f"the item of unit {unit} has {end - start} bytes; at most {LONGEST_ITEM}")
+        return os.pread(self._stream.fileno(), end - start, start).decode(errors="replace").strip()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class Inputs:
+    """Inputs of the jobs that were worked on last. Thread-safe."""
+
+    def __init__(self, cache: FileCache) -> None:
+        self.cache = cache
+        self._lock = threading.Lock()
+        self._entries: dict[str, list[Entry]] = {}
+        self._items: dict[str, Items] = {}
+
+    def entries(self, job: str, files: Files) -> list[Entry]:
+        """Return the paths of a job's files, with the files in the cache. Errors of `files`."""
+        with self._lock:
+            found = self._entries.get(job)
+        if found is None:
+            found = manifest.entries(files.manifest())
+            with self._lock:
+                _remember(self._entries, job, found)
+        self._fetch(found, files)
+        return found
+
+    def items(self, job: str, files: Files) -> Items:
+        """Return a job's items, of the only file of its artifact. Errors of `files`, NoItem."""
+        with self._lock:
+            if job in self._items:
+                return self._items[job]
+        of = [entry for entry in manifest.entries(files.manifest("items")) if entry.is_file]
+        if len(of) != 1:
+            raise NoItem(f"the artifact of items has {len(of)} files, and must have one")
+        self._fetch(of, files)
+        with self._lock:
+            return _remember(self._items, job, Items(self.cache.path(of[0].sha)))
+
+    def _fetch(self, entries: Sequence[Entry], files: Files) -> None:
+        by_sha = {entry.sha: entry for entry in entries if entry.is_file}
+
+        def fetch(shas: list[str], write: Callable[[str, Iterator[bytes]], None]) -> None:
+            files.fetch([by_sha[sha] for sha in shas], write)
+
+        self.cache.have(list(by_sha), fetch)
+
+
+def _remember(known: dict[str, Input], job: str, value: Input) -> Input:
+    known[job] = value
+    while len(known) > MOST_JOBS:
+        del known[next(iter(known))]
+    return value

@@ -1,0 +1,65 @@
+"""Folders of a runner: where programs work, what is cached, what outlives a unit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders below `top`, which others than the runner may pass through and not list."""
+
+    top: Path
+
+    def make(self) -> None:
+        """Make them where they are not there. OSError says why not."""
+        for folder in (self.top, self.work, self.cache, self.workspaces, self.environments):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.top, self.work, self.workspaces, self.environments):
+            folder.chmod(0o711)
+        self.cache.chmod(0o700)
+
+    @property
+    def work(self) -> Path:
+        return self.top / "work"
+
+    @property
+    def cache(self) -> Path:
+        return self.top / "cache"
+
+    @property
+    def workspaces(self) -> Path:
+        return self.top / "workspaces"
+
+    @property
+    def environments(self) -> Path:
+        return self.top / "environments"
+
+    def workspace(self, tenant: str, name: str, uid: int | None) -> Path:
+        """Return the folder of a tenant under a name, made where it is not there, of the user that works there now."""
+        folder = self.workspaces / _named(tenant)
+        folder.mkdir(mode=0o711, parents=True, exist_ok=True)
+        workspace = folder / _named(name)
+        workspace.mkdir(mode=0o700, exist_ok=True)
+        if uid is not None and workspace.lstat().st_uid != uid:
+            give(workspace, uid)
+        return workspace
+
+
+def _named(name: str) -> str:
+    """Return the name of a folder: the text itself where it is plain, else a digest of it."""
+    return name if _PLAIN.fullmatch(name) else f"_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+def give(top: Path, uid: int) -> None:
+    """Make a tree a user's, links themselves and not what they lead to; the top last, so that it can be done again."""
+    for _, names, files, descriptor in os.fwalk(top, follow_symlinks=False):
+        for name in [*names, *files]:
+            os.chown(name, uid, uid, dir_fd=descriptor, follow_symlinks=False)
+    os.chown(top, uid, uid, follow_symlinks=False)

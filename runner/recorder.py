@@ -1,0 +1,87 @@
+"""Record of one unit's output: what is kept of it, which of it was stderr, and what a follower gets of it meanwhile."""
+
+from __future__ import annotations
+
+import json
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+from runner.output import FIRST_BYTES, LAST_BYTES, Log
+
+#: Ranges of stderr that are told apart; later ones run together.
+MOST_RANGES = 100_000
+#: Bytes of the end of a program's output that its failure shows.
+TAIL_BYTES = 1024
+
+
+class Recorder:
+    """Takes what one program writes, from its start on. Offsets count stdout and stderr together. Thread-safe."""
+
+    def __init__(self, first: int = FIRST_BYTES, last: int = LAST_BYTES) -> None:
+        self._log = Log(first, last)
+        self._lock = threading.Lock()
+        #: Where each range of stderr begins and ends.
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __call__(self, stream: int, data: bytes) -> None:
+        """Take what came from stdout, 0, or from stderr, 1."""
+        with self._lock:
+            if stream:
+                self._mark(self._log.total_bytes, len(data))
+            self._log.add(data)
+
+    def _mark(self, start: int, size: int) -> None:
+        if self._ends and (self._ends[-1] == start or len(self._ends) >= MOST_RANGES):
+            self._ends[-1] = start + size
+        else:
+            self._starts.append(start)
+            self._ends.append(start + size)
+
+    @property
+    def total_bytes(self) -> int:
+        return self._log.total_bytes
+
+    def tail(self) -> str:
+        """Return the end of what was written, as text."""
+        return self._log.after(max(0, self.total_bytes - TAIL_BYTES), TAIL_BYTES)[1].decode(errors="replace")
+
+    def since(self, offset: int, most: int) -> tuple[int, list[tuple[str, bytes]]]:
+        """Return what is kept from an offset on, at most `most` bytes: where it begins, and pieces of either stream."""
+        with self._lock:
+            start, data = self._log.after(offset, most)
+            return start, list(self._pieces(start, data))
+
+    def _pieces(self, start: int, data: bytes) -> Iterator[tuple[str, bytes]]:
+        at, end = start, start + len(data)
+        number = max(0, bisect_right(self._starts, at) - 1)
+        while at < end:
+            while number < len(self._ends) and self._ends[number] <= at:
+                number += 1
+            is_error = number < len(self._starts) and self._starts[number] <= at
+            if is_error:
+                upto = min(end, self._ends[number])
+            else:
+                upto = min(end, self._starts[number]) if number < len(self._starts) else end
+            yield ("e" if is_error else "o"), data[at - start : upto - start]
+            at = upto
+
+    def write(self, folder: Path, unit: int) -> None:
+        """Write the log of a unit below a folder, and beside it which of it was stderr; nothing where there is none."""
+        if not self.total_bytes:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(unit)).write_bytes(self._log.content())
+        if ranges := self.stderr():
+            (folder / f"{unit}.streams").write_text(json.dumps(ranges, separators=(",", ":")))
+
+    def stderr(self) -> list[list[int]]:
+        """Return [offset, length] of each range of stderr in what is kept."""
+        ranges = []
+        for low, high, shift in self._log.kept():
+            for start, end in zip(self._starts, self._ends, strict=True):
+                if max(start, low) < min(end, high):
+                    ranges.append([max(start, low) + shift, min(end, high) - max(start, low)])
+        return ranges

@@ -1,0 +1,448 @@
+"""Run of one lease in a slot: its units one after the other, what becomes of each, and what is committed when."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from jobs import errors
+from jobs.kinds.command import program
+from jobs.models import Device, Partial
+from jobs.store.connection import CoordinatorRejects, RedisError, Unreachable, away, pause
+from jobs.store.scripts import PROGRAM_TTL_MS
+from jobs.worker.api_files import Stale
+from jobs.worker.execution import Computed, encode
+from jobs.worker.lanes import LaneDied, LeaseEnded, Task
+from runner import commands, report, values
+from runner.cache import Damaged
+from runner.environments import NotBuilt, Stopped
+from runner.faults import MOST_FAULTS, HostFault, is_of_host
+from runner.folders import BadValue
+from runner.host import MOST_PROCESSES, Host
+from runner.inputs import Files, NoItem
+from runner.live import Line
+from runner.orders import Ended, Order
+from runner.recorder import Recorder
+from runner.report import Failure
+from runner.slot import GuardDied
+from runner.workplace import Workplace
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which a lease commits what it has; a unit that takes longer lets those behind it go to others.
+LONG_SECONDS = 2.0
+#: Most bytes of values in one partial.
+MOST_VALUES = 256 << 10
+#: Longest grace of a program whose job is cancelled, and of one whose runner is cut off: its lease ends soon.
+LONGEST_CANCEL, LONGEST_CUT = 25.0, 10.0
+#: Seconds between the death of a program that is cut off and the end of its lease.
+MARGIN_SECONDS = 3.0
+TTL_SECONDS = PROGRAM_TTL_MS / 1000
+#: Seconds between two tries of a call.
+_RETRY_SECONDS = 0.5
+#: A program that every host has, and the seconds that it may take.
+_PROBE, _PROBE_SECONDS = (*program.SHELL, ":"), 5.0
+#: Errors of a job's own that keep a unit from being started.
+_JOBS_FAULTS = (CoordinatorRejects, errors.ClusterError, NotBuilt, NoItem, ValueError, RecursionError)
+
+Answer = TypeVar("Answer")
+
+
+class Given(Exception):
+    """The lease is not this runner's any more, or it must let go of it."""
+
+
+class Run:
+    """One lease. `go` runs its units in the lane's thread."""
+
+    def __init__(self, host: Host, place: Workplace, task: Task) -> None:
+        self._host, self._place, self._task = host, place, task
+        self._job, self._token = task.facts.job_id, task.grant.token
+        self._command = commands.read(task.facts.spec)
+        self._around = commands.Surroundings(job=self._job, folder="")
+        #: The next unit, and the first whose end is not committed.
+        self._unit = self._first = task.grant.lo
+        self._errors = task.grant.errors
+        self._began = self._unit_began = time.monotonic()
+        #: Of each finished unit that is not committed.
+        self._ms: list[int] = []
+        self._attempts: list[int] = []
+        self._values: list[Any] = []
+        self._value_bytes = 0
+        self._helped_at = 0.0
+        #: Its workspace, while it is in use.
+        self._workspace: tuple[str, str] | None = None
+
+    @cached_property
+    def _files(self) -> Files:
+        return self._host.files(self._job, self._token, self._must_stop)
+
+    def go(self) -> tuple[Computed, bytes]:
+        """Return what is left to be committed. Raises LeaseEnded, LaneDied."""
+        try:
+            return self._go()
+        except (Given, Stale) as given:
+            log.info("a lease was given up: %s", given or "stale", extra={"job_id": self._job})
+            self._place.forget()
+            return self._nothing()
+        finally:
+            self._host.running.pop(self._place.slot.name, None)
+            if self._workspace is not None:
+                self._host.workspaces.give_back(self._workspace, self._place.uid)
+
+    def _go(self) -> tuple[Computed, bytes]:
+        try:
+            self._place.forget()
+            self._run_units()
+            return self._finished()
+        except (HostFault, OSError) as fault:
+            return self._after_fault(fault)
+        except GuardDied as died:
+            self._keep_on()
+            raise LaneDied(str(died)) from died
+
+    def _after_fault(self, fault: Exception) -> tuple[Computed, bytes]:
+        """Give back the unit that this host failed, which does not count, unless it fails that one again and again."""
+        log.error("this host failed a unit, which does not count: %s", fault, extra={"job_id": self._job})
+        times = self._host.cordon.failed_unit(self._job, self._unit)
+        if times >= MOST_FAULTS and not self._ms:
+            self._place.forget()
+            words = f"this host failed it {times} times, as where a program fills the disk: {fault}"
+            self._fail(Failure(error=words, reason="not started"))
+        time.sleep(1.0)  # the next one would probably fail as well
+        return self._finished()
+
+    def _nothing(self) -> tuple[Computed, bytes]:
+        return Computed(upto=self._task.grant.lo, partial={}, seconds=0.0), b"{}"
+
+    # -- units ------------------------------------------------------------------------------------------------------
+
+    def _run_units(self) -> None:
+        if (failed := self._prepare()) is not None:
+            self._fail(failed)
+        while self._unit < self._task.grant.hi and not self._should_end():
+            self._unit_began = time.monotonic()
+            ended, recorder, failed = self._start_unit()
+            if ended.reason == "stopped":
+                self._stopped(recorder)
+                return
+            failed = failed or self._take(ended, recorder)
+            if failed is not None:
+                self._fail(failed)
+            self._unit += 1
+            self._task.upto = self._unit
+
+    def _should_end(self) -> bool:
+        """Tell whether what is finished is to be committed now, or nothing more may start."""
+        long = time.monotonic() - self._began > LONG_SECONDS or self._value_bytes > MOST_VALUES
+        return bool(self._task.stop) or self._host.stopping() or (long and self._unit > self._first)
+
+    def _prepare(self) -> Failure | None:
+        """Make the workplace ready; return why the first unit cannot start, if the job is the reason."""
+        command = self._command
+        try:
+            self._prepare_folder()
+            workspace = self._take_workspace() if command.workspace else ""
+            self._around = commands.Surroundings(
+                job=self._job, folder=str(self._place.folder.path), workspace=workspace,
+                gpus=",".join(gpu.uuid for gpu in self._host.ledger.gpus(self._place.slot.name)),
+                secrets=self._persist(self._files.secrets) if command.secrets else {},
+            )  # fmt: skip
+            if command.python:
+                return self._make_environment()
+        except Stale:
+            raise
+        except _JOBS_FAULTS as error:
+            return Failure(error=f"it could not be started: {_text(error)}", reason="not started")
+        except OSError as error:
+            raise HostFault(f"the place of a program could not be made: {error}") from error
+        return None
+
+    def _take_workspace(self) -> str:
+        """Return the path of the job's workspace; programs of another slot's user would lose it to this one's."""
+        key, uid = (self._task.facts.tenant, self._command.workspace), self._place.uid
+        if self._workspace is None:
+            if not self._host.workspaces.take(key, uid, self._must_stop):
+                raise Given("stopped while its workspace was in use")
+            self._workspace = key
+        return str(self._host.places.workspace(*key, uid))
+
+    def _prepare_folder(self) -> None:
+        try:
+            self._persist(lambda: self._place.prepare(self._task.facts, self._command, lambda: self._files))
+        except (OSError, Damaged) as error:
+            raise HostFault(f"the folder of a program could not be made: {error}") from error
+
+    def _make_environment(self) -> Failure | None:
+        recorder = Recorder()
+        try:
+            folder = self._host.environments.have(
+                self._place.folder.path / self._command.python, self._task.facts.tenant,
+                home=self._place.folder.path, environment=self._environment(self._unit, None), uid=self._place.uid,
+                run=lambda order: _unless_stopped(self._place.slot.run(order, recorder, self._look, self._until)),
+                stopped=self._must_stop,
+            )  # fmt: skip
+        except Stopped as stopped:
+            raise Given("stopped") from stopped
+        except NotBuilt as error:
+            self._place.keep(self._unit, recorder, ())
+            last = next(iter(recorder.tail().strip().splitlines()[-1:]), "")
+            words = f"its Python environment could not be made, {error}{last and ': '}{last}"
+            return Failure(error=words, reason="not started", tail=recorder.tail())
+        self._around = replace(self._around, python_bin=f"{folder}/bin")
+        return None
+
+    def _environment(self, unit: int, item: str | None) -> dict[str, str]:
+        return commands.environment(self._command, self._around, unit=unit, attempt=self._attempt(unit), item=item)
+
+    def _attempt(self, unit: int) -> int:
+        return self._errors + 1 if unit == self._task.grant.lo and not self._task.went_on else 1
+
+    def _start_unit(self) -> tuple[Ended, Recorder, Failure | None]:
+        recorder = Recorder()
+        try:
+            if self._place.dirty:  # it could not be cleaned after the unit before
+                self._prepare_folder()
+            order = self._order(self._unit)
+        except Stale:
+            raise
+        except _JOBS_FAULTS as error:
+            failed = Failure(error=f"it could not be started: {_text(error)}", reason="not started")
+            return Ended(code=0), recorder, failed
+        self._host.running[self._place.slot.name] = (self._job, self._unit)
+        line = Line(self._job, self._unit, self._attempt(self._unit), recorder, self._files)
+        self._host.live.add(line)
+        self._place.dirty = True
+        try:
+            return self._place.slot.run(order, recorder, self._look, self._until), recorder, None
+        finally:
+            self._host.live.remove(line)
+
+    def _order(self, unit: int) -> Order:
+        command = self._command
+        item = self._item(unit)
+        return Order(
+            argv=program.arguments(command.spec, unit, None if item is None else json.loads(item)),
+            folder=self._around.folder, environment=self._environment(unit, item),
+            timeout_seconds=command.timeout_seconds, stop_signal_seconds=command.stop_signal_seconds,
+            memory_bytes=command.memory_bytes or self._host.memory_bytes, processes=MOST_PROCESSES,
+            uid=self._place.uid,
+        )  # fmt: skip
+
+    def _item(self, unit: int) -> str | None:
+        """Return a unit's item as JSON; None where the job has none."""
+        if not self._command.has_items:
+            return None
+        if self._command.items_in_file:
+            return self._persist(lambda: self._host.inputs.items(self._job, self._files)).line(unit)
+        return json.dumps(program.item_of(self._command.spec, unit), ensure_ascii=False, separators=(",", ":"))
+
+    def _take(self, ended: Ended, recorder: Recorder) -> Failure | None:
+        """Keep what a program left and clean up after it; return why its unit failed, if it did."""
+        if ended.error and (is_of_host(OSError(ended.errno, "")) or self._blames_host(ended)):
+            raise HostFault(f"a program could not be started: {ended.error}")
+        if not ended.error:
+            self._host.cordon.started()
+        failed, value = report.failure(ended, recorder.tail(), self._command.timeout_seconds), None
+        try:
+            if failed is None:
+                value = self._value()
+        except (BadValue, ValueError, RecursionError) as error:
+            failed = Failure(error=f"CLUSTER_RESULT: {error}", exit=0, seconds=round(ended.seconds, 3))
+        try:
+            self._place.keep(self._unit, recorder, self._command.outputs)
+            self._place.restore()
+        except OSError as error:
+            raise HostFault(f"what a program left could not be kept: {error}") from error
+        if failed is None:
+            self._ms.append(round(ended.seconds * 1000))
+            self._attempts.append(self._attempt(self._unit))
+            self._values.append(value)
+        return failed
+
+    def _blames_host(self, ended: Ended) -> bool:
+        return self._host.cordon.did_not_start(self._job, ended.error, self._can_start)
+
+    def _can_start(self) -> bool:
+        """Tell whether this host starts a program that is there for sure."""
+        folder, uid = self._around.folder, self._place.uid
+        probe = Order(argv=list(_PROBE), folder=folder, timeout_seconds=_PROBE_SECONDS, uid=uid)
+        ended = self._place.slot.run(probe, lambda *_: None, self._look, self._until)
+        return not ended.error and not ended.code
+
+    def _value(self) -> Any:
+        """Return the value that the program wrote; a long one is set aside. Raises BadValue, ValueError."""
+        text = self._place.folder.value()
+        if text is None:
+            return None
+        value = values.parsed(text)
+        if len(text) <= self._command.value_bytes:
+            self._value_bytes += len(text)
+            return value
+        self._place.keep(self._unit, None, (), text)
+        return {"artifact": True}
+
+    def _stopped(self, recorder: Recorder) -> None:
+        """Keep the output of a program that was stopped since its job is cancelled; a runner that ends has no time."""
+        if self._task.stop != 2:
+            return
+        try:
+            self._place.forget()
+            self._place.keep(self._unit, recorder, ())
+            if self._place.kept is not None:
+                self._files.keep(self._place.kept, [self._unit])
+        except (RedisError, OSError) as error:
+            log.info("the output of a cancelled program is not kept: %s", error, extra={"job_id": self._job})
+
+    # -- while a unit runs ------------------------------------------------------------------------------------------
+
+    def _look(self) -> float | None:
+        """Return the grace after which the program is killed, once it must end; help others to the units behind it."""
+        grace, left = self._command.grace_seconds, self._left()
+        if self._task.stop == 2:
+            return max(0.0, min(grace, LONGEST_CANCEL, left))
+        if self._place.slot.name in self._host.lost:
+            log.error("another worker has claimed a program's GPU", extra={"job_id": self._job})
+            return 0.0
+        if self._host.stopping():
+            return max(0.0, min(grace, left))
+        if left < min(grace, LONGEST_CUT):
+            log.error("no coordinator answers: a program is stopped before its lease ends", extra={"job_id": self._job})
+            return max(0.0, left)
+        if time.monotonic() - self._unit_began > LONG_SECONDS:
+            self._let_others_go_on()
+        return None
+
+    def _left(self) -> float:
+        """Return the seconds after which nothing of this lease may run, unless a coordinator answers."""
+        return self._until() - time.monotonic()
+
+    def _until(self) -> float:
+        """Return when that is, in monotonic seconds."""
+        return self._task.kept_at + TTL_SECONDS - MARGIN_SECONDS
+
+    def _must_stop(self) -> bool:
+        return self._task.stop == 2 or self._host.stopping() or self._left() <= 0
+
+    def _let_others_go_on(self) -> None:
+        """Commit what is finished and give the units behind the one that runs to others; while calls are answered."""
+        now = time.monotonic()
+        if now - self._task.kept_at > 2 * LONG_SECONDS or now - self._helped_at < LONG_SECONDS:
+            return
+        self._helped_at = now
+        try:
+            if self._task.grant.hi > self._unit + 1:
+                self._split()
+            if self._ms and self._place.kept is None:
+                self._commit_and_go_on()
+        except RedisError as error:
+            log.info("units behind a long one wait: %s", error, extra={"job_id": self._job})
+
+    def _split(self) -> None:
+        if self._host.store.leases.split(self._job, self._token, self._unit + 1):
+            self._task.grant = replace(self._task.grant, hi=self._unit + 1)
+
+    # -- what becomes of the units ----------------------------------------------------------------------------------
+
+    def _finished(self) -> tuple[Computed, bytes]:
+        """Keep what the finished units left; return what the lane's turn commits."""
+        partial = self._partial()
+        if self._ms:
+            self._upload(list(range(self._first, self._unit)))
+        seconds = time.monotonic() - self._began
+        return Computed(upto=self._unit, partial=partial, seconds=seconds), encode(partial)
+
+    def _partial(self) -> Partial:
+        return program.finished(self._first, self._host.worker, self._ms, self._attempts, self._values)
+
+    def _upload(self, units: list[int]) -> None:
+        """Keep what units left as one artifact of the job.
+
+        A rejection, as where no artifacts are stored, fails the first of them, unless only logs are lost.
+        """
+        folder = self._place.kept
+        if folder is None:
+            return
+        try:
+            self._persist(lambda: self._files.keep(folder, units))
+        except Stale:
+            raise
+        except CoordinatorRejects as error:
+            only_logs = self._place.has_only_logs
+            self._place.forget()
+            if only_logs:
+                self._host.say_once(f"logs of programs are not kept: {_text(error)}")
+                return
+            self._forget_finished()
+            self._fail(Failure(error=f"what it left cannot be kept: {_text(error)}", exit=0))
+        self._place.forget()
+
+    def _forget_finished(self) -> None:
+        self._unit = self._first
+        self._ms, self._attempts, self._values = [], [], []
+
+    def _commit_and_go_on(self) -> int:
+        """Commit what is finished; the lease goes on with this unit. Return the parts that wait to be folded."""
+        committed = self._host.store.leases.commit(
+            self._job, self._token, self._unit, encode(self._partial()), keep=True, lo=self._first,
+            ms=round((time.monotonic() - self._began) * 1000), worker=self._host.worker, device=Device.RUNNER,
+        )  # fmt: skip
+        if not committed.merged:
+            raise Given("it is stale")
+        self._task.grant = replace(self._task.grant, lo=self._unit, errors=0)
+        self._task.went_on = True
+        self._first, self._began = self._unit, time.monotonic()
+        self._ms, self._attempts, self._values, self._value_bytes = [], [], [], 0
+        return committed.parts
+
+    def _fail(self, failed: Failure) -> None:
+        """Commit what is finished, and report the unit as failed. Raises LeaseEnded."""
+        attempt, parts, spec = self._attempt(self._unit), 0, self._command.spec
+        self._upload(list(range(self._first, self._unit + 1)))
+        if self._ms:
+            parts = self._persist(self._commit_and_go_on)
+        text = report.row(
+            failed, unit=self._unit, attempt=attempt, worker=self._host.worker, host=self._host.name
+        )  # fmt: skip
+        wait = program.wait_ms(spec, attempt, random.random())
+        self._persist(
+            lambda: self._host.store.leases.fail_unit(
+                self._job, self._token, failed.error, most=program.most_errors(spec), wait_ms=wait, row=text,
+                unit=self._unit,
+            )
+        )  # fmt: skip
+        raise LeaseEnded(parts)
+
+    def _keep_on(self) -> None:
+        """Commit what is finished before the lease is given back, where that works at once."""
+        try:
+            if self._ms:
+                self._upload(list(range(self._first, self._unit)))
+                self._commit_and_go_on()
+        except (RedisError, Given, OSError) as error:
+            log.warning("finished units run again: %s", error, extra={"job_id": self._job})
+
+    def _persist(self, call: Callable[[], Answer]) -> Answer:
+        """Repeat a call until the coordinator answers. Raises Given once the lease must be let go."""
+        while True:
+            try:
+                return call()
+            except Unreachable as error:
+                log.warning("%s", away(error))
+                if self._must_stop():
+                    raise Given("no coordinator answers") from error
+                time.sleep(pause(error, _RETRY_SECONDS))
+
+
+def _unless_stopped(ended: Ended) -> Ended | None:
+    return None if ended.reason == "stopped" else ended
+
+
+def _text(error: Exception) -> str:
+    return getattr(error, "detail", "") or str(error)

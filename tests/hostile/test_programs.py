@@ -1,0 +1,219 @@
+"""Programs that do harm: each is bounded, its end says why, and the cluster answers meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.integration.live import Live, until
+
+pytestmark = pytest.mark.alone
+TOKEN = "an-admin-of-hostile-programs"
+SLOTS = 2
+#: Whom programs of the runner under test run as, one a slot.
+UIDS = (61_000, 61_001)
+#: Starts processes as fast as it can, and more of them than any program may have; few enough for this machine.
+_BOMB = """
+import os, time
+for _ in range(20_000):
+    try:
+        if os.fork() == 0:
+            time.sleep(60)
+            os._exit(0)
+    except OSError:
+        pass
+time.sleep(60)
+"""
+_HOG = "held = []\nwhile True: held.append(bytearray(b'x' * (16 << 20)))"
+#: Prints all environments and files that it can read, its own apart.
+_SPY = """
+import os, sys
+out = sys.stdout.buffer
+def show(path):
+    try:
+        with open(path, 'rb') as opened:
+            out.write(opened.read(1 << 20))
+    except OSError:
+        pass
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    if int(pid) != os.getpid():
+        for name in ('environ', 'cmdline'):
+            show(f'/proc/{pid}/{name}')
+        try:
+            for fd in os.listdir(f'/proc/{pid}/fd'):
+                show(f'/proc/{pid}/fd/{fd}')
+        except OSError:
+            pass
+for top in sys.argv[1:]:
+    for folder, _, names in os.walk(top):
+        for name in names:
+            show(os.path.join(folder, name))
+out.write(b'the end')
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A coordinator and a runner whose slots have users of their own."""
+    folder = tmp_path_factory.mktemp("cluster")
+    reachable(folder)
+    artifacts = f"file://{folder / 'artifacts'}"
+    live = Live(folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=artifacts)
+    try:
+        live.start_redis()
+        live.start_coordinator()
+        live.start_runner(slots=SLOTS, RUNNER_UIDS="-".join(map(str, UIDS)))
+        until(lambda: live.get("/api/status")["workers"]["ready"] == 1, 60)
+        yield live
+    finally:
+        live.stop()
+
+
+def reachable(folder: Path) -> None:
+    """Let other users pass through the folders above one, which pytest makes for its own."""
+    for each in (folder, *folder.parents):
+        if each.stat().st_uid == os.getuid() and each != Path("/"):
+            each.chmod(each.stat().st_mode | 0o011)
+
+
+def program(code: str, *arguments: str) -> list[str]:
+    return [shutil.which("python3", path=os.defpath) or sys.executable, "-c", code, *arguments]
+
+
+def ended(cluster: Live, job: str, seconds: float = 60) -> dict[str, Any]:
+    """Return the job once it has ended; all the while the cluster answers, within two seconds."""
+
+    def look() -> Any:
+        started = time.monotonic()
+        found = cluster.job(job)
+        assert time.monotonic() - started < 2, "the cluster does not answer in time"
+        return found["state"] in ("done", "failed", "cancelled") and found
+
+    found: dict[str, Any] = until(look, seconds)
+    return found
+
+
+def the_unit(cluster: Live, job: str) -> Any:
+    [row] = cluster.get(f"/api/jobs/{job}/units")["units"]
+    return row
+
+
+def alive(job: str) -> list[psutil.Process]:
+    """Return the living processes of a job's programs."""
+    there = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("CLUSTER_JOB_ID") == job and process.status() != psutil.STATUS_ZOMBIE:
+                there.append(process)
+    return there
+
+
+def log_of(cluster: Live, job: str, **query: Any) -> bytes:
+    answer = httpx.get(f"{cluster.url()}/api/jobs/{job}/logs/0", params=query, headers=cluster.headers(), timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def test_a_fork_bomb_ends_and_leaves_nothing(cluster: Live) -> None:
+    job = cluster.submit("command", {"command": program(_BOMB), "retries": {"max": 0}})
+    assert ended(cluster, job)["state"] == "failed"
+    row = the_unit(cluster, job)
+    assert (row["state"], row["reason"]) == ("dead", "processes")
+    assert not alive(job)
+
+
+def test_a_program_that_takes_more_memory_than_it_asked_for_ends(cluster: Live) -> None:
+    parameters = {"command": program(_HOG), "requirements": {"memory_mib": 200}, "retries": {"max": 0}}
+    job = cluster.submit("command", parameters)
+    assert ended(cluster, job)["state"] == "failed"
+    assert the_unit(cluster, job)["reason"] == "memory"
+
+
+def test_a_log_without_end_is_read_slowly_and_kept_in_part(cluster: Live) -> None:
+    # At most 10 MB/s are read, so two gigabytes would take minutes.
+    job = cluster.submit("command", {"command": "yes", "timeout_seconds": 3, "retries": {"max": 0}})
+    until(lambda: cluster.job(job)["state"] == "running", 30)
+    runner = psutil.Process(cluster.processes["runner-0"].pid)
+    before = runner.memory_info().rss
+    assert ended(cluster, job)["state"] == "failed"
+    assert the_unit(cluster, job)["reason"] == "timeout"
+    assert runner.memory_info().rss - before < 100 << 20
+    log = b"".join(log_of(cluster, job, **{"from": at, "limit": 4 << 20}) for at in range(0, 12 << 20, 4 << 20))
+    assert 9_000_000 < len(log) < 10_000_000
+    assert b"bytes were dropped here" in log
+
+
+def test_a_program_that_ignores_sigterm_and_hides_its_children_is_gone_when_its_job_is_cancelled(cluster: Live) -> None:
+    code = "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 300 & sleep 300' & sleep 300; sleep 300"
+    job = cluster.submit("command", {"command": code, "grace_seconds": 1})
+    until(lambda: len(alive(job)) >= 4, 30)
+    assert cluster.post(f"/api/jobs/{job}/cancel").status_code == 200
+    assert cluster.job(job)["state"] in ("cancelling", "cancelled")
+    assert ended(cluster, job)["state"] == "cancelled"
+    assert not alive(job), "cancelled is said when nothing runs"
+
+
+def test_a_job_that_no_runner_fits_holds_up_nobody_and_says_why(cluster: Live) -> None:
+    odd = cluster.submit("command", {"command": ["true"], "requirements": {"gpus": 4, "labels": ["nowhere"]}})
+    others = [cluster.submit("command", {"command": ["true"]}) for _ in range(100)]
+    for job in others:
+        assert ended(cluster, job)["state"] == "done"
+    waits = cluster.job(odd)
+    assert waits["state"] == "queued"
+    assert "gpus" in waits["waiting_because"], waits
+    assert cluster.post(f"/api/jobs/{odd}/cancel").status_code == 200
+
+
+def test_a_program_finds_no_credential(cluster: Live) -> None:
+    """Of the runner, of its guards and of the cluster: in environments, descriptors and files."""
+    token = psutil.Process(cluster.processes["runner-0"].pid).environ()["WORKER_TOKEN"]
+    job = cluster.submit("command", {"command": program(_SPY, str(cluster.folder)), "retries": {"max": 0}})
+    assert ended(cluster, job)["state"] == "done"
+    seen = log_of(cluster, job)
+    assert seen.endswith(b"the end")
+    for secret in (token, TOKEN):
+        assert secret.encode() not in seen
+
+
+def test_one_slot_reads_nothing_of_what_another_runs(cluster: Live) -> None:
+    first = cluster.submit("command", {"command": "echo $WORD > kept; sleep 4", "env": {"WORD": "a-private-word"}})
+    until(lambda: cluster.job(first)["state"] == "running", 30)
+    work = str(cluster.folder / "runner-0")
+    job = cluster.submit("command", {"command": program(_SPY, work), "retries": {"max": 0}})
+    assert ended(cluster, job)["state"] == "done"
+    assert b"a-private-word" not in log_of(cluster, job)
+    assert ended(cluster, first)["state"] == "done"
+
+
+def test_units_of_a_runner_that_was_killed_are_counted_once_and_soon_run_again(cluster: Live, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    reachable(marks)
+    marks.chmod(0o777)
+    command = f"date +%s.%N > {marks}/$CLUSTER_UNIT-$$; sleep 3; echo $CLUSTER_UNIT > $CLUSTER_RESULT"
+    job = cluster.submit("command", {"command": command, "count": 4})
+    until(lambda: len([path for path in marks.iterdir() if path.stat().st_size]) == SLOTS, 30)
+    cluster.kill("runner-0")
+    killed = time.time()
+    cluster.start_runner(slots=SLOTS, RUNNER_UIDS="-".join(map(str, UIDS)))
+    assert ended(cluster, job)["state"] == "done"
+    assert starts(marks)[SLOTS] - killed < 5
+    units = cluster.get(f"/api/jobs/{job}/units")
+    assert units["counts"]["done"] == 4
+    assert [row["value"] for row in units["units"]] == [0, 1, 2, 3]
+    assert len(starts(marks)) == 4 + SLOTS, "each unit ran once, those of the runner that died twice"
+
+
+def starts(folder: Path) -> list[float]:
+    """Return when units began, in order."""
+    return sorted(float(path.read_text()) for path in folder.iterdir())

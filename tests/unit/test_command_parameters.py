@@ -1,0 +1,272 @@
+"""Parameters of programs: what is valid, and every bound with the words that refuse what is beyond it."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from pydantic import ValidationError
+
+from coordinator.jobs import submissions
+from jobs import errors
+from jobs.kinds.command import definition, program
+from jobs.models import Device, Plan
+
+TRUE = {"command": ["true"]}
+
+
+def plan(**parameters: Any) -> Plan:
+    try:
+        valid = definition.Parameters.model_validate(parameters)
+    except ValidationError as error:
+        raise submissions.problems(error, definition.Parameters, "parameters") from None
+    return definition.plan(valid)
+
+
+def planned_or_refused(parameters: dict[str, Any]) -> Plan | errors.InvalidRequest:
+    try:
+        return plan(**parameters)
+    except errors.InvalidRequest as refusal:
+        return refusal
+
+
+def test_the_spec_has_every_parameter_and_the_number_of_units() -> None:
+    made = plan(command=["echo", "{unit}"])
+    assert made.total == made.spec["total"] == 1
+    assert made.devices == (Device.RUNNER,) and made.cpu_seconds == 1.0 and made.mode == "default"
+    assert set(made.spec) == {*definition.Parameters.model_fields, "total", "value_bytes"}
+    assert made.spec["retries"] == {
+        "max": 3, "initial_delay_seconds": 1.0, "factor": 2.0, "max_delay_seconds": 60.0, "jitter": True,
+    }  # fmt: skip
+    assert made.spec["grace_seconds"] == 10.0 and made.spec["batch"] is None and made.spec["value_bytes"] == 1024
+    again = plan(**made.parameters)
+    assert (again.spec, again.requirements) == (made.spec, made.requirements)
+
+
+def test_a_lease_lives_as_long_as_its_unit_may() -> None:
+    assert plan(**TRUE).max_lease_seconds == 366 * 86400
+    assert plan(**TRUE, timeout_seconds=100, grace_seconds=5).max_lease_seconds == 105 + 3600
+
+
+def test_values_of_many_units_fit_into_one_result() -> None:
+    made = plan(**TRUE, count=100_000)
+    assert made.total * made.spec["value_bytes"] <= 16 << 20
+    assert made.spec["value_bytes"] >= len(json.dumps({"artifact": True}))
+
+
+def test_items_give_the_number_of_units() -> None:
+    assert plan(command=["echo", "{item}"], items=["a", 2, None, {"b": [1]}]).total == 4
+    assert plan(**TRUE, items=[1, 2], count=2).total == 2
+    assert plan(**TRUE, items_artifact="items", count=7).total == 7
+
+
+def test_requirements_are_what_was_asked_for_in_one_form() -> None:
+    needs = {"labels": ["b", "a", "b"], "gpus": "2", "cpus": 4.0, "compute_capability": "8.0"}
+    made = plan(**TRUE, requirements=needs)
+    assert json.dumps(made.requirements) == (
+        '{"compute_capability": "8.0", "cpus": 4, "gpus": 2, "labels": ["a", "b"]}'
+    )
+    assert made.spec["requirements"] == made.parameters["requirements"] == made.requirements
+    assert plan(**TRUE, requirements={"gpus": None, "labels": []}).requirements == {}
+
+
+def test_a_folder_of_outputs_has_one_form() -> None:
+    assert plan(**TRUE, outputs=["./out/", "a/**/*.csv"]).spec["outputs"] == ["out", "a/**/*.csv"]
+
+
+LONG = "x" * (33 << 10)
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({}, "command", "is needed"),
+    ({"command": []}, "command", "list of 1..1000 texts"),
+    ({"command": ["true"] * 1001}, "command", "list of 1..1000 texts"),
+    ({"command": ""}, "command", "1 to 32768 bytes"),
+    ({"command": [""]}, "command", "the first word names the program"),
+    ({"command": {"a": 1}}, "command", "list of 1..1000 texts"),
+    ({"command": ["echo", 5]}, "command", "word 2 must be a text"),
+    ({"command": ["echo", "a\0b"]}, "command", "word 2 has a NUL"),
+    ({"command": "echo \0"}, "command", "has a NUL"),
+    ({"command": ["echo", "\ud800"]}, "command", "word 2 has half of a surrogate pair"),
+    ({"command": "\udfff"}, "command", "half of a surrogate pair"),
+    ({"command": ["echo", LONG]}, "command", "at most 32768 bytes together; got 33796"),
+    ({"command": LONG}, "command", "1 to 32768 bytes"),
+    ({"command": "echo {unit}"}, "command", "write $CLUSTER_UNIT"),
+    ({"command": "echo {item}", "items": [1]}, "command", "write $CLUSTER_ITEM"),
+    ({"command": ["echo", "{item}"]}, "command", "{item} needs items"),
+    ({**TRUE, "count": 0}, "count", "1..100000"),
+    ({**TRUE, "count": -1}, "count", "1..100000"),
+    ({**TRUE, "count": 1_000_000}, "count", "1..100000"),
+    ({**TRUE, "count": 1.0}, "count", "must be an integer"),
+    ({**TRUE, "count": True}, "count", "must be an integer"),
+    ({**TRUE, "count": "9" * 90_000}, "count", "1..100000"),
+    ({**TRUE, "items": []}, "items", "1..100000 values"),
+    ({**TRUE, "items": "abc"}, "items", "1..100000 values"),
+    ({**TRUE, "items": list(range(100_000))}, "items", "have at most 49152 bytes as JSON; got 588891: put a file"),
+    ({**TRUE, "items": ["x" * 50_000]}, "items", "items_artifact with count"),
+    ({**TRUE, "items": [float("nan")]}, "items", "list of JSON values"),
+    ({**TRUE, "items": [{1, 2}]}, "items", "list of JSON values"),
+    ({**TRUE, "items": ["a", {"b": "\ud800"}]}, "items", "item 2 has half of a surrogate pair"),
+    ({"command": ["echo", "{item}"], "items": ["a", "b\0"]}, "items", "has a NUL"),
+    ({"command": ["x", "{item}" * 5000], "items": ["y" * 40_000]}, "items", "word 2 has 200000001 bytes"),
+    ({"command": ["x", *["{item}"] * 40], "items": ["y" * 40_000]}, "items", "at most 1048576"),
+    ({**TRUE, "items": [1, 2], "count": 3}, "count", "there are 2 items"),
+    ({**TRUE, "items": [1], "items_artifact": "a"}, "items_artifact", "not both"),
+    ({**TRUE, "items_artifact": "a"}, "count", "the lines of its file"),
+    ({**TRUE, "items_artifact": "../a"}, "items_artifact", "an artifact's id"),
+    ({**TRUE, "files": "a b"}, "files", "an artifact's id"),
+    ({**TRUE, "files": "x" * 65}, "files", "an artifact's id"),
+    ({**TRUE, "outputs": "a"}, "outputs", "list of at most 100 texts"),
+    ({**TRUE, "outputs": ["a"] * 101}, "outputs", "list of at most 100 texts"),
+    ({**TRUE, "outputs": ["a", "./a/"]}, "outputs", "'a' twice"),
+    *(({**TRUE, "outputs": [path]}, "outputs", "relative to the program's folder")
+      for path in ("/etc/passwd", "../x", "a/../../x", "..", ".", "./", "/", "././a", "a//b", "a//", "a\\b")),
+    ({**TRUE, "outputs": ["a\0"]}, "outputs", "has a NUL"),
+    ({**TRUE, "outputs": ["x" * 1025]}, "outputs", "1 to 1024 bytes"),
+    ({**TRUE, "env": []}, "env", "at most 100 names"),
+    ({**TRUE, "env": {f"A{n}": "" for n in range(101)}}, "env", "at most 100 names"),
+    ({**TRUE, "env": {"A": "x" * (17 << 10)}}, "env", "at most 16384 bytes together; got 17409"),
+    ({**TRUE, "env": {"A": "a\0"}}, "env", "value of A has a NUL"),
+    ({**TRUE, "env": {"A": 1}}, "env", "value of A must be a text"),
+    *(({**TRUE, "env": {name: ""}}, "env", "a name is letters") for name in ("", "A=B", "1A", "A-B", "Ä", "A" * 129)),
+    *(({**TRUE, "env": {name: ""}}, "env", "the runner sets HOME")
+      for name in ("HOME", "CUDA_VISIBLE_DEVICES", "CLUSTER_UNIT", "CLUSTER_")),
+    ({**TRUE, "secrets": ["A", "A"]}, "secrets", "'A' twice"),
+    ({**TRUE, "secrets": ["HOME"]}, "secrets", "the runner sets HOME"),
+    ({**TRUE, "secrets": ["A"], "env": {"A": ""}}, "secrets", "A is in env too"),
+    *(({**TRUE, "timeout_seconds": value}, "timeout_seconds", "number in 0.1..31622400")
+      for value in (0, -1, 1e9, "5", True, float("nan"), float("inf"))),
+    ({**TRUE, "stop_signal_seconds": 5}, "stop_signal_seconds", "needs timeout_seconds"),
+    ({**TRUE, "stop_signal_seconds": 5, "timeout_seconds": 4}, "stop_signal_seconds", "at most timeout_seconds, 4"),
+    ({**TRUE, "grace_seconds": 26}, "grace_seconds", "0..25"),
+    ({**TRUE, "retries": {"max": -1}}, "retries.max", "0..1000"),
+    ({**TRUE, "retries": {"max_delay_seconds": 3601}}, "retries.max_delay_seconds", "0..3600"),
+    ({**TRUE, "retries": {"factor": 0.5}}, "retries.factor", "1..100"),
+    ({**TRUE, "retries": {"jitter": 1}}, "retries.jitter", "boolean"),
+    ({**TRUE, "retries": {"often": 1}}, "retries.often", "is not known"),
+    ({**TRUE, "batch": 0}, "batch", "1..100000"),
+    ({**TRUE, "requirements": {"gpus": 65}}, "requirements.gpus", "1..64"),
+    ({**TRUE, "requirements": {"gpu_memory_mib": 1}}, "requirements.gpu_memory_mib", "give gpus, too"),
+    ({**TRUE, "requirements": {"compute_capability": "8"}}, "requirements.compute_capability", "such as 8.0"),
+    ({**TRUE, "requirements": {"cpus": 0.3}}, "requirements.cpus", "0.5..4096"),
+    ({**TRUE, "requirements": {"cpus": 1.25}}, "requirements.cpus", "halves"),
+    ({**TRUE, "requirements": {"host": "a/b"}}, "requirements.host", "a host's name"),
+    ({**TRUE, "requirements": {"labels": ["a b"]}}, "requirements.labels", "letters, digits"),
+    ({**TRUE, "requirements": {"labels": ["a"] * 33}}, "requirements.labels", "at most 32"),
+    ({**TRUE, "workspace": "../a"}, "workspace", "small letters"),
+    ({**TRUE, "workspace": ""}, "workspace", "small letters"),
+    ({**TRUE, "python": {"requirements": "r.txt"}}, "python.requirements", "give files"),
+    ({**TRUE, "python": {"requirements": "../r.txt"}, "files": "f"}, "python.requirements", "relative"),
+    ({**TRUE, "image": "x"}, "image", "is not known"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parameters", "field", "words"), REFUSED)
+def test_what_is_beyond_a_bound_is_refused_by_its_name(parameters: dict[str, Any], field: str, words: str) -> None:
+    began = time.process_time()
+    with pytest.raises(errors.InvalidRequest) as caught:
+        plan(**parameters)
+    assert caught.value.field == f"parameters.{field}"
+    assert words in caught.value.detail
+    assert len(caught.value.detail) < 400 and caught.value.detail.encode()
+    assert time.process_time() - began < 2
+
+
+def test_texts_that_are_long_together_are_refused_with_the_two_longest() -> None:
+    with pytest.raises(errors.InvalidRequest, match=r"items 4[0-9]+ and command 2[0-9]+") as caught:
+        plan(command="c" * 20_000, items=["i" * 45_000])
+    assert caught.value.field == "parameters.items"
+
+
+def test_the_most_of_everything_that_fits_is_within_a_spec() -> None:
+    made = plan(command=["echo", *["w"] * 999], items=list(range(8000)), env={f"A{n}": "v" * 90 for n in range(100)})
+    assert len(json.dumps(made.spec)) < 64 << 10
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+WORD = st.text(st.sampled_from("a.{}*/"), min_size=1, max_size=9) | st.sampled_from(["{unit}", "{{unit}", "x{item}y"])
+NAMES, LABELS = st.sampled_from(["C", "D_1"]), st.sampled_from(["x", "y=1"])
+SOUND: dict[str, st.SearchStrategy[Any]] = {
+    "command": st.lists(WORD, min_size=1, max_size=4) | WORD,
+    "count": st.integers(1, 100_000), "items": st.lists(JSON, min_size=1, max_size=4),
+    "items_artifact": st.just("a" * 64), "files": st.just("b" * 64),
+    "outputs": st.lists(st.sampled_from(["a", "b/*", "c/**/d"]), unique=True), "env": st.dictionaries(NAMES, WORD),
+    "secrets": st.lists(st.sampled_from(["A", "B"]), unique=True), "timeout_seconds": st.floats(0.1, 100),
+    "stop_signal_seconds": st.floats(0, 100),
+    "requirements": st.fixed_dictionaries({}, optional={
+        "gpus": st.integers(1, 64), "cpus": st.sampled_from([0.5, 1, 2.0]), "labels": st.lists(LABELS),
+        "memory_mib": st.integers(1, 9), "host": st.just("h"),
+    }),
+    "retries": st.fixed_dictionaries({}, optional={"max": st.integers(0, 9), "factor": st.floats(1, 100)}),
+    "python": st.just({"requirements": "r.txt"}), "workspace": st.just("w"), "batch": st.integers(1, 9),
+}  # fmt: skip
+
+
+@st.composite
+def mostly_sound(draw: st.DrawFn) -> dict[str, Any]:
+    """A few parameters that are sound by themselves, and often one that may be anything."""
+    names = draw(st.lists(st.sampled_from(sorted(SOUND)), unique=True, max_size=4))
+    needed = {"stop_signal_seconds": "timeout_seconds", "python": "files", "items_artifact": "count"}
+    names += [needed[name] for name in names if name in needed]
+    parameters = {name: draw(SOUND[name]) for name in ("command", *names)}
+    if draw(st.booleans()):
+        parameters[draw(st.sampled_from(sorted(SOUND)))] = draw(JSON)
+    return parameters
+
+
+@given(mostly_sound())
+@settings(max_examples=200, deadline=None)
+def test_whatever_comes_is_refused_by_name_or_can_be_run(parameters: dict[str, Any]) -> None:
+    began = time.process_time()
+    made = planned_or_refused(parameters)
+    if isinstance(made, errors.InvalidRequest):
+        assert made.field and made.field.startswith("parameters"), made.detail
+        assert made.detail.startswith(made.field) and len(made.detail) < 700 and made.detail.encode()
+    else:
+        assert len(json.dumps(made.spec, allow_nan=False)) < 64 << 10
+        again = plan(**json.loads(json.dumps(made.parameters)))
+        assert json.dumps(again.spec) == json.dumps(made.spec)
+        for unit in {0, made.total - 1}:
+            words = program.arguments(made.spec, unit, program.item_of(made.spec, unit))
+            assert all("\0" not in word and word.encode() is not None for word in words)
+    assert time.process_time() - began < 0.5
+
+
+# -- what a runner makes of it ----------------------------------------------------------------------------------------
+
+
+def test_places_are_filled_in_once() -> None:
+    spec = plan(command=["a{unit}b{unit}", "{item}", "{items}", "{{unit}}"], items=["{unit}{item}", {"k": "ü"}]).spec
+    assert program.arguments(spec, 0, program.item_of(spec, 0)) == ["a0b0", "{unit}{item}", "{items}", "{0}"]
+    assert program.arguments(spec, 1, program.item_of(spec, 1))[1] == '{"k":"\\u00fc"}'
+
+
+def test_a_text_is_for_the_shell() -> None:
+    assert program.arguments(plan(command="echo $CLUSTER_UNIT").spec, 5) == ["/bin/sh", "-c", "echo $CLUSTER_UNIT"]
+
+
+def test_an_item_of_an_artifact_that_does_not_fit_is_refused_when_it_is_filled_in() -> None:
+    spec = plan(command=["echo", "{item}"], items_artifact="a", count=3).spec
+    assert program.item_of(spec, 0) is None
+    with pytest.raises(ValueError, match=r"unit 2: word 2 has 200001 bytes with its item .*; at most 131072"):
+        program.arguments(spec, 2, "x" * 200_000)
+    with pytest.raises(ValueError, match=r"unit 1: the item .* has a NUL"):
+        program.arguments(spec, 1, "\0")
+
+
+def test_waits_grow_up_to_their_bound() -> None:
+    spec = plan(**TRUE, retries={"jitter": False}).spec
+    assert [program.wait_ms(spec, attempt, 0.9) for attempt in (1, 2, 3, 7, 10**9)] == [1000, 2000, 4000, 60000, 60000]
+    assert program.most_errors(spec) == 3
+    dice = plan(**TRUE).spec
+    assert [program.wait_ms(dice, 1, number) for number in (0.0, 0.5, 0.999999)] == [500, 750, 1000]
+    none = plan(**TRUE, retries={"initial_delay_seconds": 0, "factor": 100}).spec
+    assert program.wait_ms(none, 10**6, 0.5) == 0
+    same = plan(**TRUE, retries={"factor": 1, "jitter": False}).spec
+    assert program.wait_ms(same, 10**9, 0.5) == 1000

@@ -1,0 +1,125 @@
+"""A runner's token goes to a runner that starts, and to nobody while one lives."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jobs import settings
+from runner import in_container, token_keeper
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
+
+TOKEN = "tc_0123456789_" + "x" * 43
+CALM = 0.3
+
+
+def keep(folder: Path) -> None:
+    """Start another keeper of the folder, as after the death of one."""
+    before = socket_number(folder)
+    threading.Thread(target=token_keeper.serve, args=(folder, TOKEN, CALM), daemon=True).start()
+    until = time.monotonic() + 20
+    while socket_number(folder) in (None, before) or not connects(folder):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def socket_number(folder: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return token_keeper.socket_of(folder).stat().st_ino
+    return None
+
+
+def connects(folder: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as link:
+        return link.connect_ex(str(token_keeper.socket_of(folder))) == 0
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    keep(tmp_path)
+    yield tmp_path
+    end_of_runner()
+
+
+def end_of_runner() -> None:
+    while token_keeper._held:
+        os.close(token_keeper._held.pop())
+
+
+def test_a_runner_that_starts_has_the_token_and_the_next_one_after_its_end(folder: Path) -> None:
+    assert token_keeper.fetch(folder) == TOKEN
+    end_of_runner()
+    assert token_keeper.fetch(folder) == TOKEN
+
+
+def test_nobody_has_it_while_a_runner_lives_also_from_another_keeper(folder: Path) -> None:
+    token_keeper.fetch(folder)
+    assert [token_keeper._ask(folder) for _ in range(3)] == [""] * 3
+    keep(folder)
+    assert token_keeper._ask(folder) == ""
+
+
+def test_who_asks_in_the_moment_in_which_a_runner_ends_and_the_next_begins_gets_nothing(folder: Path) -> None:
+    token_keeper.fetch(folder)
+    end_of_runner()
+    got: list[str] = []
+    asking = threading.Thread(target=lambda: got.append(token_keeper._ask(folder)))
+    asking.start()
+    time.sleep(CALM / 3)
+    assert token_keeper._hold(folder), "as a runner would that had its token before"
+    asking.join()
+    assert got == [""]
+
+
+def test_two_that_start_at_once_are_one_runner(folder: Path) -> None:
+    """The second asks again and again, until the first has ended."""
+    got: list[str] = []
+    both = [threading.Thread(target=lambda: got.append(token_keeper.fetch(folder)), daemon=True) for _ in range(2)]
+    for one in both:
+        one.start()
+    until = time.monotonic() + 20
+    while not got and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(2 * CALM)
+    assert got == [TOKEN]
+    end_of_runner()
+    for one in both:
+        one.join(20)
+    assert got == [TOKEN] * 2
+
+
+def test_a_token_that_was_given_is_in_the_settings_and_in_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_given", {})
+    settings.give_worker_token(TOKEN)
+    assert settings.load().worker_token == TOKEN and TOKEN not in os.environ.values()
+    assert TOKEN not in repr(settings.load())
+    monkeypatch.undo()
+    settings.load.cache_clear()
+
+
+def test_a_runner_in_a_container_refuses_what_would_show_its_token_to_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "not the first process" in in_container.complaint()
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    assert in_container.complaint() == ""
+    monkeypatch.setenv("WORKER_TOKEN", TOKEN)
+    settings.load.cache_clear()
+    assert "every program here could read WORKER_TOKEN" in in_container.complaint()
+    monkeypatch.undo()
+    settings.load.cache_clear()
+
+
+def test_a_keeper_without_a_token_ends_and_says_who_makes_one() -> None:
+    command = [sys.executable, "-m", "runner.token_keeper"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={"PATH": os.defpath})
+    assert done.returncode == 2
+    assert "./deploy-cluster.sh docker --runner" in done.stderr

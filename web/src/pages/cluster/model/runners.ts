@@ -1,0 +1,54 @@
+/** Workers that run programs: what each offers, and what runs there. Pure. */
+
+import type { Worker } from "../../../lib/api";
+import { bytes, integer, THIN } from "../../../lib/format";
+
+type OfferedGpu = NonNullable<Worker["offer"]>["gpus"][number];
+
+export function runnersOf(workers: readonly Worker[]): Worker[] {
+  return workers.filter((worker) => worker.device === "runner");
+}
+
+const MIB = 1 << 20;
+
+function gpuText({ name, memory_mib: memory, compute_capability: capability }: OfferedGpu): string {
+  const facts = [memory ? bytes(memory * MIB) : "", capability ? `compute ${capability}` : ""].filter(Boolean);
+  return [name ?? "GPU", ...facts].join(", ");
+}
+
+/** Equal GPUs once, with their number: `2 × NVIDIA H100, 80 GiB, compute 9.0`. */
+export function gpuTexts(gpus: readonly OfferedGpu[]): string[] {
+  const counts = new Map<string, number>();
+  for (const text of gpus.map(gpuText)) counts.set(text, (counts.get(text) ?? 0) + 1);
+  return [...counts].map(([text, count]) => (count > 1 ? `${count}${THIN}×${THIN}${text}` : text));
+}
+
+const ISOLATION: Readonly<Record<string, string>> = {
+  uid: "each slot is a user of its own; several tenants at once",
+  shared: "one user for all slots; one tenant at a time",
+};
+
+/** What a runner offers and how, as names and texts; what it does not tell is left out. */
+export function offered({ offer, lanes, busy_lanes: busy, live, isolation }: Worker): [string, string][] {
+  const facts: [string, string | undefined][] = [
+    ["slots", live ? `${busy} of ${lanes} busy` : String(lanes)],
+    ["CPUs", offer?.cpus === undefined ? undefined : String(offer.cpus)],
+    ["memory", offer?.memory_mib === undefined ? undefined : bytes(offer.memory_mib * MIB)],
+    ["GPUs", offer?.gpus === undefined ? undefined : gpuTexts(offer.gpus).join("; ") || "none"],
+    ["labels", offer?.labels?.length ? offer.labels.join(", ") : undefined],
+    ["isolation", isolation ? `${isolation}: ${ISOLATION[isolation] ?? ""}`.replace(/: $/, "") : undefined],
+    ["tenant now", offer?.tenant || undefined],
+  ];
+  return facts.filter((fact): fact is [string, string] => fact[1] !== undefined);
+}
+
+/** Units that run there by job, each with its numbers: `units 3, 4 and 5`. */
+export function byJob(running: Worker["running"]): [job: string, units: string][] {
+  const jobs = new Map<string, number[]>();
+  for (const [job, unit] of running ?? []) jobs.set(job, [...(jobs.get(job) ?? []), unit]);
+  return [...jobs].map(([job, units]) => {
+    const texts = units.sort((left, right) => left - right).map((unit) => integer(unit));
+    const last = texts.pop() ?? "";
+    return [job, texts.length ? `units ${texts.join(", ")} and ${last}` : `unit ${last}`];
+  });
+}

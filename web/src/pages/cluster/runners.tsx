@@ -1,0 +1,63 @@
+/** Runners: what each offers to programs, and what runs there now. */
+
+import { genericAddress } from "../../kinds";
+import type { Worker } from "../../lib/api";
+import { State } from "../../ui/state";
+import { byJob, offered } from "./model/runners";
+import { fleet } from "./model/state";
+
+export function Runners({ runners }: { runners: readonly Worker[] }) {
+  return (
+    <section class="runners">
+      <h2>Runners</h2>
+      {runners.map((runner) => (
+        <RunnerView key={runner.id} runner={runner} />
+      ))}
+    </section>
+  );
+}
+
+function RunnerView({ runner }: { runner: Worker }) {
+  const { id, live, cordoned, retired } = runner;
+  return (
+    <section class="part" aria-label={`Runner ${id}`}>
+      <div class="row">
+        <h3 class="mono">{id}</h3>
+        <State of={live && cordoned ? "draining" : runner.state} text={live && cordoned ? "cordoned" : runner.state} />
+        {cordoned && <span>{cordoned}</span>}
+        {!live && retired && <span class="soft">{retired}</span>}
+      </div>
+      <dl class="facts">
+        {offered(runner).map(([name, text]) => [
+          <dt key={name}>{name}</dt>,
+          <dd class="num" key={`${name}=`}>
+            {text}
+          </dd>,
+        ])}
+        {live && [
+          <dt key="runs">runs now</dt>,
+          <dd key="runs=">
+            <Running runner={runner} />
+          </dd>,
+        ]}
+      </dl>
+    </section>
+  );
+}
+
+function Running({ runner }: { runner: Worker }) {
+  const jobs = byJob(runner.running);
+  if (!jobs.length) return <span class="soft">nothing</span>;
+  return (
+    <>
+      {jobs.map(([job, units]) => (
+        <div key={job}>
+          <a class="mono" href={genericAddress(fleet.value.jobs.get(job)?.value.type ?? "", job)}>
+            {job}
+          </a>{" "}
+          <span class="num">{units}</span>
+        </div>
+      ))}
+    </>
+  );
+}

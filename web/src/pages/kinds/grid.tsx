@@ -1,0 +1,248 @@
+/** All units at once: a cell each, its colour and its sign their state. */
+
+import { useComputed, useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import type { Job, Unit, UnitState } from "../../lib/api";
+import { integer, seconds } from "../../lib/format";
+import { keys } from "../../lib/keys";
+import { token } from "../../lib/theme";
+import { useCanvas } from "../../ui/canvas";
+import { Canvas, Figure } from "../../ui/figure";
+import { cellAt, cellCodes, gridOf, moved, nextWith, placeOf, type Grid } from "./model/grid";
+import { stateAt, type Programs } from "./model/programs";
+import { state } from "./model/state";
+import { ending, inWords, UNIT_STATES } from "./model/units";
+import { UnitSign } from "./sign";
+
+/** Milliseconds that the pointer rests on a cell before its row is asked for. */
+const REST_MS = 120;
+
+interface Props {
+  job: Job;
+  programs: Programs;
+  list: Uint8Array;
+}
+
+/** Opens the log of a unit. */
+export function select(unit: number): void {
+  state.unit.value = unit;
+  state.commit();
+}
+
+/** Shows units of one state, or, a second time, of all. */
+export function only(name: UnitState): void {
+  state.units.value = state.units.peek() === name ? "" : name;
+  state.from.value = 0;
+  state.commit();
+}
+
+export function UnitGrid({ job, programs, list }: Props) {
+  const width = useSignal(600);
+  const place = useRef<HTMLDivElement>(null);
+  const cursor = useSignal<number | undefined>(undefined);
+  const grid = useComputed(() => gridOf(programs.states.value?.length ?? list.length, width.value));
+  const shown = useComputed(() => cellCodes(programs.states.value ?? list, grid.value));
+  const canvas = useCanvas((context) => draw(context, grid.value, shown.value));
+  useLayoutEffect(() => {
+    const measure = () => (width.value = place.current?.clientWidth || width.peek());
+    measure();
+    const watcher = new ResizeObserver(measure);
+    if (place.current) watcher.observe(place.current);
+    return () => watcher.disconnect();
+  }, []);
+  const at = cursor.value === undefined ? undefined : unitOf(cursor.value, grid.value, list);
+  useEffect(() => {
+    if (at === undefined) return undefined;
+    const timer = setTimeout(() => programs.ask(at), REST_MS);
+    return () => clearTimeout(timer);
+  }, [at, programs.changes.value]);
+  const next = (name: UnitState) => {
+    const unit = nextWith(list, UNIT_STATES.indexOf(name), state.unit.peek());
+    if (unit !== undefined) select(unit);
+  };
+  useLayoutEffect(
+    () =>
+      keys({
+        D: { text: "next dead unit", run: () => next("dead") },
+        U: { text: "to the grid of units", run: () => place.current?.focus() },
+      }),
+    [list],
+  );
+  const find = (event: MouseEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    return cellAt(event.clientX - box.left, event.clientY - box.top, grid.value);
+  };
+  const onKey = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "Enter" || event.key === " ") {
+      if (at !== undefined) select(at);
+    } else {
+      const there = moved(cursor.peek() ?? 0, event.key, grid.value);
+      if (there === undefined) return;
+      cursor.value = there;
+    }
+    event.preventDefault();
+  };
+  const counts = programs.counts.value;
+  const summary = `Units: ${counts ? inWords(counts, list.length) : ""}`;
+  const words = at === undefined ? "" : describe(at, grid.value, list, programs.row(at));
+  return (
+    <Figure
+      title="Units"
+      summary={summary}
+      twin={() => ({
+        head: ["units", "state"],
+        rows: stretches(list).map(([lo, hi, name]) => [hi - lo === 1 ? integer(lo) : `${lo} to ${hi - 1}`, name]),
+      })}
+      note={<Legend programs={programs} />}
+    >
+      <div
+        ref={place}
+        class="unit-grid"
+        role="slider"
+        tabIndex={0}
+        aria-label={`Units of job ${job.job_id}`}
+        aria-valuemin={0}
+        aria-valuemax={list.length - 1}
+        aria-valuenow={at ?? 0}
+        aria-valuetext={words || summary}
+        style={{ height: `${grid.value.height}px` }}
+        onKeyDown={onKey}
+        onFocus={() => (cursor.value ??= Math.max(0, Math.floor(state.unit.peek() / grid.peek().share)))}
+        onMouseMove={(event) => (cursor.value = find(event))}
+        onMouseLeave={() => (cursor.value = undefined)}
+        onClick={(event) => {
+          const cell = find(event);
+          if (cell !== undefined) select(unitOf(cell, grid.value, list));
+        }}
+      >
+        <Canvas at={canvas} summary={summary} class="fill" />
+        <Frame of="chosen" cell={Math.floor(state.unit.value / grid.value.share)} grid={grid.value} />
+        <Frame of="cursor" cell={cursor.value ?? -1} grid={grid.value} />
+      </div>
+      <p class="small readout">
+        {words || (
+          <span class="soft">
+            Point at a unit to see how it is; a click or Enter opens its log.
+            {grid.value.share > 1 &&
+              ` A cell is ${integer(grid.value.share)} units and shows the first of dead, retrying, running, waiting.`}
+          </span>
+        )}
+      </p>
+    </Figure>
+  );
+}
+
+/** The unit that a cell stands for: the first in the state that it shows. */
+function unitOf(cell: number, grid: Grid, list: Uint8Array): number {
+  const first = cell * grid.share;
+  if (grid.share === 1) return first;
+  const place = list.indexOf(cellCodes(list.subarray(first, first + grid.share), { ...grid, cells: 1 })[0] ?? 0, first);
+  return place < 0 ? first : place;
+}
+
+function describe(unit: number, grid: Grid, list: Uint8Array, row: Unit | undefined): string {
+  const name = stateAt(list, unit);
+  const first = Math.floor(unit / grid.share) * grid.share;
+  const shared =
+    grid.share > 1 ? `units ${integer(first)} to ${integer(Math.min(list.length, first + grid.share) - 1)}; ` : "";
+  const known = row && row.state === name ? row : undefined;
+  return [
+    `${shared}unit ${integer(unit)}: ${name}`,
+    known && ending(known),
+    known?.seconds !== null && known?.seconds !== undefined && seconds(known.seconds),
+    known?.attempts && `attempt ${known.attempts}`,
+    known?.worker && `on ${known.worker}`,
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+/** Units that stand together in one state. */
+function stretches(list: Uint8Array): [lo: number, hi: number, state: UnitState][] {
+  const found: [number, number, UnitState][] = [];
+  for (let unit = 0; unit < list.length; unit += 1) {
+    const last = found.at(-1);
+    if (last && list[unit] === list[unit - 1]) last[1] = unit + 1;
+    else found.push([unit, unit + 1, stateAt(list, unit)]);
+  }
+  return found;
+}
+
+function Legend({ programs }: { programs: Programs }) {
+  const counts = programs.counts.value;
+  return (
+    <div class="segments loose" role="group" aria-label="Units shown">
+      {UNIT_STATES.map((name) => (
+        <button
+          type="button"
+          key={name}
+          aria-pressed={state.units.value === name}
+          disabled={!counts?.[name] && state.units.value !== name}
+          onClick={() => only(name)}
+        >
+          <span class="state">
+            <UnitSign of={name} /> {name} <span class="num">{integer(counts?.[name] ?? 0)}</span>
+          </span>
+        </button>
+      ))}
+    </div>
+  );
+}
+
+/** A frame around a cell: no reason to draw all of them again. */
+function Frame({ of: name, cell, grid }: { of: string; cell: number; grid: Grid }) {
+  if (cell < 0 || cell >= grid.cells) return null;
+  const [left, top] = placeOf(cell, grid);
+  const size = `${grid.side + 1}px`;
+  return <i class={name} style={{ left: `${left - 1}px`, top: `${top - 1}px`, width: size, height: size }} />;
+}
+
+// -- drawing --------------------------------------------------------------------------------------------------------
+
+/** Signs are drawn in cells of at least as many pixels. */
+const SIGNS_FROM = 8;
+
+function draw(context: CanvasRenderingContext2D, grid: Grid, shown: Uint8Array): void {
+  const colours = UNIT_STATES.map((name) => token(`unit-${name}`));
+  const size = grid.side - (grid.side > 6 ? 2 : 1);
+  const wanted = UNIT_STATES.indexOf(state.units.value as UnitState);
+  for (const [code, colour] of colours.entries()) {
+    context.fillStyle = context.strokeStyle = colour;
+    // Filled where there is no room for a frame, what waits would outweigh what is done.
+    const usual = grid.side < SIGNS_FROM && UNIT_STATES[code] === "waiting" ? 0.5 : 1;
+    context.globalAlpha = wanted < 0 || wanted === code ? usual : 0.15;
+    for (let cell = shown.indexOf(code); cell >= 0; cell = shown.indexOf(code, cell + 1)) {
+      const [x, y] = placeOf(cell, grid);
+      if (grid.side >= SIGNS_FROM) sign(context, code, x, y, size);
+      else context.fillRect(x, y, size, size);
+    }
+  }
+  context.globalAlpha = 1;
+}
+
+/** What tells the states apart without colour: hollow, half, solid, a bar, a cross. */
+function sign(context: CanvasRenderingContext2D, code: number, x: number, y: number, size: number): void {
+  const name = UNIT_STATES[code];
+  if (name === "waiting") {
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    return;
+  }
+  context.fillRect(x, y, size, size);
+  if (name === "done") return;
+  context.save();
+  context.fillStyle = context.strokeStyle = token("bg");
+  context.lineWidth = Math.max(1, size / 7);
+  if (name === "running") context.fillRect(x + 1, y + 1, size - 2, size / 2 - 1);
+  else if (name === "retrying") context.fillRect(x + 1, y + size * 0.38, size - 2, size * 0.24);
+  else {
+    context.beginPath();
+    context.moveTo(x + 1.5, y + 1.5);
+    context.lineTo(x + size - 1.5, y + size - 1.5);
+    context.moveTo(x + size - 1.5, y + 1.5);
+    context.lineTo(x + 1.5, y + size - 1.5);
+    context.stroke();
+  }
+  context.restore();
+}

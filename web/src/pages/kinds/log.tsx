@@ -1,0 +1,274 @@
+/** The log of a unit: only the lines in sight are on the page, however long it is. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { download } from "../../lib/export";
+import { bytes, integer } from "../../lib/format";
+import { keys } from "../../lib/keys";
+import { Skeleton } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import { scrollTo, sight, type Lines } from "./model/lines";
+import { openLog, STREAMS, type Log, type StreamName } from "./model/log";
+import { MOST_HITS, Search } from "./model/search";
+import { marked, pieces } from "./model/terminal";
+
+/** Height of a line and of the box, in pixels. */
+const ROW = 18;
+const TALL = 26 * ROW;
+
+interface Props {
+  job: string;
+  unit: number;
+  running: boolean;
+}
+
+export function LogView({ job, unit, running }: Props) {
+  const stream = useSignal<StreamName>("all");
+  return (
+    <div class="log-view" role="group" aria-label={`Log of unit ${unit}`}>
+      <Opened job={job} unit={unit} running={running} stream={stream.value} key={stream.value}>
+        <div class="segments" role="group" aria-label="Stream">
+          {STREAMS.map((name) => (
+            <button type="button" key={name} aria-pressed={stream.value === name} onClick={() => (stream.value = name)}>
+              {name === "all" ? "both" : name}
+            </button>
+          ))}
+        </div>
+      </Opened>
+    </div>
+  );
+}
+
+function Opened({
+  job,
+  unit,
+  running,
+  stream,
+  children,
+}: Props & { stream: StreamName; children: preact.ComponentChildren }) {
+  const opened = useSignal<Log | undefined>(undefined);
+  useEffect(() => {
+    const { log, stop } = openLog(job, unit, stream, () => running);
+    const unsubscribe = log.subscribe((value) => (opened.value = value));
+    return () => {
+      unsubscribe();
+      stop();
+    };
+  }, []);
+  const log = opened.value;
+  const save = () => log && download(`${job}-${unit}-${stream}.log`, new Blob([log.lines.all().slice()]));
+  return (
+    <>
+      <div class="row">
+        <h3>Log</h3>
+        {children}
+        <span class="grow small soft" role="status">
+          {log && said(log, running)}
+        </span>
+        <button type="button" disabled={!log?.lines.size} onClick={save}>
+          Save
+        </button>
+      </div>
+      {log?.problem ? (
+        log.problem.status === 404 ? (
+          <p class="soft">{log.problem.detail}</p>
+        ) : (
+          <Trouble what="Log" problem={log.problem} />
+        )
+      ) : log ? (
+        <Scrolled log={log} />
+      ) : (
+        <Skeleton rows={3} />
+      )}
+    </>
+  );
+}
+
+function said({ lines, total, going, problem }: Log, running: boolean): string {
+  if (problem) return "";
+  const size = `${bytes(lines.size)}, ${integer(lines.count)} line${lines.count === 1 ? "" : "s"}`;
+  if (going && total === undefined && running) return `live, ${size} so far`;
+  return going && total ? `${bytes(lines.size)} of ${bytes(total)}` : size;
+}
+
+function Scrolled({ log: { lines, going } }: { log: Log }) {
+  const box = useRef<HTMLDivElement>(null);
+  const top = useSignal(0);
+  const following = useSignal(going);
+  const search = useSearch(lines, going, (line) => {
+    following.value = false;
+    if (box.current) box.current.scrollTop = scrollTo(line, lines.count, ROW, TALL);
+  });
+  useLayoutEffect(() => {
+    if (following.value && box.current) box.current.scrollTop = box.current.scrollHeight;
+  });
+  const onScroll = (event: Event) => {
+    const at = event.currentTarget as HTMLDivElement;
+    top.value = at.scrollTop;
+    // Whoever scrolls up wants to read: it stops following until the end is in sight again.
+    if (going) following.value = at.scrollTop + at.clientHeight >= at.scrollHeight - ROW;
+  };
+  const seen = sight(lines.count, ROW, top.value, TALL);
+  const digits = String(lines.count).length;
+  return (
+    <>
+      <div class="row">
+        {search.field}
+        {going && (
+          <label class="row">
+            <input
+              type="checkbox"
+              checked={following.value}
+              onChange={(event) => (following.value = event.currentTarget.checked)}
+            />
+            Follow the end
+          </label>
+        )}
+      </div>
+      <div
+        class="log-lines"
+        ref={box}
+        onScroll={onScroll}
+        tabIndex={0}
+        role="log"
+        aria-label="Lines of the log"
+        aria-live="off"
+        style={{ maxHeight: `${TALL}px` }}
+      >
+        {lines.count === 0 && <p class="soft">{going ? "Nothing was written yet." : "Nothing was written."}</p>}
+        <div style={{ height: `${seen.height}px` }}>
+          <div class="in-sight" style={{ top: `${seen.top}px` }}>
+            {Array.from({ length: seen.last - seen.first }, (_, place) => seen.first + place).map((line) => (
+              <Line key={line} lines={lines} line={line} digits={digits} wanted={search.wanted} at={search.line} />
+            ))}
+          </div>
+        </div>
+      </div>
+    </>
+  );
+}
+
+interface LineProps {
+  lines: Lines;
+  line: number;
+  digits: number;
+  wanted: string;
+  /** The line that the search stands at. */
+  at: number | undefined;
+}
+
+function Line({ lines, line, digits, wanted, at }: LineProps) {
+  const note = lines.noteAt(line);
+  if (note !== undefined) return <p class="note">{note}</p>;
+  return (
+    <p data-at={line === at ? "true" : undefined}>
+      <span class="line-number" aria-hidden="true">
+        {String(line + 1).padStart(digits)}
+      </span>
+      {marked(pieces(lines.text(line)), wanted).map(({ text, style }, place) =>
+        style ? (
+          <span key={place} class={style}>
+            {text}
+          </span>
+        ) : (
+          text
+        ),
+      )}
+    </p>
+  );
+}
+
+// -- search ---------------------------------------------------------------------------------------------------------
+
+/** Milliseconds after a key before the search begins. */
+const TYPED_MS = 150;
+
+/** A search in the lines, which goes on while they grow. `show` brings a line into sight. */
+function useSearch(lines: Lines, going: boolean, show: (line: number) => void) {
+  const typed = useSignal("");
+  const search = useSignal<Search | undefined>(undefined);
+  const place = useSignal(0);
+  const hits = useSignal(0);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    const timer = setTimeout(() => {
+      search.value = typed.value ? new Search(typed.value) : undefined;
+      [place.value, hits.value] = [0, 0];
+    }, TYPED_MS);
+    return () => clearTimeout(timer);
+  }, [typed.value, lines]);
+  useEffect(() => {
+    const current = search.value;
+    if (!current) return undefined;
+    let timer = 0;
+    let first = !hits.peek();
+    const step = () => {
+      const done = current.step(lines, !going);
+      hits.value = current.hits.length;
+      if (first && current.hits.length) {
+        first = false;
+        show(current.hits[0] as number);
+      }
+      if (!done) timer = setTimeout(step) as unknown as number;
+    };
+    step();
+    return () => clearTimeout(timer);
+  }, [search.value, lines, lines.complete, going]);
+  useLayoutEffect(() => keys({ "/": { text: "search the log", run: () => input.current?.focus() } }), []);
+  const move = (step: number) => {
+    const found = search.peek()?.hits;
+    if (!found?.length) return;
+    place.value = (place.peek() + step + found.length) % found.length;
+    show(found[place.value] as number);
+  };
+  const field = (
+    <SearchField typed={typed.value} input={input} onType={(text) => (typed.value = text)} onMove={move}>
+      {search.value && count(place.value, hits.value)}
+    </SearchField>
+  );
+  return { field, wanted: search.value?.wanted ?? "", line: search.value?.hits[place.value] };
+}
+
+function count(place: number, hits: number): string {
+  if (!hits) return "not there";
+  return `${integer(place + 1)} of ${integer(hits)} line${hits === 1 ? "" : "s"}${hits >= MOST_HITS ? " or more" : ""}`;
+}
+
+interface SearchProps {
+  typed: string;
+  input: preact.RefObject<HTMLInputElement | null>;
+  onType: (text: string) => void;
+  onMove: (step: number) => void;
+  children: preact.ComponentChildren;
+}
+
+function SearchField({ typed, input, onType, onMove, children }: SearchProps) {
+  return (
+    <>
+      <input
+        ref={input}
+        type="search"
+        aria-label="Search the log"
+        placeholder="Search"
+        value={typed}
+        spellcheck={false}
+        autocomplete="off"
+        onInput={(event) => onType(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== "Enter") return;
+          event.preventDefault();
+          onMove(event.shiftKey ? -1 : 1);
+        }}
+      />
+      <button type="button" aria-label="Previous hit in the log" disabled={!typed} onClick={() => onMove(-1)}>
+        Previous hit
+      </button>
+      <button type="button" aria-label="Next hit in the log" disabled={!typed} onClick={() => onMove(1)}>
+        Next hit
+      </button>
+      <span class="small soft num" role="status">
+        {children}
+      </span>
+    </>
+  );
+}

@@ -1,0 +1,92 @@
+/** A grid of cells, one for each unit or for as many as must share one. Pure. */
+
+import { UNIT_STATES } from "./units";
+
+/** More units than these share cells. */
+const MOST_CELLS = 10_000;
+/** Sides of a cell with its gap, in pixels: the largest that fits is taken. */
+const SIDES = [20, 16, 14, 12, 10, 8, 7, 6, 5, 4] as const;
+/** Height of a grid in pixels, where a smaller cell can keep to it. */
+const HEIGHT = 360;
+
+/** What wants to be seen first, of units that share a cell. */
+const URGENCY = ["dead", "retrying", "running", "waiting", "done"] as const;
+const RANK = UNIT_STATES.map((state) => URGENCY.indexOf(state));
+
+export interface Grid {
+  total: number;
+  /** Units of a cell. */
+  share: number;
+  cells: number;
+  columns: number;
+  rows: number;
+  /** Pixels from one cell to the next. */
+  side: number;
+  height: number;
+}
+
+/** Units that share a cell: a power of ten. */
+export function shareOf(total: number): number {
+  return 10 ** Math.max(0, Math.ceil(Math.log10(total / MOST_CELLS) - 1e-9));
+}
+
+export function gridOf(total: number, width: number): Grid {
+  const share = shareOf(total);
+  const cells = Math.ceil(total / share);
+  const columnsAt = (side: number) => Math.max(1, Math.floor(width / side));
+  const fits = (side: number) => Math.ceil(cells / columnsAt(side)) * side <= HEIGHT;
+  const side = SIDES.find(fits) ?? (SIDES.at(-1) as number);
+  const columns = Math.min(columnsAt(side), Math.max(1, cells));
+  const rows = Math.ceil(cells / columns);
+  return { total, share, cells, columns, rows, side, height: rows * side };
+}
+
+/** The code that each cell shows. */
+export function cellCodes(list: Uint8Array, { share, cells }: Grid): Uint8Array {
+  if (share === 1) return list;
+  const shown = new Uint8Array(cells);
+  for (let cell = 0; cell < cells; cell += 1) {
+    let first = list[cell * share] as number;
+    for (let unit = cell * share + 1; unit < Math.min(list.length, (cell + 1) * share); unit += 1) {
+      const code = list[unit] as number;
+      if ((RANK[code] as number) < (RANK[first] as number)) first = code;
+    }
+    shown[cell] = first;
+  }
+  return shown;
+}
+
+/** The cell at a place; undefined beside the grid. */
+export function cellAt(x: number, y: number, { side, columns, cells }: Grid): number | undefined {
+  const [column, row] = [Math.floor(x / side), Math.floor(y / side)];
+  const cell = row * columns + column;
+  return column < 0 || row < 0 || column >= columns || cell >= cells ? undefined : cell;
+}
+
+/** Left and top of a cell. */
+export function placeOf(cell: number, { side, columns }: Grid): [number, number] {
+  return [(cell % columns) * side, Math.floor(cell / columns) * side];
+}
+
+/** The cell that a key leads to; undefined for a key that leads nowhere. */
+export function moved(cell: number, key: string, { columns, cells }: Grid): number | undefined {
+  const steps: Record<string, number> = {
+    ArrowLeft: -1,
+    ArrowRight: 1,
+    ArrowUp: -columns,
+    ArrowDown: columns,
+    PageUp: -10 * columns,
+    PageDown: 10 * columns,
+    Home: -cells,
+    End: cells,
+  };
+  const step = steps[key];
+  return step === undefined ? undefined : Math.max(0, Math.min(cells - 1, cell + step));
+}
+
+/** The next unit with a code after a unit, around the end; undefined where none has it. */
+export function nextWith(list: Uint8Array, code: number, after: number): number | undefined {
+  const later = list.indexOf(code, after + 1);
+  const place = later < 0 ? list.indexOf(code) : later;
+  return place < 0 ? undefined : place;
+}

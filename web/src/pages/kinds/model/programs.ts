@@ -1,0 +1,84 @@
+/** What the page knows of the units of the open job: their states, kept up to date, and the rows that are looked at. */
+
+import { computed, signal, type ReadonlySignal } from "@preact/signals";
+import { Problem, type Job, type Unit } from "../../../lib/api";
+import { ended } from "../../../lib/fleet";
+import { codes, counted, follow, neighbours, UNIT_STATES, unitStates, windowOf, type Counts } from "./units";
+
+export interface Programs {
+  /** The code of each unit's state; undefined until it is known. */
+  states: ReadonlySignal<Uint8Array | undefined>;
+  counts: ReadonlySignal<Counts | undefined>;
+  /** Counts the changes of states: rows that were read before the last one may be old. */
+  changes: ReadonlySignal<number>;
+  problem: ReadonlySignal<Problem | undefined>;
+  /** The row of a unit, asked for if it is not here; undefined until it is. */
+  row(unit: number): Unit | undefined;
+  ask(unit: number): void;
+  /** Tells that the job has changed. */
+  update(job: Job): void;
+  stop(): void;
+}
+
+function asProblem(error: unknown): Problem {
+  return error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+}
+
+function same(left: Uint8Array | undefined, right: Uint8Array): boolean {
+  return left !== undefined && left.length === right.length && left.every((code, place) => code === right[place]);
+}
+
+export function programsOf(first: Job): Programs {
+  let job = first;
+  const states = signal<Uint8Array | undefined>(undefined);
+  const problem = signal<Problem | undefined>(undefined);
+  const changes = signal(0);
+  const rows = signal<ReadonlyMap<number, Unit>>(new Map());
+  const asked = new Set<number>();
+  const control = new AbortController();
+
+  const ask = async (stop: AbortSignal) => {
+    try {
+      const list = codes(await unitStates(job.job_id, stop));
+      problem.value = undefined;
+      if (same(states.peek(), list)) return;
+      states.value = list;
+      changes.value += 1;
+      asked.clear();
+    } catch (error) {
+      if (!stop.aborted) problem.value = asProblem(error);
+      throw error;
+    }
+  };
+  const follower = follow(ask, () => !ended(job));
+
+  const askRows = (unit: number) => {
+    const from = windowOf(unit);
+    if (asked.has(from)) return;
+    asked.add(from);
+    neighbours(job.job_id, unit, control.signal).then(
+      (list) => (rows.value = new Map([...rows.peek(), ...list.map((each) => [each.unit, each] as const)])),
+      () => asked.delete(from),
+    );
+  };
+  return {
+    states,
+    counts: computed(() => states.value && counted(states.value)),
+    changes,
+    problem,
+    row: (unit) => rows.value.get(unit),
+    ask: askRows,
+    update: (next) => {
+      job = next;
+      follower.poke();
+    },
+    stop: () => {
+      control.abort();
+      follower.stop();
+    },
+  };
+}
+
+export function stateAt(list: Uint8Array, unit: number): (typeof UNIT_STATES)[number] {
+  return UNIT_STATES[list[unit] ?? 0] ?? "waiting";
+}

@@ -1,0 +1,117 @@
+/** Text of a program as a page may show it: colours as names, every other escape left out, nothing that hides. Pure. */
+
+export interface Piece {
+  text: string;
+  /** Names of the page's styles: `red`, `bold`, … */
+  style: string;
+}
+
+const COLOURS = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"] as const;
+const MARKS: Readonly<Record<number, string>> = { 1: "bold", 2: "dim", 3: "italic", 4: "underline" };
+/** Numbers of a sequence that take more numbers behind them: a colour of a palette, or of three parts. */
+const LONG: Readonly<Record<number, number>> = { 5: 1, 2: 3 };
+
+/**
+ * Texts to the terminal up to their end, such as titles and links; control sequences; other escapes. A text without an
+ * end loses only its beginning: what follows is shown.
+ */
+const ESCAPES =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not reach the page
+  /\u001b[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)|(?:\u001b\[|\u009b)[0-?]*[ -/]*[@-~]?|\u001b[ -/]*[0-~]?/g;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: as above
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
+/** Characters that turn the direction of text or take no room: they make a line look like another one. */
+const HIDDEN = /[\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+
+function harmless(text: string): string {
+  return text
+    .replace(CONTROLS, (each) => {
+      const code = each.charCodeAt(0);
+      return code < 0x20 ? String.fromCharCode(0x2400 + code) : code === 0x7f ? "\u2421" : "\ufffd";
+    })
+    .replace(HIDDEN, (each) => `<U+${each.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}>`);
+}
+
+/** The text without its escapes: what a search looks at. */
+export function plain(text: string): string {
+  return harmless(text.replace(ESCAPES, ""));
+}
+
+interface Look {
+  colour: string;
+  marks: ReadonlySet<string>;
+}
+
+const PLAIN: Look = { colour: "", marks: new Set() };
+
+/** A line in pieces of one look each. Looks end with the line. */
+export function pieces(line: string): Piece[] {
+  const list: Piece[] = [];
+  let look = PLAIN;
+  let at = 0;
+  const add = (text: string) => {
+    const shown = harmless(text);
+    if (shown) list.push({ text: shown, style: [look.colour, ...look.marks].filter(Boolean).join(" ") });
+  };
+  for (const found of line.matchAll(ESCAPES)) {
+    add(line.slice(at, found.index));
+    at = found.index + found[0].length;
+    const numbers = /\[([\d;]*)m$/.exec(found[0])?.[1];
+    if (numbers !== undefined) look = changed(look, numbers.split(";").map(Number));
+  }
+  add(line.slice(at));
+  return list;
+}
+
+function changed(look: Look, numbers: readonly number[]): Look {
+  let next = look;
+  for (let place = 0; place < numbers.length; place += 1) {
+    const number = numbers[place] as number;
+    // Colours of a palette and of three parts are left out: nobody knows whether they can be read on this page.
+    if (number === 38 || number === 48) place += 1 + (LONG[numbers[place + 1] ?? 0] ?? 0);
+    else next = one(next, number);
+  }
+  return next;
+}
+
+function one(look: Look, number: number): Look {
+  const mark = MARKS[number];
+  if (number === 0) return PLAIN;
+  if (mark) return { ...look, marks: new Set([...look.marks, mark]) };
+  if (number === 22) return without(look, ["bold", "dim"]);
+  if (number === 23 || number === 24) return without(look, [number === 23 ? "italic" : "underline"]);
+  if (number === 39) return { ...look, colour: "" };
+  const colour = number >= 90 ? COLOURS[number - 90] : COLOURS[number - 30];
+  return colour ? { ...look, colour } : look;
+}
+
+function without(look: Look, marks: readonly string[]): Look {
+  return { ...look, marks: new Set([...look.marks].filter((each) => !marks.includes(each))) };
+}
+
+/** Pieces with every place of `wanted` in pieces of its own, marked `hit`. */
+export function marked(list: readonly Piece[], wanted: string): Piece[] {
+  if (!wanted) return [...list];
+  const whole = list.map((piece) => piece.text).join("");
+  const places = hits(whole, wanted);
+  if (!places.length) return [...list];
+  const cuts = [...new Set(places.flatMap((place) => [place, place + wanted.length]))];
+  const inside = (at: number) => places.some((place) => at >= place && at < place + wanted.length);
+  let offset = 0;
+  return list.flatMap(({ text, style }) => {
+    const begin = offset;
+    offset += text.length;
+    const own = [begin, ...cuts.filter((cut) => cut > begin && cut < offset), offset];
+    return own.slice(0, -1).map((from, place) => ({
+      text: text.slice(from - begin, (own[place + 1] as number) - begin),
+      style: inside(from) ? `${style} hit`.trim() : style,
+    }));
+  });
+}
+
+function hits(text: string, wanted: string): number[] {
+  const [low, sought] = [text.toLowerCase(), wanted.toLowerCase()];
+  const places: number[] = [];
+  for (let at = low.indexOf(sought); at >= 0; at = low.indexOf(sought, at + sought.length)) places.push(at);
+  return places;
+}

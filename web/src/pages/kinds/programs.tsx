@@ -1,0 +1,38 @@
+/** The units of a job that runs programs: a grid of their states, one of them with its log, a table of all. */
+
+import { useEffect, useMemo } from "preact/hooks";
+import type { Job } from "../../lib/api";
+import { integer } from "../../lib/format";
+import { Skeleton } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import { UnitGrid } from "./grid";
+import { state } from "./model/state";
+import { programsOf } from "./model/programs";
+import { UnitView } from "./unit";
+import { UnitTable } from "./units";
+
+export function Programs({ job }: { job: Job }) {
+  const programs = useMemo(() => programsOf(job), [job.job_id]);
+  useEffect(() => programs.stop, [programs]);
+  useEffect(() => programs.update(job), [job.state, job.done]);
+  const list = programs.states.value;
+  const problem = programs.problem.value;
+  if (!list) return problem ? <Trouble what="States of the units" problem={problem} /> : <Skeleton rows={6} />;
+  const alone = list.length === 1;
+  const unit = alone ? 0 : state.unit.value;
+  return (
+    <>
+      {problem && <Trouble what="States of the units" problem={problem} />}
+      {!alone && <UnitGrid job={job} programs={programs} list={list} />}
+      {unit >= 0 && unit < list.length && <UnitView key={unit} job={job} programs={programs} list={list} unit={unit} />}
+      {!alone && (
+        <details class="part" open={list.length <= 100}>
+          <summary>
+            All units <span class="soft small">{integer(list.length)}</span>
+          </summary>
+          <UnitTable job={job} programs={programs} />
+        </details>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,138 @@
+/** One unit: how it ended, what it gave, its outputs and its log. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { Problem, type Job, type Unit, type UnitState } from "../../lib/api";
+import { download } from "../../lib/export";
+import { bytes, integer, seconds } from "../../lib/format";
+import { Skeleton } from "../../ui/table";
+import { failed } from "../../ui/toast";
+import { Trouble } from "../../ui/trouble";
+import { select } from "./grid";
+import { LogView } from "./log";
+import { stateAt, type Programs } from "./model/programs";
+import { content, ending, isKept, outputs, valueText, type Output } from "./model/units";
+import { UnitWord } from "./sign";
+
+interface Props {
+  job: Job;
+  programs: Programs;
+  list: Uint8Array;
+  unit: number;
+}
+
+export function UnitView({ job, programs, list, unit }: Props) {
+  useEffect(() => programs.ask(unit), [programs.changes.value]);
+  const row = programs.row(unit);
+  const name = stateAt(list, unit);
+  const turn = useTurn(name);
+  const alone = list.length === 1;
+  return (
+    <section class="part stack" aria-label={`Unit ${unit}`}>
+      <div class="row">
+        {!alone && <h2>Unit {integer(unit)}</h2>}
+        <UnitWord of={name} />
+        {row && <Ending unit={row} />}
+        <span class="grow" />
+        {!alone && <Neighbours unit={unit} total={list.length} />}
+      </div>
+      {row?.error && row.error !== `exit code ${row.exit}` && (
+        <p class={name === "dead" ? "trouble" : "soft"}>{row.error}</p>
+      )}
+      {row && !isKept(row.value) && valueText(row.value) && (
+        <p>
+          <span class="soft">value</span> <code>{valueText(row.value)}</code>
+        </p>
+      )}
+      {row?.artifact && <Outputs key={row.artifact} job={job} artifact={row.artifact} unit={unit} />}
+      <LogView job={job.job_id} unit={unit} running={name === "running"} key={turn} />
+    </section>
+  );
+}
+
+/**
+ * Changes when the log must be opened anew. One that was followed sees the end of its program by itself, so that
+ * whoever reads it keeps the place.
+ */
+function useTurn(name: UnitState): number {
+  const turn = useRef({ name, count: 0 });
+  const { name: before, count } = turn.current;
+  if (name !== before) turn.current = { name, count: before === "running" ? count : count + 1 };
+  return turn.current.count;
+}
+
+function Ending({ unit }: { unit: Unit }) {
+  const facts = [
+    ending(unit),
+    unit.seconds === null ? "" : seconds(unit.seconds),
+    unit.attempts && unit.attempts > 1 ? `attempt ${unit.attempts}` : "",
+    unit.worker ? `on ${unit.worker}` : "",
+  ];
+  return <span class="mono soft">{facts.filter(Boolean).join(", ")}</span>;
+}
+
+function Neighbours({ unit, total }: { unit: number; total: number }) {
+  return (
+    <>
+      <button type="button" disabled={unit === 0} onClick={() => select(unit - 1)}>
+        Previous
+      </button>
+      <button type="button" disabled={unit === total - 1} onClick={() => select(unit + 1)}>
+        Next
+      </button>
+      <button type="button" class="plain" onClick={() => select(-1)}>
+        Close unit
+      </button>
+    </>
+  );
+}
+
+/** Files shown one by one; a shell fetches all. */
+const MOST_FILES = 20;
+
+function Outputs({ job, artifact, unit }: { job: Job; artifact: string; unit: number }) {
+  const files = useSignal<readonly Output[] | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  useEffect(() => {
+    outputs(artifact, unit).then(
+      (list) => (files.value = list),
+      (error: unknown) => (problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error))),
+    );
+  }, []);
+  if (problem.value) return <Trouble what="Outputs" problem={problem.value} />;
+  if (!files.value) return <Skeleton rows={1} />;
+  if (!files.value.length) return null;
+  const rest = files.value.length - MOST_FILES;
+  return (
+    <div class="outputs">
+      <h3>Outputs</h3>
+      <ul>
+        {files.value.slice(0, MOST_FILES).map((file) => (
+          <li key={file.path}>
+            <button type="button" class="link mono" onClick={() => void save(file)}>
+              {file.path}
+            </button>{" "}
+            <span class="num soft">{bytes(file.bytes)}</span>
+          </li>
+        ))}
+      </ul>
+      <p class="soft small">
+        {rest > 0 && `and ${integer(rest)} more. `}All of them:{" "}
+        <code class="num">cluster result {job.job_id} --fetch DIR</code>
+      </p>
+    </div>
+  );
+}
+
+/** A browser keeps a file in memory until it is saved. */
+const MOST_BYTES = 512 << 20;
+
+async function save(file: Output): Promise<void> {
+  const name = file.path.split("/").at(-1) ?? file.path;
+  try {
+    if (file.bytes > MOST_BYTES) throw new Error(`${bytes(file.bytes)} are too many for a page`);
+    download(name, await content(file));
+  } catch (error) {
+    failed(`Save ${name}`, error);
+  }
+}

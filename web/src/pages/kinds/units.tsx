@@ -1,0 +1,222 @@
+/** Units as a table, a thousand at a time, of which only the rows in sight are on the page. */
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { Problem, type Job, type Unit, type Units, type UnitState } from "../../lib/api";
+import { csv, download } from "../../lib/export";
+import { integer, seconds } from "../../lib/format";
+import { Skeleton } from "../../ui/table";
+import { failed, toast } from "../../ui/toast";
+import { Trouble } from "../../ui/trouble";
+import { only, select } from "./grid";
+import { sight } from "./model/lines";
+import type { Programs } from "./model/programs";
+import { state } from "./model/state";
+import { ending, PAGE, UNIT_STATES, units, valueText } from "./model/units";
+import { UnitWord } from "./sign";
+
+/** Height of a row and of the box, in pixels; a finger needs more. */
+const ROW = matchMedia("(pointer: coarse)").matches ? 44 : 30;
+const TALL = 400;
+
+interface Column {
+  id: string;
+  title: string;
+  end?: boolean;
+  cell: (unit: Unit) => ComponentChildren;
+}
+
+const COLUMNS: Column[] = [
+  {
+    id: "unit",
+    title: "unit",
+    end: true,
+    cell: ({ unit }) => (
+      <button type="button" class="link num" aria-label={`Log of unit ${unit}`} onClick={() => select(unit)}>
+        {integer(unit)}
+      </button>
+    ),
+  },
+  { id: "state", title: "state", cell: (unit) => <UnitWord of={unit.state} /> },
+  { id: "exit", title: "ended by", cell: ending },
+  { id: "seconds", title: "time", end: true, cell: (unit) => <span class="num">{seconds(unit.seconds)}</span> },
+  {
+    id: "attempts",
+    title: "attempts",
+    end: true,
+    cell: (unit) => <span class="num">{unit.attempts ? integer(unit.attempts) : ""}</span>,
+  },
+  { id: "worker", title: "worker", cell: (unit) => <span class="mono soft">{unit.worker}</span> },
+  { id: "value", title: "value", cell: ({ value }) => <code class="clip">{valueText(value)}</code> },
+  { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
+];
+
+export function UnitTable({ job, programs }: { job: Job; programs: Programs }) {
+  const answer = useSignal<Units | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  const [wanted, from] = [state.units.value, state.from.value];
+  useEffect(() => {
+    const control = new AbortController();
+    units(job.job_id, from, PAGE, wanted, control.signal).then(
+      (units) => {
+        answer.value = units;
+        problem.value = undefined;
+      },
+      (error: unknown) => {
+        if (!control.signal.aborted)
+          problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+      },
+    );
+    return () => control.abort();
+  }, [job.job_id, wanted, from, programs.changes.value]);
+  return (
+    <div class="stack">
+      <Bar job={job} answer={answer.value} />
+      {problem.value && <Trouble what="Units" problem={problem.value} />}
+      {answer.value ? (
+        <Rows key={`${wanted} ${from}`} rows={answer.value.units} />
+      ) : (
+        !problem.value && <Skeleton rows={6} />
+      )}
+    </div>
+  );
+}
+
+/** Where the pages before this one began. */
+const before: number[] = [];
+
+function Bar({ job, answer }: { job: Job; answer: Units | undefined }) {
+  const busy = useSignal(false);
+  const rows = answer?.units ?? [];
+  const [first, last] = [rows[0]?.unit, rows.at(-1)?.unit];
+  const filtered = UNIT_STATES.find((name) => name === state.units.value);
+  const all = filtered ? answer?.counts[filtered] : answer?.total;
+  const go = (from: number) => {
+    state.from.value = from;
+    state.commit();
+  };
+  const save = async () => {
+    busy.value = true;
+    await saved(job.job_id, state.units.peek()).catch((error: unknown) => failed("Save as CSV", error));
+    busy.value = false;
+  };
+  return (
+    <div class="row">
+      <label class="row">
+        State{" "}
+        <select
+          value={filtered ?? ""}
+          onChange={(event) => only((event.currentTarget.value || state.units.peek()) as UnitState)}
+        >
+          <option value="">any</option>
+          {UNIT_STATES.map((name) => (
+            <option key={name} value={name}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      <span class="small soft grow" role="status">
+        {first === undefined || last === undefined
+          ? answer && "No unit"
+          : `Units ${integer(first)} to ${integer(last)}: ${integer(rows.length)} of ${integer(all)}`}
+      </span>
+      <button type="button" disabled={!state.from.value} onClick={() => go(before.pop() ?? 0)}>
+        Previous {integer(PAGE)}
+      </button>
+      <button
+        type="button"
+        disabled={rows.length < PAGE || last === undefined || last + 1 >= (answer?.total ?? 0)}
+        onClick={() => {
+          before.push(state.from.peek());
+          go((last ?? 0) + 1);
+        }}
+      >
+        Next {integer(PAGE)}
+      </button>
+      <button type="button" disabled={busy.value || !rows.length} onClick={() => void save()}>
+        Save as CSV
+      </button>
+    </div>
+  );
+}
+
+/** All units of a state, or all, in one file. */
+async function saved(job: string, wanted: string): Promise<void> {
+  const rows: Unit[] = [];
+  for (let from = 0; ; ) {
+    const page = await units(job, from, PAGE, wanted);
+    rows.push(...page.units);
+    const last = page.units.at(-1);
+    if (page.units.length < PAGE || !last || last.unit + 1 >= page.total) break;
+    from = last.unit + 1;
+  }
+  const head = ["unit", "state", "exit", "reason", "seconds", "attempts", "worker", "value", "error", "artifact"];
+  const cells = rows.map((row) => [
+    row.unit,
+    row.state,
+    row.exit,
+    row.reason,
+    row.seconds,
+    row.attempts,
+    row.worker,
+    valueText(row.value),
+    row.error,
+    row.artifact,
+  ]);
+  download(`${job}-units.csv`, csv([head, ...cells]), "text/csv");
+  toast(`Saved ${integer(rows.length)} units`);
+}
+
+function Rows({ rows }: { rows: readonly Unit[] }) {
+  const box = useRef<HTMLDivElement>(null);
+  const top = useSignal(0);
+  if (!rows.length) return <p class="soft">No unit is in this state.</p>;
+  const { first, last, height } = sight(rows.length, ROW, top.value, TALL);
+  const gap = (count: number) => (
+    <tr aria-hidden="true" class="gap">
+      <td colSpan={COLUMNS.length} style={{ height: `${count}px` }} />
+    </tr>
+  );
+  return (
+    <div
+      class="unit-rows"
+      role="region"
+      aria-label="Table of units"
+      tabIndex={0}
+      ref={box}
+      style={{ maxHeight: `${TALL}px`, "--row": `${ROW}px` }}
+      onScroll={() => (top.value = box.current?.scrollTop ?? 0)}
+    >
+      <table aria-rowcount={rows.length + 1}>
+        <thead>
+          <tr>
+            {COLUMNS.map((column) => (
+              <th key={column.id} scope="col" class={column.end ? "end" : ""}>
+                {column.title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {first > 0 && gap(first * ROW)}
+          {rows.slice(first, last).map((row, place) => (
+            <tr
+              key={row.unit}
+              aria-rowindex={first + place + 2}
+              data-open={row.unit === state.unit.value ? "true" : undefined}
+            >
+              {COLUMNS.map((column) => (
+                <td key={column.id} class={column.end ? "end" : ""}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+          {last < rows.length && gap(height - last * ROW)}
+        </tbody>
+      </table>
+    </div>
+  );
+}

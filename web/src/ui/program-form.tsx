@@ -1,0 +1,402 @@
+/** The form of a program: what runs, how often and with which files first; limits and wishes folded. */
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useState } from "preact/hooks";
+import { get, type Artifact } from "../lib/api";
+import { integer } from "../lib/format";
+import { cleaned, type Schema } from "./fields";
+import { SchemaForm } from "./form";
+import {
+  artifactText,
+  commandOf,
+  commandText,
+  commandTrouble,
+  envOf,
+  envText,
+  GROUPS,
+  inner,
+  itemsOf,
+  itemsText,
+  only,
+  others,
+  OWN,
+  setWords,
+  timesOf,
+  wayOf,
+  type Times,
+  type Values,
+  type Way,
+} from "./program";
+
+interface Props {
+  schema: Schema;
+  value: Values;
+  onChange: (value: Record<string, unknown>) => void;
+  errors: Readonly<Record<string, string>>;
+}
+
+export function ProgramForm(props: Props) {
+  const { schema, value, onChange, errors } = props;
+  const set = (next: Values) => onChange(cleaned({ ...value, ...next }));
+  const artifacts = useSignal<readonly Artifact[]>([]);
+  useEffect(() => {
+    get<{ artifacts: Artifact[] }>("/api/artifacts", { limit: 1000 }).then(
+      (answer) => (artifacts.value = answer.artifacts),
+      () => undefined, // whoever may not list them may still name one
+    );
+  }, []);
+  const rest = others(schema);
+  return (
+    <div class="stack program-form">
+      <What value={value} error={errors.command} onChange={set} />
+      <Often value={value} errors={errors} onChange={set} artifacts={artifacts.value} />
+      <div>
+        <Files
+          label="files"
+          hint="A folder that was put into the cluster, such as by cluster artifact put; each run gets a copy of it"
+          value={value.files}
+          error={errors.files}
+          artifacts={artifacts.value}
+          onChange={(files) => set({ files })}
+        />
+      </div>
+      <SchemaForm schema={only(schema, ["outputs"])} value={value} errors={errors} onChange={onChange} />
+      <Needs {...props} />
+      {GROUPS.map(({ title, names }) => (
+        <Group key={title} title={title} schema={schema} names={names} value={value} errors={errors}>
+          {names.includes("env") && <Env value={value.env} error={errors.env} onChange={(env) => set({ env })} />}
+          <SchemaForm
+            schema={only(
+              schema,
+              names.filter((name) => !OWN.includes(name as never)),
+            )}
+            value={value}
+            errors={errors}
+            onChange={onChange}
+          />
+        </Group>
+      ))}
+      {rest.length > 0 && (
+        <Group title="More parameters" schema={schema} names={rest} value={value} errors={errors}>
+          <SchemaForm schema={only(schema, rest)} value={value} errors={errors} onChange={onChange} />
+        </Group>
+      )}
+    </div>
+  );
+}
+
+interface GroupProps {
+  title: string;
+  schema: Schema;
+  names: readonly string[];
+  value: Values;
+  errors: Readonly<Record<string, string>>;
+  children: ComponentChildren;
+}
+
+/** Folded, unless something in it is set or refused. */
+function Group({ title, schema, names, value, errors, children }: GroupProps) {
+  const words = setWords(schema, value, names);
+  const wrong = Object.keys(errors).some((path) => names.includes(path.split(".")[0] ?? ""));
+  const [first] = useState(words !== "");
+  return (
+    <details open={first || wrong}>
+      <summary>
+        {title} {words && <span class="soft small">{words}</span>}
+      </summary>
+      <div class="stack">{children}</div>
+    </details>
+  );
+}
+
+/** What a run needs of a runner: the fields of one parameter. */
+function Needs({ schema, value, onChange, errors }: Props) {
+  const own = inner(schema, "requirements");
+  if (!own) return null;
+  const given = (value.requirements ?? {}) as Values;
+  const wrong = Object.fromEntries(
+    Object.entries(errors).flatMap(([path, text]) => {
+      const [first, ...rest] = path.split(".");
+      return first === "requirements" ? [[rest.join("."), text]] : [];
+    }),
+  );
+  const change = (next: Record<string, unknown>) =>
+    onChange(cleaned({ ...value, requirements: Object.keys(next).length ? next : undefined }));
+  return (
+    <Group
+      title="GPUs, CPUs and memory"
+      schema={own}
+      names={Object.keys(own.properties ?? {})}
+      value={given}
+      errors={wrong}
+    >
+      <SchemaForm schema={own} value={given} errors={wrong} onChange={change} />
+    </Group>
+  );
+}
+
+interface FieldProps {
+  label: string;
+  hint: ComponentChildren;
+  error: string | undefined;
+  children: (ids: { id: string; about: string; wrong: "true" | undefined }) => ComponentChildren;
+}
+
+function Labelled({ label, hint, error, children }: FieldProps) {
+  const id = useId();
+  return (
+    <div class="field">
+      <label for={id}>{label}</label>
+      {children({ id, about: `${id}-hint`, wrong: error ? "true" : undefined })}
+      <p id={`${id}-hint`} class="small">
+        {error && <span class="error">{error} </span>}
+        <span class="hint">{hint}</span>
+      </p>
+    </div>
+  );
+}
+
+interface AreaProps {
+  name: string;
+  label: string;
+  hint: ComponentChildren;
+  error?: string | undefined;
+  rows: number;
+  placeholder?: string;
+  /** The text of the value as it is kept, and the value of a text. */
+  text: string;
+  read: (text: string) => unknown;
+  onChange: (value: unknown) => void;
+}
+
+/** A text that stays as it was typed while it means the value that is kept. */
+function Area({ name, label, hint, error, rows, placeholder, text, read, onChange }: AreaProps) {
+  const [typed, setTyped] = useState(text);
+  const same = JSON.stringify(read(typed)) === JSON.stringify(read(text));
+  return (
+    <Labelled label={label} hint={hint} error={error}>
+      {({ id, about, wrong }) => (
+        <textarea
+          id={id}
+          name={name}
+          rows={rows}
+          spellcheck={false}
+          autocomplete="off"
+          aria-describedby={about}
+          aria-invalid={wrong}
+          placeholder={placeholder}
+          value={same ? typed : text}
+          onInput={(event) => {
+            setTyped(event.currentTarget.value);
+            onChange(read(event.currentTarget.value));
+          }}
+        />
+      )}
+    </Labelled>
+  );
+}
+
+interface PickProps<T extends string> {
+  label: string;
+  options: readonly (readonly [T, string])[];
+  value: T;
+  onPick: (value: T) => void;
+}
+
+function Pick<T extends string>({ label, options, value, onPick }: PickProps<T>) {
+  const name = useId();
+  return (
+    <div class="row" role="radiogroup" aria-label={label}>
+      {options.map(([option, title]) => (
+        <label class="row" key={option}>
+          <input type="radio" name={name} checked={option === value} onChange={() => onPick(option)} />
+          {title}
+        </label>
+      ))}
+    </div>
+  );
+}
+
+interface PartProps {
+  value: Values;
+  onChange: (next: Values) => void;
+}
+
+function What({ value, error, onChange }: PartProps & { error: string | undefined }) {
+  const [way, setWay] = useState<Way>(value.command === undefined ? "shell" : wayOf(value.command));
+  const current = value.command === undefined ? way : wayOf(value.command);
+  const pick = (next: Way) => {
+    setWay(next);
+    if (value.command !== undefined) onChange({ command: commandOf(commandText(value.command), next) });
+  };
+  return (
+    <div class="stack">
+      <Pick
+        label="How it is written"
+        options={[
+          ["shell", "Shell line"],
+          ["arguments", "Arguments"],
+        ]}
+        value={current}
+        onPick={pick}
+      />
+      <Area
+        key={current}
+        name="command"
+        label="command"
+        rows={current === "shell" ? 3 : 4}
+        placeholder={
+          current === "shell" ? "./simulate --seed $CLUSTER_UNIT > result.csv" : "./simulate\n--seed\n{unit}"
+        }
+        hint={
+          current === "shell"
+            ? "for /bin/sh; $CLUSTER_UNIT is the number of the run, from 0"
+            : "one argument a line, without quotes; {unit} and {item} are filled in"
+        }
+        error={error ?? commandTrouble(value.command)}
+        text={commandText(value.command)}
+        read={(text) => commandOf(text, current)}
+        onChange={(command) => onChange({ command })}
+      />
+    </div>
+  );
+}
+
+interface OftenProps extends PartProps {
+  errors: Readonly<Record<string, string>>;
+  artifacts: readonly Artifact[];
+}
+
+function Often({ value, errors, onChange, artifacts }: OftenProps) {
+  const [picked, setPicked] = useState<Times>(timesOf(value));
+  const pick = (next: Times) => {
+    setPicked(next);
+    onChange({
+      count: next === "items" ? undefined : value.count,
+      items: next === "items" ? value.items : undefined,
+      items_artifact: next === "file" ? value.items_artifact : undefined,
+    });
+  };
+  return (
+    <div class="stack">
+      <Pick
+        label="How often it runs"
+        options={[
+          ["count", "A number of runs"],
+          ["items", "A run for each item"],
+          ["file", "Items of a file"],
+        ]}
+        value={picked}
+        onPick={pick}
+      />
+      {picked === "items" ? (
+        <Area
+          name="items"
+          label="items"
+          rows={4}
+          placeholder={'first\nsecond\n{"rate": 0.1}'}
+          hint="one a line, as text or JSON; a run gets its item as $CLUSTER_ITEM or {item}"
+          error={errors.items}
+          text={itemsText(value.items)}
+          read={itemsOf}
+          onChange={(items) => onChange({ items })}
+        />
+      ) : (
+        <div class="fields">
+          <Labelled label="count" hint={`Runs, 1 to ${integer(100_000)}`} error={errors.count}>
+            {({ id, about, wrong }) => (
+              <input
+                id={id}
+                name="count"
+                class="num"
+                inputMode="numeric"
+                autocomplete="off"
+                aria-describedby={about}
+                aria-invalid={wrong}
+                placeholder="1"
+                value={value.count === undefined ? "" : String(value.count)}
+                onInput={(event) => onChange({ count: numberOf(event.currentTarget.value) })}
+              />
+            )}
+          </Labelled>
+          {picked === "file" && (
+            <Files
+              label="file of items"
+              hint="An artifact with one file of JSON lines, one for each run"
+              value={value.items_artifact}
+              error={errors.items_artifact}
+              artifacts={artifacts}
+              onChange={(chosen) => onChange({ items_artifact: chosen })}
+            />
+          )}
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** A whole number; text that is none is sent as it is, and the API says what is wrong. */
+function numberOf(text: string): unknown {
+  const plain = text.trim();
+  return plain === "" ? undefined : /^\d{1,15}$/.test(plain) ? Number(plain) : plain;
+}
+
+interface FilesProps {
+  label: string;
+  hint: string;
+  value: unknown;
+  error: string | undefined;
+  artifacts: readonly Artifact[];
+  onChange: (value: string | undefined) => void;
+}
+
+function Files({ label, hint, value, error, artifacts, onChange }: FilesProps) {
+  const given = typeof value === "string" ? value : "";
+  const known = artifacts.some((each) => each.artifact_id === given);
+  return (
+    <Labelled label={label} hint={hint} error={error}>
+      {({ id, about, wrong }) => (
+        <select
+          id={id}
+          aria-describedby={about}
+          aria-invalid={wrong}
+          value={given}
+          onChange={(event) => onChange(event.currentTarget.value || undefined)}
+        >
+          <option value="">none</option>
+          {given && !known && <option value={given}>{given}</option>}
+          {artifacts.map((each) => (
+            <option key={each.artifact_id} value={each.artifact_id}>
+              {artifactText(each)}
+            </option>
+          ))}
+        </select>
+      )}
+    </Labelled>
+  );
+}
+
+function Env({
+  value,
+  error,
+  onChange,
+}: {
+  value: unknown;
+  error: string | undefined;
+  onChange: (v: unknown) => void;
+}) {
+  return (
+    <Area
+      name="env"
+      label="environment"
+      rows={3}
+      placeholder="OMP_NUM_THREADS=4"
+      hint="NAME=value, one a line; passwords are secrets: give their names below"
+      error={error}
+      text={envText(value)}
+      read={envOf}
+      onChange={onChange}
+    />
+  );
+}

@@ -1,0 +1,150 @@
+/** What people type into the form of a program, and the parameters that it means. Pure. */
+
+import type { Artifact } from "../lib/api";
+import { bytes, integer } from "../lib/format";
+import type { Schema } from "./fields";
+
+export type Values = Readonly<Record<string, unknown>>;
+
+// -- what runs ------------------------------------------------------------------------------------------------------
+
+/** A line for a shell, or arguments one by one. */
+export type Way = "shell" | "arguments";
+
+export function wayOf(command: unknown): Way {
+  return Array.isArray(command) ? "arguments" : "shell";
+}
+
+export function commandText(command: unknown): string {
+  return Array.isArray(command) ? command.join("\n") : typeof command === "string" ? command : "";
+}
+
+/** The parameter: the text as it is, or each line an argument. */
+export function commandOf(text: string, way: Way): unknown {
+  if (!text.trim()) return undefined;
+  return way === "shell" ? text : text.replace(/\n+$/, "").split("\n");
+}
+
+/** What a shell gets as a variable, and arguments as {unit}: a hint for the wrong one. */
+export function commandTrouble(command: unknown): string | undefined {
+  if (typeof command !== "string" || !/\{(unit|item)\}/.test(command)) return undefined;
+  return "a shell line is not filled in: write $CLUSTER_UNIT or $CLUSTER_ITEM, or give arguments one by one";
+}
+
+// -- how often ------------------------------------------------------------------------------------------------------
+
+/** A number of units, a list of items, or an artifact with one item a line. */
+export type Times = "count" | "items" | "file";
+
+export function timesOf(value: Values): Times {
+  return value.items_artifact !== undefined ? "file" : value.items !== undefined ? "items" : "count";
+}
+
+/** Each line an item: JSON where it is JSON, else the text. Digits that JSON would change stay text. */
+export function itemsOf(text: string): unknown[] | undefined {
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  return lines.length ? lines.map(itemOf) : undefined;
+}
+
+function itemOf(line: string): unknown {
+  try {
+    const value: unknown = JSON.parse(line);
+    const exact = typeof value !== "number" || String(value) === line.trim();
+    return exact ? value : line;
+  } catch {
+    return line;
+  }
+}
+
+/** The lines of a list of items: what would be read as something else is written as JSON. */
+export function itemsText(items: unknown): string {
+  if (!Array.isArray(items)) return "";
+  const line = (item: unknown) =>
+    typeof item === "string" && itemOf(item) === item && item.trim() && !item.includes("\n")
+      ? item
+      : JSON.stringify(item);
+  return items.map(line).join("\n");
+}
+
+// -- environment ----------------------------------------------------------------------------------------------------
+
+/** NAME=value, one a line. A line without = is a name whose value is empty. */
+export function envOf(text: string): Record<string, string> | undefined {
+  const pairs = text
+    .split("\n")
+    .filter((line) => line.trim() !== "")
+    .map((line): [string, string] => {
+      const place = line.indexOf("=");
+      return place < 0 ? [line.trim(), ""] : [line.slice(0, place).trim(), line.slice(place + 1)];
+    });
+  return pairs.length ? Object.fromEntries(pairs) : undefined;
+}
+
+export function envText(env: unknown): string {
+  if (typeof env !== "object" || env === null) return "";
+  return Object.entries(env)
+    .map(([name, value]) => `${name}=${value}`)
+    .join("\n");
+}
+
+// -- files ----------------------------------------------------------------------------------------------------------
+
+/** An artifact as a choice: its first name or the beginning of its id, and how large it is. */
+export function artifactText({ artifact_id: id, names, files, bytes: size }: Artifact): string {
+  const name = names.length ? `${names.join(", ")} (${id.slice(0, 8)})` : id.slice(0, 12);
+  return `${name}: ${integer(files)} file${files === 1 ? "" : "s"}, ${bytes(size)}`;
+}
+
+// -- parts of the schema --------------------------------------------------------------------------------------------
+
+/** Parameters that have fields of their own above the others. */
+export const OWN = ["command", "count", "items", "items_artifact", "files", "env"] as const;
+
+/** The rest in groups, each folded until somebody needs it. */
+export const GROUPS: readonly { title: string; names: readonly string[] }[] = [
+  { title: "Environment, secrets and workspace", names: ["env", "secrets", "workspace", "python"] },
+  {
+    title: "Limits and retries",
+    names: ["timeout_seconds", "stop_signal_seconds", "grace_seconds", "retries", "batch"],
+  },
+];
+
+/** The schema with these parameters alone, in this order. */
+export function only(schema: Schema, names: readonly string[]): Schema {
+  const properties = Object.fromEntries(
+    names.flatMap((name) => (schema.properties?.[name] ? [[name, schema.properties[name] as Schema]] : [])),
+  );
+  return { ...schema, properties };
+}
+
+/** The schema of one parameter that is an object; undefined where the kind has none. */
+export function inner(schema: Schema, name: string): Schema | undefined {
+  const given = schema.properties?.[name];
+  const one = [given, ...(given?.anyOf ?? [])].find((each) => each?.$ref || each?.properties);
+  const found = one?.$ref ? schema.$defs?.[one.$ref.replace("#/$defs/", "")] : one;
+  return found?.properties ? { ...found, $defs: schema.$defs ?? {} } : undefined;
+}
+
+/** Parameters that no field above knows. */
+export function others(schema: Schema): string[] {
+  const known = [...OWN, ...GROUPS.flatMap((group) => group.names), "outputs", "requirements"];
+  return Object.keys(schema.properties ?? {}).filter((name) => !known.includes(name));
+}
+
+/** What a folded group says of what is set in it: `timeout seconds 60, retries`. */
+export function setWords(schema: Schema, value: Values, names: readonly string[]): string {
+  const word = (name: string) => {
+    const each = value[name];
+    return `${name.replaceAll("_", " ")}${typeof each === "object" ? "" : ` ${String(each)}`}`;
+  };
+  return names
+    .filter((name) => isSet(value[name], schema.properties?.[name]?.default))
+    .map(word)
+    .join(", ");
+}
+
+/** True for what differs from the default; a job that is copied names every parameter. */
+function isSet(value: unknown, usual: unknown): boolean {
+  const empty = value === undefined || value === null || ["[]", "{}"].includes(JSON.stringify(value));
+  return !empty && JSON.stringify(value) !== JSON.stringify(usual);
+}

@@ -1,0 +1,170 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { cellAt, cellCodes, gridOf, moved, nextWith, placeOf, shareOf } from "../../src/pages/kinds/model/grid";
+import {
+  codes,
+  counted,
+  ending,
+  follow,
+  inWords,
+  isKept,
+  outputsOf,
+  patience,
+  valueText,
+  windowOf,
+} from "../../src/pages/kinds/model/units";
+
+const LIST = codes({
+  total: 10,
+  runs: [
+    [0, 4, "done"],
+    [4, 6, "running"],
+    [6, 7, "dead"],
+    [9, 10, "retrying"],
+  ],
+});
+
+test("runs become a code for each unit; units in no run wait", () => {
+  expect([...LIST]).toEqual([2, 2, 2, 2, 1, 1, 4, 0, 0, 3]);
+  expect(counted(LIST)).toEqual({ waiting: 2, running: 2, done: 4, retrying: 1, dead: 1 });
+  expect(inWords(counted(LIST), 10)).toBe("4 of 10 units done, 2 running, 1 retrying, 1 dead, 2 waiting");
+});
+
+test("ends and values in words", () => {
+  expect(ending({ exit: 137, reason: "timeout" })).toBe("timeout, exit 137");
+  expect(ending({ exit: 0, reason: "" })).toBe("exit 0");
+  expect(ending({ exit: null, reason: "" })).toBe("");
+  expect([valueText("a"), valueText({ b: 1 }), valueText(null)]).toEqual(["a", '{"b":1}', ""]);
+  expect([isKept({ artifact: true }), isKept({ artifact: 1 }), isKept("artifact")]).toEqual([true, false, false]);
+  expect([windowOf(0), windowOf(49), windowOf(50)]).toEqual([0, 0, 50]);
+});
+
+test("outputs of a unit are its own files of the manifest", () => {
+  const manifest = [
+    '{"artifact":1}',
+    '["d","outputs/3/empty"]',
+    '["f","logs/3",10,"aa"]',
+    '["f","outputs/3/out/a.csv",5,"bb"]',
+    '["x","outputs/3/run",6,"cc"]',
+    '["f","outputs/31/out/a.csv",7,"dd"]',
+    '["f","values/3.json",8,"ee"]',
+    "",
+  ].join("\n");
+  expect(outputsOf(manifest, 3)).toEqual([
+    { path: "out/a.csv", bytes: 5, sha: "bb" },
+    { path: "run", bytes: 6, sha: "cc" },
+    { path: "values/3.json", bytes: 8, sha: "ee" },
+  ]);
+});
+
+// -- the grid -------------------------------------------------------------------------------------------------------
+
+test.each([
+  [1, 1],
+  [10_000, 1],
+  [10_001, 10],
+  [100_000, 10],
+])("of %i units %i share a cell", (total, share) => expect(shareOf(total)).toBe(share));
+
+test.each([
+  [1, 800],
+  [64, 800],
+  [10_000, 800],
+  [10_000, 366],
+  [99_999, 1200],
+])("a grid of %i units %i pixels wide has room for each", (total, width) => {
+  const grid = gridOf(total, width);
+  expect(grid.columns * grid.side).toBeLessThanOrEqual(width);
+  expect(grid.rows * grid.columns).toBeGreaterThanOrEqual(grid.cells);
+  expect(grid.cells * grid.share).toBeGreaterThanOrEqual(total);
+  for (const cell of [0, Math.floor(grid.cells / 2), grid.cells - 1]) {
+    const [x, y] = placeOf(cell, grid);
+    expect(cellAt(x + 1, y + 1, grid)).toBe(cell);
+  }
+  expect(cellAt(-1, 0, grid)).toBeUndefined();
+  expect(cellAt(grid.columns * grid.side + 1, 0, grid)).toBeUndefined();
+  expect(cellAt(0, grid.height + 1, grid)).toBeUndefined();
+});
+
+test("a cell of many units shows the one that wants to be seen first", () => {
+  const list = new Uint8Array(20_001).fill(2);
+  list[15] = 4;
+  list[14] = 1;
+  list[25] = 1;
+  const shown = cellCodes(list, gridOf(list.length, 800));
+  expect([...shown.slice(0, 4)]).toEqual([2, 4, 1, 2]);
+  expect(shown.length).toBe(2001);
+});
+
+test("keys move over the grid and stop at its ends", () => {
+  const grid = gridOf(100, 200);
+  expect(moved(0, "ArrowRight", grid)).toBe(1);
+  expect(moved(0, "ArrowLeft", grid)).toBe(0);
+  expect(moved(3, "ArrowDown", grid)).toBe(3 + grid.columns);
+  expect(moved(3, "End", grid)).toBe(99);
+  expect(moved(50, "Home", grid)).toBe(0);
+  expect(moved(50, "x", grid)).toBeUndefined();
+});
+
+test("the next dead unit is found around the end", () => {
+  expect(nextWith(LIST, 4, 0)).toBe(6);
+  expect(nextWith(LIST, 4, 6)).toBe(6);
+  expect(nextWith(LIST, 2, 3)).toBe(0);
+  expect(nextWith(new Uint8Array(3), 4, -1)).toBeUndefined();
+});
+
+// -- up to date -----------------------------------------------------------------------------------------------------
+
+test("an answer that takes long is asked for less often", () => {
+  expect(patience(true, 5000, 10)).toBe(300);
+  expect(patience(true, 0, 10)).toBe(1000);
+  expect(patience(true, 0, 500)).toBe(5000);
+  expect(patience(false, 0, 10)).toBe(3000);
+});
+
+beforeEach(() => {
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test("a question that timed out delays the next one no longer than others", async () => {
+  let asked = 0;
+  const follower = follow(
+    () => {
+      asked += 1;
+      return new Promise((_, reject) => setTimeout(() => reject(new Error("away")), 6000));
+    },
+    () => true,
+  );
+  await vi.advanceTimersByTimeAsync(6000 + 3000);
+  expect(asked).toBe(2);
+  follower.stop();
+});
+
+test("events in a burst are one question, and none is asked once nobody looks", async () => {
+  let asked = 0;
+  let lasting = true;
+  const follower = follow(
+    async () => {
+      asked += 1;
+    },
+    () => lasting,
+  );
+  await vi.advanceTimersByTimeAsync(0);
+  expect(asked).toBe(1);
+  for (let place = 0; place < 50; place += 1) follower.poke();
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(asked).toBe(2);
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(asked).toBe(3);
+  lasting = false;
+  await vi.advanceTimersByTimeAsync(3000);
+  expect(asked).toBe(4);
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked).toBe(4);
+  follower.poke();
+  follower.stop();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked).toBe(4);
+});

@@ -1,0 +1,132 @@
+import { expect, test } from "vitest";
+import { byJob, gpuTexts, offered, runnersOf } from "../src/pages/cluster/model/runners";
+import { counts, desiredText, titleOf } from "../src/pages/cluster/model/counts";
+import { summary } from "../src/lib/summary";
+import type { Artifact, Job, Worker } from "../src/lib/api";
+import {
+  artifactText,
+  commandOf,
+  commandText,
+  commandTrouble,
+  envOf,
+  envText,
+  inner,
+  itemsOf,
+  itemsText,
+  only,
+  others,
+  setWords,
+  timesOf,
+  wayOf,
+} from "../src/ui/program";
+
+test("a line for a shell stays a text; arguments are lines", () => {
+  expect(commandOf("a 'b c' > d", "shell")).toBe("a 'b c' > d");
+  expect(commandOf("./a\nb c\n\n--x\n\n", "arguments")).toEqual(["./a", "b c", "", "--x"]);
+  expect(commandOf("  \n", "arguments")).toBeUndefined();
+  expect([wayOf("a"), wayOf(["a"])]).toEqual(["shell", "arguments"]);
+  expect(commandText(["a", "b"])).toBe("a\nb");
+  expect(commandTrouble("echo {unit}")).toContain("$CLUSTER_UNIT");
+  expect(commandTrouble(["echo", "{unit}"])).toBeUndefined();
+});
+
+test("items are JSON where they are, else texts, and come back as they were typed", () => {
+  const typed = 'a b\n1.5\n{"x": [1]}\n\n12345678901234567890\n"7"\n1.50\ntrue';
+  expect(itemsOf(typed)).toEqual(["a b", 1.5, { x: [1] }, "12345678901234567890", "7", "1.50", true]);
+  const again = itemsText(itemsOf(typed));
+  expect(itemsOf(again)).toEqual(itemsOf(typed));
+  expect(itemsText(["a\nb", "", "7"])).toBe('"a\\nb"\n""\n"7"');
+  expect(itemsOf(" \n")).toBeUndefined();
+  expect([timesOf({}), timesOf({ items: [] }), timesOf({ items_artifact: "a" })]).toEqual(["count", "items", "file"]);
+});
+
+test("variables are NAME=value, whatever the value holds", () => {
+  expect(envOf("A=1\nB=x=y \n\n C = z\nD")).toEqual({ A: "1", B: "x=y ", C: " z", D: "" });
+  expect(envText({ A: "1", B: "" })).toBe("A=1\nB=");
+  expect(envOf("\n")).toBeUndefined();
+});
+
+const SCHEMA = {
+  $defs: { Needs: { type: "object", properties: { gpus: { type: "integer" } } } },
+  properties: {
+    command: {},
+    outputs: {},
+    later: {},
+    requirements: { anyOf: [{ $ref: "#/$defs/Needs" }, { type: "null" }] },
+    timeout_seconds: {},
+  },
+};
+
+test("the schema is divided, and a parameter that nobody knows is still shown", () => {
+  expect(Object.keys(only(SCHEMA, ["timeout_seconds", "nothing"]).properties ?? {})).toEqual(["timeout_seconds"]);
+  expect(others(SCHEMA)).toEqual(["later"]);
+  expect(inner(SCHEMA, "requirements")?.properties).toEqual({ gpus: { type: "integer" } });
+  expect(inner(SCHEMA, "command")).toBeUndefined();
+  const given = { timeout_seconds: 60, retries: { max: 1 }, batch: 7, env: {}, secrets: [], grace_seconds: 10 };
+  const defaults = { properties: { grace_seconds: { default: 10 }, retries: { default: { max: 3 } } } };
+  expect(setWords(defaults, given, Object.keys(given))).toBe("timeout seconds 60, retries, batch 7");
+  expect(setWords(defaults, { retries: { max: 3 } }, ["retries"])).toBe("");
+});
+
+test("an artifact is known by its name and its size", () => {
+  const artifact = { artifact_id: "4f0c7be1a1a3ff", names: ["sim"], files: 1, bytes: 2048 } as unknown as Artifact;
+  expect(artifactText(artifact)).toBe("sim (4f0c7be1): 1 file, 2\u202fKiB");
+  expect(artifactText({ ...artifact, names: [], files: 3000 })).toBe("4f0c7be1a1a3: 3\u202f000 files, 2\u202fKiB");
+});
+
+test("a job of programs in a line has what runs and how often", () => {
+  const parameters = { command: ["a"], count: 3, env: {}, retries: { max: 3 }, files: null };
+  expect(summary({ type: "command", parameters } as unknown as Job)).toBe('command ["a"], count 3');
+});
+
+// -- runners --------------------------------------------------------------------------------------------------------
+
+const RUNNER = {
+  id: "runner-1",
+  device: "runner",
+  live: true,
+  lanes: 8,
+  busy_lanes: 3,
+  isolation: "shared",
+  offer: { cpus: 8, memory_mib: 65_536, gpus: [], labels: ["ssd"], tenant: "" },
+} as unknown as Worker;
+
+test("runners say what they offer, and leave out what they do not tell", () => {
+  expect(offered(RUNNER).map(([name]) => name)).toEqual(["slots", "CPUs", "memory", "GPUs", "labels", "isolation"]);
+  expect(Object.fromEntries(offered(RUNNER))).toMatchObject({
+    slots: "3 of 8 busy",
+    memory: "64\u202fGiB",
+    GPUs: "none",
+  });
+  expect(offered({ ...RUNNER, live: false, offer: null, isolation: null })).toEqual([["slots", "8"]]);
+  expect(runnersOf([RUNNER, { ...RUNNER, device: "cpu" }] as Worker[])).toHaveLength(1);
+});
+
+test("equal GPUs are told once", () => {
+  const gpu = { name: "X", memory_mib: 1024, compute_capability: "9.0" };
+  expect(gpuTexts([gpu, { memory_mib: 2048, compute_capability: "" }, gpu])).toEqual([
+    "2\u202f×\u202fX, 1\u202fGiB, compute 9.0",
+    "GPU, 2\u202fGiB",
+  ]);
+});
+
+test("what runs is told by job", () => {
+  expect(
+    byJob([
+      ["a", 5],
+      ["b", 1],
+      ["a", 3],
+      ["a", 4],
+    ]),
+  ).toEqual([
+    ["a", "units 3, 4 and 5"],
+    ["b", "unit 1"],
+  ]);
+  expect(byJob(undefined)).toEqual([]);
+});
+
+test("runners are counted by their own name", () => {
+  const all = counts([RUNNER, { device: "cpu", live: true }], { cpu: 2, runner: 1 });
+  expect(desiredText(all)).toBe("2 CPU, 1 runner");
+  expect([titleOf("runner"), titleOf("gpu")]).toEqual(["Runners", "GPU workers"]);
+});
