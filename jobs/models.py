@@ -35,6 +35,8 @@ MAX_UNITS = 2**53
 
 
 class JobState(StrEnum):
+    #: Waits until the jobs after which it comes have ended.
+    BLOCKED = "blocked"
     #: Written; no lease granted yet.
     QUEUED = "queued"
     #: At least one lease was granted.
@@ -51,10 +53,12 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
     #: Units that no lane could compute are left. Retry tries them again.
     FAILED = "failed"
+    #: A job after which it comes failed or was cancelled. Retry of that one brings it back.
+    SKIPPED = "skipped"
 
 
 #: States that only delete and retry can leave.
-TERMINAL = frozenset({JobState.DONE, JobState.CANCELLED, JobState.FAILED})
+TERMINAL = frozenset({JobState.DONE, JobState.CANCELLED, JobState.FAILED, JobState.SKIPPED})
 
 
 class Priority(StrEnum):

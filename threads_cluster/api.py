@@ -45,7 +45,7 @@ from threads_cluster.sse import Reader
 Json: TypeAlias = dict[str, Any]
 
 #: States of a job that has ended, well or not.
-TERMINAL = frozenset({"done", "failed", "cancelled"})
+TERMINAL = frozenset({"done", "failed", "cancelled", "skipped"})
 #: Longest a long poll may wait for one answer; the API's limit.
 LONG_POLL_SECONDS = 30.0
 #: Seconds between two looks at a job at least, whatever the other side answers.

@@ -25,7 +25,7 @@ WORKER_KEYS = (
     keys.AGED, keys.finish("*"), keys.virtual("*"), keys.SPARE, keys.PACE, keys.SEQUENCE, keys.BELLS, keys.bell("*"),
     keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.AGING, keys.USAGES,
     keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
-    keys.mark("*", "*"), keys.aside("*"), keys.JOBS,
+    keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE,
 )  # fmt: skip
 #: Those that scripts of workers only read. Redis 7 and later can say so.
 READ_BY_WORKERS = (keys.SHARES,)

@@ -45,6 +45,14 @@ class NewJob:
     token: str = ""
     #: Puts it into its tenant's backlog where a cap of the tenant refuses it.
     hold: bool = False
+    #: Jobs that must be done before it starts, and jobs that must have ended, however.
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    #: URL that is told of its end.
+    notify: str = ""
+    #: Workflow that it belongs to, and its action there.
+    workflow: str = ""
+    action: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +175,7 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"timeout_ms": job.timeout_ms} if job.timeout_ms else {}),
         **({"requirements": needed} if (needed := requirements.canonical(plan.requirements)) else {}),
         **({"artifacts": json.dumps(plan.artifacts)} if plan.artifacts else {}),
+        **({"workflow": job.workflow, "action": job.action} if job.workflow else {}),
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]

@@ -127,6 +127,9 @@ SESSIONS = f"{PREFIX}sessions"
 #: never there: scripts that must pass in a full Redis delete it first.
 SPARE = f"{PREFIX}spare"
 
+#: set of workflows at which the leader looks next.
+WORKFLOWS_DUE = f"{PREFIX}workflowsdue"
+
 #: Pattern of all of RQ's keys.
 OF_RQ = "rq:*"
 #: RQ's set of its queues' keys.

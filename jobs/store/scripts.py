@@ -39,7 +39,7 @@ def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> di
     texts.pop("clock")
     for name, value in values:
         prelude = prelude.replace(f"@{name}@", str(value))
-    parts = _Parts(prelude, texts.pop("tenancy"), texts.pop("caps"), texts.pop("rarely"))
+    parts = _Parts(prelude, texts.pop("tenancy"), texts.pop("caps"), texts.pop("ties"), texts.pop("rarely"))
     ending = texts.pop("ending").replace("@CALLS@", CALLS)
     return {name: parts.of(f"local function script(ARGV)\n{body}\nend\n{ending}") for name, body in texts.items()}
 
@@ -47,12 +47,12 @@ def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> di
 class _Parts:
     """Parts that scripts share. Each gets what it needs: a call makes all of its script's functions anew."""
 
-    def __init__(self, prelude: str, tenancy: str, caps: str, rarely: str) -> None:
-        self.prelude, self.tenancy = statements(prelude), statements(tenancy)
+    def __init__(self, prelude: str, tenancy: str, caps: str, ties: str, rarely: str) -> None:
+        self.prelude, self.tenancy, self.ties = statements(prelude), statements(tenancy), statements(ties)
         #: The one statement of caps.lua.
         self.caps = Statement(caps[caps.index("function") :])
         self.rarely, self.uses_rarely = rarely, words(rarely)
-        self.pool = [*self.prelude, *self.tenancy, self.caps]
+        self.pool = [*self.prelude, *self.tenancy, self.caps, *self.ties]
 
     def of(self, script: str) -> str:
         """Return a script with its parts. Those that mostly nobody needs are made by a call that does."""
@@ -60,18 +60,21 @@ class _Parts:
         ever = needed(self.pool, words(script) | self.uses_rarely)
         prelude = [one.text for one in self.prelude if one in often]
         lines = [
-            "local rarely, several, tenancy, further_caps, T",
+            "local rarely, several, tenancy, further_caps, T, ties, K",
             *prelude[: len(prelude) // 2],
             # Lua looks for a local that a function names through all that functions of the same level have named: with
             # two levels, making the functions takes a third of the time.
             "return (function()",
             *prelude[len(prelude) // 2 :],
             *self._tenancy(often),
+            *self._ties(often),
             "function rarely()",
             *(one.text for one in self.prelude if one in ever and one not in often),
             self.rarely,
             *self._tenancy(ever),
+            *self._ties(ever),
             "if T then T = tenancy() end",
+            "if K then K = ties() end",
             "end",
             script,
             "end)()",
@@ -82,6 +85,9 @@ class _Parts:
         functions = [one.text for one in self.tenancy if one in wanted]
         caps = [self.caps.text] if self.caps in wanted else []
         return ["function tenancy()", *functions, "return T", "end", *caps]
+
+    def _ties(self, wanted: Set[Statement]) -> list[str]:
+        return ["function ties()", *(one.text for one in self.ties if one in wanted), "return K", "end"]
 
 
 class Scripts:

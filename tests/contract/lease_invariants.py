@@ -14,7 +14,7 @@ from tests.contract.lease_model import Bench, JobView, Snapshot, merge, total_of
 
 PENDABLE = {"queued", "running", "finishing"}
 ACTIVE = {"running", "finishing", "cancelling"}
-TERMINAL = {"done", "failed", "cancelled"}
+TERMINAL = {"done", "failed", "cancelled", "skipped"}
 #: What an event may say after another; a small job goes from running to done.
 FOLLOWS = {
     "": {"queued"},

@@ -19,7 +19,7 @@ from tests.unit.test_keys import LUA, in_python
 ROOT = Path(__file__).resolve().parents[2]
 #: Scripts that workers call, and those that treat what is broken, which any script's caller may need.
 WORKERS_SCRIPTS = (
-    "prelude", "tenancy", "caps", "rarely",
+    "prelude", "tenancy", "caps", "ties", "rarely",
     "next", "hold", "leave", "lease", "beat", "commit", "done1", "release", "crash", "fail",
     "fold", "stumble", "finish", "abort", "worker", "claim", "quarantine", "aside", "read", "ending",
 )  # fmt: skip

@@ -41,9 +41,10 @@ local NUMBERS = { 'total', 'cursor', 'done', 'grain', 'seq', 'est_ms', 'load', '
   'created', 'started', 'timeout_ms', 'backlog', 'offset', 'lanes', 'max_running', 'deferred' }
 -- Numbers that few scripts need, read when one is asked for: Redis looks for each field in turn through all of a hash.
 local LATER = { 'prefer', 'progress_at', 'rate', 'mark_at', 'mark_done', 'since' }
-local FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', unpack(NUMBERS) }
+local FIELDS = { 'state', 'queue', 'kind', 'version', 'tenant', 'ties', unpack(NUMBERS) }
 
-local STATES = { queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1, failed = 1 }
+local STATES = { blocked = 1, queued = 1, running = 1, finishing = 1, done = 1, paused = 1, cancelling = 1, cancelled = 1,
+  failed = 1, skipped = 1 }
 
 -- A number as stored, 0 where there is none; nil for what is no number. Infinities and NaN less themselves are not 0.
 local function number_in(value)
@@ -66,13 +67,13 @@ end }
 -- A job by the values of its FIELDS, or nil; and why it is broken, if it is.
 local function as_job(id, values)
   local j = { id = id, state = values[1], queue = values[2], kind = values[3], version = values[4],
-    tenant = values[5] or 'default',
+    tenant = values[5] or 'default', ties = values[6] or '',
     -- Places for all NUMBERS, so that the table does not grow three times.
     total = 0, cursor = 0, done = 0, grain = 0, seq = 0, est_ms = 0, load = 0, holders = 0, max_ms = 0, ttl_ms = 0,
     small = 0, created = 0, started = 0, timeout_ms = 0, backlog = 0, offset = 0, lanes = 0, max_running = 0,
     deferred = 0 }
   for i = 1, #NUMBERS do
-    local number = number_in(values[i + 5])
+    local number = number_in(values[i + 6])
     if not number then return nil, NUMBERS[i] .. ' is no number' end
     j[NUMBERS[i]] = number
   end
@@ -123,7 +124,8 @@ end
 -- Tenants. While none is registered there is one, `default`, without caps: nothing is kept for it, and the order of jobs
 -- is that of their turns. With the first that is registered, `default` is registered too.
 -- What only they need is in tenancy.lua and made when it is needed: each call of a script makes all functions anew.
--- What only tenants with further caps need is in caps.lua, likewise. scripts.py declares several, tenancy, further_caps, T.
+-- What only tenants with further caps need is in caps.lua, likewise, and what only jobs with ties need in ties.lua.
+-- scripts.py declares several, tenancy, further_caps, T, ties, K.
 local function by_tenant()
   if several == nil then several = call('EXISTS', P .. 'shares') == 1 end
   if several and not T then T = tenancy() end
@@ -261,7 +263,7 @@ local function call_back(kinds)
 end
 
 local ACTIVE = { running = true, finishing = true, cancelling = true }
-local TERMINAL = { done = true, failed = true, cancelled = true }
+local TERMINAL = { done = true, failed = true, cancelled = true, skipped = true }
 local PENDABLE = { queued = true, running = true, finishing = true }
 local function emit(j, what, ...)
   local id = call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'job', j.id, 'kind', j.kind, 'type', what,
@@ -402,6 +404,10 @@ local function set_state(j, state, t, ...)
   local room = by_tenant() and T.admit_or_dismiss(j, state)
   emit(j, state, ...)
   if room then T.admit_backlog(j.tenant, t, 1) end
+  if j.ties ~= '' and (had_ended or TERMINAL[state]) then
+    K = K or ties()
+    K.ended_or_returned(j, t)
+  end
 end
 
 -- The audit log: one entry for each call that changed something, chained by hashes, in the step that makes the change.
@@ -806,7 +812,7 @@ local function purge(id)
   call('DEL', key(id), key(id, 'leases'), key(id, 'lease'), key(id, 'free'), key(id, 'retry'), key(id, 'dead'),
     key(id, 'parts'), key(id, 'acc'), key(id, 'ev'), key(id, 'result'), key(id, 'failures'), key(id, 'files'),
     key(id, 'kept'))
-  for _, state in ipairs({ 'done', 'failed', 'cancelled' }) do call('ZREM', P .. 'in:' .. state, id) end
+  for state in pairs(TERMINAL) do call('ZREM', P .. 'in:' .. state, id) end
   call('ZREM', P .. 'jobs', id)
   call('ZREM', P .. 'expiry', id)
   call('ZREM', P .. 'later', id)

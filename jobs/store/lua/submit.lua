@@ -36,7 +36,7 @@ for _, artifact in ipairs(artifacts) do
 end
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
 local seq = call('INCR', P .. 'seq')
-given.seq, given.created = seq, t
+given.seq, given.created, given.ties = seq, t, given.workflow and 'w' or nil
 for _, artifact in ipairs(artifacts) do call('SADD', P .. 'holders:' .. owner .. ':' .. artifact, 'job:' .. id) end
 count_shape(some, 1)
 local values = {}
@@ -46,6 +46,7 @@ if not j then return redis.error_reply('SUBMIT of a job that is none: ' .. why) 
 in_hand = id
 j.unsaved = { 'state', 'queued', 'queue', queue, 'idem', idem, 'seq', num(seq), 'created', num(t), 'cursor', 0, 'done', 0,
   'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', owner, unpack(ARGV, 8) }
+if given.ties then set(j, 'ties', given.ties) end
 j.deferred = 0
 account(j)
 save(j)
