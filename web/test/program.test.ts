@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { byJob, gpuTexts, offered, runnersOf } from "../src/pages/cluster/model/runners";
 import { counts, desiredText, titleOf } from "../src/pages/cluster/model/counts";
-import { summary } from "../src/lib/summary";
+import { summary, waits } from "../src/lib/summary";
 import type { Artifact, Job, Worker } from "../src/lib/api";
 import {
   artifactText,
@@ -76,7 +76,18 @@ test("an artifact is known by its name and its size", () => {
 
 test("a job of programs in a line has what runs and how often", () => {
   const parameters = { command: ["a"], count: 3, env: {}, retries: { max: 3 }, files: null };
-  expect(summary({ type: "command", parameters } as unknown as Job)).toBe('command ["a"], count 3');
+  expect(summary({ type: "command", parameters } as unknown as Job)).toBe("command a, count 3");
+  const words = { command: ["./simulate", "--seed", "{unit}", "a b"] };
+  expect(summary({ type: "command", parameters: words } as unknown as Job)).toBe(
+    'command ./simulate --seed {unit} "a b"',
+  );
+});
+
+test("a job that runs does not wait", () => {
+  const why = "its last leases are being computed";
+  expect(waits({ state: "running", waiting_because: why })).toBe("Its last leases are being computed.");
+  expect(waits({ state: "queued", waiting_because: "no worker" })).toBe("Waits: no worker.");
+  expect(waits({ state: "queued", waiting_because: null })).toBe("");
 });
 
 // -- runners --------------------------------------------------------------------------------------------------------

@@ -10,12 +10,24 @@ export function summary(job: Pick<Job, "type" | "parameters">, show: (value: unk
   const shown = (name: string) => (programs ? few.includes(name) : !quiet.includes(name));
   return Object.entries(job.parameters)
     .filter(([name, value]) => value !== null && shown(name))
-    .map(([name, value]) => `${name} ${show(value)}`)
+    .map(([name, value]) => `${name} ${show(programs && name === "command" ? words(value) : value)}`)
     .join(", ");
+}
+
+/** Arguments as somebody types them. */
+function words(value: unknown): unknown {
+  if (!Array.isArray(value)) return value;
+  return value.map((each) => (/^[\w@%+=:,./{}-]+$/.test(each) ? each : JSON.stringify(each))).join(" ");
 }
 
 function shortened(value: unknown): string {
   const text = typeof value === "object" ? JSON.stringify(value) : String(value);
   if (text.length > 40) return `${text.slice(0, 30)}…${/^\d+$/.test(text) ? ` (${text.length} digits)` : ""}`;
   return /^-?\d+$/.test(text) ? integer(text) : text;
+}
+
+/** Why no more of a job is begun, as a sentence; a job that runs does not wait, it has given out all it has. */
+export function waits({ state, waiting_because: why }: Pick<Job, "state" | "waiting_because">): string {
+  if (!why) return "";
+  return state === "running" ? `${why.charAt(0).toUpperCase()}${why.slice(1)}.` : `Waits: ${why}.`;
 }

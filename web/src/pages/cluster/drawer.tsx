@@ -11,6 +11,7 @@ import { ended, secondsRun } from "../../lib/fleet";
 import { result, trouble, watch } from "../../lib/jobs";
 import { clusterTime } from "../../lib/live";
 import { draftOf } from "../../lib/submission";
+import { waits } from "../../lib/summary";
 import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -86,7 +87,7 @@ function Body({ job }: { job: Job }) {
       <div class="ages">
         <Progress job={job} />
       </div>
-      {job.waiting_because && <p>Waits: {job.waiting_because}.</p>}
+      {job.waiting_because && <p>{waits(job)}</p>}
       {job.state === "cancelling" && <p class="soft">Cancelling: it is cancelled once its last lane has let go.</p>}
       {job.error && (
         <p class="trouble" role="alert">

@@ -2,7 +2,6 @@
 
 import { useEffect } from "preact/hooks";
 import { CLASSES, classCounts, expectedMean, logNormal, summary, type Summary } from "./model/fit";
-import { seen, type Range } from "./model/view";
 import { compact, integer, percent } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
@@ -10,15 +9,10 @@ import { saveHistogram, saveNumbers } from "./model/acts";
 import { histogramOf, learnt, need, type Counted } from "./model/data";
 import { letters, xTicks, yTicks, type Box } from "./model/plot";
 import { results } from "./model/run";
-import { limits, select, selection, state, view } from "./model/state";
+import { countedRange, select, selection, state } from "./model/state";
 import { ClassMark } from "./classes";
 import { Check } from "./fields";
 import { usePicture } from "./model/save";
-
-/** The numbers that are counted: the selection, else the view. */
-export function countedRange(): Range {
-  return selection.value ?? seen(view.value, limits);
-}
 
 function counted(): Counted {
   learnt.value;

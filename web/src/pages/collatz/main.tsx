@@ -10,7 +10,6 @@ import { clearLog, cycle, reset, saveNumbers, savePicture } from "./model/acts";
 import { Controls, JobLine } from "./controls";
 import { log } from "./model/events";
 import { Graph, markSeen, pan, step, zoom } from "./graph";
-import { HistogramView } from "./histogram";
 import { LogView } from "./log";
 import { open, toggle } from "./model/run";
 import { Records, Rules, Stats } from "./side";
@@ -18,6 +17,7 @@ import { choose, fit, show, startNumber, state, tab, TABS } from "./model/state"
 import { play, stepTo, Trajectory } from "./trajectory";
 
 const CoralView = later(() => import("./coral").then((part) => part.CoralView));
+const HistogramView = later(() => import("./histogram").then((part) => part.HistogramView));
 const ResiduesView = later(() => import("./residues").then((part) => part.ResiduesView));
 const TreeView = later(() => import("./tree").then((part) => part.TreeView));
 

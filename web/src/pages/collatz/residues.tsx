@@ -5,11 +5,10 @@ import { integer } from "../../lib/format";
 import { token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
 import { EXACT_MOST, exactOf, isExact, learnt, need } from "./model/data";
-import { countedRange } from "./histogram";
 import { letters, xTicks, yTicks, type Box } from "./model/plot";
 import { Whole } from "./fields";
 import { usePicture } from "./model/save";
-import { choose, state } from "./model/state";
+import { choose, countedRange, state } from "./model/state";
 
 interface Residue {
   residue: number;

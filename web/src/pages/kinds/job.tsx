@@ -5,6 +5,7 @@ import type { Job } from "../../lib/api";
 import { ended } from "../../lib/fleet";
 import { seconds } from "../../lib/format";
 import { draftOf } from "../../lib/submission";
+import { waits } from "../../lib/summary";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
 import { Progress } from "../../ui/progress";
@@ -75,10 +76,11 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
   );
 }
 
-function Notes({ job: { error, notes, state: name, waiting_because: why } }: { job: Job }) {
+function Notes({ job: shown }: { job: Job }) {
+  const { error, notes, state: name, waiting_because: why } = shown;
   return (
     <>
-      {why && <p>Waits: {why}.</p>}
+      {why && <p>{waits(shown)}</p>}
       {name === "cancelling" && <p class="soft">It is cancelled once the last lane has let go.</p>}
       {error && (
         <p class="trouble" role="alert">

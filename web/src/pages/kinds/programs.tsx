@@ -3,6 +3,7 @@
 import { useEffect, useMemo } from "preact/hooks";
 import type { Job } from "../../lib/api";
 import { integer } from "../../lib/format";
+import { connection } from "../../lib/live";
 import { Skeleton } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { UnitGrid } from "./grid";
@@ -16,14 +17,19 @@ export function Programs({ job }: { job: Job }) {
   useEffect(() => programs.stop, [programs]);
   useEffect(() => programs.update(job), [job.state, job.done]);
   const list = programs.states.value;
-  const problem = programs.problem.value;
+  // While the page is not live, its banner says why.
+  const problem = connection.value === "live" ? programs.problem.value : undefined;
   if (!list) return problem ? <Trouble what="States of the units" problem={problem} /> : <Skeleton rows={6} />;
   const alone = list.length === 1;
   const unit = alone ? 0 : state.unit.value;
   return (
     <>
       {problem && <Trouble what="States of the units" problem={problem} />}
-      {!alone && <UnitGrid job={job} programs={programs} list={list} />}
+      {!alone && (
+        <div class="ages">
+          <UnitGrid job={job} programs={programs} list={list} />
+        </div>
+      )}
       {unit >= 0 && unit < list.length && <UnitView key={unit} job={job} programs={programs} list={list} unit={unit} />}
       {!alone && (
         <details class="part" open={list.length <= 100}>

@@ -1,10 +1,11 @@
 /** One unit: how it ended, what it gave, its outputs and its log. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Problem, type Job, type Unit, type UnitState } from "../../lib/api";
 import { download } from "../../lib/export";
 import { bytes, integer, seconds } from "../../lib/format";
+import { now } from "../../ui/page";
 import { Skeleton } from "../../ui/table";
 import { failed } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
@@ -62,9 +63,11 @@ function useTurn(name: UnitState): number {
 }
 
 function Ending({ unit }: { unit: Unit }) {
+  const told = useMemo(() => Date.now(), [unit]);
+  const since = unit.state === "running" ? Math.max(0, now.value - told) / 1000 : 0;
   const facts = [
     ending(unit),
-    unit.seconds === null ? "" : seconds(unit.seconds),
+    unit.seconds === null ? "" : seconds(unit.seconds + since),
     unit.attempts && unit.attempts > 1 ? `attempt ${unit.attempts}` : "",
     unit.worker ? `on ${unit.worker}` : "",
   ];

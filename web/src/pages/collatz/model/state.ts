@@ -3,7 +3,7 @@
 import { computed, signal } from "@preact/signals";
 import { positive } from "./number";
 import { STRATEGIES, type Strategy } from "./strategies";
-import { clamped, type Range, type View, whole } from "./view";
+import { clamped, seen, type Range, type View, whole } from "./view";
 import { hashState } from "../../../lib/hash";
 
 export const TABS = ["graph", "histogram", "residues", "tree", "coral", "log"] as const;
@@ -132,6 +132,11 @@ export const selection = computed<Range | undefined>(() => {
   const given = { first: BigInt(first), end: BigInt(last) + 1n };
   return given.first >= 1n && given.first < given.end && given.end <= END ? given : undefined;
 });
+
+/** The numbers that are counted: the selection, else the view. */
+export function countedRange(): Range {
+  return selection.value ?? seen(view.value, limits);
+}
 
 export function select(numbers: Range | undefined): void {
   state.sel.value = numbers ? `${numbers.first}-${numbers.end - 1n}` : "";
