@@ -6,14 +6,14 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from coordinator.artifacts.trees import Trees
 from coordinator.asker import Asker
 from coordinator.credentials import Credentials
 from coordinator.events.hub import Hub
 from coordinator.jobs import scheduler, submissions
-from coordinator.jobs.references import References, lost_artifact
+from coordinator.jobs.references import References
 from coordinator.jobs.rows import KindRow, SubmittedRow
 from coordinator.queries import Queries
 from coordinator.secrets.keys import Keys
@@ -75,23 +75,9 @@ class Cluster:
             return error
 
     def _answer(self, one: submissions.Accepted, written: tuple[str, str] | Over) -> SubmittedRow | errors.ClusterError:
-        if isinstance(written, Over):
-            return submissions.over(written, one.job.tenant)
-        how, job_id = written
-        if how == "artifact":
-            return lost_artifact(one.job.plan.parameters, job_id)
-        if how == "refused":
-            return errors.Unavailable(f"{job_id}; this job was not taken, submit it again in a moment")
-        if how == "artifact":
-            return errors.NotFound(
-                f"parameters: there is no artifact {job_id}, or it was deleted meanwhile; list them with "
-                "`cluster artifact list`, and put its folder again", field="parameters",
-            )  # fmt: skip
-        if how == "conflict":
-            return errors.Conflict(
-                f"idempotency_key: already used by job {job_id} with another body; use a new key",
-                field="idempotency_key",
-            )
+        if refused := submissions.refusal(one.job, written):
+            return refused
+        how, job_id = cast(tuple[str, str], written)
         state = "queued" if how == "new" else self.queries.jobs.states([job_id])[0] or "queued"
         return one.answer(job_id, state)
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from coordinator import patterns
 from coordinator.asker import Asker
 from coordinator.jobs import scheduler
-from coordinator.jobs.references import References
+from coordinator.jobs.references import References, lost_artifact
 from coordinator.jobs.rows import SubmittedRow
 from jobs import errors
 from jobs.kinds import registry
@@ -238,6 +238,24 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
         )
     field = "parameters.requirements" if limit.cap == "requirements" else limit.cap
     return errors.OverLimit(detail, field=field, seconds=limit.seconds)
+
+
+def refusal(job: NewJob, written: tuple[str, str] | Over) -> errors.ClusterError | None:
+    """Return why a job was not written; None for one that was, or that was there already."""
+    if isinstance(written, Over):
+        return over(written, job.tenant)
+    how, what = written
+    if how == "artifact":
+        return lost_artifact(job.plan.parameters, what)
+    if how == "refused":
+        return errors.Unavailable(f"{what}; this job was not taken, submit it again in a moment")
+    if how == "workflow":
+        return errors.Conflict(f"workflow {job.workflow} is {what or 'not there'}", field="workflow")
+    if how == "conflict":
+        return errors.Conflict(
+            f"idempotency_key: already used by job {what} with another body; use a new key", field="idempotency_key"
+        )
+    return None
 
 
 def _digest(asked: Submission) -> str:

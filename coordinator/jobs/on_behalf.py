@@ -1,0 +1,93 @@
+"""Jobs that the leader submits for a tenant, as a workflow or a schedule of it wants: as the tenant's own call would.
+
+They go on when the token with which the workflow or schedule was made is revoked: those belong to the tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coordinator.artifacts.trees import Trees
+from coordinator.asker import Asker, Scope
+from coordinator.jobs import scheduler, submissions
+from coordinator.jobs.fleet_cache import FleetCache
+from coordinator.jobs.references import References
+from coordinator.secrets.vault import Vault
+from jobs import errors
+from jobs.settings import Settings
+from jobs.store.jobs import Jobs, NewJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maker:
+    """Who made what submits jobs later."""
+
+    tenant: str
+    #: Id of its token; empty without one.
+    token: str
+    #: Its token had the scope run.
+    runs_programs: bool
+
+    @classmethod
+    def of(cls, asker: Asker) -> Maker:
+        """Return the maker of what this asker makes."""
+        return cls(tenant=asker.tenant, token=asker.token, runs_programs=bool(asker.token) and asker.has(Scope.RUN))
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks when its jobs are submitted."""
+        scopes = {Scope.READ, Scope.SUBMIT} | ({Scope.RUN} if self.runs_programs else set())
+        return Asker(tenant=self.tenant, token=self.token, scopes=frozenset(scopes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Job that is to be submitted. An id that there is already is submitted no second time."""
+
+    job_id: str
+    #: As the body of POST /api/submit.
+    body: Mapping[str, Any]
+    maker: Maker
+    #: Workflow that it belongs to, and its action there; it is written only while that workflow runs.
+    workflow: str = ""
+    action: str = ""
+
+
+class OnBehalf:
+    """Submits jobs for their makers, by one store."""
+
+    def __init__(self, store: Jobs, settings: Settings, fleet: FleetCache, trees: Trees, vault: Vault) -> None:
+        self._store = store
+        self._settings = settings
+        self._fleet = fleet
+        self._trees = trees
+        self._vault = vault
+
+    def submit(self, wanted: Sequence[Wanted]) -> list[str | errors.ClusterError]:
+        """Submit jobs in their order; return the id or the refusal of each.
+
+        A cap of the tenant loses no job: it is queued, to be admitted when there is room. OverLimit and Unavailable
+        pass with time, every other refusal stays.
+        """
+        fleet = self._fleet.get() if wanted else scheduler.Fleet()
+        by_maker: dict[Maker, References] = {}
+        accepted = [self._accepted(one, fleet, by_maker) for one in wanted]
+        good = [one for one in accepted if isinstance(one, NewJob)]
+        written = self._store.submit(good, self._settings.max_queued) if good else []
+        answers = iter([submissions.refusal(*pair) or pair[0].job_id for pair in zip(good, written, strict=True)])
+        return [one if isinstance(one, errors.ClusterError) else next(answers) for one in accepted]
+
+    def _accepted(
+        self, wanted: Wanted, fleet: scheduler.Fleet, by_maker: dict[Maker, References]
+    ) -> NewJob | errors.ClusterError:
+        asker = wanted.maker.asker
+        if wanted.maker not in by_maker:
+            by_maker[wanted.maker] = References(asker, self._trees, self._vault)
+        try:
+            asked = submissions.read(dict(wanted.body))
+            job = submissions.accept(asked, asker, fleet, self._settings, by_maker[wanted.maker]).job
+        except errors.ClusterError as error:
+            return error
+        return replace(job, job_id=wanted.job_id, hold=True, workflow=wanted.workflow, action=wanted.action)
