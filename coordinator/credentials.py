@@ -21,8 +21,9 @@ from jobs.store.tokens import BrowserSession, Token, Tokens
 
 _MISSING = "no token was sent: log in, or send Authorization: Bearer TOKEN"
 _REFUSED = "this token is unknown, was revoked or has expired"
-#: What a replica knows of the tokens is at most this old: one that was revoked is refused within a second.
-FRESH_SECONDS = 0.8
+#: What a replica knows of the tokens is at most this old. One that was revoked is refused within a second: the rest of
+#: that is for the read itself, on a replica or a Redis with much to do.
+FRESH_SECONDS = 0.3
 #: A token that nobody knows may be new: Redis is asked for it at most this often, whatever comes.
 SOON_SECONDS = 0.1
 #: The last use of a token is written at most this often.

@@ -93,10 +93,11 @@ def test_a_revoked_token_is_refused_on_every_replica_within_a_second(admin: Bear
     bearer, token_id = minted(admin, "read")
     assert [status(bearer, replica) for replica in (0, 1)] == [200, 200]
     assert admin.ask("DELETE", f"/api/tokens/{token_id}").status_code == 204
-    began = time.monotonic()
+    began = asked = time.monotonic()
     assert status(bearer) == 401
     while status(bearer, replica=1) == 200:
-        assert time.monotonic() - began < 1
+        assert asked - began < 1, "this one was sent more than a second after the token had ended"
+        asked = time.monotonic()
     assert admin.ask("DELETE", f"/api/tokens/{token_id}").status_code == 404
 
 
