@@ -95,7 +95,7 @@ def create(settings: Settings) -> FastAPI:
 
     app = FastAPI(
         title="Threads Cluster", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None,
-        redirect_slashes=False, openapi_url="/api/openapi.json",
+        redirect_slashes=False, openapi_url=None,
         description="Submit divisible computations; every CPU and GPU works on each.",
     )  # fmt: skip
     app.state.cluster = cluster

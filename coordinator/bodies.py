@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from fastapi import Request
@@ -25,6 +25,8 @@ MAX_BATCH_VALUES = 150_000
 #: Bytes of bodies that are read or worked on at once; a request beyond it waits. Bodies up to _SMALL never wait.
 _ROOM = 24 << 20
 _SMALL = 1 << 16
+#: Bodies over this size are worked on one after the other: parsed and decoded, each takes several times its size.
+_LARGE = 8 << 20
 #: The same room for bodies of files, which are no JSON, and the time in which one arrives: their senders may be slow.
 FILE_ROOM = 40 << 20
 FILE_SECONDS = 120.0
@@ -40,6 +42,7 @@ class Bodies:
     def __init__(self, room: int = _ROOM) -> None:
         self._free = room
         self._freed = asyncio.Event()
+        self._large = asyncio.Lock()
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
@@ -54,6 +57,10 @@ class Bodies:
             self._free += size
             self._freed.set()
 
+    def turn(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Wait until no other large body is worked on, where this is one."""
+        return self._large if size > _LARGE else nullcontext()
+
 
 @asynccontextmanager
 async def held(
@@ -65,9 +72,12 @@ async def held(
     """
     size = _announced(request, limit)
     among: Bodies = bodies or request.app.state.bodies
-    async with among.room(size) if size > _SMALL else _no_room_needed():
+    async with among.room(size) if size > _SMALL else nullcontext():
         text = await _read(request, limit)
-        yield empty if not text and empty is not None else parsed(text, values)
+        async with among.turn(len(text)):
+            value = empty if not text and empty is not None else parsed(text, values)
+            del text  # which is as large as what was made of it
+            yield value
 
 
 async def body(request: Request, empty: Any = None, limit: int = MAX_BODY) -> Any:
@@ -81,12 +91,7 @@ async def octets(request: Request, limit: int) -> AsyncIterator[bytes]:
     """Yield the body as it is, with room for it until the block ends. TooLarge over `limit` bytes; TooSlow."""
     rooms: Bodies = request.app.state.file_bodies
     async with rooms.room(_announced(request, limit)):
-        yield bytes(await _read(request, limit, FILE_SECONDS))
-
-
-@asynccontextmanager
-async def _no_room_needed() -> AsyncIterator[None]:
-    yield
+        yield await _read(request, limit, FILE_SECONDS)
 
 
 def _announced(request: Request, limit: int) -> int:
@@ -95,7 +100,7 @@ def _announced(request: Request, limit: int) -> int:
     return min(int(length), limit) if length.isdigit() else limit * ("transfer-encoding" in request.headers)
 
 
-async def _read(request: Request, limit: int, seconds: float = 0.0) -> bytearray:
+async def _read(request: Request, limit: int, seconds: float = 0.0) -> bytes:
     kept, size = bytearray(), 0
     seconds = seconds or READ_SECONDS
     try:
@@ -113,10 +118,10 @@ async def _read(request: Request, limit: int, seconds: float = 0.0) -> bytearray
         raise errors.TooSlow(detail, field="body") from None
     if size > limit:
         raise errors.TooLarge(f"the body has over {limit} bytes; split the batch or shorten it", field="body")
-    return kept
+    return bytes(kept)  # of which the parser makes no copy
 
 
-def parsed(text: bytes | bytearray, values: int) -> Any:
+def parsed(text: bytes, values: int) -> Any:
     """Return the value of a JSON text. TooLarge over `values` values; MalformedBody over 200 levels and for NaN."""
     # Each value but the first of each level is after a comma or before an end; what stands in texts counts too.
     if sum(map(text.count, (b",", b"]", b"}"))) > values:
@@ -128,11 +133,11 @@ def parsed(text: bytes | bytearray, values: int) -> Any:
         raise errors.MalformedBody(f"the body is not JSON: {_explained(text, str(error))}", field="body") from None
 
 
-def _explained(text: bytes | bytearray, complaint: str) -> str:
+def _explained(text: bytes, complaint: str) -> str:
     if complaint.startswith("number out of range"):
         return f"{complaint}; write an integer of over 4,300 digits as a decimal string"
     place = re.search(r"line (\d+) column (\d+)$", complaint)
     if place is None or int(place[1]) > 1:
         return complaint
-    near = bytes(text[max(0, int(place[2]) - 12) : int(place[2]) + 12])
+    near = text[max(0, int(place[2]) - 12) : int(place[2]) + 12]
     return f"{complaint}, near {near.decode(errors='replace')!r}"

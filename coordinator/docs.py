@@ -1,12 +1,15 @@
-"""The API's description as a page: Swagger UI from this process, under the strictest content policy, no other host."""
+"""The API's description, also as a page: Swagger UI from this process, under the strictest content policy."""
 
 from __future__ import annotations
 
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
+
+from coordinator.http import shown
 
 _PAGE = """\
 <!doctype html>
@@ -33,6 +36,7 @@ SwaggerUIBundle({
 _ASSETS = {"swagger-ui.css": "text/css", "swagger-ui-bundle.js": "text/javascript"}
 
 routes = APIRouter(include_in_schema=False)
+_describing = threading.Lock()
 
 
 def _folder() -> Path:
@@ -40,6 +44,14 @@ def _folder() -> Path:
     spec = find_spec("fastapi_offline")
     assert spec and spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0]) / "static"
+
+
+@routes.head("/api/openapi.json")
+@routes.get("/api/openapi.json")
+def description(request: Request) -> Response:
+    """Answer with the description, which takes a fifth of a second to make: in a thread, and once."""
+    with _describing:
+        return shown(request.app.openapi())
 
 
 @routes.get("/api/docs")

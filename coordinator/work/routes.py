@@ -56,8 +56,11 @@ def _read(request: Request) -> Any:
 
 
 def _checked(model: type[Body], body: Any, work: Callable[[Body], dict[str, Any]]) -> Response:
+    asked = http.parsed(model, body)
+    if isinstance(body, dict):
+        body.clear()  # its texts are as large as what was decoded of them
     try:
-        return shown(work(http.parsed(model, body)))
+        return shown(work(asked))
     except ResponseError as error:
         raise _told(error) from error
 
@@ -130,7 +133,7 @@ async def next_work(request: Request, worker: WorkerDep, asker: http.AskerDep) -
     """
     store, polls = _store(request), request.app.state.polls
     async with _read(request) as body:
-        asked: calls.Next = http.parsed(calls.Next, body)
+        asked: calls.Next = await run_in_threadpool(http.parsed, calls.Next, body)
     if (asked.offer is None) == (asked.device == "runner"):
         raise errors.InvalidRequest("offer: a runner gives it, and no other worker", field="offer")
     until = asyncio.get_running_loop().time() + asked.wait_seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import random
@@ -131,3 +132,48 @@ BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
     "floats": lambda: ("/api/submit-batch", _filled(b'{"jobs": [', b"0." + b"1" * 3000 + b"e-300,", b"1]}", BATCH)),
     "one float": lambda: ("/api/submit", _parameter("n", "0." + "1" * 1_000_000)),
 }  # fmt: skip
+
+
+def _call(name: str, **fields: object) -> tuple[str, bytes]:
+    """A call of a worker."""
+    return name, json.dumps(fields).encode()
+
+
+def _based(name: str, field: str, piece: bytes, **fields: object) -> tuple[str, bytes]:
+    """A call about a lease, as large as it may be, of pieces of a text in base64."""
+    head = json.dumps({"job_id": "j", "lease": "t", **fields}).encode()[:-1] + f', "{field}": "'.encode()
+    return name, _filled(head, piece, b'"}', CALL)
+
+
+def _committed(partial: bytes) -> tuple[str, bytes]:
+    text = base64.b64encode(partial).decode()
+    return _call("commit", job_id="j", lease="t", upto=1, device="cpu", ms=1, partial=text)
+
+
+def _done(result: bytes, count: int) -> tuple[str, bytes]:
+    job = {"job_id": "j", "lease": "t", "result": base64.b64encode(result).decode(), "ms": 1}
+    return _call("done", device="cpu", jobs=[job] * count)
+
+
+#: What a worker's call has at most.
+CALL = 64 << 20
+#: Calls of workers, as above.
+WORKER_BOMBS: dict[str, Callable[[], tuple[str, bytes]]] = {
+    "a partial of 47 MiB": lambda: _committed(b'{"a":"' + b"x" * (47 << 20) + b'"}'),
+    "a partial that is no JSON": lambda: _committed(b"{" + b"[" * (1 << 20) + b"}"),
+    "a partial of empty lists": lambda: _committed(_filled(b'{"a":[', b"[],", b"1]}", 1 << 20)),
+    "a partial that is no base64": lambda: _based("commit", "partial", b"*", upto=1, device="cpu", ms=1),
+    "a partial in escapes": lambda: _based("commit", "partial", b"\\u0041"),
+    "an accumulator that is no object": lambda: _based("fold", "accumulator", b"eHh4", parts=1),
+    "results of a megabyte": lambda: _done(_filled(b'{"a":[', b"1,", b"1]}", 1 << 20), 40),
+    "results by the thousand": lambda: _done(b"{}", 18_000),
+    "jobs that are none": lambda: _call("done", device="cpu", jobs=[7] * 140_000),
+    "marks": lambda: _call("finish", job_id="j", marks=json.dumps([["a:b", "1-2", "x"]] * 50_000), result="e30="),
+    "integers of 4,000 digits": lambda: ("lease", _filled(b'{"higher": [', b"9" * 4000 + b",", b"1]}", CALL)),
+    "kinds": lambda: _call("next", device="cpu", lanes=1, kinds=dict.fromkeys(map(str, range(70_000)), 1)),
+    "labels": lambda: _call("next", device="runner", lanes=1, offer={"labels": ["x"] * 140_000}),
+    "leases": lambda: _call("beat", leases=[{"job_id": "j", "lease": "t", "upto": 1}] * 30_000),
+    "a row": lambda: _call("beat", row={"kinds": "x" * (60 << 20)}),
+    "an error": lambda: _call("fail-unit", error="x" * (60 << 20), row="{" * (1 << 20)),
+    "unknown keys": lambda: _call("split", **dict.fromkeys(map(str, range(140_000)), 1)),
+}

@@ -102,3 +102,21 @@ def test_bombs_hurt_nobody_else(cluster: Live, watch: Watch, plan: exploring.Pla
         with ThreadPoolExecutor(20) as pool:
             list(pool.map(throw, names))
     tally.check()
+
+
+@pytest.mark.alone
+def test_bombs_of_a_worker_hurt_nobody_else(cluster: Live, watch: Watch, plan: exploring.Plan) -> None:
+    """Eight at once, by one that has a token."""
+    tally = counts.tally("bombs of a worker")
+    token = cluster.remote("bomber")["WORKER_TOKEN"]
+
+    def throw(what: str) -> None:
+        call, body = bodies.WORKER_BOMBS[what]()
+        post(cluster, tally, what, f"/api/worker/{call}", body, Authorization=f"Bearer {token}")
+
+    for seed in plan.rounds(share=0.1):
+        names = list(bodies.WORKER_BOMBS)
+        random.Random(seed).shuffle(names)
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(throw, names))
+    tally.check()

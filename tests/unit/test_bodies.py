@@ -79,6 +79,24 @@ def test_bodies_wait_for_room_and_give_it_back_however_they_end() -> None:
     assert asyncio.run(go()) == ["first in", "small in", "small out", "second in", "second out"]
 
 
+def test_large_bodies_are_worked_on_one_after_the_other() -> None:
+    """Each takes several times its size while it is parsed and decoded."""
+
+    async def go() -> list[str]:
+        among, told = bodies.Bodies(96 * MB), []
+
+        async def one(name: str, size: int) -> None:
+            async with among.room(size), among.turn(size):
+                told.append(f"{name} in")
+                await asyncio.sleep(0.05 if size > MB else 0)
+                told.append(f"{name} out")
+
+        await asyncio.gather(one("first", 40 * MB), one("second", 40 * MB), one("small", MB))
+        return told
+
+    assert asyncio.run(go()) == ["first in", "small in", "small out", "first out", "second in", "second out"]
+
+
 def test_a_pattern_is_stated_in_words() -> None:
     complaint = "String should match pattern '{}'".format
     assert patterns.stated(complaint(patterns.SCOPE)).startswith("must be one of read, submit")

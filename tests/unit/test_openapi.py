@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from coordinator import openapi
+from coordinator import app, openapi
+from jobs.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,3 +45,24 @@ def test_refusals_are_problems_everywhere(description: dict[str, Any]) -> None:
         for route in verbs.values():
             assert {"4XX", "5XX"} <= route["responses"].keys()
             assert "application/problem+json" in route["responses"]["4XX"]["content"]
+
+
+def test_others_are_answered_while_the_description_is_made() -> None:
+    """That takes a fifth of a second of a core, and seconds on a machine that is busy."""
+    api, begun, made = app.create(Settings()), threading.Event(), threading.Event()
+
+    def describe() -> dict[str, Any]:
+        begun.set()
+        assert made.wait(20), "nobody else was answered"
+        return {"openapi": "3.1.0"}
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://127.0.0.1") as client:
+            asked = asyncio.create_task(client.get("/api/openapi.json"))
+            await asyncio.to_thread(begun.wait, 20)
+            assert (await client.get("/health")).status_code == 200
+            made.set()
+            assert (await asked).json() == {"openapi": "3.1.0"}
+
+    api.openapi = describe  # type: ignore[method-assign]
+    asyncio.run(ask())
