@@ -61,7 +61,10 @@ def create(settings: Settings) -> FastAPI:
     )  # fmt: skip
     hub = Hub(Store(connection.connect(settings.redis_url, retries=1, timeout=10)).events)
     own = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
-    janitor = Janitor(own, Recorder(Queries(own, settings)).round, age_seconds=settings.age_seconds)
+    janitor = Janitor(
+        own, Recorder(Queries(own, settings)).round, age_seconds=settings.age_seconds,
+        reserve_seconds=settings.reserve_seconds,
+    )  # fmt: skip
     cluster = Cluster(main, hub, settings)
     live_rows = LiveRows(cluster.queries, hub)
     exporter = Exporter(cluster.queries, lambda: janitor.leading)

@@ -12,7 +12,7 @@ from coordinator.aof import AofRewriter
 from jobs.kinds import registry
 from jobs.models import MarkKind
 from jobs.store import Store, bells, connection, marks
-from jobs.store.fleet import AGE_SECONDS
+from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -32,13 +32,14 @@ class Janitor(threading.Thread):
     """Leads or waits to lead; `record` writes figures down after each round that it leads."""
 
     def __init__(
-        self, store: Store, record: Callable[[], None] = lambda: None, *, age_seconds: float = AGE_SECONDS
-    ) -> None:
+        self, store: Store, record: Callable[[], None] = lambda: None, *, age_seconds: float = AGE_SECONDS,
+        reserve_seconds: float = RESERVE_SECONDS,
+    ) -> None:  # fmt: skip
         super().__init__(name="janitor", daemon=True)
         self._record = record
         self._store = store
         self._aof = AofRewriter(store.aof)
-        self._age_seconds = age_seconds
+        self._age_seconds, self._reserve_seconds = age_seconds, reserve_seconds
         self._me = uuid.uuid4().hex
         self._ended = threading.Event()
         self._rounds = self._bells_in = 0
@@ -104,9 +105,9 @@ class Janitor(threading.Thread):
 
     def _sweep(self) -> None:
         """Repeat SWEEP while there is more to do: all jobs of a worker that died come back at once."""
-        calls = [self._store.fleet.sweep(self._age_seconds)]
+        calls = [self._store.fleet.sweep(self._age_seconds, self._reserve_seconds)]
         while calls[-1].more and len(calls) <= _REPEATS:
-            calls.append(self._store.fleet.sweep(self._age_seconds))
+            calls.append(self._store.fleet.sweep(self._age_seconds, self._reserve_seconds))
         reaped, returned, purged, _ = map(sum, zip(*calls, strict=True))
         if reaped or returned or purged:
             did = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}

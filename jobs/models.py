@@ -105,6 +105,8 @@ class Plan:
     notes: tuple[str, ...] = field(default=())
     #: What a runner must have for it; the keys are those of `jobs.requirements`. For jobs of runners alone.
     requirements: Mapping[str, Any] = field(default_factory=dict)
+    #: Seconds that one unit takes at most, of programs; None: any number.
+    unit_seconds: float | None = None
     #: Ids of artifacts of its tenant that it needs, at most 8; they are kept as long as the job is.
     artifacts: tuple[str, ...] = ()
 
@@ -189,3 +191,6 @@ class Place:
     #: The tenant's daily caps on units of the job's kind and on GPU seconds, if they are reached.
     units: Spent | None = None
     gpu: Spent | None = None
+    #: The runner that is kept for it, and how many leases end there before it starts; empty: none is.
+    kept: str = ""
+    kept_leases: int = 0

@@ -113,6 +113,8 @@ class Settings(BaseSettings):
     max_queued: int = Field(default=0, ge=0)
     #: Seconds of waiting after which a job gets one turn in eight beside higher priorities.
     age_seconds: float = Field(default=300, ge=1, le=366 * 86400, allow_inf_nan=False)
+    #: Seconds for which a program waits for room on a runner before one is kept for it. 0: none is ever kept.
+    reserve_seconds: float = Field(default=60, ge=0, le=366 * 86400, allow_inf_nan=False)
     #: true: submits are acknowledged only when Redis has them on its disk: Redis 7.2 or later with its log on.
     submit_durable: Literal["true", "false"] = "false"
     #: A folder whose files the coordinator serves at /. Empty: another server has the pages.

@@ -379,6 +379,8 @@ def workers(several: Sequence[Mapping[str, Any]]) -> None:
 
 def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
     state = "draining" if worker.get("draining") and worker.get("state") != "lost" else worker.get("state")
+    if worker.get("live") and worker.get("reserved_for"):
+        state = f"{state}, kept for {worker['reserved_for']}"
     return [
         worker["id"], worker.get("device"), state, worker.get("lanes"), worker.get("job"),
         figures.percent(worker.get("cpu_ratio")),

@@ -81,6 +81,7 @@ class WorkerRow(TypedDict):
     isolation: NotRequired[str]
     running: NotRequired[list[tuple[str, int]]]
     cordoned: NotRequired[str]
+    reserved_for: NotRequired[str]
 
 
 class QueueRow(TypedDict):
@@ -166,6 +167,8 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
         known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parsed(row["gpus"])]
     known.update({name: decoding.parsed(row[name]) for name in ("offer", "running") if name in row})
     known.update({name: row[name] for name in ("retired", "isolation", "cordoned") if row.get(name)})
+    if row.get("reserved"):
+        known["reserved_for"] = row["reserved"]
     if joules := row.get("cpu_energy_joules_total"):
         known["cpu_energy_joules_total"] = decoding.finite(joules)
     return known

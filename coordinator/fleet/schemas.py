@@ -81,6 +81,7 @@ class Worker(Answer):
     isolation: str | None = optional("Of a runner: uid, where each slot has a user of its own, or shared.")
     running: list[tuple[str, int]] | None = optional("Of a runner: job and unit of programs that run, at most 64.")
     cordoned: str | None = optional("Why a runner takes no new units by itself.")
+    reserved_for: str | None = optional("Of a runner: the job that it is kept for, which needs more than is free.")
 
 
 class WorkerList(Answer):

@@ -163,7 +163,7 @@ def waiting_because(
         return None
     if spent := _spent(queue, place, fleet):
         return _tomorrow(spent, place.tenant, kind)
-    if Device.RUNNER in _devices_of(queue) and (why := _unfit(queue, needed, fleet)):
+    if Device.RUNNER in _devices_of(queue) and (why := _roomless(queue, needed, fleet, place)):
         return why
     if estimated_wait(queue, fleet) is None:
         return f"no live worker serves the queue {queue}"
@@ -177,6 +177,11 @@ def waiting_because(
     return _in_turn(queue, place, place.before, fleet)
 
 
+def _roomless(queue: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
+    """Return why no runner has room for a program, where none can have any, and where one is kept for it."""
+    return _unfit(queue, needed, fleet) or (_reserved(place) if place.kept else None)
+
+
 def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     """Return which requirement no live runner meets; None where one meets all of them."""
     if not fleet.workers.get(Device.RUNNER):
@@ -187,6 +192,14 @@ def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     name, short = closest
     what, has = (", ".join(words) for words in zip(*((each.needed, each.has) for each in short), strict=True))
     return f"no runner has {what}; {name} comes nearest, with {has}"
+
+
+def _reserved(place: Place) -> str:
+    """Return which runner is kept for a job, and what it waits for there."""
+    if not place.kept_leases:
+        return f"{place.kept} is kept for it; it is next there"
+    ends = "1 lease ends" if place.kept_leases == 1 else f"{place.kept_leases} leases end"
+    return f"{place.kept} is kept for it; {ends} first"
 
 
 def _words(needed: Requirements) -> str:

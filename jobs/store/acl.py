@@ -39,7 +39,7 @@ COORDINATOR_KEYS = (
     keys.FILE_STORE, keys.FILE_SUMS, keys.LOOSE, keys.UPLOADS, keys.UNOWNED, keys.DOOMED, keys.UNHELD,
     keys.files("*"), keys.parts("*", "*"), keys.artifact("*", "*"), keys.artifacts("*"), keys.holders("*", "*"),
     keys.names("*"), keys.FOLLOWED, keys.output("*"), keys.outputs("*"),
-    keys.UNFIT, keys.SHAPES, keys.GRACE, keys.leased("*"),
+    keys.UNFIT, keys.SHAPES, keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED,
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

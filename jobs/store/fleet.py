@@ -16,6 +16,8 @@ LEADER_TTL_MS = 3000
 GPU_TTL_MS = 5000
 #: Seconds of waiting after which a job gets turns that are those of higher priorities.
 AGE_SECONDS = 300.0
+#: Seconds for which a program waits for room before a runner is kept for it.
+RESERVE_SECONDS = 60.0
 
 
 class Swept(NamedTuple):
@@ -67,10 +69,13 @@ class Fleet(Part):
         """Take or renew the leadership for LEADER_TTL_MS."""
         return bool(self._scripts.run("lead", candidate, LEADER_TTL_MS))
 
-    def sweep(self, age_seconds: float = AGE_SECONDS) -> Swept:
+    def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> Swept:
         """End what is overdue and put right what crashes left, a limited amount a call.
 
-        The head of a queue that has waited for `age_seconds` gets one turn in eight, whatever its priority.
+        The head of a queue that has waited for `age_seconds` gets one turn in eight, whatever its priority. A program
+        that has waited for room on a runner for `reserve_seconds` has one kept for it; 0: none has.
         """
-        reaped, returned, purged, more = self._scripts.run("sweep", json.dumps(queues.ALL), int(age_seconds * 1000))
+        reaped, returned, purged, more = self._scripts.run(
+            "sweep", json.dumps(queues.ALL), int(age_seconds * 1000), int(reserve_seconds * 1000)
+        )
         return Swept(reaped, returned, purged, bool(more))

@@ -59,13 +59,17 @@ class JobReads(Part):
         """Return where each (queue, tenant, kind, job) waits."""
         if not waiting:
             return []
-        pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED)
+        pipe = self._pipe().hgetall(keys.SHARES).smembers(keys.CAPPED).hgetall(keys.RESERVED)
         for queue, _, _, job_id in waiting:
             pipe.zrank(keys.pending(queue), job_id).zcard(keys.job_leases(job_id))
-        shares, capped, *replies = skipped.replies(pipe)
+        shares, capped, reserved, *replies = skipped.replies(pipe)
         pairs = list(zip(replies[::2], replies[1::2], strict=True))
+        kept = [_kept((reserved or {}).get(job_id.encode(), b"")) for *_, job_id in waiting]
         if not shares:
-            return [Place(before=before, leases=leases or 0) for before, leases in pairs]
+            return [
+                Place(before=before, leases=leases or 0, kept=runner, kept_leases=ending)
+                for (before, leases), (runner, ending) in zip(pairs, kept, strict=True)
+            ]
         for queue, tenant, _, job_id in waiting:
             pipe.zrank(keys.turns(queue, tenant), job_id).zrank(keys.order(queue), tenant)
             pipe.zrank(keys.backlog(tenant), job_id)
@@ -76,9 +80,9 @@ class JobReads(Part):
                 before=next(parts), leases=leases or 0, tenant=tenant, tenants_before=next(parts) or 0,
                 in_backlog=next(parts), max_jobs=_cap(shares, tenant, 2),
                 max_lanes=_cap(shares, tenant, 1) if tenant.encode() in (capped or ()) else 0,
-                **spent.get((tenant, kind), {}),
+                kept=runner, kept_leases=ending, **spent.get((tenant, kind), {}),
             )
-            for (_, tenant, kind, _), (_, leases) in zip(waiting, pairs, strict=True)
+            for (_, tenant, kind, _), (_, leases), (runner, ending) in zip(waiting, pairs, kept, strict=True)
         ]  # fmt: skip
 
     def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Spent]]:
@@ -186,6 +190,12 @@ def _dead(pieces: Sequence[Sequence[str]], errors: Sequence[bytes | None]) -> li
         )
         for (lo, hi, deaths, raised), error in zip(pieces, errors, strict=True)
     ]
+
+
+def _kept(reserved: bytes) -> tuple[str, int]:
+    """Return the runner of a reservation, and how many leases end there before; empty for what cannot be read."""
+    runner, *words = reserved.decode(errors="replace").rsplit("|", 4)
+    return (runner, int(words[1])) if len(words) == 4 and words[1].isdecimal() else ("", 0)
 
 
 def _cap(shares: Mapping[bytes, bytes], tenant: str, place: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -174,6 +175,7 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"max_running": job.max_running} if job.max_running else {}),
         **({"timeout_ms": job.timeout_ms} if job.timeout_ms else {}),
         **({"requirements": needed} if (needed := requirements.canonical(plan.requirements)) else {}),
+        **({"unit_ms": math.ceil(plan.unit_seconds * 1000)} if plan.unit_seconds is not None else {}),
         **({"artifacts": json.dumps(plan.artifacts)} if plan.artifacts else {}),
         **({"workflow": job.workflow, "action": job.action} if job.workflow else {}),
         "token": job.token,

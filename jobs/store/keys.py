@@ -23,6 +23,10 @@ LACKED = f"{PREFIX}lacked"
 GRACE = f"{PREFIX}grace"
 #: set of the same of queues of runners, with |requirements behind it where jobs have some.
 UNFIT = f"{PREFIX}unfit"
+#: zset job -> since when a runner had no room for it: jobs of programs.
+CRAMPED = f"{PREFIX}cramped"
+#: hash job -> runner|until|leases|all|looked: the runner that is kept for it.
+RESERVED = f"{PREFIX}reserved"
 #: zset requirements -> jobs with them that have not ended.
 SHAPES = f"{PREFIX}shapes"
 #: zset tenant/job|unit -> until when somebody follows this unit of a program.

@@ -174,6 +174,8 @@ def indexes_agree(seen: Snapshot) -> None:
         if view.state not in TERMINAL and "requirements" in view.fields
     )
     assert seen.zset("ct:shapes") == shapes, "6"
+    programs = {view.job_id for view in seen.jobs.values() if view.is_program and view.state in {"queued", "running"}}
+    assert set(seen.hash("ct:reserved")) <= set(seen.zset("ct:cramped")) <= programs, "19"
     ended = [view for view in seen.jobs.values() if view.state in TERMINAL]
     assert seen.zset("ct:expiry") == {view.job_id: view.number("ended") + view.number("ttl_ms") for view in ended}
     assert set(seen.zset("ct:slots")) == set(seen.slots)

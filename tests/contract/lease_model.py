@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from jobs import queues
 from jobs.models import DEFAULT_TENANT, Device, Plan, Priority
 from jobs.store import Store, bells, connection, keys
-from jobs.store.fleet import AGE_SECONDS, Swept
+from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
 from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Committed, Grant
 from jobs.store.results import Gathered
@@ -485,8 +485,8 @@ class Bench:
     def finish_read(self, job: str, gathered: Gathered) -> bool:
         return gathered.accumulator is not None and self.store.results.finish(job, gathered, gathered.accumulator)
 
-    def sweep(self, age_seconds: float = AGE_SECONDS) -> Swept:
-        done = self.store.fleet.sweep(age_seconds)
+    def sweep(self, age_seconds: float = AGE_SECONDS, reserve_seconds: float = RESERVE_SECONDS) -> Swept:
+        done = self.store.fleet.sweep(age_seconds, reserve_seconds)
         self.lost.clear()
         self.extra.clear()
         return done
@@ -536,6 +536,7 @@ def new_job(
     hold: bool = False,
     spec: dict[str, Any] | None = None,
     requirements: dict[str, Any] | None = None,
+    unit_seconds: float | None = None,
     artifacts: tuple[str, ...] = (),
 ) -> NewJob:
     plan = Plan(
@@ -547,6 +548,7 @@ def new_job(
         cpu_seconds=1.0,
         max_lease_seconds=max_lease_seconds,
         requirements=requirements or {},
+        unit_seconds=unit_seconds,
         artifacts=artifacts,
     )
     return NewJob(

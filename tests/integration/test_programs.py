@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from jobs.settings import usable_cores
 from tests.integration.live import Live, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
@@ -38,7 +39,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory, place: Path) -> Iterator[
     """A cluster with a runner of two slots, and no other worker. A runner that is root has a user for each slot."""
     folder = tmp_path_factory.mktemp("programs")
     users = {"RUNNER_UIDS": "61190-61191"} if os.geteuid() == 0 else {}
-    live = Live(folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", **users)
+    live = Live(
+        folder, workers=0, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts", RESERVE_SECONDS="2", **users
+    )
     try:
         live.start_redis()
         live.start_coordinator()
@@ -164,3 +167,20 @@ def test_a_job_that_no_runner_fits_holds_up_nobody(programs: Live) -> None:
     row = programs.job(job)
     assert row["state"] == "queued" and "gpus 64" in row["waiting_because"]
     assert programs.post(f"/api/jobs/{job}/cancel").status_code == 200
+
+
+def test_a_program_that_needs_the_whole_runner_starts_among_an_endless_flow_of_small_ones(programs: Live) -> None:
+    flow = command(programs, ["sleep", "2"], count=100_000)
+    until(lambda: len(units_running(programs)) == 2)
+    large = command(programs, ["true"], requirements={"cpus": usable_cores()})
+    until(lambda: "runner-0 is kept for it" in (programs.job(large)["waiting_because"] or ""))
+    until(lambda: programs.get("/api/workers")["workers"][0].get("reserved_for") == large)
+    assert programs.result(large)["units"] == 1
+    assert programs.job(flow)["state"] == "running"
+    assert programs.post(f"/api/jobs/{flow}/cancel").status_code == 200
+    assert ended(programs, flow)["state"] == "cancelled"
+
+
+def units_running(live: Live) -> list[Any]:
+    running: list[Any] = live.get("/api/workers")["workers"][0].get("running", [])
+    return running

@@ -39,7 +39,7 @@ NOT_WORKERS = {
     "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
     "artifact:{}",
     # Of programs.
-    "shapes", "unfit", "grace", "leased:{}",
+    "shapes", "unfit", "grace", "leased:{}", "cramped", "reserved",
 }  # fmt: skip
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = (

@@ -203,6 +203,16 @@ def test_a_program_says_what_no_runner_has() -> None:
     assert "it is next in the queue runner.normal" in reason({"gpus": 2}, 0, b=2)
 
 
+@pytest.mark.parametrize(
+    ("leases", "words"), [(0, "it is next there"), (1, "1 lease ends first"), (3, "3 leases end first")]
+)
+def test_a_program_says_which_runner_is_kept_for_it(leases: int, words: str) -> None:
+    fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-2": {"cpus": 8}})
+    place = Place(kept="runner-2", kept_leases=leases)
+    reason = scheduler.waiting_because("queued", "runner.normal", place, 0, fleet, needed={"cpus": 8})
+    assert reason == f"runner-2 is kept for it; {words}"
+
+
 def test_programs_are_for_runners_alone() -> None:
     assert scheduler.route(plan(RUNNER), ANY, False, Priority.LOW, BOTH).queue == "runner.low"
     with pytest.raises(errors.InvalidRequest, match="for runners"):

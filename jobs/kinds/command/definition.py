@@ -52,6 +52,7 @@ def plan(parameters: Parameters) -> Plan:
         cpu_seconds=total * _UNIT_SECONDS,
         max_lease_seconds=_FOREVER_SECONDS if lasts is None else lasts + parameters.grace_seconds + _UPLOAD_SECONDS,
         requirements=requirements,
+        unit_seconds=None if lasts is None else lasts + parameters.grace_seconds,
     )
 
 

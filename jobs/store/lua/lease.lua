@@ -19,8 +19,13 @@ settle(j, t)
 if j.state == 'failed' then return { 'gone' } end
 local mine = lease_of(id, token)
 if mine then return { 'ok', num(mine.lo), num(mine.hi), num(mine.errors) } end
-local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device')
+local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device', 'reserved')
 if row[1] == '1' then return { 'yield' } end
+if row[3] and is_program(j) then
+  local r = reservation(row[3], t)
+  if r and r.counts and r.runner == worker then want = math.min(want, units_beside(r, j, t)) end
+  if want < 1 then return { 'yield' } end
+end
 local caps = by_tenant() and T.caps(j.tenant)
 if caps and (caps.spent(j, t) or (row[2] == 'gpu' and caps.without_gpu(j.tenant, t))) then return { 'yield' } end
 for _, queue in ipairs(higher) do
@@ -90,6 +95,9 @@ local estimate = rate > 0 and (cut - lo) * 1000 / rate or j.est_ms * ((cut - lo)
 local billed = grant(j, token, lo, cut, expiries, errors, ttl, lane, t, estimate, true)
 if by_tenant() then T.bill(j, billed) end
 call('HINCRBY', key(id), 'leases', 1)
+if is_program(j) and forget_wait(id) == worker then -- others have their time before it is kept again
+  call('HSET', P .. 'worker:' .. worker, 'kept_until', num(t))
+end
 
 if j.state == 'queued' then
   local fresh = j.started == 0

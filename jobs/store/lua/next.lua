@@ -25,7 +25,7 @@ local function answer(reply)
 end
 
 if kept.taken and #kept.taken > 1 then return answer(kept.taken) end
-local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device')
+local row = redis.pcall('HMGET', P .. 'worker:' .. worker, 'drain', 'device', 'reserved')
 if row[1] == '1' then return answer({ 'draining' }) end
 
 -- A tenant whose jobs this worker may not compute now: it uses all its lanes, or this is a GPU and it has had its seconds.
@@ -58,60 +58,39 @@ end
 
 -- What only runners need.
 local function matching(offer)
-local M, known = {}, {}
+local M, known, spare = {}, {}, {}
 
--- A compute capability as a number that can be compared.
-local function capability(text)
-  local major, minor = string.match(text or '', '^(%d+)%.?(%d*)$')
-  return major and major * 1000 + (tonumber(minor) or 0) or 0
-end
-
-local function gpus_that_fit(wanted)
-  local count, least = 0, capability(wanted.compute_capability)
-  for _, gpu in ipairs(offer.gpus or {}) do
-    if gpu.memory_mib >= (wanted.gpu_memory_mib or 0) and capability(gpu.compute_capability) >= least then count = count + 1 end
-  end
-  return count
-end
-
-local function has_labels(wanted)
-  local own = {}
-  for _, label in ipairs(offer.labels or {}) do own[label] = true end
-  for _, label in ipairs(wanted or {}) do
-    if not own[label] then return false end
-  end
-  return true
-end
-
-local function meets(some)
-  local wanted = cjson.decode(some)
-  local gpus = wanted.gpus or ((wanted.gpu_memory_mib or wanted.compute_capability) and 1 or 0)
-  return gpus_that_fit(wanted) >= gpus and (offer.cpus or 0) >= (wanted.cpus or 0)
-    and (offer.memory_mib or 0) >= (wanted.memory_mib or 0) and (wanted.host or offer.host) == offer.host
-    and has_labels(wanted.labels)
-end
-
--- Whether the offer meets requirements, given as JSON; none meets broken ones. jobs/requirements.py has the same.
 function M.fits(some)
   if some == '' or not offer then return true end
-  if known[some] == nil then
-    local sound, answer = pcall(meets, some)
-    known[some] = sound and answer
-  end
+  if known[some] == nil then known[some] = is_met(offer, some) end
   return known[some]
 end
 
 local function is_let_in(name) return not offer or (offer.tenant or '') == '' or offer.tenant == name end
 
-function M.able(j) return j.state == 'finishing' or (is_let_in(j.tenant) and M.fits(needs(j))) end
+function M.has_room(j) return j.state == 'finishing' or (is_let_in(j.tenant) and M.fits(needs(j))) end
+
+-- A runner that is kept for a job starts others only as far as that does not wait longer for them.
+function M.may_start(j)
+  if not M.kept then return true end
+  if spare[j.id] == nil then spare[j.id] = units_beside(M.kept, j, t) >= 1 end
+  return spare[j.id]
+end
+
+function M.able(j) return M.has_room(j) and M.may_start(j) end
+
+local function may_come(id)
+  local j = M.kept and job(id)
+  return not M.kept or (j and M.may_start(j))
+end
 
 -- Brings back one job of each requirements that this runner meets: the others would wait in vain.
 local function call_one_back(name, queue)
-  local place = P .. 'lacked:' .. name
-  local first = call('ZRANGE', place, 0, (offer and (offer.tenant or '') ~= '') and CALLED_BACK - 1 or 0, 'WITHSCORES')
+  local place, choosy = P .. 'lacked:' .. name, M.kept or (offer and (offer.tenant or '') ~= '')
+  local first = call('ZRANGE', place, 0, choosy and CALLED_BACK - 1 or 0, 'WITHSCORES')
   for i = 1, #first, 2 do
     local owner = tenant_of(first[i])
-    if is_let_in(owner) then
+    if is_let_in(owner) and may_come(first[i]) then
       call('ZREM', place, first[i])
       line_up(queue, owner, first[i], first[i + 1])
       level(queue)
@@ -119,6 +98,21 @@ local function call_one_back(name, queue)
     end
   end
   if call('EXISTS', place) == 0 then call('SREM', P .. 'unfit', name) end
+end
+
+-- The job that this runner is kept for, pending, once there is room for it.
+function M.claimed()
+  local j = M.kept and job(M.kept.id)
+  if not j or not PENDABLE[j.state] or j.backlog == 1 or not M.has_room(j) or not leasable(j, t) then return nil end
+  if is_out(j.tenant) or is_spent(j) or (kinds and num(kinds[j.kind] or -1) ~= j.version) then return nil end
+  local place = P .. 'lacked:' .. lacked(j)
+  local turn = call('ZSCORE', place, j.id)
+  if turn then
+    call('ZREM', place, j.id)
+    line_up(j.queue, j.tenant, j.id, turn)
+    level(j.queue)
+  end
+  return j
 end
 
 function M.call_back()
@@ -132,6 +126,10 @@ return M
 end
 
 local M = programs and matching((ARGV[10] or '') ~= '' and cjson.decode(ARGV[10]))
+if M and row[3] then
+  local r = reservation(row[3], t)
+  M.kept = r and r.counts and r.runner == worker and r
+end
 local function able(j)
   return (not kinds or (kinds[j.kind] and num(kinds[j.kind]) == j.version)) and (not M or M.able(j))
 end
@@ -151,6 +149,7 @@ local function first(queue, name)
     if spent then
       T.caps(j.tenant).defer(j, head[2])
     elseif fit then
+      if M and not M.has_room(j) then call('ZADD', P .. 'cramped', 'NX', num(t), id) end
       leave_to_others(j)
     else -- it has no place here; if it has one in another tenant's part, it goes there
       local owner = name or tenant_of(id)
@@ -404,6 +403,8 @@ end
 
 call_back(kinds)
 if M and not plain then M.call_back() end
+local claimed = M and M.claimed()
+if claimed and M.kept.all then return answer(give(claimed, claimed.queue)) end
 local F = not plain and (by_tenant() or call('EXISTS', P .. 'aged') == 1) and ordering() or nil
 if F then
   local due, place = F.aged_turn()
@@ -412,6 +413,10 @@ end
 local waits = some_wait()
 local from = waits and quiet_above() and middle or 1
 for at = from, waits and #queues or 0 do
+  if claimed and rank[claimed.queue] == at then
+    local above = at > from and helpable(at)
+    return answer(above and hold(above) or give(claimed, claimed.queue))
+  end
   local j, queue, given
   if by_tenant() then j, queue, given = F.fairest(at) else j, queue = oldest(at) end
   if j then
@@ -426,6 +431,6 @@ for at = from, waits and #queues or 0 do
   end
 end
 
-local best = helpable(math.huge)
+local best = claimed or helpable(math.huge)
 if best then return answer(hold(best)) end
 return answer({ 'none' })

@@ -154,6 +154,33 @@ end
 
 local function class_of(queue) return string.match(queue, '%.(.*)$') end
 
+-- ct:cramped: programs that a runner could not take for want of room, by since when. ct:reserved: job ->
+-- runner|until|leases|all|looked: the runner that is kept for it, when that has room by the timeouts of what runs there,
+-- the leases that end before, 1 if jobs of higher priorities wait too, and when SWEEP looked last. The runner's hash
+-- names the job.
+local RESERVED_TTL, CLASSES = 5000, { interactive = 1, high = 2, normal = 3, low = 4 }
+
+local function reservation(id, t)
+  local runner, till, leases, all, looked =
+    string.match(call('HGET', P .. 'reserved', id) or '', '^(.*)|(%d+)|(%d+)|([01])|(%d+)$')
+  if not runner then return nil end
+  local age = t - looked
+  return { id = id, runner = runner, till = tonumber(till), leases = tonumber(leases), all = all == '1',
+    counts = age <= RESERVED_TTL and age >= -RESERVED_TTL }
+end
+
+local function end_reservation(id)
+  local runner = string.match(call('HGET', P .. 'reserved', id) or '', '^(.*)|%d+|%d+|[01]|%d+$')
+  if call('HDEL', P .. 'reserved', id) == 0 or not runner then return nil end
+  if call('HGET', P .. 'worker:' .. runner, 'reserved') == id then call('HDEL', P .. 'worker:' .. runner, 'reserved') end
+  return runner
+end
+
+-- A job of programs that waits for room no longer.
+local function forget_wait(id)
+  if call('ZREM', P .. 'cramped', id) == 1 then return end_reservation(id) end
+end
+
 local function number_at(command, ...) return tonumber(call(command, ...) or 0) or 0 end
 
 local function line_up(queue, name, id, turn)
@@ -232,6 +259,7 @@ end
 local function unpend(j)
   if step_out(j.queue, j.tenant, j.id) == 1 then level(j.queue) end
   call('ZREM', P .. 'lacked:' .. lacked(j), j.id)
+  if is_program(j) then forget_wait(j.id) end
   if needs(j) ~= '' then call('ZREM', P .. 'lacked:' .. lacked(j, needs(j)), j.id) end
   call_up(j)
 end
@@ -579,6 +607,128 @@ local function leasable(j, t)
   return (j.cursor < j.total or call('LLEN', key(j.id, 'free')) > 0 or due(j, t) <= t) and not saturated(j, t)
 end
 
+-- What an offer of a runner has; jobs/requirements.py has the same rules.
+-- A compute capability as a number that can be compared.
+local function capability(text)
+  local major, minor = string.match(text or '', '^(%d+)%.?(%d*)$')
+  return major and major * 1000 + (tonumber(minor) or 0) or 0
+end
+
+local function gpus_that_fit(offer, wanted)
+  local count, least = 0, capability(wanted.compute_capability)
+  for _, gpu in ipairs(offer.gpus or {}) do
+    if gpu.memory_mib >= (wanted.gpu_memory_mib or 0) and capability(gpu.compute_capability) >= least then count = count + 1 end
+  end
+  return count
+end
+
+local function gpus_wanted(wanted)
+  return wanted.gpus or ((wanted.gpu_memory_mib or wanted.compute_capability) and 1 or 0)
+end
+
+local function has_labels(offer, wanted)
+  local own = {}
+  for _, label in ipairs(offer.labels or {}) do own[label] = true end
+  for _, label in ipairs(wanted or {}) do
+    if not own[label] then return false end
+  end
+  return true
+end
+
+local function meets(offer, some)
+  local wanted = cjson.decode(some)
+  return gpus_that_fit(offer, wanted) >= gpus_wanted(wanted) and (offer.cpus or 0) >= (wanted.cpus or 0)
+    and (offer.memory_mib or 0) >= (wanted.memory_mib or 0) and (wanted.host or offer.host) == offer.host
+    and has_labels(offer, wanted.labels)
+end
+
+-- Whether an offer meets requirements, given as JSON; none meets broken ones.
+local function is_met(offer, some)
+  if some == '' then return true end
+  local sound, answer = pcall(meets, offer, some)
+  return sound and answer
+end
+
+-- What a unit with these requirements, given as JSON, takes of a runner.
+local AMOUNTS = { 'cpus', 'memory_mib', 'gpus', 'lanes' }
+local function amounts(some, room)
+  local sound, wanted = pcall(cjson.decode, some ~= '' and some or '{}')
+  if not sound or type(wanted) ~= 'table' then wanted = {} end
+  return { cpus = tonumber(wanted.cpus) or room.cpus / room.lanes, memory_mib = tonumber(wanted.memory_mib) or 0,
+    gpus = tonumber(gpus_wanted(wanted)) or 0, lanes = 1 }, wanted
+end
+
+-- Milliseconds that a lease of several units takes, beside the unit that it is at: then others get those behind it.
+local LONG_LEASE_MS = 2000
+
+-- What a runner has in all and what each of its leases takes, with the time by which it ends; none where a unit of it has
+-- no timeout. nil: nothing can be read of it.
+local function room_of(worker, t)
+  local row = call('HMGET', P .. 'worker:' .. worker, 'offer', 'lanes', 'isolation')
+  local sound, offer = pcall(cjson.decode, row[1] or '')
+  if not sound or type(offer) ~= 'table' then return nil end
+  local room = { offer = offer, cpus = tonumber(offer.cpus) or 0, memory_mib = tonumber(offer.memory_mib) or 0,
+    lanes = math.max(tonumber(row[2] or 1) or 1, 1), shared = row[3] ~= 'uid', leases = {} }
+  for _, member in ipairs(call('SMEMBERS', P .. 'leased:' .. worker)) do
+    local id, token = string.match(member, '^(.-)|(.*)$')
+    local l = id and lease_of(id, token)
+    if l then
+      local values = call('HMGET', key(id), 'requirements', 'unit_ms', 'tenant')
+      local unit, taken = tonumber(values[2] or nil), amounts(values[1] or '', room)
+      taken.tenant = values[3] or 'default'
+      taken.ends = unit and math.max(t, math.min(l.granted + (l.hi - l.lo) * unit, t + LONG_LEASE_MS + unit)) or nil
+      table.insert(room.leases, taken)
+    end
+  end
+  return room
+end
+
+-- Whether there is room for this beside these leases.
+local function has_space(room, leases, own, of, wanted)
+  local has = { cpus = room.cpus, memory_mib = room.memory_mib, lanes = room.lanes, gpus = gpus_that_fit(room.offer, wanted) }
+  for _, each in ipairs(leases) do
+    if room.shared and each.tenant ~= of then return false end
+    for _, name in ipairs(AMOUNTS) do has[name] = has[name] - each[name] end
+  end
+  for _, name in ipairs(AMOUNTS) do
+    if own[name] > 0 and has[name] + 1e-3 < own[name] then return false end
+  end
+  return true
+end
+
+-- When a runner has room for a job by the timeouts of what runs there, how many leases end before, and how many of those
+-- have no timeout, which count as the last and may end at any moment.
+local function room_comes(room, some, of, t)
+  local own, wanted = amounts(some, room)
+  local left, till, endless = { unpack(room.leases) }, t, 0
+  table.sort(left, function(a, b) return (a.ends or math.huge) > (b.ends or math.huge) end)
+  while #left > 0 and not has_space(room, left, own, of, wanted) do
+    local last = table.remove(left)
+    if last.ends then till = math.max(till, last.ends) else endless = endless + 1 end
+  end
+  return till, #room.leases - #left, endless
+end
+
+-- How many units of a job a runner may lease now that is kept for another: by a reservation that counts.
+local function units_beside(r, j, t)
+  if j.id == r.id or j.state == 'finishing' then return math.huge end
+  local head = call('HMGET', key(r.id), 'queue', 'requirements', 'tenant')
+  local above = CLASSES[class_of(head[1] or '') or ''] or 5
+  if not head[1] or (not r.all and (CLASSES[class_of(j.queue)] or 5) < above) then return math.huge end
+  local unit = tonumber(call('HGET', key(j.id), 'unit_ms') or nil)
+  local most = unit and math.floor((r.till - t) / math.max(unit, 1)) or 0
+  if most >= 1 then return most end
+  -- It takes nothing that the other needs.
+  local room = room_of(r.runner, t)
+  if not room or (room.shared and (head[3] or 'default') ~= j.tenant) then return 0 end
+  local beside, own, wanted = amounts(needs(j), room), amounts(head[2] or '', room)
+  for _, name in ipairs(AMOUNTS) do
+    if beside[name] == 0 then own[name] = 0 end
+  end
+  room.shared = false -- whose leases run there is not this job's doing
+  return has_space(room, { beside, unpack(room.leases) }, own, nil, wanted) and math.huge or 0
+end
+
 -- Whoever steps through ct:later takes times beyond LEASE_TTL for those of a clock that has stepped back.
 local function set_later(j, t)
   if is_program(j) then t = math.min(t, now() + LEASE_TTL) end
@@ -817,6 +967,7 @@ local function purge(id)
   call('ZREM', P .. 'expiry', id)
   call('ZREM', P .. 'later', id)
   call('ZREM', P .. 'deadlines', id)
+  if type(stored[3]) == 'string' and runs_programs(stored[3]) then forget_wait(id) end
   redis.pcall('SREM', P .. 'broken', id)
   if stored[3] then call('ZREM', P .. 'held:' .. stored[3] .. ':' .. owner, id) end
   weigh(owner, id)

@@ -1,6 +1,7 @@
--- SWEEP queues(json) age -> {slots reaped, jobs put back, jobs purged, 1: call again for more}. The leader, each second;
+-- SWEEP queues(json) age reserve -> {slots reaped, jobs put back, jobs purged, 1: call again for more}. The leader, each second;
 -- never scans all jobs.
--- age: milliseconds after which a job that waits is aged.
+-- age: milliseconds after which a job that waits is aged. reserve: those after which a runner is kept for a program that
+-- waits for room; 0: none is.
 local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
 local queues, age = cjson.decode(ARGV[1]), tonumber(ARGV[2])
 local CALLED_UP = 1000
@@ -189,6 +190,101 @@ for _, queue in ipairs(queues) do
   end
 end
 if call('EXISTS', P .. 'aged') == 0 then call('DEL', P .. 'aging') end
+
+-- Reservations: a program that has waited for room for long has one runner kept for it, and a runner is kept for one.
+local CRAMPED_AT_ONCE = 64
+local function reservations(reserve)
+local runners, kept = {}, {}
+
+local function kinds_of(text)
+  local sound, kinds = pcall(cjson.decode, text or '')
+  return sound and type(kinds) == 'table' and kinds or {}
+end
+
+for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'workers:runner', '(' .. num(t), '+inf')) do
+  local row = redis.pcall('HMGET', P .. 'worker:' .. name, 'drain', 'cordoned', 'kinds', 'kept_until')
+  if not row.err and row[1] ~= '1' and (row[2] or '') == '' then
+    local last = math.min(tonumber(row[4] or 0) or 0, t)
+    runners[name] = { room = room_of(name, t), kinds = kinds_of(row[3]), rested = t - last >= reserve }
+  end
+end
+
+-- It could start if a runner did nothing else.
+local function waits_for_room(j)
+  return j and (j.state == 'queued' or j.state == 'running') and j.backlog ~= 1 and j.deferred ~= 1
+    and not is_capped(j.tenant) and leasable(j, t)
+end
+
+local function suits(runner, j)
+  return runner and runner.room and num(tonumber(runner.kinds[j.kind]) or -1) == j.version and is_met(runner.room.offer, needs(j))
+end
+
+local function note(name, j, since)
+  local till, leases = room_comes(runners[name].room, needs(j), j.tenant, t)
+  kept[name] = true
+  call('HSET', P .. 'reserved', j.id,
+    table.concat({ name, num(till), num(leases), since <= t - age and '1' or '0', num(t) }, '|'))
+  call('HSET', P .. 'worker:' .. name, 'reserved', j.id)
+end
+
+-- Reservations that still make sense go on.
+for _, id in ipairs(call('HKEYS', P .. 'reserved')) do
+  local r, j, since = reservation(id, t), job(id), tonumber(call('ZSCORE', P .. 'cramped', id) or nil)
+  if reserve > 0 and r and since and waits_for_room(j) and suits(runners[r.runner], j) and not kept[r.runner] then
+    note(r.runner, j, since)
+  else
+    end_reservation(id)
+  end
+end
+
+-- The runner that has room first, of those that may be kept for the job; and whether any could take it.
+local function best_runner(j)
+  local best, least, any
+  for name, runner in pairs(runners) do
+    if suits(runner, j) then
+      any = true
+      if not kept[name] and runner.rested then
+        local till, leases, endless = room_comes(runner.room, needs(j), j.tenant, t)
+        local order = { endless, till, leases, name }
+        local at = 1
+        while least and at < 4 and order[at] == least[at] do at = at + 1 end
+        if not least or order[at] < least[at] then best, least = name, order end
+      end
+    end
+  end
+  return best, any
+end
+
+local waiting = {}
+local due = call('ZRANGEBYSCORE', P .. 'cramped', '-inf', num(t - reserve), 'WITHSCORES', 'LIMIT', 0, reserve > 0 and CRAMPED_AT_ONCE or 0)
+for i = 1, #due, 2 do
+  local j = job(due[i])
+  if not waits_for_room(j) then
+    call('ZREM', P .. 'cramped', due[i])
+  elseif call('HEXISTS', P .. 'reserved', due[i]) == 0 then
+    local given = by_tenant() and number_at('HGET', P .. 'finish:' .. class_of(j.queue), j.tenant) or 0
+    waiting[#waiting + 1] = { j = j, since = tonumber(due[i + 1]), order = { CLASSES[class_of(j.queue)] or 5, given, tonumber(due[i + 1]), j.seq } }
+  end
+end
+table.sort(waiting, function(a, b)
+  local at = 1
+  while at < 4 and a.order[at] == b.order[at] do at = at + 1 end
+  return a.order[at] < b.order[at]
+end)
+for _, each in ipairs(waiting) do
+  local best, any = best_runner(each.j)
+  if best then
+    note(best, each.j, each.since)
+  elseif not any then
+    call('ZADD', P .. 'cramped', 'XX', num(t), each.j.id) -- it waits for such a runner, and not for room
+  end
+end
+end
+
+if call('EXISTS', P .. 'cramped', P .. 'reserved') > 0 then
+  cap(P .. 'cramped', t, 0)
+  reservations(tonumber(ARGV[3]) or 0)
+end
 
 for _, queue in ipairs(queues) do level(queue) end
 local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, PURGES_AT_ONCE)

@@ -18,13 +18,18 @@ export function Runners({ runners }: { runners: readonly Worker[] }) {
 }
 
 function RunnerView({ runner }: { runner: Worker }) {
-  const { id, live, cordoned, retired } = runner;
+  const { id, live, cordoned, retired, reserved_for: reserved } = runner;
   return (
     <section class="part" aria-label={`Runner ${id}`}>
       <div class="row">
         <h3 class="mono">{id}</h3>
         <State of={live && cordoned ? "draining" : runner.state} text={live && cordoned ? "cordoned" : runner.state} />
         {cordoned && <span>{cordoned}</span>}
+        {live && reserved && (
+          <span>
+            kept for <span class="mono">{reserved}</span>
+          </span>
+        )}
         {!live && retired && <span class="soft">{retired}</span>}
       </div>
       <dl class="facts">
