@@ -19,11 +19,13 @@ _FIRST = ("timestamp", "level", "component", "message", "host", "task_id", "dura
 _RENAMED = {"event": "message", "job_id": "task_id"}
 #: An API token or a login's cookie, of which a line shows the id alone: somebody may send one as a part of a path.
 _SECRET = re.compile(r"(t[cs]_[a-z0-9]{10}_)[A-Za-z0-9_-]{43}")
+#: Fields that stand on every line.
+_always: dict[str, str] = {}
 
 
 def configure(level: str, component: str, *, host: str, **always: str) -> None:
     """Send structlog and the standard library's loggers to one JSON stream; what is given here stands on every line."""
-    always = {"component": component, "host": host, **always}
+    _always.clear()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -37,10 +39,10 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(**always)
+    bind(component=component, host=host, **always)
     last: list[structlog.typing.Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        lambda _logger, _name, event: _line({**always, **event}),
+        lambda _logger, _name, event: _line({**_always, **event}),
         structlog.processors.format_exc_info,
         structlog.processors.JSONRenderer(),
         _without_secrets,
@@ -50,6 +52,12 @@ def configure(level: str, component: str, *, host: str, **always: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def bind(**always: str) -> None:
+    """Have what is given stand on every line from now on, as what `configure` was given."""
+    _always.update(always)
+    structlog.contextvars.bind_contextvars(**always)
 
 
 def _without_secrets(_logger: Any, _name: str, line: Any) -> str:

@@ -143,7 +143,9 @@ def why_not(settings: Settings) -> str:
 
 def main() -> int:
     chosen = settings.load()
-    logs.configure(chosen.log_level, "runner", host=chosen.host_name(), worker=chosen.worker_name())
+    # Its name is its token's, which a coordinator says.
+    named = {"worker": chosen.worker_id} if chosen.worker_id else {}
+    logs.configure(chosen.log_level, "runner", host=chosen.host_name(), **named)
     if why := why_not(chosen):
         log.error("%s", why)
         return exposure.REFUSED

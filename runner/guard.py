@@ -24,6 +24,7 @@ from typing import Any
 
 from runner import orders, processes
 from runner.orders import Ended, Order
+from runner.suspension import Suspension
 
 #: Seconds that descendants of a program that has ended get between SIGTERM and SIGKILL.
 LEFTOVER_SECONDS = 1.0
@@ -31,6 +32,10 @@ LEFTOVER_SECONDS = 1.0
 KILL_AGAIN_SECONDS = 0.02
 #: Seconds between two looks at what a program uses, where that is limited.
 LOOK_SECONDS = 0.25
+#: Seconds within which a program must be suspended, else it is killed, and between two looks whether it still is.
+SUSPEND_SECONDS, SUSPENDED_LOOK_SECONDS = 1.0, 1.0
+#: Longest that a program stays suspended, in seconds; then it is killed: it may hold locks that others wait for.
+LONGEST_SUSPENSION = 600.0
 #: Descriptors that come with an order: its stdout, its stderr, and itself where it is long.
 DESCRIPTORS = 3
 #: Characters of a command that an error shows.
@@ -54,6 +59,12 @@ class Watch:
             self._kill_at = self._started + order.timeout_seconds
             self._term_at = self._kill_at - order.stop_signal_seconds
         self._until = order.until or math.inf
+        self._suspension = Suspension(os.getpid())
+        #: Since when it is suspended, while it is; when it is looked at next whether it is.
+        self._suspended_at: float | None = None
+        self._hold_at = math.inf
+        #: Its end has been asked for, or has come: it does not wait for the time in which it is suspended.
+        self._ending = False
         limited = order.memory_bytes or order.processes
         self._look_at = self._started + LOOK_SECONDS if limited else math.inf
         self._status: int | None = None
@@ -65,12 +76,13 @@ class Watch:
     def stop(self, reason: str, grace_seconds: float) -> None:
         """Have all of it ended within the grace; the first reason counts, an earlier end stays."""
         now = time.monotonic()
+        self._ending = True
         self._reason = self._reason or ("" if self._status is not None else reason)
         self._term_at = min(self._term_at, now)
         self._kill_at = min(self._kill_at, now + grace_seconds)
 
     def keep(self, until: float) -> None:
-        """Have all of it killed at a time, in monotonic seconds, instead of at the one before; 0: never."""
+        """Have all of it suspended from a time on, in monotonic seconds, instead of the one before; 0: never."""
         self._until = until or math.inf
 
     def reap(self) -> bool:
@@ -93,15 +105,36 @@ class Watch:
         self.stop("", LEFTOVER_SECONDS)
 
     def act(self) -> None:
-        """Do what is due: look at the limits, send signals."""
+        """Do what is due: look at the limits, suspend it or have it go on, send signals."""
         now = time.monotonic()
         if now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
             self._look()
         if now >= self._until:
-            self._until = math.inf
+            self._suspend(now)
+        elif self._suspended_at is not None:
+            self._resume(now - self._suspended_at)
+        if self._suspended_at is None or self._ending:
+            self._signal(time.monotonic())
+
+    def _suspend(self, now: float) -> None:
+        if self._suspended_at is None:
+            self._suspended_at = self._hold_at = now
+        if now < self._hold_at:
+            return
+        since, held = now - self._suspended_at, self._suspension.hold()
+        self._hold_at = now + (SUSPENDED_LOOK_SECONDS if held else KILL_AGAIN_SECONDS)
+        if since > LONGEST_SUSPENSION or (since > SUSPEND_SECONDS and not held):
             self.stop("stopped", 0.0)
-            now = time.monotonic()
+
+    def _resume(self, seconds: float) -> None:
+        """Have it go on; the seconds in which it was suspended do not count for its timeout."""
+        self._suspended_at = None
+        if not self._ending:
+            self._term_at, self._kill_at = self._term_at + seconds, self._kill_at + seconds
+        self._suspension.release()
+
+    def _signal(self, now: float) -> None:
         if now >= self._kill_at:
             self._reason = self._reason or ("timeout" if self._status is None else "")
             processes.signal_descendants(os.getpid(), signal.SIGKILL)
@@ -120,7 +153,9 @@ class Watch:
 
     def patience(self) -> float | None:
         """Return the seconds until something is due; None: nothing is."""
-        due = min(self._term_at, self._kill_at, self._look_at, self._until)
+        due = min(self._look_at, self._until if self._suspended_at is None else self._hold_at)
+        if self._suspended_at is None or self._ending:
+            due = min(due, self._term_at, self._kill_at)
         return None if due == math.inf else max(0.0, due - time.monotonic())
 
     def ended(self) -> Ended:

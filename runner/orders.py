@@ -34,7 +34,7 @@ class Order:
     processes: int = 0
     #: The user and group that it runs as, where the runner is root; None: the runner's.
     uid: int | None = None
-    #: When it is killed unless the runner says otherwise meanwhile, in monotonic seconds; 0: never.
+    #: When it is suspended unless the runner says otherwise meanwhile, in monotonic seconds; 0: never.
     until: float = 0.0
 
 
@@ -111,7 +111,7 @@ def stop(grace_seconds: float) -> dict[str, Any]:
 
 
 def keep(until: float) -> dict[str, Any]:
-    """Say when the program is to be killed, in monotonic seconds; 0: never."""
+    """Say until when the program may run, in monotonic seconds, and then is suspended; 0: always."""
     return {"keep": {"until": until}}
 
 

@@ -75,6 +75,14 @@ def descendants(pid: int) -> list[int]:
     return list(seen)
 
 
+def state(pid: int) -> str:
+    """Return a process' state as /proc has it, one letter; X once it is gone."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 def signal_descendants(pid: int, number: signal.Signals) -> None:
     """Send a signal to all descendants of a process, not to itself."""
     for each in descendants(pid):

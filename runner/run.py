@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 LONG_SECONDS = 2.0
 #: Most bytes of values in one partial.
 MOST_VALUES = 256 << 10
-#: Longest grace of a program whose job is cancelled, and of one whose runner is cut off: its lease ends soon.
-LONGEST_CANCEL, LONGEST_CUT = 25.0, 10.0
-#: Seconds between the death of a program that is cut off and the end of its lease.
+#: Longest grace of a program whose job is cancelled.
+LONGEST_CANCEL = 25.0
+#: Seconds between the suspension of a program that is cut off and the end of its lease.
 MARGIN_SECONDS = 3.0
 TTL_SECONDS = PROGRAM_TTL_MS / 1000
 #: Seconds between two tries of a call.
@@ -76,6 +76,8 @@ class Run:
         self._values: list[Any] = []
         self._value_bytes = 0
         self._helped_at = 0.0
+        #: Its program is suspended.
+        self._suspended = False
         #: Its workspace, while it is in use.
         self._workspace: tuple[str, str] | None = None
 
@@ -185,7 +187,7 @@ class Run:
             folder = self._host.environments.have(
                 self._place.folder.path / self._command.python, self._task.facts.tenant,
                 home=self._place.folder.path, environment=self._environment(self._unit, None), uid=self._place.uid,
-                run=lambda order: _unless_stopped(self._place.slot.run(order, recorder, self._look, self._until)),
+                run=lambda order: _unless_stopped(self._run_program(order, recorder)),
                 stopped=self._must_stop,
             )  # fmt: skip
         except Stopped as stopped:
@@ -220,9 +222,18 @@ class Run:
         self._host.live.add(line)
         self._place.dirty = True
         try:
-            return self._place.slot.run(order, recorder, self._look, self._until), recorder, None
+            return self._run_program(order, recorder), recorder, None
         finally:
             self._host.live.remove(line)
+
+    def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> Ended:
+        """Run a program to its end, once the lease is this runner's for sure. Raises Given, GuardDied."""
+        while self._left() <= 0:
+            if self._must_stop():
+                raise Given("no coordinator answers")
+            time.sleep(_RETRY_SECONDS)
+        self._suspended = False
+        return self._place.slot.run(order, sink, self._look, self._until)
 
     def _order(self, unit: int) -> Order:
         command = self._command
@@ -273,7 +284,7 @@ class Run:
         """Tell whether this host starts a program that is there for sure."""
         folder, uid = self._around.folder, self._place.uid
         probe = Order(argv=list(_PROBE), folder=folder, timeout_seconds=_PROBE_SECONDS, uid=uid)
-        ended = self._place.slot.run(probe, lambda *_: None, self._look, self._until)
+        ended = self._run_program(probe, lambda *_: None)
         return not ended.error and not ended.code
 
     def _value(self) -> Any:
@@ -312,15 +323,20 @@ class Run:
             return 0.0
         if self._host.stopping():
             return max(0.0, min(grace, left))
-        if left < min(grace, LONGEST_CUT):
-            log.error("no coordinator answers: a program is stopped before its lease ends", extra={"job_id": self._job})
-            return max(0.0, left)
+        self._note_suspension(suspended=left <= 0)
         if time.monotonic() - self._unit_began > LONG_SECONDS:
             self._let_others_go_on()
         return None
 
+    def _note_suspension(self, *, suspended: bool) -> None:
+        if suspended and not self._suspended:
+            log.error("no coordinator answers: a program is suspended", extra={"job_id": self._job})
+        elif self._suspended and not suspended:
+            log.warning("a coordinator answers again: a suspended program goes on", extra={"job_id": self._job})
+        self._suspended = suspended
+
     def _left(self) -> float:
-        """Return the seconds after which nothing of this lease may run, unless a coordinator answers."""
+        """Return the seconds after which nothing of this lease may run until a coordinator answers."""
         return self._until() - time.monotonic()
 
     def _until(self) -> float:
@@ -328,7 +344,7 @@ class Run:
         return self._task.kept_at + TTL_SECONDS - MARGIN_SECONDS
 
     def _must_stop(self) -> bool:
-        return self._task.stop == 2 or self._host.stopping() or self._left() <= 0
+        return self._task.stop == 2 or self._host.stopping()
 
     def _let_others_go_on(self) -> None:
         """Commit what is finished and give the units behind the one that runs to others; while calls are answered."""

@@ -84,8 +84,9 @@ class Slot:
         """Run a program to its end; `sink` gets what it writes, 0 for stdout and 1 for stderr.
 
         `look` is asked several times a second; where it answers seconds of grace, the program is stopped. `until` is
-        asked once a second; at that time, in monotonic seconds, the guard kills the program by itself, should this
-        process be stopped. Raises GuardDied; then the next program gets another guard.
+        asked once a second; from that time on, in monotonic seconds, the guard keeps the program suspended, by itself,
+        should this process be stopped, until a later time is answered. Raises GuardDied; then the next program gets
+        another guard.
         """
         if self._process.poll() is not None:
             self.close()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from jobs import redis_address
+from jobs import logs, redis_address
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store import Store, bells, connection
@@ -144,6 +144,7 @@ def connect(settings: Settings, device: Device) -> Link:
         return RedisLink(settings, wait_for_redis(settings))
     api = Api(api_calls.check(settings.worker_api, settings.worker_token), settings.worker_token)
     link = ApiLink(api, wait_for_coordinator(api, device), device)
+    logs.bind(worker=link.worker)
     if settings.worker_id and settings.worker_id != link.worker:
         raise CannotStart(
             f"WORKER_ID is {settings.worker_id}, and WORKER_TOKEN is of {link.worker}: a token is for one worker, and"

@@ -50,3 +50,17 @@ def test_a_line_has_the_common_fields_first_and_the_known_ones_by_their_names() 
     assert (request["task_id"], request["status"], request["duration_seconds"]) == ("j2", 200, 0.25)
     assert failed["level"] == "error" and failed["message"] == "it failed: why"
     assert "ZeroDivisionError" in failed["exception"]
+
+
+def test_a_name_that_is_known_later_stands_on_the_lines_of_every_thread_from_then_on() -> None:
+    program = WRITES.partition("logging.getLogger")[0] + (
+        "import threading\n"
+        "log = logging.getLogger('x')\n"
+        "log.info('before')\n"
+        "logs.bind(worker='runner-1')\n"
+        "log.info('here')\n"
+        "threading.Thread(target=log.info, args=('there',)).start()\n"
+    )
+    assert [(line["message"], line["worker"]) for line in lines(program)] == [
+        ("before", "w"), ("here", "runner-1"), ("there", "runner-1"),
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from runner import leftovers, output, processes
+from runner import leftovers, orders, output, processes
 from runner.orders import Ended, Order
 from runner.places import Places
 from runner.slot import GuardDied, Slot
@@ -356,14 +356,92 @@ def test_a_guard_that_never_answers_is_killed_with_its_program(
     assert slot.run(shell("exit 3"), written).code == 3
 
 
-def test_a_guard_ends_a_program_of_whose_lease_it_hears_no_more(slot: Slot, written: Written) -> None:
-    """As where the runner is stopped by a signal for longer than a lease."""
-    until = time.monotonic() + 1.0
-    how = slot.run(shell("trap '' TERM; sleep 4242.9 & sleep 4242.9"), written, until=lambda: until)
-    assert how.reason == "stopped" and 0.5 < how.seconds < 5
+#: Two processes, each of which notes that it runs, a hundred times a second, and one that starts others all the time.
+_BUSY = """
+for each in 0 1; do setsid sh -c 'while :; do echo >> ticks; sleep 0.01; done' & done
+while :; do /bin/true; echo >> ticks; done
+"""
+
+
+def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
+    slot: Slot, written: Written, tmp_path: Path
+) -> None:
+    """As where the runner is stopped by a signal for longer than a lease; it goes on as soon as the lease is kept."""
+    ticks, until_now, grace = tmp_path / "ticks", [time.monotonic() + 1.0], list[float]()
+    ended: list[Ended] = []
+    order = Order(argv=["sh", "-c", _BUSY], folder=str(tmp_path), environment={"PATH": os.defpath}, timeout_seconds=60)
+
+    def run() -> None:
+        ended.append(slot.run(order, written, lambda: grace[0] if grace else None, lambda: until_now[0]))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(lambda: len(states(slot.pid)) >= 3 and set(states(slot.pid)) <= set("TDZ"))
+    size = ticks.stat().st_size
+    time.sleep(0.5)
+    assert ticks.stat().st_size == size > 0
+    until_now[0] = time.monotonic() + 60
+    until(lambda: ticks.stat().st_size > size + 10)
+    grace.append(0.0)
+    thread.join(20)
+    assert ended[0].reason == "stopped" and not states(slot.pid)
+
+
+def states(guard: int) -> list[str]:
+    return [processes.state(pid) for pid in processes.descendants(guard)]
+
+
+def test_time_in_which_a_program_is_suspended_does_not_count_for_its_timeout(slot: Slot, written: Written) -> None:
     begun = time.monotonic()
-    how = slot.run(shell("sleep 2.5; exit 4"), written, until=lambda: time.monotonic() + 1.9)
-    assert (how.code, how.reason) == (4, ""), f"it was kept, and ended after {time.monotonic() - begun}"
+
+    def kept_from_two_seconds_on() -> float:
+        now = time.monotonic()
+        return begun + 0.3 if now < begun + 2 else now + 60
+
+    how = slot.run(shell("sleep 0.1; sleep 1; exit 5", timeout_seconds=1.6), written, until=kept_from_two_seconds_on)
+    assert (how.code, how.reason) == (5, ""), how
+
+
+def test_what_cannot_be_suspended_is_killed(slot: Slot, written: Written) -> None:
+    """Somebody else has it go on again and again."""
+    begun, ended = time.monotonic(), threading.Event()
+
+    def have_it_go_on() -> None:
+        while not ended.is_set():
+            for pid in processes.descendants(slot.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=have_it_go_on)
+    thread.start()
+    try:
+        how = slot.run(python("while True: pass"), written, until=lambda: begun + 0.5)
+    finally:
+        ended.set()
+        thread.join()
+    assert how.reason == "stopped" and how.seconds < 15
+
+
+def test_a_suspension_has_an_end(slot: Slot, written: Written, tmp_path: Path) -> None:
+    """A program that stands still may hold locks for which others wait."""
+    guard = "import runner.guard as guard, sys; guard.LONGEST_SUSPENSION = 1.5; sys.exit(guard.main(sys.argv[1:]))"
+    ours, theirs = orders.channel()
+    with ours, theirs:
+        process = subprocess.Popen([sys.executable, "-c", guard, str(theirs.fileno())], pass_fds=[theirs.fileno()])
+        begun = time.monotonic()
+        with Path(os.devnull).open("wb") as nothing:
+            orders.send_run(ours, shell("sleep 4242.9", until=begun + 0.2), [nothing.fileno()] * 2)
+        message, _ = orders.receive(ours)
+    process.wait(10)
+    assert message is not None and message["ended"]["reason"] == "stopped"
+    assert 1.5 < message["ended"]["seconds"] < 15
+
+
+def test_what_its_program_has_stopped_itself_stays_so(slot: Slot, written: Written) -> None:
+    text = "sh -c 'kill -STOP $$; echo never' & sleep 2; echo ended; kill -KILL $!"
+    begun = time.monotonic()
+    slot.run(shell(text), written, until=lambda: begun + 0.5 if time.monotonic() < begun + 1.5 else begun + 60)
+    assert written.text == "ended\n"
 
 
 def test_an_order_may_be_longer_than_a_message(slot: Slot, written: Written) -> None:

@@ -360,10 +360,74 @@ def test_a_runner_that_ends_stops_its_programs_and_gives_their_units_back(bench:
     assert upto == 2 and seconds < 15 and not bench.leases.calls
 
 
-def test_a_program_whose_lease_nobody_keeps_is_dead_before_others_may_start_it(bench: Bench) -> None:
-    task = bench.task(WAITS, 0, 2, grace_seconds=2)
-    upto, seconds = during(bench, task, lambda: setattr(task, "kept_at", time.monotonic() - 24.5))
-    assert upto == 0 and seconds < 15
+def test_a_program_whose_lease_nobody_keeps_is_suspended_until_somebody_does(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = bench.task("touch ready; while ! test -e end; do date +%N > tick; sleep 0.01; done", 0, 1, grace_seconds=2)
+
+    def be_cut_off() -> None:
+        task.kept_at = time.monotonic() - 27.5
+        waited_for(lambda: "a program is suspended" in caplog.text)
+        waited_for(lambda: unchanged(bench.home / "tick"))
+        task.kept_at = time.monotonic()
+        waited_for(lambda: not unchanged(bench.home / "tick"))
+        (bench.home / "end").touch()
+
+    assert during(bench, task, be_cut_off)[0] == 1
+
+
+def unchanged(path: Path) -> bool:
+    before = path.read_bytes()
+    time.sleep(0.3)
+    return path.read_bytes() == before
+
+
+def waited_for(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_suspended_program_whose_lease_is_lost_never_runs_again(bench: Bench) -> None:
+    task = bench.task("trap 'date > late' TERM; touch ready; while :; do sleep 0.05; date +%N > tick; done", 0, 1)
+
+    def lose_it() -> None:
+        waited_for((bench.home / "tick").exists)
+        task.kept_at = time.monotonic() - 60
+        waited_for(lambda: unchanged(bench.home / "tick"))
+        task.ask_to_stop(2)
+
+    assert during(bench, task, lose_it)[0] == 0
+    assert not (bench.home / "late").exists()
+
+
+def test_no_program_starts_under_a_lease_that_nobody_keeps(bench: Bench) -> None:
+    task = bench.task("touch ready; sleep 1", 0, 1)
+    task.kept_at = time.monotonic() - 60
+    thread = threading.Thread(target=lambda: bench.lane.compute(task))
+    thread.start()
+    time.sleep(0.5)
+    assert not (bench.home / "ready").exists()
+    task.kept_at = time.monotonic()
+    waited_for((bench.home / "ready").exists)
+    thread.join(20)
+
+
+def test_what_ended_before_nobody_answered_is_committed_when_somebody_does(bench: Bench) -> None:
+    """However long that takes: nothing of it runs, and a lease that others have by then takes no commit."""
+    kept, tries = bench.files.keep, []
+    task = bench.task("echo x", 0, 1)
+
+    def keep(folder: Path, units: Sequence[int]) -> str:
+        tries.append(units)
+        task.kept_at = time.monotonic() - 60
+        if len(tries) < 3:
+            raise CoordinatorAway("it is away", 0.01)
+        return kept(folder, units)
+
+    bench.files.keep = keep  # type: ignore[method-assign]
+    assert bench.lane.compute(task)[0].upto == 1
 
 
 def test_a_grace_is_no_longer_than_the_lease(bench: Bench) -> None:
