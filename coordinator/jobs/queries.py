@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator import decoding
-from coordinator.jobs import marks, results, rows, scheduler, units
+from coordinator.jobs import marks, results, rows, scheduler
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.owners import Owners
 from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, ResultHead, UnitsPage
+from coordinator.jobs.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
 from jobs.models import DEFAULT_TENANT, Place
@@ -45,6 +46,7 @@ class JobQueries:
         self._store = store
         self._fleet = fleet
         self._owners = Owners(store.job_reads)
+        self._units = UnitCache(store.unit_reads)
 
     def job(self, job_id: str) -> JobRow:
         """Return one job. NotFound, or Broken when what is stored of it cannot be read."""
@@ -171,24 +173,24 @@ class JobQueries:
         return results.many(self._store, ids, self.hidden(ids, tenant))
 
     def units(self, job_id: str) -> Units:
-        """Return where the units of a program stand. NotFound, also for a kind that runs none; Broken."""
+        """Return where the units of a program stand, up to a moment ago. Treat it as read-only.
+
+        NotFound, also for a kind that runs none; Broken.
+        """
         try:
-            stored = self._store.unit_reads.units(job_id)
-            found = units.read(stored, self._store.clock.now()) if stored else None
+            found = self._units.get(job_id)
         except Unreadable:
             raise _broken(job_id) from None
-        if stored is None:
-            raise _not_found(job_id)
         if found is None:
-            detail = f"job {job_id} is of kind {stored.kind}, which runs no programs: its units have no rows"
-            raise errors.NotFound(detail, field="job_id")
+            raise _not_found(job_id)
         return found
 
     def units_page(self, job_id: str, first: int, most: int, state: str | None) -> UnitsPage:
         """Return at most `most` units of a program from `first` on, of one state or of all. Errors as `units`."""
         found = self.units(job_id)
+        now = self._store.clock.now()
         try:
-            return found.page(self._store.unit_reads, job_id, found.numbers(first, most, state))
+            return found.page(self._store.unit_reads, job_id, found.numbers(first, most, state), now)
         except Unreadable:
             raise _broken(job_id) from None
 

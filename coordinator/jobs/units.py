@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, TypeAlias, cast
 
 from coordinator import decoding
 from coordinator.jobs.rows import UnitRow, UnitsPage, UnitStatesRow
+from jobs import errors
 from jobs.kinds import registry
 from jobs.kinds.contract import FinishedUnit, Running
 from jobs.models import JobState
@@ -24,21 +24,22 @@ Failure: TypeAlias = Mapping[str, Any]
 class Units:
     """Units of one job at one moment."""
 
-    def __init__(self, stored: StoredUnits, running: Running, now: float) -> None:
-        self._stored = stored
-        self._running = running
-        self._now = now
-        texts = [text for text in (stored.accumulator, *stored.parts) if text]
-        self._partials = [decoding.parsed(text) for text in texts]
+    def __init__(self, stored: StoredUnits, running: Running) -> None:
+        self.total = stored.total
+        partials = [decoding.parsed(text) for text in (stored.accumulator, *stored.parts) if text]
+        self._finished = {
+            unit.unit: unit for each in partials for unit in running.finished_units(each, 0, stored.total)
+        }
         self._pieces = {piece.lo: piece for piece in (*stored.retry, *stored.dead, *stored.free)}
         self._leases = {piece.lo: piece for piece in stored.leases}
-        self.states = self._painted()
+        done = [one for each in partials for one in running.finished_ranges(each)]
+        self.states = self._painted(stored, done)
 
-    def _painted(self) -> bytearray:
+    @staticmethod
+    def _painted(stored: StoredUnits, done: list[tuple[int, int]]) -> bytearray:
         """Return the state of each unit as a byte."""
-        stored, done = self._stored, [one for each in self._partials for one in self._running.finished_ranges(each)]
         if stored.state == JobState.DONE.value:
-            done.append((0, stored.total))
+            done = [(0, stored.total)]
         states = bytearray(stored.total)
         layers: list[tuple[int, Iterable[tuple[int, int]]]] = [
             (RETRYING, [(piece.lo, piece.lo + 1) for piece in stored.free if piece.errors]),
@@ -61,57 +62,57 @@ class Units:
             hi = lo + sum(1 for _ in group)
             runs.append((lo, hi, STATES[state]))
             lo = hi
-        return {"total": self._stored.total, "runs": runs}
+        return {"total": self.total, "runs": runs}
 
     def numbers(self, first: int, most: int, state: str | None) -> list[int]:
         """Return at most `most` units from `first` on, of one state or of all."""
-        code = None if state is None else STATES.index(state)
-        wanted = (unit for unit in range(first, self._stored.total) if code is None or self.states[unit] == code)
-        return list(islice(wanted, most))
+        if state is None:
+            return list(range(first, min(first + most, self.total)))
+        return list(islice(self._of_state(STATES.index(state), first), most))
 
-    def page(self, reads: UnitReads, job_id: str, units: Sequence[int]) -> UnitsPage:
-        """Return the rows of these units, with what is stored of each."""
+    def _of_state(self, code: int, first: int) -> Iterator[int]:
+        unit = self.states.find(code, first)
+        while unit >= 0:
+            yield unit
+            unit = self.states.find(code, unit + 1)
+
+    def page(self, reads: UnitReads, job_id: str, units: Sequence[int], now: float) -> UnitsPage:
+        """Return the rows of these units, with what is stored of each, at a time of Redis' clock in seconds."""
         failures = {unit: _failure(text) for unit, text in reads.failures(job_id, units).items()}
         given_up = reads.dead_errors(job_id, [unit for unit in units if self.states[unit] == DEAD])
-        files, done = reads.files(job_id, units), self._finished(units)
+        files = reads.files(job_id, units)
         rows = [
-            self._row(unit, done.get(unit), failures.get(unit, {}), given_up.get(unit))
+            self._row(unit, failures.get(unit, {}), given_up.get(unit), now)
             | {"artifact": files[unit].decode() if unit in files else None}
             for unit in units
         ]
-        counted = Counter(self.states)
-        counts = {name: counted[code] for code, name in enumerate(STATES)}
-        return {"total": self._stored.total, "counts": counts, "units": cast(list[UnitRow], rows)}
+        counts = {name: self.states.count(code) for code, name in enumerate(STATES)}
+        return {"total": self.total, "counts": counts, "units": cast(list[UnitRow], rows)}
 
-    def _finished(self, units: Sequence[int]) -> dict[int, FinishedUnit]:
-        if not units:
-            return {}
-        lo, hi = units[0], units[-1] + 1
-        return {unit.unit: unit for each in self._partials for unit in self._running.finished_units(each, lo, hi)}
-
-    def _row(self, unit: int, done: FinishedUnit | None, failure: Failure, given_up: bytes | None) -> dict[str, Any]:
+    def _row(self, unit: int, failure: Failure, given_up: bytes | None, now: float) -> dict[str, Any]:
         state = self.states[unit]
         row: dict[str, Any] = {
             "unit": unit, "state": STATES[state], "exit": None, "reason": "", "seconds": None, "attempts": 0,
             "worker": None, "value": None, "error": None,
         }  # fmt: skip
         if state == DONE:
+            done = self._finished.get(unit)
             return row | _done(done) if done else row | {"exit": 0}
         piece = self._pieces.get(unit)
         row |= _failed(failure, piece)
         if given_up and not failure:
             row |= {"error": given_up.decode(errors="replace"), "reason": "lost"}
         if state == RUNNING:
-            row |= self._at_work(unit, row["attempts"])
+            row |= self._at_work(unit, row["attempts"], now)
         return row
 
-    def _at_work(self, unit: int, failed: int) -> dict[str, Any]:
+    def _at_work(self, unit: int, failed: int, now: float) -> dict[str, Any]:
         """Return who runs a unit. Of units that were leased together only the first is known to run."""
         lease = self._leases.get(unit)
         if lease is None:
-            owner = next((each for each in self._stored.leases if each.lo <= unit < each.hi), None)
+            owner = next((each for each in self._leases.values() if each.lo <= unit < each.hi), None)
             return {"worker": _worker(owner) if owner else None}
-        seconds = round(max(0.0, self._now - lease.granted / 1000), 3)
+        seconds = round(max(0.0, now - lease.granted / 1000), 3)
         return {"worker": _worker(lease), "seconds": seconds, "attempts": max(failed, lease.errors) + 1}
 
 
@@ -140,7 +141,10 @@ def _failure(text: bytes) -> Failure:
     return row if isinstance(row, dict) else {}
 
 
-def read(stored: StoredUnits, now: float) -> Units | None:
-    """Return the units of a job; None where its kind runs no programs. One of Unreadable for what is broken."""
+def read(job_id: str, stored: StoredUnits) -> Units:
+    """Return the units of a job. NotFound where its kind runs no programs; one of Unreadable for what is broken."""
     running = registry.running(stored.kind) if stored.kind in registry.names() else None
-    return Units(stored, running, now) if running else None
+    if running is None:
+        detail = f"job {job_id} is of kind {stored.kind}, which runs no programs: its units have no rows"
+        raise errors.NotFound(detail, field="job_id")
+    return Units(stored, running)

@@ -88,7 +88,7 @@ class Packing(Definition, Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedUnit:
     """Unit of a program that ended with exit code 0."""
 

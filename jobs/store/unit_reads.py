@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from jobs.store import keys
@@ -13,7 +14,17 @@ from jobs.store.scripts import Part
 _PARTS = 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
+class UnitMark:
+    """Texts that differ when where a job's units stand does."""
+
+    #: What users change as well: state, and ranges that were given up.
+    decided: tuple[bytes | int | None, ...]
+    #: What goes on by itself: counts of units, leases, ranges and folds.
+    moves: tuple[bytes | int | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Piece:
     """Units lo..hi-1, which are not done."""
 
@@ -46,14 +57,25 @@ class StoredUnits:
 class UnitReads(Part):
     """Reads units of jobs; changes nothing."""
 
+    def mark(self, job_id: str) -> UnitMark | None:
+        """Return what tells that `units` would differ; None for a job that does not exist. Errors as `units`."""
+        with _readable(job_id):
+            head, *sizes, dead = self._scripts.read(
+                ("HMGET", keys.job(job_id), "kind", "state", "total", "cursor", "done", "accv", "leases"),
+                ("STRLEN", keys.job_accumulator(job_id)),
+                ("LLEN", keys.job_parts(job_id)),
+                ("LLEN", keys.job_free(job_id)),
+                ("ZCARD", keys.job_retry(job_id)),
+                ("HLEN", keys.job_lease(job_id)),
+                ("LLEN", keys.job_dead(job_id)),
+            )
+        kind, state, total, *counts = head
+        return UnitMark((kind, state, total, dead), (*counts, *sizes)) if kind is not None else None
+
     def units(self, job_id: str) -> StoredUnits | None:
         """Return where a job's units stand; None for one that does not exist. One of Unreadable for a broken one."""
-        try:
+        with _readable(job_id):
             return self._units(job_id)
-        except ResponseError as error:
-            if not wrong_type(error):
-                raise
-            raise ValueError(f"a key of job {job_id} has another type") from error
 
     def _units(self, job_id: str) -> StoredUnits | None:
         head, accumulator, parts, free, retry, dead, leases = self._scripts.read(
@@ -88,6 +110,16 @@ class UnitReads(Part):
     def _of_units(self, key: str, units: Sequence[int], prefix: str = "") -> Mapping[int, bytes]:
         stored = self._client.hmget(key, [f"{prefix}{unit}" for unit in units]) if units else []
         return {unit: value for unit, value in zip(units, stored, strict=True) if value is not None}
+
+
+@contextmanager
+def _readable(job_id: str) -> Iterator[None]:
+    try:
+        yield
+    except ResponseError as error:
+        if not wrong_type(error):
+            raise
+        raise ValueError(f"a key of job {job_id} has another type") from error
 
 
 def _pieces(texts: Sequence[bytes]) -> list[Piece]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from jobs.kinds.command import program
+from coordinator.jobs.unit_cache import UnitCache
+from jobs.kinds.command import definition, program
 from jobs.store import lease_tokens
 from jobs.worker import execution
 from tests.unit.artifact_bench import TOKEN, Bench, sha_of
@@ -359,6 +361,51 @@ def test_what_is_broken_in_redis_is_said(bench: Bench) -> None:
         client.delete(name)
     bench.store.client.set(f"ct:job:{runner.job}:dead", "text")
     refused(bench.ask("GET", f"/api/jobs/{runner.job}/unit-states"), 409, "job_id", "cannot be read")
+
+
+def test_what_is_kept_of_units_is_never_what_they_were(bench: Bench) -> None:
+    """After every call of a runner and of a user, rows are those that a replica shows that never saw the job."""
+    runner = submitted(bench, count=12)
+    reads = bench.store.unit_reads
+    kept, marks = UnitCache(reads), []
+
+    def same() -> None:
+        shown = [
+            (found.runs(), found.page(reads, runner.job, range(12), 1e9))
+            for found in (kept.get(runner.job), UnitCache(reads).get(runner.job)) if found
+        ]  # fmt: skip
+        assert shown[0] == shown[1] and kept.get(runner.job) is kept.get(runner.job)
+        marks.append(reads.mark(runner.job))
+
+    same()
+    leases = []
+    for want in (3, 1, 1, 2):
+        leases.append(runner.lease(want))
+        same()
+    first, second, third, fourth = leases
+    part = execution.encode(program.finished(0, "runner-1", [5], [1], ["v"]))
+    steps: list[Callable[[], object]] = [
+        lambda: runner.leases.commit(
+            runner.job, first.token, 1, part, ms=5, worker="runner-1", device="runner", keep=True
+        ),
+        lambda: runner.end(replace(first, lo=1)),
+        lambda: runner.fail(second),
+        lambda: runner.fail(third, most=3),
+        lambda: runner.leases.split(runner.job, fourth.token, 6),
+        lambda: runner.leases.release(runner.job, fourth.token),
+        lambda: leases.append(runner.lease(1)),
+        lambda: bench.store.jobs.retry_dead(runner.job, 3, definition.MODEL_VERSION),
+        lambda: execution.fold(bench.store, runner.job, "command"),
+        lambda: bench.store.jobs.pause(runner.job),
+        lambda: bench.store.jobs.cancel(runner.job),
+        lambda: runner.leases.release(runner.job, leases[-1].token),
+    ]
+    for step in steps:
+        step()
+        same()
+    assert len(set(marks)) == len(marks), "each of these calls changed something"
+    bench.store.jobs.delete(runner.job)
+    assert kept.get(runner.job) is None
 
 
 def test_a_hundred_thousand_units_are_shown_at_once(bench: Bench) -> None:
