@@ -86,7 +86,8 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
     host = Host(
         worker=link.worker, name=settings.host_name(), store=link.store, files=files, places=places,
         inputs=Inputs(FileCache(places.cache, settings.cache_bytes)), ledger=ledger, cordon=Cordon(places.work),
-        environments=Environments(places.environments), stopping=lambda: bool(worker.server and worker.server.stopping),
+        environments=Environments(places.environments, settings.cache_bytes),
+        stopping=lambda: bool(worker.server and worker.server.stopping),
         memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
     )  # fmt: skip
     worker = Worker(

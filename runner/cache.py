@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 #: Bytes of one read.
 _CHUNK = 1 << 20
@@ -54,9 +57,19 @@ class FileCache:
     ) -> None:
         """Have all of them here; errors of `fetch`, and OSError, are the caller's."""
         with self._fetching:
-            if wanted := self.missing(shas):
+            wanted = self.missing(shas)
+            if wanted:
                 fetch(wanted, self._write)
             self._shrink(keep=set(shas))
+            if wanted and (needed := self._bytes(shas)) > self._capacity:
+                log.warning(
+                    "the files of one job have %d bytes, and CACHE_BYTES is %d: other jobs' files are fetched again",
+                    needed, self._capacity,
+                )  # fmt: skip
+
+    def _bytes(self, shas: Sequence[str]) -> int:
+        with self._lock:
+            return sum(self._sizes.get(sha, 0) for sha in set(shas))
 
     def _write(self, sha: str, content: Iterator[bytes]) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

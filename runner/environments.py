@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from runner.folders import clear
 from runner.orders import Ended, Order
 from runner.places import give
 
+log = logging.getLogger(__name__)
+
 #: Seconds that one step of making an environment may take.
 BUILD_SECONDS = 1800.0
 #: Bytes of a list of packages at most.
 LONGEST_LIST = 1 << 20
+
+#: Seconds between two looks whether who waits for another one shall stop.
+_LOOK_SECONDS = 0.2
 
 #: Runs a program in a slot and returns how it ended, or None where it was stopped.
 Runs = Callable[[Order], Ended | None]
@@ -31,52 +38,90 @@ class Stopped(Exception):
 
 
 class Environments:
-    """Environments below `folder`. Thread-safe; one is made at a time."""
+    """Environments below `folder`, of at most `capacity` bytes together but for those in use. Thread-safe.
 
-    def __init__(self, folder: Path, python: str = sys.executable) -> None:
-        self._folder, self._python = folder, python
+    One is made at a time, and then those that were unused longest go.
+    """
+
+    def __init__(self, folder: Path, capacity: int, python: str = sys.executable) -> None:
+        self._folder, self._capacity, self._python = folder, capacity, python
         self._building = threading.Lock()
+        #: Who takes or drops an environment holds this one, for a moment.
+        self._taking = threading.Lock()
+        self._users: Counter[Path] = Counter()
 
-    def have(
+    def take(
         self, requirements: Path, tenant: str, *, home: Path, environment: dict[str, str], uid: int | None, run: Runs,
         stopped: Callable[[], bool],
     ) -> Path:  # fmt: skip
-        """Return the folder of an environment with these packages. Raises NotBuilt, Stopped, OSError.
+        """Return the folder of an environment with these packages, which stays until it is given back.
 
-        Tenants never share one: what runs in it may change it where slots have no users of their own.
+        Raises NotBuilt, Stopped, OSError. Tenants never share one: what runs in it may change it where slots have no
+        users of their own.
         """
-        try:
-            with requirements.open("rb") as opened:
-                text = opened.read(LONGEST_LIST + 1)
-        except OSError as error:
-            raise NotBuilt(f"the list of packages cannot be read: {error.strerror}") from error
-        if len(text) > LONGEST_LIST:
-            raise NotBuilt(f"the list of packages has over {LONGEST_LIST} bytes")
+        text = _text(requirements)
         place = self._folder / self._key(text, tenant)
-        ready = place.with_suffix(".ready")
-        with self._turn(ready, stopped):
-            if not ready.exists():
-                like = Order(argv=[], folder=str(home), environment=environment, uid=uid)
-                self._build(place, requirements, like, run)
-                ready.touch()
+        while not self._took(place):
+            if not self._building.acquire(timeout=_LOOK_SECONDS):
+                if stopped():
+                    raise Stopped
+                continue
+            try:
+                if not _ready(place).exists():
+                    self._build(
+                        place, requirements, Order(argv=[], folder=str(home), environment=environment, uid=uid), run
+                    )
+                    _ready(place).write_text(str(size_of(place)))
+                    self._shrink(keep=place)
+            finally:
+                self._building.release()
         return place
+
+    def give_back(self, place: Path) -> None:
+        """Take in that whoever took an environment needs it no more."""
+        with self._taking:
+            self._users[place] -= 1
+
+    def _took(self, place: Path) -> bool:
+        """Take an environment that is ready; it counts as used now."""
+        with self._taking:
+            if not _ready(place).exists():
+                return False
+            os.utime(_ready(place))
+            self._users[place] += 1
+            return True
 
     def _key(self, text: bytes, tenant: str) -> str:
         return hashlib.sha256(b"\0".join([tenant.encode(), sys.version.encode(), text])).hexdigest()[:32]
 
-    @contextmanager
-    def _turn(self, ready: Path, stopped: Callable[[], bool]) -> Iterator[None]:
-        """Wait until nobody else makes one. Raises Stopped."""
-        while not self._building.acquire(timeout=0.2):
-            if ready.exists():
-                yield
+    # -- what goes --------------------------------------------------------------------------------------------------
+
+    def _shrink(self, keep: Path) -> None:
+        """Remove what was being made when a runner died, and what is too much. Call it while nobody makes one."""
+        ready = sorted(self._folder.glob("*.ready"), key=lambda path: path.stat().st_mtime)
+        for path in self._folder.iterdir():
+            if not path.suffix and not _ready(path).exists():
+                _remove(path)
+        sizes = {path.with_suffix(""): _size_of_ready(path) for path in ready}
+        total = sum(sizes.values())
+        for place, size in sizes.items():
+            if total <= self._capacity:
                 return
-            if stopped():
-                raise Stopped
-        try:
-            yield
-        finally:
-            self._building.release()
+            if place != keep and self._dropped(place):
+                log.info("the Python environment %s is removed, %d MiB", place.name, size >> 20)
+                _remove(place)
+                total -= size
+
+    def _dropped(self, place: Path) -> bool:
+        """Have nobody take an environment from now on; False where somebody uses it."""
+        with self._taking:
+            if self._users[place] > 0:
+                return False
+            del self._users[place]
+            _ready(place).unlink(missing_ok=True)
+            return True
+
+    # -- making one -------------------------------------------------------------------------------------------------
 
     def _build(self, place: Path, requirements: Path, like: Order, run: Runs) -> None:
         clear(place)
@@ -102,3 +147,43 @@ class Environments:
                 raise NotBuilt(f"{argv[2]} ended with {how}")
         if like.uid is not None:
             give(place, 0)
+
+
+def _text(requirements: Path) -> bytes:
+    """Return a list of packages. Raises NotBuilt."""
+    try:
+        with requirements.open("rb") as opened:
+            text = opened.read(LONGEST_LIST + 1)
+    except OSError as error:
+        raise NotBuilt(f"the list of packages cannot be read: {error.strerror}") from error
+    if len(text) > LONGEST_LIST:
+        raise NotBuilt(f"the list of packages has over {LONGEST_LIST} bytes")
+    return text
+
+
+def _ready(place: Path) -> Path:
+    """Return the file that says that an environment is whole, and how many bytes it has; used when it was changed."""
+    return place.with_suffix(".ready")
+
+
+def _remove(place: Path) -> None:
+    try:
+        clear(place)
+    except OSError as error:  # tried again after the next one is made
+        log.warning("%s cannot be removed: %s", place, error)
+
+
+def _size_of_ready(ready: Path) -> int:
+    try:
+        return int(ready.read_text())
+    except ValueError:  # made by an earlier version
+        return size_of(ready.with_suffix(""))
+
+
+def size_of(folder: Path) -> int:
+    """Add up the bytes of the files below a folder."""
+    return sum(
+        os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
+        for _, _, names, descriptor in os.fwalk(folder)
+        for name in names
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import os
@@ -24,14 +25,38 @@ class InUse(Exception):
 
 
 def lock(places: Places) -> BinaryIO:
-    """Take the folders for this process, until it ends or the file is closed. Raises InUse, OSError."""
-    opened = (places.top / "lock").open("ab")
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        opened.close()
-        raise InUse(f"another runner works in {places.top}") from None
-    return opened
+    """Take the folders for this process, until it ends or the file is closed. Raises InUse, OSError.
+
+    A program of an earlier runner that has it, as it can where programs are the runner's own user, is killed.
+    """
+    path = places.top / "lock"
+    opened = path.open("ab")
+    path.chmod(0o600)
+    for _ in range(_PASSES):
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return opened
+        except BlockingIOError:
+            holders = [pid for pid in _programs(_variable(places)) if _has_open(pid, path)]
+            if not holders:
+                break
+            log.warning("processes of an earlier runner's program hold its lock, and are killed: %s", holders)
+            for pid in holders:
+                processes.kill_tree(pid)
+            time.sleep(_AGAIN_SECONDS)
+    opened.close()
+    raise InUse(f"another runner works in {places.top}")
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return any(one.exists() and one.samefile(path) for one in (processes.PROC / str(pid) / "fd").iterdir())
+    return False
+
+
+def _variable(places: Places) -> bytes:
+    """Return how a variable of each program of these folders begins."""
+    return f"CLUSTER_RESULT={places.work}/".encode()
 
 
 def end(places: Places) -> int:
@@ -41,7 +66,7 @@ def end(places: Places) -> int:
     """
     seen: set[int] = set()
     for _ in range(_PASSES):
-        living = set(_programs(f"CLUSTER_RESULT={places.work}/".encode()))
+        living = set(_programs(_variable(places)))
         if not living:
             break
         seen |= living

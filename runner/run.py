@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 from jobs import errors
@@ -80,6 +81,8 @@ class Run:
         self._suspended = False
         #: Its workspace, while it is in use.
         self._workspace: tuple[str, str] | None = None
+        #: Its Python environment, while it is in use.
+        self._environment_taken: Path | None = None
 
     @cached_property
     def _files(self) -> Files:
@@ -97,6 +100,8 @@ class Run:
             self._host.running.pop(self._place.slot.name, None)
             if self._workspace is not None:
                 self._host.workspaces.give_back(self._workspace, self._place.uid)
+            if self._environment_taken is not None:
+                self._host.environments.give_back(self._environment_taken)
 
     def _go(self) -> tuple[Computed, bytes]:
         try:
@@ -184,7 +189,7 @@ class Run:
     def _make_environment(self) -> Failure | None:
         recorder = Recorder()
         try:
-            folder = self._host.environments.have(
+            folder = self._host.environments.take(
                 self._place.folder.path / self._command.python, self._task.facts.tenant,
                 home=self._place.folder.path, environment=self._environment(self._unit, None), uid=self._place.uid,
                 run=lambda order: _unless_stopped(self._run_program(order, recorder)),
@@ -197,6 +202,7 @@ class Run:
             last = next(iter(recorder.tail().strip().splitlines()[-1:]), "")
             words = f"its Python environment could not be made, {error}{last and ': '}{last}"
             return Failure(error=words, reason="not started", tail=recorder.tail())
+        self._environment_taken = folder
         self._around = replace(self._around, python_bin=f"{folder}/bin")
         return None
 

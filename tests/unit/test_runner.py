@@ -290,6 +290,28 @@ def test_two_runners_never_work_in_one_folder(tmp_path: Path) -> None:
     leftovers.lock(places).close()
 
 
+def test_a_program_that_outlived_its_runner_with_the_lock_keeps_no_other_runner_away(tmp_path: Path) -> None:
+    """As one can whose user is the runner's own."""
+    places = Places(tmp_path)
+    places.make()
+    leftovers.lock(places).close()
+    hold = "import fcntl, sys, time; lock = open(sys.argv[1]); fcntl.flock(lock, 2); print(flush=True); time.sleep(60)"
+    environment = {"CLUSTER_RESULT": f"{places.work}/0/home/.cluster-result"}
+    argv = [sys.executable, "-c", hold, str(places.top / "lock")]
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        leftovers.lock(places).close()
+        assert holder.wait(10) == -signal.SIGKILL
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as runner:
+        assert runner.stdout is not None
+        runner.stdout.readline()
+        with pytest.raises(leftovers.InUse):
+            leftovers.lock(places)
+        runner.kill()
+    assert (places.top / "lock").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_log_keeps_its_beginning_and_its_end() -> None:
     log = output.Log(first=10, last=20)
     for number in range(100):

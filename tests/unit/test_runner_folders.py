@@ -253,11 +253,17 @@ def test_a_file_is_fetched_once_and_the_longest_unused_goes_first(tmp_path: Path
     assert again.missing([sha(used), sha(new)]) == [], "a runner that starts again has them still"
 
 
-def test_what_a_job_needs_at_once_stays_although_it_is_more_than_the_cache_holds(tmp_path: Path) -> None:
+def test_what_a_job_needs_at_once_stays_although_it_is_more_than_the_cache_holds_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     files = [bytes([number]) * 600 for number in range(3)]
     cache = FileCache(tmp_path / "cache", 1000)
-    cache.have([sha(data) for data in files], Source(*files))
+    cache.have([sha(files[0])], Source(*files))
+    assert not caplog.text
+    for _ in range(2):
+        cache.have([sha(data) for data in files], Source(*files))
     assert cache.missing([sha(data) for data in files]) == []
+    assert caplog.text.count("the files of one job have 1800 bytes, and CACHE_BYTES is 1000") == 1
 
 
 def test_a_copy_is_no_hard_link_and_damage_is_noticed(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from runner.inputs import Inputs
 from runner.lane import GuardLane
 from runner.ledger import Ledger, Resources
 from runner.live import Line, Live
+from runner.orders import Ended
 from runner.places import Places
 from runner.recorder import Recorder
 from runner.slot import Slot
@@ -109,7 +110,7 @@ class Bench:
             worker="runner-1", name="host-1", store=store, files=lambda job, lease, stopped: self.files,
             places=places, inputs=Inputs(FileCache(places.cache, 1 << 20)),
             ledger=Ledger(resources, None, "runner-1"),  # type: ignore[arg-type]
-            environments=Environments(places.environments), cordon=Cordon(places.work, least_free=0),
+            environments=Environments(places.environments, 1 << 30), cordon=Cordon(places.work, least_free=0),
             stopping=lambda: self.stopping,
         )  # fmt: skip
         self.slot = Slot("0")
@@ -269,7 +270,7 @@ echo made >> "$HOME/../made"
 def test_an_environment_is_made_once_for_each_list_of_packages(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "python").write_text(PYTHON)
     (tmp_path / "python").chmod(0o755)
-    bench.host.environments = Environments(bench.host.places.environments, str(tmp_path / "python"))
+    bench.host.environments = Environments(bench.host.places.environments, 1 << 30, str(tmp_path / "python"))
     bench.files = Files({"good.txt": b"numpy\n", "bad.txt": b"bad\n", "huge.txt": b"#" * (LONGEST_LIST + 1)})
     good = {"files": "a" * 64, "python": {"requirements": "good.txt"}}
     for unit in range(2):
@@ -285,6 +286,47 @@ def test_an_environment_is_made_once_for_each_list_of_packages(bench: Bench, tmp
     )
     huge = bench.fail(["tool"], job="m", python={"requirements": "huge.txt"}, files="a" * 64)[5]
     assert huge["error"].endswith("the list of packages has over 1048576 bytes")
+
+
+def made(bench: Bench, name: str, job: str) -> set[str]:
+    """Run a program with the environment of a list; return the lists whose environments there are then."""
+    assert bench.run(["tool"], job=job, files=job * 64, python={"requirements": name})[0] == 1
+    tools = bench.host.places.environments.glob("*/bin/tool")
+    return {tool.read_text().partition("# ")[2].strip() for tool in tools}
+
+
+def test_environments_that_were_unused_longest_go_and_none_that_is_in_use(bench: Bench, tmp_path: Path) -> None:
+    script = '#!/bin/sh\nmkdir -p "$3/bin"\nprintf \'#!/bin/sh\\n# %s\' "$(cat $HOME/*.txt)" > "$3/bin/tool"\n'
+    pip = 'printf "#!/bin/sh\\nexit 0" > "$3/bin/python"\nchmod +x "$3/bin/"*\n'
+    (tmp_path / "python").write_text(script + pip)
+    (tmp_path / "python").chmod(0o755)
+    bench.host.environments = Environments(bench.host.places.environments, 60, str(tmp_path / "python"))
+    for job, name in zip("abac", "abac", strict=True):
+        bench.files = Files({f"{name}.txt": name.encode()})
+        there = made(bench, f"{name}.txt", job)
+    assert there == {"a", "c"}, "60 bytes hold two of them"
+    run = {
+        "home": tmp_path,
+        "environment": {},
+        "uid": None,
+        "run": lambda order: Ended(code=0),
+        "stopped": lambda: False,
+    }
+    for name in "de":
+        (tmp_path / name).write_text(name)
+    (bench.host.places.environments / "half").mkdir()
+    first = bench.host.environments.take(tmp_path / "d", "default", **run)  # type: ignore[arg-type]
+    (first / "large").write_bytes(b"x" * (100 << 10))
+    again = Environments(bench.host.places.environments, 60)
+    kept = again.take(tmp_path / "d", "default", **run)  # type: ignore[arg-type]
+    assert kept == first
+    (first.with_suffix(".ready")).write_text("of an earlier version")
+    again.take(tmp_path / "e", "default", **run)  # type: ignore[arg-type]
+    assert first.exists() and len(list(bench.host.places.environments.iterdir())) == 4, "the others are too much"
+    again.give_back(kept)
+    (tmp_path / "f").write_text("f")
+    again.take(tmp_path / "f", "default", **run)  # type: ignore[arg-type]
+    assert not first.exists()
 
 
 def test_a_workspace_is_of_one_user_at_a_time() -> None:
