@@ -150,7 +150,7 @@ with_kubernetes() { # with_kubernetes FUNCTION ARGUMENT...
   local part
   ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) ||
     fail 3 "this needs bash 4.4 or later; this is $BASH_VERSION." "macOS: brew install bash"
-  for part in run backup_file kubernetes/{target,render,preflight,images,start,show,clear,backup}; do
+  for part in run backup_file kubernetes/{target,render,preflight,images,runner,start,show,clear,backup}; do
     # shellcheck source=/dev/null
     source "deploy/$part.sh"
   done

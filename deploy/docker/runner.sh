@@ -34,7 +34,7 @@ renew_token() { # writes secrets/runner_token; 1 when the cluster knows the one 
   local id
   id=$(cut -d _ -f 2 secrets/runner_token 2>/dev/null) || id=''
   # Never in a variable, which DEBUG=1 would show.
-  in_coordinator deploy/docker/runner_token.py runner-1 "${id:-none}" >"$WORK/runner_token" 2>"$WORK/log" ||
+  in_coordinator deploy/runner_token.py runner-1 "${id:-none}" >"$WORK/runner_token" 2>"$WORK/log" ||
     fail 1 "no token for the runner could be made: $(tail -n 1 "$WORK/log")" "Then run the same command again."
   [[ -s $WORK/runner_token ]] || return 1
   # As the others: the folder is closed, and the container has a user of its own.

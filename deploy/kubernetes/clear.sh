@@ -10,14 +10,22 @@ kube_stop() {
 
 stop_workloads() { # those first that write, so that Redis ends with all they had to say
   local rest
+  stop_runners
   run_k scale deployment --selector "$PART_OF=threads-cluster" --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name in (coordinator, cpu-worker, gpu-worker)' ||
     fail 4 "workers and coordinators have not ended within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
-  rest=$(workloads | awk '$1 == "StatefulSet" { print $2 }' | paste -sd ' ' -)
+  rest=$(workloads | awk '$1 == "StatefulSet" && $2 != "runner" { print $2 }' | paste -sd ' ' -)
   # shellcheck disable=SC2086  # names without blanks
   run_k scale statefulset $rest --replicas 0
   [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=redis' ||
     fail 4 "Redis has not ended within $START_SECONDS s."
+}
+
+stop_runners() { # while coordinators answer, programs are ended and their units given back
+  [[ -n $(workloads | awk '$1 == "StatefulSet" && $2 == "runner"') ]] || return 0
+  run_k scale statefulset runner --replicas 0
+  [[ -n $DRY ]] || await "$START_SECONDS" no_pods 'app.kubernetes.io/name=runner' ||
+    fail 4 "runners have not ended within $START_SECONDS s." "See: kubectl get pods --namespace $NAMESPACE"
 }
 
 # shellcheck disable=SC2016  # a template

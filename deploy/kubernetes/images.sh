@@ -55,8 +55,6 @@ load_images() { # into a registry, or into this machine's node
   [[ -z $BY_CONTENT ]] || run_quiet docker image rm "${images[@]}"
 }
 
-has_runner() { grep -q 'secretName: runner-tokens$' "$WORK/plain.yaml"; } # the overlay has the component runner
-
 built() { printf 'threads/%s:%s\n' "$1" "$(version)"; } # built NAME: as Compose names it
 
 build_images() { # build_images NAME...

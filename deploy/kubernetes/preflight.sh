@@ -20,7 +20,7 @@ namespace_exists() {
 namespace_goes() { [[ $(k get namespace "$NAMESPACE" --ignore-not-found --output 'jsonpath={.status.phase}') == Terminating ]]; }
 
 #: Volumes have no label but the name of their workload.
-readonly VOLUMES='app.kubernetes.io/name notin (redis,sentinel,prometheus,grafana)'
+readonly VOLUMES='app.kubernetes.io/name notin (redis,sentinel,prometheus,grafana,runner)'
 
 others_things() { # lines of what others have in the namespace
   k get deployments,statefulsets,daemonsets,cronjobs,services --selector "$PART_OF!=threads-cluster" --output name &&

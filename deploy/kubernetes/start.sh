@@ -77,6 +77,7 @@ apply() {
   drop_gpu_deployment
   replace_stuck
   wake_workers
+  give_runner_tokens
   [[ -n $DRY ]] || await_settled
 }
 

@@ -15,6 +15,7 @@ case $words in
   *' kustomize '*)
     cp "${*: -1}/kustomization.yaml" "$FAKE/kustomization.yaml"
     printf 'apiVersion: apps/v1\nkind: Deployment\n      - image: redis:7.4.2-bookworm\n        image: threads/web:0.1.0\n'
+    [[ ! -f $FAKE/replicas ]] || echo '            secretName: runner-tokens'
     [[ $words != *overlays/prod* ]] || printf -- '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\n'
     ;;
   *' api-versions '*) file apis ;;
@@ -30,6 +31,13 @@ case $words in
       [[ $word != --from-file=* ]] || echo "$(basename -- "${word#*=}") $(base64 -w 0 <"${word#*=}")" >>"$FAKE/passwords"
     done
     ;;
+  *' get secret runner-tokens '*) file runner-tokens ;;
+  *' create secret generic runner-tokens '*)
+    for word in "$@"; do
+      [[ $word != --from-file=* ]] || (cd "${word#*=}" && for name in *; do echo "$name $(base64 -w 0 <"$name")"; done) >"$FAKE/runner-tokens"
+    done
+    ;;
+  *' get statefulset runner '*) file replicas ;;
   *' get namespace '*'.status.phase'*) file phase ;;
   *' get namespace '*) file namespace ;;
   *' get pod redis-restore '*) file restoring ;;
@@ -44,6 +52,9 @@ case $words in
   *' get pods '*name=redis' '*conditions*) echo redis-0 ;;
   *' get pods '*conditions*) echo coordinator-x ;;
   *' get pods --selector '*) ;;
+  *' exec --stdin coordinator-x '*' python3 - runner-'*) # NAME ID: nothing for a token that the cluster knows
+    grep -qx -- "${*: -1}" "$FAKE/known" 2>/dev/null || echo "tc_id-of-${*: -2:1}_secret"
+    ;;
   *' exec --stdin coordinator-x '*) echo '{}' ;;
   *' exec --stdin redis-0 '*)
     cat >"$FAKE/piped"

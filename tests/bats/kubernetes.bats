@@ -495,6 +495,71 @@ tag_of() { sed -nE "s/.*name: threads\/$1, .*newTag: \"(.*)\".*/\1/p" "$FAKE/kus
   [[ $(grep -o ' scale .*' "$FAKE/calls") == $' scale deployment --selector app.kubernetes.io/part-of=threads-cluster --replicas 0\n scale statefulset redis --replicas 0' ]] || broken order
 }
 
+@test "stop ends runners while coordinators answer, so that no program is cut off" {
+  up 3 0
+  printf 'StatefulSet redis 1 1 1 1 1 1\nStatefulSet runner 2 2 2 2 1 1\n' >>"$FAKE/rows"
+  cluster stop
+  exits 0
+  scaled=$(grep -oE ' scale .*| get pods --selector app.kubernetes.io/name[^ ]*' "$FAKE/calls")
+  [[ $scaled == $' scale statefulset runner --replicas 0\n get pods --selector app.kubernetes.io/name=runner\n scale deployment '*$'\n scale statefulset redis --replicas 0\n'* ]] || broken "order: $scaled"
+}
+
+# -- runners ----------------------------------------------------------------------------------------------------------
+
+token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | base64 -d; } # of a runner, as the Secret has it
+
+@test "each runner has a token, which a coordinator makes; one that has it keeps it" {
+  echo 2 >"$FAKE/replicas"
+  cluster kubernetes 3 0
+  exits 0
+  [[ $(token runner-0) == tc_id-of-runner-0_secret && $(token runner-1) == tc_id-of-runner-1_secret ]] || broken "no tokens"
+  called "delete pod runner-0 runner-1 --ignore-not-found --wait=false"
+  printf 'id-of-runner-0\nid-of-runner-1\n' >"$FAKE/known"
+  before=$(<"$FAKE/runner-tokens")
+  up 3 0
+  [[ $(<"$FAKE/runner-tokens") == "$before" ]] || broken "a token that counts was replaced"
+  ! grep -q ' delete pod ' "$FAKE/calls" || broken "a runner that has its token is not started again"
+}
+
+@test "one more runner, and one whose token was revoked" {
+  echo 1 >"$FAKE/replicas"
+  printf 'runner-0 %s\n' "$(printf tc_revoked_secret | base64)" >"$FAKE/runner-tokens"
+  cluster kubernetes 3 0
+  exits 0
+  [[ $(token runner-0) == tc_id-of-runner-0_secret ]] || broken "the old one is still there"
+  echo id-of-runner-0 >"$FAKE/known"
+  echo 2 >"$FAKE/replicas"
+  up 3 0
+  [[ $(token runner-0) == tc_id-of-runner-0_secret && $(token runner-1) == tc_id-of-runner-1_secret ]] || broken "no tokens"
+  cluster scale 4
+  exits 0
+}
+
+@test "no token of a runner is printed, not even with DEBUG=1, and none is made by a dry run" {
+  echo 1 >"$FAKE/replicas"
+  cluster kubernetes 3 0 --dry-run
+  exits 0
+  says "a coordinator makes a token for each runner"
+  changed_nothing
+  DEBUG=1 cluster kubernetes 3 0
+  exits 0
+  [[ $out$err != *_secret* ]] || broken printed
+  ! grep -q _secret "$FAKE/calls" || broken "on a command line"
+}
+
+@test "a coordinator that makes no token: said" {
+  echo 1 >"$FAKE/replicas"
+  printf 'python3 - runner-0\nthe API does not answer: HTTP Error 401: Unauthorized\n' >"$FAKE/refuse"
+  cluster kubernetes 3 0
+  exits 1
+  says "no token for runner-0 could be made: the API does not answer: HTTP Error 401"
+}
+
+@test "without the component there are no tokens" {
+  up 3 0
+  ! grep -q runner "$FAKE/calls" || broken "runners"
+}
+
 @test "cleanup asks, and touches no namespace of others" {
   up 3 0
   cluster cleanup
