@@ -27,6 +27,8 @@ SPANS_KEPT = 20_000
 #: First argument of a script that stands for several calls, and calls that are one at most: Redis does nothing else
 #: meanwhile, for 2 to 5 ms.
 CALLS, TOGETHER = "several calls", 32
+#: Statements outside of a script's inner level, which names most of them: Lua lets a function name 60 from outside.
+OUTER = 32
 
 _FOLDER = Path(__file__).parent / "lua"
 
@@ -59,13 +61,14 @@ class _Parts:
         often = needed(self.pool, words(script))
         ever = needed(self.pool, words(script) | self.uses_rarely)
         prelude = [one.text for one in self.prelude if one in often]
+        outer = min(len(prelude) // 2, OUTER)
         lines = [
             "local rarely, several, tenancy, further_caps, T, ties, K",
-            *prelude[: len(prelude) // 2],
+            *prelude[:outer],
             # Lua looks for a local that a function names through all that functions of the same level have named: with
             # two levels, making the functions takes a third of the time.
             "return (function()",
-            *prelude[len(prelude) // 2 :],
+            *prelude[outer:],
             *self._tenancy(often),
             *self._ties(often),
             "function rarely()",
@@ -111,6 +114,10 @@ class Scripts:
         }  # fmt: skip
         sources = _sources(clock, tuple(values.items()))
         self._scripts = {name: client.register_script(text) for name, text in sources.items()}
+
+    def names(self) -> list[str]:
+        """Return the names of all scripts."""
+        return list(self._scripts)
 
     def sha(self, name: str) -> str:
         """Return the SHA-1 by which Redis knows a script."""

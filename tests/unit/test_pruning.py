@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jobs.store import Store, connection
 from jobs.store.pruning import needed, statements, words
 
 TEXT = """-- what a line says of `far` is no use of it
@@ -42,3 +43,9 @@ def test_what_is_needed_through_others_is_kept_in_its_order() -> None:
 def test_what_nothing_names_is_left_out() -> None:
     assert firsts("return late -- far") == ["local near, late = 1, 2", "print('always')"]
     assert firsts("return T.other()") == ["print('always')"]
+
+
+def test_redis_takes_every_script(redis_url: str) -> None:
+    """Lua lets a function name 60 things from outside, and have 200 of its own; scripts grow towards both."""
+    loaded = Store(connection.connect(redis_url)).scripts
+    assert all(loaded.load(script) == loaded.sha(script) for script in loaded.names())
