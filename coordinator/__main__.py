@@ -7,7 +7,7 @@ import sys
 
 import uvicorn
 
-from coordinator import app, client_address
+from coordinator import app, client_address, destinations
 from coordinator.artifacts import start as artifact_store
 from coordinator.artifacts.blobs import WrongStore
 from coordinator.protocol import BoundedProtocol
@@ -25,11 +25,12 @@ def main() -> int:
         exposure.check(settings)
         keys.check(settings)
         client_address.check(settings)
+        destinations.check(settings)
         redis_address.check(settings.redis_url)
         artifact_store.check(settings)
     except (
-        exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, redis_address.UnusableAddress,
-        WrongStore,
+        exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, destinations.UnusableNetworks,
+        redis_address.UnusableAddress, WrongStore,
     ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED

@@ -27,6 +27,7 @@ from coordinator.audit.keeper import AuditKeeper
 from coordinator.bodies import FILE_ROOM, Bodies
 from coordinator.client_address import ClientAddress
 from coordinator.cluster import Cluster
+from coordinator.destinations import Guard
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
 from coordinator.leader import Janitor
@@ -37,6 +38,7 @@ from coordinator.queries import Queries
 from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
+from coordinator.webhooks.sender import Sender
 from coordinator.work import calls
 from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
@@ -74,6 +76,10 @@ def create(settings: Settings) -> FastAPI:
     live = Live(Store(connection.connect(settings.redis_url, retries=0, timeout=5)), hub, texts)
     audit_keeper = AuditKeeper(own.audit_log, denials, lambda: janitor.leading, settings.audit_file)
 
+    guard = Guard(settings.webhook_allow)
+    sender = Sender(
+        Store(connection.connect(settings.redis_url, retries=1, timeout=3)).webhooks, cluster.secrets.keys, guard
+    )  # fmt: skip
     collector = Collector(own, Trees(own, settings), lambda: janitor.leading)
 
     @asynccontextmanager
@@ -82,12 +88,14 @@ def create(settings: Settings) -> FastAPI:
         janitor.start()
         audit_keeper.start()
         collector.start()
+        sender.start()
         polls.start(asyncio.get_running_loop())
         live.start(asyncio.get_running_loop())
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
+        sender.stop()
         collector.stop()
         live.stop()
         polls.stop()
@@ -105,6 +113,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.bodies = Bodies()
     app.state.file_bodies = Bodies(FILE_ROOM)
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
+    app.state.guard = guard
     app.state.texts, app.state.live = texts, live
     app.state.inputs = Inputs(cluster.artifacts, main.artifacts)
     for router in (health.routes, docs.routes, *domains.routers()):

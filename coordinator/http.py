@@ -23,6 +23,7 @@ from coordinator.jobs import submissions
 from coordinator.schemas import Problem
 from jobs import errors
 from jobs.numbers import short
+from jobs.store import tenants
 
 MAX_WAIT_SECONDS = 30.0
 #: Statuses from here on are errors.
@@ -82,6 +83,21 @@ async def _visible_job(
 
 
 JobId = Annotated[str, Depends(_visible_job)]
+
+
+async def _owner(
+    asker: AskerDep,
+    tenant: Annotated[
+        str | None, Query(pattern=tenants.NAME, description="Another tenant than one's own; needs the scope admin.")
+    ] = None,
+) -> str:
+    """Return the tenant whose things are asked for. Forbidden for another's, without the scope admin."""
+    if tenant not in (None, asker.tenant):
+        asker.require(Scope.ADMIN)
+    return tenant or asker.tenant
+
+
+Owner = Annotated[str, Depends(_owner)]
 
 
 class Needs:

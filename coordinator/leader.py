@@ -90,10 +90,15 @@ class Janitor(threading.Thread):
                 self._store.usage.prune()
             if self._rounds % _RECOUNT_EVERY == 1:
                 self._aside("stored bytes were not counted again", self._recount)
+            self._aside("webhooks of jobs that ended were not looked for", self._find_ended)
             self._aside("figures were not written down", self._record)
 
     def _rewrite_aof(self) -> None:
         self._aof.round()
+
+    def _find_ended(self) -> None:
+        if found := self._store.webhooks.find_ended():
+            log.info("webhooks of jobs that ended elsewhere", extra={"deliveries": found})
 
     def _place_bells(self) -> None:
         bells.place_bells(self._store)

@@ -405,6 +405,13 @@ MEMORY = (
           "which go within a day.", ("max by (state) (cluster_artifact_bytes)", "{{state}}")),
     panel("Number of files", "short", "Files of artifacts, each once.",
           ("max by (state) (cluster_artifact_files)", "{{state}}"), decimals=0),
+    panel("Webhooks", "cps", "Deliveries that ended; dead ones were given up: cluster webhook dead.",
+          ("max by (outcome) (rate(cluster_webhook_deliveries_total[$__rate_interval]))", "{{outcome}}"),
+          ("max by (outcome) (rate(cluster_webhook_attempts_total[$__rate_interval]))", "attempts that {{outcome}}")),
+    panel("Webhooks that wait", "short", "Deliveries that are pending.",
+          ("max(cluster_webhook_pending)", "pending"), decimals=0),
+    panel("Oldest webhook", "s", "Age of the oldest delivery that is pending.",
+          ("max(cluster_webhook_oldest_seconds)", "age")),
     panel("Slow commands", "short", "Entries in Redis' slow log (over 10 ms each).",
           ("max(redis_slowlog_length)", "entries"), decimals=0),
 )  # fmt: skip

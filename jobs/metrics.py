@@ -14,6 +14,8 @@ from typing import Literal
 SECONDS = (0.01, 0.1, 0.5, 1, 5, 10, 60, 600, 3600, 21600, 86400)
 #: How a lease ends; the scripts count these.
 LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stale")
+#: How a delivery of a webhook ends, and an attempt at one.
+WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeeded", "failed")
 #: Tenants that metrics name, the first ones by name; the others together are OTHER_TENANTS.
 MAX_TENANTS, OTHER_TENANTS = 100, "other"
 #: States of a live worker.
@@ -98,6 +100,14 @@ ARTIFACT_BYTES = Metric(
     "cluster_artifact_bytes", "Bytes of files of artifacts, by whether an artifact has them.", ("state",)
 )
 ARTIFACT_FILES = Metric("cluster_artifact_files", "Files of artifacts, by whether an artifact has them.", ("state",))
+WEBHOOKS = Metric(
+    "cluster_webhook_deliveries_total", "Deliveries of webhooks that ended, by how.", ("outcome",), "counter"
+)
+WEBHOOK_ATTEMPTS = Metric(
+    "cluster_webhook_attempts_total", "Attempts to deliver a webhook, by what came of them.", ("outcome",), "counter"
+)
+WEBHOOKS_PENDING = Metric("cluster_webhook_pending", "Webhooks that are not delivered yet.")
+WEBHOOKS_OLDEST = Metric("cluster_webhook_oldest_seconds", "Age of the oldest webhook that is not delivered yet.")
 BROKEN = Metric("cluster_broken", "Jobs and keys that were found broken in Redis.")
 SKIPPED = Metric(
     "cluster_skipped_entries_total", "Reads of entries in Redis that were skipped because they are broken.", ("what",),

@@ -77,6 +77,8 @@ class Settings(BaseSettings):
     cluster_token: str = ""
     #: Encrypts tenants' secrets; of several, the first encrypts and all decrypt. Empty: no secret can be stored.
     secrets_key: str = Field(default="", repr=False)
+    #: Networks beside public addresses that webhooks may reach, with commas between.
+    webhook_allow: str = ""
     #: Addresses and networks whose X-Forwarded-For is believed, with commas between; empty: nobody's.
     trusted_proxies: str = ""
     #: Lanes of a CPU worker. 0: the cores it may use.

@@ -366,6 +366,35 @@ class Output(Answer):
     state: str | None = None
 
 
+class Delivery(Answer):
+    id: str
+    tenant: str
+    job_id: str
+    type: str
+    url: str
+    state: str
+    created: Moment
+    attempts: Count
+    next_attempt: Moment | None
+    last_outcome: str | None
+
+
+class DeliveryList(Answer):
+    deliveries: Many[Delivery]
+    counts: dict[str, Count]
+
+
+class SigningKey(Answer):
+    key: str
+
+
+class Tried(Answer):
+    delivered: bool
+    status: int | None
+    error: str | None = None
+    seconds: float
+
+
 class Rotated(Answer):
     key: str
     rotated: Whole

@@ -119,11 +119,13 @@ class Cluster:
         max_running: int | None = None,
         timeout_seconds: float | None = None,
         hold: bool | None = None,
+        notify: str | None = None,
     ) -> Json:
         """`{job_id, status, estimated_wait_seconds, notes}`.
 
         At most `max_running` lanes compute it at once. It fails `timeout_seconds` after it started.
         `hold`: where a cap of its tenant refuses it, it is queued until there is room.
+        `notify`: a URL that is sent a signed POST when it has ended; docs/webhooks.md.
         A key is drawn when none is given, so that sending again after a broken connection never submits twice.
         """
         return self._post(
@@ -138,6 +140,7 @@ class Cluster:
                 max_running=max_running,
                 timeout_seconds=timeout_seconds,
                 hold=hold,
+                notify=notify,
             ),
             shape=answers.Submitted,
         )
@@ -442,6 +445,26 @@ class Cluster:
     def delete_secret(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a secret."""
         self._ask("DELETE", f"/api/secrets/{quote(name)}", None, tenant=tenant)
+
+    def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
+        """`{deliveries, counts}`: deliveries of webhooks, the latest first, of all states or one."""
+        answer: Json = self._get("webhooks", shape=answers.DeliveryList, state=state, limit=limit, tenant=tenant)
+        return answer
+
+    def retry_webhook(self, delivery_id: str, *, tenant: str | None = None) -> Json:
+        """Try a delivery at once, one that was given up anew; returns it."""
+        path = f"/api/webhooks/{quote(delivery_id)}/retry"
+        answer: Json = self._ask("POST", path, answers.Delivery, tenant=tenant)
+        return answer
+
+    def webhook_key(self, *, tenant: str | None = None) -> str:
+        """The key with which webhooks are signed, as receivers take it; needs the scope submit, and is audited."""
+        return str(self._get("webhooks/key", shape=answers.SigningKey, tenant=tenant)["key"])
+
+    def test_webhook(self, url: str) -> Json:
+        """`{delivered, status, error, seconds}` of a message of the type webhook.test, sent to a URL once."""
+        answer: Json = self._ask("POST", "/api/webhooks/test", answers.Tried, body={"url": url}, extra_seconds=20.0)
+        return answer
 
     def rotate_secrets(self) -> Json:
         """`{key, rotated, unreadable}`: encrypts all secrets with the first of SECRETS_KEY; needs the scope admin."""

@@ -13,7 +13,17 @@ from typing import Annotated, Any, NoReturn, TypeAlias
 import typer
 from typer.core import TyperGroup
 
-from threads_cluster import access, artifact_commands, errors, program_commands, secrets, show, tenants, terminal
+from threads_cluster import (
+    access,
+    artifact_commands,
+    errors,
+    program_commands,
+    secrets,
+    show,
+    tenants,
+    terminal,
+    webhooks,
+)
 from threads_cluster.session import Session, as_json_option
 from threads_cluster.submitting import Kinds
 
@@ -421,6 +431,7 @@ program_commands.add(app)
 app.add_typer(artifact_commands.app, name="artifact")
 app.add_typer(access.tokens, name="token")
 app.add_typer(secrets.app, name="secret")
+app.add_typer(webhooks.app, name="webhook")
 app.command()(access.login)
 app.command()(access.logout)
 
@@ -434,6 +445,7 @@ _ADVICE = {
     "GET /api/tenants": "cluster tenant list",
     "PUT /api/tenants/": "cluster tenant create ",
     "GET /api/secrets": "cluster secret list",
+    "GET /api/webhooks": "cluster webhook list",
     "GET /api/tokens": "cluster token list",
     "With hold ": "With --hold ",
     "partial=true": "--partial",

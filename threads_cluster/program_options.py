@@ -61,6 +61,9 @@ COMMON: dict[str, Any] = {
     "hold": Annotated[
         bool, typer.Option("--hold", help="Where a cap of the tenant refuses it: queue it until there is room.")
     ],
+    "notify": Annotated[
+        str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
+    ],
 }  # fmt: skip
 OUTPUT: dict[str, Any] = {
     "output": Annotated[
@@ -155,7 +158,7 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
 
 def choices(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are those of any job."""
-    names = ("priority", "hold", "max_running", "idempotency_key")
+    names = ("priority", "hold", "max_running", "idempotency_key", "notify")
     return {name: given[name] or None for name in names if name in given}
 
 

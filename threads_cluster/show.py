@@ -327,6 +327,24 @@ def secrets(several: Sequence[Mapping[str, Any]]) -> None:
     rows(columns, [[row[column] for column in columns] for row in several])
 
 
+def webhooks(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of deliveries of webhooks."""
+    columns = ("id", "job", "type", "to", "state", "tries", "next try", "last outcome")
+    rows(columns, [
+        [row["id"], row["job_id"], row["type"], row["url"], row["state"], row["attempts"], _due(row["next_attempt"]),
+         row["last_outcome"] or ""]
+        for row in several
+    ])  # fmt: skip
+
+
+def _due(moment: str | None) -> str:
+    """Return how long it is until then."""
+    if not moment:
+        return ""
+    seconds = (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
+    return f"in {figures.duration(seconds)}" if seconds > 0 else "now"
+
+
 def artifacts(several: Sequence[Mapping[str, Any]]) -> None:
     """A table of artifacts."""
     rows(("id", "name", "files", "size", "created"), map(_artifact_row, several))

@@ -45,6 +45,9 @@ _COMMON: dict[str, Any] = {
     "hold": Annotated[
         bool, typer.Option("--hold", help="Where a cap of its tenant refuses it: queue it until there is room.")
     ],
+    "notify": Annotated[
+        str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
+    ],
     "wait": Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")],
     "as_json": as_json_option("One line: what submit answered; with --wait the job with its result inside."),
 }

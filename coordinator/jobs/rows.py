@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
-from coordinator import decoding
+from coordinator import decoding, destinations
 from coordinator.jobs import scheduler
 from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place
 from jobs.numbers import exact
@@ -63,6 +63,7 @@ class JobRow(TypedDict):
     in_backlog: NotRequired[bool]
     max_running: NotRequired[int]
     timeout_seconds: NotRequired[float]
+    notify: NotRequired[str]
     usage: UsageRow
 
 
@@ -249,6 +250,8 @@ def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
         answer["max_running"] = int(row["max_running"])
     if "timeout_ms" in row:
         answer["timeout_seconds"] = int(row["timeout_ms"]) / 1000
+    if "notify" in row:
+        answer["notify"] = destinations.shown(row["notify"])
 
 
 def _rate(row: Mapping[str, str], now: float) -> float | None:

@@ -72,6 +72,7 @@ class Job(Answer):
     in_backlog: bool | None = optional("True: it is queued until a cap of its tenant admits it.")
     max_running: int | None = optional("Most lanes that compute it at once, where that is limited.")
     timeout_seconds: float | None = optional("It fails this long after it started, where that is limited.")
+    notify: str | None = optional("Where a webhook goes at its end; of its path no more than that there is one.")
     usage: Usage
 
 

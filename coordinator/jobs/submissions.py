@@ -12,8 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coordinator import patterns
+from coordinator import destinations, patterns
 from coordinator.asker import Asker
+from coordinator.destinations import Guard, Refused
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, lost_artifact
 from coordinator.jobs.rows import SubmittedRow
@@ -33,7 +34,7 @@ QUESTION_SECONDS = 600
 #: Lanes and seconds that a submitter may limit a job to.
 MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
 #: Fields younger than the digests of idempotency keys: left out of a digest where they are not given.
-_YOUNG = ("max_running", "timeout_seconds", "hold")
+_YOUNG = ("max_running", "timeout_seconds", "hold", "notify")
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
 
@@ -67,6 +68,10 @@ class Submission(BaseModel):
     timeout_seconds: float | None = Field(
         None, ge=0.001, le=MAX_TIMEOUT, allow_inf_nan=False,
         description="It fails this long after it started, the time while it is paused apart; null: never.",
+    )  # fmt: skip
+    notify: str | None = Field(
+        None, min_length=1, max_length=destinations.MAX_URL,
+        description="A URL that is sent a signed POST when the job has ended: docs/webhooks.md.",
     )  # fmt: skip
 
 
@@ -175,6 +180,21 @@ def _device(asked: Submission) -> Device:
     return device
 
 
+def _notified(asked: Submission, settings: Settings) -> str:
+    """Return the URL that is told of the job's end; empty for none. InvalidRequest, or MissingSetting."""
+    if asked.notify is None:
+        return ""
+    if not settings.secrets_keys():
+        why = "webhooks are signed with a key that is made of SECRETS_KEY, which is not set; set SECRETS_KEY for every"
+        raise errors.MissingSetting(f"notify: {why} coordinator (docs/webhooks.md), or leave it out", field="notify")
+    try:
+        url = destinations.url(asked.notify)
+        Guard(settings.webhook_allow).check_host(url)
+    except (ValueError, Refused) as error:
+        raise errors.InvalidRequest(f"notify: {error}", field="notify") from None
+    return url
+
+
 def accept(
     asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Settings, references: References | None = None
 ) -> Accepted:
@@ -204,6 +224,7 @@ def accept(
         tenant=asker.tenant,
         token=asker.token,
         hold=asked.hold,
+        notify=_notified(asked, settings),
     )
     return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
 
@@ -230,6 +251,11 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
             f"tenant {tenant} has no room for it within {limit.cap}: {limit.used} of {limit.value} bytes are stored of "
             f"its jobs; delete some that have ended, or wait until they expire (RESULT_TTL), the first in about "
             f"{limit.seconds} s"
+        )
+    elif limit.cap == "notify":
+        detail = (
+            f"notify: {limit.value} webhooks of tenant {tenant} wait for receivers that do not answer; see `cluster "
+            "webhook list --state pending`, or submit it without notify"
         )
     else:
         detail = (

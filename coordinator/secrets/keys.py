@@ -11,6 +11,8 @@ import json
 from collections.abc import Sequence
 
 from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from jobs import errors
 from jobs.settings import Settings
@@ -35,6 +37,7 @@ class Keys:
             raise UnusableKey(f"SECRETS_KEY holds a key of fewer than {SHORTEST} characters; set {_MAKE_ONE}")
         #: By id; the first encrypts.
         self._by_id = dict(map(_with_id, texts))
+        self._roots = [_root(text) for text in texts]
 
     @property
     def current(self) -> str | None:
@@ -50,6 +53,11 @@ class Keys:
     def has(self, key_id: str) -> bool:
         """Return True when values under this key can be read."""
         return key_id in self._by_id
+
+    def derived(self, purpose: str, tenant: str) -> list[bytes]:
+        """Return a tenant's keys for a purpose, 32 bytes each: one of each key, in their order."""
+        about = json.dumps([purpose, tenant]).encode()
+        return [HKDF(SHA256(), 32, None, about).derive(root) for root in self._roots]
 
     def seal(self, tenant: str, name: str, value: str) -> Sealed:
         """Encrypt a value. MissingSetting without a key."""
@@ -89,5 +97,9 @@ def _unpacked(plain: str) -> tuple[list[str], str]:
 
 def _with_id(text: str) -> tuple[str, Fernet]:
     """Return a key by its id, from which nobody finds the key."""
-    key = hashlib.sha256(_PURPOSE + text.encode()).digest()
+    key = _root(text)
     return hashlib.sha256(key).hexdigest()[:8], Fernet(base64.urlsafe_b64encode(key))
+
+
+def _root(text: str) -> bytes:
+    return hashlib.sha256(_PURPOSE + text.encode()).digest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -14,7 +14,6 @@ from coordinator.http import shown
 from coordinator.secrets import queries, schemas
 from jobs import errors
 from jobs.models import DEFAULT_TENANT
-from jobs.store import tenants
 from jobs.store.secrets import MAX_BYTES, NAME
 
 routes = http.router()
@@ -31,23 +30,8 @@ class NewSecret(BaseModel):
     value: str = Field(min_length=1, max_length=MAX_BYTES, description="At most 65,536 bytes in UTF-8; no NUL.")
 
 
-async def _owner(
-    asker: http.AskerDep,
-    tenant: Annotated[
-        str | None, Query(pattern=tenants.NAME, description="Another tenant than one's own; needs the scope admin.")
-    ] = None,
-) -> str:
-    """Return the tenant whose secrets are asked for. Forbidden for another's, without the scope admin."""
-    if tenant not in (None, asker.tenant):
-        asker.require(Scope.ADMIN)
-    return tenant or asker.tenant
-
-
-Owner = Annotated[str, Depends(_owner)]
-
-
 @routes.get("/secrets", tags=["access"], dependencies=_RUN, **http.answers(schemas.SecretList))
-def list_secrets(cluster: http.ClusterDep, tenant: Owner) -> Response:
+def list_secrets(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's secrets without their values, which no route answers."""
     secrets = cluster.secrets
     return shown({"secrets": queries.secret_list(secrets, tenant), "key": secrets.keys.current})
@@ -58,7 +42,7 @@ def list_secrets(cluster: http.ClusterDep, tenant: Owner) -> Response:
     **http.answers(schemas.Secret),
 )  # fmt: skip
 async def put_secret(
-    request: Request, name: Name, tenant: Owner, cluster: http.ClusterDep, asker: http.AskerDep
+    request: Request, name: Name, tenant: http.Owner, cluster: http.ClusterDep, asker: http.AskerDep
 ) -> Response:
     """Set a secret's value, for programs that ask for it; it is stored encrypted and never shown again."""
     value = value_of(await _body(request))
@@ -67,7 +51,7 @@ async def put_secret(
 
 
 @routes.delete("/secrets/{name}", status_code=204, tags=["access"], dependencies=_RUN)
-def delete_secret(name: Name, tenant: Owner, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+def delete_secret(name: Name, tenant: http.Owner, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
     """Delete a secret; programs that have begun keep its value."""
     cluster.secrets.remove(tenant, name, asker.actor)
     return Response(status_code=204)

@@ -77,6 +77,7 @@ class ClusterCollector(Collector):
         yield _filled(metrics.BROKEN, {(): self._store.broken()})
         yield _filled(metrics.AUDIT_UNEXPORTED, {(): self._queries.audit.unexported_seconds()})
         yield from self._artifacts()
+        yield from self._webhooks()
         yield from self._queues()
         yield from self._workers()
         yield self._histogram(metrics.DURATION, keys.DURATIONS, registry.names())
@@ -123,6 +124,17 @@ class ClusterCollector(Collector):
         }
         yield _filled(metrics.ARTIFACT_BYTES, size)
         yield _filled(metrics.ARTIFACT_FILES, count)
+
+    def _webhooks(self) -> Iterator[Metric]:
+        counted = self._store.figures(keys.WEBHOOKS)
+        for metric, outcomes in (
+            (metrics.WEBHOOKS, metrics.WEBHOOK_OUTCOMES), (metrics.WEBHOOK_ATTEMPTS, metrics.ATTEMPT_OUTCOMES),
+        ):  # fmt: skip
+            yield _filled(metric, {(outcome,): counted.get(outcome, 0.0) for outcome in outcomes})
+        tenants = {DEFAULT_TENANT, *self._queries.store.tenants.names()}
+        count, age_ms = self._queries.store.webhooks.pending(sorted(tenants))
+        yield _filled(metrics.WEBHOOKS_PENDING, {(): count})
+        yield _filled(metrics.WEBHOOKS_OLDEST, {(): age_ms / 1000})
 
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))

@@ -33,6 +33,7 @@ from jobs.store.tenants import Tenants
 from jobs.store.tokens import Tokens
 from jobs.store.unit_reads import UnitReads
 from jobs.store.usage import Usage
+from jobs.store.webhooks import Webhooks
 
 __all__ = ["Store"]
 
@@ -71,6 +72,7 @@ class Store:
         self.usage = Usage(self.scripts)
         self.tokens = Tokens(self.scripts)
         self.secrets = Secrets(self.scripts)
+        self.webhooks = Webhooks(self.scripts)
         self.files = Files(self.scripts)
         self.artifacts = Artifacts(self.scripts)
         self.outputs = Outputs(self.scripts)

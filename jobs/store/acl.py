@@ -26,6 +26,7 @@ WORKER_KEYS = (
     keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.AGING, keys.USAGES,
     keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
     keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE,
+    keys.NOTIFYING, keys.DELIVERIES, keys.outbox("*"), keys.delivery("*"), keys.deliveries_of("*", "*"), keys.WEBHOOKS,
 )  # fmt: skip
 #: Those that scripts of workers only read. Redis 7 and later can say so.
 READ_BY_WORKERS = (keys.SHARES,)

@@ -60,7 +60,8 @@ class NewJob:
 class Over:
     """Cap or limit that refuses one more job."""
 
-    #: max_jobs or max_stored_bytes of the tenant, MAX_QUEUED, or requirements: so many different ones wait.
+    #: max_jobs or max_stored_bytes of the tenant, MAX_QUEUED, requirements: so many different ones wait, or notify: so
+    #: many of the tenant's webhooks are not delivered.
     cap: str
     value: int
     #: Seconds until there is probably room.
@@ -177,6 +178,7 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"requirements": needed} if (needed := requirements.canonical(plan.requirements)) else {}),
         **({"unit_ms": math.ceil(plan.unit_seconds * 1000)} if plan.unit_seconds is not None else {}),
         **({"artifacts": json.dumps(plan.artifacts)} if plan.artifacts else {}),
+        **({"notify": job.notify} if job.notify else {}),
         **({"workflow": job.workflow, "action": job.action} if job.workflow else {}),
         "token": job.token,
     }

@@ -128,6 +128,12 @@ TOKENS = f"{PREFIX}tokens"
 TOKENS_VERSION = f"{PREFIX}tokenset"
 #: zset id -> expiry: browsers that are logged in.
 SESSIONS = f"{PREFIX}sessions"
+#: zset tenant|origin of URLs -> when the next delivery to there is due.
+DELIVERIES = f"{PREFIX}deliveries"
+#: zset job -> when somebody looks whether it has ended: jobs with a webhook.
+NOTIFYING = f"{PREFIX}notifying"
+#: hash of counters: attempts that succeeded and failed; deliveries that were delivered, died, or were dropped.
+WEBHOOKS = f"{PREFIX}webhooks"
 #: never there: scripts that must pass in a full Redis delete it first.
 SPARE = f"{PREFIX}spare"
 
@@ -353,6 +359,21 @@ def secrets(tenant: str) -> str:
 def secret(tenant: str) -> str:
     """Hash name -> key.sealed: the values of a tenant's secrets, encrypted."""
     return f"{PREFIX}secret:{tenant}"
+
+
+def delivery(delivery_id: str) -> str:
+    """Hash of a delivery of a webhook."""
+    return f"{PREFIX}delivery:{delivery_id}"
+
+
+def outbox(place: str) -> str:
+    """Zset delivery -> when it is due: those of a tenant to one scheme, host and port."""
+    return f"{PREFIX}outbox:{place}"
+
+
+def deliveries_of(tenant: str, state: str) -> str:
+    """Zset delivery -> since when: a tenant's deliveries in this state, of those that have ended the latest."""
+    return f"{PREFIX}deliveries:{tenant}:{state}"
 
 
 def files(tenant: str) -> str:

@@ -538,6 +538,7 @@ def new_job(
     requirements: dict[str, Any] | None = None,
     unit_seconds: float | None = None,
     artifacts: tuple[str, ...] = (),
+    notify: str = "",
 ) -> NewJob:
     plan = Plan(
         total=total,
@@ -556,5 +557,5 @@ def new_job(
         priority=queue.partition(".")[2] or Priority.NORMAL, device="any",
         queue=queue, prefer=prefer, small=small, estimate_ms=estimate_ms, ttl_seconds=ttl_seconds, idempotency=key,
         digest=digest, max_running=max_running, timeout_ms=timeout_ms,
-        tenant=tenant, hold=hold,
+        tenant=tenant, hold=hold, notify=notify,
     )  # fmt: skip

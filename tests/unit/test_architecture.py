@@ -23,6 +23,7 @@ DOMAINS = (
     "logs",
     "audit",
     "usage",
+    "webhooks",
     "work",
 )
 #: Packages that CONTRIBUTING.md lists, and the kinds' and their benchmarks' own.

@@ -30,6 +30,7 @@ COORDINATORS_SCRIPTS = (
     "log_trim", "usage_prune", "daily", "recount", "set_secret", "reseal_secret", "delete_secret",
     "gather", "touch_files", "begin_objects", "add_files", "add_part", "end_parts", "lose_file", "commit_artifact",
     "hold_artifact", "delete_artifact", "collect_artifact", "condemn_files", "keep_output",
+    "take_deliveries", "end_delivery", "retry_delivery", "find_ended", "log_shown",
     # Programs run where no Redis is.
     "fail_unit", "split", "unit", "add_output", "follow",
 )  # fmt: skip

@@ -74,6 +74,7 @@ def test_every_domain_has_the_same_files() -> None:
         "telemetry",
         "tenants",
         "usage",
+        "webhooks",
         "work",
     ]
     for name in domains.names():

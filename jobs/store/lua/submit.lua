@@ -3,6 +3,7 @@
 -- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
 local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local MAX_SHAPES = 256 -- different requirements that may wait at once
+local MOST_PENDING = 10000 -- webhooks of a tenant that are not delivered, with which it may have no further job with one
 local t = now()
 if idem ~= '' then
   local seen = call('GET', P .. 'idem:' .. idem)
@@ -30,13 +31,16 @@ local some = given.requirements or ''
 if some ~= '' and call('ZCARD', P .. 'shapes') >= MAX_SHAPES and not call('ZSCORE', P .. 'shapes', some) then
   return { 'over', 'requirements', num(MAX_SHAPES), '1' }
 end
+if given.notify and call('ZCARD', P .. 'deliveries:' .. owner .. ':pending') >= MOST_PENDING then
+  return { 'over', 'notify', num(MOST_PENDING), '60' }
+end
 local artifacts = given.artifacts and cjson.decode(given.artifacts) or {}
 for _, artifact in ipairs(artifacts) do
   if call('EXISTS', P .. 'holders:' .. owner .. ':' .. artifact) == 0 then return { 'artifact', artifact } end
 end
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest, 'EX', 86400) end
 local seq = call('INCR', P .. 'seq')
-given.seq, given.created, given.ties = seq, t, given.workflow and 'w' or nil
+given.seq, given.created, given.ties = seq, t, (given.workflow and 'w' or '') .. (given.notify and 'n' or '')
 for _, artifact in ipairs(artifacts) do call('SADD', P .. 'holders:' .. owner .. ':' .. artifact, 'job:' .. id) end
 count_shape(some, 1)
 local values = {}
@@ -46,10 +50,11 @@ if not j then return redis.error_reply('SUBMIT of a job that is none: ' .. why) 
 in_hand = id
 j.unsaved = { 'state', 'queued', 'queue', queue, 'idem', idem, 'seq', num(seq), 'created', num(t), 'cursor', 0, 'done', 0,
   'accv', 0, 'holders', 0, 'lanes', 0, 'load', 0, 'tenant', owner, unpack(ARGV, 8) }
-if given.ties then set(j, 'ties', given.ties) end
+if given.ties ~= '' then set(j, 'ties', given.ties) end
 j.deferred = 0
 account(j)
 save(j)
+if given.notify then call('ZADD', P .. 'notifying', num(t), id) end
 call('ZADD', P .. 'jobs', num(seq), id)
 call('ZADD', P .. 'in:queued', num(seq), id)
 if refused then

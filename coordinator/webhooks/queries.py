@@ -1,0 +1,33 @@
+"""Deliveries of webhooks as rows. Reads only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.webhooks import rows
+from coordinator.webhooks.rows import DeliveryRow
+from jobs import errors
+from jobs.store.webhooks import STATES, State, Webhooks
+
+
+def listing(store: Webhooks, tenant: str, state: State | None, limit: int) -> dict[str, Any]:
+    """Return a tenant's deliveries, of one state or of all, the latest first, and how many there are of each state."""
+    found = [one for each in (state,) if each for one in store.listed(tenant, each, limit)]
+    if state is None:
+        found = [one for each in STATES for one in store.listed(tenant, each, limit)]
+        found.sort(key=lambda one: (one.ended or one.created, one.delivery_id), reverse=True)
+    return {"deliveries": list(map(rows.delivery_row, found[:limit])), "counts": store.counts(tenant)}
+
+
+def one(store: Webhooks, tenant: str, delivery_id: str) -> DeliveryRow:
+    """Return one delivery. NotFound when the tenant has none of this id."""
+    found = store.one(tenant, delivery_id)
+    if found is None:
+        raise missing(delivery_id)
+    return rows.delivery_row(found)
+
+
+def missing(delivery_id: str) -> errors.NotFound:
+    """Return the error about a delivery that there is not."""
+    detail = f"no webhook delivery {delivery_id}; list them with GET /api/webhooks"
+    return errors.NotFound(detail, field="delivery_id")

@@ -1,0 +1,100 @@
+"""Routes of webhooks: deliveries, the key that signs them, a delivery to try a receiver with."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from typing import Annotated
+
+from fastapi import Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, destinations, http
+from coordinator.asker import Scope
+from coordinator.http import shown
+from coordinator.webhooks import attempt, queries, schemas, sender, signing
+from jobs import errors
+from jobs.store import webhooks
+from jobs.store.webhooks import Delivery, State
+
+routes = http.router()
+
+_SUBMIT = [http.needs(Scope.SUBMIT)]
+#: Receivers that one coordinator tries at once.
+_TRYING = asyncio.Semaphore(8)
+
+DeliveryId = Annotated[str, Path(pattern=webhooks.ID, description="A delivery's id, its webhook-id.")]
+
+
+class Receiver(BaseModel):
+    """The body of POST /api/webhooks/test."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    url: str = Field(min_length=1, max_length=destinations.MAX_URL, description="https://HOST or http://HOST ...")
+
+
+@routes.get("/webhooks", tags=["jobs"], **http.answers(schemas.DeliveryList))
+def list_deliveries(
+    cluster: http.ClusterDep,
+    tenant: http.Owner,
+    state: Annotated[State | None, Query(description="pending, delivered or dead; without it all.")] = None,
+    limit: Annotated[int, Query(ge=1, le=webhooks.MAX_LISTED)] = 100,
+) -> Response:
+    """List deliveries of webhooks, the latest first: those delivered within a day, those given up within a week."""
+    return shown(queries.listing(cluster.store.webhooks, tenant, state, limit))
+
+
+@routes.get("/webhooks/key", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.SigningKey))
+def signing_key(cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
+    key = signing.shown_key(cluster.secrets.keys, tenant)
+    cluster.store.webhooks.note_shown(tenant, asker.actor)
+    answer = shown({"tenant": tenant, "key": key})
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+@routes.post("/webhooks/test", tags=["jobs"], dependencies=_SUBMIT, openapi_extra=http.describes(Receiver),
+             **http.answers(schemas.Tried))  # fmt: skip
+async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """Send a signed message of the type webhook.test to a URL, once and now, and answer what came of it."""
+    given = http.parsed(Receiver, await bodies.body(request))
+    url, keys = _url(given.url), cluster.secrets.keys
+    keys.require()
+    if _TRYING.locked():
+        raise errors.OverLimit("this coordinator tries 8 receivers already; try again in 15 s", seconds=15)
+    message = Delivery(
+        delivery_id=f"msg_{secrets.token_hex(13)}", tenant=tenant, url=url, type="webhook.test", job="", kind="",
+        error="", state="pending", created=int(time.time() * 1000), ended=0, due=0, attempts=1, said="",
+    )  # fmt: skip
+    body = sender.body(message)
+    headers = signing.headers(keys, tenant, message.delivery_id, int(time.time()), body)
+    async with _TRYING:
+        outcome = await attempt.post(url, headers, body, request.app.state.guard)
+    return shown({
+        "delivered": outcome.delivered, "status": outcome.status, "error": outcome.error or None,
+        "seconds": round(outcome.seconds, 3),
+    })  # fmt: skip
+
+
+@routes.post("/webhooks/{delivery_id}/retry", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Delivery))
+async def retry_delivery(
+    delivery_id: DeliveryId, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+) -> Response:
+    """Try a delivery at once, one that was given up or delivered anew."""
+    store = cluster.store.webhooks
+    how = await run_in_threadpool(store.retry, tenant, delivery_id, asker.actor)
+    if how == "missing":
+        raise queries.missing(delivery_id)
+    if how == "full":
+        raise errors.OverLimit("too many deliveries of the tenant are pending already", field="delivery_id", seconds=60)
+    return shown(await run_in_threadpool(queries.one, store, tenant, delivery_id))
+
+
+def _url(text: str) -> str:
+    try:
+        return destinations.url(text)
+    except ValueError as error:
+        raise errors.InvalidRequest(f"url: {error}", field="url") from None

@@ -1,0 +1,149 @@
+"""Sends due deliveries: a thread of each coordinator with an event loop of its own.
+
+A delivery is taken by a lease, so that one whose coordinator dies is sent by another; it is sent at least once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from coordinator.decoding import moment_ms
+from coordinator.destinations import Guard
+from coordinator.secrets.keys import Keys
+from coordinator.webhooks import attempt, signing
+from coordinator.webhooks.attempt import Outcome, Resolve
+from jobs.store import connection
+from jobs.store.webhooks import Delivery, Limits, Webhooks
+
+log = logging.getLogger(__name__)
+
+#: Seconds between an attempt and the next one, each up to a quarter longer: eight attempts within about three hours.
+WAITS = (5, 30, 120, 600, 1800, 3600, 3600)
+ATTEMPTS = len(WAITS) + 1
+#: Deliveries that one coordinator has in hand: in all, of one tenant, of one tenant to one host.
+IN_HAND, PER_TENANT, PER_PLACE = 64, 16, 4
+#: A delivery that was taken falls due again after this long; an attempt takes half of it at most.
+LEASE_SECONDS = 30
+#: Seconds between two looks for due deliveries, and between attempts to reach a Redis that is away.
+POLL_SECONDS, REDIS_SECONDS = 0.5, 2.0
+#: Attempts to note what came of a delivery; then its lease ends, and it is sent once more.
+_NOTED = 5
+
+_LIMITS = Limits(lease_ms=LEASE_SECONDS * 1000, attempts=ATTEMPTS, per_place=PER_PLACE, per_tenant=PER_TENANT)
+_T = TypeVar("_T")
+
+
+def body(delivery: Delivery) -> bytes:
+    """Return what a receiver is sent, the same at each attempt."""
+    state = delivery.type.removeprefix("job.")
+    job = {
+        "id": delivery.job, "kind": delivery.kind, "state": state, "tenant": delivery.tenant,
+        "error": delivery.error or None, "result": f"/api/jobs/{delivery.job}/result" if state == "done" else None,
+    }  # fmt: skip
+    told = {"id": delivery.delivery_id, "type": delivery.type, "time": moment_ms(str(delivery.created)), "job": job}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def wait_seconds(attempts: int, outcome: Outcome) -> float | None:
+    """Return the seconds until the next attempt; None when there is none."""
+    if outcome.gone or attempts >= ATTEMPTS:
+        return None
+    planned = WAITS[attempts - 1] * random.uniform(1, 1.25)
+    return max(planned, outcome.wait_seconds)
+
+
+class Sender(threading.Thread):
+    """Takes and sends deliveries until it is stopped. Without a key of SECRETS_KEY it leaves them to others."""
+
+    def __init__(self, store: Webhooks, keys: Keys, guard: Guard, *, resolve: Resolve = attempt.look_up) -> None:
+        super().__init__(name="webhooks", daemon=True)
+        self._store, self._keys, self._guard, self._resolve = store, keys, guard, resolve
+        self._calls = ThreadPoolExecutor(8, "webhook-store")
+        self._stopping = threading.Event()
+        self._busy: Counter[str] = Counter()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def run(self) -> None:
+        """Send until stopped. What is on its way then is sent again by another coordinator."""
+        if self._keys.current is not None:
+            asyncio.run(self._send_all())
+
+    def stop(self) -> None:
+        """End within POLL_SECONDS, without waiting for receivers."""
+        self._stopping.set()
+
+    async def _send_all(self) -> None:
+        while not self._stopping.is_set():
+            await self._pause(await self._round())
+        for task in self._sending:
+            task.cancel()
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def _round(self) -> float:
+        """Begin what is due and there is room for; return the seconds until the next round."""
+        room = IN_HAND - len(self._sending)
+        if room <= 0:
+            await asyncio.wait(self._sending, return_when=asyncio.FIRST_COMPLETED, timeout=POLL_SECONDS)
+            return 0.0
+        try:
+            now, taken = await self._call(lambda: self._store.take(room, _LIMITS, dict(self._busy)))
+        except connection.Unreachable as error:
+            log.warning("webhooks wait: redis cannot be reached: %s", error)
+            return REDIS_SECONDS
+        except Exception:
+            log.exception("webhooks wait: deliveries could not be taken")
+            return REDIS_SECONDS
+        for delivery in taken:
+            self._begin(delivery, now // 1000)
+        return 0.05 if taken else POLL_SECONDS
+
+    def _begin(self, delivery: Delivery, seconds: int) -> None:
+        names = (delivery.place, delivery.tenant)
+        self._busy.update(names)
+        task = asyncio.create_task(self._deliver(delivery, seconds))
+        self._sending.add(task)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            self._sending.discard(task)
+            self._busy.subtract(names)
+            for name in names:
+                if not self._busy[name]:
+                    del self._busy[name]
+            if not task.cancelled() and (error := task.exception()):
+                log.error("a webhook was not sent", exc_info=error, extra={"delivery": delivery.delivery_id})
+
+        task.add_done_callback(ended)
+
+    async def _deliver(self, delivery: Delivery, seconds: int) -> None:
+        content = body(delivery)
+        headers = signing.headers(self._keys, delivery.tenant, delivery.delivery_id, seconds, content)
+        outcome = await attempt.post(delivery.url, headers, content, self._guard, resolve=self._resolve)
+        await self._note(delivery, outcome)
+
+    async def _note(self, delivery: Delivery, outcome: Outcome) -> None:
+        wait = wait_seconds(delivery.attempts, outcome)
+        for _ in range(_NOTED):
+            try:
+                if outcome.delivered:
+                    await self._call(lambda: self._store.end(delivery, "delivered", 0, outcome.text()))
+                elif wait is None:
+                    await self._call(lambda: self._store.end(delivery, "dead", 0, outcome.text()))
+                else:
+                    await self._call(lambda: self._store.end(delivery, "again", int(wait * 1000), outcome.text()))
+                return
+            except connection.Unreachable as error:
+                log.warning("what came of a webhook is not noted yet: %s", error)
+                await asyncio.sleep(REDIS_SECONDS)
+
+    async def _call(self, call: Callable[[], _T]) -> _T:
+        return await asyncio.get_running_loop().run_in_executor(self._calls, call)

@@ -1,0 +1,33 @@
+"""Signatures of webhooks, as the Standard Webhooks specification has them.
+
+Each tenant has a key of its own, derived from SECRETS_KEY, so that nothing about it is stored.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+
+from coordinator.secrets.keys import Keys
+
+_PURPOSE = "webhooks"
+
+
+def shown_key(keys: Keys, tenant: str) -> str:
+    """Return a tenant's key as its receivers are given it: whsec_ and base64. MissingSetting without SECRETS_KEY."""
+    keys.require()
+    return f"whsec_{base64.b64encode(keys.derived(_PURPOSE, tenant)[0]).decode()}"
+
+
+def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes) -> dict[str, str]:
+    """Return the headers of a delivery that is sent now, in seconds since 1970.
+
+    One signature for each key of SECRETS_KEY: while one replaces another, receivers may know either.
+    """
+    signed = f"{delivery}.{seconds}.".encode() + body
+    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in keys.derived(_PURPOSE, tenant)]
+    return {
+        "webhook-id": delivery, "webhook-timestamp": str(seconds),
+        "webhook-signature": " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
+    }  # fmt: skip

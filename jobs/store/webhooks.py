@@ -1,0 +1,154 @@
+"""Deliveries of webhooks: written by the script that ends a job, taken by senders, and listed.
+
+`lua/prelude.lua` says which keys there are. A delivery is written once and sent at least once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from jobs.models import ANONYMOUS, Actor
+from jobs.store import keys
+from jobs.store.scripts import Part
+
+State = Literal["pending", "delivered", "dead"]
+STATES: tuple[State, ...] = ("pending", "delivered", "dead")
+#: Deliveries of a state that are listed at most; of those that have ended no more are kept.
+MAX_LISTED = 1000
+#: A delivery's id, the webhook-id that receivers see.
+ID = r"^msg_[a-z0-9]{1,40}$"
+_ORIGIN = re.compile(r"[A-Za-z]+://[^/?#]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """Message about one job's end, on its way or not."""
+
+    delivery_id: str
+    tenant: str
+    url: str
+    #: job.done, job.failed, job.cancelled or job.skipped.
+    type: str
+    job: str
+    kind: str
+    error: str
+    state: str
+    #: Milliseconds of Redis' clock: when the job ended, and when the delivery did; 0 until then.
+    created: int
+    ended: int
+    #: When it is tried next; 0 when it is not.
+    due: int
+    attempts: int
+    #: What came of the last attempt.
+    said: str
+
+    @property
+    def place(self) -> str:
+        """Tenant, and scheme, host and port: what is kept apart when a receiver is slow."""
+        found = _ORIGIN.match(self.url)
+        return f"{self.tenant}|{found[0] if found else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much a sender takes."""
+
+    #: Milliseconds after which others may take it.
+    lease_ms: int
+    #: Attempts after which a delivery is dead.
+    attempts: int
+    #: Deliveries in hand of one tenant to one host, and of one tenant.
+    per_place: int
+    per_tenant: int
+
+
+class Webhooks(Part):
+    """Takes, ends and lists deliveries."""
+
+    def take(self, want: int, limits: Limits, busy: Mapping[str, int]) -> tuple[int, list[Delivery]]:
+        """Return the time in milliseconds of Redis' clock, and at most `want` due deliveries for one attempt each.
+
+        `busy`: deliveries that the sender has in hand, by `place` and by tenant.
+        """
+        arguments = (limits.lease_ms, limits.attempts, limits.per_place, limits.per_tenant, json.dumps(busy or {"": 0}))
+        now, *taken = self._scripts.run("take_deliveries", want, *arguments)
+        return int(now), [_delivery(words[0].decode(), words[1:]) for words in taken]
+
+    def end(self, delivery: Delivery, outcome: Literal["delivered", "dead", "again"], wait_ms: int, text: str) -> str:
+        """Note what came of an attempt. again: it is due in `wait_ms`.
+
+        Return ended, again, missing, or stale: its lease is over, and another sender has it.
+        """
+        arguments = (delivery.delivery_id, delivery.attempts, outcome, wait_ms, text)
+        reply: bytes = self._scripts.run("end_delivery", *arguments)
+        return reply.decode()
+
+    def retry(self, tenant: str, delivery_id: str, actor: Actor = ANONYMOUS) -> str:
+        """Try a delivery anew, at once: ok, missing, or full: too many of the tenant's wait."""
+        reply: bytes = self._scripts.kept("retry_delivery", delivery_id, tenant, *actor)
+        return reply.decode()
+
+    def find_ended(self) -> int:
+        """Write deliveries of jobs that an older version has ended; return how many."""
+        return int(self._scripts.run("find_ended"))
+
+    def listed(self, tenant: str, state: State, limit: int) -> list[Delivery]:
+        """Return a tenant's deliveries in a state, the latest first."""
+        [ids] = self._scripts.read(("ZREVRANGE", keys.deliveries_of(tenant, state), "0", str(limit - 1)))
+        return self._each([one.decode() for one in ids])
+
+    def one(self, tenant: str, delivery_id: str) -> Delivery | None:
+        """Return a delivery of a tenant; None when there is none."""
+        found = self._each([delivery_id])
+        return found[0] if found and found[0].tenant == tenant else None
+
+    def counts(self, tenant: str) -> dict[State, int]:
+        """Return how many of a tenant's deliveries are in each state."""
+        sizes = self._scripts.read(*(("ZCARD", keys.deliveries_of(tenant, state)) for state in STATES))
+        return dict(zip(STATES, map(int, sizes), strict=True))
+
+    def pending(self, tenants: Sequence[str]) -> tuple[int, int]:
+        """Return how many deliveries of these tenants are pending, and the age of the oldest, in milliseconds."""
+        asked = [keys.deliveries_of(tenant, "pending") for tenant in tenants]
+        replies = self._scripts.read(
+            *(("ZCARD", key) for key in asked),
+            *(("ZRANGE", key, "0", "0", "WITHSCORES") for key in asked),
+            ("TIME",),
+        )
+        seconds, micros = replies[-1]
+        now = int(seconds) * 1000 + int(micros) // 1000
+        oldest = [float(first[1]) for first in replies[len(asked) : -1] if first]
+        return sum(map(int, replies[: len(asked)])), max(0, int(now - min(oldest, default=now)))
+
+    def note_shown(self, tenant: str, actor: Actor) -> None:
+        """Write into the audit log that the key of a tenant was shown."""
+        self._scripts.kept("log_shown", "show webhook key", tenant, *actor)
+
+    def _each(self, ids: Sequence[str]) -> list[Delivery]:
+        if not ids:
+            return []
+        words = self._scripts.read(*(("HGETALL", keys.delivery(one)) for one in ids))
+        known = [_delivery(one, found) for one, found in zip(ids, words, strict=True) if found]
+        if not known:
+            return []
+        due = self._scripts.read(*(("ZSCORE", keys.outbox(one.place), one.delivery_id) for one in known))
+        return [replace(one, due=int(float(score or 0))) for one, score in zip(known, due, strict=True)]
+
+
+def _delivery(delivery_id: str, words: Sequence[bytes]) -> Delivery:
+    texts = [word.decode(errors="replace") for word in words]
+    known = dict(zip(texts[::2], texts[1::2], strict=False))
+
+    def number(name: str) -> int:
+        return int(text) if (text := known.get(name, "")).isdigit() else 0
+
+    return Delivery(
+        delivery_id=delivery_id, tenant=known.get("tenant", ""), url=known.get("url", ""), type=known.get("type", ""),
+        job=known.get("job", ""), kind=known.get("kind", ""), error=known.get("error", ""),
+        state=known.get("state", ""), created=number("created"), ended=number("ended"), due=0,
+        attempts=number("attempts"), said=known.get("said", ""),
+    )  # fmt: skip
