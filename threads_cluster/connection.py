@@ -18,6 +18,7 @@ from threads_cluster import bodies
 from threads_cluster.errors import (
     ApiError,
     BadArgument,
+    BrokenOff,
     ClientError,
     Misconfigured,
     NothingMore,
@@ -26,7 +27,7 @@ from threads_cluster.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
-from threads_cluster.logins import Credential, is_local
+from threads_cluster.logins import STARTING, Credential, is_local, is_starting
 from threads_cluster.terminal import visible
 
 #: Answers of a proxy or a coordinator that say "not now".
@@ -179,16 +180,26 @@ class Connection:
             seen: ClientError = error
         else:
             worth_it = self.answered
-            late = isinstance(error, httpx.ReadTimeout)
-            seen = TooSlow(self.url) if late else Unreachable(self.url, reason(error))
-            if not late and is_local(self.url):
-                seen.next = "it should run here, and may just be starting again; see ./deploy-cluster.sh status"
+            seen = self._seen(error)
             seen.__cause__ = error
         if not worth_it:
             raise seen
         if self.notice and enduring.notices():
             self.notice(seen)
         enduring.failed(seen, error.retry_after if isinstance(error, ApiError) else 0.0)
+
+    def _seen(self, error: httpx.TransportError) -> ClientError:
+        """Return what people are told of a call without an answer."""
+        if isinstance(error, httpx.ReadTimeout):
+            return TooSlow(self.url)
+        if isinstance(error, httpx.RemoteProtocolError) and self.answered:
+            return BrokenOff(self.url)
+        seen = Unreachable(self.url, reason(error))
+        if is_local(self.url):
+            seen.next = "it should run here, and may just be starting again; see ./deploy-cluster.sh status"
+        elif is_starting(self.url):
+            seen.next = STARTING
+        return seen
 
     def _read(self, answer: httpx.Response, seconds: float) -> bytes:
         body = bodies.read(answer, seconds)

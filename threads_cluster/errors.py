@@ -82,6 +82,15 @@ class UnexpectedAnswer(Unreachable):
         self.next = "say where the cluster is with --url or CLUSTER_URL"
 
 
+class BrokenOff(Unreachable):
+    """A cluster ended an answer before its end, as where its Redis does not answer."""
+
+    def __init__(self, url: str) -> None:
+        ClientError.__init__(self, f"the cluster at {url} breaks off: it restarts, or its Redis does not answer")
+        self.url = url
+        self.next = "try again; where it runs, see ./deploy-cluster.sh status and ./deploy-cluster.sh logs"
+
+
 class NothingMore(UnexpectedAnswer):
     """A stream that was to be resumed has come to its end."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,8 @@ class Credential:
 
 
 NONE = Credential("", "", "set CLUSTER_TOKEN, or run: cluster login")
+#: What to do while the local cluster of this checkout starts: nobody has its address and its token before it is ready.
+STARTING = "the local cluster of this checkout is starting: try again when its terminal says Ready"
 _RESTART = "start the local cluster again, which makes a new token: ./deploy-cluster.sh stop, then local"
 
 
@@ -38,7 +41,9 @@ def credential_for(address: str, stated: settings.Settings) -> Credential:
     if login:
         return Credential(login, f"the token in {stated.logins_file()}", f"run: cluster login {address}")
     local = _local(address)
-    return Credential(local, "the token in .cluster/token", _RESTART) if local else NONE
+    if local:
+        return Credential(local, "the token in .cluster/token", _RESTART)
+    return Credential("", "", STARTING) if is_starting(address) else NONE
 
 
 def given(token: str) -> Credential:
@@ -64,6 +69,29 @@ def is_local(address: str) -> bool:
     """Return True for the address that the local cluster of this checkout wrote when it was up, until it stops."""
     place = settings.LOCAL_FOLDER / "url"
     return place.is_file() and place.read_text().strip() == address
+
+
+def is_starting(address: str) -> bool:
+    """Return True for an address of this machine while the local cluster of this checkout starts, or stops."""
+    held, up = settings.LOCAL_FOLDER / "lock", settings.LOCAL_FOLDER / "url"
+    return _LOOPBACK.search(address) is not None and held.is_file() and not up.is_file() and _is_locked(held)
+
+
+_LOOPBACK = re.compile(r"://(localhost|127\.[0-9.]+|\[::1\])(:[0-9]+)?/?$")
+
+
+def _is_locked(file: Path) -> bool:
+    """Return True where a process holds the lock on a file, as whoever starts a local cluster does."""
+    try:
+        import fcntl
+
+        with file.open() as opened:
+            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        pass
+    return False
 
 
 def _local(address: str) -> str:

@@ -58,24 +58,26 @@ class Shown:
         #: Something came that was not shown, since what is before it had not come.
         self.waits = False
 
-    def add(self, piece: Piece) -> bool:
-        """Show what is new of a piece; False where it begins another run of the program, which is shown from its start.
+    def begins_again(self, piece: Piece) -> bool:
+        """Tell whether a piece is of another run of the program than what was shown."""
+        return bool(self.run) and piece.run != self.run
+
+    def add(self, piece: Piece) -> None:
+        """Show what is new of a piece; another run of the program is shown from its start.
 
         What a resumed connection sends again is left out.
         """
-        again = bool(self.run) and piece.run != self.run
-        if again:
+        if self.begins_again(piece):
             self.forget()
         self.run = piece.run
         ahead = piece.offset - self.place
         if ahead > 0 and not self._skips:
             self.waits = True
-            return not again
+            return
         if ahead > 0:
             self.skipped += ahead
             self.place = piece.offset
         self.show(piece.stream, piece.data[max(0, -ahead) :])
-        return not again
 
     def show(self, stream: Stream, data: bytes) -> None:
         """Show the bytes that come next."""

@@ -432,8 +432,18 @@ def units(
 
 
 def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: bool) -> None:
-    """Fetch what the units of a job left so far, each into a folder of its own or all into one."""
-    answer = session.cluster.programs.fetch(job_id, folder, flat=flat)
+    """Fetch what the units of a job left so far, each into a folder of its own or all into one.
+
+    A folder that is made for it is not sent with the next program that runs from one around it.
+    """
+    from threads_cluster import trees
+
+    fresh = not folder.exists()
+    try:
+        answer = session.cluster.programs.fetch(job_id, folder, flat=flat)
+    finally:
+        if fresh:
+            trees.leave_out(folder)
     if as_json:
         show.json_line({"job_id": job_id, **answer})
         return

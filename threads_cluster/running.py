@@ -110,10 +110,11 @@ class Unit:
             note("too many outputs are followed now; this one follows when it has ended")
 
     def _show(self, piece: Any) -> None:
-        if not self._shown.add(piece):
+        if self._shown.begins_again(piece):
             note("the program was started again; what follows is its output from the beginning")
+        self._shown.add(piece)
         if self._shown.waits and not self._said_wait:
-            note("it writes faster than the cluster passes on; the rest follows when it has ended")
+            note("some of its output was not passed on; the rest follows when it has ended")
             self._said_wait = True
 
     def _look(self, *, first: bool = False) -> None:
@@ -130,11 +131,15 @@ class Unit:
                 raise
             return  # whoever follows notices it, too, and waits longer
         because = job.get("waiting_because") or ""
-        if because != self._because and because:
+        if because != self._because and because and not self._runs():
             note(f"{self._job_id} waits: {because}")
         self._because = because
         if job["state"] in TERMINAL:
             raise _Over
+
+    def _runs(self) -> bool:
+        """Tell whether this unit runs: a job may wait with others, or with none."""
+        return bool(self._programs.unit(self._job_id, self._number)["state"] == "running")
 
     def _until_ended(self) -> None:
         """Wait a little for the end of the job. _Over when the unit will not run again."""

@@ -13,7 +13,7 @@ import re
 import stat
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,8 @@ from threads_cluster.terminal import visible
 #: Left out of every folder, as lines of .gitignore; the folder's .clusterignore adds to them, and may take back.
 EXCLUDED = (".git", "__pycache__", ".venv", "node_modules", ".env", ".cluster-*.part")
 IGNORE_FILE = ".clusterignore"
+#: A folder whose own file of this name says no more than this is left out of those around it.
+_ALL = b"*"
 HEAD = '{"artifact":1}'
 #: Largest file in bytes.
 MAX_FILE = 64 << 30
@@ -107,7 +109,9 @@ def _ignoring(folder: Path, exclude: Sequence[str]) -> Any:
     import pathspec  # 20 ms that other commands need not wait for
 
     lines = [*EXCLUDED]
-    if (folder / IGNORE_FILE).is_file():
+    if _leaves_all_out(folder, "."):  # of the folders around it
+        lines.append(IGNORE_FILE)
+    elif (folder / IGNORE_FILE).is_file():
         lines += (folder / IGNORE_FILE).read_text(errors="replace").splitlines()
     try:
         return pathspec.GitIgnoreSpec.from_lines([*lines, *exclude])
@@ -127,13 +131,28 @@ def _walk(root: Path, ignored: Any) -> Iterator[Entry]:
         for path, mode, target in kept:
             path.encode()
             if stat.S_ISDIR(mode):
-                folders.append(path)
+                if not _leaves_all_out(root, path):
+                    folders.append(path)
             elif stat.S_ISLNK(mode):
                 yield Entry(kind="l", path=_sound(path), target=target)
             elif stat.S_ISREG(mode):
                 yield _file(root, path)
             else:
                 raise BadArgument(f"{visible(path)} is no file, folder or link; exclude it with --exclude")
+
+
+def _leaves_all_out(root: Path, folder: str) -> bool:
+    """Tell whether a folder says that it is never part of one that is put, as `leave_out` has it say."""
+    try:
+        return (root / folder / IGNORE_FILE).read_bytes()[: len(_ALL) + 1].strip() == _ALL
+    except OSError:
+        return False
+
+
+def leave_out(folder: Path) -> None:
+    """Have a folder, where it is there, left out when one around it is put."""
+    with suppress(OSError):
+        (folder / IGNORE_FILE).write_bytes(_ALL + b"\n")
 
 
 def _is_ignored(ignored: Any, path: str, mode: int) -> bool:

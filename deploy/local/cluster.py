@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from datetime import datetime
 from typing import NoReturn
 
 from deploy.local import admin_token, processes, program_logs, runner_token, secrets_key, supervision
@@ -26,6 +27,8 @@ GIVE_UP_AFTER = 3
 STOP_SECONDS = 40.0
 #: How often the same state of waiting is said again.
 SAY_AGAIN_SECONDS = 15.0
+#: Seconds between two looks at what ended while the cluster is up.
+LOOK_SECONDS = 2.0
 #: What the pages are called; the first is the index.
 PAGES = ("", "collatz.html", "kinds.html", "cluster.html")
 #: Where clients find the address of the cluster that is up.
@@ -123,12 +126,18 @@ class LocalCluster:
             tail = program_logs.tail(program_logs.SUPERVISOR)
             raise Trouble(FAILED, f"supervisord ended before the cluster was ready.\n{tail}")
         for name, times in program_logs.exits(self._log_start).items():
-            log = program_logs.FOLDER / f"{name}.log"
             if times >= GIVE_UP_AFTER and (self._gpus_needed or not name.startswith("gpu-worker")):
+                log = program_logs.FOLDER / f"{name}.log"
                 raise Trouble(FAILED, f"{name} ended {times} times before it was ready.\n{program_logs.tail(log)}")
+        self._say_exits()
+
+    def _say_exits(self) -> None:
+        """Say which programs have ended since the last time."""
+        for name, times in program_logs.exits(self._log_start).items():
             if times > self._said_exits[name]:
                 self._said_exits[name] = times
-                say(f"  {name} ended; it is started again. Its log: {program_logs.shown(log)}")
+                log = program_logs.shown(program_logs.FOLDER / f"{name}.log")
+                say(f"  {datetime.now():%H:%M:%S}  {name} ended; it is started again. Its log: {log}")
 
     # -- up -----------------------------------------------------------------------------------------------------------
 
@@ -143,7 +152,9 @@ The cluster is up: {url}   (API description: {url}/api/docs)
   .venv/bin/cluster submit thread --seed 1 --wait{self._first_program()}
 Logs: .cluster/logs    Stop: Ctrl-C here, or ./deploy-cluster.sh stop""")
         assert self._supervisor is not None
-        code = self._supervisor.wait()
+        while (code := self._supervisor.poll()) is None:
+            self._say_exits()
+            time.sleep(LOOK_SECONDS)
         tail = program_logs.tail(program_logs.SUPERVISOR)
         raise Trouble(FAILED, f"supervisord ended by itself with {code}.\n{tail}")
 

@@ -251,14 +251,20 @@ class TestOneThatStaysUp:
             link.sendall(b"PING\r\n")
             assert link.recv(64).startswith(b"-NOAUTH")
 
-    @pytest.mark.parametrize("words", ["redis-server", "-m coordinator", "-m cpu_worker"])
-    def test_what_is_killed_comes_back(self, cluster: tuple[Checkout, str], words: str) -> None:
+    @pytest.mark.parametrize(
+        ("words", "name"),
+        [("redis-server", "redis"), ("-m coordinator", "coordinator"), ("-m cpu_worker", "cpu-worker-1")],
+    )
+    def test_what_is_killed_comes_back_and_the_terminal_says_so(
+        self, cluster: tuple[Checkout, str], words: str, name: str
+    ) -> None:
         checkout, url = cluster
         killed = until(lambda: checkout.process(words))
         killed.kill()
         again = until(lambda: (found := checkout.process(words)) and found.pid != killed.pid and found)
         until(lambda: ready(url), 60)
         assert again.is_running()
+        until(lambda: f"{name} ended; it is started again. Its log: .cluster/logs/{name}.log" in checkout.said(), 60)
 
     def test_jobs_outlive_a_restart(self, cluster: tuple[Checkout, str]) -> None:
         """The jobs of the --once run above are listed by the cluster that was started after it."""

@@ -162,6 +162,15 @@ def test_a_cluster_whose_redis_is_away_is_waited_for_from_the_first_answer_on(
     assert len(clock.slept) == 9 and heard == ["redis cannot be reached"]
 
 
+def test_a_cluster_that_breaks_off_is_not_said_to_be_gone(fake: Fake, cluster: Cluster, clock: Clock) -> None:
+    heard: list[str] = []
+    cluster.notify(lambda error: heard.append(str(error)))
+    ended = httpx.RemoteProtocolError("the stream ended before the job")
+    fake.on("GET", "/api/jobs/j1", job("running"), *[ended] * 9, job("done"))
+    assert [one["state"] for one in cluster.follow("j1")][-1] == "done"
+    assert heard == ["the cluster at http://cluster.test breaks off: it restarts, or its Redis does not answer"]
+
+
 def test_a_proxy_before_no_cluster_is_reported_at_once(fake: Fake, cluster: Cluster, clock: Clock) -> None:
     fake.on("GET", "/api/jobs/j1", httpx.Response(503, json={"detail": "no backend"}))
     with pytest.raises(errors.ApiError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,3 +193,20 @@ def test_a_local_cluster_that_should_run_is_not_started_a_second_time(
     (home / "checkout").mkdir()
     (home / "checkout/url").write_text(f"{URL}\n")
     assert "next: it should run here" in run(capsys, "status")[2]
+
+
+def test_while_the_local_cluster_starts_that_is_what_is_said(home: Path) -> None:
+    """Nobody has its token yet; of an address elsewhere, and of a cluster that is up, nothing changes."""
+    local, folder = "http://127.0.0.1:3000", home / "checkout"
+    folder.mkdir()
+    stated = settings.Settings()
+    assert logins.credential_for(local, stated).next == logins.NONE.next
+    with (folder / "lock").open("w") as lock:
+        assert logins.credential_for(local, stated).next == logins.NONE.next, "nobody holds it"
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for address in (local, "http://localhost:3000", "http://[::1]:3000"):
+            assert logins.credential_for(address, stated).next == logins.STARTING
+        for address in (URL, "http://127.0.0.1.example:3000"):
+            assert logins.credential_for(address, stated).next == logins.NONE.next
+        (folder / "url").write_text("http://127.0.0.1:3001")
+        assert logins.credential_for(local, stated).next == logins.NONE.next

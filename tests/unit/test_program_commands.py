@@ -18,8 +18,8 @@ import pytest
 
 from tests.unit.artifact_bench import sha_of
 from tests.unit.cluster_fake import problem
-from tests.unit.programs_fake import END, EVENTS, FOLLOW, UNITS, Ran, event, unit
-from threads_cluster import api, cli, connection, errors, output, programs, running, terminal
+from tests.unit.programs_fake import END, EVENTS, FOLLOW, UNITS, Ran, event, page, unit
+from threads_cluster import api, cli, connection, errors, output, programs, running, terminal, trees
 
 
 @dataclass
@@ -88,7 +88,7 @@ def test_a_gap_is_never_jumped_over_in_a_pipe(fake: Ran, run: Run) -> None:
     fake.units(unit(artifact=fake.keeps(logs__0=b"0123456789")))
     ran = run(*BARE, "true")
     assert ran.out == b"0123456789"
-    assert b"faster than the cluster passes on" in ran.err
+    assert b"some of its output was not passed on" in ran.err
 
 
 def test_a_broken_connection_goes_on_where_it_stopped(fake: Ran, run: Run) -> None:
@@ -210,8 +210,17 @@ def test_a_refusal_names_the_option(fake: Ran, run: Run) -> None:
     assert b"error: --memory: must be at least 1; got 0" in run("run", "--no-files", "--memory", "0", "--", "true").err
 
 
+def test_a_unit_that_runs_does_not_wait_whatever_its_job_does(fake: Ran, run: Run) -> None:
+    running = fake.job("running", waiting_because="its last leases run")
+    fake.on("GET", "/api/jobs/j1", running, running, fake.job("done"))
+    fake.on("GET", UNITS, page(unit("running")), page(unit("done")))
+    ran = run(*BARE, "true")
+    assert (ran.code, ran.err) == (0, b"")
+
+
 def test_without_a_runner_it_says_so_at_once_and_waits(fake: Ran, run: Run) -> None:
     because = "no runner lives; start one with ./deploy-cluster.sh local --runner"
+    fake.on("GET", UNITS, page(unit("waiting")), page(unit("done")))
     waiting = fake.job("queued", waiting_because=because)
     fake.on("GET", "/api/jobs/j1", waiting, waiting, fake.job("done"))
     ran = run(*BARE, "true")
@@ -523,6 +532,18 @@ def test_units_are_listed_with_what_they_left(fake: Ran, run: Run) -> None:
     ]
 
 
+def test_what_was_fetched_into_a_new_folder_is_not_sent_with_the_folder_around_it(
+    fake: Ran, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "old").mkdir()
+    fake.units(unit(artifact=fake.keeps(outputs__0__out__a=b"a")))
+    for name in ("got", "old"):
+        assert run("result", "j1", "--fetch", str(tmp_path / name)).code == 0
+    paths = [entry.path for entry in trees.scan(tmp_path).entries]
+    assert paths == ["old/0/out/a"], "one that was there before is sent as any other"
+    assert [entry.path for entry in trees.scan(tmp_path / "got").entries] == ["0/out/a"]
+
+
 def test_what_all_units_left_is_fetched_by_unit(fake: Ran, run: Run, tmp_path: Path) -> None:
     one = fake.keeps(**{"outputs__0__a.csv": b"0", "outputs__1__d__b.csv": b"1", "logs__0": b"x"})
     two = fake.keeps(**{"outputs__1__d__b.csv": b"new", "values__1.json": b"[1]"})
@@ -532,7 +553,7 @@ def test_what_all_units_left_is_fetched_by_unit(fake: Ran, run: Run, tmp_path: P
     found = {
         str(path.relative_to(tmp_path / "got")): path.read_text() for path in tmp_path.rglob("*") if path.is_file()
     }
-    assert found == {"0/a.csv": "0", "1/d/b.csv": "new", "values/1.json": "[1]"}
+    assert found == {"0/a.csv": "0", "1/d/b.csv": "new", "values/1.json": "[1]", ".clusterignore": "*\n"}
     assert b"fetched 0" in run("result", "j1", "--fetch", str(tmp_path / "got")).out
     assert run("result", "j1", "--fetch", str(tmp_path / "flat"), "--flat").code == 0
     assert (tmp_path / "flat" / "d" / "b.csv").read_text() == "new" and (tmp_path / "flat" / "a.csv").is_file()
