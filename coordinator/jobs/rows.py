@@ -210,6 +210,7 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
             int(row["version"]),
             max_running=int(row.get("max_running", 0)),
             needed=needed,
+            left=total - int(row.get("cursor", total)),
         ),
         "error": None if state == JobState.DONE.value else row.get("error"),  # of an attempt that was repeated
         "usage": _usage(row),

@@ -148,12 +148,12 @@ def is_small(plan: Plan) -> bool:
 
 def waiting_because(
     state: str, queue: str, place: Place, holders: int, fleet: Fleet, kind: str = "", version: int = 0,
-    max_running: int = 0, needed: Requirements = _NOTHING,
+    max_running: int = 0, needed: Requirements = _NOTHING, left: int = 0,
 ) -> str | None:  # fmt: skip
     """Return why a job does not run now; None when it does or has ended. `place`: where it waits.
 
     `kind` and `version`: of the job; without them every worker of its queue is taken to compute it. `needed`: what it
-    requires of a runner.
+    requires of a runner. `left`: its units that nobody has begun.
     """
     if state == "paused":
         return "paused; resume it to go on"
@@ -170,10 +170,8 @@ def waiting_because(
     able = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
-    if place.before is None and needed and state == "queued":
-        return f"every runner that has {_words(needed)} is busy"
     if place.before is None:
-        return _leased_out(state, kind, place, max_running)
+        return _leased_out(kind, place, max_running, needed, state == "queued" or left > 0)
     return _in_turn(queue, place, place.before, fleet)
 
 
@@ -226,12 +224,14 @@ def _tomorrow(spent: Spent, tenant: str, kind: str) -> str:
     return f"{cap}; it goes on at 00:00 UTC, in {math.ceil(spent.seconds)} s"
 
 
-def _leased_out(state: str, kind: str, place: Place, max_running: int) -> str:
+def _leased_out(kind: str, place: Place, max_running: int, needed: Requirements, units_wait: bool) -> str:
     """Return why a job that nobody holds is not in its queue."""
     if 0 < max_running <= place.leases:
         lanes = "lane computes" if max_running == 1 else "lanes compute"
         return f"it has reached max_running: {max_running} {lanes} it"
-    return "its last leases are being computed" if state == "running" else f"every worker with {kind} is busy"
+    if not units_wait:
+        return "its last leases are being computed"
+    return f"every runner that has {_words(needed)} is busy" if needed else f"every worker with {kind} is busy"
 
 
 def _lacking(kind: str, version: int, able: Sequence[Mapping[str, int]]) -> str:

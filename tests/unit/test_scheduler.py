@@ -204,6 +204,26 @@ def test_a_program_says_what_no_runner_has() -> None:
 
 
 @pytest.mark.parametrize(
+    ("left", "max_running", "needed", "words"),
+    [
+        (0, 0, {"cpus": 2}, "its last leases are being computed"),
+        (7, 0, {"cpus": 2}, "every runner that has cpus 2 is busy"),
+        (7, 0, {}, "every worker with command is busy"),
+        (7, 3, {"cpus": 2}, "it has reached max_running: 3 lanes compute it"),
+    ],
+)
+def test_a_program_that_runs_says_why_its_other_units_do_not(
+    left: int, max_running: int, needed: dict[str, object], words: str
+) -> None:
+    fleet = Fleet(workers={RUNNER: 1}, lanes={RUNNER: 8}, runners={"runner-1": {"cpus": 8}})
+    place = Place(leases=3)
+    reason = scheduler.waiting_because(
+        "running", "runner.normal", place, 0, fleet, "command", max_running=max_running, needed=needed, left=left
+    )
+    assert reason == words
+
+
+@pytest.mark.parametrize(
     ("leases", "words"), [(0, "it is next there"), (1, "1 lease ends first"), (3, "3 leases end first")]
 )
 def test_a_program_says_which_runner_is_kept_for_it(leases: int, words: str) -> None:
