@@ -22,6 +22,7 @@ from coordinator import docs, domains, health, http, paths, patterns
 from coordinator.admission import Admission
 from coordinator.artifacts.collector import Collector
 from coordinator.artifacts.trees import Trees
+from coordinator.attachments.wakes import Wakes
 from coordinator.audit.denials import REASONS, Denials
 from coordinator.audit.keeper import AuditKeeper
 from coordinator.bodies import FILE_ROOM, Bodies
@@ -52,6 +53,8 @@ log = structlog.get_logger("coordinator")
 
 #: Beginnings of routes with bytes of files.
 _CARRY_FILES = ("/api/file", "/api/artifacts", "/api/worker/jobs/")
+#: Ends of the routes by which people type into shells and read them.
+_OFTEN = ("/attachments/{attachment}/input", "/attachments/{attachment}/output")
 #: nginx' status for it; no standard has one.
 CLIENT_CLOSED_REQUEST = 499
 
@@ -74,6 +77,7 @@ def create(settings: Settings) -> FastAPI:
     polls = Polls(Store(connection.connect(settings.redis_url, retries=0, timeout=5)))
     texts = Texts(cluster.artifacts, main.artifacts)
     live = Live(Store(connection.connect(settings.redis_url, retries=0, timeout=5)), hub, texts)
+    wakes = Wakes(Store(connection.connect(settings.redis_url, retries=0, timeout=5)))
     audit_keeper = AuditKeeper(own.audit_log, denials, lambda: janitor.leading, settings.audit_file)
 
     guard = Guard(settings.webhook_allow)
@@ -91,12 +95,14 @@ def create(settings: Settings) -> FastAPI:
         sender.start()
         polls.start(asyncio.get_running_loop())
         live.start(asyncio.get_running_loop())
+        wakes.start(asyncio.get_running_loop())
         beating = asyncio.create_task(live_rows.run())
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
         sender.stop()
         collector.stop()
+        wakes.stop()
         live.stop()
         polls.stop()
         audit_keeper.stop()
@@ -115,6 +121,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
     app.state.texts, app.state.live = texts, live
+    app.state.wakes = wakes
     app.state.inputs = Inputs(cluster.artifacts, main.artifacts)
     for router in (health.routes, docs.routes, *domains.routers()):
         # Not include_router, by which each request would be matched against every route before its own three times.
@@ -215,8 +222,9 @@ class Figures:
             actor = scope.get("state", {}).get("actor", Actor("", ""))
             self._denials.count(status, scope["client"][0] if scope.get("client") else "", actor)
         parameters: dict[str, Any] = scope.get("path_params") or {}
-        # Those of workers come many times a second.
-        note = log.debug if status < http.FIRST_ERROR and scope["path"].startswith("/api/worker/") else log.info
+        # Those of workers and of who types come many times a second.
+        often = scope["path"].startswith("/api/worker/") or route.endswith(_OFTEN)
+        note = log.debug if status < http.FIRST_ERROR and often else log.info
         note(
             "request",
             method=method,

@@ -81,6 +81,7 @@ class Janitor(threading.Thread):
         self._rounds += 1
         if self.leading:
             self._sweep()
+            self._aside("shells of silent askers were not ended", self._end_attachments)
             self._aside("redis' append-only file was not rewritten", self._rewrite_aof)
             if placed := self._store.repairs.reindex():
                 log.warning("an index was put aside and built anew", extra={"jobs": placed})
@@ -92,6 +93,9 @@ class Janitor(threading.Thread):
                 self._aside("stored bytes were not counted again", self._recount)
             self._aside("webhooks of jobs that ended were not looked for", self._find_ended)
             self._aside("figures were not written down", self._record)
+
+    def _end_attachments(self) -> None:
+        self._store.attachments.sweep()
 
     def _rewrite_aof(self) -> None:
         self._aof.round()

@@ -105,6 +105,8 @@ class Settings(BaseSettings):
     runner_labels: str = Field(default="", pattern=r"^[A-Za-z0-9._:/, -]*$")
     #: first-last: users as which a runner that is root runs programs, one a slot. Empty: all as itself.
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
+    #: 1: people may have shells beside the programs that a runner runs. 0: nobody may.
+    runner_attach: int = Field(default=1, ge=0, le=1)
     #: Memory that a runner offers to programs, in MiB. 0: the machine's or the container's.
     runner_memory_mib: int = Field(default=0, ge=0)
     #: Replicas of Redis that must have a change before it is acknowledged. 0: the master alone.

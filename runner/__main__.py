@@ -16,6 +16,8 @@ from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings, usable_cores, usable_memory_mib
 from jobs.worker import links
+from jobs.worker.api_attachments import ApiAttachments
+from jobs.worker.api_calls import TIMEOUT_SECONDS
 from jobs.worker.api_files import JobFiles
 from jobs.worker.life import Worker, refusal
 from jobs.worker.links import ApiLink, CannotStart
@@ -28,6 +30,7 @@ from runner.inputs import Files, Inputs
 from runner.lane import GuardLane
 from runner.ledger import Ledger, Resources
 from runner.places import Places
+from runner.shells import Shells
 from runner.slot import Slot, adopt_orphans
 from runner.workplace import Workplace
 
@@ -83,8 +86,9 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
     def files(job: str, lease: str, stopped: Callable[[], bool]) -> Files:
         return JobFiles(api, job, lease, stopped=stopped)
 
+    shells = Shells(ApiAttachments(api.for_beats(TIMEOUT_SECONDS)), allowed=bool(settings.runner_attach))
     host = Host(
-        worker=link.worker, name=settings.host_name(), store=link.store, files=files, places=places,
+        shells=shells, worker=link.worker, name=settings.host_name(), store=link.store, files=files, places=places,
         inputs=Inputs(FileCache(places.cache, settings.cache_bytes)), ledger=ledger, cordon=Cordon(places.work),
         environments=Environments(places.environments, settings.cache_bytes),
         stopping=lambda: bool(worker.server and worker.server.stopping),
@@ -93,7 +97,7 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
     worker = Worker(
         settings, Device.RUNNER, settings.slots(), lambda: host.row(worker.server.busy() if worker.server else 0),
         kinds={KIND: registry.definition(KIND).MODEL_VERSION}, room=ledger, shutdown_seconds=SHUTDOWN_SECONDS,
-        follow=host.live.follow,
+        asked=host.asked,
     )  # fmt: skip
 
     def start() -> list[GuardLane]:

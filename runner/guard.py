@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import math
 import os
 import resource
@@ -18,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 from typing import Any
@@ -36,8 +38,8 @@ LOOK_SECONDS = 0.25
 SUSPEND_SECONDS, SUSPENDED_LOOK_SECONDS = 1.0, 1.0
 #: Longest that a program stays suspended, in seconds; then it is killed: it may hold locks that others wait for.
 LONGEST_SUSPENSION = 600.0
-#: Descriptors that come with an order: its stdout, its stderr, and itself where it is long.
-DESCRIPTORS = 3
+#: Descriptors that come with an order at most: its stdin, stdout and stderr, and itself where it is long.
+DESCRIPTORS = 4
 #: Characters of a command that an error shows.
 MOST_CHARACTERS = 200
 #: Exit statuses of a shell for a command that is not there, and for one that cannot be executed.
@@ -53,7 +55,7 @@ class Watch:
         self._order = order
         self._pid = pid
         self._started = time.monotonic()
-        #: When all get SIGTERM and SIGKILL, in monotonic seconds.
+        #: When all get SIGTERM, of a shell SIGHUP, and SIGKILL, in monotonic seconds.
         self._term_at, self._kill_at = math.inf, math.inf
         if order.timeout_seconds:
             self._kill_at = self._started + order.timeout_seconds
@@ -141,8 +143,14 @@ class Watch:
             self._kill_at = now + KILL_AGAIN_SECONDS
         elif now >= self._term_at:
             self._reason = self._reason or ("timeout" if self._status is None else "")
-            processes.signal_descendants(os.getpid(), signal.SIGTERM)
+            self._ask_to_end()
             self._term_at = math.inf
+
+    def _ask_to_end(self) -> None:
+        """Ask all of it to end. A shell ignores SIGTERM; what it stopped goes on, unless nothing may run now."""
+        processes.signal_descendants(os.getpid(), signal.SIGHUP if self._order.attached else signal.SIGTERM)
+        if self._order.attached and self._suspended_at is None:
+            processes.signal_descendants(os.getpid(), signal.SIGCONT)
 
     def _look(self) -> None:
         living = processes.descendants(os.getpid())
@@ -228,9 +236,9 @@ class Guard:
 
 def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
     """Start a program that is killed when this process is."""
-    stdout, stderr = descriptors
-    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": stdout, "stderr": stderr}
-    if order.uid is not None or _SETPRIV is None:
+    stdin, stdout, stderr = descriptors if order.attached else (subprocess.DEVNULL, *descriptors)
+    pipes: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+    if order.uid is not None or order.attached or _SETPRIV is None:
         return _forked(order, pipes)
     found = _found(order)
     # Without code of ours between fork and exec, the fork copies no memory: 1 ms less.
@@ -241,11 +249,15 @@ def _start(order: Order, descriptors: list[int]) -> subprocess.Popen[bytes]:
 
 
 def _forked(order: Order, pipes: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Start a program under another user: what its environment names must not be loaded before that."""
+    """Start a shell, or a program under another user: what its environment names must not be loaded before that."""
     guard = os.getpid()
 
     def prepare() -> None:
         processes.die_with_parent(guard)
+        if order.attached:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # the guard ignores it
+        if order.terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if order.uid and order.processes:
             # The kernel counts a user's threads, those of this slot alone; above the limit, so that the guard says why.
             resource.setrlimit(resource.RLIMIT_NPROC, (2 * order.processes, 2 * order.processes))

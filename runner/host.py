@@ -7,13 +7,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from jobs.store.lease_store import LeaseStore
+from jobs.store.lease_store import Heard, LeaseStore
 from runner.environments import Environments
 from runner.faults import Cordon
 from runner.inputs import Files, Inputs
 from runner.ledger import Ledger
 from runner.live import Live
 from runner.places import Places
+from runner.shells import Shells
 from runner.workspaces import Workspaces
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class Host:
     ledger: Ledger
     cordon: Cordon
     live: Live = field(default_factory=Live)
+    shells: Shells = field(default_factory=Shells)
     workspaces: Workspaces = field(default_factory=Workspaces)
     #: Tells whether the runner ends.
     stopping: Callable[[], bool] = lambda: False
@@ -47,6 +49,11 @@ class Host:
     #: Slots whose GPUs are another worker's now.
     lost: frozenset[str] = frozenset()
     _said: set[str] = field(default_factory=set)
+
+    def asked(self, heard: Heard) -> None:
+        """Take in what people want of running programs now."""
+        self.live.follow(heard.follow)
+        self.shells.asked(heard.attach)
 
     def say_once(self, text: str) -> None:
         """Log an error that would come with each unit, the first time."""

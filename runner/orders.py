@@ -34,6 +34,10 @@ class Order:
     processes: int = 0
     #: The user and group that it runs as, where the runner is root; None: the runner's.
     uid: int | None = None
+    #: Its stdin comes along, it ends by SIGHUP, and signals are as at the start of a session: it is somebody's shell.
+    attached: bool = False
+    #: That stdin is its controlling terminal.
+    terminal: bool = False
     #: When it is suspended unless the runner says otherwise meanwhile, in monotonic seconds; 0: never.
     until: float = 0.0
 
@@ -106,7 +110,7 @@ def receive(channel: socket.socket, descriptors: int = 0) -> tuple[dict[str, Any
 
 
 def stop(grace_seconds: float) -> dict[str, Any]:
-    """Ask for SIGTERM now and SIGKILL after the grace."""
+    """Ask for SIGTERM now, of a shell SIGHUP, and SIGKILL after the grace."""
     return {"stop": {"grace_seconds": grace_seconds}}
 
 

@@ -31,6 +31,7 @@ from runner.live import Line
 from runner.orders import Ended, Order
 from runner.recorder import Recorder
 from runner.report import Failure
+from runner.shells import Program
 from runner.slot import GuardDied
 from runner.workplace import Workplace
 
@@ -227,8 +228,10 @@ class Run:
         line = Line(self._job, self._unit, self._attempt(self._unit), recorder, self._files)
         self._host.live.add(line)
         self._place.dirty = True
+        beside = Program(job=self._job, unit=self._unit, lease=self._token, order=order, until=self._until)
         try:
-            return self._run_program(order, recorder), recorder, None
+            with self._host.shells.beside(beside):
+                return self._run_program(order, recorder), recorder, None
         finally:
             self._host.live.remove(line)
 

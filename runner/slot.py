@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,27 +91,35 @@ class Slot:
         if self._process.poll() is not None:
             self.close()
             self._replace()
-        drain = self._send(replace(order, until=_finite(until())), sink)
+        pipes = _pipes(2)
+        drain = Drain([read for read, _ in pipes], sink)
+        return self._run(order, drain, [write for _, write in pipes], look, until)
+
+    def run_attached(
+        self, order: Order, descriptors: Sequence[int], look: Callable[[], float | None], until: Callable[[], float]
+    ) -> Ended:
+        """Run a shell to its end on its stdin, stdout and stderr, which are closed here. The rest as `run`."""
+        return self._run(order, Drain([], lambda *_: None), descriptors, look, until)
+
+    def _run(
+        self, order: Order, drain: Drain, descriptors: Sequence[int], look: Callable[[], float | None],
+        until: Callable[[], float],
+    ) -> Ended:  # fmt: skip
         try:
+            self._send(replace(order, until=_finite(until())), descriptors)
             return self._attend(order, drain, look, until)
         finally:
             drain.close()
 
-    def _send(self, order: Order, sink: Callable[[int, bytes], None]) -> Drain:
-        pipes = _pipes(2)
-        drain = Drain([read for read, _ in pipes], sink)
+    def _send(self, order: Order, descriptors: Sequence[int]) -> None:
         try:
             with self._sending:
-                orders.send_run(self._channel, order, [write for _, write in pipes])
-        except OSError as error:
-            drain.close()
-            if isinstance(error, ConnectionError):
-                raise GuardDied(f"slot {self.name}: {error}") from error
-            raise
+                orders.send_run(self._channel, order, descriptors)
+        except ConnectionError as error:
+            raise GuardDied(f"slot {self.name}: {error}") from error
         finally:
-            for _, write in pipes:
-                os.close(write)
-        return drain
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def _attend(
         self, order: Order, drain: Drain, look: Callable[[], float | None], until: Callable[[], float]
@@ -165,7 +173,7 @@ class Slot:
         return Ended(**message["ended"])
 
     def stop(self, grace_seconds: float) -> None:
-        """Have what runs now, if anything, ended: SIGTERM, and SIGKILL after the grace."""
+        """Have what runs now, if anything, ended: SIGTERM, of a shell SIGHUP, and SIGKILL after the grace."""
         with self._sending, contextlib.suppress(OSError):
             orders.send(self._channel, orders.stop(grace_seconds))
 

@@ -52,6 +52,25 @@ class Event(Answer):
     state: str | None = None
 
 
+class Attachment(Answer):
+    unit_state: str
+
+
+class AttachmentInput(Answer):
+    state: str
+    upto: Count
+
+
+class AttachmentOutput(Answer):
+    state: str
+    exit: int | None
+    reason: str
+    worker: str
+    unit_state: str
+    upto: Count
+    chunks: list[list[str]]
+
+
 class Result(Answer):
     result: Any
 

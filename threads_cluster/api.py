@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 
 from threads_cluster import answers, bodies, logins, numbers, settings
 from threads_cluster.artifacts import Artifacts
+from threads_cluster.attachments import Attachment
 from threads_cluster.connection import Connection, Patience, shown_address
 from threads_cluster.errors import (
     ApiError,
@@ -99,6 +100,10 @@ class Cluster:
     def programs(self) -> Programs:
         """Programs that runners execute: `submit`, `units`, `fetch` and what `run` and `map` do."""
         return Programs(self, self._connection)
+
+    def attachment(self, job_id: str, typing: Cluster) -> Attachment:
+        """A shell beside a unit of a job; what is typed goes over another connection, from another thread."""
+        return Attachment(self._connection, typing._connection, quote(job_id))
 
     def notify(self, notice: Callable[[ClientError], None]) -> None:
         """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""

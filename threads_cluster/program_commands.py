@@ -69,6 +69,23 @@ Examples:
 Line N of the output is the value of item N, as JSON; null where the call failed, which stderr says.
 Exit codes: 0; 1 where a call failed; 130 after Ctrl-C, which cancels the job.
 """
+_ATTACH_EPILOG = """\b
+Examples:
+  cluster attach JOB
+  cluster attach JOB --unit 17
+  cluster attach JOB -- nvidia-smi
+  echo 'ls -l; df -h .' | cluster attach JOB
+
+\b
+The shell starts in the program's folder, with its user, environment, GPUs and limits, and so with its secrets. It ends
+with the program, which never waits for it; what it leaves running ends with it. At a terminal all keys are the
+shell's; Enter, ~ and . leave it. It needs a token of the job's tenant with the scope run.
+
+\b
+Exit codes: those of the shell or CMD, 128 and its number for a signal, and
+  0    ~. left it
+  125  it could not begin, or the cluster ended it: with the program, for one
+"""
 #: Most units that failed that `map` names.
 _NAMED = 5
 
@@ -79,6 +96,7 @@ def add(app: typer.Typer) -> None:
     app.command("map", epilog=_MAP_EPILOG)(map_items)
     app.command()(logs)
     app.command()(units)
+    app.command("attach", cls=options.BesideProgram, epilog=_ATTACH_EPILOG)(attach)
 
 
 # -- one unit ----------------------------------------------------------------------------------------------------------
@@ -429,6 +447,47 @@ def units(
     show.say(", ".join(f"{count:,} {name}" for name, count in counts.items()))
     if len(rows) == limit:
         show.say(f"more with --from {rows[-1]['unit'] + 1} or --limit")
+
+
+def attach(
+    ctx: typer.Context,
+    job_id: JobId,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="CMD", help="Run this in the place of a shell.", show_default=False)
+    ] = None,
+    unit: Annotated[
+        int | None, typer.Option(min=0, metavar="NUMBER", help="The unit; default: the only one, or the one that runs.")
+    ] = None,
+    terminal: Annotated[
+        bool | None,
+        typer.Option("--tty/--no-tty", "-t/-T",
+                     help="Give it a terminal, or pipes; default: a terminal where this is one.", show_default=False),
+    ] = None,
+) -> None:  # fmt: skip
+    """Open a shell beside a program that runs."""
+    from threads_cluster import attaching
+
+    session: Session = ctx.find_root().obj
+    number = _only_unit(session, job_id) if unit is None else unit
+    sys.exit(attaching.attach(session, job_id, number, words, terminal=terminal))
+
+
+def _only_unit(session: Session, job_id: str) -> int:
+    """Return the unit that a shell is for where none is named: the only one, or the only one that runs."""
+    from itertools import islice
+
+    programs = session.cluster.programs
+    total = sum(programs.counts(job_id).values())
+    if total == 1:
+        return 0
+    running = list(islice(programs.units(job_id, state="running"), 2))
+    if len(running) == 1:
+        return int(running[0]["unit"])
+    error = errors.BadArgument(
+        f"job {job_id} has {total:,} units, of which {'several run' if running else 'none runs'}"
+    )
+    error.next = f"cluster attach {job_id} --unit NUMBER; those that run: cluster units {job_id} --state running"
+    raise error
 
 
 def fetch(session: Session, job_id: str, folder: Path, *, flat: bool, as_json: bool) -> None:

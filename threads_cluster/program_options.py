@@ -207,7 +207,7 @@ def in_options() -> Iterator[None]:
 
 
 class OwnFailure(errors.ClientError):
-    """Reason why `cluster run` did not run the program; with an exit code of its own, as docker and timeout have."""
+    """Reason why `cluster run` or `attach` ran nothing; with an exit code of its own, as docker and timeout have."""
 
     exit_code = 125
 
@@ -233,7 +233,7 @@ class OwnExitCodes(WithProgram):
             return super().make_context(*arguments, **more)
         except Exception as error:
             if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
-                raise OwnFailure(error, "see cluster run --help") from None
+                raise OwnFailure(error, f"see cluster {self.name} --help") from None
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -245,5 +245,12 @@ class OwnExitCodes(WithProgram):
             raise OwnFailure(error) from error
         except Exception as error:
             if hasattr(error, "format_message"):
-                raise OwnFailure(error, "see cluster run --help") from None
+                raise OwnFailure(error, f"see cluster {self.name} --help") from None
             raise
+
+
+class BesideProgram(OwnExitCodes):
+    """A command that runs something beside a job's program."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return ["[OPTIONS]", "JOB", "[-- CMD [ARGUMENT]...]"]

@@ -25,6 +25,7 @@ class Session:
         self._url = self.stated_url = url
         #: Why no cluster could be asked for its kinds.
         self.missing: errors.ClientError | None = None
+        self._others: list[Cluster] = []
 
     @cached_property
     def cluster(self) -> Cluster:
@@ -35,6 +36,13 @@ class Session:
         cluster = Cluster(self._url)
         cluster.notify(say_trouble)
         return cluster
+
+    def another(self) -> Cluster:
+        """A further connection to the same cluster, for another thread; closed with this session."""
+        from threads_cluster.api import Cluster
+
+        self._others.append(Cluster(self._url))
+        return self._others[-1]
 
     def checked(self, shape: type[BaseModel], answer: Json) -> Json:
         """The answer, once it has what the command shows. UnexpectedAnswer otherwise."""
@@ -74,6 +82,8 @@ class Session:
     def close(self) -> None:
         if "cluster" in self.__dict__:
             self.cluster.close()
+        for other in self._others:
+            other.close()
 
 
 def say_trouble(error: errors.ClientError) -> None:

@@ -43,6 +43,11 @@ def followed(store: Store, jobs: Set[str]) -> list[str]:
     return sorted(jobs & store.live_output.followed(store.clock.now() * 1000)) if jobs else []
 
 
+def attached(store: Store, jobs: Set[str]) -> list[list[str | int]]:
+    """Return the shells that somebody wants beside units of these jobs: job, unit and id of each."""
+    return [list(one) for one in store.attachments.asked(jobs)] if jobs else []
+
+
 def gathered(store: Store, worker: str, job: str, limit: int, start: int) -> dict[str, Any]:
     """Return what is committed of the job that a worker holds, some MiB at once; of any other as of none.
 

@@ -98,13 +98,16 @@ async def beat(request: Request, worker: WorkerDep) -> Response:
     def work(asked: calls.Beat) -> dict[str, Any]:
         row = asked.row.model_dump(exclude_none=True)
         if asked.leaving:
-            return {"word": store.fleet.heartbeat(worker, asked.born, row, leaving=True), "leases": [], "follow": []}
+            word = store.fleet.heartbeat(worker, asked.born, row, leaving=True)
+            return {"word": word, "leases": [], "follow": [], "attach": []}
         leases = tuple((one.job_id, owned(worker, one.lease), one.upto) for one in asked.leases)
         pulse = Pulse(worker=worker, born=asked.born, row=lambda: row, leases=leases, slot=asked.slot)
         heard = store.pulse(pulse)
         alive = {one.job_id for one, answer in zip(asked.leases, heard.leases, strict=True) if answer}
-        follow = queries.followed(store, alive) if asked.row.device == "runner" else []
-        return {"word": heard.word, "leases": list(heard.leases), "follow": follow}
+        if asked.row.device != "runner":
+            alive = set()
+        follow, attach = queries.followed(store, alive), queries.attached(store, alive)
+        return {"word": heard.word, "leases": list(heard.leases), "follow": follow, "attach": attach}
 
     return await _answered(request, calls.Beat, work)
 

@@ -61,6 +61,7 @@ class Beaten(Answer):
     word: Literal["ok", "drain", "taken"] = required("taken: a later process has this name, and this one must end.")
     leases: list[int] = required("For each lease: 1 go on, 2 stop at the next chunk and commit, 0 drop.")
     follow: list[str] = required("Jobs of these leases of which somebody follows a unit; of runners alone.")
+    attach: list[list[str | int]] = required("[job, unit, id] of shells that are asked for beside these leases' units.")
 
 
 class Left(Answer):
@@ -89,3 +90,20 @@ class Kept(Answer):
 
 class SecretValues(Answer):
     values: dict[str, str] = required("By name.")
+
+
+class TakenAttachment(Answer):
+    about: dict[str, Any] | None = required("command and terminal, as they were asked for; null: it is over.")
+
+
+class AttachmentInput(Answer):
+    state: Literal["running", "ended"] = required("ended: nobody wants the shell any more.")
+    size: str = required("Rows and columns of the terminal; empty: as asked for.")
+    closed: bool = required("Nothing comes after these bytes.")
+    upto: int = required("Place behind these bytes.")
+    chunks: list[list[str]] = required('["i", bytes in base64], in order.')
+
+
+class AttachmentOutput(Answer):
+    state: Literal["running", "ended"]
+    upto: int = required("Bytes that were taken in all: go on there.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from jobs.store.aof import Aof
 from jobs.store.artifacts import Artifacts
+from jobs.store.attachments import Attachments
 from jobs.store.audit_log import AuditLog
 from jobs.store.clock import Clock
 from jobs.store.connection import Client
@@ -77,6 +78,7 @@ class Store:
         self.artifacts = Artifacts(self.scripts)
         self.outputs = Outputs(self.scripts)
         self.live_output = LiveOutput(self.scripts)
+        self.attachments = Attachments(self.scripts)
 
     @property
     def client(self) -> Client:

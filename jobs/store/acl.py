@@ -41,6 +41,8 @@ COORDINATOR_KEYS = (
     keys.files("*"), keys.parts("*", "*"), keys.artifact("*", "*"), keys.artifacts("*"), keys.holders("*", "*"),
     keys.names("*"), keys.FOLLOWED, keys.output("*"), keys.outputs("*"),
     keys.UNFIT, keys.SHAPES, keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED,
+    keys.ATTACHMENTS, keys.ATTACHMENT_WAKES, keys.attachment("*"), keys.attachment_input("*"),
+    keys.attachment_output("*"),
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

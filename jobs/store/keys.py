@@ -31,6 +31,10 @@ RESERVED = f"{PREFIX}reserved"
 SHAPES = f"{PREFIX}shapes"
 #: zset tenant/job|unit -> until when somebody follows this unit of a program.
 FOLLOWED = f"{PREFIX}followed"
+#: zset tenant/job|unit|attachment -> until when it lasts unless its asker is heard.
+ATTACHMENTS = f"{PREFIX}attachments"
+#: stream of attachments of which something changed, short: coordinators read them anew.
+ATTACHMENT_WAKES = f"{PREFIX}attachment_wakes"
 #: zset tenant -> when it was registered.
 TENANTS = f"{PREFIX}tenants"
 #: hash tenant -> weight|max_lanes|max_jobs, of those that are registered; tenant|caps -> further caps, as
@@ -229,6 +233,21 @@ def output(job_id: str) -> str:
 def outputs(job_id: str) -> str:
     """Hash of what such a stream holds: bytes, and how many more may come now."""
     return f"{PREFIX}outputs:{job_id}"
+
+
+def attachment(attachment_id: str) -> str:
+    """Hash of a shell beside a running program: whose, where, its state, how far both sides have written and read."""
+    return f"{PREFIX}attachment:{attachment_id}"
+
+
+def attachment_input(attachment_id: str) -> str:
+    """Stream of what was typed and not read yet; an entry is named by the place of the byte behind it."""
+    return f"{PREFIX}attachment_input:{attachment_id}"
+
+
+def attachment_output(attachment_id: str) -> str:
+    """Stream of what the shell wrote and nobody read yet, named likewise."""
+    return f"{PREFIX}attachment_output:{attachment_id}"
 
 
 def pending(queue: str) -> str:

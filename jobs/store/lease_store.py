@@ -43,6 +43,8 @@ class Heard:
     word: str
     #: Jobs of these leases of which somebody follows a unit; said to runners alone.
     follow: tuple[str, ...] = ()
+    #: Job, unit and id of each shell that somebody wants beside a unit of these leases; said to runners alone.
+    attach: tuple[tuple[str, int, str], ...] = ()
 
 
 class FleetCalls(Protocol):

@@ -16,7 +16,9 @@ log = logging.getLogger(__name__)
 Stored = TypeVar("Stored")
 Read = TypeVar("Read")
 #: The sorts of entry that can be skipped: values of the metric's label.
-SORTS = ("job", "worker", "event", "span", "sample", "alert", "mark", "figure", "index", "audit", "output")
+SORTS = (
+    "job", "worker", "event", "span", "sample", "alert", "mark", "figure", "index", "audit", "output", "attachment",
+)  # fmt: skip
 #: At most this many names are remembered as logged.
 _REMEMBERED = 10_000
 

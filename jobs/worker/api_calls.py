@@ -169,14 +169,17 @@ class Api:
     def _pass_on(self, why: str) -> None:
         self.refused(why)
 
-    def call(self, name: str, body: dict[str, Any], *, wait_seconds: float = 0.0) -> dict[str, Any]:
+    def call(
+        self, name: str, body: dict[str, Any], *, wait_seconds: float = 0.0, slower_seconds: float = 0.0
+    ) -> dict[str, Any]:
         """POST /api/worker/{name} and return the answer.
 
         Raises CoordinatorAway when it may be repeated, CoordinatorRejects when it may not, NotLetIn for a token that
         does not count. `wait_seconds` is what the answer may wait for work; such a call ends at `interrupt`.
+        `slower_seconds` is what it may take for another reason.
         """
         text = json.dumps(body, separators=(",", ":")).encode()
-        asked = _Asked(path=name, body=text, seconds=wait_seconds, polls=bool(wait_seconds))
+        asked = _Asked(path=name, body=text, seconds=wait_seconds + slower_seconds, polls=bool(wait_seconds))
         status, content = self._answered(asked)
         answer = _parsed(content)
         if status == HTTPStatus.OK and answer is not None:

@@ -269,7 +269,11 @@ class ApiStore:
         leases = [{"job_id": job, "lease": token, "upto": upto} for job, token, upto in pulse.leases]
         body = {"born": pulse.born, "row": _shortened(pulse.row()), "leases": leases, "slot": pulse.slot}
         answer = self.api.call("beat", body)
-        return Heard(leases=tuple(answer["leases"]), word=str(answer["word"]), follow=tuple(answer.get("follow", ())))
+        attach = tuple((str(job), int(unit), str(name)) for job, unit, name in answer.get("attach", ()))
+        return Heard(
+            leases=tuple(answer["leases"]), word=str(answer["word"]), follow=tuple(answer.get("follow", ())),
+            attach=attach,
+        )  # fmt: skip
 
     def drop_idle_connections(self) -> None:
         self.api.drop_idle()

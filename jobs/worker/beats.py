@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from jobs.store.connection import RedisError, Unreachable, away
-from jobs.store.lease_store import LeaseStore, Pulse, Row
+from jobs.store.lease_store import Heard, LeaseStore, Pulse, Row
 from jobs.store.leases import BEAT_SECONDS
 from jobs.worker.serving import Server
 
@@ -22,12 +22,12 @@ class Beats(threading.Thread):
     """Keeps leases, the slot and the worker alive, each second, on a connection of its own.
 
     `row` gives what the worker says of itself; `name_taken` is called when a later process has this worker's name,
-    `heard` whenever Redis has taken the heartbeat, `follow` with the jobs whose output somebody follows now.
+    `heard` whenever Redis has taken the heartbeat, `asked` with each answer, for what people want of running programs.
     """
 
     def __init__(
         self, store: LeaseStore, server: Server, born: str, row: Callable[[], Row], name_taken: Callable[[], None],
-        heard: Callable[[], None] = lambda: None, follow: Callable[[tuple[str, ...]], None] = lambda jobs: None,
+        heard: Callable[[], None] = lambda: None, asked: Callable[[Heard], None] = lambda heard: None,
     ) -> None:  # fmt: skip
         super().__init__(name="beats", daemon=True)
         self._store = store
@@ -35,7 +35,7 @@ class Beats(threading.Thread):
         self._born = born
         self._row = row
         self._name_taken = name_taken
-        self._heard, self._follow = heard, follow
+        self._heard, self._asked = heard, asked
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -61,7 +61,7 @@ class Beats(threading.Thread):
             if answer:
                 task.kept_at = asked
             task.ask_to_stop(_STOPS[answer])
-        self._follow(heard.follow)
+        self._asked(heard)
         self._server.draining = heard.word == "drain"
         self._heard()
         if heard.word == "taken" and not self._server.stopping:

@@ -17,7 +17,7 @@ from jobs.kinds import registry
 from jobs.models import Device
 from jobs.settings import Settings
 from jobs.store.connection import RedisError
-from jobs.store.lease_store import LeaseStore, Row
+from jobs.store.lease_store import Heard, LeaseStore, Row
 from jobs.store.leases import BEAT_SECONDS
 from jobs.worker import api_calls, exporter, links
 from jobs.worker.beats import Beats
@@ -34,18 +34,18 @@ log = logging.getLogger(__name__)
 class Worker:
     """A worker under its name. `more` gives what its device adds to the worker's row each second.
 
-    `kinds` are those that its lanes compute, all unless said; `follow` is called each second with the jobs whose output
-    somebody follows.
+    `kinds` are those that its lanes compute, all unless said; `asked` is called each second with what the
+    answer to a beat says that people want of running programs.
     """
 
     def __init__(
         self, settings: Settings, device: Device, lanes: int, more: Callable[[], Row] = dict, *,
         kinds: Mapping[str, int] | None = None, room: Room | None = None, shutdown_seconds: float = SHUTDOWN_SECONDS,
-        follow: Callable[[tuple[str, ...]], None] = lambda jobs: None,
+        asked: Callable[[Heard], None] = lambda heard: None,
     ) -> None:  # fmt: skip
         self.settings, self.device, self.lanes, self.more = settings, device, lanes, more
         self.kinds = registry.versions() if kinds is None else kinds
-        self.room, self.shutdown_seconds, self.follow = room, shutdown_seconds, follow
+        self.room, self.shutdown_seconds, self.asked = room, shutdown_seconds, asked
         self.name = ""
         self.born = ""
         self.host = Host(settings.host_name())
@@ -122,7 +122,7 @@ class Worker:
 
     def _serve(self, server: Server, link: Link) -> None:
         settings, heard = self.settings, sign_of_life(self.settings.heartbeat_file)
-        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, self.follow)
+        beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, self.asked)
         beats.start()
         stop_metrics = exporter.serve(settings)
         log.info("ready", extra={"lanes": self.lanes})

@@ -50,7 +50,9 @@ class Served:
     async def _only_polls(api: FastAPI) -> Any:
         api.state.polls.start(asyncio.get_running_loop())
         api.state.live.start(asyncio.get_running_loop())
+        api.state.wakes.start(asyncio.get_running_loop())
         yield
+        api.state.wakes.stop()
         api.state.live.stop()
         api.state.polls.stop()
 

@@ -21,6 +21,7 @@ DOMAINS = (
     "telemetry",
     "events",
     "logs",
+    "attachments",
     "audit",
     "usage",
     "webhooks",

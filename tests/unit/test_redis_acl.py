@@ -33,6 +33,7 @@ COORDINATORS_SCRIPTS = (
     "take_deliveries", "end_delivery", "retry_delivery", "find_ended", "log_shown",
     # Programs run where no Redis is.
     "fail_unit", "split", "unit", "add_output", "follow",
+    "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {
@@ -41,6 +42,7 @@ NOT_WORKERS = {
     "artifact:{}",
     # Of programs.
     "shapes", "unfit", "grace", "leased:{}", "cramped", "reserved",
+    "attachment_input:{}", "attachment_output:{}", "attachment:{}", "attachments", "attachment_wakes",
 }  # fmt: skip
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = (

@@ -65,6 +65,7 @@ def test_every_domain_has_the_same_files() -> None:
     assert domains.names() == [
         "access",
         "artifacts",
+        "attachments",
         "audit",
         "events",
         "fleet",

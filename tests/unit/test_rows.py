@@ -14,6 +14,8 @@ from coordinator.access import rows as access_rows
 from coordinator.access import schemas as access_schemas
 from coordinator.artifacts import rows as artifact_rows
 from coordinator.artifacts import schemas as artifact_schemas
+from coordinator.attachments import rows as attachment_rows
+from coordinator.attachments import schemas as attachment_schemas
 from coordinator.audit import rows as audit_rows
 from coordinator.audit import schemas as audit_schemas
 from coordinator.events import rows as event_rows
@@ -39,6 +41,9 @@ PAIRS: dict[type, type[BaseModel]] = {
     access_rows.SessionRow: access_schemas.Session,
     secret_rows.SecretRow: secret_schemas.Secret,
     artifact_rows.ArtifactRow: artifact_schemas.Artifact,
+    attachment_rows.AttachmentRow: attachment_schemas.Attachment,
+    attachment_rows.InputRow: attachment_schemas.Input,
+    attachment_rows.OutputRow: attachment_schemas.Output,
     job_rows.ShareRow: job_schemas.Share,
     job_rows.UsageRow: job_schemas.Usage,
     job_rows.JobRow: job_schemas.Job,
@@ -79,7 +84,7 @@ PAIRS: dict[type, type[BaseModel]] = {
 ADDED = {job_rows.SubmittedRow: {"result"}}
 MODULES = [
     access_rows, tenant_rows, secret_rows, artifact_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows,
-    usage_rows,
+    usage_rows, attachment_rows,
 ]  # fmt: skip
 
 

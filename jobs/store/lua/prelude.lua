@@ -1076,3 +1076,50 @@ local function store_artifact(of, id, about, words, first, t)
     'manifest', about.manifest, 'manifest_bytes', about.size)
   weigh_files(of)
 end
+
+-- Attachments: shells beside running programs. What either side writes is a stream of its own, whose entries are named by
+-- the place of the byte behind them: written twice it is there once, and what was read on the other side is dropped.
+local ATTACHED_MS, ATTACHED_KEPT = 30000, 60000
+local ATTACHED_BYTES, ATTACHED_ENTRIES = { ['in'] = 32768, out = 131072 }, 256
+local function attached_bytes(side, id)
+  return (side == 'in' and P .. 'attachment_input:' or P .. 'attachment_output:') .. id
+end
+
+local function attached(id)
+  local a, found = { id = id }, call('HGETALL', P .. 'attachment:' .. id)
+  for i = 1, #found, 2 do a[found[i]] = found[i + 1] end
+  return a.state and a or nil
+end
+
+local function attachment_member(a) return a.tenant .. '/' .. a.job .. '|' .. a.unit .. '|' .. a.id end
+
+local function wake_attached(id) call('XADD', P .. 'attachment_wakes', 'MAXLEN', '~', 1000, '*', 'id', id) end
+
+-- Its asker was heard now; without that it ends.
+local function keep_attached(a, t)
+  call('ZADD', P .. 'attachments', num(t + ATTACHED_MS), attachment_member(a))
+  call('PEXPIRE', P .. 'attachment:' .. a.id, ATTACHED_MS + ATTACHED_KEPT)
+end
+
+local function end_attached(a, t, exit, reason)
+  call('ZREM', P .. 'attachments', attachment_member(a))
+  if a.state == 'ended' then return end
+  call('HSET', P .. 'attachment:' .. a.id, 'state', 'ended', 'exit', exit, 'reason', reason)
+  call('PEXPIRE', P .. 'attachment:' .. a.id, ATTACHED_KEPT)
+  if a.state == 'running' then
+    local seconds = num(math.floor(math.max(0, t - (tonumber(a.taken) or t)) / 1000))
+    log_change(t, a.tenant, a.owner, 'detach', a.job .. '/' .. a.unit, seconds .. ' s, ' .. (exit ~= '' and 'exit ' .. exit or reason))
+  end
+  a.state, a.exit, a.reason = 'ended', exit, reason
+  wake_attached(a.id)
+end
+
+-- Ends those whose askers have not been heard for too long.
+local function end_silent_attachments(t)
+  cap(P .. 'attachments', t, ATTACHED_MS)
+  for _, member in ipairs(call('ZRANGEBYSCORE', P .. 'attachments', '-inf', num(t), 'LIMIT', 0, 100)) do
+    local a = attached(string.match(member, '[^|]*$'))
+    if a then end_attached(a, t, '', 'silent') end
+    call('ZREM', P .. 'attachments', member)
+  end
+end

@@ -1,0 +1,1 @@
+"""Attachments: shells that people have beside running programs."""

@@ -1,0 +1,83 @@
+"""Bodies of calls about attachments, each field within bounds, and what is common to both of their sides."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+from fastapi import Path
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from jobs import errors
+from jobs.models import MAX_UNITS
+from jobs.store.attachments import MAX_BYTES
+
+#: Bytes of a call's body: MAX_BYTES in base64 and its brackets, or a command with JSON's escapes.
+MOST_BODY = 128 << 10
+#: Seconds for which a call waits at most.
+MOST_SECONDS = 20.0
+#: Words of a command, and bytes of all of them.
+_MOST_WORDS, _MOST_COMMAND = 1000, 32 << 10
+
+AttachmentId = Annotated[
+    str, Path(pattern=r"^[0-9a-f]{32}$", description="An attachment's id: 32 hexadecimal digits, chosen by its asker.")
+]
+Place = Annotated[int, Field(ge=0, le=MAX_UNITS)]
+Lines = Annotated[int, Field(ge=1, le=10_000)]
+
+
+def _is_command(words: list[str] | None) -> list[str] | None:
+    if words and (not words[0] or any("\0" in word for word in words)):
+        raise ValueError("must begin with a program, and hold no NUL")
+    if sum(len(word.encode(errors="replace")) for word in words or ()) > _MOST_COMMAND:
+        raise ValueError(f"must have at most {_MOST_COMMAND} bytes")
+    return words
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Terminal(_Body):
+    """The terminal of whoever asks."""
+
+    rows: Lines
+    columns: Lines
+    name: str = Field("xterm", pattern=r"^[A-Za-z0-9._+-]{1,64}$", description="TERM.")
+
+
+class Ask(_Body):
+    """Somebody wants a shell beside a unit."""
+
+    unit: Place
+    command: Annotated[list[str] | None, AfterValidator(_is_command)] = Field(
+        None, min_length=1, max_length=_MOST_WORDS, description="What runs; null: a shell."
+    )
+    terminal: Terminal | None = Field(None, description="It gets a terminal; null: pipes, as a script does.")
+
+
+class Write(_Body):
+    """Input of a shell, from a place on."""
+
+    offset: Place = Field(description="Place of the first byte in all that is typed.")
+    data: str = Field("", max_length=2 * MAX_BYTES, description=f"At most {MAX_BYTES} bytes in base64.")
+    closed: bool = Field(False, description="Nothing comes after these bytes.")
+    rows: Lines | None = None
+    columns: Lines | None = None
+
+
+def decoded(text: str) -> bytes:
+    """Return the bytes of a text in base64. InvalidRequest for what is none, TooLarge beyond MAX_BYTES."""
+    try:
+        data = base64.b64decode(text.encode(), validate=True)
+    except (binascii.Error, ValueError):
+        raise errors.InvalidRequest("data: must be bytes in base64", field="data") from None
+    if len(data) > MAX_BYTES:
+        raise errors.TooLarge(f"data: has over {MAX_BYTES} bytes; send the rest in another call", field="data")
+    return data
+
+
+def size(asked: Any) -> str:
+    """Return rows and columns as they are stored; empty where both are not given."""
+    return f"{asked.rows} {asked.columns}" if asked.rows and asked.columns else ""

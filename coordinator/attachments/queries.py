@@ -1,0 +1,31 @@
+"""Units beside which somebody may have a shell. Reads only."""
+
+from __future__ import annotations
+
+from coordinator.asker import Asker
+from jobs import errors
+from jobs.kinds import registry
+from jobs.store import Store
+from jobs.store.outputs import UnitState
+
+
+def unit(store: Store, asker: Asker, job: str, number: int) -> UnitState:
+    """Return where a unit of a program stands that the asker may have a shell beside.
+
+    NotFound for none, Forbidden for another tenant's, Conflict for one that has ended.
+    """
+    found = store.outputs.unit(job, number)
+    if found is None:
+        raise errors.NotFound(f"no job {job}; list them with GET /api/jobs", field="job_id")
+    if found.tenant != asker.tenant:
+        detail = f"job {job} is of the tenant {found.tenant}: a shell beside it is for tokens of that tenant alone"
+        raise errors.Forbidden(detail, field="job_id")
+    if found.kind not in registry.names() or registry.running(found.kind) is None:
+        raise errors.NotFound(f"jobs of kind {found.kind} run no programs: there is no shell beside", field="job_id")
+    if number >= found.total:
+        raise errors.NotFound(f"job {job} has the units 0 to {found.total - 1}", field="unit")
+    if found.ended:
+        state = found.state if found.state in ("done", "dead") else f"over: its job is {found.job_state}"
+        detail = f"unit {number} is {state}; read what it wrote with: cluster logs {job} --unit {number}"
+        raise errors.Conflict(detail, field="unit")
+    return found

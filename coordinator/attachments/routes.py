@@ -1,0 +1,142 @@
+"""Routes of attachments, for who asks for one: begin, type, read, leave.
+
+Each call may be repeated after a lost answer, at any replica: bytes have places. An attachment is its asker's alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.attachments import calls, queries, rows, schemas
+from coordinator.attachments.calls import AttachmentId
+from coordinator.attachments.wakes import Wakes
+from jobs import errors
+from jobs.models import MAX_UNITS
+from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read
+
+routes = http.router()
+
+_RUN = [http.needs(Scope.RUN)]
+_PATH = "/jobs/{job_id}/attachments/{attachment}"
+Wait = Annotated[float, Query(ge=0, le=calls.MOST_SECONDS, description="Seconds to wait where there is nothing.")]
+#: Which bound is reached, in words.
+_BOUNDS = {
+    "unit": f"{OF_A_UNIT} shells are beside this unit", "tenant": f"your tenant has {OF_A_TENANT} shells",
+    "all": f"the cluster has {OF_ALL} shells",
+}  # fmt: skip
+
+
+def _missing(attachment: str) -> errors.NotFound:
+    return errors.NotFound(f"you have no shell {attachment}: it was not asked for, or has ended", field="attachment")
+
+
+@routes.put(
+    _PATH, tags=["programs"], dependencies=_RUN, openapi_extra=http.describes(calls.Ask),
+    **http.answers(schemas.Attachment),
+)  # fmt: skip
+async def ask(
+    request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep
+) -> Response:
+    """Ask for a shell beside a unit: with its user, folder, environment and limits, and ended with it.
+
+    It ends when nobody has read its output for 30 seconds. 409 where the unit has ended.
+    """
+    asked: calls.Ask = http.parsed(calls.Ask, await bodies.body(request, limit=calls.MOST_BODY))
+
+    def work() -> rows.AttachmentRow:
+        found = queries.unit(cluster.store, asker, job_id, asked.unit)
+        how = cluster.store.attachments.ask(
+            attachment, tenant=found.tenant, job=job_id, unit=asked.unit, owner=asker.token,
+            about=asked.model_dump(include={"command", "terminal"}),
+        )  # fmt: skip
+        if how == "other":
+            raise errors.Conflict("this id is another attachment's; choose one at random", field="attachment")
+        if how != "ok":
+            detail = f"{_BOUNDS[how]}, which is the most at once; leave one, or wait until one ends"
+            raise errors.OverLimit(detail, field="unit", seconds=5)
+        return {"attachment_id": attachment, "job_id": job_id, "unit": asked.unit, "unit_state": found.state}
+
+    return http.shown(await run_in_threadpool(work))
+
+
+@routes.post(
+    f"{_PATH}/input", tags=["programs"], dependencies=_RUN, openapi_extra=http.describes(calls.Write),
+    **http.answers(schemas.Input),
+)  # fmt: skip
+async def write(
+    request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
+    wait_seconds: Wait = 0,
+) -> Response:  # fmt: skip
+    """Type into a shell, and say how large its terminal is. 32 KiB wait for it at most: the rest is not taken."""
+    asked: calls.Write = http.parsed(calls.Write, await bodies.body(request, limit=calls.MOST_BODY))
+    data, size = calls.decoded(asked.data), calls.size(asked)
+
+    def work() -> tuple[str, int]:
+        done = cluster.store.attachments.write(
+            attachment, "in", asker.token, asked.offset, Chunk("i", data), closed=asked.closed, size=size
+        )
+        if done is None:
+            raise _missing(attachment)
+        return done
+
+    def enough(done: tuple[str, int]) -> bool:
+        return done[0] == "ended" or not data or done[1] > asked.offset
+
+    wakes: Wakes = request.app.state.wakes
+    state, upto = await wakes.until(request, attachment, wait_seconds, work, enough)
+    if asked.offset > upto and state != "ended":
+        detail = f"offset: {asked.offset} leaves a gap; {upto} bytes were taken"
+        raise errors.InvalidRequest(detail, field="offset")
+    return http.shown({"state": state, "upto": upto})
+
+
+@routes.get(f"{_PATH}/output", tags=["programs"], dependencies=_RUN, **http.answers(schemas.Output))
+async def read(
+    request: Request, job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep,
+    after: Annotated[int, Query(ge=0, le=MAX_UNITS, description="Bytes that were read: they are let go.")] = 0,
+    wait_seconds: Wait = 0,
+) -> Response:  # fmt: skip
+    """Read what a shell wrote after a place, and how it ended. 128 KiB wait at most, beyond which the shell waits."""
+    store = cluster.store
+
+    def look() -> Read:
+        found = store.attachments.read(attachment, "out", asker.token, after)
+        if found is None:
+            raise _missing(attachment)
+        return found
+
+    def end_with_unit(found: Read) -> rows.OutputRow:
+        """End one that its unit did not wait for."""
+        unit_state = ""
+        if found.state == "asked" and (asked := store.attachments.asked_by(attachment, asker.token)) is not None:
+            state = store.outputs.unit(asked.job, asked.unit)
+            unit_state = state.state if state else ""
+            if state is None or state.ended:
+                store.attachments.end(attachment, asker.token, None, "program")
+                found = look()
+        return rows.output(found, unit_state)
+
+    states = list[str]()
+
+    def enough(found: Read) -> bool:
+        states.append(found.state)
+        return bool(found.chunks) or found.state == "ended" or found.state != states[0]
+
+    wakes: Wakes = request.app.state.wakes
+    found = await wakes.until(request, attachment, wait_seconds, look, enough)
+    return http.shown(await run_in_threadpool(end_with_unit, found))
+
+
+@routes.delete(_PATH, tags=["programs"], dependencies=_RUN, status_code=204, response_class=Response)
+async def leave(
+    job_id: http.JobId, attachment: AttachmentId, cluster: http.ClusterDep, asker: http.AskerDep
+) -> Response:
+    """End a shell, with all that it started. One that has ended stays as it is."""
+    if not await run_in_threadpool(cluster.store.attachments.end, attachment, asker.token, None, "left"):
+        raise _missing(attachment)
+    return Response(status_code=204)

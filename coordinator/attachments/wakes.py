@@ -1,0 +1,155 @@
+"""Waiting for what happens to attachments: one reader of their wakes a replica, however many wait here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from jobs import errors
+from jobs.store import Store
+from jobs.store.connection import RedisError
+
+log = logging.getLogger(__name__)
+
+#: Seconds after which who waits looks anyway; a wake may be lost with Redis' last writes.
+LOOK_SECONDS = 2.0
+#: Calls that wait at one replica at most: both sides of every attachment wait for input and for output.
+MOST_WAITING = 2000
+_BLOCK_MS = 300
+_RETRY_SECONDS = 0.5
+
+Found = TypeVar("Found")
+
+
+class Wakes:
+    """Wakes of one replica. Use inside its loop, once started."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._count = 0
+        self._reader: _Reader | None = None
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to hear while somebody waits."""
+        self._reader = _Reader(self._store, loop, self._wake)
+        self._reader.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self._reader:
+            self._reader.stop()
+
+    async def until(
+        self, request: Request, attachment: str, seconds: float, look: Callable[[], Found],
+        enough: Callable[[Found], bool],
+    ) -> Found:  # fmt: skip
+        """Return what `look` finds, in a thread, as soon as it is enough, the time is over or nobody listens.
+
+        OverLimit where too many wait here.
+        """
+        until = time.monotonic() + seconds
+        with self._listening(attachment) as woken:
+            while True:
+                woken.clear()
+                found = await run_in_threadpool(look)
+                left = until - time.monotonic()
+                if enough(found) or left <= 0 or await request.is_disconnected():
+                    return found
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), min(left, LOOK_SECONDS))
+
+    @contextlib.contextmanager
+    def _listening(self, attachment: str) -> Iterator[asyncio.Event]:
+        if self._count >= MOST_WAITING:
+            raise errors.OverLimit(f"{MOST_WAITING} calls wait at this replica; try again", field="attachment")
+        woken = asyncio.Event()
+        self._count += 1
+        self._waiting.setdefault(attachment, set()).add(woken)
+        self._heed()
+        try:
+            yield woken
+        finally:
+            self._count -= 1
+            several = self._waiting[attachment]
+            several.discard(woken)
+            if not several:
+                del self._waiting[attachment]
+            self._heed()
+
+    def _heed(self) -> None:
+        if self._reader:
+            self._reader.heed(bool(self._waiting))
+
+    def _wake(self, attachments: set[str] | None) -> None:
+        """Wake who waits for these; None: everybody."""
+        for attachment in self._waiting.keys() if attachments is None else attachments:
+            for woken in self._waiting.get(attachment, ()):
+                woken.set()
+
+
+class _Reader(threading.Thread):
+    """Reads wakes while anybody waits, and hands them to the loop."""
+
+    def __init__(
+        self, store: Store, loop: asyncio.AbstractEventLoop, wake: Callable[[set[str] | None], None]
+    ) -> None:  # fmt: skip
+        super().__init__(name="attachments", daemon=True)
+        self._store, self._loop, self._tell = store, loop, wake
+        self._changed = threading.Condition()
+        self._heeded = self._ended = False
+
+    def heed(self, heeded: bool) -> None:
+        """Read from now on, or not; between two calls of one who waits it reads on for a moment."""
+        if heeded != self._heeded:
+            with self._changed:
+                self._heeded = heeded
+                self._changed.notify()
+
+    def run(self) -> None:
+        """Read until stopped, whatever fails."""
+        place = ""
+        while not self._ended:
+            try:
+                if not place:
+                    place = self._store.attachments.newest_wake()
+                    self._pass_on(None)
+                place, woken = self._store.attachments.woken(place, block_ms=_BLOCK_MS)
+                if woken:
+                    self._pass_on(woken)
+                place = place if self._keeps_on() else ""
+            except RedisError as error:
+                log.warning("attachments are looked at late: %s", error)
+                place = ""
+                time.sleep(_RETRY_SECONDS)
+            except Exception:  # without this thread everybody here waits for seconds
+                log.exception("reading wakes of attachments failed")
+                place = ""
+                time.sleep(_RETRY_SECONDS)
+
+    def _keeps_on(self) -> bool:
+        """Return True where somebody waits; else sleep until somebody does."""
+        with self._changed:
+            slept = not (self._heeded or self._ended)
+            while not (self._heeded or self._ended):
+                self._changed.wait()
+        return not slept
+
+    def _pass_on(self, woken: set[str] | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._tell, woken)
+
+    def stop(self) -> None:
+        """End the thread, within the time of a read."""
+        self._ended = True
+        with self._changed:
+            self._changed.notify()
+        self.join(timeout=3)

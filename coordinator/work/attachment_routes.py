@@ -1,0 +1,142 @@
+"""Routes of attachments for the runner that runs their units: begin, read what is typed, write, end.
+
+The lease under which one was begun names it; what its shell wrote last may come after that lease has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic import Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Scope
+from coordinator.attachments import calls as attachment_calls
+from coordinator.attachments import rows
+from coordinator.attachments.calls import MOST_BODY, MOST_SECONDS, AttachmentId
+from coordinator.attachments.wakes import Wakes
+from coordinator.work import leased, schemas
+from coordinator.work.calls import Call, Units
+from coordinator.work.identity import WorkerDep, owned
+from coordinator.work.leased import Job
+from coordinator.work.program_routes import Lease
+from jobs.store.attachments import MAX_BYTES, Chunk, Read
+
+routes = http.router()
+
+_WORKER = [http.needs(Scope.WORKER)]
+_PATH = "/worker/jobs/{job}/attachments/{attachment}"
+_GONE = Read(state="ended", exit=None, reason="", size="", closed=True, worker="", upto=0, chunks=())
+
+
+class Take(Call):
+    """A runner begins an attachment beside a unit of its lease."""
+
+    lease: Lease
+    unit: Units
+
+
+class ReadInput(Call):
+    """A runner reads what was typed after a place."""
+
+    lease: Lease
+    after: Units
+    size: str = Field("", max_length=20, description="Of the terminal as the runner knows it.")
+    closed: bool = Field(False, description="It knows that nothing comes any more.")
+    wait_seconds: float = Field(0.0, ge=0, le=MOST_SECONDS)
+
+
+class WriteOutput(Call):
+    """A shell has written something."""
+
+    lease: Lease
+    offset: Units
+    stream: str = Field(pattern="^[oe]$", description="o: stdout or the terminal; e: stderr.")
+    data: str = Field(max_length=2 * MAX_BYTES, description=f"At most {MAX_BYTES} bytes in base64.")
+    wait_seconds: float = Field(0.0, ge=0, le=MOST_SECONDS)
+
+
+class End(Call):
+    """A shell has ended."""
+
+    lease: Lease
+    exit: int | None = Field(ge=0, le=255)
+    reason: str = Field("", max_length=500, description="Why, where it did not end by itself.")
+
+
+def _of(name: str, model: type[Call], answer: type[Any]) -> dict[str, Any]:
+    return {
+        "path": f"{_PATH}/{name}", "tags": ["worker"], "dependencies": _WORKER,
+        "openapi_extra": http.describes(model), **http.answers(answer),
+    }  # fmt: skip
+
+
+async def _body(request: Request, model: type[Any]) -> Any:
+    return http.parsed(model, await bodies.body(request, limit=MOST_BODY))
+
+
+@routes.post(**_of("take", Take, schemas.TakenAttachment))
+async def take(
+    request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
+) -> Response:
+    """Begin a shell that somebody has asked for, beside a unit of the lease. `about` null: it is over."""
+    asked: Take = await _body(request, Take)
+
+    def work() -> dict[str, Any]:
+        leased.require(cluster.store, worker, job, asked.lease)
+        return {"about": cluster.store.attachments.take(attachment, job, owned(worker, asked.lease), asked.unit)}
+
+    return http.shown(await run_in_threadpool(work))
+
+
+@routes.post(**_of("input", ReadInput, schemas.AttachmentInput))
+async def read(
+    request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
+) -> Response:
+    """Read what was typed after a place, which lets go of what is before. ended: the shell must end."""
+    asked: ReadInput = await _body(request, ReadInput)
+    who = owned(worker, asked.lease)
+
+    def look() -> Read:
+        return cluster.store.attachments.read(attachment, "in", who, asked.after) or _GONE
+
+    def enough(found: Read) -> bool:
+        news = found.closed != asked.closed or found.size != asked.size
+        return bool(found.chunks) or found.state == "ended" or news
+
+    wakes: Wakes = request.app.state.wakes
+    found = await wakes.until(request, attachment, asked.wait_seconds, look, enough)
+    row = {"state": found.state, "size": found.size, "closed": found.closed, "upto": found.upto}
+    return http.shown({**row, "chunks": rows.chunks(found.chunks)})
+
+
+@routes.post(**_of("output", WriteOutput, schemas.AttachmentOutput))
+async def write(
+    request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
+) -> Response:
+    """Pass on what a shell wrote, from a place on; where its reader is slow, nothing is taken until it has read."""
+    asked: WriteOutput = await _body(request, WriteOutput)
+    chunk, who = Chunk(asked.stream, attachment_calls.decoded(asked.data)), owned(worker, asked.lease)
+
+    def work() -> tuple[str, int]:
+        done = cluster.store.attachments.write(attachment, "out", who, asked.offset, chunk)
+        return done or ("ended", asked.offset)
+
+    wakes: Wakes = request.app.state.wakes
+    state, upto = await wakes.until(
+        request, attachment, asked.wait_seconds, work, lambda done: done[0] == "ended" or done[1] > asked.offset
+    )
+    return http.shown({"state": state, "upto": upto})
+
+
+@routes.post(**_of("end", End, schemas.Ended))
+async def end(
+    request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
+) -> Response:
+    """Say that a shell has ended, with nothing left of it."""
+    asked: End = await _body(request, End)
+    who = owned(worker, asked.lease)
+    done = await run_in_threadpool(cluster.store.attachments.end, attachment, who, asked.exit, asked.reason)
+    return http.shown({"ended": done})
