@@ -25,7 +25,7 @@ from jobs.store.marks import Marks
 from jobs.store.outputs import Outputs
 from jobs.store.repairs import Repairs
 from jobs.store.results import Results
-from jobs.store.scripts import Scripts
+from jobs.store.scripts import LIMITS, Limits, Scripts
 from jobs.store.secrets import Secrets
 from jobs.store.slots import Slots
 from jobs.store.stored_bytes import StoredBytes
@@ -42,16 +42,14 @@ __all__ = ["Store"]
 class Store:
     """One Redis, by subject.
 
-    `replicas` of it must have a change before it counts as done. `clock` (Lua text defining now()) and the limits of
-    expiries and errors are replaced by tests only.
+    `replicas` of it must have a change before it counts as done. `clock` (Lua text defining now()) and `limits` are
+    replaced by tests only.
     """
 
     def __init__(
-        self, client: Client, *, replicas: int = 0, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3
-    ) -> None:
-        self.scripts = Scripts(
-            client, replicas=replicas, clock=clock, max_expiries=max_expiries, max_errors=max_errors
-        )  # fmt: skip
+        self, client: Client, *, replicas: int = 0, clock: str | None = None, limits: Limits = LIMITS
+    ) -> None:  # fmt: skip
+        self.scripts = Scripts(client, replicas=replicas, clock=clock, limits=limits)
         self.clock = Clock(self.scripts)
         self.jobs = Jobs(self.scripts)
         self.job_reads = JobReads(self.scripts)

@@ -127,7 +127,10 @@ class Jobs(Part):
 
         Returns [version, V] when its partials come from version V of the kind's model and not from `version`.
         """
-        return self._scripts.kept_words("retry", job, version, *actor, int(hold))
+        answer = ["more"]
+        while answer == ["more"]:  # each call moves some thousand ranges, so that others are served between two
+            answer = self._scripts.kept_words("retry", job, version, *actor, int(hold))
+        return answer
 
     def retry_dead(
         self, job: str, first: int, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False

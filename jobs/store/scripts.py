@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence, Set
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +25,7 @@ WORKER_TTL_MS = 5000
 #: Spans that are kept: with fewer, none was dropped but for its age.
 SPANS_KEPT = 20_000
 
+
 #: First argument of a script that stands for several calls, and calls that are one at most: Redis does nothing else
 #: meanwhile, for 2 to 5 ms.
 CALLS, TOGETHER = "several calls", 32
@@ -31,6 +33,19 @@ CALLS, TOGETHER = "several calls", 32
 OUTER = 32
 
 _FOLDER = Path(__file__).parent / "lua"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Deaths of lanes after which a range is halved, errors after which it is given up, and what one RETRY moves."""
+
+    expiries: int = 3
+    errors: int = 3
+    #: Ranges of a program, in a few milliseconds.
+    retried: int = 1000
+
+
+LIMITS = Limits()
 
 
 @cache
@@ -41,6 +56,7 @@ def _sources(clock: str | None, values: tuple[tuple[str, int | str], ...]) -> di
     texts.pop("clock")
     for name, value in values:
         prelude = prelude.replace(f"@{name}@", str(value))
+        texts = {script: text.replace(f"@{name}@", str(value)) for script, text in texts.items()}
     parts = _Parts(prelude, texts.pop("tenancy"), texts.pop("caps"), texts.pop("ties"), texts.pop("rarely"))
     ending = texts.pop("ending").replace("@CALLS@", CALLS)
     return {name: parts.of(f"local function script(ARGV)\n{body}\nend\n{ending}") for name, body in texts.items()}
@@ -96,20 +112,20 @@ class _Parts:
 class Scripts:
     """Calls of the scripts over one client.
 
-    `replicas` of Redis must have what `kept` writes. `clock` (Lua text defining now()) and the limits of expiries and
-    errors are replaced by tests only.
+    `replicas` of Redis must have what `kept` writes. `clock` (Lua text defining now()) and `limits` are replaced
+    by tests only.
     """
 
     def __init__(
-        self, client: Client, *, replicas: int = 0, clock: str | None = None, max_expiries: int = 3, max_errors: int = 3
-    ) -> None:
+        self, client: Client, *, replicas: int = 0, clock: str | None = None, limits: Limits = LIMITS
+    ) -> None:  # fmt: skip
         self.client = client
         self.replicas = replicas
         bounds = ", ".join(str(bound) for bound in metrics.SECONDS)
         names = ", ".join(f"'{name}'" for name in queues.ALL)
         values: dict[str, int | str] = {
-            "MAX_EXPIRIES": max_expiries, "MAX_ERRORS": max_errors, "BOUNDS": bounds, "QUEUES": names,
-            "LEASE_TTL": LEASE_TTL_MS, "PROGRAM_TTL": PROGRAM_TTL_MS,
+            "MAX_EXPIRIES": limits.expiries, "MAX_ERRORS": limits.errors, "RETRIED": limits.retried, "BOUNDS": bounds,
+            "QUEUES": names, "LEASE_TTL": LEASE_TTL_MS, "PROGRAM_TTL": PROGRAM_TTL_MS,
             "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS, "SPANS": SPANS_KEPT,
         }  # fmt: skip
         sources = _sources(clock, tuple(values.items()))

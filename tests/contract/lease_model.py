@@ -17,7 +17,7 @@ from jobs.store.fleet import AGE_SECONDS, RESERVE_SECONDS, Swept
 from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Committed, Grant
 from jobs.store.results import Gathered
-from jobs.store.scripts import PROGRAM_TTL_MS
+from jobs.store.scripts import PROGRAM_TTL_MS, Limits
 from jobs.store.slots import Held, Taken
 
 Range: TypeAlias = tuple[int, int]
@@ -306,7 +306,7 @@ class Bench:
     def __init__(self, url: str, *, limit: int = 1) -> None:
         self.client = connection.connect(url, retries=0, timeout=30)
         self.client.flushall()
-        self.store = Store(self.client, clock=CLOCK, max_expiries=limit, max_errors=limit)
+        self.store = Store(self.client, clock=CLOCK, limits=Limits(limit, limit, 3))
         bells.place_bells(self.store)
         self._dump = self.client.register_script(DUMP)
         self.jobs: dict[str, History] = {}

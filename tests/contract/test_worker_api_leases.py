@@ -12,6 +12,7 @@ from hypothesis.stateful import initialize, precondition, rule, run_state_machin
 
 from jobs import queues
 from jobs.store import Store, connection, lease_tokens, leases
+from jobs.store.scripts import Limits
 from tests.contract.api_transport import OverApi, Served, serve
 from tests.contract.lease_model import CLOCK, JobView, Worker
 from tests.contract.test_lease_protocol import PICK, SETTINGS, TOTALS, LeaseMachine
@@ -20,7 +21,7 @@ from tests.contract.test_lease_protocol import PICK, SETTINGS, TOTALS, LeaseMach
 @pytest.fixture
 def served(any_redis_url: str) -> Iterator[Served]:
     with closing(connection.connect(any_redis_url, retries=0, timeout=30)) as client:
-        store = Store(client, clock=CLOCK, max_expiries=1, max_errors=1)
+        store = Store(client, clock=CLOCK, limits=Limits(1, 1, 3))
         with serve(any_redis_url, store) as made:
             yield made
 
