@@ -31,11 +31,16 @@ from coordinator.cluster import Cluster
 from coordinator.destinations import Guard
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
+from coordinator.jobs.on_behalf import OnBehalf
 from coordinator.leader import Janitor
 from coordinator.logs.live import Live
 from coordinator.logs.texts import Texts
 from coordinator.pages import Pages
 from coordinator.queries import Queries
+from coordinator.schedules.runs import Runs
+from coordinator.schedules.timekeeper import Timekeeper
+from coordinator.secrets.keys import Keys
+from coordinator.secrets.vault import Vault
 from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
@@ -84,6 +89,7 @@ def create(settings: Settings) -> FastAPI:
     sender = Sender(
         Store(connection.connect(settings.redis_url, retries=1, timeout=3)).webhooks, cluster.secrets.keys, guard
     )  # fmt: skip
+    timekeeper = Timekeeper(_runs(own, settings), lambda: janitor.leading)
     collector = Collector(own, Trees(own, settings), lambda: janitor.leading)
 
     @asynccontextmanager
@@ -93,6 +99,7 @@ def create(settings: Settings) -> FastAPI:
         audit_keeper.start()
         collector.start()
         sender.start()
+        timekeeper.start()
         polls.start(asyncio.get_running_loop())
         live.start(asyncio.get_running_loop())
         wakes.start(asyncio.get_running_loop())
@@ -100,6 +107,7 @@ def create(settings: Settings) -> FastAPI:
         stop_metrics = exporter.serve(settings)
         yield
         beating.cancel()
+        timekeeper.stop()
         sender.stop()
         collector.stop()
         wakes.stop()
@@ -120,6 +128,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.file_bodies = Bodies(FILE_ROOM)
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
+    app.state.runs = _runs(main, settings)
     app.state.texts, app.state.live = texts, live
     app.state.wakes = wakes
     app.state.inputs = Inputs(cluster.artifacts, main.artifacts)
@@ -134,6 +143,13 @@ def create(settings: Settings) -> FastAPI:
     app.add_middleware(ClientAddress, settings=settings)
     _answer_errors(app)
     return app
+
+
+def _runs(store: Store, settings: Settings) -> Runs:
+    queries, trees = Queries(store, settings), Trees(store, settings)
+    vault = Vault(store.secrets, Keys(settings.secrets_keys()))
+    on_behalf = OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
+    return Runs(store.schedules, on_behalf, queries.jobs.states)
 
 
 def _serve_pages(app: FastAPI, folder: Path) -> None:

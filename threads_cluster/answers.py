@@ -385,6 +385,34 @@ class Output(Answer):
     state: str | None = None
 
 
+class Schedule(Answer):
+    name: str
+    tenant: str
+    type: str
+    every_seconds: int | None
+    cron: str | None
+    timezone: str
+    state: str
+    next_run: Moment | None
+    last_run: Moment | None
+    last_job_id: str | None
+    last_outcome: str | None
+    submitted: Count
+    skipped: Count
+    missed: Count
+    failed: Count
+    next_runs: list[Moment] = []
+    job: dict[str, Any] = {}
+
+
+class ScheduleList(Answer):
+    schedules: Many[Schedule]
+
+
+class Started(Answer):
+    job_id: str
+
+
 class Delivery(Answer):
     id: str
     tenant: str

@@ -451,6 +451,48 @@ class Cluster:
         """Delete a secret."""
         self._ask("DELETE", f"/api/secrets/{quote(name)}", None, tenant=tenant)
 
+    def schedules(self, *, tenant: str | None = None) -> list[Json]:
+        """Schedules of one's tenant, by name."""
+        rows: list[Json] = self._get("schedules", shape=answers.ScheduleList, tenant=tenant)["schedules"]
+        return rows
+
+    def schedule(self, name: str, *, tenant: str | None = None) -> Json:
+        """One schedule, with its job and its `next_runs`."""
+        answer: Json = self._get(f"schedules/{quote(name)}", shape=answers.Schedule, tenant=tenant)
+        return answer
+
+    def add_schedule(
+        self, name: str, job: Mapping[str, Any], *, every_seconds: int | None = None, cron: str | None = None,
+        timezone: str | None = None, overlap: bool = False, catch_up: str | None = None,
+    ) -> Json:  # fmt: skip
+        """Have a job submitted again and again, `job` as for `submit_batch`; returns it with its `next_runs`."""
+        given = {"every_seconds": every_seconds, "cron": cron, "timezone": timezone, "catch_up": catch_up}
+        chosen = {field: value for field, value in given.items() if value is not None}
+        body = {"name": name, "overlap": overlap, "job": wire(dict(job)), **chosen}
+        # A second attempt would find the schedule of the first.
+        answer: Json = self._ask("POST", "/api/schedules", answers.Schedule, body=body, patience=0)
+        return answer
+
+    def pause_schedule(self, name: str, *, tenant: str | None = None) -> Json:
+        """Let it run no more until it is resumed."""
+        answer: Json = self._ask("POST", f"/api/schedules/{quote(name)}/pause", answers.Schedule, tenant=tenant)
+        return answer
+
+    def resume_schedule(self, name: str, *, tenant: str | None = None) -> Json:
+        """Let a paused one run again."""
+        answer: Json = self._ask("POST", f"/api/schedules/{quote(name)}/resume", answers.Schedule, tenant=tenant)
+        return answer
+
+    def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
+        """Submit its job now, beside its times; the job's id."""
+        # A second attempt would submit a second job.
+        path = f"/api/schedules/{quote(name)}/run"
+        return str(self._ask("POST", path, answers.Started, patience=0, tenant=tenant)["job_id"])
+
+    def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
+        """Delete a schedule; its jobs go on."""
+        self._ask("DELETE", f"/api/schedules/{quote(name)}", None, tenant=tenant)
+
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:
         """`{deliveries, counts}`: deliveries of webhooks, the latest first, of all states or one."""
         answer: Json = self._get("webhooks", shape=answers.DeliveryList, state=state, limit=limit, tenant=tenant)

@@ -18,6 +18,7 @@ from threads_cluster import (
     artifact_commands,
     errors,
     program_commands,
+    schedules,
     secrets,
     show,
     tenants,
@@ -76,7 +77,8 @@ def connect(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Option(metavar="URL", help="The address of the cluster's API.")] = None,
 ) -> None:
-    ctx.obj = Session(url)
+    # A schedule's words are read within the session of its own command.
+    ctx.obj = ctx.obj or Session(url)
     ctx.call_on_close(ctx.obj.close)
 
 
@@ -431,6 +433,7 @@ program_commands.add(app)
 app.add_typer(artifact_commands.app, name="artifact")
 app.add_typer(access.tokens, name="token")
 app.add_typer(secrets.app, name="secret")
+app.add_typer(schedules.app, name="schedule")
 app.add_typer(webhooks.app, name="webhook")
 app.command()(access.login)
 app.command()(access.logout)
@@ -445,6 +448,7 @@ _ADVICE = {
     "GET /api/tenants": "cluster tenant list",
     "PUT /api/tenants/": "cluster tenant create ",
     "GET /api/secrets": "cluster secret list",
+    "GET /api/schedules": "cluster schedule list",
     "GET /api/webhooks": "cluster webhook list",
     "GET /api/tokens": "cluster token list",
     "With hold ": "With --hold ",

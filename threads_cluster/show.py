@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from threads_cluster import figures, tables
@@ -325,6 +326,45 @@ def secrets(several: Sequence[Mapping[str, Any]]) -> None:
     """Table of secrets, without their values."""
     columns = ["tenant", "name", "changed", "key", "readable"]
     rows(columns, [[row[column] for column in columns] for row in several])
+
+
+def schedules(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of schedules."""
+    columns = ("name", "runs", "kind", "state", "next", "submitted", "skipped", "missed", "failed", "last outcome")
+    rows(columns, [
+        [row["name"], rhythm(row), row["type"], row["state"], _due(row["next_run"]), row["submitted"], row["skipped"],
+         row["missed"], row["failed"], row["last_outcome"] or ""]
+        for row in several
+    ])  # fmt: skip
+
+
+def schedule(row: Mapping[str, Any]) -> None:
+    """Print one schedule."""
+    pairs({
+        "name": row["name"], "tenant": row["tenant"], "runs": rhythm(row), "state": row["state"],
+        "overlap": row["overlap"], "catch up": row["catch_up"], "job": json.dumps(row["job"]),
+        "last run": _moment(row, "last_run"), "last job": row["last_job_id"], "last outcome": row["last_outcome"],
+        "submitted": row["submitted"], "skipped": row["skipped"], "missed": row["missed"], "failed": row["failed"],
+    })  # fmt: skip
+    next_runs(row)
+
+
+def next_runs(row: Mapping[str, Any]) -> None:
+    """Print when a schedule runs next, in its timezone."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    zone: tzinfo = UTC
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # this machine may have no data of timezones
+        zone = ZoneInfo(row["timezone"])
+    for moment in row.get("next_runs") or []:
+        line(f"next       {datetime.fromisoformat(moment).astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}")
+
+
+def rhythm(row: Mapping[str, Any]) -> str:
+    """Return when a schedule runs, in words."""
+    if row["every_seconds"]:
+        return f"every {figures.duration(row['every_seconds'])}"
+    return f"{row['cron']} {row['timezone']}"
 
 
 def webhooks(several: Sequence[Mapping[str, Any]]) -> None:

@@ -25,6 +25,7 @@ from jobs.store.marks import Marks
 from jobs.store.outputs import Outputs
 from jobs.store.repairs import Repairs
 from jobs.store.results import Results
+from jobs.store.schedules import Schedules
 from jobs.store.scripts import LIMITS, Limits, Scripts
 from jobs.store.secrets import Secrets
 from jobs.store.slots import Slots
@@ -71,6 +72,7 @@ class Store:
         self.usage = Usage(self.scripts)
         self.tokens = Tokens(self.scripts)
         self.secrets = Secrets(self.scripts)
+        self.schedules = Schedules(self.scripts)
         self.webhooks = Webhooks(self.scripts)
         self.files = Files(self.scripts)
         self.artifacts = Artifacts(self.scripts)

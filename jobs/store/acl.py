@@ -40,6 +40,7 @@ COORDINATOR_KEYS = (
     keys.FILE_STORE, keys.FILE_SUMS, keys.LOOSE, keys.UPLOADS, keys.UNOWNED, keys.DOOMED, keys.UNHELD,
     keys.files("*"), keys.parts("*", "*"), keys.artifact("*", "*"), keys.artifacts("*"), keys.holders("*", "*"),
     keys.names("*"), keys.FOLLOWED, keys.output("*"), keys.outputs("*"),
+    keys.SCHEDULES, keys.schedule("*"), keys.schedules_of("*"),
     keys.UNFIT, keys.SHAPES, keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED,
     keys.ATTACHMENTS, keys.ATTACHMENT_WAKES, keys.attachment("*"), keys.attachment_input("*"),
     keys.attachment_output("*"),

@@ -138,6 +138,8 @@ DELIVERIES = f"{PREFIX}deliveries"
 NOTIFYING = f"{PREFIX}notifying"
 #: hash of counters: attempts that succeeded and failed; deliveries that were delivered, died, or were dropped.
 WEBHOOKS = f"{PREFIX}webhooks"
+#: zset schedule -> when the leader looks at it next.
+SCHEDULES = f"{PREFIX}schedules"
 #: never there: scripts that must pass in a full Redis delete it first.
 SPARE = f"{PREFIX}spare"
 
@@ -378,6 +380,16 @@ def secrets(tenant: str) -> str:
 def secret(tenant: str) -> str:
     """Hash name -> key.sealed: the values of a tenant's secrets, encrypted."""
     return f"{PREFIX}secret:{tenant}"
+
+
+def schedule(schedule_id: str) -> str:
+    """Hash of a schedule."""
+    return f"{PREFIX}schedule:{schedule_id}"
+
+
+def schedules_of(tenant: str) -> str:
+    """Hash name -> schedule: a tenant's schedules."""
+    return f"{PREFIX}schedules:{tenant}"
 
 
 def delivery(delivery_id: str) -> str:

@@ -25,6 +25,7 @@ DOMAINS = (
     "audit",
     "usage",
     "webhooks",
+    "schedules",
     "work",
 )
 #: Packages that CONTRIBUTING.md lists, and the kinds' and their benchmarks' own.

@@ -761,3 +761,76 @@ def test_secrets_are_listed_deleted_and_rotated(fake: Fake, run: Run) -> None:
     fake.on("POST", "/api/rotate-secrets", {"key": "9f0c51ab", "rotated": 3, "unreadable": ["red/LOST"]})
     ran = run("secret", "rotate")
     assert ran.out == "3 secrets are under key 9f0c51ab now\n" and "red/LOST" in ran.err
+
+
+# -- schedules and webhooks -----------------------------------------------------------------------------------------
+
+SCHEDULE = {
+    "name": "sweep", "id": "a1", "tenant": "default", "type": "sums", "every_seconds": 3600, "cron": None,
+    "timezone": "UTC", "overlap": False, "catch_up": "last", "state": "active", "created": "2026-01-02T03:04:05.000Z",
+    "next_run": "2026-01-02T04:04:05.000Z", "last_run": None, "last_job_id": None, "last_outcome": None, "submitted": 0,
+    "skipped": 0, "missed": 0, "failed": 0, "next_runs": ["2026-01-02T04:04:05.000Z"], "job": {"type": "sums"},
+}  # fmt: skip
+
+
+def test_a_schedule_is_added_in_the_words_of_submit_and_nothing_is_submitted(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/schedules", httpx.Response(201, json=SCHEDULE))
+    words = ("submit", "sums", "--start", "2^70", "--priority", "high", "--notify", "https://x/")
+    ran = run("schedule", "add", "sweep", "--every", "1h", "--", *words)
+    assert ran.code == 0 and "every 1 h" in ran.out and "2026-01-02 04:04:05 UTC" in ran.out, ran
+    body = json.loads(fake.asked[-1].content)
+    assert (body["name"], body["every_seconds"], body["overlap"]) == ("sweep", 3600, False)
+    job = body["job"]
+    assert (job["type"], job["priority"], job["notify"]) == ("sums", "high", "https://x/")
+    assert job["parameters"]["start"] == str(2**70) and "idempotency_key" not in job
+    assert fake.bodies("/api/submit") == []
+
+
+def test_words_that_schedule_nothing_are_refused_before_anything_is_sent(fake: Fake, run: Run) -> None:
+    for words, why in (
+        (("--every", "1h", "--", "jobs"), "must begin with submit"),
+        (("--every", "soon", "--", "submit"), "15m"),
+        (("--", "submit", "sums"), "one of both"),
+        (("--every", "1h", "--cron", "x", "--", "submit"), "one of both"),
+        (("--every", "1h", "--timezone", "UTC", "--", "submit"), "--cron"),
+        (("--every", "1h", "--", "submit", "sums", "--first", "1", "--count", "2", "--wait"), "nobody waits"),
+        (("--every", "1h", "--", "submit", "sums", "--first", "x"), "--first"),
+    ):
+        ran = run("schedule", "add", "sweep", *words)
+        assert ran.code == 2 and why in ran.err, ran
+    assert fake.bodies("/api/schedules") == [] == fake.bodies("/api/submit")
+
+
+def test_a_schedule_is_shown_in_its_timezone(fake: Fake, run: Run) -> None:
+    berlin = {**SCHEDULE, "every_seconds": None, "cron": "0 5 * * *", "timezone": "Europe/Berlin"}
+    fake.on("GET", "/api/schedules/sweep", berlin, {**berlin, "timezone": "Mars/Base"})
+    assert "05:04:05 CET" in run("schedule", "show", "sweep").out
+    assert "04:04:05 UTC" in run("schedule", "show", "sweep").out
+    fake.on("GET", "/api/schedules", {"schedules": [berlin]})
+    assert "0 5 * * * Europe/Berlin" in run("schedule", "list").out
+    fake.on("POST", "/api/schedules/sweep/run", httpx.Response(202, json={"name": "sweep", "job_id": "s-a1-9n"}))
+    assert run("schedule", "run-now", "sweep").out == "s-a1-9n\n"
+
+
+DELIVERY = {
+    "id": "msg_1", "tenant": "default", "job_id": "j1", "type": "job.done", "url": "https://x/...", "state": "dead",
+    "created": "2026-01-02T03:04:05.000Z", "ended": None, "attempts": 8, "next_attempt": None,
+    "last_outcome": "the receiver answered 500",
+}  # fmt: skip
+
+
+def test_deliveries_are_listed_and_a_receiver_that_fails_is_an_exit_code(fake: Fake, run: Run) -> None:
+    fake.on("GET", "/api/webhooks", {"deliveries": [DELIVERY], "counts": {"pending": 0, "delivered": 0, "dead": 1}})
+    ran = run("webhook", "list")
+    assert "the receiver answered 500" in ran.out and "cluster webhook dead" in ran.err
+    assert run("webhook", "dead", "--json").lines() == [DELIVERY]
+    assert fake.asked[-1].url.params["state"] == "dead"
+    fine: dict[str, Any] = {"delivered": True, "status": 204, "error": None, "seconds": 0.1}
+    for outcome, code, said in (
+        (fine, 0, "204"), ({**fine, "delivered": False, "status": None, "error": "no connection"}, 1, "no connection"),
+    ):  # fmt: skip
+        fake.on("POST", "/api/webhooks/test", outcome)
+        ran = run("webhook", "test", "https://x/")
+        assert ran.code == code and said in ran.out
+    fake.on("GET", "/api/webhooks/key", {"tenant": "default", "key": "whsec_x"})
+    assert run("webhook", "key").out == "whsec_x\n"

@@ -31,6 +31,7 @@ COORDINATORS_SCRIPTS = (
     "gather", "touch_files", "begin_objects", "add_files", "add_part", "end_parts", "lose_file", "commit_artifact",
     "hold_artifact", "delete_artifact", "collect_artifact", "condemn_files", "keep_output",
     "take_deliveries", "end_delivery", "retry_delivery", "find_ended", "log_shown",
+    "add_schedule", "end_schedule", "turn_schedule", "due_schedules", "claim_run", "note_run",
     # Programs run where no Redis is.
     "fail_unit", "split", "unit", "add_output", "follow",
     "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",

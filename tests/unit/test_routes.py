@@ -71,6 +71,7 @@ def test_every_domain_has_the_same_files() -> None:
         "fleet",
         "jobs",
         "logs",
+        "schedules",
         "secrets",
         "telemetry",
         "tenants",

@@ -28,6 +28,11 @@ call('DEL', P .. 'stored:' .. name)
 call('HDEL', P .. 'stored', name)
 -- A later tenant of this name must not be given them.
 call('DEL', P .. 'secrets:' .. name, P .. 'secret:' .. name)
+for _, id in ipairs(call('HVALS', P .. 'schedules:' .. name)) do
+  call('ZREM', P .. 'schedules', id)
+  call('DEL', P .. 'schedule:' .. id)
+end
+call('DEL', P .. 'schedules:' .. name)
 for _, state in ipairs({ 'pending', 'delivered', 'dead' }) do call('DEL', P .. 'deliveries:' .. name .. ':' .. state) end
 for _, class in ipairs({ 'interactive', 'high', 'normal', 'low' }) do call('HDEL', P .. 'finish:' .. class, name) end
 log_change(t, ARGV[2], ARGV[3], 'tenant', name, 'removed')

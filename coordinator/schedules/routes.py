@@ -1,0 +1,97 @@
+"""Routes of schedules."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Asker, Scope
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from coordinator.schedules import additions, queries, schemas
+from coordinator.schedules.additions import NewSchedule
+from coordinator.schedules.rows import ScheduleRow
+from coordinator.schedules.runs import times
+from jobs import errors
+from jobs.store.schedules import NAME
+
+routes = http.router()
+
+_SUBMIT = [http.needs(Scope.SUBMIT)]
+Name = Annotated[str, Path(pattern=NAME, description="A schedule's name.")]
+
+
+@routes.get("/schedules", tags=["jobs"], **http.answers(schemas.ScheduleList))
+def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """List a tenant's schedules."""
+    return shown({"schedules": queries.schedule_list(cluster.store.schedules, tenant)})
+
+
+@routes.post(
+    "/schedules", status_code=201, tags=["jobs"], dependencies=_SUBMIT, openapi_extra=http.describes(NewSchedule),
+    **http.answers(schemas.Schedule, 201),
+)  # fmt: skip
+async def add_schedule(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Add a schedule: a job that is submitted again and again, for the tenant of who adds it."""
+    asked = http.parsed(NewSchedule, await bodies.body(request))
+    return shown(await run_in_threadpool(_added, cluster, asked, asker), 201)
+
+
+def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> ScheduleRow:
+    schedule, artifacts = additions.planned(cluster, asked, asker)
+    how, what = cluster.store.schedules.add(schedule, artifacts, asker.actor)
+    if how == "exists":
+        detail = f"name: there is a schedule {what} already; delete it first, or choose another name"
+        raise errors.Conflict(detail, field="name")
+    if how == "full":
+        raise errors.Conflict(f"the tenant has {what} schedules, as many as it may have; delete one", field="name")
+    if how == "missing":
+        raise errors.UnknownTenant(what)
+    if how == "artifact":
+        raise errors.NotFound(f"job.parameters: artifact {what} was deleted meanwhile", field="job.parameters")
+    return queries.one(cluster.store.schedules, asker.tenant, asked.name)
+
+
+@routes.get("/schedules/{name}", tags=["jobs"], **http.answers(schemas.Schedule))
+def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """Show a schedule, its job and its next runs."""
+    return shown(queries.one(cluster.store.schedules, tenant, name))
+
+
+@routes.delete("/schedules/{name}", status_code=204, tags=["jobs"], dependencies=_SUBMIT)
+def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Delete a schedule; jobs that it has submitted go on."""
+    if not cluster.store.schedules.delete(tenant, name, asker.actor):
+        raise queries.missing(name)
+    return Response(status_code=204)
+
+
+@routes.post("/schedules/{name}/pause", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Schedule))
+def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
+    if not cluster.store.schedules.pause(tenant, name, asker.actor):
+        raise queries.missing(name)
+    return shown(queries.one(cluster.store.schedules, tenant, name))
+
+
+@routes.post("/schedules/{name}/resume", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Schedule))
+def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Let a paused schedule run again, from its next time on."""
+    store = cluster.store.schedules
+    following = times(queries.found(store, tenant, name)).after(store.now())
+    if following is None:
+        raise errors.Conflict("the schedule has no further time; delete it", field="name")
+    store.resume(tenant, name, following, asker.actor)
+    return shown(queries.one(store, tenant, name))
+
+
+@routes.post(
+    "/schedules/{name}/run", status_code=202, tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Started, 202)
+)
+def run_schedule(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """Submit the job of a schedule now, beside its times."""
+    job_id = request.app.state.runs.run_now(queries.found(cluster.store.schedules, tenant, name))
+    return shown({"name": name, "job_id": job_id}, 202)

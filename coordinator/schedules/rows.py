@@ -1,0 +1,65 @@
+"""Rows of schedules, as the API shows them; `schemas.py` describes the same to clients."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from typing import Any, NotRequired, TypedDict
+
+from coordinator import decoding
+from coordinator.schedules import runs
+from jobs.store.schedules import Schedule
+
+#: Runs to come that are shown of one schedule.
+NEXT_RUNS = 5
+
+
+class ScheduleRow(TypedDict):
+    name: str
+    id: str
+    tenant: str
+    type: str
+    every_seconds: int | None
+    cron: str | None
+    timezone: str
+    overlap: bool
+    catch_up: str
+    state: str
+    created: str
+    next_run: str | None
+    last_run: str | None
+    last_job_id: str | None
+    last_outcome: str | None
+    submitted: int
+    skipped: int
+    missed: int
+    failed: int
+    next_runs: NotRequired[list[str]]
+    job: NotRequired[dict[str, Any]]
+
+
+def schedule_row(schedule: Schedule) -> ScheduleRow:
+    """Return a schedule."""
+    state = "paused" if schedule.paused else "ended" if not (schedule.next or schedule.firing) else "active"
+    return {
+        "name": schedule.name, "id": schedule.schedule_id, "tenant": schedule.tenant,
+        "type": str(json.loads(schedule.job)["type"]), "every_seconds": schedule.every or None,
+        "cron": schedule.cron or None, "timezone": schedule.timezone, "overlap": schedule.overlap,
+        "catch_up": schedule.catch_up, "state": state, "created": decoding.moment(schedule.created),
+        "next_run": _moment(schedule.next), "last_run": _moment(schedule.last),
+        "last_job_id": schedule.last_job or None, "last_outcome": schedule.said or None,
+        "submitted": schedule.submitted, "skipped": schedule.skipped, "missed": schedule.missed,
+        "failed": schedule.failed,
+    }  # fmt: skip
+
+
+def whole_row(schedule: Schedule) -> ScheduleRow:
+    """Return a schedule with its job and its next runs."""
+    coming = islice(runs.times(schedule).all_after(schedule.next - 1), NEXT_RUNS) if schedule.next else ()
+    return {
+        **schedule_row(schedule), "next_runs": [decoding.moment(at) for at in coming], "job": json.loads(schedule.job),
+    }  # fmt: skip
+
+
+def _moment(seconds: int) -> str | None:
+    return decoding.moment(seconds) if seconds else None

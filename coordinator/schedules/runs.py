@@ -1,0 +1,106 @@
+"""Runs of schedules: which are due, which are left out, and the jobs that they submit."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+
+from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
+from coordinator.schedules.times import Times
+from jobs import errors
+from jobs.models import TERMINAL
+from jobs.store.schedules import Schedule, Schedules
+
+log = logging.getLogger(__name__)
+
+#: Seconds by which a run may be late and is not a missed one.
+ON_TIME = 60
+#: Schedules of one round.
+_AT_ONCE = 50
+
+#: Returns the states of jobs; None for those that are gone.
+States = Callable[[Sequence[str]], Sequence[str | None]]
+
+
+def times(schedule: Schedule) -> Times:
+    """Return the times of a schedule."""
+    return Times(
+        every=schedule.every, anchor=schedule.created, cron=schedule.cron, timezone=schedule.timezone
+    )  # fmt: skip
+
+
+class Runs:
+    """Runs what is due, and what is asked for."""
+
+    def __init__(self, store: Schedules, on_behalf: OnBehalf, states: States) -> None:
+        self._store = store
+        self._on_behalf = on_behalf
+        self._states = states
+
+    def run_due(self) -> int:
+        """Run the schedules that are due; return how many were. One that fails holds up no other."""
+        now, due = self._store.due(_AT_ONCE)
+        for schedule in due:
+            try:
+                self._run(schedule, now)
+            except errors.Unavailable as error:
+                log.warning("a run of a schedule waits: %s", error, extra={"schedule": schedule.schedule_id})
+        return len(due)
+
+    def run_now(self, schedule: Schedule) -> str:
+        """Submit the job of a schedule at once and return its id.
+
+        Conflict while its last job goes on, unless its runs may overlap; else as a submission of the tenant.
+        """
+        if not schedule.overlap and (busy := self._going_on(schedule)):
+            raise errors.Conflict(f"job {busy} of the last run has not ended; cancel it, or wait for it", field="name")
+        job_id = f"s-{schedule.schedule_id}-{self._store.now()}n"
+        answer = self._submitted(schedule, job_id)
+        if isinstance(answer, errors.ClusterError):
+            raise answer
+        self._store.note(schedule.schedule_id, 0, "submitted", job_id, "submitted by hand")
+        return job_id
+
+    def _run(self, schedule: Schedule, now: int) -> None:
+        firing = schedule.firing or self._claimed(schedule, now)
+        if not firing:
+            return
+        job_id = f"s-{schedule.schedule_id}-{firing}"
+        busy = "" if schedule.overlap else self._going_on(schedule)
+        if busy and busy != job_id:
+            said = f"left out: job {busy} of the run before has not ended"
+            self._store.note(schedule.schedule_id, firing, "skipped", "", said)
+            return
+        answer = self._submitted(schedule, job_id)
+        if isinstance(answer, errors.Unavailable):
+            raise answer  # it stays due
+        if isinstance(answer, errors.ClusterError):
+            log.warning("a schedule's job was refused: %s", answer, extra={"schedule": schedule.schedule_id})
+            self._store.note(schedule.schedule_id, firing, "failed", "", f"refused: {answer.detail}"[:500])
+        else:
+            self._store.note(schedule.schedule_id, firing, "submitted", job_id, "submitted")
+
+    def _claimed(self, schedule: Schedule, now: int) -> int:
+        """Move a schedule on and return the run that is to be made; 0: none, or somebody else moved it on."""
+        count, last, following = times(schedule).passed(schedule.next, now)
+        wanted = schedule.catch_up == "last" or now - last <= ON_TIME
+        firing, missed = (last, count - 1) if wanted else (0, count)
+        if not self._store.claim(schedule, firing, following or 0, missed):
+            return 0
+        if missed:
+            log.warning("runs of a schedule were missed", extra={"schedule": schedule.schedule_id, "missed": missed})
+        return firing
+
+    def _going_on(self, schedule: Schedule) -> str:
+        """Return the job of the last run while it has not ended, else an empty text."""
+        if not schedule.last_job:
+            return ""
+        [state] = self._states([schedule.last_job])
+        return schedule.last_job if state is not None and state not in TERMINAL else ""
+
+    def _submitted(self, schedule: Schedule, job_id: str) -> str | errors.ClusterError:
+        maker = Maker(tenant=schedule.tenant, token=schedule.token, runs_programs=schedule.runs_programs)
+        wanted = Wanted(job_id=job_id, body=json.loads(schedule.job), maker=maker)
+        [answer] = self._on_behalf.submit([wanted])
+        return answer

@@ -1,0 +1,142 @@
+"""Schedules of tenants: stored, listed, and claimed one run at a time by the leader.
+
+A run is claimed and its schedule moved on in one step; what became of it is noted in another. Between the two the run
+stays due, so that a leader that dies is followed by one that submits the same job once more, which SUBMIT knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jobs.models import ANONYMOUS, Actor
+from jobs.store import keys
+from jobs.store.scripts import Part
+
+#: Schedules of a tenant at most.
+MAX_SCHEDULES = 1000
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Schedule as it is stored. Times are seconds since 1970 of Redis' clock."""
+
+    schedule_id: str
+    tenant: str
+    name: str
+    #: Id of the token with which it was made, and whether that might run programs.
+    token: str
+    runs_programs: bool
+    #: The body of a submission, JSON.
+    job: str
+    every: int
+    cron: str
+    timezone: str
+    overlap: bool
+    #: last or none: which of the runs that were missed is made up for.
+    catch_up: str
+    created: int
+    paused: bool = False
+    #: When it runs next; 0: never again, or while it is paused.
+    next: int = 0
+    #: Run that is claimed, and not noted yet; 0: none.
+    firing: int = 0
+    last: int = 0
+    last_job: str = ""
+    #: What became of the last run.
+    said: str = ""
+    submitted: int = 0
+    skipped: int = 0
+    missed: int = 0
+    failed: int = 0
+
+
+class Schedules(Part):
+    """Stores schedules, and moves them on."""
+
+    def add(self, schedule: Schedule, artifacts: tuple[str, ...] = (), actor: Actor = ANONYMOUS) -> tuple[str, str]:
+        """Store a schedule whose job needs these artifacts.
+
+        (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and nothing is stored.
+        """
+        fields = {
+            "tenant": schedule.tenant, "name": schedule.name, "token": schedule.token,
+            "runs_programs": int(schedule.runs_programs), "job": schedule.job, "every": schedule.every,
+            "cron": schedule.cron, "timezone": schedule.timezone, "overlap": int(schedule.overlap),
+            "catch_up": schedule.catch_up, "created": schedule.created, "next": schedule.next,
+            "artifacts": ",".join(artifacts),
+        }  # fmt: skip
+        flat = [word for pair in fields.items() for word in pair]
+        how, what = self._scripts.kept_words("add_schedule", schedule.schedule_id, MAX_SCHEDULES, *actor, *flat)
+        return how, what
+
+    def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
+        """Delete a schedule; False when there is none. Works in a full Redis."""
+        return bool(self._scripts.kept("end_schedule", tenant, name, *actor))
+
+    def pause(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
+        """Let it run no more until it is resumed; False when there is none."""
+        return bool(self._scripts.kept("turn_schedule", tenant, name, 0, *actor))
+
+    def resume(self, tenant: str, name: str, following: int, actor: Actor = ANONYMOUS) -> bool:
+        """Let it run from this time on; False when there is none."""
+        return bool(self._scripts.kept("turn_schedule", tenant, name, following, *actor))
+
+    def due(self, most: int) -> tuple[int, list[Schedule]]:
+        """Return Redis' time in seconds and at most so many schedules that are due."""
+        now, *found = self._scripts.run("due_schedules", most)
+        return int(now), [_schedule(words[0].decode(), words[1:]) for words in found]
+
+    def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
+        """Move a schedule on to its following time, 0: none, and claim a run, 0: none; False when somebody else did."""
+        return bool(
+            self._scripts.run("claim_run", schedule.schedule_id, schedule.next, firing, following, missed)
+        )  # fmt: skip
+
+    def note(self, schedule_id: str, firing: int, outcome: str, job: str, said: str) -> None:
+        """Note what became of a claimed run: submitted, skipped or failed."""
+        self._scripts.run("note_run", schedule_id, firing, outcome, job, said)
+
+    def of_tenant(self, tenant: str) -> list[Schedule]:
+        """Return a tenant's schedules by name."""
+        [reply] = self._scripts.read(("HGETALL", keys.schedules_of(tenant)))
+        words = [word.decode(errors="replace") for word in reply]
+        ids = words[1::2]
+        if not ids:
+            return []
+        stored = self._scripts.read(*(("HGETALL", keys.schedule(one)) for one in ids))
+        found = [_schedule(one, fields) for one, fields in zip(ids, stored, strict=True) if fields]
+        return sorted(found, key=lambda one: one.name)
+
+    def one(self, tenant: str, name: str) -> Schedule | None:
+        """Return a schedule; None when there is none."""
+        [known] = self._scripts.read(("HGET", keys.schedules_of(tenant), name))
+        if known is None:
+            return None
+        schedule_id = known.decode(errors="replace")
+        [fields] = self._scripts.read(("HGETALL", keys.schedule(schedule_id)))
+        return _schedule(schedule_id, fields) if fields else None
+
+    def now(self) -> int:
+        """Return Redis' time in seconds."""
+        [reply] = self._scripts.read(("TIME",))
+        return int(reply[0])
+
+
+def _schedule(schedule_id: str, words: list[bytes]) -> Schedule:
+    texts = [word.decode(errors="replace") for word in words]
+    known: Mapping[str, str] = dict(zip(texts[::2], texts[1::2], strict=False))
+
+    def number(name: str) -> int:
+        return int(text) if (text := known.get(name, "")).isdigit() else 0
+
+    return Schedule(
+        schedule_id=schedule_id, tenant=known.get("tenant", ""), name=known.get("name", ""),
+        token=known.get("token", ""), runs_programs=known.get("runs_programs") == "1", job=known.get("job", ""),
+        every=number("every"), cron=known.get("cron", ""), timezone=known.get("timezone", "UTC"),
+        overlap=known.get("overlap") == "1", catch_up=known.get("catch_up", "last"), created=number("created"),
+        paused=known.get("paused") == "1", next=number("next"), firing=number("firing"), last=number("last"),
+        last_job=known.get("last_job", ""), said=known.get("said", ""), submitted=number("submitted"),
+        skipped=number("skipped"), missed=number("missed"), failed=number("failed"),
+    )  # fmt: skip

@@ -1,0 +1,151 @@
+"""Times of schedules, over changes of clocks; schedules over HTTP; the words of the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import islice
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from coordinator.schedules import times
+from coordinator.schedules.times import Times
+from jobs.store import keys
+from tests.unit.test_webhooks import Api
+
+BERLIN = ZoneInfo("Europe/Berlin")
+JOB = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 10}}
+
+
+def runs(cron: str, after: datetime, count: int) -> list[str]:
+    found = Times(cron=cron, timezone="Europe/Berlin").all_after(int(after.timestamp()))
+    return [f"{datetime.fromtimestamp(at, BERLIN):%d %H:%M %Z}" for at in islice(found, count)]
+
+
+@pytest.mark.parametrize(("cron", "after", "wanted"), [
+    # 2026-03-29: 02:00 is followed by 03:00. What is left out comes at the end of the gap.
+    ("30 2 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 02:30 CEST"]),
+    ("0 3 * * *", (2026, 3, 28, 12), ["29 03:00 CEST", "30 03:00 CEST"]),
+    ("*/30 * * * *", (2026, 3, 29, 1, 10), ["29 01:30 CET", "29 03:00 CEST", "29 03:30 CEST"]),
+    ("0 * * * *", (2026, 3, 29, 0, 30), ["29 01:00 CET", "29 03:00 CEST", "29 04:00 CEST"]),
+    # 2026-10-25: 02:00 to 03:00 comes twice. A fixed time runs once.
+    ("30 2 * * *", (2026, 10, 24, 12), ["25 02:30 CEST", "26 02:30 CET"]),
+    ("*/30 2 * * *", (2026, 10, 25, 1), ["25 02:00 CEST", "25 02:30 CEST", "25 02:00 CET", "25 02:30 CET"]),
+    ("0 * * * *", (2026, 10, 25, 1, 30), ["25 02:00 CEST", "25 02:00 CET", "25 03:00 CET"]),
+])  # fmt: skip
+def test_a_change_of_clocks_leaves_out_no_run_and_makes_none_twice(
+    cron: str, after: tuple[int, ...], wanted: list[str]
+) -> None:
+    assert runs(cron, datetime(*after, tzinfo=BERLIN), len(wanted)) == wanted  # type: ignore[arg-type, misc]
+
+
+def test_seconds_are_counted_from_the_beginning_whatever_clocks_do() -> None:
+    every = Times(every=3600, anchor=1000)
+    assert list(islice(every.all_after(1000), 3)) == [4600, 8200, 11800]
+    assert (every.after(4599), every.after(4600)) == (4600, 8200)
+    assert every.passed(4600, 4600) == (1, 4600, 8200) and every.passed(4600, 15_399) == (3, 11800, 15400)
+
+
+def test_times_that_passed_are_counted_by_cron_as_by_seconds() -> None:
+    hourly = Times(cron="0 * * * *")
+    assert hourly.passed(3600, 3600) == (1, 3600, 7200)
+    assert hourly.passed(3600, 3600 * 100 + 5) == (100, 360_000, 363_600)
+    years = Times(cron="* * * * *").passed(60, 60 * 1_000_000)
+    assert years[0] == times.MOST_MISSED + 1 and years[2] == 60 * 1_000_001
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("", "five fields"), ("* * * *", "five fields"), ("* * * * * *", "five fields"), ("@daily", "five fields"),
+    ("60 * * * *", "bad minute"), ("0 0 31 2 *", "day"), ("R * * * *", "bad minute"), ("* * * * 9", "day-of-week"),
+    ("*/0 * * * *", "bad minute"), ("\N{ARABIC-INDIC DIGIT THREE} * * * *", "bad minute"),
+])  # fmt: skip
+def test_what_is_no_cron_expression_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        times.check_cron(text)
+
+
+@pytest.mark.parametrize("name", ["", "Europe", "Europe/Nowhere", "../../etc/passwd", "/etc/passwd", "localtime", "\0"])
+def test_what_is_no_timezone_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="Europe/Berlin"):
+        times.zone(name)
+
+
+@pytest.fixture
+def api(any_redis_url: str) -> Iterator[Api]:
+    api = Api(any_redis_url)
+    yield api
+    api.store.client.close()
+
+
+def add(api: Api, name: str = "it", token: str = "", **more: Any) -> Any:
+    body = {"name": name, "every_seconds": 60, "job": JOB, **more}
+    return api.ask("POST", "/api/schedules", {k: v for k, v in body.items() if v is not None}, **_by(token))
+
+
+def _by(token: str) -> dict[str, str]:
+    return {"token": token} if token else {}
+
+
+def test_a_schedule_is_added_shown_paused_run_and_deleted(api: Api) -> None:
+    made = add(api)
+    assert made.status_code == 201, made.text
+    row = made.json()
+    assert len(row["next_runs"]) == 5 and row["job"] == JOB and (row["state"], row["type"]) == ("active", "collatz")
+    assert add(api).status_code == 409
+    assert [one["name"] for one in api.ask("GET", "/api/schedules").json()["schedules"]] == ["it"]
+    assert api.ask("POST", "/api/schedules/it/pause").json()["state"] == "paused"
+    assert api.ask("GET", "/api/schedules/it").json()["next_runs"] == []
+    assert api.ask("POST", "/api/schedules/it/resume").json()["state"] == "active"
+    job = api.ask("POST", "/api/schedules/it/run").json()["job_id"]
+    assert api.ask("GET", f"/api/jobs/{job}").json()["state"] == "queued"
+    refused = api.ask("POST", "/api/schedules/it/run")
+    assert refused.status_code == 409 and job in refused.text
+    row = api.ask("GET", "/api/schedules/it").json()
+    assert (row["submitted"], row["last_job_id"], row["last_outcome"]) == (1, job, "submitted by hand")
+    assert api.ask("DELETE", "/api/schedules/it").status_code == 204
+    for method, path in (("DELETE", "it"), ("GET", "it"), ("POST", "it/run"), ("POST", "it/pause")):
+        assert api.ask(method, f"/api/schedules/{path}").status_code == 404
+    logged = [line for line in api.ask("GET", "/api/audit?after=0").json()["lines"] if "schedule" in line]
+    assert [line.split('"action":"')[1].split('"')[0] for line in logged] == [
+        "add schedule", "pause schedule", "resume schedule", "delete schedule",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "field", "why"), [
+    ({"every_seconds": None}, "every_seconds", "one of both"), ({"cron": "0 3 * * *"}, "every_seconds", "one of both"),
+    ({"every_seconds": 9}, "every_seconds", "10"), ({"every_seconds": 10**9}, "every_seconds", "31622400"),
+    ({"every_seconds": None, "cron": "x"}, "cron", "five fields"),
+    ({"every_seconds": None, "cron": "0 3 * * *", "timezone": "Mars/Base"}, "timezone", "Europe/Berlin"),
+    ({"catch_up": "all"}, "catch_up", "'last' or 'none'"),
+    ({"name": "a/b"}, "name", ""), ({"name": "x" * 65}, "name", ""),
+    ({"job": None}, "job", "needed"), ({"job": {"type": "nothing"}}, "job.type", "nothing"),
+    ({"job": {**JOB, "idempotency_key": "k"}}, "job.idempotency_key", "leave it out"),
+    ({"job": {**JOB, "parameters": {"start_number": 0}}}, "job.parameters.start_number", "1"),
+    ({"job": {**JOB, "notify": "http://10.0.0.1/"}}, "job.notify", "private"), ({"more": 1}, "more", "not known"),
+])  # fmt: skip
+def test_a_wrong_schedule_is_refused_by_field_and_nothing_is_stored(
+    api: Api, given: dict[str, Any], field: str, why: str
+) -> None:
+    answer = add(api, **given)
+    assert answer.status_code == 422 and answer.json()["field"] == field and why in answer.text, answer.text
+    assert api.store.client.zcard(keys.SCHEDULES) == 0
+
+
+def test_schedules_are_their_tenants_and_need_the_scope_submit(api: Api) -> None:
+    api.ask("PUT", "/api/tenants/a", {})
+    mine, theirs, reader = api.token("submit", "read", tenant="a"), api.token("submit", "read"), api.token("read")
+    assert add(api, token=mine).json()["tenant"] == "a"
+    assert add(api, token=reader).status_code == 403
+    for token in (theirs, reader):
+        assert api.ask("GET", "/api/schedules", token=token).json() == {"schedules": []}
+        assert api.ask("GET", "/api/schedules?tenant=a", token=token).status_code == 403
+        assert api.ask("DELETE", "/api/schedules/it", token=token).status_code in (403, 404)
+        assert api.ask("POST", "/api/schedules/it/run", token=token).status_code in (403, 404)
+    assert (
+        add(api, token=mine, name="program", job={"type": "command", "parameters": {"command": "x"}}).status_code == 403
+    )
+    assert api.ask("GET", "/api/schedules/it?tenant=a").status_code == 200
+    job = api.ask("POST", "/api/schedules/it/run", token=mine).json()["job_id"]
+    assert api.ask("GET", f"/api/jobs/{job}").json()["tenant"] == "a"
