@@ -36,6 +36,8 @@ ANSWER_SECONDS = 20.0
 #: Seconds between two messages to a guard that say how long its program may run.
 KEEP_SECONDS = 1.0
 
+#: Seconds between two looks from which on this process did not run meanwhile.
+_STOPPED_SECONDS = 3.0
 #: Seconds between two passes of SIGKILL.
 _AGAIN_SECONDS = 0.005
 
@@ -126,7 +128,7 @@ class Slot:
     ) -> Ended:
         """Read output until the program has ended, and what the pipes hold then."""
         ended: Ended | None = None
-        started = kept = time.monotonic()
+        started = kept = seen = time.monotonic()
         stopping, pipes_until = False, math.inf
         answer_until = started + order.timeout_seconds + ANSWER_SECONDS if order.timeout_seconds else math.inf
         while ended is None or (drain.open and time.monotonic() < pipes_until):
@@ -134,6 +136,10 @@ class Slot:
                 ended, pipes_until = self._ended(), time.monotonic() + PIPES_SECONDS
             elif ended is None:
                 now = time.monotonic()
+                # It was suspended; perhaps this process was stopped, too.
+                if not stopping and (now >= until() or now - seen > _STOPPED_SECONDS):
+                    answer_until += now - seen
+                seen = now
                 if not stopping and (grace := look()) is not None:
                     stopping = True
                     self.stop(grace)
