@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { Lines, MOST_BYTES, scrollTo, sight } from "../../src/pages/kinds/model/lines";
+import { scrollTo, sight } from "../../src/lib/sight";
+import { Lines, MOST_BYTES } from "../../src/pages/kinds/model/lines";
 import { take, unheard, type StreamName } from "../../src/pages/kinds/model/log";
 import { Search } from "../../src/pages/kinds/model/search";
 import { marked, pieces, plain } from "../../src/pages/kinds/model/terminal";

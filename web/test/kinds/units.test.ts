@@ -1,14 +1,13 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { follow, patience } from "../../src/lib/follow";
 import { cellAt, cellCodes, gridOf, moved, nextWith, placeOf, shareOf } from "../../src/pages/kinds/model/grid";
 import {
   codes,
   counted,
   ending,
-  follow,
   inWords,
   isKept,
   outputsOf,
-  patience,
   valueText,
   windowOf,
 } from "../../src/pages/kinds/model/units";

@@ -1,33 +1,21 @@
 /** Units as a table, a thousand at a time, of which only the rows in sight are on the page. */
 
 import { useSignal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { Problem, type Job, type Unit, type Units, type UnitState } from "../../lib/api";
 import { csv, download } from "../../lib/export";
 import { integer, seconds } from "../../lib/format";
-import { Skeleton } from "../../ui/table";
+import { Rows } from "../../ui/rows";
+import { Skeleton, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { only, select } from "./grid";
-import { sight } from "./model/lines";
 import type { Programs } from "./model/programs";
 import { state } from "./model/state";
 import { ending, PAGE, UNIT_STATES, units, valueText } from "./model/units";
 import { UnitWord } from "./sign";
 
-/** Height of a row and of the box, in pixels; a finger needs more. */
-const ROW = matchMedia("(pointer: coarse)").matches ? 44 : 30;
-const TALL = 400;
-
-interface Column {
-  id: string;
-  title: string;
-  end?: boolean;
-  cell: (unit: Unit) => ComponentChildren;
-}
-
-const COLUMNS: Column[] = [
+const COLUMNS: Column<Unit>[] = [
   {
     id: "unit",
     title: "unit",
@@ -75,7 +63,7 @@ export function UnitTable({ job, programs }: { job: Job; programs: Programs }) {
       <Bar job={job} answer={answer.value} />
       {problem.value && <Trouble what="Units" problem={problem.value} />}
       {answer.value ? (
-        <Rows key={`${wanted} ${from}`} rows={answer.value.units} />
+        <List key={`${wanted} ${from}`} rows={answer.value.units} />
       ) : (
         !problem.value && <Skeleton rows={6} />
       )}
@@ -169,54 +157,9 @@ async function saved(job: string, wanted: string): Promise<void> {
   toast(`Saved ${integer(rows.length)} units`);
 }
 
-function Rows({ rows }: { rows: readonly Unit[] }) {
-  const box = useRef<HTMLDivElement>(null);
-  const top = useSignal(0);
+function List({ rows }: { rows: readonly Unit[] }) {
   if (!rows.length) return <p class="soft">No unit is in this state.</p>;
-  const { first, last, height } = sight(rows.length, ROW, top.value, TALL);
-  const gap = (count: number) => (
-    <tr aria-hidden="true" class="gap">
-      <td colSpan={COLUMNS.length} style={{ height: `${count}px` }} />
-    </tr>
-  );
   return (
-    <div
-      class="unit-rows"
-      role="region"
-      aria-label="Table of units"
-      tabIndex={0}
-      ref={box}
-      style={{ maxHeight: `${TALL}px`, "--row": `${ROW}px` }}
-      onScroll={() => (top.value = box.current?.scrollTop ?? 0)}
-    >
-      <table aria-rowcount={rows.length + 1}>
-        <thead>
-          <tr>
-            {COLUMNS.map((column) => (
-              <th key={column.id} scope="col" class={column.end ? "end" : ""}>
-                {column.title}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {first > 0 && gap(first * ROW)}
-          {rows.slice(first, last).map((row, place) => (
-            <tr
-              key={row.unit}
-              aria-rowindex={first + place + 2}
-              data-open={row.unit === state.unit.value ? "true" : undefined}
-            >
-              {COLUMNS.map((column) => (
-                <td key={column.id} class={column.end ? "end" : ""}>
-                  {column.cell(row)}
-                </td>
-              ))}
-            </tr>
-          ))}
-          {last < rows.length && gap(height - last * ROW)}
-        </tbody>
-      </table>
-    </div>
+    <Rows label="Table of units" columns={COLUMNS} rows={rows} name={({ unit }) => unit} open={state.unit.value} />
   );
 }

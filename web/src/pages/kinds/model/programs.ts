@@ -3,7 +3,8 @@
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { Problem, type Job, type Unit } from "../../../lib/api";
 import { ended } from "../../../lib/fleet";
-import { codes, counted, follow, neighbours, UNIT_STATES, unitStates, windowOf, type Counts } from "./units";
+import { follow } from "../../../lib/follow";
+import { codes, counted, neighbours, UNIT_STATES, unitStates, windowOf, type Counts } from "./units";
 
 export interface Programs {
   /** The code of each unit's state; undefined until it is known. */
