@@ -1,0 +1,91 @@
+/** Nodes that stand alike in a graph, and boxes that hold one node or all that stand alike. Pure. */
+
+import { linked, type Graph } from "./structure";
+
+/** Rounds in which groups are told apart: a difference is seen from this many edges away. */
+const ROUNDS = 24;
+const PRIMES = [0x9e3779b1, 0x85ebca77, 0xc2b2ae3d] as const;
+
+/** Mixes two 32-bit numbers. */
+function mixed(left: number, right: number): number {
+  let value = Math.imul(left ^ (right + 0x7f4a7c15), PRIMES[0]);
+  value = Math.imul(value ^ (value >>> 15), PRIMES[1]);
+  return value ^ (value >>> 13);
+}
+
+/** Numbers keys from 0 on in the order of their first appearance. */
+function numbered<T>(keys: Iterable<T>, size: number): Int32Array {
+  const numbers = new Map<T, number>();
+  const found = new Int32Array(size);
+  let place = 0;
+  for (const key of keys) {
+    const known = numbers.get(key) ?? numbers.size;
+    numbers.set(key, known);
+    found[place] = known;
+    place += 1;
+  }
+  return found;
+}
+
+/**
+ * The group of each node. Nodes of a group have one type and one layer, and as many parents and children in every other
+ * group as each other: a hundred chains side by side are three groups, not three hundred nodes.
+ */
+export function groupsOf({ size, parents, children, layer }: Graph, types: readonly string[]): Int32Array {
+  let groups = numbered(
+    types.map((type, node) => `${layer[node]} ${type}`),
+    size,
+  );
+  let count = new Set(groups).size;
+  for (let round = 0; round < ROUNDS && count < size; round += 1) {
+    const keys = new Float64Array(size);
+    for (let node = 0; node < size; node += 1) {
+      // A sum knows no order. Two of them, since what has the same sum by chance would share a box.
+      let [up, down] = [0, 0];
+      for (const parent of parents[node] as readonly number[]) up = (up + mixed(groups[parent] as number, 1)) | 0;
+      for (const child of children[node] as readonly number[]) down = (down + mixed(groups[child] as number, 2)) | 0;
+      const high = mixed(mixed(groups[node] as number, up), down) >>> 11;
+      keys[node] = high * 2 ** 32 + (mixed(mixed(down, PRIMES[2]), up ^ (groups[node] as number)) >>> 0);
+    }
+    const next = numbered(keys, size);
+    const found = new Set(next).size;
+    if (found === count) break;
+    [groups, count] = [next, found];
+  }
+  return groups;
+}
+
+export interface Boxes {
+  /** The box of each node. */
+  of: Int32Array;
+  /** Nodes of each box, in their order. */
+  members: readonly (readonly number[])[];
+  /** Boxes and what they wait for. */
+  graph: Graph;
+}
+
+/** Boxes of a graph: a group of more than `most` nodes is one box, unless `open` names it; any other node is one. */
+export function boxesOf(
+  graph: Graph,
+  groups: Int32Array,
+  most: number,
+  open: (group: number) => boolean = () => false,
+): Boxes {
+  const counts = new Int32Array(graph.size);
+  for (const group of groups) counts[group] = (counts[group] as number) + 1;
+  const folded = [...counts].map((count, group) => count > most && !open(group));
+  const of = numbered(
+    [...groups].map((group, node) => (folded[group] ? -1 - group : node)),
+    graph.size,
+  );
+  const members: number[][] = [];
+  const parents: Set<number>[] = [];
+  for (let node = 0; node < graph.size; node += 1) {
+    const box = of[node] as number;
+    members[box] ??= [];
+    members[box]?.push(node);
+    parents[box] ??= new Set();
+    for (const parent of graph.parents[node] as readonly number[]) parents[box]?.add(of[parent] as number);
+  }
+  return { of, members, graph: linked(parents.map((each) => [...each])) };
+}

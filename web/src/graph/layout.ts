@@ -1,0 +1,204 @@
+/** Where boxes and edges of a graph stand: layers from left to right. Pure; pixels at scale 1. */
+
+import { ordered, type Layered } from "./order";
+import { spaced } from "./place";
+import type { Graph } from "./structure";
+
+export const BOX = { width: 176, height: 36 } as const;
+/** Between boxes of a layer, and between a box and an edge that passes it. */
+const GAP = 12;
+const NARROW = 14;
+/** Between layers: wider where more edges run. */
+const LEAST_RUN = 56;
+const MOST_RUN = 160;
+/** More passing points than these are not laid out: their edges run straight. */
+const MOST_POINTS = 20_000;
+/** A layer with more boxes than this times the root of all boxes is broken into columns. */
+const TALLNESS = 2;
+const LEAST_ROWS = 24;
+
+export interface Edge {
+  from: number;
+  to: number;
+  /** x and y by turns: out of a box, past those of the layers between, into another. */
+  points: Float32Array;
+}
+
+export interface Layout {
+  /** Left and top of each box. */
+  x: Float32Array;
+  y: Float32Array;
+  edges: readonly Edge[];
+  /** Boxes of each layer, from top to bottom. */
+  rows: readonly (readonly number[])[];
+  width: number;
+  height: number;
+}
+
+/** Boxes, then a point for each layer that a long edge passes. */
+interface Net extends Layered {
+  layer: number[];
+  /** Points of each long edge, by `from * size + to`. */
+  passing: Map<number, number[]>;
+}
+
+function netOf({ size, parents, layer: own, layers }: Graph): Net {
+  let needed = 0;
+  for (let node = 0; node < size; node += 1)
+    for (const parent of parents[node] as readonly number[])
+      needed += (own[node] as number) - (own[parent] as number) - 1;
+  const straight = needed > MOST_POINTS;
+  const layer = [...own];
+  const up: number[][] = Array.from({ length: size }, () => []);
+  const down: number[][] = Array.from({ length: size }, () => []);
+  const passing = new Map<number, number[]>();
+  const tie = (from: number, to: number) => {
+    down[from]?.push(to);
+    up[to]?.push(from);
+  };
+  for (let node = 0; node < size; node += 1) {
+    for (const parent of parents[node] as readonly number[]) {
+      const span = (own[node] as number) - (own[parent] as number);
+      if (span <= 0 || (straight && span > 1)) continue;
+      let last = parent;
+      const points: number[] = [];
+      for (let step = 1; step < span; step += 1) {
+        const point = layer.length;
+        layer.push((own[parent] as number) + step);
+        up.push([]);
+        down.push([]);
+        tie(last, point);
+        points.push(point);
+        last = point;
+      }
+      tie(last, node);
+      if (points.length) passing.set(parent * size + node, points);
+    }
+  }
+  const rows: number[][] = Array.from({ length: layers }, () => []);
+  for (const [node, at] of layer.entries()) rows[at]?.push(node);
+  return { layer, rows, up, down, passing };
+}
+
+/** Rounds of moving nodes to the mean of their neighbours. */
+const ROUNDS = 4;
+
+/** The middle of each node, from top to bottom of its layer. */
+function heights(net: Net, size: number): Float64Array {
+  const middle = new Float64Array(net.layer.length);
+  const gaps = net.rows.map((row) => row.map((node, at) => gap(row[at - 1], node, size)));
+  for (const [at, row] of net.rows.entries()) {
+    let y = 0;
+    for (const [place, node] of row.entries()) {
+      y += place ? (gaps[at]?.[place] as number) : 0;
+      middle[node] = y;
+    }
+    for (const node of row) middle[node] = (middle[node] as number) - y / 2;
+  }
+  const settle = (at: number, near: Layered["up"]) => {
+    const row = net.rows[at] as number[];
+    const wishes = row.map((node) => {
+      const own = near[node] as readonly number[];
+      const sum = own.reduce((total, each) => total + (middle[each] as number), 0);
+      return own.length ? sum / own.length : (middle[node] as number);
+    });
+    for (const [place, y] of spaced(wishes, gaps[at] as number[]).entries()) middle[row[place] as number] = y;
+  };
+  for (let round = 0; round < ROUNDS; round += 1) {
+    for (let at = 1; at < net.rows.length; at += 1) settle(at, net.up);
+    for (let at = net.rows.length - 2; at >= 0; at -= 1) settle(at, net.down);
+  }
+  return middle;
+}
+
+function gap(before: number | undefined, node: number, size: number): number {
+  const half = (each: number) => (each < size ? (BOX.height + GAP) / 2 : NARROW / 2);
+  return before === undefined ? 0 : half(before) + half(node);
+}
+
+/** A layer of one column, or of several side by side. */
+interface Band {
+  left: number;
+  columns: number;
+  /** Boxes of a column. */
+  rows: number;
+}
+
+function bandsOf(net: Net, size: number): Band[] {
+  const most = Math.max(LEAST_ROWS, Math.ceil(TALLNESS * Math.sqrt(size)));
+  const bands: Band[] = [];
+  let left = 0;
+  for (const row of net.rows) {
+    const boxes = row.filter((node) => node < size).length;
+    const columns = Math.max(1, Math.ceil(boxes / most));
+    bands.push({ left, columns, rows: Math.ceil(boxes / columns) });
+    const edges = row.reduce((sum, node) => sum + (net.down[node] as readonly number[]).length, 0);
+    const run = Math.round(Math.min(MOST_RUN, LEAST_RUN + 6 * Math.sqrt(edges)));
+    left += columns * BOX.width + (columns - 1) * GAP + run;
+  }
+  return bands;
+}
+
+/** Places the boxes of a graph and its edges. */
+export function layoutOf(graph: Graph): Layout {
+  const { size } = graph;
+  const net = netOf(graph);
+  ordered(net);
+  const middle = heights(net, size);
+  const bands = bandsOf(net, size);
+  const x = new Float32Array(size);
+  const y = new Float32Array(size);
+  for (const [at, row] of net.rows.entries())
+    placeRow(
+      row.filter((node) => node < size),
+      bands[at] as Band,
+      middle,
+      x,
+      y,
+    );
+  const tops = [...y, ...[...middle].slice(size)];
+  const top = tops.reduce((least, each) => Math.min(least, each), Number.POSITIVE_INFINITY);
+  for (let node = 0; node < size; node += 1) y[node] = Math.round((y[node] as number) - top);
+  const edges = edgesOf(graph, net, bands, middle, top, x, y);
+  const rows = net.rows.map((row) => row.filter((node) => node < size));
+  const width = x.reduce((most, each) => Math.max(most, each + BOX.width), 0);
+  const height = y.reduce((most, each) => Math.max(most, each + BOX.height), 0);
+  return { x, y, edges, rows, width, height };
+}
+
+function placeRow(row: readonly number[], band: Band, middle: Float64Array, x: Float32Array, y: Float32Array): void {
+  for (const [place, node] of row.entries()) {
+    const column = Math.floor(place / Math.max(1, band.rows));
+    x[node] = band.left + column * (BOX.width + GAP);
+    const line = place % Math.max(1, band.rows);
+    const alone = band.columns === 1;
+    y[node] = alone ? (middle[node] as number) - BOX.height / 2 : (line - band.rows / 2) * (BOX.height + GAP);
+  }
+}
+
+function edgesOf(
+  { size, parents }: Graph,
+  net: Net,
+  bands: readonly Band[],
+  middle: Float64Array,
+  top: number,
+  x: Float32Array,
+  y: Float32Array,
+): Edge[] {
+  const edges: Edge[] = [];
+  for (let node = 0; node < size; node += 1) {
+    for (const parent of parents[node] as readonly number[]) {
+      const points = [(x[parent] as number) + BOX.width, (y[parent] as number) + BOX.height / 2];
+      for (const point of net.passing.get(parent * size + node) ?? []) {
+        const band = bands[net.layer[point] as number] as Band;
+        // Past a layer of several columns it runs straight: there is no room between them.
+        if (band.columns > 1) continue;
+        const height = (middle[point] as number) - top;
+        points.push(band.left, height, band.left + BOX.width, height);
+      }
+      points.push(x[node] as number, (y[node] as number) + BOX.height / 2);
+      edges.push({ from: parent, to: node, points: Float32Array.from(points) });
+    }
+  }
+  return edges;
+}

@@ -1,0 +1,77 @@
+/** The order of nodes within their layers, so that few edges cross. Pure. */
+
+/** Nodes in layers, each edge between neighbouring ones. */
+export interface Layered {
+  /** Nodes of each layer; reordered in place. */
+  rows: number[][];
+  /** Neighbours of each node in the layer before, and in the layer after. */
+  up: readonly (readonly number[])[];
+  down: readonly (readonly number[])[];
+}
+
+/** Rounds, each of one sweep to the right and one to the left. */
+const SWEEPS = 8;
+/** Rounds without fewer crossings after which it stops. */
+const PATIENCE = 2;
+/** Beyond this many edges, the last order is kept without counting what it crosses. */
+const COUNTED = 20_000;
+
+/** Pairs of edges that cross between two layers: inversions, counted in a tree of sums. */
+function crossed(row: readonly number[], down: Layered["down"], place: Int32Array, width: number): number {
+  const sums = new Int32Array(width + 1);
+  let [found, seen] = [0, 0];
+  for (const node of row) {
+    const ends = (down[node] as readonly number[]).map((each) => place[each] as number).sort((a, b) => a - b);
+    for (const end of ends) {
+      let before = 0;
+      for (let at = end + 1; at > 0; at -= at & -at) before += sums[at] as number;
+      found += seen - before;
+    }
+    for (const end of ends) for (let at = end + 1; at <= width; at += at & -at) sums[at] = (sums[at] as number) + 1;
+    seen += ends.length;
+  }
+  return found;
+}
+
+/** Pairs of edges that cross. */
+export function crossings({ rows, down }: Layered): number {
+  const place = placesOf(rows);
+  return rows.slice(0, -1).reduce((sum, row, at) => sum + crossed(row, down, place, rows[at + 1]?.length ?? 0), 0);
+}
+
+function placesOf(rows: readonly (readonly number[])[]): Int32Array {
+  const place = new Int32Array(rows.reduce((sum, row) => sum + row.length, 0));
+  for (const row of rows) for (const [at, node] of row.entries()) place[node] = at;
+  return place;
+}
+
+/** Sorts a layer by the mean place of each node's neighbours; one without any stays where it is. */
+function sorted(row: number[], near: Layered["up"], place: Int32Array): void {
+  const wish = new Map<number, number>();
+  for (const [at, node] of row.entries()) {
+    const own = near[node] as readonly number[];
+    const sum = own.reduce((total, each) => total + (place[each] as number), 0);
+    wish.set(node, own.length ? sum / own.length : at);
+  }
+  row.sort((left, right) => (wish.get(left) as number) - (wish.get(right) as number));
+  for (const [at, node] of row.entries()) place[node] = at;
+}
+
+/** Reorders the rows: barycentres, swept both ways, the order with the fewest crossings kept. */
+export function ordered(layered: Layered): void {
+  const { rows, up, down } = layered;
+  const place = placesOf(rows);
+  const edges = down.reduce((sum, each) => sum + each.length, 0);
+  const count = () => (edges <= COUNTED ? crossings(layered) : 0);
+  const copy = () => rows.map((row) => [...row]);
+  let [best, kept, worse] = [count(), copy(), 0];
+  if (edges > COUNTED) best = 1;
+  for (let sweep = 0; sweep < SWEEPS && best > 0 && worse < PATIENCE; sweep += 1) {
+    for (let at = 1; at < rows.length; at += 1) sorted(rows[at] as number[], up, place);
+    for (let at = rows.length - 2; at >= 0; at -= 1) sorted(rows[at] as number[], down, place);
+    const found = edges <= COUNTED ? count() : best;
+    worse = found < best ? 0 : worse + 1;
+    if (found <= best) [best, kept] = [found, copy()];
+  }
+  for (const [at, row] of kept.entries()) rows[at] = row;
+}

@@ -1,0 +1,28 @@
+/** Heights in a layer: each as near as can be to where it wants to be, none over another. Pure. */
+
+/**
+ * Places that differ least (by squares) from the wishes while each stands at least `gaps[i]` after the one before it.
+ * Neighbours that would overlap share a block around their mean (pool adjacent violators).
+ */
+export function spaced(wishes: readonly number[], gaps: readonly number[]): number[] {
+  const shifts: number[] = [];
+  let shift = 0;
+  for (let at = 0; at < wishes.length; at += 1) {
+    shift += at ? (gaps[at] as number) : 0;
+    shifts.push(shift);
+  }
+  const blocks: { mean: number; count: number }[] = [];
+  for (const [at, wish] of wishes.entries()) {
+    let block = { mean: wish - (shifts[at] as number), count: 1 };
+    for (let last = blocks.at(-1); last && last.mean > block.mean; last = blocks.at(-1)) {
+      blocks.pop();
+      const count = last.count + block.count;
+      block = { mean: (last.mean * last.count + block.mean * block.count) / count, count };
+    }
+    blocks.push(block);
+  }
+  const places: number[] = [];
+  for (const { mean, count } of blocks)
+    for (let each = 0; each < count; each += 1) places.push(mean + (shifts[places.length] as number));
+  return places;
+}

@@ -1,0 +1,221 @@
+import { expect, test } from "vitest";
+import { boxesOf, groupsOf } from "../../src/graph/fold";
+import { BOX, layoutOf, type Layout } from "../../src/graph/layout";
+import { crossings, ordered } from "../../src/graph/order";
+import { criticalPath, wayTo } from "../../src/graph/paths";
+import { spaced } from "../../src/graph/place";
+import { graphOf, linked, reachable, type Item } from "../../src/graph/structure";
+import { arrived, boxAt, fitted, MOST_SCALE, panned, showing, zoomed } from "../../src/graph/view";
+import { chains, diamonds, tangle } from "./samples";
+
+const WINDOW = { width: 900, height: 500 };
+
+function item(id: string, ...dependencies: string[]): Item {
+  return { id, type: "command", dependencies };
+}
+
+function typesOf(items: readonly Item[]): string[] {
+  return items.map(({ type }) => type);
+}
+
+// -- structure --------------------------------------------------------------------------------------------------------
+
+test("an item stands one layer after the last that it waits for, in whatever order they come", () => {
+  const graph = graphOf([item("d", "c", "a"), item("c", "b"), item("b", "a"), item("a"), item("alone")]);
+  expect([...graph.layer]).toEqual([3, 2, 1, 0, 0]);
+  expect(graph.layers).toBe(4);
+  const place = (node: number) => graph.order.indexOf(node);
+  for (const [node, parents] of graph.parents.entries())
+    for (const parent of parents) expect(place(parent)).toBeLessThan(place(node));
+});
+
+test("an unknown dependency, one named twice and a cycle lose no item", () => {
+  const graph = graphOf([item("a", "nobody"), item("b", "a", "a"), item("c", "d"), item("d", "c")]);
+  expect(graph.parents[1]).toEqual([0]);
+  expect([...graph.order].sort()).toEqual([0, 1, 2, 3]);
+  expect(layoutOf(graph).x).toHaveLength(4);
+  expect(graphOf([]).layers).toBe(0);
+  expect(layoutOf(graphOf([]))).toMatchObject({ width: 0, height: 0, edges: [] });
+});
+
+test("what waits for an item, and what it waits for", () => {
+  const graph = graphOf([item("a"), item("b", "a"), item("c", "b"), item("d", "a")]);
+  expect([...reachable(graph, 2)].sort()).toEqual([0, 1]);
+  expect([...reachable(graph, 0, true)].sort()).toEqual([1, 2, 3]);
+});
+
+// -- folding ----------------------------------------------------------------------------------------------------------
+
+test("chains side by side are a group for each of their steps", () => {
+  const items = chains(100, 3);
+  const graph = graphOf(items);
+  const boxes = boxesOf(graph, groupsOf(graph, typesOf(items)), 8);
+  expect(boxes.members.map((each) => each.length)).toEqual([1, 100, 100, 100, 1]);
+  expect(boxes.graph.parents).toEqual([[], [0], [1], [2], [3]]);
+  expect([...boxes.of.slice(0, 4)]).toEqual([0, 1, 2, 3]);
+});
+
+test("another type, another layer or another neighbour is another group", () => {
+  const items: Item[] = [
+    item("a"),
+    { id: "other", type: "collatz", dependencies: [] },
+    item("b", "a"),
+    item("c", "a"),
+    item("d", "other"),
+    item("e", "b", "c"),
+    item("f", "c"),
+  ];
+  const graph = graphOf(items);
+  const groups = groupsOf(graph, typesOf(items));
+  expect(new Set(groups).size).toBe(items.length); // c has two children, b one; e has two parents, f one
+  expect(boxesOf(graph, groups, 1).members).toHaveLength(items.length);
+});
+
+test("few siblings stay, and a group that is opened is as many boxes", () => {
+  const items = diamonds(3, 10);
+  const graph = graphOf(items);
+  const groups = groupsOf(graph, typesOf(items));
+  expect(boxesOf(graph, groups, 10).members).toHaveLength(30);
+  expect(boxesOf(graph, groups, 9).members).toHaveLength(3);
+  const opened = groups[10] as number;
+  const boxes = boxesOf(graph, groups, 9, (group) => group === opened);
+  expect(boxes.members.map((each) => each.length)).toEqual([10, ...Array.from({ length: 10 }, () => 1), 10]);
+  expect(boxes.graph.parents[1]).toEqual([0]);
+});
+
+// -- order and places -------------------------------------------------------------------------------------------------
+
+test("edges that need not cross do not", () => {
+  const layered = {
+    rows: [
+      [0, 1, 2, 3],
+      [7, 6, 5, 4],
+    ],
+    up: [[], [], [], [], [0], [1], [2], [3]],
+    down: [[4], [5], [6], [7], [], [], [], []],
+  };
+  expect(crossings(layered)).toBe(6);
+  ordered(layered);
+  expect(crossings(layered)).toBe(0);
+});
+
+test("an order never crosses more edges than the one that was given", () => {
+  for (let seed = 1; seed < 20; seed += 1) {
+    const { layer, layers, parents, children } = graphOf(tangle(60, seed));
+    const near = (list: readonly (readonly number[])[], by: number) =>
+      list.map((own, node) => own.filter((each) => layer[each] === (layer[node] as number) + by));
+    const rows: number[][] = Array.from({ length: layers }, () => []);
+    for (const [node, at] of layer.entries()) rows[at]?.push(node);
+    const layered = { rows, up: near(parents, -1), down: near(children, 1) };
+    const before = crossings(layered);
+    ordered(layered);
+    expect(crossings(layered)).toBeLessThanOrEqual(before);
+    expect(rows.flat().sort((a, b) => a - b)).toEqual(Array.from({ length: 60 }, (_, node) => node));
+  }
+});
+
+test("places are as near to the wishes as their gaps allow", () => {
+  expect(spaced([0, 10, 20], [0, 5, 5])).toEqual([0, 10, 20]);
+  expect(spaced([5, 5, 5], [0, 10, 10])).toEqual([-5, 5, 15]);
+  expect(spaced([0, 0, 100], [0, 10, 10])).toEqual([-5, 5, 100]);
+  expect(spaced([], [])).toEqual([]);
+});
+
+function overlaps({ x, y }: Layout): number {
+  let found = 0;
+  for (let one = 0; one < x.length; one += 1)
+    for (let other = 0; other < one; other += 1) {
+      const near = (list: Float32Array, room: number) =>
+        Math.abs((list[one] as number) - (list[other] as number)) < room - 0.01;
+      if (near(x, BOX.width) && near(y, BOX.height)) found += 1;
+    }
+  return found;
+}
+
+test.each([
+  ["a tangle", tangle(300)],
+  ["layers", diamonds(6, 20)],
+  ["a layer of several columns", chains(200, 2)],
+])("%s: no box lies over another, and every edge runs to the right from box to box", (_, items) => {
+  const graph = graphOf(items);
+  const layout = layoutOf(graph);
+  expect(overlaps(layout)).toBe(0);
+  expect(layout.edges).toHaveLength(graph.parents.flat().length);
+  for (const { from, to, points } of layout.edges) {
+    expect([points[0], points.at(-2)]).toEqual([(layout.x[from] as number) + BOX.width, layout.x[to]]);
+    for (let at = 2; at < points.length; at += 2) expect(points[at]).toBeGreaterThan((points[at - 2] as number) - 0.01);
+  }
+  expect(Math.min(...layout.x, ...layout.y)).toBe(0);
+});
+
+test("an edge that passes a layer passes between its boxes", () => {
+  const graph = graphOf(tangle(150, 3));
+  const layout = layoutOf(graph);
+  for (const { points } of layout.edges) {
+    for (let at = 2; at + 3 < points.length; at += 4) {
+      const [left, height] = [points[at] as number, points[at + 1] as number];
+      for (let box = 0; box < graph.size; box += 1)
+        if (Math.abs((layout.x[box] as number) - left) < 1)
+          expect(Math.abs((layout.y[box] as number) + BOX.height / 2 - height)).toBeGreaterThan(BOX.height / 2);
+    }
+  }
+});
+
+// -- paths ------------------------------------------------------------------------------------------------------------
+
+test("the critical path is the longest in time, not in steps", () => {
+  const graph = graphOf([item("a"), item("b", "a"), item("c", "b"), item("slow"), item("d", "c", "slow")]);
+  const weights = [1, 1, 1, 10, 2];
+  expect(criticalPath(graph, (node) => weights[node] as number)).toEqual({ nodes: [3, 4], length: 12 });
+  expect(criticalPath(graph, () => 1)).toEqual({ nodes: [0, 1, 2, 4], length: 4 });
+  expect(criticalPath(linked([]), () => 1)).toEqual({ nodes: [], length: 0 });
+});
+
+test("the way to a failure goes back by what ended last", () => {
+  const graph = graphOf([item("a"), item("b"), item("c", "a", "b"), item("d", "c")]);
+  const ended = [5, 9, 12, 20];
+  expect(wayTo(graph, 3, (node) => ended[node] as number)).toEqual([1, 2, 3]);
+  expect(wayTo(graph, 0, (node) => ended[node] as number)).toEqual([0]);
+});
+
+// -- view -------------------------------------------------------------------------------------------------------------
+
+test("all of a drawing is fitted into the window, and a small one is not blown up", () => {
+  expect(fitted({ width: 9000, height: 100 }, WINDOW).scale).toBeCloseTo((900 - 32) / 9000);
+  const small = fitted({ width: 100, height: 50 }, WINDOW);
+  expect(small).toEqual({ x: -400, y: -225, scale: 1 });
+});
+
+test("a zoom keeps the point under the pointer, within bounds", () => {
+  const view = { x: 10, y: 20, scale: 0.5 };
+  const next = zoomed(view, 2, 100, 50);
+  expect(next.x + 100 / next.scale).toBeCloseTo(view.x + 100 / view.scale);
+  expect(next.y + 50 / next.scale).toBeCloseTo(view.y + 50 / view.scale);
+  expect(zoomed(view, 1e9, 0, 0).scale).toBe(MOST_SCALE);
+  expect(zoomed(view, 1e-9, 0, 0).scale).toBeGreaterThan(0);
+});
+
+test("a drawing cannot be moved out of the window", () => {
+  const drawing = { width: 500, height: 300 };
+  const far = panned({ x: 0, y: 0, scale: 1 }, -1e6, 1e6, drawing, WINDOW);
+  expect(far.x).toBeLessThan(drawing.width);
+  expect(far.y + WINDOW.height).toBeGreaterThan(0);
+});
+
+test("a box is found under the pointer, brought into sight, and left by arrows", () => {
+  const graph = graphOf([item("a"), item("b", "a"), item("c", "a")]);
+  const layout = layoutOf(graph);
+  const view = { x: 0, y: 0, scale: 1 };
+  const middle = (box: number) => [(layout.x[box] as number) + 5, (layout.y[box] as number) + 5] as const;
+  expect(boxAt(layout, view, ...middle(1))).toBe(1);
+  expect(boxAt(layout, view, -5, -5)).toBeUndefined();
+  const seen = showing({ x: 5000, y: 5000, scale: 1 }, layout, 2, WINDOW);
+  expect(boxAt(layout, seen, 20, 20)).toBe(2);
+  const near = (box: number) => ({ parents: graph.parents[box] ?? [], children: graph.children[box] ?? [] });
+  expect(arrived(layout, near(1), 1, "ArrowLeft")).toBe(0);
+  expect(arrived(layout, near(1), 1, "ArrowDown")).toBe(2);
+  expect(arrived(layout, near(2), 2, "ArrowDown")).toBeUndefined();
+  expect([1, 2]).toContain(arrived(layout, near(0), 0, "ArrowRight"));
+  expect(arrived(layout, near(2), 2, "Home")).toBe(0);
+  expect(arrived(layout, near(2), 2, "x")).toBeUndefined();
+});
