@@ -103,6 +103,14 @@ class Programs:
         lines = ['{"artifact":1}', *(json.dumps(row, separators=(",", ":")) for row in rows)]
         return ("\n".join(lines) + "\n").encode()
 
+    def post(self, path: str, body: Any) -> tuple[int, Any]:
+        """Return the status and the answer of a POST: a job for what is right, else the parameter that is wrong."""
+        self.submitted.append(body)
+        if body["parameters"].get("count") == 0:
+            detail = "parameters.count: is 1 to 100000; got 0"
+            return 422, {"title": "Invalid request", "status": 422, "detail": detail, "field": "parameters.count"}
+        return 200, {"job_id": JOB, "status": "queued", "estimated_wait_seconds": 0.0, "notes": []}
+
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
         """Return the answer to a GET, JSON or bytes, with its headers. KeyError for what there is not."""
         if path.startswith(f"/api/jobs/{JOB}/logs/"):
@@ -175,13 +183,9 @@ class Handler(BaseHTTPRequestHandler):
             self._file(self.server.dist / split.path.strip("/"))
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.programs.submitted.append(body)
-        wrong = body["parameters"].get("count") == 0
-        detail = "parameters.count: is 1 to 100000; got 0"
-        problem = {"title": "Invalid request", "status": 422, "detail": detail, "field": "parameters.count"}
-        made = {"job_id": JOB, "status": "queued", "estimated_wait_seconds": 0.0, "notes": []}
-        self._send(json.dumps(problem if wrong else made).encode(), "application/json", 422 if wrong else 200)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        status, answer = self.server.programs.post(urlsplit(self.path).path, json.loads(body or b"{}"))
+        self._send(json.dumps(answer).encode(), "application/json", status)
 
     def _api(self, path: str, query: dict[str, str]) -> None:
         try:

@@ -9,8 +9,10 @@ export interface Layered {
   down: readonly (readonly number[])[];
 }
 
-/** Rounds, each of one sweep to the right and one to the left. */
+/** Rounds, each of one sweep to the right and one to the left: fewer where there are many edges to look at. */
 const SWEEPS = 8;
+const LEAST_SWEEPS = 2;
+const LOOKED_AT = 40_000;
 /** Rounds without fewer crossings after which it stops. */
 const PATIENCE = 2;
 /** Beyond this many edges, the last order is kept without counting what it crosses. */
@@ -66,7 +68,8 @@ export function ordered(layered: Layered): void {
   const copy = () => rows.map((row) => [...row]);
   let [best, kept, worse] = [count(), copy(), 0];
   if (edges > COUNTED) best = 1;
-  for (let sweep = 0; sweep < SWEEPS && best > 0 && worse < PATIENCE; sweep += 1) {
+  const sweeps = Math.max(LEAST_SWEEPS, Math.min(SWEEPS, Math.floor(LOOKED_AT / (edges + 1))));
+  for (let sweep = 0; sweep < sweeps && best > 0 && worse < PATIENCE; sweep += 1) {
     for (let at = 1; at < rows.length; at += 1) sorted(rows[at] as number[], up, place);
     for (let at = rows.length - 2; at >= 0; at -= 1) sorted(rows[at] as number[], down, place);
     const found = edges <= COUNTED ? count() : best;

@@ -18,6 +18,9 @@ export interface Size {
 /** Free space around what is fitted, in pixels of the screen. */
 const MARGIN = 16;
 export const MOST_SCALE = 2;
+/** From this scale on, names can be read; a graph of more boxes is first seen whole. */
+export const READABLE = 0.7;
+const MOST_READ = 80;
 const LEAST_SCALE = 0.005;
 
 function bounded(scale: number): number {
@@ -102,4 +105,58 @@ export function arrived(
     default:
       return undefined;
   }
+}
+
+// -- the map ----------------------------------------------------------------------------------------------------------
+
+/** Most pixels of the map in the corner of the window. */
+const MAP = { width: 160, height: 96 };
+const CORNER = 8;
+
+export interface Rect extends Size {
+  left: number;
+  top: number;
+  /** Pixels of the map for one of the drawing. */
+  scale: number;
+}
+
+/** Where the map stands in the window; undefined while all of the drawing is in sight. */
+export function mapOf(drawing: Size, { x, y, scale: now }: View, window: Size): Rect | undefined {
+  const whole =
+    x <= 0 && y <= 0 && x + window.width / now >= drawing.width && y + window.height / now >= drawing.height;
+  if (whole || window.width < 2 * MAP.width) return undefined;
+  const scale = Math.min(MAP.width / Math.max(1, drawing.width), MAP.height / Math.max(1, drawing.height));
+  const [width, height] = [Math.max(16, drawing.width * scale), Math.max(16, drawing.height * scale)];
+  return { left: window.width - width - CORNER, top: window.height - height - CORNER, width, height, scale };
+}
+
+/** The view whose middle is at a point of the map; undefined beside the map. */
+export function mapped(view: View, map: Rect, left: number, top: number, window: Size): View | undefined {
+  const [x, y] = [left - map.left, top - map.top];
+  if (x < 0 || y < 0 || x > map.width || y > map.height) return undefined;
+  const { scale } = view;
+  return { x: x / map.scale - window.width / scale / 2, y: y / map.scale - window.height / scale / 2, scale };
+}
+
+/** A first view: all of it where names can be read then, else a part around a box. */
+export function opening(layout: Layout, box: number | undefined, window: Size): View {
+  const whole = fitted(layout, window);
+  if (whole.scale >= READABLE || layout.x.length > MOST_READ) return whole;
+  const view = { ...whole, scale: READABLE };
+  const at = box ?? 0;
+  const middle = (start: number, length: number, room: number) => start + length / 2 - room / READABLE / 2;
+  return panned(
+    {
+      ...view,
+      x: Math.max(-MARGIN / READABLE, middle(layout.x[at] ?? 0, BOX.width, window.width)),
+      y:
+        layout.height * READABLE < window.height
+          ? (layout.height - window.height / READABLE) / 2
+          : middle(layout.y[at] ?? 0, BOX.height, window.height),
+    },
+    0,
+    0,
+    layout,
+    window,
+  );
 }

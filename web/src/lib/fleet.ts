@@ -20,6 +20,7 @@ export interface LiveEvent {
   kind?: string;
   state?: string;
   worker?: string;
+  workflow?: string;
   error?: string;
   done?: number | string;
   total?: number | string;

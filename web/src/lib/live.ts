@@ -65,7 +65,7 @@ export const known = signal(false);
 /** The newest events, oldest first. */
 export const events = signal<readonly LiveEvent[]>([]);
 
-const TOPICS = "jobs,workers,fleet,queues,alerts";
+const TOPICS = "jobs,workers,workflows,fleet,queues,alerts";
 const STALE_MS = 30_000;
 const DEAD_MS = 40_000;
 /** Signals change at most this often. */

@@ -2,8 +2,8 @@
 
 import "./rows.css";
 import { useSignal } from "@preact/signals";
-import { useRef } from "preact/hooks";
-import { sight } from "../lib/sight";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { scrollTo, sight } from "../lib/sight";
 import type { Column } from "./table";
 
 /** Height of a row and of the box, in pixels; a finger needs more. */
@@ -25,6 +25,11 @@ export function Rows<T>({ label, columns, rows, name, open, tall = TALL }: RowsP
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const { first, last, height } = sight(rows.length, ROW, top.value, tall);
+  useLayoutEffect(() => {
+    const place = open === undefined ? -1 : rows.findIndex((row) => name(row) === open);
+    const seen = place * ROW >= top.peek() && (place + 2) * ROW <= top.peek() + tall;
+    if (place >= 0 && !seen && box.current) box.current.scrollTop = scrollTo(place, rows.length, ROW, tall);
+  }, [open]);
   const gap = (count: number) => (
     <tr aria-hidden="true" class="gap">
       <td colSpan={columns.length} style={{ height: `${count}px` }} />

@@ -38,6 +38,9 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   drained: ["soft", PAUSE],
   stopped: ["soft", BAR],
   lost: ["bad", CROSS],
+  // actions of workflows
+  waiting: ["soft", DASHED],
+  approval: ["warn", TRIANGLE],
   // alerts and services
   firing: ["bad", TRIANGLE],
   warning: ["warn", TRIANGLE],

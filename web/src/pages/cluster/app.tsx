@@ -1,4 +1,4 @@
-/** The cluster page: five tabs, one stream, one set of keys. */
+/** The cluster page: six tabs, one stream, one set of keys. */
 
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect } from "preact/hooks";
@@ -28,6 +28,7 @@ import {
 } from "./model/state";
 import { Workers } from "./workers";
 
+const Workflows = later(() => import("./workflows").then((part) => part.Workflows));
 const SubmitDialog = later(() => import("./submit").then((part) => part.SubmitDialog), 0);
 
 const PANELS: Record<TabName, () => preact.JSX.Element> = {
@@ -35,6 +36,7 @@ const PANELS: Record<TabName, () => preact.JSX.Element> = {
   gpus: Gpus,
   workers: Workers,
   jobs: Jobs,
+  workflows: () => <Workflows />,
   monitoring: Monitoring,
 };
 
@@ -57,6 +59,7 @@ const KEYS: Keys = {
   "g g": { text: "GPUs", run: () => go("gpus") },
   "g w": { text: "workers", run: () => go("workers") },
   "g j": { text: "jobs", run: () => go("jobs") },
+  "g f": { text: "workflows", run: () => go("workflows") },
   "g m": { text: "monitoring", run: () => go("monitoring") },
   j: { text: "next job", run: () => toJobs(() => moveRow(1)) },
   k: { text: "previous job", run: () => toJobs(() => moveRow(-1)) },
@@ -102,6 +105,7 @@ export function ClusterPage() {
               { id: "gpus", title: "GPUs", note: gpus.filter((gpu) => gpu.live).length || "" },
               { id: "workers", title: "Workers", note: workers.filter((worker) => worker.live).length || "" },
               { id: "jobs", title: "Jobs", note: running || "" },
+              { id: "workflows", title: "Workflows" },
               {
                 id: "monitoring",
                 title: "Monitoring",

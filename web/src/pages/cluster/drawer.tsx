@@ -19,6 +19,7 @@ import { Skeleton, Table } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import { allowed, perform, type Act } from "./model/acts";
 import { eventsOf } from "./model/events";
+import { clockOf } from "./model/moment";
 import { said } from "./overview";
 import { Outline } from "../../ui/outline";
 import { compose, open } from "./model/state";
@@ -143,9 +144,9 @@ function Part({ title, children, note }: { title: string; children: ComponentChi
 function Facts({ job }: { job: Job }) {
   const facts: [string, ComponentChildren][] = [
     ["units", `${integer(job.done)} of ${integer(job.total)}`],
-    ["submitted", when(job.created)],
-    ["started", when(job.started)],
-    ["ended", when(job.ended)],
+    ["submitted", clockOf(job.created)],
+    ["started", clockOf(job.started)],
+    ["ended", clockOf(job.ended)],
     ["ran", seconds(secondsRun(job, clusterTime(now.value)))],
     ["tenant", job.tenant === "default" ? "" : job.tenant],
     ["queue", job.queue],
@@ -170,13 +171,6 @@ function Facts({ job }: { job: Job }) {
       </dl>
     </Part>
   );
-}
-
-function when(moment: string | null): string {
-  if (!moment) return "";
-  const date = new Date(moment);
-  const today = date.toDateString() === new Date().toDateString();
-  return today ? clock(moment) : `${moment.slice(0, 10)} ${clock(moment)}`;
 }
 
 /** Who computed it. */

@@ -11,7 +11,7 @@ import { Skeleton, Table, type Column } from "../../ui/table";
 import { GpuStrip } from "./gpus";
 import { counts, desiredText } from "./model/counts";
 import { useDesired } from "./model/desired";
-import { compose, fleet, go, happened, open, state } from "./model/state";
+import { compose, fleet, go, happened, open, openWorkflow, state } from "./model/state";
 import { WorkerStream } from "./stream";
 
 const MOST_EVENTS = 12;
@@ -191,7 +191,8 @@ function Queues({ queues }: { queues: readonly Queue[] }) {
 
 /** An event in words, without its subject. */
 export function said(event: LiveEvent): string {
-  if (event.worker && !event.job) return event.type === "worker" ? (event.state ?? "") : event.type;
+  const itself = event.type === "worker" || event.type === "workflow";
+  if (!event.job) return itself ? (event.state ?? "") : event.type;
   return `${event.type}${event.error ? `: ${event.error}` : ""}`;
 }
 
@@ -201,12 +202,16 @@ function Events({ list: all }: { list: readonly LiveEvent[] }) {
   return (
     <ol class="events">
       {newest.map((event) => (
-        <li key={`${event.id} ${event.job ?? event.worker} ${event.type}`}>
+        <li key={`${event.id} ${event.job ?? event.workflow ?? event.worker} ${event.type}`}>
           <time class="num soft">{clock(event.time)}</time>
           <span class="subject">
             {event.job ? (
               <button type="button" class="link mono" onClick={() => open(event.job ?? "")}>
                 {event.job}
+              </button>
+            ) : event.workflow ? (
+              <button type="button" class="link mono" onClick={() => openWorkflow(event.workflow ?? "")}>
+                {event.workflow}
               </button>
             ) : (
               <span class="mono">{event.worker}</span>

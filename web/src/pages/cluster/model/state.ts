@@ -7,10 +7,27 @@ import { events, snapshot, type Fleet } from "../../../lib/live";
 import { EMPTY, type Draft } from "../../../lib/submission";
 import { matches, parse } from "./filter";
 
-export const TABS = ["overview", "gpus", "workers", "jobs", "monitoring"] as const;
+export const TABS = ["overview", "gpus", "workers", "jobs", "workflows", "monitoring"] as const;
 export type TabName = (typeof TABS)[number];
 
-export const state = hashState({ v: 1, tab: "overview", job: "", filter: "", range: 600 });
+export const state = hashState({
+  v: 1,
+  tab: "overview",
+  job: "",
+  filter: "",
+  range: 600,
+  /** The workflow that is open, its action, and how its graph is shown. */
+  workflow: "",
+  action: "",
+  look: "graph",
+  /** The way that is lit: "critical", "failure" or "none"; by default that to a failure. */
+  way: "",
+  /** The state of actions that are not faint. */
+  states: "",
+  fold: true,
+  /** The first action of each group that is unfolded. */
+  unfolded: [] as readonly string[],
+});
 
 export const tab = computed<TabName>(() => TABS.find((each) => each === state.tab.value) ?? "overview");
 
@@ -23,6 +40,15 @@ export function go(name: TabName): void {
 export function open(id: string): void {
   if (id) state.tab.value = "jobs";
   state.job.value = id;
+  state.commit();
+}
+
+/** Opens a workflow, or with an empty id the list of all. */
+export function openWorkflow(id: string): void {
+  state.tab.value = "workflows";
+  state.workflow.value = id;
+  state.action.value = state.way.value = state.states.value = "";
+  state.unfolded.value = [];
   state.commit();
 }
 

@@ -1,0 +1,109 @@
+"""A coordinator in memory for the pages' parts about workflows: one workflow whose actions tests move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from tests.browser.programs import Programs
+
+WORKFLOW = "6a1f04c2b7d94e10"
+
+
+def action(name: str, *dependencies: str, kind: str = "command", **more: Any) -> dict[str, Any]:
+    """Return a row of an action that waits, as GET /api/workflows/ID has it."""
+    return {
+        "action_id": name, "action_type": kind, "state": "waiting", "dependencies": list(dependencies), "after_any": [],
+        "job_id": None, "error": None, "started": None, "ended": None, "progress": None, "items": None, **more,
+    }  # fmt: skip
+
+
+def release() -> list[dict[str, Any]]:
+    """Return a small workflow: data, two models beside each other, a decision of a person, what follows from it."""
+    return [
+        action("fetch-data"),
+        action("verify-range", kind="collatz"),
+        action("simulate", "fetch-data", kind="thread"),
+        action("train-small", "fetch-data"),
+        action("train-large", "fetch-data", "verify-range"),
+        action("compare", "train-small", "train-large", "simulate"),
+        action("sign-off", "compare", kind="approve"),
+        action("publish", "sign-off", kind="publish"),
+        action("clean-up", "publish"),
+    ]
+
+
+def sweep(count: int) -> list[dict[str, Any]]:
+    """Return one action, `count` chains of three side by side, and a report after all of them."""
+    chains = [
+        action(f"{step}-{number:04}", f"{before}-{number:04}" if before else "fetch-data")
+        for number in range(count)
+        for before, step in (("", "prepare"), ("prepare", "run"), ("run", "score"))
+    ]
+    return [action("fetch-data"), *chains, action("report", *(f"score-{number:04}" for number in range(count)))]
+
+
+class Workflows(Programs):
+    """What the coordinator knows of one workflow; tests change it while the page looks on."""
+
+    def __init__(self, actions: list[dict[str, Any]], schedules: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(1, {})
+        self.actions = {each["action_id"]: each for each in actions}
+        self.schedules = schedules or []
+        self.state, self.ended = "running", None
+        #: Paths of what was posted.
+        self.posted: list[str] = []
+
+    def move(self, state: str, *names: str, **more: Any) -> None:
+        """Move actions into a state, with a job and times that fit it."""
+        with self.changed:
+            for name in names:
+                known = self.actions[name]
+                known["state"] = state
+                if state in ("running", "done", "failed"):
+                    known["job_id"] = f"w-{WORKFLOW}-{name}-1"
+                    known["started"] = known["started"] or "2026-11-22T10:00:00.000Z"
+                if state in ("done", "failed"):
+                    known["ended"] = "2026-11-22T10:01:30.000Z"
+                known.update(more)
+            self.number += 1
+            self.changed.notify_all()
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "workflow_id": WORKFLOW, "name": "nightly release", "state": self.state, "tenant": "default",
+            "description": "Train, compare, publish.", "waiting_because": None, "error": None, "attempt": 1,
+            "created": "2026-11-22T09:59:58.000Z", "ended": self.ended, "total": len(self.actions),
+            "counts": Counter(each["state"] for each in self.actions.values()),
+        }  # fmt: skip
+
+    def job(self) -> dict[str, Any]:
+        """Return the job that events tell of: that of the first action."""
+        name = next(iter(self.actions))
+        return {**super().job(), "job_id": f"w-{WORKFLOW}-{name}-1"}
+
+    def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
+        if path == "/api/workflows":
+            return {"workflows": [self.row()], "cursor": None}, {}
+        if path == f"/api/workflows/{WORKFLOW}":
+            return {**self.row(), "actions": [*self.actions.values()]}, {}
+        if path.startswith(f"/api/workflows/{WORKFLOW}/actions/"):
+            known = self.actions[path.rsplit("/", 1)[1]]
+            detail = {"parameters": {"command": ["./step", known["action_id"]]}, "foreach": None, "item_jobs": [],
+                      "result": None}  # fmt: skip
+            return {**known, **detail}, {}
+        if path == "/api/schedules":
+            return {"schedules": self.schedules}, {}
+        if path.startswith(f"/api/jobs/w-{WORKFLOW}-"):
+            return {**super().job(), "job_id": path.rsplit("/", 1)[1]}, {}
+        return super().answer(path, query)
+
+    def post(self, path: str, body: Any) -> tuple[int, Any]:
+        self.posted.append(path)
+        if path.endswith("/approve"):
+            self.move("done", path.split("/")[-2])
+        if path.endswith("/cancel"):
+            self.state = "cancelling"
+        if path.endswith("/retry"):
+            self.state = "running"
+        return 200, self.row()

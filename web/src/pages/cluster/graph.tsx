@@ -1,0 +1,436 @@
+/** The graph of a workflow: boxes from left to right, zoomed and moved by pointer and keys. */
+
+import { useComputed, useSignal, type Signal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { drawGraph, stepOf, type BoxLook, type Look, type Sign } from "../../graph/draw";
+import {
+  arrived,
+  boxAt,
+  fitted,
+  mapOf,
+  mapped,
+  opening,
+  panned,
+  READABLE,
+  showing,
+  zoomed,
+  type View,
+} from "../../graph/view";
+import { integer, percent, seconds } from "../../lib/format";
+import { keys } from "../../lib/keys";
+import { clusterTime } from "../../lib/live";
+import { token } from "../../lib/theme";
+import { useCanvas } from "../../ui/canvas";
+import { Canvas, Figure } from "../../ui/figure";
+import { state } from "./model/state";
+import type { Drawn, WorkflowView } from "./model/workflow-view";
+import {
+  commonName,
+  counted,
+  inWords,
+  secondsOf,
+  waitsFor,
+  type Action,
+  type Structure,
+  type Workflow,
+} from "./model/workflows";
+
+const LOOKS: Record<string, readonly [Sign, string]> = {
+  waiting: ["dashed", "line-strong"],
+  approval: ["triangle", "warn"],
+  blocked: ["dashed", "line-strong"],
+  queued: ["hollow", "ink-soft"],
+  running: ["half", "accent"],
+  finishing: ["half", "accent"],
+  paused: ["pause", "warn"],
+  cancelling: ["bar", "warn"],
+  done: ["solid", "good"],
+  failed: ["cross", "bad"],
+  skipped: ["chevrons", "ink-soft"],
+  cancelled: ["bar", "ink-soft"],
+};
+
+function lookOf(name: string): Look {
+  const [sign, colour] = LOOKS[name] ?? ["hollow", "ink-soft"];
+  return { sign, colour: token(colour) };
+}
+
+/** Chooses an action; an empty id chooses none. */
+export function chooseAction(id: string): void {
+  state.action.value = id;
+  state.commit();
+}
+
+interface Props {
+  view: WorkflowView;
+  shown: Workflow;
+  structure: Structure;
+  drawn: Drawn;
+}
+
+export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
+  const at = useSignal<View | undefined>(undefined);
+  const cursor = useSignal<number | undefined>(undefined);
+  const place = useRef<HTMLDivElement>(null);
+  const size = () => ({ width: place.current?.clientWidth ?? 0, height: place.current?.clientHeight ?? 0 });
+  const { layout, boxes } = drawn;
+  const looks = useComputed(() => looksOf(workflow));
+  const canvas = useCanvas((context, width, height) => {
+    const now = workflow.drawn.value;
+    const seen = at.value;
+    if (now && seen && looks.value.length === now.boxes.members.length)
+      drawGraph(context, drawingOf(workflow, now, looks.value, cursor.value, moving.value), seen, { width, height });
+  });
+  const moving = useSignal(false);
+  const see = useFrames((next: View) => (at.value = next), moving);
+  const fit = () => see(fitted(layout, size()));
+  const show = (box: number) => see(showing(readable(see.latest() ?? fitted(layout, size())), layout, box, size()));
+  // When it comes, is folded or grows, it is seen as at first.
+  useLayoutEffect(() => {
+    at.value = opening(layout, boxes.of[ofInterest(shown) ?? -1], size());
+    see.forget();
+    cursor.value = undefined;
+  }, [layout]);
+  useHands(place, see, () => at.peek(), layout);
+  const boxOfAction = (id: string) => boxes.of[structure.place.get(id) ?? -1];
+  // Whoever comes with an action in the address, or chooses one in the list, sees it.
+  useEffect(() => {
+    const box = boxOfAction(state.action.value);
+    if (box !== undefined && box !== cursor.peek()) show(box);
+  }, [state.action.value, layout]);
+  const zoom = (by: number) => {
+    const { width, height } = size();
+    const now = see.latest() ?? at.peek();
+    if (now) see(zoomed(now, by, width / 2, height / 2));
+  };
+  const choose = (box: number | undefined) => {
+    cursor.value = box;
+    const node = box === undefined ? undefined : mostUrgent(boxes.members[box] ?? [], shown);
+    chooseAction(shown.actions[node ?? -1]?.action_id ?? "");
+  };
+  useLayoutEffect(
+    () =>
+      keys({
+        F: { text: "show the whole graph", run: fit },
+        "+": { text: "zoom in", run: () => zoom(1.4) },
+        "=": { text: "zoom in", run: () => zoom(1.4) },
+        "-": { text: "zoom out", run: () => zoom(1 / 1.4) },
+        U: {
+          text: "to the graph; arrows go along its edges, Enter shows an action",
+          run: () => place.current?.focus(),
+        },
+      }),
+    [layout],
+  );
+  const onKey = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const here = cursor.peek() ?? layout.rows[0]?.[0];
+    if (here === undefined) return;
+    if (event.key === "Enter" || event.key === " ") choose(here);
+    else {
+      const near = { parents: boxes.graph.parents[here] ?? [], children: boxes.graph.children[here] ?? [] };
+      const next =
+        cursor.peek() === undefined && event.key.startsWith("Arrow") ? here : arrived(layout, near, here, event.key);
+      if (next === undefined) return;
+      cursor.value = next;
+      show(next);
+    }
+    event.preventDefault();
+  };
+  const words = cursor.value === undefined ? "" : describe(boxes.members[cursor.value] ?? [], shown);
+  const summary = `Graph of ${shown.name}: ${inWords(shown.counts, shown.total)}`;
+  const find = (event: MouseEvent) => {
+    const box = place.current?.getBoundingClientRect();
+    const now = at.peek();
+    return box && now ? boxAt(layout, now, event.clientX - box.left, event.clientY - box.top) : undefined;
+  };
+  return (
+    <Figure
+      summary={summary}
+      twin={() => ({
+        head: ["action", "type", "state", "waits for"],
+        rows: shown.actions.map((each) => [each.action_id, each.action_type, each.state, waitsFor(each).join(", ")]),
+      })}
+    >
+      <div
+        ref={place}
+        class="graph"
+        role="slider"
+        tabIndex={0}
+        aria-label={`Actions of ${shown.name}`}
+        aria-valuemin={0}
+        aria-valuemax={Math.max(0, boxes.members.length - 1)}
+        aria-valuenow={cursor.value ?? 0}
+        aria-valuetext={words || summary}
+        style={{ height: `${tall(layout.height)}px` }}
+        onKeyDown={onKey}
+        onMouseMove={(event) => (cursor.value = find(event) ?? cursor.peek())}
+        onClick={(event) => !see.moved() && choose(find(event))}
+      >
+        <Canvas at={canvas} summary={summary} class="fill" />
+      </div>
+      <div class="graph-zoom">
+        <button type="button" aria-label="Zoom in" onClick={() => zoom(1.4)}>
+          +
+        </button>
+        <button type="button" aria-label="Zoom out" onClick={() => zoom(1 / 1.4)}>
+          &minus;
+        </button>
+        <button type="button" onClick={fit}>
+          All
+        </button>
+      </div>
+      <p class="small readout">
+        {words || (
+          <span class="soft">
+            Drag to move, turn the wheel to zoom, click an action to see it. <Folding boxes={boxes.members} />
+            {stepOf(layout.edges.length) > 1 && ` One of ${stepOf(layout.edges.length)} edges is drawn.`}
+          </span>
+        )}
+      </p>
+    </Figure>
+  );
+}
+
+function Folding({ boxes }: { boxes: readonly (readonly number[])[] }) {
+  const folded = boxes.filter((each) => each.length > 1);
+  if (!folded.length) return null;
+  const held = folded.reduce((sum, each) => sum + each.length, 0);
+  return (
+    <>
+      {integer(held)} actions that stand alike share {integer(folded.length)} boxes.
+    </>
+  );
+}
+
+/** A scale at which names can be read. */
+function readable(view: View): View {
+  return view.scale >= READABLE ? view : { ...view, scale: READABLE };
+}
+
+/** Pixels of height for a drawing: no more than it needs, and no more than the window has. */
+function tall(drawing: number): number {
+  return Math.max(220, Math.min(drawing + 96, Math.round(innerHeight * 0.62)));
+}
+
+/** Where something is to be seen: the most urgent action that is not over, or that failed. */
+function ofInterest({ actions }: Workflow): number | undefined {
+  for (const name of ["failed", "approval", "running", "queued"]) {
+    const node = actions.findIndex((action) => action.state === name);
+    if (node >= 0) return node;
+  }
+  return undefined;
+}
+
+/** Of actions that share a box, the one that is looked at first. */
+function mostUrgent(members: readonly number[], shown: Workflow): number {
+  const [first] = counted(members.map((node) => shown.actions[node]?.state ?? ""))[0] ?? [];
+  return members.find((node) => shown.actions[node]?.state === first) ?? members[0] ?? 0;
+}
+
+/** What a box is, for who hears it and for the line under the picture. */
+function describe(members: readonly number[], shown: Workflow): string {
+  const actions = members.flatMap((node) => shown.actions[node] ?? []);
+  const [first] = actions;
+  if (!first) return "";
+  if (actions.length > 1) {
+    const counts = counted(actions.map((action) => action.state));
+    const states = counts.map(([name, count]) => `${integer(count)} ${name}`).join(", ");
+    return `${integer(actions.length)} alike, ${namesOf(actions)}, ${first.action_type}: ${states}`;
+  }
+  const names = waitsFor(first);
+  const waits = names.length > 4 ? `${integer(names.length)} actions` : names.join(", ");
+  return [
+    `${first.action_id}, ${first.action_type}: ${first.state}`,
+    first.progress !== null && !first.ended && percent(first.progress),
+    seconds(secondsOf(first, clusterTime(Date.now()))),
+    waits && `after ${waits}`,
+    first.error,
+  ]
+    .filter(Boolean)
+    .join(", ");
+}
+
+// -- looks ------------------------------------------------------------------------------------------------------------
+
+function looksOf({ answer, drawn }: WorkflowView): BoxLook[] {
+  const [shown, now] = [answer.value, drawn.value];
+  if (!shown || !now || shown.actions.length !== now.boxes.of.length) return [];
+  return now.boxes.members.map((members) => boxLook(members.flatMap((node) => shown.actions[node] ?? [])));
+}
+
+function boxLook(actions: readonly Action[]): BoxLook {
+  const counts = counted(actions.map((action) => action.state));
+  const look = lookOf(counts[0]?.[0] ?? "");
+  const wanted = state.states.value;
+  const faint = wanted !== "" && !actions.some((action) => action.state === wanted);
+  const [first] = actions;
+  if (!first) return { title: "", note: "", look, shares: [], folded: false, faint };
+  if (actions.length === 1)
+    return { title: first.action_id, note: noteOf(first), look, shares: progressOf(first), folded: false, faint };
+  return {
+    title: `${actions.length} × ${namesOf(actions)}`,
+    note: counts.map(([name, count]) => `${count} ${name}`).join(", "),
+    look,
+    shares: counts.toReversed().map(([name, count]) => [lookOf(name).colour, count / actions.length]),
+    folded: true,
+    faint,
+  };
+}
+
+function namesOf(actions: readonly Action[]): string {
+  return commonName(actions.map((action) => action.action_id));
+}
+
+function noteOf(action: Action): string {
+  const { action_type: type, ended, items, progress, state: name } = action;
+  const took = ended && name === "done" ? seconds(secondsOf(action, 0)) : "";
+  const far =
+    !ended && (items ? `${integer(items.done)} of ${integer(items.total)}` : progress ? percent(progress) : "");
+  return [type, name === "done" ? "" : name, far, took].filter(Boolean).join(", ");
+}
+
+function progressOf({ progress, ended, state: name }: Action): [string, number][] {
+  return progress && !ended ? [[lookOf(name).colour, progress]] : [];
+}
+
+function drawingOf(
+  { lit, structure }: WorkflowView,
+  { layout, boxes, loose }: Drawn,
+  looks: readonly BoxLook[],
+  cursor: number | undefined,
+  moving: boolean,
+) {
+  const way = lit.value?.nodes.map((node) => boxes.of[node] as number) ?? [];
+  const steps = new Set(way.slice(1).map((box, place) => `${way[place]} ${box}`));
+  const chosen = boxes.of[structure.value?.place.get(state.action.value) ?? -1];
+  return {
+    layout,
+    boxes: looks,
+    paint: {
+      ink: token("ink"),
+      soft: token("ink-soft"),
+      line: token("line-strong"),
+      raised: token("raised"),
+      lit: token(lit.value?.text === "failure" ? "bad" : "accent"),
+      accent: token("accent"),
+      sans: "system-ui, sans-serif",
+      mono: "ui-monospace, monospace",
+    },
+    loose: (from: number, to: number) => loose.has(`${from} ${to}`),
+    lit: new Set(way),
+    litEdge: (from: number, to: number) => steps.has(`${from} ${to}`),
+    moving,
+    chosen,
+    cursor,
+  };
+}
+
+// -- hands ------------------------------------------------------------------------------------------------------------
+
+interface Frames {
+  (next: View): void;
+  /** The last view that was asked for, drawn or not. */
+  latest(): View | undefined;
+  forget(): void;
+  /** Whether the pointer has moved the picture since it was put down. */
+  moved(): boolean;
+  drag(moved: boolean): void;
+}
+
+/** Milliseconds without a new view after which the picture is at rest. */
+const REST_MS = 140;
+
+/** Passes on the last of the views that come within a frame. */
+function useFrames(pass: (view: View) => void, moving: Signal<boolean>): Frames {
+  return useMemo(() => {
+    let [frame, moved, rest] = [0, false, 0];
+    let latest: View | undefined;
+    const see = (next: View) => {
+      latest = next;
+      moving.value = true;
+      clearTimeout(rest);
+      rest = setTimeout(() => (moving.value = false), REST_MS) as unknown as number;
+      frame ||= requestAnimationFrame(() => {
+        frame = 0;
+        if (latest) pass(latest);
+      });
+    };
+    return Object.assign(see, {
+      latest: () => latest,
+      forget: () => (latest = undefined),
+      moved: () => moved,
+      drag: (now: boolean) => (moved = now),
+    });
+  }, []);
+}
+
+/** Pointer and wheel. Two fingers pinch. */
+function useHands(
+  place: preact.RefObject<HTMLDivElement | null>,
+  see: Frames,
+  drawnNow: () => View | undefined,
+  layout: Drawn["layout"],
+): void {
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return undefined;
+    const fingers = new Map<number, { x: number; y: number }>();
+    const now = () => see.latest() ?? drawnNow();
+    const at = (event: { clientX: number; clientY: number }) => {
+      const box = element.getBoundingClientRect();
+      return { x: event.clientX - box.left, y: event.clientY - box.top };
+    };
+    const room = () => ({ width: element.clientWidth, height: element.clientHeight });
+    const wheel = (event: WheelEvent) => {
+      const view = now();
+      if (!view) return;
+      event.preventDefault();
+      const scale = event.deltaMode === 1 ? 30 : 1;
+      const { x, y } = at(event);
+      if (event.shiftKey) see(panned(view, -(event.deltaY || event.deltaX) * scale, 0, layout, room()));
+      else see(zoomed(view, 1.0018 ** (-event.deltaY * scale * (event.ctrlKey ? 4 : 1)), x, y));
+    };
+    /** Goes where the map was touched; true beside which nothing else is meant. */
+    const jump = (x: number, y: number) => {
+      const view = now();
+      const map = view && mapOf(layout, view, room());
+      const next = map && mapped(view, map, x, y, room());
+      if (next) see(next);
+      return next !== undefined;
+    };
+    const down = (event: PointerEvent) => {
+      if (event.button > 0) return;
+      const here = at(event);
+      see.drag(jump(here.x, here.y));
+      if (!see.moved()) fingers.set(event.pointerId, here);
+    };
+    const move = (event: PointerEvent) => {
+      const before = fingers.get(event.pointerId);
+      const view = now();
+      if (!before || !view) return;
+      const here = at(event);
+      if (!see.moved() && Math.hypot(here.x - before.x, here.y - before.y) < 4) return;
+      if (!see.moved()) element.setPointerCapture(event.pointerId);
+      see.drag(true);
+      const other = [...fingers].find(([id]) => id !== event.pointerId)?.[1];
+      fingers.set(event.pointerId, here);
+      if (!other) return see(panned(view, here.x - before.x, here.y - before.y, layout, room()));
+      const apart = (one: { x: number; y: number }) => Math.max(10, Math.hypot(one.x - other.x, one.y - other.y));
+      see(zoomed(view, apart(here) / apart(before), (here.x + other.x) / 2, (here.y + other.y) / 2));
+    };
+    const up = (event: PointerEvent) => void fingers.delete(event.pointerId);
+    element.addEventListener("wheel", wheel, { passive: false });
+    element.addEventListener("pointerdown", down);
+    element.addEventListener("pointermove", move);
+    element.addEventListener("pointerup", up);
+    element.addEventListener("pointercancel", up);
+    return () => {
+      element.removeEventListener("wheel", wheel);
+      element.removeEventListener("pointerdown", down);
+      element.removeEventListener("pointermove", move);
+      element.removeEventListener("pointerup", up);
+      element.removeEventListener("pointercancel", up);
+    };
+  }, [layout]);
+}

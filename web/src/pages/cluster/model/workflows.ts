@@ -1,0 +1,279 @@
+/** Workflows as the API tells them, and what the page makes of their actions. Pure but for the questions. */
+
+import { get, post } from "../../../lib/api";
+import { boxesOf, groupsOf, type Boxes } from "../../../graph/fold";
+import { criticalPath, wayTo } from "../../../graph/paths";
+import { graphOf, reachable, type Graph } from "../../../graph/structure";
+
+export interface WorkflowRow {
+  workflow_id: string;
+  tenant: string;
+  name: string;
+  description: string;
+  state: string;
+  created: string;
+  ended: string | null;
+  counts: Readonly<Record<string, number>>;
+  total: number;
+  waiting_because: string | null;
+}
+
+export interface Action {
+  action_id: string;
+  action_type: string;
+  state: string;
+  /** Must be done before it. */
+  dependencies: readonly string[];
+  /** Must have ended before it, however. */
+  after_any: readonly string[];
+  job_id: string | null;
+  error: string | null;
+  started: string | null;
+  ended: string | null;
+  progress: number | null;
+  items: { done: number; total: number } | null;
+}
+
+export interface ActionDetail extends Action {
+  parameters: Readonly<Record<string, unknown>>;
+  /** Jobs of the first items, where it is carried out once an item. */
+  item_jobs: readonly { index: number; state: string; job_id: string | null; error: string | null }[];
+  result: unknown;
+}
+
+export interface Workflow extends WorkflowRow {
+  actions: readonly Action[];
+}
+
+export interface WorkflowRows {
+  workflows: readonly WorkflowRow[];
+  cursor: string | null;
+}
+
+/** The newest workflows, at most 1,000. */
+export function workflows(limit: number, signal?: AbortSignal): Promise<WorkflowRows> {
+  return get("/api/workflows", { limit }, signal);
+}
+
+export function actionDetail(id: string, action: string, signal?: AbortSignal): Promise<ActionDetail> {
+  return get(`/api/workflows/${encodeURIComponent(id)}/actions/${encodeURIComponent(action)}`, {}, signal);
+}
+
+/** All that an action waits for. */
+export function waitsFor({ dependencies, after_any: any }: Action): readonly string[] {
+  return any.length ? [...dependencies, ...any] : dependencies;
+}
+
+export function workflow(id: string, signal?: AbortSignal): Promise<Workflow> {
+  return get(`/api/workflows/${encodeURIComponent(id)}`, {}, signal);
+}
+
+export function steerWorkflow(id: string, verb: "cancel" | "retry"): Promise<unknown> {
+  return post(`/api/workflows/${encodeURIComponent(id)}/${verb}`);
+}
+
+export function approve(id: string, action: string): Promise<unknown> {
+  return post(`/api/workflows/${encodeURIComponent(id)}/actions/${encodeURIComponent(action)}/approve`);
+}
+
+const OVER = ["done", "failed", "cancelled", "skipped"];
+
+export function isOver({ state }: { state: string }): boolean {
+  return OVER.includes(state);
+}
+
+/** What may be done about a workflow in a state. */
+export function offers(state: string): ("cancel" | "retry")[] {
+  if (state === "failed" || state === "cancelled") return ["retry"];
+  return OVER.includes(state) || state === "cancelling" ? [] : ["cancel"];
+}
+
+/** What wants to be seen first; a state that this page does not know comes before what is over. */
+const URGENCY = [
+  "failed",
+  "approval",
+  "running",
+  "finishing",
+  "cancelling",
+  "paused",
+  "queued",
+  "blocked",
+  "waiting",
+  "skipped",
+  "cancelled",
+  "done",
+];
+
+function rank(state: string): number {
+  const place = URGENCY.indexOf(state);
+  return place < 0 ? 8.5 : place;
+}
+
+/** States with their counts, the most urgent first. */
+export function counted(states: readonly string[]): [state: string, count: number][] {
+  const counts = new Map<string, number>();
+  for (const state of states) counts.set(state, (counts.get(state) ?? 0) + 1);
+  return [...counts].sort(([left], [right]) => rank(left) - rank(right));
+}
+
+/** `3 of 9 actions done, 1 failed, 2 skipped`. */
+export function inWords(counts: Readonly<Record<string, number>>, total: number): string {
+  const rest = Object.entries(counts)
+    .filter(([state, count]) => state !== "done" && count)
+    .sort(([left], [right]) => rank(left) - rank(right))
+    .map(([state, count]) => `${count} ${state}`);
+  return [`${counts.done ?? 0} of ${total} actions done`, ...rest].join(", ");
+}
+
+// -- the graph --------------------------------------------------------------------------------------------------------
+
+/** The part of a workflow that does not change while it runs, but when an action becomes many. */
+export interface Structure {
+  actions: readonly Action[];
+  graph: Graph;
+  groups: Int32Array;
+  place: ReadonlyMap<string, number>;
+}
+
+export function structureOf(actions: readonly Action[]): Structure {
+  const graph = graphOf(
+    actions.map((action) => ({ id: action.action_id, type: action.action_type, dependencies: waitsFor(action) })),
+  );
+  const groups = groupsOf(
+    graph,
+    actions.map((action) => action.action_type),
+  );
+  return { actions, graph, groups, place: new Map(actions.map((action, node) => [action.action_id, node])) };
+}
+
+function sameNames(left: readonly string[], right: readonly string[]): boolean {
+  return left.length === right.length && left.every((id, place) => id === right[place]);
+}
+
+function alike(left: Action, right: Action): boolean {
+  return (
+    left.action_id === right.action_id &&
+    left.action_type === right.action_type &&
+    sameNames(left.dependencies, right.dependencies) &&
+    sameNames(left.after_any, right.after_any)
+  );
+}
+
+/** The structure of new answers: the same object while nothing of it has changed. */
+export function kept(before: Structure | undefined, actions: readonly Action[]): Structure {
+  const same =
+    before?.actions.length === actions.length &&
+    actions.every((each, node) => alike(before.actions[node] as Action, each));
+  return same && before ? before : structureOf(actions);
+}
+
+/** Graphs of at most this many actions are drawn whole; of larger ones, more than `MOST_SIBLINGS` alike share a box. */
+const WHOLE = 60;
+const MOST_SIBLINGS = 8;
+
+/** The boxes of a graph; `open` holds the first action of each group that is unfolded. */
+export function boxed({ graph, groups, place }: Structure, folding: boolean, open: readonly string[]): Boxes {
+  const opened = new Set(open.map((id) => groups[place.get(id) ?? -1]));
+  const most = folding && graph.size > WHOLE ? MOST_SIBLINGS : graph.size;
+  return boxesOf(graph, groups, most, (group) => opened.has(group));
+}
+
+/** What names of actions that stand alike have in common: `run-…`; the first name where that is nothing. */
+export function commonName(names: readonly string[]): string {
+  const [first = "", ...rest] = names;
+  let length = first.length;
+  for (const name of rest) {
+    let same = 0;
+    while (same < length && name[same] === first[same]) same += 1;
+    length = same;
+  }
+  const shared = first.slice(0, length).replace(/\d+$/, "");
+  return shared && rest.length ? `${shared}…` : first;
+}
+
+/** Whether each edge of boxes is only of actions that need no more than an end: `from to`. */
+export function looseEdges({ actions, place }: Structure, of: Int32Array): ReadonlySet<string> {
+  const loose = new Set<string>();
+  if (!actions.some((action) => action.after_any.length)) return loose;
+  const firm = new Set<string>();
+  for (const [node, action] of actions.entries()) {
+    const name = (id: string) => `${of[place.get(id) ?? -1]} ${of[node]}`;
+    for (const id of action.after_any) loose.add(name(id));
+    for (const id of action.dependencies) firm.add(name(id));
+  }
+  return new Set([...loose].filter((each) => !firm.has(each)));
+}
+
+// -- time -------------------------------------------------------------------------------------------------------------
+
+/** Seconds that an action took, or has taken until `now` (ms since 1970); null before it began. */
+export function secondsOf({ started, ended }: Action, now: number): number | null {
+  if (!started) return null;
+  const end = ended ? Date.parse(ended) : now;
+  return Math.max(0, (end - Date.parse(started)) / 1000);
+}
+
+/**
+ * Seconds that each action takes: as measured; while it has not begun, the mean of those of its type, else of all, else
+ * one. What was skipped or cancelled takes what it took.
+ */
+export function weights(actions: readonly Action[], now: number): number[] {
+  const sums = new Map<string, { sum: number; count: number }>();
+  const add = (name: string, value: number) => {
+    const before = sums.get(name) ?? { sum: 0, count: 0 };
+    sums.set(name, { sum: before.sum + value, count: before.count + 1 });
+  };
+  const taken = actions.map((action) => secondsOf(action, now));
+  for (const [node, action] of actions.entries()) {
+    const value = taken[node];
+    if (value === null || value === undefined || !action.ended) continue;
+    add(action.action_type, value);
+    add("", value);
+  }
+  const usual = (type: string) => {
+    const found = sums.get(type) ?? sums.get("");
+    return found ? found.sum / found.count : 1;
+  };
+  return actions.map((action, node) => taken[node] ?? (isOver(action) ? 0 : usual(action.action_type)));
+}
+
+export interface Lit {
+  /** Actions of the way, first to last. */
+  nodes: readonly number[];
+  /** In words, for the line above the picture. */
+  text: "critical" | "failure";
+  seconds: number;
+}
+
+/** The way that decides when the workflow ends. */
+export function critical({ graph }: Structure, actions: readonly Action[], now: number): Lit {
+  const own = weights(actions, now);
+  const { nodes, length } = criticalPath(graph, (node) => own[node] ?? 0);
+  return { nodes, text: "critical", seconds: length };
+}
+
+/** The action that failed first; undefined where none did. */
+export function firstFailure(actions: readonly Action[]): number | undefined {
+  let first: number | undefined;
+  for (const [node, { state, ended }] of actions.entries()) {
+    if (state !== "failed") continue;
+    if (first === undefined || (ended ?? "9") < (actions[first]?.ended ?? "9")) first = node;
+  }
+  return first;
+}
+
+/** The way to the first failure, or to a chosen action that failed. */
+export function failure({ graph }: Structure, actions: readonly Action[], chosen?: number): Lit | undefined {
+  const failed = chosen !== undefined && actions[chosen]?.state === "failed" ? chosen : firstFailure(actions);
+  if (failed === undefined) return undefined;
+  const end = (node: number) => Date.parse(actions[node]?.ended ?? "") || 0;
+  const nodes = wayTo(graph, failed, end);
+  const [first, last] = [actions[nodes[0] ?? failed], actions[failed]];
+  const seconds = (Date.parse(last?.ended ?? "") - Date.parse(first?.started ?? "")) / 1000 || 0;
+  return { nodes, text: "failure", seconds };
+}
+
+/** Actions that were skipped because of one. */
+export function skippedBy({ graph }: Structure, actions: readonly Action[], node: number): number {
+  return [...reachable(graph, node, true)].filter((each) => actions[each]?.state === "skipped").length;
+}

@@ -1,0 +1,570 @@
+/** One workflow: how far it is, its graph or its list of actions, one action beside it. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
+import { addressOf, clusterAddress, pageOf } from "../../kinds";
+import { Problem } from "../../lib/api";
+import { clock, integer, percent, seconds } from "../../lib/format";
+import { keys } from "../../lib/keys";
+import { clusterTime, connection } from "../../lib/live";
+import { watch } from "../../lib/jobs";
+import { confirm } from "../../ui/dialog";
+import { Outline } from "../../ui/outline";
+import { now } from "../../ui/page";
+import { Bar } from "../../ui/progress";
+import { Rows } from "../../ui/rows";
+import { State } from "../../ui/state";
+import { Skeleton, type Column } from "../../ui/table";
+import { failed, toast } from "../../ui/toast";
+import { Trouble } from "../../ui/trouble";
+import { chooseAction, GraphView } from "./graph";
+import { openWorkflow, state } from "./model/state";
+import { viewOf, type WorkflowView } from "./model/workflow-view";
+import {
+  actionDetail,
+  approve,
+  counted,
+  firstFailure,
+  isOver,
+  offers,
+  secondsOf,
+  skippedBy,
+  steerWorkflow,
+  waitsFor,
+  type Action,
+  type ActionDetail,
+  type Structure,
+  type Workflow,
+} from "./model/workflows";
+
+export function WorkflowPart({ id }: { id: string }) {
+  const view = useMemo(() => viewOf(id), [id]);
+  useEffect(() => view.stop, [view]);
+  const [shown, problem] = [view.answer.value, view.problem.value];
+  return (
+    <section class="workflow stack" aria-label={`Workflow ${id}`}>
+      <nav>
+        <button type="button" class="link" onClick={() => openWorkflow("")}>
+          All workflows
+        </button>
+      </nav>
+      {shown && view.structure.value ? (
+        <Body view={view} shown={shown} structure={view.structure.value} problem={problem} />
+      ) : problem ? (
+        <Missing id={id} problem={problem} view={view} />
+      ) : (
+        <Skeleton rows={8} />
+      )}
+    </section>
+  );
+}
+
+function Missing({ id, problem, view }: { id: string; problem: Problem; view: WorkflowView }) {
+  if (problem.status !== 404) return <Trouble what={`Workflow ${id}`} problem={problem} onRetry={view.poke} />;
+  return (
+    <p class="trouble" role="alert">
+      There is no workflow {id}, or it is another tenant's.
+    </p>
+  );
+}
+
+interface Props {
+  view: WorkflowView;
+  shown: Workflow;
+  structure: Structure;
+}
+
+function Body({ view, shown, structure, problem }: Props & { problem: Problem | undefined }) {
+  const list = state.look.value === "list";
+  const drawn = view.drawn.value;
+  const action = shown.actions[structure.place.get(state.action.value) ?? -1];
+  useLayoutEffect(
+    () =>
+      keys({
+        L: { text: "list of the actions, or their graph", run: () => (state.look.value = list ? "graph" : "list") },
+        E: {
+          text: "the first action that failed",
+          run: () => chooseAction(shown.actions[firstFailure(shown.actions) ?? -1]?.action_id ?? ""),
+        },
+        c: { text: "cancel the workflow, after asking", run: () => void steer(view, shown, "cancel") },
+        r: { text: "retry the workflow from what failed", run: () => void steer(view, shown, "retry") },
+        Escape: {
+          text: "close the action, then the workflow",
+          run: () => (state.action.peek() ? chooseAction("") : openWorkflow("")),
+        },
+      }),
+    [shown],
+  );
+  return (
+    <>
+      <Heading view={view} shown={shown} />
+      {problem && connection.value === "live" && <Trouble what="Workflow" problem={problem} />}
+      {shown.waiting_because && <p>Waits: {shown.waiting_because}.</p>}
+      <Failure shown={shown} structure={structure} />
+      <Approvals view={view} shown={shown} />
+      <Tools view={view} shown={shown} />
+      <div class={`workflow-body ages ${action ? "with-drawer" : ""}`}>
+        <div class="list">
+          {list || !drawn ? (
+            <Actions shown={shown} />
+          ) : (
+            <GraphView view={view} shown={shown} structure={structure} drawn={drawn} />
+          )}
+        </div>
+        {action && (
+          <ActionPanel key={action.action_id} view={view} shown={shown} structure={structure} action={action} />
+        )}
+      </div>
+    </>
+  );
+}
+
+// -- above the graph --------------------------------------------------------------------------------------------------
+
+const WORDS = { cancel: "Cancel", retry: "Retry" } as const;
+
+async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retry"): Promise<void> {
+  if (!offers(shown.state).includes(verb)) return toast(`${WORDS[verb]}: the workflow is ${shown.state}`);
+  const question = {
+    title: `Cancel workflow ${shown.name}?`,
+    text: "Its jobs are cancelled, and actions that have not begun do not. Retry goes on from there.",
+    act: "Cancel workflow",
+    danger: true,
+  };
+  if (verb === "cancel" && !(await confirm(question))) return;
+  try {
+    await steerWorkflow(shown.workflow_id, verb);
+    toast(verb === "cancel" ? "Asked to cancel" : "Retried: it goes on from what failed");
+  } catch (error) {
+    failed(`${WORDS[verb]} ${shown.name}`, error);
+  }
+  view.poke();
+}
+
+function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
+  const done = shown.counts.done ?? 0;
+  const end = shown.ended ? Date.parse(shown.ended) : clusterTime(now.value);
+  return (
+    <>
+      <div class="row">
+        <h2>{shown.name}</h2>
+        <State of={shown.state} />
+        <span class="mono soft">{shown.workflow_id}</span>
+        <span class="soft" title={shown.created}>
+          since {clock(shown.created)}, {seconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
+        </span>
+        <span class="grow" />
+        {offers(shown.state).map((verb) => (
+          <button
+            type="button"
+            key={verb}
+            class={verb === "cancel" ? "danger" : "primary"}
+            onClick={() => void steer(view, shown, verb)}
+          >
+            {WORDS[verb]}
+          </button>
+        ))}
+      </div>
+      {shown.description && <p class="soft">{shown.description}</p>}
+      <div class="progress wide">
+        <Bar ratio={shown.total ? done / shown.total : 1} label={`workflow ${shown.name}`} />
+        <span class="num">{percent(shown.total ? done / shown.total : 1)}</span>
+        <span class="num soft">
+          {integer(done)} of {integer(shown.total)} actions
+        </span>
+      </div>
+    </>
+  );
+}
+
+function Failure({ shown, structure }: { shown: Workflow; structure: Structure }) {
+  const first = firstFailure(shown.actions);
+  const action = first === undefined ? undefined : shown.actions[first];
+  if (first === undefined || !action) return null;
+  const others = (shown.counts.failed ?? 1) - 1;
+  const skipped = skippedBy(structure, shown.actions, first);
+  return (
+    <div class="trouble" role="alert">
+      <p>
+        <button type="button" class="link mono" onClick={() => chooseAction(action.action_id)}>
+          {action.action_id}
+        </button>{" "}
+        failed{others > 0 && `, and ${integer(others)} more`}: {action.error ?? "it gave no reason"}
+        {skipped > 0 && `. ${integer(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
+      </p>
+    </div>
+  );
+}
+
+/** Actions that wait for somebody here, at most. */
+const MOST_APPROVALS = 5;
+
+function Approvals({ view, shown }: { view: WorkflowView; shown: Workflow }) {
+  const waiting = shown.actions.filter((action) => action.state === "approval");
+  if (!waiting.length) return null;
+  return (
+    <ul class="approvals" aria-label="Waits for approval">
+      {waiting.slice(0, MOST_APPROVALS).map((action) => (
+        <li key={action.action_id} class="row">
+          <State of="approval" text="Waits for approval:" />
+          <button type="button" class="link mono" onClick={() => chooseAction(action.action_id)}>
+            {action.action_id}
+          </button>
+          <Approve view={view} shown={shown} action={action} />
+        </li>
+      ))}
+      {waiting.length > MOST_APPROVALS && <li class="soft">and {integer(waiting.length - MOST_APPROVALS)} more</li>}
+    </ul>
+  );
+}
+
+function Approve({ view, shown, action }: { view: WorkflowView; shown: Workflow; action: Action }) {
+  const busy = useSignal(false);
+  const give = async () => {
+    const next = shown.actions.filter((each) => waitsFor(each).includes(action.action_id));
+    const names = next.slice(0, 3).map((each) => each.action_id);
+    const question = {
+      title: `Approve ${action.action_id}?`,
+      text: next.length
+        ? `What waits for it goes on: ${names.join(", ")}${next.length > 3 ? ` and ${next.length - 3} more` : ""}.`
+        : "Nothing else waits for it.",
+      act: "Approve",
+    };
+    if (busy.peek() || !(await confirm(question))) return;
+    busy.value = true;
+    try {
+      await approve(shown.workflow_id, action.action_id);
+      toast(`Approved ${action.action_id}`);
+    } catch (error) {
+      failed(`Approve ${action.action_id}`, error);
+    }
+    busy.value = false;
+    view.poke();
+  };
+  return (
+    <button type="button" class="primary" disabled={busy.value} onClick={() => void give()}>
+      Approve
+    </button>
+  );
+}
+
+const WAYS = [
+  ["critical", "Critical path"],
+  ["failure", "Path to the failure"],
+] as const;
+
+function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
+  const counts = counted(shown.actions.map((action) => action.state));
+  const lit = view.lit.value;
+  const way = state.way.value || (lit ? "failure" : "");
+  return (
+    <div class="row loose">
+      <div class="segments" role="group" aria-label="Shown as">
+        {(["graph", "list"] as const).map((look) => (
+          <button
+            type="button"
+            key={look}
+            aria-pressed={state.look.value === look}
+            onClick={() => (state.look.value = look)}
+          >
+            {look === "graph" ? "Graph" : "List"}
+          </button>
+        ))}
+      </div>
+      <div class="segments loose" role="group" aria-label="States shown">
+        {counts.map(([name, count]) => (
+          <button
+            type="button"
+            key={name}
+            aria-pressed={state.states.value === name}
+            onClick={() => (state.states.value = state.states.peek() === name ? "" : name)}
+          >
+            <State of={name} /> <span class="num soft">{integer(count)}</span>
+          </button>
+        ))}
+      </div>
+      {state.look.value !== "list" && (
+        <>
+          <div class="segments" role="group" aria-label="Highlighted">
+            {WAYS.filter(([name]) => name === "critical" || firstFailure(shown.actions) !== undefined).map(
+              ([name, title]) => (
+                <button
+                  type="button"
+                  key={name}
+                  aria-pressed={way === name}
+                  onClick={() => (state.way.value = way === name ? "none" : name)}
+                >
+                  {title}
+                </button>
+              ),
+            )}
+          </div>
+          {shown.total > 60 && (
+            <label class="row">
+              <input
+                type="checkbox"
+                checked={state.fold.value}
+                onChange={(event) => {
+                  state.unfolded.value = [];
+                  state.fold.value = event.currentTarget.checked;
+                }}
+              />
+              Fold what stands alike
+            </label>
+          )}
+          <span class="small soft num" role="status">
+            {lit && `${integer(lit.nodes.length)} actions on it, ${seconds(lit.seconds)}`}
+          </span>
+        </>
+      )}
+    </div>
+  );
+}
+
+// -- the list ---------------------------------------------------------------------------------------------------------
+
+const COLUMNS: Column<Action>[] = [
+  {
+    id: "action",
+    title: "action",
+    cell: ({ action_id: id }) => (
+      <button type="button" class="link mono" onClick={() => chooseAction(id)}>
+        {id}
+      </button>
+    ),
+  },
+  { id: "type", title: "type", cell: ({ action_type: type }) => type },
+  { id: "state", title: "state", cell: (action) => <State of={action.state} /> },
+  { id: "progress", title: "progress", end: true, cell: (action) => <span class="num">{far(action)}</span> },
+  {
+    id: "time",
+    title: "time",
+    end: true,
+    cell: (action) => <span class="num">{seconds(secondsOf(action, clusterTime(now.value)))}</span>,
+  },
+  { id: "after", title: "waits for", cell: (action) => <Names of={waitsFor(action)} /> },
+  { id: "error", title: "error", cell: ({ error }) => <span class="clip soft">{error}</span> },
+];
+
+function far({ items, progress, ended, state: name }: Action): string {
+  if (items) return `${integer(items.done)} of ${integer(items.total)}`;
+  return progress === null || ended || name === "done" ? "" : percent(progress);
+}
+
+function Names({ of }: { of: readonly string[] }) {
+  const few = of.length <= 3;
+  return <span class="mono soft">{few ? of.join(", ") : `${of[0]} and ${integer(of.length - 1)} more`}</span>;
+}
+
+function Actions({ shown }: { shown: Workflow }) {
+  const wanted = state.states.value;
+  const rows = wanted ? shown.actions.filter((action) => action.state === wanted) : shown.actions;
+  if (!rows.length) return <p class="soft">No action is in this state.</p>;
+  return (
+    <Rows
+      label="Actions"
+      columns={COLUMNS}
+      rows={rows}
+      name={(action) => action.action_id}
+      open={state.action.value}
+      tall={560}
+    />
+  );
+}
+
+// -- one action -------------------------------------------------------------------------------------------------------
+
+function ActionPanel({ view, shown, structure, action }: Props & { action: Action }) {
+  const id = action.action_id;
+  const detail = useSignal<ActionDetail | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  useEffect(() => {
+    const control = new AbortController();
+    actionDetail(shown.workflow_id, id, control.signal).then(
+      (answer) => ([detail.value, problem.value] = [answer, undefined]),
+      (error: unknown) => {
+        if (!control.signal.aborted && error instanceof Problem) problem.value = error;
+      },
+    );
+    return () => control.abort();
+  }, [action.state, action.items?.done]);
+  const node = structure.place.get(id) ?? -1;
+  const box = view.drawn.value?.boxes.members[view.drawn.value.boxes.of[node] ?? -1];
+  const after = (structure.graph.children[node] ?? []).map((each) => shown.actions[each]?.action_id ?? "");
+  const { parameters, result, item_jobs: jobs = [] } = detail.value ?? {};
+  return (
+    <aside class="drawer" aria-label={`Action ${id}`}>
+      <header class="row">
+        <h2 class="mono grow">{id}</h2>
+        <button type="button" class="plain" onClick={() => chooseAction("")}>
+          Close
+        </button>
+      </header>
+      <div class="row">
+        <State of={action.state} />
+        <span class="soft">{action.action_type}</span>
+        {action.state === "approval" && <Approve view={view} shown={shown} action={action} />}
+      </div>
+      {action.error && <p class={action.state === "failed" ? "trouble" : "soft"}>{action.error}</p>}
+      {action.job_id && <JobPart id={action.job_id} />}
+      {box && box.length > 1 && state.look.value !== "list" && <Siblings shown={shown} members={box} chosen={action} />}
+      <Facts action={action} />
+      {jobs.length > 0 && <Items jobs={jobs} total={action.items?.total ?? jobs.length} />}
+      <Near title="Waits for" ids={action.dependencies} shown={shown} structure={structure} />
+      <Near title="Waits for the end of" ids={action.after_any} shown={shown} structure={structure} />
+      <Near title="Waits for it" ids={after} shown={shown} structure={structure} />
+      {problem.value && connection.value === "live" && <Trouble what="Parameters" problem={problem.value} />}
+      {parameters && Object.keys(parameters).length > 0 && (
+        <section class="part">
+          <h3>Parameters</h3>
+          <Outline value={parameters} label="Parameters" />
+        </section>
+      )}
+      {result !== undefined && result !== null && (
+        <section class="part">
+          <h3>Result</h3>
+          <Outline value={result} label="Result" />
+        </section>
+      )}
+    </aside>
+  );
+}
+
+/** Jobs of an action that is carried out once an item. */
+function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number }) {
+  const order = counted(jobs.map((job) => job.state)).map(([name]) => name);
+  const sorted = [...jobs].sort((left, right) => order.indexOf(left.state) - order.indexOf(right.state));
+  const rest = total - Math.min(jobs.length, MOST_NAMES);
+  return (
+    <section class="part">
+      <h3>
+        Items <span class="num">{integer(total)}</span>
+      </h3>
+      <ul>
+        {sorted.slice(0, MOST_NAMES).map(({ index, state: name, job_id: job, error }) => (
+          <li key={index}>
+            <span class="row">
+              <State of={name} />
+              <span class="num">{integer(index)}</span>
+              {job && (
+                <a class="mono" href={clusterAddress(job)}>
+                  {job}
+                </a>
+              )}
+            </span>
+            {error && <p class="small bad">{error}</p>}
+          </li>
+        ))}
+        {rest > 0 && <li class="soft">and {integer(rest)} more</li>}
+      </ul>
+    </section>
+  );
+}
+
+function Facts({ action }: { action: Action }) {
+  const facts: [string, string][] = [
+    ["started", action.started ? clock(action.started) : ""],
+    ["ended", action.ended ? clock(action.ended) : ""],
+    [isOver(action) ? "took" : "runs for", seconds(secondsOf(action, clusterTime(now.value)))],
+    ["progress", far(action)],
+  ];
+  const known = facts.filter(([, value]) => value);
+  if (!known.length) return null;
+  return (
+    <dl class="facts">
+      {known.map(([name, value]) => [
+        <dt key={name}>{name}</dt>,
+        <dd class="num" key={`${name}=`}>
+          {value}
+        </dd>,
+      ])}
+    </dl>
+  );
+}
+
+/** Names in a list of neighbours or siblings. */
+const MOST_NAMES = 12;
+
+function Near({
+  title,
+  ids,
+  shown,
+  structure,
+}: {
+  title: string;
+  ids: readonly string[];
+  shown: Workflow;
+  structure: Structure;
+}) {
+  if (!ids.length) return null;
+  const actions = ids.flatMap((id) => shown.actions[structure.place.get(id) ?? -1] ?? []);
+  return (
+    <section class="part">
+      <h3>
+        {title} <span class="num">{integer(ids.length)}</span>
+      </h3>
+      <ActionNames actions={actions} />
+    </section>
+  );
+}
+
+/** The most urgent of many actions, to go to. */
+function ActionNames({ actions }: { actions: readonly Action[] }) {
+  const states = counted(actions.map((action) => action.state)).map(([name]) => name);
+  const sorted = [...actions].sort((left, right) => states.indexOf(left.state) - states.indexOf(right.state));
+  return (
+    <ul>
+      {sorted.slice(0, MOST_NAMES).map((action) => (
+        <li key={action.action_id} class="row">
+          <State of={action.state} />
+          <button type="button" class="link mono" onClick={() => chooseAction(action.action_id)}>
+            {action.action_id}
+          </button>
+        </li>
+      ))}
+      {sorted.length > MOST_NAMES && <li class="soft">and {integer(sorted.length - MOST_NAMES)} more</li>}
+    </ul>
+  );
+}
+
+/** Those that share its box. */
+function Siblings({ shown, members, chosen }: { shown: Workflow; members: readonly number[]; chosen: Action }) {
+  const actions = members.flatMap((node) => shown.actions[node] ?? []);
+  const others = actions.filter((action) => action !== chosen);
+  const unfold = () => (state.unfolded.value = [...state.unfolded.peek(), actions[0]?.action_id ?? ""]);
+  return (
+    <section class="part">
+      <div class="row">
+        <h3 class="grow">
+          Stand alike <span class="num">{integer(actions.length)}</span>
+        </h3>
+        <button type="button" onClick={unfold}>
+          Unfold
+        </button>
+      </div>
+      <p class="soft small">
+        {counted(actions.map((action) => action.state))
+          .map(([name, count]) => `${integer(count)} ${name}`)
+          .join(", ")}
+      </p>
+      <ActionNames actions={others} />
+    </section>
+  );
+}
+
+function JobPart({ id }: { id: string }) {
+  const job = useMemo(() => watch(id), [id]);
+  const { type, waiting_because: why } = job.value ?? {};
+  return (
+    <section class="part">
+      <h3>Job</h3>
+      <div class="row">
+        <a class="mono" href={clusterAddress(id)}>
+          {id}
+        </a>
+        {type && <a href={addressOf(type, id)}>Open in {pageOf(type).title}</a>}
+      </div>
+      {why && <p class="soft">{why}</p>}
+    </section>
+  );
+}

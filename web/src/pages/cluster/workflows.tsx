@@ -1,0 +1,113 @@
+/** Workflows of the cluster: their list, or the one that is open. */
+
+import "./workflows.css";
+import { useSignal } from "@preact/signals";
+import { integer, percent, seconds } from "../../lib/format";
+import { clusterTime } from "../../lib/live";
+import { now } from "../../ui/page";
+import { Bar } from "../../ui/progress";
+import { State } from "../../ui/state";
+import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { Trouble } from "../../ui/trouble";
+import { clockOf } from "./model/moment";
+import { usePolled } from "./model/polled";
+import { openWorkflow, state } from "./model/state";
+import { inWords, workflows, type WorkflowRow } from "./model/workflows";
+import { WorkflowPart } from "./workflow";
+
+/** Seconds between two questions for the list. */
+const EACH = 3;
+/** Workflows listed at first, and at most: those before them are for the shell. */
+const FIRST = 100;
+const MOST = 1000;
+
+export function Workflows() {
+  const id = state.workflow.value;
+  return id ? <WorkflowPart id={id} key={id} /> : <List />;
+}
+
+const COLUMNS: Column<WorkflowRow>[] = [
+  {
+    id: "name",
+    title: "workflow",
+    cell: ({ workflow_id: id, name }) => (
+      <button type="button" class="link" onClick={() => openWorkflow(id)}>
+        {name}
+      </button>
+    ),
+  },
+  { id: "state", title: "state", cell: (row) => <State of={row.state} /> },
+  {
+    id: "progress",
+    title: "progress",
+    cell: ({ name, counts, total }) => (
+      <span class="progress">
+        <Bar ratio={total ? (counts.done ?? 0) / total : 1} label={`Progress of workflow ${name}`} />
+        <span class="num">{percent(total ? (counts.done ?? 0) / total : 1)}</span>
+      </span>
+    ),
+  },
+  {
+    id: "actions",
+    title: "actions",
+    wrap: true,
+    cell: ({ counts, total }) => <span class="small">{inWords(counts, total)}</span>,
+  },
+  { id: "created", title: "submitted", end: true, cell: ({ created }) => <span class="num">{clockOf(created)}</span> },
+  { id: "time", title: "took", end: true, cell: (row) => <span class="num">{seconds(took(row))}</span> },
+  { id: "id", title: "id", cell: ({ workflow_id: id }) => <span class="mono soft">{id}</span> },
+];
+
+function took({ created, ended }: WorkflowRow): number {
+  const end = ended ? Date.parse(ended) : clusterTime(now.value);
+  return Math.max(0, (end - Date.parse(created)) / 1000);
+}
+
+function List() {
+  const limit = useSignal(FIRST);
+  const answer = usePolled(`workflows ${limit.value}`, EACH, (signal) => workflows(limit.peek(), signal));
+  const { value, problem } = answer.value;
+  return (
+    <section class="stack">
+      {problem && <Trouble what="List of workflows" problem={problem} />}
+      {value ? (
+        <>
+          <h2>
+            Workflows <span class="num soft">{integer(value.workflows.length)}</span>
+          </h2>
+          <div class="ages">
+            <Table
+              label="Workflows"
+              columns={COLUMNS}
+              rows={value.workflows}
+              name={(row) => row.workflow_id}
+              class="cards"
+              empty={<None />}
+            />
+          </div>
+          {value.cursor && limit.value < MOST && (
+            <button type="button" onClick={() => (limit.value = MOST)}>
+              Show older ones
+            </button>
+          )}
+          {value.cursor && limit.value >= MOST && (
+            <p class="soft small">
+              The newest {integer(MOST)}. Older ones: <code>cluster workflow list</code>
+            </p>
+          )}
+        </>
+      ) : (
+        !problem && <Skeleton rows={6} />
+      )}
+    </section>
+  );
+}
+
+function None() {
+  return (
+    <Empty title="No workflow yet">
+      <p>A workflow is a graph of jobs in a file. From a shell:</p>
+      <pre>cluster workflow submit workflow.yaml</pre>
+    </Empty>
+  );
+}
