@@ -103,6 +103,11 @@ class Programs:
         lines = ['{"artifact":1}', *(json.dumps(row, separators=(",", ":")) for row in rows)]
         return ("\n".join(lines) + "\n").encode()
 
+    def event(self) -> dict[str, Any]:
+        """Return what the stream of events says of a change."""
+        job = self.job()
+        return {"type": "progress", "job": JOB, "state": job["state"], "done": job["done"], "total": job["total"]}
+
     def post(self, path: str, body: Any) -> tuple[int, Any]:
         """Return the status and the answer of a POST: a job for what is right, else the parameter that is wrong."""
         self.submitted.append(body)
@@ -229,10 +234,9 @@ class Handler(BaseHTTPRequestHandler):
                 if self.server.programs.number == told:
                     self.server.programs.changed.wait(1)
                 told = self.server.programs.number
-                job = self.server.programs.job()
-            data = {"type": "progress", "job": JOB, "state": job["state"], "done": job["done"],
-                    "total": job["total"]}  # fmt: skip
-            yield f"id: {int(time.time() * 1000)}-{told}\nevent: job\ndata: {json.dumps(data)}\n\n: alive\n\n"
+                data = self.server.programs.event()
+            name = data["type"]
+            yield f"id: {int(time.time() * 1000)}-{told}\nevent: {name}\ndata: {json.dumps(data)}\n\n: alive\n\n"
 
     def _followed(self, unit: int) -> Iterator[str]:
         sent = offset = 0

@@ -51,6 +51,8 @@ class Workflows(Programs):
         self.actions = {each["action_id"]: each for each in actions}
         self.schedules = schedules or []
         self.state, self.ended = "running", None
+        #: Whether the list has it.
+        self.listed = True
         #: Paths of what was posted.
         self.posted: list[str] = []
 
@@ -77,14 +79,12 @@ class Workflows(Programs):
             "counts": Counter(each["state"] for each in self.actions.values()),
         }  # fmt: skip
 
-    def job(self) -> dict[str, Any]:
-        """Return the job that events tell of: that of the first action."""
-        name = next(iter(self.actions))
-        return {**super().job(), "job_id": f"w-{WORKFLOW}-{name}-1"}
+    def event(self) -> dict[str, Any]:
+        return {"type": "workflow", "workflow": WORKFLOW, "state": self.state, "tenant": "default"}
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
         if path == "/api/workflows":
-            return {"workflows": [self.row()], "cursor": None}, {}
+            return {"workflows": [self.row()] if self.listed else [], "cursor": None}, {}
         if path == f"/api/workflows/{WORKFLOW}":
             return {**self.row(), "actions": [*self.actions.values()]}, {}
         if path.startswith(f"/api/workflows/{WORKFLOW}/actions/"):

@@ -34,15 +34,18 @@ export function nameOf(event: Pick<KeyboardEvent, "key" | "shiftKey" | "ctrlKey"
 }
 
 function types(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || target.matches("input, textarea, select"));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || target.matches("input:not([type=checkbox]), textarea, select"))
+  );
 }
 
-/** A button or link keeps Enter and Space for itself. */
+/** A button, a link or a box to check keeps Enter and Space for itself. */
 function acts(target: EventTarget | null, name: string): boolean {
   return (
     (name === "Enter" || name === "Space") &&
     target instanceof HTMLElement &&
-    target.matches("button, a, summary, [role=tab]")
+    target.matches("button, a, summary, input, [role=tab]")
   );
 }
 

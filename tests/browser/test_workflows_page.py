@@ -1,0 +1,187 @@
+"""Workflows on the Cluster page: graph, list, actions and what may be done: against a coordinator in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
+from tests.browser.programs import served
+from tests.browser.workflows import WORKFLOW, Workflows, release, sweep
+
+TAB = "/cluster.html#tab=workflows"
+OPEN = f"{TAB}&workflow={WORKFLOW}"
+
+Serve = Callable[[list[dict[str, Any]]], tuple[Workflows, str]]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts a coordinator with one workflow of these actions; gives it and its address."""
+    with ExitStack() as stack:
+
+        def started(actions: list[dict[str, Any]]) -> tuple[Workflows, str]:
+            workflows = Workflows(actions)
+            return workflows, stack.enter_context(served(workflows, DIST))
+
+        yield started
+
+
+def graph_of(page: Page) -> Locator:
+    return page.get_by_role("slider", name="Actions of nightly release")
+
+
+def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open_address: Open, serve: Serve) -> None:
+    workflows, url = serve(release())
+    workflows.move("done", "fetch-data", "verify-range", "simulate", "train-small", "train-large")
+    workflows.move("running", "compare", progress=0.4)
+    page = open_address(url + TAB)
+    page.get_by_role("button", name="nightly release").click()
+    expect(page).to_have_url(re.compile(f"workflow={WORKFLOW}"))
+    # By keys along the edges, which the reader of a screen hears.
+    graph = graph_of(page)
+    graph.focus()
+    page.keyboard.press("Home")
+    expect(graph).to_have_attribute("aria-valuetext", re.compile("^(fetch-data|verify-range), .*: done, 1.min 30.s"))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(graph).to_have_attribute("aria-valuetext", re.compile("^compare, command: running, 40.%.*after train-small"))
+    page.keyboard.press("Enter")
+    panel = page.get_by_role("complementary", name="Action compare")
+    expect(panel.get_by_role("link", name=f"w-{WORKFLOW}-compare-1")).to_be_visible()
+    expect(panel).to_contain_text("./step, compare")
+    panel.get_by_role("button", name="simulate").click()
+    expect(page.get_by_role("complementary", name="Action simulate")).to_contain_text("thread")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("complementary")).to_have_count(0)
+    # Live: a person is needed, and is asked once more.
+    workflows.move("done", "compare")
+    workflows.move("approval", "sign-off")
+    page.get_by_role("button", name="Approve").click(timeout=10_000)
+    expect(page.get_by_role("dialog", name="Approve sign-off?")).to_contain_text("publish")
+    page.get_by_role("dialog").get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    assert workflows.posted == [f"/api/workflows/{WORKFLOW}/actions/sign-off/approve"]
+    # What failed stands above the graph with its reason, and what it cost.
+    workflows.move("failed", "publish", error="no space left <b>on</b> device")
+    workflows.move("skipped", "clean-up")
+    expect(page.get_by_role("alert")).to_have_text(
+        "publish failed: no space left <b>on</b> device. 1 that wait for it is skipped", timeout=10_000
+    )
+    expect(page.get_by_role("button", name="Path to the failure")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_text(re.compile("^5 actions on it"))).to_be_visible()
+    page.keyboard.press("c")
+    page.get_by_role("dialog").get_by_role("button", name="Cancel workflow").click()
+    expect(page.get_by_role("region", name=f"Workflow {WORKFLOW}")).to_contain_text("cancelling")
+    workflows.state = "failed"
+    workflows.move("skipped", "clean-up")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("button", name="Cancel")).to_be_visible()
+    assert [path.rsplit("/", 1)[1] for path in workflows.posted] == ["approve", "cancel", "retry"]
+
+
+def test_twelve_hundred_actions_are_three_boxes_or_all_of_them_or_a_list(open_address: Open, serve: Serve) -> None:
+    workflows, url = serve(sweep(400))
+    workflows.move("done", "fetch-data", *(f"prepare-{number:04}" for number in range(400)))
+    workflows.move("failed", "run-0123", error="exit code 1")
+    page = open_address(url + OPEN)
+    expect(page.get_by_text("900 actions", exact=False)).to_have_count(0)
+    share = "1\u202f200 actions that stand alike share 3 boxes."
+    expect(page.get_by_text(share)).to_be_visible()
+    graph = graph_of(page)
+    graph.focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(graph).to_have_attribute("aria-valuetext", "400 alike, run-…, command: 1 failed, 399 waiting")
+    page.keyboard.press("Enter")
+    panel = page.get_by_role("complementary", name="Action run-0123")
+    panel.get_by_role("button", name="Unfold").click()
+    expect(page.get_by_text("800 actions that stand alike share 2 boxes.")).to_be_visible()
+    shot(page, "workflow-unfolded")
+    page.get_by_label("Fold what stands alike").uncheck()
+    expect(page.get_by_text("stand alike share")).to_have_count(0)
+    # The list has the open action in sight, and only rows in sight are on the page.
+    page.keyboard.press("l")
+    table = page.get_by_role("region", name="Actions").get_by_role("table")
+    expect(table).to_have_attribute("aria-rowcount", "1203")
+    expect(table.locator("[data-open]")).to_contain_text("run-0123")
+    assert table.get_by_role("row").count() < 40
+    page.get_by_role("group", name="States shown").get_by_role("button", name="failed").click()
+    expect(table).to_have_attribute("aria-rowcount", "2")
+    expect(page).to_have_url(re.compile("action=run-0123&look=list&states=failed&fold=0"))
+    page.reload()
+    expect(table).to_have_attribute("aria-rowcount", "2")
+
+
+def picture(page: Page) -> str:
+    """Return the graph as it is drawn once it is at rest."""
+    page.wait_for_timeout(300)
+    settled(page)
+    drawn: str = page.locator(".graph canvas").evaluate("canvas => canvas.toDataURL()")
+    return drawn
+
+
+def test_a_graph_is_moved_by_mouse_and_a_click_is_no_drag(open_address: Open, serve: Serve) -> None:
+    workflows, url = serve(release())
+    workflows.move("running", "fetch-data")
+    page = open_address(url + OPEN, viewport={"width": 700, "height": 800})
+    graph = graph_of(page)
+    box = graph.bounding_box()
+    assert box is not None
+    before = picture(page)
+    page.mouse.move(box["x"] + 300, box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 60, steps=4)
+    page.mouse.up()
+    assert picture(page) != before
+    expect(page.get_by_role("complementary")).to_have_count(0)
+    page.get_by_role("button", name="All", exact=True).click()
+    whole = picture(page)
+    graph.focus()
+    page.keyboard.press("+")
+    assert picture(page) != whole
+    page.keyboard.press("f")
+    assert picture(page) == whole
+
+
+def test_there_is_no_such_workflow_or_none_at_all(open_address: Open, serve: Serve) -> None:
+    workflows, url = serve(release())
+    page = open_address(f"{url}{TAB}&workflow=ffffffffffff")
+    expect(page.get_by_role("alert")).to_have_text("There is no workflow ffffffffffff, or it is another tenant's.")
+    workflows.actions.clear()
+    workflows.listed = False
+    page.get_by_role("button", name="All workflows").click()
+    expect(page.get_by_role("tabpanel")).to_contain_text("cluster workflow submit")
+
+
+def test_workflows_are_whole_and_accessible(open_address: Open, serve: Serve) -> None:
+    workflows, url = serve(release())
+    workflows.move("done", "fetch-data", "verify-range", "train-small")
+    workflows.move("failed", "train-large", error="exit code 1")
+    workflows.move("approval", "sign-off")
+    for width, options in (("desktop", {}), ("phone", {"viewport": PHONE, "has_touch": True})):
+        page = open_address(url + TAB, **options)
+        expect(page.get_by_role("button", name="nightly release")).to_be_visible()
+        whole(page, f"workflows-{width}")
+        for look, rest in (("graph", ""), ("action", "&action=train-large"), ("list", "&look=list")):
+            page.goto(url + OPEN + rest)
+            expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+            expect(page.get_by_role("heading", name="nightly release")).to_be_visible()
+            whole(page, f"workflow-{look}-{width}")
+        page.goto(url + OPEN + "&look=graph")
+        page.keyboard.press("t")
+        expect(page.get_by_role("region", name="Graph of nightly release")).to_contain_text("sign-off")
+
+
+def whole(page: Page, part: str) -> None:
+    """Nothing sticks out of the window and axe finds nothing, in light and dark."""
+    for theme in in_both_themes(page):
+        settled(page)
+        shot(page, f"{part}-{theme}")
+        assert violations(page) == [] and overflow(page) == 0, f"{part} in {theme}"

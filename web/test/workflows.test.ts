@@ -1,0 +1,135 @@
+import { expect, test } from "vitest";
+import {
+  boxed,
+  commonName,
+  counted,
+  critical,
+  failure,
+  firstFailure,
+  inWords,
+  kept,
+  looseEdges,
+  offers,
+  secondsOf,
+  skippedBy,
+  structureOf,
+  weights,
+  type Action,
+} from "../src/pages/cluster/model/workflows";
+
+const BEGUN = Date.parse("2026-11-22T10:00:00Z");
+
+function at(seconds: number): string {
+  return new Date(BEGUN + seconds * 1000).toISOString();
+}
+
+/** An action that took place between two seconds, or has not begun. */
+function action(id: string, dependencies: string[] = [], state = "waiting", from?: number, to?: number): Action {
+  return {
+    action_id: id,
+    action_type: "command",
+    state,
+    dependencies,
+    after_any: [],
+    job_id: null,
+    error: null,
+    started: from === undefined ? null : at(from),
+    ended: to === undefined ? null : at(to),
+    progress: null,
+    items: null,
+  };
+}
+
+const FAILED = [
+  action("fetch", [], "done", 0, 10),
+  action("check", [], "done", 0, 40),
+  action("train", ["fetch", "check"], "failed", 40, 100),
+  action("tune", ["fetch"], "failed", 10, 120),
+  action("report", ["train"], "skipped"),
+  action("send", ["report", "tune"], "skipped"),
+];
+
+test("states are told in the order in which somebody wants to see them", () => {
+  expect(counted(["done", "running", "done", "failed", "new-one"])).toEqual([
+    ["failed", 1],
+    ["running", 1],
+    ["new-one", 1],
+    ["done", 2],
+  ]);
+  expect(inWords({ done: 3, waiting: 1, failed: 2 }, 6)).toBe("3 of 6 actions done, 2 failed, 1 waiting");
+  expect(inWords({}, 2)).toBe("0 of 2 actions done");
+});
+
+test("what may be done follows from the state", () => {
+  expect(offers("running")).toEqual(["cancel"]);
+  expect(offers("waiting")).toEqual(["cancel"]);
+  expect(offers("failed")).toEqual(["retry"]);
+  expect(offers("cancelling")).toEqual([]);
+  expect(offers("done")).toEqual([]);
+});
+
+test("the first failure, the way to it, and what was skipped for it", () => {
+  const structure = structureOf(FAILED);
+  expect(firstFailure(FAILED)).toBe(2);
+  expect(failure(structure, FAILED)).toEqual({ nodes: [1, 2], text: "failure", seconds: 100 });
+  expect(failure(structure, FAILED, 3)?.nodes).toEqual([0, 3]);
+  expect(failure(structure, FAILED, 0)?.nodes, "the chosen one did not fail").toEqual([1, 2]);
+  expect(skippedBy(structure, FAILED, 2)).toBe(2);
+  expect(skippedBy(structure, FAILED, 3)).toBe(1);
+  const fine = FAILED.slice(0, 2);
+  expect(failure(structureOf(fine), fine)).toBeUndefined();
+});
+
+test("the critical path counts what is known, and the usual time for the rest", () => {
+  const actions = [
+    action("a", [], "done", 0, 10),
+    action("b", [], "done", 0, 30),
+    action("c", ["a"], "running", 10),
+    action("d", ["c"]),
+    action("e", ["b"], "skipped"),
+  ];
+  const now = BEGUN + 60_000;
+  expect(weights(actions, now)).toEqual([10, 30, 50, 20, 0]);
+  expect(critical(structureOf(actions), actions, now)).toEqual({ nodes: [0, 2, 3], text: "critical", seconds: 80 });
+  expect(weights([action("a"), action("b")], now), "nothing is known").toEqual([1, 1]);
+  expect(secondsOf(actions[2] as Action, BEGUN)).toBe(0);
+});
+
+test("a graph is laid out anew only when it has changed", () => {
+  const before = structureOf(FAILED);
+  const moved = FAILED.map((each) => ({ ...each, state: "done", progress: 1 }));
+  expect(kept(before, moved)).toBe(before);
+  expect(kept(before, moved.slice(1))).not.toBe(before);
+  const other = moved.map((each, place) => (place === 4 ? { ...each, after_any: ["tune"] } : each));
+  expect(kept(before, other)).not.toBe(before);
+  expect(kept(undefined, moved).graph.size).toBe(6);
+});
+
+test("a few actions are never folded, many that stand alike are, and one group is unfolded", () => {
+  const fan = (count: number) => [
+    action("first"),
+    ...Array.from({ length: count }, (_, each) => action(`run-${each}`, ["first"])),
+  ];
+  expect(boxed(structureOf(fan(50)), true, []).members).toHaveLength(51);
+  const many = structureOf(fan(100));
+  expect(boxed(many, true, []).members).toHaveLength(2);
+  expect(boxed(many, false, []).members).toHaveLength(101);
+  expect(boxed(many, true, ["run-7"]).members).toHaveLength(101);
+  expect(boxed(many, true, ["gone"]).members).toHaveLength(2);
+});
+
+test("names that stand alike share their beginning", () => {
+  expect(commonName(["run-0001", "run-0002", "run-0107"])).toBe("run-…");
+  expect(commonName(["train", "test"])).toBe("t…");
+  expect(commonName(["a", "b"])).toBe("a");
+  expect(commonName(["alone-7"])).toBe("alone-7");
+});
+
+test("an edge is loose when all that it stands for ask for an end only", () => {
+  const any = (id: string, dependencies: string[], after_any: string[]) => ({ ...action(id, dependencies), after_any });
+  const actions = [action("a"), action("b"), any("c", ["a"], ["b"])];
+  const structure = structureOf(actions);
+  expect(structure.graph.parents[2]).toEqual([0, 1]);
+  expect([...looseEdges(structure, boxed(structure, false, []).of)]).toEqual(["1 2"]);
+  expect([...looseEdges(structure, Int32Array.from([0, 0, 1]))], "one box for both").toEqual([]);
+});
