@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import DIST, PHONE, Open, in_both_themes, overflow, settled, shot, violations
 from tests.browser.programs import served
-from tests.browser.workflows import WORKFLOW, Workflows, release, sweep
+from tests.browser.workflows import WORKFLOW, Workflows, release, schedule, sweep
 
 TAB = "/cluster.html#tab=workflows"
 OPEN = f"{TAB}&workflow={WORKFLOW}"
@@ -160,11 +160,29 @@ def test_there_is_no_such_workflow_or_none_at_all(open_address: Open, serve: Ser
     expect(page.get_by_role("tabpanel")).to_contain_text("cluster workflow submit")
 
 
+def test_a_schedule_says_when_it_runs_and_is_paused(open_address: Open, serve: Serve) -> None:
+    workflows, url = serve(release())
+    workflows.schedules = [schedule("nightly"), schedule("hourly", cron=None, every_seconds=3600, failed=2)]
+    page = open_address(url + TAB)
+    table = page.get_by_role("region", name="Schedules").last
+    expect(table.get_by_role("row", name="nightly")).to_contain_text("0 3 * * *, Europe/Berlin")
+    expect(table.get_by_role("row", name="nightly")).to_contain_text("1 missed")
+    expect(table.get_by_role("row", name="hourly")).to_contain_text("2 refused, 1 missed")
+    table.get_by_role("button", name="Pause: nightly").click()
+    expect(table.get_by_role("button", name="Resume: nightly")).to_be_visible()
+    table.get_by_role("button", name="Run now: nightly").click()
+    expect(page.get_by_text("Submitted a job of nightly")).to_be_visible()
+    assert workflows.posted == ["/api/schedules/nightly/pause", "/api/schedules/nightly/run"]
+    page.get_by_role("button", name="nightly", exact=True).click()
+    expect(page.get_by_role("region", name="Schedule nightly")).to_contain_text("2036-11-24")
+
+
 def test_workflows_are_whole_and_accessible(open_address: Open, serve: Serve) -> None:
     workflows, url = serve(release())
     workflows.move("done", "fetch-data", "verify-range", "train-small")
     workflows.move("failed", "train-large", error="exit code 1")
     workflows.move("approval", "sign-off")
+    workflows.schedules = [schedule("nightly")]
     for width, options in (("desktop", {}), ("phone", {"viewport": PHONE, "has_touch": True})):
         page = open_address(url + TAB, **options)
         expect(page.get_by_role("button", name="nightly release")).to_be_visible()

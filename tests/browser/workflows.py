@@ -43,6 +43,20 @@ def sweep(count: int) -> list[dict[str, Any]]:
     return [action("fetch-data"), *chains, action("report", *(f"score-{number:04}" for number in range(count)))]
 
 
+NIGHTLY = {"type": "collatz", "parameters": {"start_number": 1, "number_count": 1_000_000}}
+
+
+def schedule(name: str, **more: Any) -> dict[str, Any]:
+    """Return a row of a schedule, as GET /api/schedules has it."""
+    return {
+        "name": name, "id": "4f0c7be1", "tenant": "default", "type": "collatz", "every_seconds": None,
+        "cron": "0 3 * * *", "timezone": "Europe/Berlin", "overlap": False, "catch_up": "last", "state": "active",
+        "created": "2026-11-01T00:00:00Z", "next_run": "2036-11-23T02:00:00Z", "last_run": "2026-11-22T02:00:00Z",
+        "last_job_id": "s-4f0c7be1-1795312800", "last_outcome": "submitted", "submitted": 21, "skipped": 0,
+        "missed": 1, "failed": 0, **more,
+    }  # fmt: skip
+
+
 class Workflows(Programs):
     """What the coordinator knows of one workflow; tests change it while the page looks on."""
 
@@ -94,12 +108,18 @@ class Workflows(Programs):
             return {**known, **detail}, {}
         if path == "/api/schedules":
             return {"schedules": self.schedules}, {}
+        if path.startswith("/api/schedules/"):
+            (known,) = (each for each in self.schedules if each["name"] == path.rsplit("/", 1)[1])
+            return {**known, "next_runs": ["2036-11-23T02:00:00Z", "2036-11-24T02:00:00Z"], "job": NIGHTLY}, {}
         if path.startswith(f"/api/jobs/w-{WORKFLOW}-"):
             return {**super().job(), "job_id": path.rsplit("/", 1)[1]}, {}
         return super().answer(path, query)
 
     def post(self, path: str, body: Any) -> tuple[int, Any]:
         self.posted.append(path)
+        if path.startswith("/api/schedules/"):
+            self.schedules[0]["state"] = "paused" if path.endswith("/pause") else "active"
+            return 200, self.schedules[0]
         if path.endswith("/approve"):
             self.move("done", path.split("/")[-2])
         if path.endswith("/cancel"):

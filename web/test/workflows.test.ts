@@ -16,6 +16,7 @@ import {
   weights,
   type Action,
 } from "../src/pages/cluster/model/workflows";
+import { lacking, scheduleVerbs, times, until, type Schedule } from "../src/pages/cluster/model/schedules";
 
 const BEGUN = Date.parse("2026-11-22T10:00:00Z");
 
@@ -132,4 +133,18 @@ test("an edge is loose when all that it stands for ask for an end only", () => {
   expect(structure.graph.parents[2]).toEqual([0, 1]);
   expect([...looseEdges(structure, boxed(structure, false, []).of)]).toEqual(["1 2"]);
   expect([...looseEdges(structure, Int32Array.from([0, 0, 1]))], "one box for both").toEqual([]);
+});
+
+test("a schedule says when it runs, and what did not", () => {
+  const nightly = { every_seconds: null, cron: "0 3 * * *", timezone: "Europe/Berlin" } as Schedule;
+  expect(times(nightly)).toBe("0 3 * * *, Europe/Berlin");
+  expect(times({ ...nightly, cron: null, every_seconds: 3600 })).toBe("every 1\u202fh");
+  expect(lacking({ skipped: 0, missed: 2, failed: 1 } as Schedule)).toBe("1 refused, 2 missed");
+  expect(lacking({ skipped: 0, missed: 0, failed: 0 } as Schedule)).toBe("");
+  expect(until(at(90), BEGUN)).toBe("in 1\u202fmin 30\u202fs");
+  expect(until(at(-1), BEGUN)).toBe("due");
+  expect(until(null, BEGUN)).toBe("");
+  expect(scheduleVerbs({ state: "active" })).toEqual(["pause", "run"]);
+  expect(scheduleVerbs({ state: "paused" })).toEqual(["resume", "run"]);
+  expect(scheduleVerbs({ state: "ended" })).toEqual(["run"]);
 });

@@ -41,6 +41,9 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   // actions of workflows
   waiting: ["soft", DASHED],
   approval: ["warn", TRIANGLE],
+  // schedules
+  active: ["good", HOLLOW],
+  ended: ["soft", BAR],
   // alerts and services
   firing: ["bad", TRIANGLE],
   warning: ["warn", TRIANGLE],

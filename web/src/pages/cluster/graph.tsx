@@ -198,7 +198,7 @@ function Folding({ boxes }: { boxes: readonly (readonly number[])[] }) {
   const held = folded.reduce((sum, each) => sum + each.length, 0);
   return (
     <>
-      {integer(held)} actions that stand alike share {integer(folded.length)} boxes.
+      {integer(held)} actions that stand alike share {integer(folded.length)} box{folded.length === 1 ? "" : "es"}.
     </>
   );
 }

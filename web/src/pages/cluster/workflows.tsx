@@ -3,7 +3,7 @@
 import "./workflows.css";
 import { useSignal } from "@preact/signals";
 import { integer, percent, seconds } from "../../lib/format";
-import { clusterTime } from "../../lib/live";
+import { clusterTime, connection } from "../../lib/live";
 import { now } from "../../ui/page";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -13,6 +13,7 @@ import { clockOf } from "./model/moment";
 import { usePolled } from "./model/polled";
 import { openWorkflow, state } from "./model/state";
 import { inWords, workflows, type WorkflowRow } from "./model/workflows";
+import { Schedules } from "./schedules";
 import { WorkflowPart } from "./workflow";
 
 /** Seconds between two questions for the list. */
@@ -23,7 +24,13 @@ const MOST = 1000;
 
 export function Workflows() {
   const id = state.workflow.value;
-  return id ? <WorkflowPart id={id} key={id} /> : <List />;
+  if (id) return <WorkflowPart id={id} key={id} />;
+  return (
+    <div class="workflow-lists">
+      <List />
+      <Schedules />
+    </div>
+  );
 }
 
 const COLUMNS: Column<WorkflowRow>[] = [
@@ -69,7 +76,7 @@ function List() {
   const { value, problem } = answer.value;
   return (
     <section class="stack">
-      {problem && <Trouble what="List of workflows" problem={problem} />}
+      {problem && connection.value === "live" && <Trouble what="list of workflows" problem={problem} />}
       {value ? (
         <>
           <h2>

@@ -1,0 +1,205 @@
+/** Schedules: what is submitted again and again, when next, and what became of it. */
+
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { clusterAddress } from "../../kinds";
+import { Problem } from "../../lib/api";
+import { integer } from "../../lib/format";
+import { clusterTime, connection } from "../../lib/live";
+import { confirm } from "../../ui/dialog";
+import { Outline } from "../../ui/outline";
+import { now } from "../../ui/page";
+import { State } from "../../ui/state";
+import { Empty, Skeleton, Table, type Column } from "../../ui/table";
+import { failed, toast } from "../../ui/toast";
+import { Trouble } from "../../ui/trouble";
+import { clockOf } from "./model/moment";
+import { usePolled } from "./model/polled";
+import {
+  deleteSchedule,
+  lacking,
+  schedule,
+  schedules,
+  scheduleVerbs,
+  steerSchedule,
+  times,
+  until,
+  type Schedule,
+  type ScheduleVerb,
+} from "./model/schedules";
+
+/** Seconds between two questions for the list. */
+const EACH = 5;
+
+const WORDS: Record<ScheduleVerb, string> = { pause: "Pause", resume: "Resume", run: "Run now" };
+const PAST: Record<ScheduleVerb, string> = { pause: "Paused", resume: "Resumed", run: "Submitted a job of" };
+
+export function Schedules() {
+  /** Counts what was done here: each changes the list. */
+  const acts = useSignal(0);
+  const shown = useSignal("");
+  const answer = usePolled(`schedules ${acts.value}`, EACH, schedules);
+  const { value, problem } = answer.value;
+  if (problem?.status === 404) return null;
+  const act = async (name: string, verb: ScheduleVerb) => {
+    try {
+      const { job_id: job } = await steerSchedule(name, verb);
+      toast(`${PAST[verb]} ${name}${job ? `: ${job}` : ""}`);
+    } catch (error) {
+      failed(`${WORDS[verb]}: ${name}`, error);
+    }
+    acts.value += 1;
+  };
+  const remove = async (name: string) => {
+    const question = {
+      title: `Delete schedule ${name}?`,
+      text: "It submits nothing more. Jobs that it has submitted go on.",
+      act: "Delete schedule",
+      danger: true,
+    };
+    if (!(await confirm(question))) return;
+    await deleteSchedule(name).then(
+      () => toast(`Deleted schedule ${name}`),
+      (error: unknown) => failed(`Delete ${name}`, error),
+    );
+    acts.value += 1;
+  };
+  const open = (name: string) => (shown.value = shown.peek() === name ? "" : name);
+  return (
+    <section class="stack" aria-labelledby="schedules-title">
+      <h2 id="schedules-title">
+        Schedules <span class="num soft">{value && integer(value.length)}</span>
+      </h2>
+      {problem && connection.value === "live" && <Trouble what="List of schedules" problem={problem} />}
+      {value ? (
+        <div class="ages">
+          <Table
+            label="Schedules"
+            columns={columns(act, remove, open)}
+            rows={value}
+            name={(row) => row.name}
+            open={shown.value}
+            class="cards"
+            empty={<None />}
+          />
+        </div>
+      ) : (
+        !problem && <Skeleton rows={3} />
+      )}
+      {value?.some((row) => row.name === shown.value) && <Shown key={shown.value} name={shown.value} />}
+    </section>
+  );
+}
+
+function columns(
+  act: (name: string, verb: ScheduleVerb) => Promise<void>,
+  remove: (name: string) => Promise<void>,
+  open: (name: string) => void,
+): Column<Schedule>[] {
+  return [
+    {
+      id: "name",
+      title: "schedule",
+      cell: ({ name }) => (
+        <button type="button" class="link" onClick={() => open(name)}>
+          {name}
+        </button>
+      ),
+    },
+    { id: "state", title: "state", cell: (row) => <State of={row.state} /> },
+    { id: "times", title: "runs", cell: (row) => <span class="num">{times(row)}</span> },
+    { id: "type", title: "submits", cell: ({ type }) => type },
+    {
+      id: "next",
+      title: "next run",
+      cell: ({ next_run: next, state }) => (
+        <span class="num" title={next ?? ""}>
+          {state === "active" && until(next, clusterTime(now.value))}
+        </span>
+      ),
+    },
+    { id: "last", title: "last run", cell: (row) => <Last row={row} /> },
+    { id: "count", title: "submitted", end: true, cell: (row) => <span class="num">{integer(row.submitted)}</span> },
+    { id: "lacking", title: "did not run", cell: (row) => <span class={row.failed ? "bad" : ""}>{lacking(row)}</span> },
+    {
+      id: "acts",
+      title: <span class="visually-hidden">acts</span>,
+      cell: (row) => (
+        <span class="row acts">
+          {scheduleVerbs(row).map((verb) => (
+            <button
+              type="button"
+              key={verb}
+              aria-label={`${WORDS[verb]}: ${row.name}`}
+              onClick={() => void act(row.name, verb)}
+            >
+              {WORDS[verb]}
+            </button>
+          ))}
+          <button type="button" class="danger" aria-label={`Delete: ${row.name}`} onClick={() => void remove(row.name)}>
+            Delete
+          </button>
+        </span>
+      ),
+    },
+  ];
+}
+
+function Last({ row: { last_run: at, last_job_id: job, last_outcome: said } }: { row: Schedule }) {
+  if (!at) return <span class="soft">none yet</span>;
+  return (
+    <span class="small">
+      <span class="num">{clockOf(at)}</span> {said}{" "}
+      {job && (
+        <a class="mono" href={clusterAddress(job)}>
+          {job}
+        </a>
+      )}
+    </span>
+  );
+}
+
+/** The runs to come and what is submitted. */
+function Shown({ name }: { name: string }) {
+  const answer = useSignal<Schedule | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  useEffect(() => {
+    const control = new AbortController();
+    schedule(name, control.signal).then(
+      (found) => (answer.value = found),
+      (error: unknown) => {
+        if (!control.signal.aborted && error instanceof Problem) problem.value = error;
+      },
+    );
+    return () => control.abort();
+  }, []);
+  if (problem.value) return <Trouble what={`Schedule ${name}`} problem={problem.value} />;
+  if (!answer.value) return <Skeleton rows={2} />;
+  const { next_runs: next, job, overlap, catch_up: catches, timezone } = answer.value;
+  return (
+    <section class="part" aria-label={`Schedule ${name}`}>
+      <h3>{name}</h3>
+      {next && next.length > 0 && (
+        <p>
+          Next runs: <span class="num">{next.map(clockOf).join(", ")}</span>
+        </p>
+      )}
+      <p class="soft small">
+        {timezone}. {overlap ? "Runs may overlap." : "A run is left out while the job of the one before goes on."}{" "}
+        {catches === "last" ? "Of missed runs, the last is made up for." : "Missed runs are not made up for."}
+      </p>
+      {job && <Outline value={job} label="What it submits" />}
+    </section>
+  );
+}
+
+function None() {
+  return (
+    <Empty title="No schedule yet">
+      <p>A schedule submits a job again and again. From a shell:</p>
+      <pre>
+        cluster schedule add nightly --cron "0 3 * * *" -- submit collatz --start-number 1 --number-count 1000000
+      </pre>
+    </Empty>
+  );
+}
