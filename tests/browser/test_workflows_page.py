@@ -170,11 +170,12 @@ def test_a_schedule_says_when_it_runs_and_is_paused(open_address: Open, serve: S
     expect(table.get_by_role("row", name="hourly")).to_contain_text("2 refused, 1 missed")
     table.get_by_role("button", name="Pause: nightly").click()
     expect(table.get_by_role("button", name="Resume: nightly")).to_be_visible()
-    table.get_by_role("button", name="Run now: nightly").click()
+    page.get_by_role("button", name="nightly", exact=True).click()
+    shown = page.get_by_role("region", name="Schedule nightly")
+    expect(shown).to_contain_text("2036-11-24")
+    shown.get_by_role("button", name="Run now").click()
     expect(page.get_by_text("Submitted a job of nightly")).to_be_visible()
     assert workflows.posted == ["/api/schedules/nightly/pause", "/api/schedules/nightly/run"]
-    page.get_by_role("button", name="nightly", exact=True).click()
-    expect(page.get_by_role("region", name="Schedule nightly")).to_contain_text("2036-11-24")
 
 
 def test_workflows_are_whole_and_accessible(open_address: Open, serve: Serve) -> None:

@@ -1,6 +1,7 @@
 /** Schedules: what is submitted again and again, when next, and what became of it. */
 
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { clusterAddress } from "../../kinds";
 import { Problem } from "../../lib/api";
@@ -75,7 +76,7 @@ export function Schedules() {
         <div class="ages">
           <Table
             label="Schedules"
-            columns={columns(act, remove, open)}
+            columns={columns(act, open)}
             rows={value}
             name={(row) => row.name}
             open={shown.value}
@@ -86,14 +87,22 @@ export function Schedules() {
       ) : (
         !problem && <Skeleton rows={3} />
       )}
-      {value?.some((row) => row.name === shown.value) && <Shown key={shown.value} name={shown.value} />}
+      {value?.some((row) => row.name === shown.value) && (
+        <Shown key={shown.value} name={shown.value}>
+          <button type="button" onClick={() => void act(shown.value, "run")}>
+            {WORDS.run}
+          </button>
+          <button type="button" class="danger" onClick={() => void remove(shown.value)}>
+            Delete
+          </button>
+        </Shown>
+      )}
     </section>
   );
 }
 
 function columns(
   act: (name: string, verb: ScheduleVerb) => Promise<void>,
-  remove: (name: string) => Promise<void>,
   open: (name: string) => void,
 ): Column<Schedule>[] {
   return [
@@ -118,7 +127,7 @@ function columns(
         </span>
       ),
     },
-    { id: "last", title: "last run", cell: (row) => <Last row={row} /> },
+    { id: "last", title: "last run", wrap: true, cell: (row) => <Last row={row} /> },
     { id: "count", title: "submitted", end: true, cell: (row) => <span class="num">{integer(row.submitted)}</span> },
     { id: "lacking", title: "did not run", cell: (row) => <span class={row.failed ? "bad" : ""}>{lacking(row)}</span> },
     {
@@ -126,19 +135,18 @@ function columns(
       title: <span class="visually-hidden">acts</span>,
       cell: (row) => (
         <span class="row acts">
-          {scheduleVerbs(row).map((verb) => (
-            <button
-              type="button"
-              key={verb}
-              aria-label={`${WORDS[verb]}: ${row.name}`}
-              onClick={() => void act(row.name, verb)}
-            >
-              {WORDS[verb]}
-            </button>
-          ))}
-          <button type="button" class="danger" aria-label={`Delete: ${row.name}`} onClick={() => void remove(row.name)}>
-            Delete
-          </button>
+          {scheduleVerbs(row)
+            .filter((verb) => verb !== "run")
+            .map((verb) => (
+              <button
+                type="button"
+                key={verb}
+                aria-label={`${WORDS[verb]}: ${row.name}`}
+                onClick={() => void act(row.name, verb)}
+              >
+                {WORDS[verb]}
+              </button>
+            ))}
         </span>
       ),
     },
@@ -159,8 +167,8 @@ function Last({ row: { last_run: at, last_job_id: job, last_outcome: said } }: {
   );
 }
 
-/** The runs to come and what is submitted. */
-function Shown({ name }: { name: string }) {
+/** The runs to come and what is submitted, with what may be done beside the name. */
+function Shown({ name, children }: { name: string; children: ComponentChildren }) {
   const answer = useSignal<Schedule | undefined>(undefined);
   const problem = useSignal<Problem | undefined>(undefined);
   useEffect(() => {
@@ -178,7 +186,10 @@ function Shown({ name }: { name: string }) {
   const { next_runs: next, job, overlap, catch_up: catches, timezone } = answer.value;
   return (
     <section class="part" aria-label={`Schedule ${name}`}>
-      <h3>{name}</h3>
+      <div class="row">
+        <h3 class="grow">{name}</h3>
+        {children}
+      </div>
       {next && next.length > 0 && (
         <p>
           Next runs: <span class="num">{next.map(clockOf).join(", ")}</span>
