@@ -189,8 +189,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        status, answer = self.server.programs.post(urlsplit(self.path).path, json.loads(body or b"{}"))
+        status, answer = self.server.programs.post(urlsplit(self.path).path, self._parsed(body))
         self._send(json.dumps(answer).encode(), "application/json", status)
+
+    def _parsed(self, body: bytes) -> Any:
+        """Return what was sent: JSON, or a text as it is."""
+        text = body.decode()
+        return json.loads(text or "{}") if "json" in self.headers.get("Content-Type", "json") else text
 
     def _api(self, path: str, query: dict[str, str]) -> None:
         try:

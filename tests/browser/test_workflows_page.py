@@ -160,6 +160,27 @@ def test_there_is_no_such_workflow_or_none_at_all(open_address: Open, serve: Ser
     expect(page.get_by_role("tabpanel")).to_contain_text("cluster workflow submit")
 
 
+def test_a_text_is_validated_with_places_and_submitted_once_it_is_right(open_address: Open, serve: Serve) -> None:
+    workflows, url = serve(release())
+    page = open_address(url + TAB)
+    page.get_by_role("button", name="New workflow").click()
+    form = page.get_by_role("dialog", name="New workflow")
+    text = form.get_by_label("YAML or JSON")
+    text.fill("name: two\nactions:\n  - action_id: train\n    dependencies: [fetch]\n")
+    form.get_by_role("button", name="Submit").click()
+    expect(form.get_by_label("What is wrong")).to_contain_text("4:5 train: dependencies no action fetch")
+    form.get_by_role("button", name="4:5").click()
+    expect(text).to_be_focused()
+    assert text.evaluate("field => field.value.slice(field.selectionStart)") == "dependencies: [fetch]\n"
+    assert violations(page) == []
+    form.get_by_role("button", name="Fill in an example").click()
+    form.get_by_role("button", name="Validate").click()
+    expect(form.get_by_role("status")).to_contain_text("2 actions, 1 dependencies, 2 layers")
+    form.get_by_role("button", name="Submit").click()
+    expect(page).to_have_url(re.compile(f"workflow={WORKFLOW}"))
+    assert [each for each in workflows.posted if each == "/api/workflows"] == ["/api/workflows"]
+
+
 def test_a_schedule_says_when_it_runs_and_is_paused(open_address: Open, serve: Serve) -> None:
     workflows, url = serve(release())
     workflows.schedules = [schedule("nightly"), schedule("hourly", cron=None, every_seconds=3600, failed=2)]

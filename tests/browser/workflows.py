@@ -117,6 +117,11 @@ class Workflows(Programs):
 
     def post(self, path: str, body: Any) -> tuple[int, Any]:
         self.posted.append(path)
+        if path == "/api/workflows/validate":
+            wrong = [{"line": 4, "column": 5, "action": "train", "field": "dependencies", "detail": "no action fetch"}]
+            valid = "fetch]" not in body
+            return 200, {"valid": valid, "name": "two", "actions": 2, "edges": 1, "layers": 2,
+                         "problems": [] if valid else wrong, "notes": []}  # fmt: skip
         if path.startswith("/api/schedules/"):
             self.schedules[0]["state"] = "paused" if path.endswith("/pause") else "active"
             return 200, self.schedules[0]

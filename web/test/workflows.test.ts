@@ -9,6 +9,7 @@ import {
   inWords,
   kept,
   looseEdges,
+  offsetOf,
   offers,
   secondsOf,
   skippedBy,
@@ -147,4 +148,12 @@ test("a schedule says when it runs, and what did not", () => {
   expect(scheduleVerbs({ state: "active" })).toEqual(["pause", "run"]);
   expect(scheduleVerbs({ state: "paused" })).toEqual(["resume", "run"]);
   expect(scheduleVerbs({ state: "ended" })).toEqual(["run"]);
+});
+
+test("a complaint's place is found in the text", () => {
+  const text = "name: a\nactions:\n  - b\n";
+  expect(text.slice(offsetOf(text, { line: 3, column: 5 }))).toBe("b\n");
+  expect(offsetOf(text, { line: 1, column: 1 })).toBe(0);
+  expect(offsetOf(text, { line: 2, column: 99 })).toBe("name: a\nactions:".length);
+  expect(offsetOf(text, { line: 99, column: 1 })).toBe(text.length);
 });

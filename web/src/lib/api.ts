@@ -229,6 +229,12 @@ export async function post<T>(path: string, body?: unknown, headers: Record<stri
   return answer.json() as Promise<T>;
 }
 
+/** JSON of a POST of a text. */
+export async function postText<T>(path: string, text: string, type: string, headers = {}): Promise<T> {
+  const answer = await call(path, { method: "POST", headers: { "Content-Type": type, ...headers }, body: text });
+  return answer.json() as Promise<T>;
+}
+
 export async function del(path: string): Promise<void> {
   await call(path, { method: "DELETE" });
 }

@@ -10,7 +10,8 @@ export interface SubmitOptions {
   gpu_preferred?: boolean;
 }
 
-function key(): string {
+/** A key that no other call has: a repeat of the same call makes nothing twice. */
+export function key(): string {
   // randomUUID needs https; a cluster on a desk has none.
   return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -4,6 +4,7 @@ import "./workflows.css";
 import { useSignal } from "@preact/signals";
 import { integer, percent, seconds } from "../../lib/format";
 import { clusterTime, connection } from "../../lib/live";
+import { later } from "../../ui/later";
 import { now } from "../../ui/page";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -15,6 +16,8 @@ import { openWorkflow, state } from "./model/state";
 import { inWords, workflows, type WorkflowRow } from "./model/workflows";
 import { Schedules } from "./schedules";
 import { WorkflowPart } from "./workflow";
+
+const NewWorkflow = later(() => import("./new-workflow").then((part) => part.NewWorkflow), 0);
 
 /** Seconds between two questions for the list. */
 const EACH = 3;
@@ -72,6 +75,7 @@ function took({ created, ended }: WorkflowRow): number {
 
 function List() {
   const limit = useSignal(FIRST);
+  const writing = useSignal(false);
   const answer = usePolled(`workflows ${limit.value}`, EACH, (signal) => workflows(limit.peek(), signal));
   const { value, problem } = answer.value;
   return (
@@ -79,9 +83,15 @@ function List() {
       {problem && connection.value === "live" && <Trouble what="list of workflows" problem={problem} />}
       {value ? (
         <>
-          <h2>
-            Workflows <span class="num soft">{integer(value.workflows.length)}</span>
-          </h2>
+          <div class="row">
+            <h2 class="grow">
+              Workflows <span class="num soft">{integer(value.workflows.length)}</span>
+            </h2>
+            <button type="button" onClick={() => (writing.value = true)}>
+              New workflow
+            </button>
+            {writing.value && <NewWorkflow onClose={() => (writing.value = false)} />}
+          </div>
           <div class="ages">
             <Table
               label="Workflows"

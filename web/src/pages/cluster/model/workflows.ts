@@ -1,6 +1,6 @@
 /** Workflows as the API tells them, and what the page makes of their actions. Pure but for the questions. */
 
-import { get, post } from "../../../lib/api";
+import { get, post, postText } from "../../../lib/api";
 import { boxesOf, groupsOf, type Boxes } from "../../../graph/fold";
 import { criticalPath, wayTo } from "../../../graph/paths";
 import { graphOf, reachable, type Graph } from "../../../graph/structure";
@@ -66,6 +66,45 @@ export function waitsFor({ dependencies, after_any: any }: Action): readonly str
 
 export function workflow(id: string, signal?: AbortSignal): Promise<Workflow> {
   return get(`/api/workflows/${encodeURIComponent(id)}`, {}, signal);
+}
+
+/** What is wrong with a text, and where: line and column from 1. */
+export interface Complaint {
+  line: number;
+  column: number;
+  action: string;
+  field: string;
+  detail: string;
+}
+
+export interface Validation {
+  valid: boolean;
+  name: string | null;
+  actions: number;
+  edges: number;
+  layers: number;
+  /** Why it is no workflow, the first 100. */
+  problems: readonly Complaint[];
+  /** Actions that this cluster cannot carry out. */
+  notes: readonly Complaint[];
+}
+
+const YAML = "application/yaml";
+
+export function validate(text: string): Promise<Validation> {
+  return postText("/api/workflows/validate", text, YAML);
+}
+
+/** Submits a text; the same key makes one workflow, however often it is sent. */
+export function submitWorkflow(text: string, key: string): Promise<WorkflowRow> {
+  return postText("/api/workflows", text, YAML, { "Idempotency-Key": key });
+}
+
+/** Where a place of a complaint begins in a text. */
+export function offsetOf(text: string, { line, column }: Pick<Complaint, "line" | "column">): number {
+  const lines = text.split("\n");
+  const before = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+  return Math.min(text.length, before + Math.min(column - 1, lines[line - 1]?.length ?? 0));
 }
 
 export function steerWorkflow(id: string, verb: "cancel" | "retry"): Promise<unknown> {

@@ -1,0 +1,145 @@
+/** A new workflow: a text that is validated as it stands, and submitted once nothing is wrong with it. */
+
+import { useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
+import { Problem } from "../../lib/api";
+import { integer } from "../../lib/format";
+import { key } from "../../lib/jobs";
+import { Dialog } from "../../ui/dialog";
+import { toast } from "../../ui/toast";
+import { openWorkflow } from "./model/state";
+import { offsetOf, submitWorkflow, validate, type Complaint, type Validation } from "./model/workflows";
+
+const EXAMPLE = `name: two ranges
+actions:
+  - action_id: first
+    action_type: collatz
+    start_number: 1
+    number_count: 1000000
+  - action_id: second
+    action_type: collatz
+    dependencies: [first]
+    start_number: 1000001
+    number_count: 1000000
+`;
+/** As long as a text may be, in MiB. */
+const MOST_MIB = 4;
+
+/** What was written, for whoever opens the dialog again. */
+let draft = "";
+
+export function NewWorkflow({ onClose }: { onClose: () => void }) {
+  const text = useSignal(draft);
+  const found = useSignal<Validation | undefined>(undefined);
+  const problem = useSignal("");
+  const busy = useSignal(false);
+  const sent = useRef(key());
+  const field = useRef<HTMLTextAreaElement>(null);
+  const write = (next: string) => {
+    text.value = draft = next;
+    found.value = undefined;
+    problem.value = "";
+    sent.current = key();
+  };
+  const attempt = async (submits: boolean) => {
+    if (busy.peek()) return;
+    busy.value = true;
+    problem.value = "";
+    try {
+      const answer = await validate(text.peek());
+      found.value = answer;
+      if (submits && answer.valid && !answer.notes.length) {
+        const row = await submitWorkflow(text.peek(), sent.current);
+        draft = "";
+        toast(`Submitted workflow ${row.name}`);
+        onClose();
+        openWorkflow(row.workflow_id);
+      }
+    } catch (error) {
+      problem.value = error instanceof Problem ? error.detail : String(error);
+    }
+    busy.value = false;
+  };
+  const read = async (file: File | undefined) => {
+    if (!file) return;
+    if (file.size > MOST_MIB << 20) problem.value = `${file.name} is larger than ${MOST_MIB} MiB`;
+    else write(await file.text());
+  };
+  const show = (complaint: Complaint) => {
+    const at = offsetOf(text.peek(), complaint);
+    field.current?.focus();
+    field.current?.setSelectionRange(at, at);
+  };
+  const wrong = found.value ? [...found.value.problems, ...found.value.notes] : [];
+  return (
+    <Dialog title="New workflow" onClose={onClose} class="broad">
+      <form
+        class="stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          void attempt(true);
+        }}
+      >
+        <div class="field">
+          <label for="workflow-text">YAML or JSON</label>
+          <textarea
+            id="workflow-text"
+            ref={field}
+            rows={16}
+            spellcheck={false}
+            value={text.value}
+            placeholder={EXAMPLE}
+            aria-invalid={wrong.length > 0}
+            onInput={(event) => write(event.currentTarget.value)}
+          />
+        </div>
+        <div class="row">
+          <label>
+            From a file <input type="file" onChange={(event) => void read(event.currentTarget.files?.[0])} />
+          </label>
+          <button type="button" class="link" onClick={() => write(EXAMPLE)}>
+            Fill in an example
+          </button>
+        </div>
+        {wrong.length > 0 && <Wrong list={wrong} onShow={show} />}
+        {found.value?.valid && !wrong.length && (
+          <p role="status">
+            Nothing is wrong with it: {integer(found.value.actions)} actions, {integer(found.value.edges)} dependencies,{" "}
+            {integer(found.value.layers)} layers.
+          </p>
+        )}
+        {problem.value && (
+          <p class="trouble" role="alert">
+            {problem.value}
+          </p>
+        )}
+        <div class="dialog-foot">
+          <button type="button" disabled={!text.value.trim() || busy.value} onClick={() => void attempt(false)}>
+            Validate
+          </button>
+          <button type="submit" class="primary" disabled={!text.value.trim() || busy.value}>
+            Submit
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+/** What is wrong, each with its place to go to. */
+function Wrong({ list, onShow }: { list: readonly Complaint[]; onShow: (complaint: Complaint) => void }) {
+  return (
+    <div class="trouble complaints" role="alert" aria-label="What is wrong">
+      <ul>
+        {list.map((each, place) => (
+          <li key={place}>
+            <button type="button" class="link num" onClick={() => onShow(each)}>
+              {each.line}:{each.column}
+            </button>{" "}
+            {[each.action, each.field].filter(Boolean).join(": ")} {each.detail}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
