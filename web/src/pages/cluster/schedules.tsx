@@ -14,6 +14,7 @@ import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
+import { brief } from "./model/brief";
 import { clockOf } from "./model/moment";
 import { usePolled } from "./model/polled";
 import {
@@ -157,7 +158,7 @@ function Last({ row: { last_run: at, last_job_id: job, last_outcome: said } }: {
   if (!at) return <span class="soft">none yet</span>;
   return (
     <span class="small">
-      <span class="num">{clockOf(at)}</span> {said}{" "}
+      <span class="num">{clockOf(at)}</span> {brief(said ?? "", 200)}{" "}
       {job && (
         <a class="mono" href={clusterAddress(job)}>
           {job}

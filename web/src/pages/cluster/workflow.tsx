@@ -18,6 +18,7 @@ import { Skeleton, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { chooseAction, GraphView } from "./graph";
+import { brief } from "./model/brief";
 import { openWorkflow, state } from "./model/state";
 import { viewOf, type WorkflowView } from "./model/workflow-view";
 import {
@@ -165,7 +166,11 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
           </button>
         ))}
       </div>
-      {shown.description && <p class="soft">{shown.description}</p>}
+      {shown.description && (
+        <p class="soft" title={shown.description}>
+          {brief(shown.description)}
+        </p>
+      )}
       <div class="progress wide">
         <Bar ratio={shown.total ? done / shown.total : 1} label={`workflow ${shown.name}`} />
         <span class="num">{percent(shown.total ? done / shown.total : 1)}</span>
@@ -189,7 +194,7 @@ function Failure({ shown, structure }: { shown: Workflow; structure: Structure }
         <button type="button" class="link mono" onClick={() => chooseAction(action.action_id)}>
           {action.action_id}
         </button>{" "}
-        failed{others > 0 && `, and ${integer(others)} more`}: {action.error ?? "it gave no reason"}
+        failed{others > 0 && `, and ${integer(others)} more`}: {brief(action.error ?? "it gave no reason")}
         {skipped > 0 && `. ${integer(skipped)} that wait for it ${skipped === 1 ? "is" : "are"} skipped`}
       </p>
     </div>

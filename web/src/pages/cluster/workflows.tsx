@@ -10,6 +10,7 @@ import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
+import { brief } from "./model/brief";
 import { clockOf } from "./model/moment";
 import { usePolled } from "./model/polled";
 import { openWorkflow, state } from "./model/state";
@@ -42,7 +43,7 @@ const COLUMNS: Column<WorkflowRow>[] = [
     title: "workflow",
     cell: ({ workflow_id: id, name }) => (
       <button type="button" class="link" onClick={() => openWorkflow(id)}>
-        {name}
+        {brief(name, 60)}
       </button>
     ),
   },
