@@ -17,7 +17,8 @@ import {
   weights,
   type Action,
 } from "../src/pages/cluster/model/workflows";
-import { lacking, scheduleVerbs, times, until, type Schedule } from "../src/pages/cluster/model/schedules";
+import type { Schedule } from "../src/lib/api";
+import { lacking, scheduleVerbs, times, until } from "../src/pages/cluster/model/schedules";
 
 const BEGUN = Date.parse("2026-11-22T10:00:00Z");
 

@@ -26,6 +26,7 @@ export type Units = Schemas["Units"];
 export type UnitState = Unit["state"];
 export type UnitStates = Schemas["UnitStates"];
 export type Session = Schemas["Session"];
+export type Schedule = Schemas["Schedule"];
 
 /** A kind of job, as GET /api/job-types shows it. */
 export type Kind = Schemas["Kind"];

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { clusterAddress } from "../../kinds";
-import { Problem } from "../../lib/api";
+import { Problem, type Schedule } from "../../lib/api";
 import { integer } from "../../lib/format";
 import { clusterTime, connection } from "../../lib/live";
 import { confirm } from "../../ui/dialog";
@@ -26,7 +26,6 @@ import {
   steerSchedule,
   times,
   until,
-  type Schedule,
   type ScheduleVerb,
 } from "./model/schedules";
 

@@ -1,32 +1,7 @@
 /** Schedules as the API tells them. Pure but for the questions. */
 
-import { del, get, post } from "../../../lib/api";
+import { del, get, post, type Schedule } from "../../../lib/api";
 import { seconds } from "../../../lib/format";
-
-export interface Schedule {
-  name: string;
-  id: string;
-  tenant: string;
-  type: string;
-  every_seconds: number | null;
-  cron: string | null;
-  timezone: string;
-  overlap: boolean;
-  catch_up: string;
-  state: string;
-  created: string;
-  next_run: string | null;
-  last_run: string | null;
-  last_job_id: string | null;
-  last_outcome: string | null;
-  submitted: number;
-  skipped: number;
-  missed: number;
-  failed: number;
-  /** Of one schedule alone. */
-  next_runs?: readonly string[] | null;
-  job?: Readonly<Record<string, unknown>> | null;
-}
 
 export type ScheduleVerb = "pause" | "resume" | "run";
 
