@@ -24,6 +24,8 @@ _WAIT_SECONDS, _LATE_SECONDS = 10.0, 8.0
 #: Seconds between two questions while much comes, and bytes that are much.
 _PACE_SECONDS, _MUCH = 0.02, 4096
 _READ_BYTES = 16 << 10
+#: Seconds after which who types nothing says that it is there.
+_ALIVE_SECONDS = 10.0
 #: TERM as the cluster takes it.
 _NAME = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 #: What ends the shell here when it stands at the beginning of a line: as in ssh.
@@ -158,25 +160,29 @@ class _Keys(threading.Thread):
             self._error = error
 
     def _type(self) -> None:
-        size = self._size()
-        if size:
-            self._attachment.write(b"", size=size)
-        while not self._ended:
-            ready, _, _ = select.select([sys.stdin.fileno(), self._woken], [], [])
+        """Pass on what is typed; without that, say now and then that somebody is there: who reads here may take long."""
+        stdin = sys.stdin.fileno()
+        heard, goes_on = [self._woken, stdin], self._attachment.write(b"", size=self._size())
+        while goes_on and not self._ended:
+            ready, _, _ = select.select(heard, [], [], _ALIVE_SECONDS)
             if self._woken in ready:
                 os.read(self._woken, 4096)
-                if self._ended or not self._attachment.write(b"", size=self._size()):
-                    return
-                continue
-            data = os.read(sys.stdin.fileno(), _READ_BYTES)
-            typed = self._without_leave(data) if self._with_terminal else data
-            if self.left:
-                self._attachment.leave()
-                return
-            if (typed or not data) and not self._attachment.write(typed, closed=not data):
-                return
-            if not data:
-                return
+                goes_on = self._ended or self._attachment.write(b"", size=self._size())
+            elif stdin in ready:
+                data = os.read(stdin, _READ_BYTES)
+                goes_on = self._pass_on(data)
+                if not data:
+                    heard.remove(stdin)
+            else:
+                goes_on = self._attachment.write(b"")
+
+    def _pass_on(self, data: bytes) -> bool:
+        """Pass keys on, or the end of stdin; False: the shell is over."""
+        typed = self._without_leave(data) if self._with_terminal else data
+        if self.left:
+            self._attachment.leave(typing=True)
+            return False
+        return (not typed and bool(data)) or self._attachment.write(typed, closed=not data)
 
     def _without_leave(self, data: bytes) -> bytes:
         """Return what is typed; ~. at the beginning of a line leaves the shell, ~~ there is ~."""

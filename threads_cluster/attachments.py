@@ -103,9 +103,9 @@ class Attachment:
             if not data:
                 return True
 
-    def leave(self) -> None:
-        """End the shell."""
-        self._reading.ask("DELETE", self._path, patience=2.0)
+    def leave(self, *, typing: bool = False) -> None:
+        """End the shell; `typing`: from the thread that types."""
+        (self._typing if typing else self._reading).ask("DELETE", self._path, patience=2.0)
 
 
 _SHOWN = ("state", "exit", "reason", "worker", "unit_state", "upto")

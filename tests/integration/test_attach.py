@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -23,6 +24,7 @@ import psutil
 import pytest
 
 from tests.integration.live import Live, until
+from tests.integration.test_coming_from import BESIDE
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
 
@@ -90,9 +92,11 @@ def attached(
 
 
 def alive(part: str) -> list[int]:
+    """Processes whose command line has a text, but for the command that asked for them."""
     found = []
     for each in psutil.process_iter(["cmdline", "status"]):
-        if part in " ".join(each.info["cmdline"] or ()) and each.info["status"] != psutil.STATUS_ZOMBIE:
+        words = " ".join(each.info["cmdline"] or ())
+        if part in words and "threads_cluster" not in words and each.info["status"] != psutil.STATUS_ZOMBIE:
             found.append(each.pid)
     return found
 
@@ -189,3 +193,150 @@ def test_a_terminal_is_a_terminal(programs: Live, program: str, user: dict[str, 
         typist.type("\x04")
         assert typist.ended() == (0, b"")
     assert programs.get(f"/api/jobs/{program}")["state"] == "running"
+
+
+#: Starts processes that hide from their parents and ignore whoever asks them to end; {} tells them apart.
+HIDES = (
+    "trap '' HUP TERM INT; (setsid sh -c \"trap '' HUP TERM; sleep {0} & sleep {0}\" &) ; nohup sleep {0} >&2 &"
+    " sleep {0}"
+)
+
+
+def test_it_ends_with_the_program_and_nothing_survives_however_it_hides(programs: Live, user: dict[str, str]) -> None:
+    job = started(programs, "while ! [ -e over ]; do sleep 0.1; done; echo last; exit 3", retries={"max": 0})
+    shell = subprocess.Popen(
+        cli(job, "--", "sh", "-c", HIDES.format("4343.1")), env=user, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    until(lambda: len(alive("sleep 4343.1")) >= 5)
+    assert attached(user, job, given=b"touch over\n").returncode == 0
+    programs.wait_for(job, "failed")
+    assert not alive("sleep 4343.1")
+    [unit] = programs.get(f"/api/jobs/{job}/units")["units"]
+    assert (unit["exit"], unit["attempts"]) == (3, 1)
+    _, err = shell.communicate(timeout=20)
+    assert shell.returncode == 125 and b"the program has ended, and its shell with it" in err
+    assert b"unit 0 is dead" in attached(user, job).stderr
+
+
+def test_nothing_of_a_cancelled_job_s_shell_lives_when_cancelled_is_said(programs: Live, user: dict[str, str]) -> None:
+    job = started(programs, "sleep 600", grace_seconds=0.2)
+    with typing(user, job) as typist:
+        typist.sees(r"[$#] $")
+        typist.type(HIDES.format("4343.2") + "\r")
+        until(lambda: len(alive("sleep 4343.2")) >= 5)
+        programs.post(f"/api/jobs/{job}/cancel")
+        programs.wait_for(job, "cancelled")
+        assert not alive("sleep 4343.2")
+        assert typist.ended()[0] == 125
+
+
+def test_who_leaves_takes_what_the_shell_started_along(programs: Live, program: str, user: dict[str, str]) -> None:
+    with typing(user, program) as typist:
+        typist.sees(r"[$#] $")
+        typist.type("sleep 4343.3 & sleep 4343.3\r")
+        until(lambda: len(alive("sleep 4343.3")) >= 2)
+        typist.type("\r~.")
+        code, err = typist.ended()
+        assert code == 0 and b"left; the program goes on" in err
+    until(lambda: not alive("sleep 4343.3"), 10)
+    with typing(user, program) as typist:
+        typist.sees(r"[$#] $")
+        typist.type("sleep 4343.3\r")
+        until(lambda: alive("sleep 4343.3"))
+        typist.process.send_signal(signal.SIGHUP)
+        assert typist.ended()[0] == 129
+    until(lambda: not alive("sleep 4343.3"), 10)
+    assert programs.get(f"/api/jobs/{program}")["state"] == "running"
+
+
+def test_a_shell_of_a_unit_that_waits_begins_when_it_runs(programs: Live, user: dict[str, str]) -> None:
+    blocking = [started(programs, "sleep 600") for _ in range(2)]
+    job = programs.submit("command", {"command": "sleep 20", "count": 1})
+    waiting = subprocess.Popen(cli(job, "--", "printenv", "CLUSTER_JOB_ID"), env=user, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    assert waiting.stderr and b"unit 0 is waiting; the shell begins when it runs" in waiting.stderr.readline()
+    for other in blocking:
+        programs.post(f"/api/jobs/{other}/cancel")
+    out, err = waiting.communicate(timeout=30)
+    assert (waiting.returncode, out) == (0, f"{job}\n".encode()), err
+    programs.post(f"/api/jobs/{job}/cancel")
+
+
+def test_a_coordinator_that_is_killed_costs_no_byte(programs: Live, program: str, user: dict[str, str]) -> None:
+    shell = subprocess.Popen(
+        cli(program, "--", "sh", "-c", "cat; seq 300000; exit 5"), env=elsewhere(user, programs),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert shell.stdin and shell.stdout
+    shell.stdin.write(b"first\n")
+    shell.stdin.flush()
+    assert shell.stdout.readline() == b"first\n"
+    programs.kill("coordinator-1")
+    shell.stdin.write(b"second\n")
+    shell.stdin.close()
+    time.sleep(0.5)
+    programs.start_coordinator(1)
+    out = shell.stdout.read()
+    assert out == b"second\n" + b"".join(b"%d\n" % number for number in range(1, 300_001))
+    assert shell.wait(20) == 5
+    shell.stdout.close()
+    if shell.stderr:
+        shell.stderr.close()
+
+
+def test_a_flood_that_nobody_reads_stops_and_costs_redis_little(
+    programs: Live, program: str, user: dict[str, str]
+) -> None:
+    shell = subprocess.Popen(cli(program, "--", "yes", "4343.4"), env=user, stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+    try:
+        [pid] = until(lambda: alive("yes 4343.4"))
+        used = lambda: sum(psutil.Process(pid).cpu_times()[:2])  # noqa: E731
+        until(lambda: (before := used()) == (time.sleep(1), used())[1] and before, 30)
+        redis = programs.redis()
+        sizes = [redis.memory_usage(key) for key in redis.scan_iter("ct:attachment_output:*")]
+        assert sizes and max(sizes) < 256 << 10
+        assert shell.stdout and set(shell.stdout.read(4 << 20).split(b"\n")) <= {
+            b"4343.4",
+            b"",
+            b"4",
+            b"43",
+            b"434",
+            b"4343",
+            b"4343.",
+        }
+    finally:
+        shell.kill()
+        shell.communicate()
+    assert programs.get(f"/api/jobs/{program}")["state"] == "running"
+
+
+def test_the_audit_log_has_its_begin_and_its_end(programs: Live, program: str, user: dict[str, str]) -> None:
+    assert attached(user, program, given=b"exit 9\n").returncode == 9
+    lines = [json.loads(line) for line in programs.get("/api/audit?limit=50")["lines"]]
+    mine = [
+        (row["action"], row["outcome"], bool(row["token"])) for row in lines if row.get("subject") == f"{program}/0"
+    ]
+    assert mine[0] == ("attach", "on runner-0", True) and mine[1][0] == "detach" and mine[1][1].endswith("s, exit 9")
+
+
+@pytest.mark.parametrize("typed", BESIDE)
+def test_a_row_of_the_page_works(program: str, user: dict[str, str], typed: str) -> None:
+    words = [program if word == "JOB" else word for word in typed.split()[2:]]
+    done = attached(user, *words, given=b"echo here; exit 0\n")
+    assert (done.returncode, done.stdout) == (0, b"here\n"), done.stderr
+
+
+def test_a_runner_that_is_killed_leaves_nothing_and_its_asker_is_told(
+    programs: Live, user: dict[str, str], place: Path
+) -> None:
+    job = started(programs, "sleep 600")
+    shell = subprocess.Popen(cli(job, "--", "sh", "-c", HIDES.format("4343.5")), env=user, stdin=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE)  # fmt: skip
+    until(lambda: len(alive("sleep 4343.5")) >= 5)
+    programs.kill("runner-0")
+    until(lambda: not alive("sleep 4343.5"), 10)
+    programs.start_runner(0, 2, RUNNER_DIR=str(place))
+    _, err = shell.communicate(timeout=40)
+    assert shell.returncode == 125 and (b"its runner does not answer" in err or b"has lost the unit" in err)
+    programs.post(f"/api/jobs/{job}/cancel")
