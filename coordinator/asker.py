@@ -19,7 +19,7 @@ class Scope(StrEnum):
     READ = "read"
     #: Submit, cancel, pause, resume, retry, delete and ask jobs of one's tenant; put and delete its artifacts.
     SUBMIT = "submit"
-    #: Run programs, and set the secrets that they are given.
+    #: Run programs, have shells beside them, and set the secrets that they are given.
     RUN = "run"
     #: Ask services.
     INFER = "infer"

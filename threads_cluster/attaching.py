@@ -160,7 +160,7 @@ class _Keys(threading.Thread):
             self._error = error
 
     def _type(self) -> None:
-        """Pass on what is typed; without that, say now and then that somebody is there: who reads here may take long."""
+        """Pass on what is typed; without that, say now and then that somebody is there: who reads here may be slow."""
         stdin = sys.stdin.fileno()
         heard, goes_on = [self._woken, stdin], self._attachment.write(b"", size=self._size())
         while goes_on and not self._ended:
