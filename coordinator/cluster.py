@@ -78,7 +78,8 @@ class Cluster:
         if refused := submissions.refusal(one.job, written):
             return refused
         how, job_id = cast(tuple[str, str], written)
-        state = "queued" if how == "new" else self.queries.jobs.states([job_id])[0] or "queued"
+        waits = bool(one.job.after or one.job.after_any)
+        state = "queued" if how == "new" and not waits else self.queries.jobs.states([job_id])[0] or "queued"
         return one.answer(job_id, state)
 
     def binary(self, job_id: str, name: str) -> tuple[str, Binary]:
@@ -150,6 +151,12 @@ class Cluster:
         if how == "version":
             detail = f"the job's partial results come from version {rest[0]} of its kind; submit it anew"
             raise errors.Conflict(detail, field="state")
+        if how == "waited":
+            those = "a job waits for it" if rest[0] == "1" else f"{rest[0]} jobs wait for it"
+            detail = f"{those}: cancel or delete those first; GET /api/jobs/{job_id}/relations names them"
+            raise errors.Conflict(detail, field="state")
+        if how == "skipped":
+            raise errors.Conflict(_root(job_id, *rest), field="state")
         if how == "conflict":
             first = "; cancel it first" if verb == "delete" else ""
             raise errors.Conflict(f"cannot {verb} a job that is {rest[0]}{first}", field="state")
@@ -175,6 +182,16 @@ class Cluster:
     def kinds() -> list[KindRow]:
         """Return every kind as /api/job-types shows it."""
         return [_kind(name) for name in registry.names()]
+
+
+def _root(job_id: str, root: str, state: str) -> str:
+    """Return why a job cannot be retried before the job because of which it was skipped, or would be."""
+    if state == "gone":
+        return f"{job_id} comes after job {root}, which is gone: submit it again without that"
+    what = "was cancelled" if state == "cancelled" else "failed"
+    return (
+        f"{job_id} comes after job {root}, which {what}: cluster retry {root}, which also brings back what it skipped"
+    )
 
 
 def _kind(name: str) -> KindRow:

@@ -16,6 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.routing import Match
 from starlette.types import Scope as Connection
 
+from coordinator import patterns
 from coordinator.access import cookies
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
@@ -74,7 +75,7 @@ AskerDep = Annotated[Asker, Depends(_identity)]
 async def _visible_job(
     cluster: ClusterDep,
     asker: AskerDep,
-    job_id: Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="A job's id.")],
+    job_id: Annotated[str, Path(pattern=patterns.JOB_ID, description="A job's id.")],
 ) -> str:
     """Return the id of a job that the asker sees; NotFound for another tenant's, as for one that does not exist."""
     if asker.only_tenant is not None:

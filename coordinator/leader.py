@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 ROUND_SECONDS = 1.0
 #: How often a round with more to do repeats SWEEP at most.
 _REPEATS = 50
+#: Calls of WAKE in a round, each of up to 64 jobs.
+_WAKES = 200
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
 #: Rounds between two times that usage of old days is added up, and that stored bytes are counted again.
@@ -81,6 +83,7 @@ class Janitor(threading.Thread):
         self._rounds += 1
         if self.leading:
             self._sweep()
+            self._wake()
             self._aside("shells of silent askers were not ended", self._end_attachments)
             self._aside("redis' append-only file was not rewritten", self._rewrite_aof)
             if placed := self._store.repairs.reindex():
@@ -121,6 +124,14 @@ class Janitor(threading.Thread):
         if reaped or returned or purged:
             did = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}
             log.info("the leader's checks", extra=did)
+
+    def _wake(self) -> None:
+        """Let jobs go on whose parents have ended, and those that were skipped."""
+        calls = [self._store.fleet.wake(audit=True)]
+        while calls[-1].more and len(calls) <= _WAKES:
+            calls.append(self._store.fleet.wake())
+        if told := sum(call.told for call in calls):
+            log.info("jobs heard of those before them", extra={"jobs_told": told})
 
     def _join_marks(self) -> None:
         for kind in registry.names():

@@ -194,3 +194,7 @@ class Place:
     #: The runner that is kept for it, and how many leases end there before it starts; empty: none is.
     kept: str = ""
     kept_leases: int = 0
+    #: Of a blocked job: how many jobs it waits for, of how many, and the id and state of the first of those.
+    waits_for: int = 0
+    parents: int = 0
+    first: tuple[tuple[str, str], ...] = ()

@@ -206,6 +206,27 @@ class Job(Acted):
     usage: Usage | None = None
 
 
+class Related(Answer):
+    job_id: Id
+    state: str | None = None
+
+
+class Parent(Related):
+    needed: str
+    met: bool
+
+
+class Relations(Answer):
+    """Jobs before and after one."""
+
+    parents: Many[Parent]
+    children: Many[Related]
+    children_count: Count
+    skipped: Many[Related]
+    skipped_count: Count
+    root: str | None = None
+
+
 class Worker(Answer):
     id: str
     device: str | None = None

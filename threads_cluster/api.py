@@ -125,10 +125,14 @@ class Cluster:
         timeout_seconds: float | None = None,
         hold: bool | None = None,
         notify: str | None = None,
+        after: Sequence[str] | None = None,
+        after_any: Sequence[str] | None = None,
     ) -> Json:
         """`{job_id, status, estimated_wait_seconds, notes}`.
 
         At most `max_running` lanes compute it at once. It fails `timeout_seconds` after it started.
+        It starts once the jobs `after` are done and those `after_any` have ended, however; when one of `after` fails or
+        is cancelled it is skipped. Together at most 1,000 ids.
         `hold`: where a cap of its tenant refuses it, it is queued until there is room.
         `notify`: a URL that is sent a signed POST when it has ended; docs/webhooks.md.
         A key is drawn when none is given, so that sending again after a broken connection never submits twice.
@@ -146,6 +150,8 @@ class Cluster:
                 timeout_seconds=timeout_seconds,
                 hold=hold,
                 notify=notify,
+                after=after,
+                after_any=after_any,
             ),
             shape=answers.Submitted,
         )
@@ -323,8 +329,15 @@ class Cluster:
         return self._post(f"jobs/{quote(job_id)}/resume", hold=hold)
 
     def retry(self, job_id: str, hold: bool = False) -> Json:
-        """A failed or cancelled job goes on where it stopped. `hold`: as in `resume`."""
+        """A failed or cancelled job goes on where it stopped, and what was skipped because of it waits for it again.
+
+        `hold`: as in `resume`.
+        """
         return self._post(f"jobs/{quote(job_id)}/retry", hold=hold)
+
+    def relations(self, job_id: str) -> Json:
+        """Jobs that it comes after (`parents`), that wait for it (`children`), and that were skipped because of it."""
+        return self._get(f"jobs/{quote(job_id)}/relations", shape=answers.Relations)
 
     def dead(self, job_id: str | None = None) -> list[Json]:
         """Jobs with units that were given up, and each such range with its error; of one job, or of all."""
@@ -337,7 +350,7 @@ class Cluster:
         return self._post(f"jobs/{quote(job_id)}/dead/{first}/retry", hold=hold)
 
     def delete(self, job_id: str) -> None:
-        """Forgets a job that has ended, with its result."""
+        """Forgets a job that has ended, with its result, or one that is blocked. Not while others wait for it."""
         self._ask("DELETE", f"/api/jobs/{quote(job_id)}", shape=None)
 
     def status(self) -> Json:
@@ -568,9 +581,17 @@ def submission(kind: str, parameters: Mapping[str, Any] | None, *, idempotency_k
     """The body of a submit: integers as they travel, nothing that was not chosen, always a key."""
     if idempotency_key == "":
         raise BadArgument("must not be empty", "idempotency_key")
+    choices |= {name: _ids(choices[name], name) for name in ("after", "after_any") if choices.get(name) is not None}
     options = {name: value for name, value in choices.items() if value is not None}
     key = idempotency_key or uuid.uuid4().hex
     return {"type": kind, "parameters": wire(dict(parameters or {})), "idempotency_key": key} | options
+
+
+def _ids(several: Any, name: str) -> list[str] | None:
+    """The ids of jobs as a list; None for none. BadArgument for one text, whose letters are no jobs."""
+    if isinstance(several, str):
+        raise BadArgument("must be a list of ids of jobs", name)
+    return list(several) or None
 
 
 def wire(value: Any) -> Any:

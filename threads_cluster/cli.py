@@ -132,6 +132,20 @@ def job(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def relations(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
+    """List the jobs that a job comes after, those that wait for it, and those skipped because of it."""
+    from threads_cluster import answers
+
+    row = ctx.obj.checked(answers.Relations, ctx.obj.cluster.relations(job_id))
+    if as_json:
+        show.json_line(row)
+    elif row["parents"] or row["children"] or row["skipped"]:
+        show.relations(row)
+    else:
+        show.say(f"{job_id} comes after no other job, and none waits for it")
+
+
+@app.command()
 def watch(ctx: typer.Context, job_id: JobId, as_json: AsJson = False) -> None:
     """Watch a job until it ends; Ctrl-C leaves it running."""
     from threads_cluster import watching
@@ -256,8 +270,8 @@ for _name, _done, _help in (
     ("cancel", "cancelled", "Stop jobs. What is computed is kept; retry goes on from there."),
     ("pause", "paused", "Stop jobs until they are resumed."),
     ("resume", "queued", "Let paused jobs go on."),
-    ("retry", "queued", "Let failed or cancelled jobs go on where they stopped."),
-    ("delete", "deleted", "Forget jobs that have ended, with their results."),
+    ("retry", "queued", "Let failed or cancelled jobs go on where they stopped, and what was skipped because of them."),
+    ("delete", "deleted", "Forget jobs that have ended, with their results, or that are blocked."),
 ):
     app.command(_name, help=_help)(_each(_name, _done, holds=_name in ("resume", "retry")))
 

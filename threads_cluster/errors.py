@@ -103,16 +103,17 @@ class TimedOut(ClientError):
 
 
 class JobEnded(ClientError):
-    """The job failed or was cancelled: there is no result."""
+    """The job failed, was cancelled or was skipped: there is no result."""
 
     exit_code = JOB_FAILED
 
     def __init__(self, job_id: str, state: str, error: str | None) -> None:
-        super().__init__(
-            f"job {job_id} {'was cancelled' if state == 'cancelled' else state}{f': {error}' if error else ''}"
-        )
+        what = f"was {state}" if state in ("cancelled", "skipped") else state
+        super().__init__(f"job {job_id} {what}{f': {error}' if error else ''}")
         self.job_id, self.state = job_id, state
         self.next = f"look at it with cluster job {job_id}, or go on with cluster retry {job_id}"
+        if state == "skipped":
+            self.next = f"see why with cluster relations {job_id}"
 
 
 class UnitFailed(ClientError):

@@ -17,6 +17,17 @@ from threads_cluster import errors
 if TYPE_CHECKING:
     from threads_cluster.programs import Program
 
+#: Of every command that submits a job.
+ORDER: dict[str, Any] = {
+    "after": Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB", help="Start it once this job is done; skip it if that fails. Repeat for more."),
+    ],
+    "after_any": Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB", help="Start it once this job has ended, however. Repeat for more."),
+    ],
+}
 #: Of every command that runs programs.
 COMMON: dict[str, Any] = {
     "exclude": Annotated[
@@ -64,6 +75,7 @@ COMMON: dict[str, Any] = {
     "notify": Annotated[
         str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
     ],
+    **ORDER,
 }  # fmt: skip
 OUTPUT: dict[str, Any] = {
     "output": Annotated[
@@ -158,7 +170,7 @@ def program(words: Sequence[str] | None, given: dict[str, Any], **fixed: Any) ->
 
 def choices(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that are those of any job."""
-    names = ("priority", "hold", "max_running", "idempotency_key", "notify")
+    names = ("priority", "hold", "max_running", "idempotency_key", "notify", "after", "after_any")
     return {name: given[name] or None for name in names if name in given}
 
 

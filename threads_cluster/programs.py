@@ -288,7 +288,7 @@ class Programs:
                 return
             if ready:
                 step = _FIRST_STEP
-            elif job["state"] in ("done", "failed", "cancelled"):
+            elif job["state"] in ("done", "failed", "cancelled", "skipped"):
                 raise JobEnded(job_id, job["state"], job.get("error"))
             else:
                 next(self._cluster.follow(job_id, first=step))

@@ -223,7 +223,8 @@ def ended(job: Mapping[str, Any], row: Mapping[str, Any]) -> int:
     """Return the exit code of a program, and say on stderr what its output does not."""
     if row["state"] not in ("done", "dead"):
         why = f": {job['error']}" if job.get("error") else ""
-        note(f"job {job['job_id']} {'was cancelled' if job['state'] == 'cancelled' else job['state']}{why}")
+        what = f"was {job['state']}" if job["state"] in ("cancelled", "skipped") else job["state"]
+        note(f"job {job['job_id']} {what}{why}")
         return OWN
     code, reason = exit_code(row), row.get("reason")
     if reason or code == OWN:

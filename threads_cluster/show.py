@@ -235,8 +235,8 @@ def _all_numbers(cells: Iterable[Any]) -> bool:
 
 def job_line(job: Mapping[str, Any]) -> str:
     """How far a job is, in one line without its name."""
-    if job["state"] == "queued":
-        return f"queued{_because(job)}"
+    if job["state"] in ("queued", "blocked"):
+        return f"{job['state']}{_because(job)}"
     parts = [job["state"], figures.percent(job.get("progress")), figures.rate(job.get("rate"))]
     eta = job.get("eta_seconds")
     parts += [f"{figures.duration(eta)} left"] if eta is not None and job["state"] == "running" else []
@@ -299,6 +299,27 @@ def job(row: Mapping[str, Any]) -> None:
             [name, used.get("device"), used.get("units"), used.get("leases"), figures.duration(used.get("seconds"))]
             for name, used in workers.items()
         ])  # fmt: skip
+
+
+def relations(row: Mapping[str, Any]) -> None:
+    """Jobs before and after one, a line each; how many there are besides, on stderr."""
+    lines = [
+        (
+            "waited for" if one["met"] else "waits for",
+            one["job_id"],
+            one["state"] or "gone",
+            f"needs it {one['needed']}",
+        )
+        for one in row["parents"]
+    ]
+    lines += [("before", one["job_id"], one["state"] or "gone", "") for one in row["children"]]
+    lines += [("skips", one["job_id"], one["state"] or "gone", "") for one in row["skipped"]]
+    rows(("it", "job", "state", ""), lines)
+    for name, what in (("children", "more wait for it"), ("skipped", "more were skipped because of it")):
+        if more := row[f"{name}_count"] - len(row[name]):
+            say(f"{more} {what}")
+    if root := row.get("root"):
+        say(f"it was skipped because of job {root}; once that is mended: cluster retry {root}")
 
 
 def _moment(row: Mapping[str, Any], name: str) -> str:

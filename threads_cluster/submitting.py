@@ -48,6 +48,7 @@ _COMMON: dict[str, Any] = {
     "notify": Annotated[
         str | None, typer.Option(metavar="URL", help="Send this URL a signed POST when it has ended: docs/webhooks.md.")
     ],
+    **program_options.ORDER,
     "wait": Annotated[bool, typer.Option("--wait", help="Wait for the end and print the result.")],
     "as_json": as_json_option("One line: what submit answered; with --wait the job with its result inside."),
 }
@@ -220,6 +221,11 @@ def accepted(answer: Json, *, as_json: bool) -> None:
         return
     show.line(answer["job_id"])
     sys.stdout.flush()
+    if answer["status"] == "skipped":
+        show.say(
+            f"skipped: a job that it comes after failed or was cancelled; see: cluster relations {answer['job_id']}"
+        )
+        return
     show.say(f"{answer['status']}{_starts(answer)}; watch it with: cluster watch {answer['job_id']}")
 
 

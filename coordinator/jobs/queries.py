@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coordinator import decoding
-from coordinator.jobs import marks, results, rows, scheduler
+from coordinator.jobs import marks, relations, results, rows, scheduler
 from coordinator.jobs.fleet_cache import FleetCache
 from coordinator.jobs.owners import Owners
-from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, ResultHead, UnitsPage
+from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, RelationsRow, ResultHead, UnitsPage
 from coordinator.jobs.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
@@ -71,7 +71,7 @@ class JobQueries:
         """Return those of the jobs that exist and can be read, in their order."""
         stored = self._store.job_reads.hashes(ids)
         sound = skipped.readable("job", stored, lambda job_id, row: (job_id, rows.sound(decoding.fields(row))))
-        places = self._places(sound)
+        places = self._places(sound) | self._waits(sound)
         fleet = self._fleet.get() if places else scheduler.Fleet()
         now = self._store.clock.now() if sound else 0.0
         return skipped.readable(
@@ -87,6 +87,23 @@ class JobQueries:
         ]
         places = self._store.job_reads.places(waiting)
         return {job_id: place for (*_, job_id), place in zip(waiting, places, strict=True)}
+
+    def _waits(self, jobs: Sequence[tuple[str, dict[str, str]]]) -> dict[str, Place]:
+        """Return what each blocked job waits for."""
+        named = [(job_id, row) for job_id, row in jobs if row["state"] == "blocked"]
+        blocked = skipped.readable("job", named, lambda job_id, row: (job_id, relations.parents(row)))
+        return self._store.relations.waits(blocked) if blocked else {}
+
+    def relations(self, job_id: str) -> RelationsRow:
+        """Return the jobs before and after a job. NotFound or Broken."""
+        stored = self._store.job_reads.fields([job_id], relations.FIELDS)
+        if not stored:
+            raise _broken(job_id) if self._store.job_reads.exists(job_id) else _not_found(job_id)
+        try:
+            row = {name: value.decode() for name, value in stored[0][1].items() if value is not None}
+            return relations.shown(job_id, row, self._store.relations.of(job_id, list(relations.parents(row))))
+        except Unreadable:
+            raise _broken(job_id) from None
 
     def page(
         self, state: str | None, kind: str | None, cursor: int | None, limit: int, tenant: str | None = None

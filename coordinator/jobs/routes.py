@@ -44,6 +44,12 @@ async def get_job(job_id: http.JobId, cluster: http.ClusterDep, wait_seconds: ht
     return shown(await run_in_threadpool(cluster.queries.jobs.job, job_id))
 
 
+@routes.get("/jobs/{job_id}/relations", tags=["jobs"], **http.answers(schemas.Relations))
+def get_relations(job_id: http.JobId, cluster: http.ClusterDep) -> Response:
+    """Jobs that a job comes after, those that wait for it, and those that were skipped because of it."""
+    return shown(cluster.queries.jobs.relations(job_id))
+
+
 @routes.get("/kinds/{kind}/marks/{mark}", tags=["jobs"], **http.answers(schemas.Mark))
 def get_mark(
     kind: Annotated[str, Path(max_length=64, description="A type of job, such as collatz.")],

@@ -60,11 +60,38 @@ class JobRow(TypedDict):
     eta_seconds: float | None
     waiting_because: str | None
     error: str | None
+    root: NotRequired[str]
     in_backlog: NotRequired[bool]
     max_running: NotRequired[int]
     timeout_seconds: NotRequired[float]
     notify: NotRequired[str]
     usage: UsageRow
+
+
+class RelatedRow(TypedDict):
+    """A job before or after another."""
+
+    job_id: str
+    #: None: it is gone.
+    state: str | None
+
+
+class ParentRow(RelatedRow):
+    #: done, or ended.
+    needed: str
+    met: bool
+
+
+class RelationsRow(TypedDict):
+    """Jobs before and after one."""
+
+    job_id: str
+    parents: list[ParentRow]
+    children: list[RelatedRow]
+    children_count: int
+    skipped: list[RelatedRow]
+    skipped_count: int
+    root: NotRequired[str]
 
 
 class DeadRangeRow(TypedDict):
@@ -244,7 +271,9 @@ def _dead_range(given_up: DeadRange) -> DeadRangeRow:
 
 
 def _add_limits(answer: JobRow, row: dict[str, str]) -> None:
-    """Add the limits that the job's submitter gave it, and whether one of its tenant's holds it."""
+    """Add the limits that the job's submitter gave it, whether one of its tenant's holds it, and why it was skipped."""
+    if row["state"] == JobState.SKIPPED.value and "root" in row:
+        answer["root"] = row["root"]
     if row.get("backlog") == "1":
         answer["in_backlog"] = True
     if "max_running" in row:

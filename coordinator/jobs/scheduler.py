@@ -155,10 +155,8 @@ def waiting_because(
     `kind` and `version`: of the job; without them every worker of its queue is taken to compute it. `needed`: what it
     requires of a runner. `left`: its units that nobody has begun.
     """
-    if state == "paused":
-        return "paused; resume it to go on"
-    if place.in_backlog is not None:
-        return _held(place, place.in_backlog)
+    if why := _kept_out(state, place):
+        return why
     if state not in ("queued", "running") or holders > 0:
         return None
     if spent := _spent(queue, place, fleet):
@@ -178,6 +176,25 @@ def waiting_because(
 def _roomless(queue: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:
     """Return why no runner has room for a program, where none can have any, and where one is kept for it."""
     return _unfit(queue, needed, fleet) or (_reserved(place) if place.kept else None)
+
+
+def _kept_out(state: str, place: Place) -> str | None:
+    """Return why a job is in no queue; None for one that may be."""
+    if state == "paused":
+        return "paused; resume it to go on"
+    if state == "blocked":
+        return _before_it(place)
+    return None if place.in_backlog is None else _held(place, place.in_backlog)
+
+
+def _before_it(place: Place) -> str:
+    """Return what a blocked job waits for."""
+    if not place.waits_for:
+        return "the jobs that it waits for have just ended"
+    which = f"{place.waits_for} of {place.parents} jobs" if place.parents > 1 else "1 job"
+    named = ", ".join(f"{job} ({state})" for job, state in place.first)
+    more = ", ..." if named and place.waits_for > len(place.first) else ""
+    return f"waits for {which}{f': {named}' if named else ''}{more}"
 
 
 def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:

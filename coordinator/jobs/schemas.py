@@ -15,7 +15,9 @@ UnitState: TypeAlias = Literal["waiting", "running", "done", "retrying", "dead"]
 class Submitted(Answer):
     job_id: str
     status: JobState
-    estimated_wait_seconds: float | None = required("null: no live worker serves the job's queue.")
+    estimated_wait_seconds: float | None = required(
+        "null: no live worker serves the job's queue, or it comes after other jobs."
+    )
     notes: list[str]
     result: Any = optional("Of a job that was done within wait_seconds.")
 
@@ -69,11 +71,36 @@ class Job(Answer):
     eta_seconds: float | None
     waiting_because: str | None = required("Why it does not run now.")
     error: str | None
+    root: str | None = optional("Of a skipped job: the job that failed or was cancelled; retry of that brings it back.")
     in_backlog: bool | None = optional("True: it is queued until a cap of its tenant admits it.")
     max_running: int | None = optional("Most lanes that compute it at once, where that is limited.")
     timeout_seconds: float | None = optional("It fails this long after it started, where that is limited.")
     notify: str | None = optional("Where a webhook goes at its end; of its path no more than that there is one.")
     usage: Usage
+
+
+class Related(Answer):
+    """A job before or after another."""
+
+    job_id: str
+    state: JobState | None = required("null: it is gone.")
+
+
+class Parent(Related):
+    needed: Literal["done", "ended"] = required("What the job needs of it: after or after_any.")
+    met: bool = required("The job waits for it no longer.")
+
+
+class Relations(Answer):
+    """Jobs before and after one."""
+
+    job_id: str
+    parents: list[Parent] = required("In the order of its submission.")
+    children: list[Related] = required("Blocked jobs that come after it: the first 1,000.")
+    children_count: int
+    skipped: list[Related] = required("Jobs that were skipped because of it, also through others: 1,000 of them.")
+    skipped_count: int
+    root: str | None = optional("Of a skipped job: the job because of which it was.")
 
 
 class DeadRange(Answer):

@@ -8,9 +8,9 @@ import math
 import secrets
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from coordinator import destinations, patterns
 from coordinator.asker import Asker
@@ -33,10 +33,18 @@ MAX_KEY = 200
 QUESTION_SECONDS = 600
 #: Lanes and seconds that a submitter may limit a job to.
 MAX_RUNNING, MAX_TIMEOUT = 1_000_000, 366 * 86400.0
+#: Jobs that one may come after.
+MAX_PARENTS = 1000
 #: Fields younger than the digests of idempotency keys: left out of a digest where they are not given.
-_YOUNG = ("max_running", "timeout_seconds", "hold", "notify")
+_YOUNG = ("max_running", "timeout_seconds", "hold", "notify", "after", "after_any")
 #: A spec travels with every lease.
 _MAX_SPEC = 64 * 1024
+
+
+#: Ids of jobs that a job comes after.
+Parents = Annotated[
+    list[Annotated[str, StringConstraints(pattern=patterns.JOB_ID)]], Field(max_length=MAX_PARENTS)
+]  # fmt: skip
 
 
 class Submission(BaseModel):
@@ -73,6 +81,14 @@ class Submission(BaseModel):
         None, min_length=1, max_length=destinations.MAX_URL,
         description="A URL that is sent a signed POST when the job has ended: docs/webhooks.md.",
     )  # fmt: skip
+    after: Parents = Field(
+        default_factory=list,
+        description="Ids of jobs that must be done before it starts. If one fails or is cancelled, it is skipped.",
+    )
+    after_any: Parents = Field(
+        default_factory=list,
+        description="Ids of jobs that must have ended before it starts, however. With after at most 1,000.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +99,11 @@ class Accepted:
     estimated_wait_seconds: float | None
 
     def answer(self, job_id: str, state: str = "queued") -> SubmittedRow:
-        """Return the answer to the submitter."""
+        """Return the answer to the submitter. How long a job waits that comes after others, nobody knows."""
         return {
             "job_id": job_id,
             "status": state,
-            "estimated_wait_seconds": self.estimated_wait_seconds,
+            "estimated_wait_seconds": None if state in ("blocked", "skipped") else self.estimated_wait_seconds,
             "notes": list(self.job.plan.notes),
         }
 
@@ -195,12 +211,35 @@ def _notified(asked: Submission, settings: Settings) -> str:
     return url
 
 
+def _parents(asked: Submission) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return after and after_any, each job once. InvalidRequest for a job in both, and for too many."""
+    after, after_any = tuple(dict.fromkeys(asked.after)), tuple(dict.fromkeys(asked.after_any))
+    if twice := next((job for job in after_any if job in set(after)), None):
+        raise errors.InvalidRequest(
+            f"after_any: job {twice} is in after, too; name it in one of them", field="after_any"
+        )
+    if (count := len(after) + len(after_any)) > MAX_PARENTS:
+        detail = f"after_any: with after at most {MAX_PARENTS} jobs; got {count}"
+        raise errors.InvalidRequest(detail, field="after_any")
+    return after, after_any
+
+
+def unknown_parent(field: str, job_id: str) -> errors.Conflict:
+    """Return the refusal of a job that comes after one that is not there, or another tenant's."""
+    return errors.Conflict(
+        f"{field}: there is no job {job_id}; it was deleted, has expired (RESULT_TTL), or never was: list jobs with "
+        "GET /api/jobs",
+        field=field,
+    )
+
+
 def accept(
     asked: Submission, asker: Asker, fleet: scheduler.Fleet, settings: Settings, references: References | None = None
 ) -> Accepted:
     """Plan and route a submission. InvalidRequest names the field and the bound. Without references: no programs."""
     priority = Priority(_choice(asked.priority, ["high", "normal", "low"], "priority"))
     device = _device(asked)
+    after, after_any = _parents(asked)
     version, plan = _planned(asked, references)
     route = scheduler.route(plan, device, asked.gpu_preferred, priority, fleet, asker.tenant)
     if route.notes:
@@ -225,6 +264,8 @@ def accept(
         token=asker.token,
         hold=asked.hold,
         notify=_notified(asked, settings),
+        after=after,
+        after_any=after_any,
     )
     return Accepted(job=job, estimated_wait_seconds=scheduler.estimated_wait(route.queue, fleet, asker.tenant))
 
@@ -240,7 +281,7 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
     """Return the refusal of a job: which limit, its value, and when there is room."""
     after = f"there is probably room in {limit.seconds} s"
     if limit.cap == "MAX_QUEUED":
-        detail = f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued; {after}"
+        detail = f"the cluster has reached MAX_QUEUED: {limit.value} jobs are queued or wait for others; {after}"
     elif limit.cap == "requirements":
         detail = (
             f"parameters.requirements: {limit.value} different ones wait already; use some that others have, or submit "
@@ -275,6 +316,8 @@ def refusal(job: NewJob, written: tuple[str, str] | Over) -> errors.ClusterError
         return lost_artifact(job.plan.parameters, what)
     if how == "refused":
         return errors.Unavailable(f"{what}; this job was not taken, submit it again in a moment")
+    if how in ("after", "after_any"):
+        return unknown_parent(how, what)
     if how == "workflow":
         return errors.Conflict(f"workflow {job.workflow} is {what or 'not there'}", field="workflow")
     if how == "conflict":

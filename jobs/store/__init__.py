@@ -23,6 +23,7 @@ from jobs.store.leases import Leases
 from jobs.store.live_output import LiveOutput
 from jobs.store.marks import Marks
 from jobs.store.outputs import Outputs
+from jobs.store.relations import Relations
 from jobs.store.repairs import Repairs
 from jobs.store.results import Results
 from jobs.store.schedules import Schedules
@@ -54,6 +55,7 @@ class Store:
         self.clock = Clock(self.scripts)
         self.jobs = Jobs(self.scripts)
         self.job_reads = JobReads(self.scripts)
+        self.relations = Relations(self.scripts)
         self.unit_reads = UnitReads(self.scripts)
         self.slots = Slots(self.scripts)
         self.leases = Leases(self.scripts)

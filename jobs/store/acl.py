@@ -25,7 +25,8 @@ WORKER_KEYS = (
     keys.AGED, keys.finish("*"), keys.virtual("*"), keys.SPARE, keys.PACE, keys.SEQUENCE, keys.BELLS, keys.bell("*"),
     keys.LACKED, keys.DEADLINES, keys.NODES, keys.SPANS, keys.BROKEN, keys.DISTURBED, keys.AGING, keys.USAGES,
     keys.DEFERRED, keys.deferred("*", "*"), keys.STORED, keys.stored("*"), keys.workers_of("*"), keys.gpu("*"),
-    keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE,
+    keys.mark("*", "*"), keys.aside("*"), keys.JOBS, keys.WORKFLOWS_DUE, keys.WAKING,
+    keys.blocked("*"),
     keys.NOTIFYING, keys.DELIVERIES, keys.outbox("*"), keys.delivery("*"), keys.deliveries_of("*", "*"), keys.WEBHOOKS,
 )  # fmt: skip
 #: Those that scripts of workers only read. Redis 7 and later can say so.

@@ -30,6 +30,14 @@ class Swept(NamedTuple):
     more: bool
 
 
+class Woken(NamedTuple):
+    """Count of jobs that heard that one which they wait for, or were skipped for, has moved."""
+
+    told: int
+    #: There is more to do.
+    more: bool
+
+
 class Fleet(Part):
     """Writes what workers say of themselves, and what the leader does for all."""
 
@@ -79,3 +87,8 @@ class Fleet(Part):
             "sweep", json.dumps(queues.ALL), int(age_seconds * 1000), int(reserve_seconds * 1000)
         )
         return Swept(reaped, returned, purged, bool(more))
+
+    def wake(self, *, audit: bool = False) -> Woken:
+        """Tell jobs of those that they come after, a limited amount a call; `audit`: also some that nobody told."""
+        told, more = self._scripts.run("wake", int(audit))
+        return Woken(told, bool(more))

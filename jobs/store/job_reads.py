@@ -6,7 +6,7 @@ A key of another type counts as missing, and is noted in `skipped`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place, Spent
 from jobs.store import caps, keys, skipped
@@ -85,7 +85,7 @@ class JobReads(Part):
             for (_, tenant, kind, _), (_, leases), (runner, ending) in zip(waiting, pairs, kept, strict=True)
         ]  # fmt: skip
 
-    def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Spent]]:
+    def _spent(self, asked: Set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, Any]]:
         """Return the daily caps of each (tenant, kind) that are reached, by the field of Place."""
         if not asked:
             return {}

@@ -78,13 +78,16 @@ class Jobs(Part):
     ) -> list[tuple[str, str] | Over]:
         """Write jobs, each atomically with its bell. One (new|same|conflict, job_id), or Over, each.
 
-        (artifact, id) where a job needs an artifact that is not there.
+        (artifact, id) where a job needs an artifact that is not there, (after|after_any, id) where it comes after a job
+        that is not there or another tenant's.
         While `most_queued` jobs are queued in the cluster, none is added; 0: any number. Where Redis refuses some and
         not all: (refused, why) for those. Raises Unreachable when it refuses all, and Unacknowledged when replicas, or
         with `disk` the disk, lack what was written.
         """
         asked = Acknowledgement(replicas=self._scripts.replicas, disk=disk)
-        replies = self._scripts.many("submit", [_submit_arguments(job, most_queued) for job in jobs], asked)
+        replies = self._scripts.many(
+            "submit", [_submit_arguments(job, most_queued) for job in jobs], asked, [_weight(job) for job in jobs]
+        )
         failed = [reply for reply in replies if isinstance(reply, Exception)]
         for error in failed:
             if len(failed) == len(replies) or not isinstance(error, Unreachable):
@@ -125,7 +128,8 @@ class Jobs(Part):
     def retry(self, job: str, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
         """Go on with what is not done of a job that failed or was cancelled; refused by caps as `resume` is.
 
-        Returns [version, V] when its partials come from version V of the kind's model and not from `version`.
+        Returns [version, V] when its partials come from version V of the kind's model and not from `version`;
+        [skipped, ROOT, state] when it cannot run before job ROOT is tried again, which is failed, cancelled or gone.
         """
         answer = ["more"]
         while answer == ["more"]:  # each call moves some thousand ranges, so that others are served between two
@@ -142,7 +146,7 @@ class Jobs(Part):
         return self._scripts.kept_words("retry_dead", job, first, version, *actor, int(hold))
 
     def delete(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Remove a job that has ended."""
+        """Remove a job that has ended, or is blocked; [waited, N] while N jobs wait for it."""
         return self._scripts.kept_words("delete", job, *actor)
 
 
@@ -155,6 +159,11 @@ def over(words: Sequence[str]) -> Over:
     """Return the refusal that follows the word over in a script's reply."""
     cap, *numbers = words
     return Over(cap=cap, **dict(zip(("value", "seconds", "used"), map(int, numbers), strict=False)))
+
+
+def _weight(job: NewJob) -> int:
+    """Return for how many jobs without parents one counts: its script reads and writes each of them."""
+    return 1 + (len(job.after) + len(job.after_any)) // 16
 
 
 def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
@@ -181,6 +190,8 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"requirements": needed} if (needed := requirements.canonical(plan.requirements)) else {}),
         **({"unit_ms": math.ceil(plan.unit_seconds * 1000)} if plan.unit_seconds is not None else {}),
         **({"artifacts": json.dumps(plan.artifacts)} if plan.artifacts else {}),
+        **({"after": json.dumps(job.after)} if job.after else {}),
+        **({"after_any": json.dumps(job.after_any)} if job.after_any else {}),
         **({"notify": job.notify} if job.notify else {}),
         **({"workflow": job.workflow, "action": job.action} if job.workflow else {}),
         "token": job.token,

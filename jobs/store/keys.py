@@ -143,6 +143,8 @@ SCHEDULES = f"{PREFIX}schedules"
 #: never there: scripts that must pass in a full Redis delete it first.
 SPARE = f"{PREFIX}spare"
 
+#: zset job -> since when: jobs that have ended or are tried again, of which not all children know.
+WAKING = f"{PREFIX}waking"
 #: set of workflows at which the leader looks next.
 WORKFLOWS_DUE = f"{PREFIX}workflowsdue"
 
@@ -195,6 +197,21 @@ def job_parts(job_id: str) -> str:
 def job_accumulator(job_id: str) -> str:
     """Partial into which the parts before were folded."""
     return f"{PREFIX}job:{job_id}:acc"
+
+
+def job_needs(job_id: str) -> str:
+    """Hash parent -> ok or any: parents that have not ended as the job needs it."""
+    return f"{PREFIX}job:{job_id}:needs"
+
+
+def job_children(job_id: str) -> str:
+    """Zset job -> 0 while it waits for this one, 1 while only for others: blocked jobs that come after it."""
+    return f"{PREFIX}job:{job_id}:children"
+
+
+def job_skips(job_id: str) -> str:
+    """Set of jobs that were skipped because of this one."""
+    return f"{PREFIX}job:{job_id}:skips"
 
 
 def job_files(job_id: str) -> str:
@@ -295,6 +312,11 @@ def admitted(tenant: str) -> str:
 def backlog(tenant: str) -> str:
     """Zset job -> turn: queued jobs that wait until a cap of their tenant admits them."""
     return f"{PREFIX}backlog:{tenant}"
+
+
+def blocked(tenant: str) -> str:
+    """Zset job -> number of its submission: blocked jobs of a tenant."""
+    return f"{PREFIX}blocked:{tenant}"
 
 
 def deferred(tenant: str, kind: str) -> str:

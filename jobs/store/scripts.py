@@ -168,12 +168,18 @@ class Scripts:
         """Do the same and return the reply, a list, as text."""
         return _texts(self.kept(name, *arguments))
 
-    def many(self, name: str, calls: Sequence[Sequence[Any]], asked: Acknowledgement | None = None) -> list[Any]:
+    def many(
+        self,
+        name: str,
+        calls: Sequence[Sequence[Any]],
+        asked: Acknowledgement | None = None,
+        weights: Sequence[int] | None = None,
+    ) -> list[Any]:
         """Call one script many times in one round trip, TOGETHER at once. An error stands in the place of its reply.
 
-        Raises Unacknowledged when what is `asked` for lacks the writes.
+        `weights`: for how many calls each stands. Raises Unacknowledged when what is `asked` for lacks the writes.
         """
-        groups = [calls[at : at + TOGETHER] for at in range(0, len(calls), TOGETHER)]
+        groups = _grouped(calls, weights or [1] * len(calls))
         script, joined = self._scripts[name], [_joined(group) for group in groups]
         replies = self._pipelined(script.sha, joined, asked)
         if any(isinstance(reply, NoScriptError) for reply in replies):
@@ -212,6 +218,19 @@ class Scripts:
 
 def _texts(reply: Sequence[Any]) -> list[str]:
     return [item.decode() if isinstance(item, bytes) else str(item) for item in reply]
+
+
+def _grouped(calls: Sequence[Sequence[Any]], weights: Sequence[int]) -> list[Sequence[Sequence[Any]]]:
+    """Return the calls in groups that weigh at most TOGETHER, but for one that weighs more by itself."""
+    groups: list[list[Sequence[Any]]] = []
+    room = 0
+    for call, weight in zip(calls, weights, strict=True):
+        if weight > room or not groups:
+            groups.append([])
+            room = TOGETHER
+        groups[-1].append(call)
+        room -= weight
+    return list(groups)
 
 
 def _joined(group: Sequence[Sequence[Any]]) -> Sequence[Any]:

@@ -17,13 +17,15 @@ ACTIVE = {"running", "finishing", "cancelling"}
 TERMINAL = {"done", "failed", "cancelled", "skipped"}
 #: What an event may say after another; a small job goes from running to done.
 FOLLOWS = {
-    "": {"queued"},
+    "": {"queued", "blocked"},
+    "blocked": {"queued", "skipped", "cancelled"},
+    "skipped": {"queued", "blocked"},
     "queued": {"running", "paused", "cancelling", "cancelled", "finishing"},
     "running": {"finishing", "paused", "cancelling", "cancelled", "failed", "done"},
     "paused": {"queued", "running", "finishing", "cancelling", "cancelled"},
     "finishing": {"done", "failed"},
     "cancelling": {"cancelled"},
-    "cancelled": {"queued"},
+    "cancelled": {"queued", "blocked"},
     "failed": {"queued", "finishing"},
     "done": set(),
 }
@@ -45,6 +47,7 @@ def check(bench: Bench, seen: Snapshot) -> None:
     runners_know_their_leases(seen)
     indexes_agree(seen)
     held_jobs_agree(seen)
+    children_hear_of_their_parents(seen)
     if seen.tenants():
         parts_agree(bench, seen)
     bells_agree(bench, seen)
@@ -176,8 +179,14 @@ def indexes_agree(seen: Snapshot) -> None:
     assert seen.zset("ct:shapes") == shapes, "6"
     programs = {view.job_id for view in seen.jobs.values() if view.is_program and view.state in {"queued", "running"}}
     assert set(seen.hash("ct:reserved")) <= set(seen.zset("ct:cramped")) <= programs, "19"
-    ended = [view for view in seen.jobs.values() if view.state in TERMINAL]
-    assert seen.zset("ct:expiry") == {view.job_id: view.number("ended") + view.number("ttl_ms") for view in ended}
+    ended = {
+        view.job_id: view.number("ended") + view.number("ttl_ms")
+        for view in seen.jobs.values()
+        if view.state in TERMINAL
+    }
+    expiry = seen.zset("ct:expiry")
+    put_off = {job for job in ended.keys() & expiry.keys() if expiry[job] > ended[job]}
+    assert {**expiry, **{job: ended[job] for job in put_off}} == ended, "6"
     assert set(seen.zset("ct:slots")) == set(seen.slots)
     waiting = set(seen.lacked().values())
     programs = {name for name in waiting if name.startswith("runner.")}
@@ -200,6 +209,34 @@ def held_jobs_agree(seen: Snapshot) -> None:
     assert {key: seen.zset(key) for key in seen.keys if key.startswith("ct:held:")} == expected, "6"
 
 
+def children_hear_of_their_parents(seen: Snapshot) -> None:
+    """20. Who is blocked waits for jobs that are there, and will be told; who is skipped comes back with its root."""
+    children: dict[str, dict[str, int]] = {}
+    skips: dict[str, set[str]] = {}
+    waking = seen.zset(keys.WAKING)
+    for view in seen.jobs.values():
+        needs = seen.hash(keys.job_needs(view.job_id))
+        assert needs.items() <= view.parents.items(), "20"
+        if view.state == "skipped":
+            root = view.fields["root"]
+            assert needs and (seen.is_bad(root) or root in waking), "20"
+            if root in seen.jobs:
+                skips.setdefault(root, set()).add(view.job_id)
+        if view.state != "blocked":
+            continue
+        assert needs and not view.pieces() and not view.number("cursor"), "20"
+        for parent, need in view.parents.items():
+            children.setdefault(parent, {})[view.job_id] = int(parent not in needs)
+            if parent in needs:
+                assert seen.verdict(parent, need) == "waits" or parent in waking, "20"
+            else:
+                assert need == "any" or seen.jobs[parent].state == "done", "20"
+            assert parent in seen.jobs, "who is waited for is not purged"
+    stored = {job: seen.zset(keys.job_children(job)) for job in seen.jobs}
+    assert {job: those for job, those in stored.items() if those} == children, "20"
+    assert {job: set(those) for job in seen.jobs if (those := seen.members(keys.job_skips(job)))} == skips, "20"
+
+
 def parts_agree(bench: Bench, seen: Snapshot) -> None:
     """16. What is kept by tenant is what jobs and leases say, and within the caps."""
     names = {*seen.tenants(), *(view.tenant for view in seen.jobs.values())}
@@ -213,6 +250,8 @@ def parts_agree(bench: Bench, seen: Snapshot) -> None:
         views = [view for view in seen.jobs.values() if view.tenant == name]
         backlog = {view.job_id for view in views if view.number("backlog")}
         admitted = {view.job_id for view in views if view.state in PENDABLE} - backlog
+        blocked = {view.job_id for view in views if view.state == "blocked"}
+        assert set(seen.zset(f"ct:blocked:{name}")) == blocked, "16"
         assert set(seen.zset(f"ct:backlog:{name}")) == backlog and set(seen.zset(f"ct:admitted:{name}")) == admitted, (
             "16"
         )
@@ -308,7 +347,12 @@ def at_rest(bench: Bench, seen: Snapshot) -> None:
     assert not seen.waiting() and not seen.slots and not seen.zset("ct:later") and not seen.members("ct:running"), "14"
     assert not any(seen.members(f"rq:queue:{queue}") for queue in queues.ALL), "14"
     assert {key for key in seen.keys if key.startswith("rq:job:")} == bench.leaked, "14"
-    assert all(view.state in TERMINAL | {"paused"} for view in seen.jobs.values()), "13"
+    assert all(view.state in TERMINAL | {"paused", "blocked"} for view in seen.jobs.values()), "13"
+    assert not seen.zset(keys.WAKING), "14"
+    for view in seen.jobs.values():
+        needs = seen.hash(keys.job_needs(view.job_id)) if view.state == "blocked" else ()
+        states = {seen.jobs[parent].state for parent in needs}
+        assert states <= {"paused", "blocked"}, "13"
 
 
 def is_cut_well(view: JobView, grant: Grant, want: int) -> None:

@@ -112,6 +112,14 @@ class JobView:
     def total(self) -> int:
         return self.number("total")
 
+    @property
+    def parents(self) -> dict[str, str]:
+        """Jobs that it comes after, and what it needs of each: ok or any."""
+        named = {
+            need: json.loads(self.fields.get(name, "[]")) for name, need in (("after_any", "any"), ("after", "ok"))
+        }
+        return {parent: need for need, those in named.items() for parent in those}
+
     def pieces(self) -> list[Range]:
         """Ranges below the cursor that are not committed."""
         return [*self.leases.values(), *self.free, *self.retry, *self.dead]
@@ -184,6 +192,22 @@ class Snapshot:
     def waiting(self) -> dict[str, str]:
         """Every pending job and its queue."""
         return self._waiting
+
+    # -- graphs -----------------------------------------------------------------------------------------------------
+
+    def is_bad(self, job: str) -> bool:
+        """A job that will not be done, unless it is tried again."""
+        return job not in self.jobs or self.jobs[job].state in ("failed", "cancelled")
+
+    def verdict(self, parent: str, need: str) -> str:
+        """met, waits or skip: what a parent means for a job that needs this of it."""
+        view = self.jobs.get(parent)
+        ended = view is None or view.state in ("done", "failed", "cancelled", "skipped")
+        if ended and (need == "any" or (view and view.state == "done")):
+            return "met"
+        if view and view.state == "skipped":
+            return "skip" if self.is_bad(view.fields["root"]) else "waits"
+        return "skip" if self.is_bad(parent) else "waits"
 
     # -- tenants ----------------------------------------------------------------------------------------------------
 
@@ -491,6 +515,15 @@ class Bench:
         self.extra.clear()
         return done
 
+    def wake(self, *, audit: bool = True) -> int:
+        """Tell jobs of those before them until nobody is left to be told, as the leader does; return how many."""
+        woken = self.store.fleet.wake(audit=audit)
+        count = woken.told
+        while woken.more:
+            woken = self.store.fleet.wake()
+            count += woken.told
+        return count
+
     # -- an honest worker -------------------------------------------------------------------------------------------
 
     def work(self, worker: str = "honest", *, turns: int = 1000, want: int = 2**53) -> None:
@@ -505,6 +538,14 @@ class Bench:
             else:
                 return
         raise AssertionError(f"{worker} has not come to an end after {turns} turns")
+
+    def work_through(self, worker: str = "honest") -> None:
+        """Serve what waits, and what waits for that, until nothing is left that can be served."""
+        for _ in range(100):
+            self.work(worker)
+            if not self.wake():
+                return
+        raise AssertionError("jobs are told of each other without end")
 
     def serve(self, job: str, worker: str, want: int = 2**53) -> None:
         """Leases until the job has no more to give."""
@@ -539,6 +580,8 @@ def new_job(
     unit_seconds: float | None = None,
     artifacts: tuple[str, ...] = (),
     notify: str = "",
+    after: tuple[str, ...] = (),
+    after_any: tuple[str, ...] = (),
 ) -> NewJob:
     plan = Plan(
         total=total,
@@ -557,5 +600,5 @@ def new_job(
         priority=queue.partition(".")[2] or Priority.NORMAL, device="any",
         queue=queue, prefer=prefer, small=small, estimate_ms=estimate_ms, ttl_seconds=ttl_seconds, idempotency=key,
         digest=digest, max_running=max_running, timeout_ms=timeout_ms,
-        tenant=tenant, hold=hold, notify=notify,
+        tenant=tenant, hold=hold, notify=notify, after=after, after_any=after_any,
     )  # fmt: skip

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 from jobs import queues, requirements
 from jobs.models import Device
 from jobs.store import keys, lease_tokens, leases, scripts
-from jobs.store.jobs import Over
+from jobs.store.jobs import NewJob, Over
 from jobs.store.leases import Grant
 from jobs.store.results import Gathered
 from jobs.store.slots import Held, Taken
@@ -39,22 +39,26 @@ QUEUES = st.sampled_from(["any.high", "any.normal", "gpu.normal", "cpu.low", "ru
 #: What programs need, and GPUs that a runner has free.
 NEEDS = st.sampled_from([None, {"gpus": 1}, {"gpus": 4}])
 FREE_GPUS = st.sampled_from([0, 1, 4])
+PARENTS = st.fixed_dictionaries({
+    "after": st.one_of(st.just([]), st.lists(PICK, max_size=3)),
+    "after_any": st.one_of(st.just([]), st.lists(PICK, max_size=2)),
+})  # fmt: skip
 SHARE = st.sampled_from([1, 2, 2, 3, 10])
 DELAYS = st.sampled_from([1, 250, 1000, scripts.LEASE_TTL_MS, scripts.WORKER_TTL_MS, 31_000, LONG])
 #: What each call is allowed in; elsewhere it names the state.
 ALLOWED = {
-    "cancel": {"queued", "running", "paused"},
+    "cancel": {"blocked", "queued", "running", "paused"},
     "pause": {"queued", "running"},
     "resume": {"paused"},
-    "retry": {"failed", "cancelled"},
-    "delete": TERMINAL,
+    "retry": {"failed", "cancelled", "skipped"},
+    "delete": {"blocked", *TERMINAL},
 }
 #: What each call finds where it was carried out before and its reply was lost.
 REACHED = {
     "cancel": {"cancelling", "cancelled"},
     "pause": {"paused"},
     "resume": {"queued", "running"},
-    "retry": {"queued", "running", "finishing"},
+    "retry": {"blocked", "queued", "running", "finishing"},
     "delete": set[str](),
 }
 SETTINGS = settings(
@@ -158,11 +162,20 @@ class LeaseMachine(RuleBasedStateMachine):
         total=TOTALS, queue=QUEUES, grain=st.sampled_from([1, 1, 3, 2**20]), offset=st.integers(0, 2),
         small=st.booleans(), key=st.sampled_from(["", "", "a", "b"]), digest=st.sampled_from(["x", "y"]),
         max_running=st.sampled_from([0, 0, 0, 1, 2]), timeout_ms=st.sampled_from([0, 0, 0, 500, 40_000]),
-        tenant=st.sampled_from(["default", "a", "b", "b"]), hold=st.booleans(), needs=NEEDS,
+        tenant=st.sampled_from(["default", "a", "b", "b"]), hold=st.booleans(), needs=NEEDS, parents=PARENTS,
     )  # fmt: skip
-    def submit(self, queue: str, grain: int, offset: int, needs: dict[str, Any] | None, **given: Any) -> None:
+    def submit(
+        self,
+        queue: str,
+        grain: int,
+        offset: int,
+        needs: dict[str, Any] | None,
+        parents: dict[str, list[int]],
+        **given: Any,
+    ) -> None:
         """A program has requirements, and is never small."""
         is_program = queue.startswith("runner.")
+        given |= self._parents(given["tenant"], parents)
         given["small"] = given["small"] and not is_program
         new = new_job(
             self.bench.new_id(),
@@ -175,17 +188,44 @@ class LeaseMachine(RuleBasedStateMachine):
             **given,
         )
         known = self._known(new.idempotency)
-        if known is None and self._is_full(new.tenant) and not new.hold:
+        if known is None and (gone := self._unknown(new)):
+            assert self._changes_nothing(lambda: self.bench.store.jobs.submit([new])) == [gone]
+            return
+        waits = self._after(new) != "queued"
+        if known is None and self._is_full(new.tenant) and not new.hold and not waits:
             [over] = self._changes_nothing(lambda: self.bench.store.jobs.submit([new]))
             assert isinstance(over, Over) and (over.cap, over.value) == ("max_jobs", 2) and over.seconds >= 1
             return
         if known is None:
             assert self.bench.store.jobs.submit([new]) == [("new", new.job_id)]
             self.bench.jobs[new.job_id] = History(new)
+            assert self.bench.job(new.job_id).state == self._after(new)
             again = "same"
         else:
             again = "same" if self.bench.jobs[known].new.digest == new.digest else "conflict"
         assert self._changes_nothing(lambda: self.bench.store.jobs.submit([new])) == [(again, known or new.job_id)]
+
+    def _parents(self, tenant: str, picks: dict[str, list[int]]) -> dict[str, tuple[str, ...]]:
+        """Jobs of the tenant, mostly."""
+        own = [job for job, view in self.seen.jobs.items() if view.tenant == tenant or len(self.seen.jobs) % 5 == 4]
+        return {
+            name: tuple(dict.fromkeys(own[pick % len(own)] for pick in those)) if own else ()
+            for name, those in picks.items()
+        }
+
+    def _unknown(self, new: NewJob) -> tuple[str, str] | None:
+        """The first parent that is another tenant's."""
+        for name in ("after", "after_any"):
+            for parent in getattr(new, name):
+                if self.seen.jobs[parent].tenant != new.tenant:
+                    return ("after" if parent in new.after else name, parent)
+        return None
+
+    def _after(self, new: NewJob) -> str:
+        """The state of a new job by what its parents are."""
+        needs = dict.fromkeys(new.after_any, "any") | dict.fromkeys(new.after, "ok")
+        found = {self.seen.verdict(parent, need) for parent, need in needs.items()}
+        return "skipped" if "skip" in found else "blocked" if "waits" in found else "queued"
 
     def _is_full(self, tenant: str) -> bool:
         """Tell whether as many jobs of the tenant wait or run as may."""
@@ -210,10 +250,24 @@ class LeaseMachine(RuleBasedStateMachine):
         if not calls:
             return
         call = calls[choice % len(calls)]
-        if call in ("resume", "retry") and self._is_full(view.tenant) and not hold:
+        children = self.seen.zset(keys.job_children(view.job_id))
+        if call == "delete" and children:
+            assert self._changes_nothing(lambda: self._steer(call, view)) == ["waited", str(len(children))]
+        elif call == "retry" and self.seen.hash(keys.job_needs(view.job_id)):
+            self._retry_waiting(view)
+        elif call in ("resume", "retry") and self._is_full(view.tenant) and not hold:
             assert self._changes_nothing(lambda: self._steer(call, view))[:3] == ["over", "max_jobs", "2"]
         else:
             assert self._steer(call, view, hold=hold)[0] == "ok"
+
+    def _retry_waiting(self, view: JobView) -> None:
+        """Of a job that was skipped, or cancelled while it waited."""
+        how, state, *_ = self._steer("retry", view, hold=True)
+        after = self.look()
+        if how == "skipped":
+            assert after.is_bad(state) and after.jobs[view.job_id].state == view.state
+        else:
+            assert how == "ok" and after.jobs[view.job_id].state == state in ("blocked", "queued")
 
     @precondition(lambda self: self.seen.jobs)
     @rule(pick=PICK, choice=PICK)
@@ -587,6 +641,11 @@ class LeaseMachine(RuleBasedStateMachine):
         if not gpu_alive:
             assert not any(after.pending(queue) for queue in queues.ALL if queue.startswith("gpu."))
 
+    @rule(audit=st.booleans())
+    def wake(self, audit: bool) -> None:
+        self.bench.wake(audit=audit)
+        assert not self.look().zset(keys.WAKING)
+
     def _pass_grace(self) -> None:
         """SWEEP runs; after it had not for long, leases of programs are taken back when it has run for their time."""
         self.bench.sweep()
@@ -608,11 +667,12 @@ class LeaseMachine(RuleBasedStateMachine):
             self.bench.advance(LONG)
         self._pass_grace()
         self.look()
-        self.bench.work()
+        self.bench.work_through()
         at_rest(self.bench, self.look())
         for view in self.seen.jobs.values():
             if view.state == "paused":
                 self.bench.store.jobs.cancel(view.job_id)
+        self.bench.work_through()
         for ms in (LONG, LONG * 1000):  # a lease from before the clock stepped back ends first, then the job
             self.bench.advance(ms)
             self._pass_grace()

@@ -24,7 +24,7 @@ WORKERS_SCRIPTS = (
     "fold", "stumble", "finish", "abort", "worker", "claim", "quarantine", "aside", "read", "ending",
 )  # fmt: skip
 COORDINATORS_SCRIPTS = (
-    "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "lead", "spans",
+    "submit", "cancel", "pause", "resume", "retry", "retry_dead", "delete", "drain", "sweep", "wake", "lead", "spans",
     "reindex", "tenant", "tenant_remove", "create_token", "end_token",
     "touch_token", "log_in", "add_code", "log_denied", "log_rebase",
     "log_trim", "usage_prune", "daily", "recount", "set_secret", "reseal_secret", "delete_secret",

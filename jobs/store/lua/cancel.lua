@@ -4,7 +4,9 @@ local t = now()
 local j = job(id)
 if not j then return { 'missing' } end
 if j.state == 'cancelling' or j.state == 'cancelled' then return { 'ok', j.state } end
-if j.state ~= 'queued' and j.state ~= 'running' and j.state ~= 'paused' then return { 'conflict', j.state } end
+if j.state ~= 'blocked' and j.state ~= 'queued' and j.state ~= 'running' and j.state ~= 'paused' then
+  return { 'conflict', j.state }
+end
 reclaim(j, t)
 if call('ZCARD', key(id, 'leases')) == 0 then
   set_state(j, 'cancelled', t)

@@ -402,7 +402,7 @@ local function weigh(name, id)
 end
 
 local function set_state(j, state, t, ...)
-  local had_ended = TERMINAL[j.state]
+  local before, had_ended = j.state, TERMINAL[j.state]
   call('ZREM', P .. 'in:' .. j.state, j.id)
   call('ZADD', P .. 'in:' .. state, num(j.seq), j.id)
   j.state = state
@@ -432,9 +432,9 @@ local function set_state(j, state, t, ...)
   local room = by_tenant() and T.admit_or_dismiss(j, state)
   emit(j, state, ...)
   if room then T.admit_backlog(j.tenant, t, 1) end
-  if j.ties ~= '' and (had_ended or TERMINAL[state]) then
+  if j.ties ~= '' and (had_ended or TERMINAL[state] or before == 'blocked') then
     K = K or ties()
-    K.ended_or_returned(j, t)
+    K.moved(j, before, t)
   end
 end
 
@@ -816,7 +816,7 @@ local function start(j, t)
   if j.started == 0 then
     j.started = t
     set(j, 'started', num(t), 'mark_at', num(t), 'mark_done', num(j.done))
-    observe('waits', j.queue, t - j.created)
+    observe('waits', j.queue, t - (j.ties == '' and j.created or math.max(j.created, j.since)))
   end
   set_state(j, 'running', t)
 end
@@ -949,8 +949,14 @@ local function purge_program(id, owner, artifacts, some, state)
   for artifact in pairs(held) do let_go(owner, artifact, 'job:' .. id, now()) end
 end
 
+-- Returns true unless other jobs wait for it.
 local function purge(id)
-  local stored = redis.pcall('HMGET', key(id), 'idem', 'tenant', 'queue', 'artifacts', 'requirements', 'state')
+  local stored = redis.pcall('HMGET', key(id), 'idem', 'tenant', 'queue', 'artifacts', 'requirements', 'state', 'ties')
+  if type(stored[7]) == 'string' and stored[7] ~= '' then
+    K = K or ties()
+    if K.waiting_for(id) > 0 then return false end
+    K.forget(id)
+  end
   local idem, owner = stored[1], stored[2] or 'default'
   if type(idem) == 'string' and idem ~= '' then
     local known = redis.pcall('GET', P .. 'idem:' .. idem)
@@ -961,7 +967,7 @@ local function purge(id)
   end
   call('DEL', key(id), key(id, 'leases'), key(id, 'lease'), key(id, 'free'), key(id, 'retry'), key(id, 'dead'),
     key(id, 'parts'), key(id, 'acc'), key(id, 'ev'), key(id, 'result'), key(id, 'failures'), key(id, 'files'),
-    key(id, 'kept'))
+    key(id, 'kept'), key(id, 'needs'), key(id, 'children'), key(id, 'skips'))
   for state in pairs(TERMINAL) do call('ZREM', P .. 'in:' .. state, id) end
   call('ZREM', P .. 'jobs', id)
   call('ZREM', P .. 'expiry', id)
@@ -971,6 +977,7 @@ local function purge(id)
   redis.pcall('SREM', P .. 'broken', id)
   if stored[3] then call('ZREM', P .. 'held:' .. stored[3] .. ':' .. owner, id) end
   weigh(owner, id)
+  return true
 end
 
 -- Files of artifacts, by tenant. ct:files:{tenant}: size:references:objects of each, by its SHA-256; without objects its

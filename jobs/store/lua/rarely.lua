@@ -16,7 +16,7 @@ local function bad_argument(err)
 end
 
 local function is_index(k)
-  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:lacked', '^ct:unfit$', '^ct:shapes$', '^ct:deferred', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
+  return says(k, '^ct:pending:', '^ct:turns:', '^ct:order:', '^ct:admitted:', '^ct:backlog:', '^ct:blocked:', '^ct:lacked', '^ct:unfit$', '^ct:shapes$', '^ct:deferred', '^ct:in:', '^ct:later$', '^ct:expiry$', '^ct:slots$', '^ct:slotjob$', '^ct:jobs$',
     '^ct:held:', '^ct:holding:', '^ct:running$', '^ct:load$', '^ct:deadlines$')
 end
 
@@ -94,7 +94,7 @@ function quarantine(id, why)
     if step_out(queue, tenant_of(id), id) == 1 then level(queue) end
     call('ZREM', P .. 'held:' .. queue .. ':' .. tenant_of(id), id)
   end
-  for _, index in ipairs(by_tenant() and { 'admitted:', 'backlog:' } or {}) do call('ZREM', P .. index .. tenant_of(id), id) end
+  for _, index in ipairs(by_tenant() and { 'admitted:', 'backlog:', 'blocked:' } or {}) do call('ZREM', P .. index .. tenant_of(id), id) end
   call('ZREM', P .. 'later', id)
   call('ZREM', P .. 'deadlines', id)
   call('SREM', P .. 'running', id)

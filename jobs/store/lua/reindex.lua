@@ -28,6 +28,10 @@ local function place(j)
   account(j)
   save(j)
   note_holders(j)
+  if j.state == 'blocked' then
+    K = K or ties()
+    K.count_blocked(j)
+  end
   if not TERMINAL[j.state] then count_shape(needs(j), 1) end
 end
 

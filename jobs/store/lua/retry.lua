@@ -1,5 +1,6 @@
 -- RETRY id version tenant token hold -> {ok|conflict, state} | {version, stored} | {missing} | {over, cap, value, seconds}
 --   | {more}: call again; until then the job is as it was, but for the places of its ranges.
+--   | {skipped, job because of which, its state | gone}: that must be tried again first.
 -- Goes on with the ranges that are not done. hold: as in SUBMIT.
 local id, version, actor, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local RETRIED = @RETRIED@ -- ranges of a program that one call moves
@@ -101,8 +102,16 @@ end
 local j = job(id)
 if not j then return { 'missing' } end
 if PENDABLE[j.state] then return { 'ok', j.state } end
-if j.state ~= 'failed' and j.state ~= 'cancelled' then return { 'conflict', j.state } end
+if j.state == 'blocked' then return { 'ok', j.state } end
+if j.state ~= 'failed' and j.state ~= 'cancelled' and j.state ~= 'skipped' then return { 'conflict', j.state } end
 if j.version ~= version then return { 'version', j.version } end
+if string.find(j.ties, 'p', 1, true) then
+  even_if_full()
+  K = K or ties()
+  local answer = K.retried(j, t)
+  if answer and answer[1] == 'ok' then log_change(t, actor, token, 'retry', id, j.state) end
+  if answer then return answer end
+end
 local refused = by_tenant() and T.refusal(j.tenant)
 if refused and ARGV[5] ~= '1' then return refused end
 even_if_full()

@@ -4,7 +4,7 @@
 -- waits for room; 0: none is.
 local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
 local queues, age = cjson.decode(ARGV[1]), tonumber(ARGV[2])
-local CALLED_UP = 1000
+local CALLED_UP, PINNED_MS = 1000, 60000
 local t = now()
 even_if_full()
 local swept, spared = unpack(call('HMGET', P .. 'grace', 'swept', 'until'))
@@ -288,7 +288,9 @@ end
 
 for _, queue in ipairs(queues) do level(queue) end
 local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, PURGES_AT_ONCE)
-for _, id in ipairs(old) do purge(id) end
+for _, id in ipairs(old) do
+  if not purge(id) then call('ZADD', P .. 'expiry', num(t + PINNED_MS), id) end -- others wait for it
+end
 for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
   for _, device in ipairs({ '', ':cpu', ':gpu', ':runner' }) do call('ZREM', P .. 'workers' .. device, worker) end
   if call('TYPE', P .. 'worker:' .. worker).ok == 'hash' then call('HSET', P .. 'worker:' .. worker, 'state', 'lost') end

@@ -11,6 +11,7 @@ local function divide()
     if call('EXISTS', P .. 'turns:' .. queue .. ':default') == 1 then T.enter(queue, 'default') end
   end
   call('ZUNIONSTORE', P .. 'admitted:default', 3, P .. 'in:queued', P .. 'in:running', P .. 'in:finishing')
+  call('ZUNIONSTORE', P .. 'blocked:default', 1, P .. 'in:blocked')
 end
 
 if not by_tenant() then

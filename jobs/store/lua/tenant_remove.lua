@@ -4,7 +4,9 @@ local name, t = ARGV[1], now()
 if call('ZSCORE', P .. 'tenants', name) == false then return 'missing' end
 if name == 'default' then return 'default' end
 if by_tenant() then T.recount(name) end
-if call('EXISTS', P .. 'admitted:' .. name) == 1 or call('EXISTS', P .. 'backlog:' .. name) == 1 then return 'busy' end
+if call('EXISTS', P .. 'admitted:' .. name) == 1 or call('EXISTS', P .. 'backlog:' .. name, P .. 'blocked:' .. name) > 0 then
+  return 'busy'
+end
 for _, id in ipairs(call('ZRANGE', P .. 'tokens', 0, -1)) do
   local token = call('HMGET', P .. 'token:' .. id, 'tenant', 'expires')
   local ends = tonumber(token[2] or 0) or 0

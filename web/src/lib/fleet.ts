@@ -4,7 +4,7 @@ import type { Alert, Gpu, Job, JobState, Queue, Snapshot, Status, Worker } from 
 import { paced, type Pace } from "./pace";
 import { after, type Frame } from "./sse";
 
-export const ENDED: readonly JobState[] = ["done", "failed", "cancelled"];
+export const ENDED: readonly JobState[] = ["done", "failed", "cancelled", "skipped"];
 
 export function ended(job: Pick<Job, "state">): boolean {
   return ENDED.includes(job.state);

@@ -90,6 +90,8 @@ export async function remove(id: string): Promise<void> {
 /** Which verbs a job's state allows. */
 export function verbs(job: Pick<Job, "state">): Verb[] {
   switch (job.state) {
+    case "blocked":
+      return ["cancel"];
     case "queued":
     case "running":
       return ["pause", "cancel"];

@@ -22,6 +22,7 @@ const TRIANGLE = <path d="M6 1l5.5 10h-11z" fill="none" stroke="currentColor" st
 
 const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   // jobs
+  blocked: ["soft", DASHED],
   queued: ["soft", HOLLOW],
   running: ["accent", HALF],
   finishing: ["accent", HALF],
@@ -30,6 +31,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   paused: ["warn", PAUSE],
   cancelling: ["warn", BAR],
   cancelled: ["soft", BAR],
+  skipped: ["soft", BAR],
   // workers
   starting: ["soft", DASHED],
   idle: ["good", HOLLOW],

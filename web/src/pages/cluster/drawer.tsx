@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { addressOf, pageOf } from "../../kinds";
-import { Problem, type Job } from "../../lib/api";
+import { get, Problem, type Job, type Related, type RelatedJob } from "../../lib/api";
 import { copy, download } from "../../lib/export";
 import { clock, compact, integer, percent, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
@@ -24,6 +24,9 @@ import { said } from "./overview";
 import { Outline } from "../../ui/outline";
 import { compose, open } from "./model/state";
 import { Trouble } from "../../ui/trouble";
+
+/** Jobs named of each relation. */
+const MOST_RELATED = 20;
 
 const ACTS: Record<Act, string> = {
   cancel: "Cancel",
@@ -124,6 +127,7 @@ function Body({ job }: { job: Job }) {
         <Outline value={job.parameters} label="Parameters" />
       </Part>
       <Who job={job} />
+      <Relations job={job} />
       <Happened id={job.job_id} />
     </>
   );
@@ -208,6 +212,70 @@ function Who({ job }: { job: Job }) {
         ]}
       />
     </Part>
+  );
+}
+
+/** Jobs before and after it: asked for at once where it waits or was skipped for some. */
+function Relations({ job }: { job: Job }) {
+  const found = useSignal<Related | undefined>(undefined);
+  const problem = useSignal<Problem | undefined>(undefined);
+  const waits = job.state === "blocked" || job.state === "skipped";
+  const ask = async () => {
+    problem.value = undefined;
+    try {
+      found.value = await get<Related>(`/api/jobs/${job.job_id}/relations`);
+    } catch (error) {
+      problem.value = error instanceof Problem ? error : new Problem(0, "Failed", String(error));
+    }
+  };
+  useEffect(() => {
+    found.value = undefined;
+    if (waits) void ask();
+  }, [job.job_id, job.state]);
+  const about = found.value;
+  return (
+    <Part title="Before and after">
+      {problem.value && <Trouble what="Jobs before and after" problem={problem.value} onRetry={() => void ask()} />}
+      {about ? (
+        <>
+          {job.root && <Others title="skipped because of" rows={[{ job_id: job.root, state: null }]} count={1} />}
+          <Others title="it waits for" rows={about.parents.filter((row) => !row.met)} />
+          <Others title="it waited for" rows={about.parents.filter((row) => row.met)} />
+          <Others title="wait for it" rows={about.children} count={about.children_count} />
+          <Others title="skipped because of it" rows={about.skipped} count={about.skipped_count} />
+          {!about.parents.length && !about.children_count && !about.skipped_count && (
+            <p class="soft">It comes after no other job, and none waits for it.</p>
+          )}
+        </>
+      ) : (
+        <button type="button" onClick={() => void ask()}>
+          Show jobs before and after it
+        </button>
+      )}
+    </Part>
+  );
+}
+
+function Others({ title, rows, count = rows.length }: { title: string; rows: RelatedJob[]; count?: number }) {
+  if (!count) return null;
+  const shown = rows.slice(0, MOST_RELATED);
+  return (
+    <>
+      <p class="soft">
+        {title}: {integer(count)}
+      </p>
+      <ul class="now">
+        {shown.map((row) => (
+          <li class="row" key={row.job_id}>
+            <button type="button" class="link mono" onClick={() => open(row.job_id)}>
+              {row.job_id}
+            </button>
+            {row.state && <State of={row.state} />}
+          </li>
+        ))}
+      </ul>
+      {count > shown.length && <p class="soft small">and {integer(count - shown.length)} more</p>}
+    </>
   );
 }
 

@@ -27,7 +27,7 @@ const FIRST = Object.values(KINDS)
 const STEP = 100;
 /** Jobs asked for at once. */
 const PAGE = 200;
-const STATES = ["queued", "running", "paused", "failed", "done", "cancelled"] as const;
+const STATES = ["blocked", "queued", "running", "paused", "failed", "done", "cancelled", "skipped"] as const;
 
 /** How far back the jobs of this filter are here, and asking for more. */
 function useOlder() {

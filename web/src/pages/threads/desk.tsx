@@ -280,7 +280,7 @@ function Rival() {
         <Lanes from={otherLoaded} first={false} />
       </>
     );
-  if (job?.state === "failed" || job?.state === "cancelled")
+  if (job?.state === "failed" || job?.state === "cancelled" || job?.state === "skipped")
     return (
       <p class="trouble" role="alert">
         The job with {name} is {job.state}. {job.error}

@@ -77,7 +77,7 @@ export function Setup() {
 
 function Summary() {
   const job = run.job.value;
-  const active = job && !["done", "failed", "cancelled"].includes(job.state);
+  const active = job && !["done", "failed", "cancelled", "skipped"].includes(job.state);
   return (
     <div class="row summary">
       {job && <State of={job.state} />}

@@ -29,7 +29,7 @@ const AT_ONCE = 6;
 
 /** Acts that a job's state allows. */
 export function allowed(job: Job): Act[] {
-  return ended(job) ? [...verbs(job), "delete"] : verbs(job);
+  return ended(job) || job.state === "blocked" ? [...verbs(job), "delete"] : verbs(job);
 }
 
 function able(ids: readonly string[], act: Act): string[] {

@@ -120,7 +120,7 @@ function followed(id: ReadonlySignal<string>): Run {
       const now = watched.value;
       job.value = now;
       if (!now || now.state === ended) return;
-      if (!["done", "failed", "cancelled"].includes(now.state)) {
+      if (!["done", "failed", "cancelled", "skipped"].includes(now.state)) {
         ended = "";
         return;
       }
@@ -441,7 +441,7 @@ async function histogramOf(parameters: Record<string, unknown>): Promise<[number
           leave();
           done();
         });
-      if (now === "failed" || now === "cancelled")
+      if (now === "failed" || now === "cancelled" || now === "skipped")
         queueMicrotask(() => {
           leave();
           refused(new Error(`job ${job} is ${now}`));

@@ -1,0 +1,84 @@
+"""Reads of what comes before a job and what comes after it. A key of another type counts as missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobs.models import Place
+from jobs.store import keys, skipped
+from jobs.store.scripts import Part
+
+#: Parents of a blocked job among which the first are found that it waits for, and how many of those are named.
+_LOOKED_AT, _NAMED = 64, 3
+#: Children of a job that are named, and jobs that were skipped because of it.
+MOST = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Jobs before and after one."""
+
+    #: Parents that have not ended as the job needs it.
+    needs: frozenset[str]
+    #: Blocked jobs that come after it, and those that were skipped because of it: the first MOST, and how many.
+    children: Sequence[str]
+    children_count: int
+    skips: Sequence[str]
+    skips_count: int
+    #: Of all of these that exist.
+    states: Mapping[str, str]
+
+
+class Relations(Part):
+    """Reads how jobs depend on each other; changes nothing."""
+
+    def waits(self, blocked: Sequence[tuple[str, Mapping[str, str]]]) -> dict[str, Place]:
+        """Return, of each blocked job with its parents, how many it waits for, and the first of them."""
+        pipe = self._pipe()
+        for job_id, parents in blocked:
+            pipe.hlen(keys.job_needs(job_id))
+            pipe.hmget(keys.job_needs(job_id), list(parents)[:_LOOKED_AT])
+        replies = skipped.replies(pipe)
+        first = {
+            job_id: [parent for parent, need in zip(parents, needs or (), strict=False) if need][:_NAMED]
+            for (job_id, parents), needs in zip(blocked, replies[1::2], strict=True)
+        }
+        states = self._states([parent for several in first.values() for parent in several])
+        return {
+            job_id: Place(
+                waits_for=count or 0,
+                parents=len(parents),
+                first=tuple((parent, states.get(parent, "gone")) for parent in first[job_id]),
+            )
+            for (job_id, parents), count in zip(blocked, replies[::2], strict=True)
+        }
+
+    def of(self, job_id: str, parents: Sequence[str]) -> Stored:
+        """Return what is stored about a job with these parents."""
+        pipe = self._pipe().hkeys(keys.job_needs(job_id))
+        pipe.zrange(keys.job_children(job_id), 0, MOST - 1).zcard(keys.job_children(job_id))
+        pipe.srandmember(keys.job_skips(job_id), MOST).scard(keys.job_skips(job_id))
+        needs, children, count, skips, skips_count = skipped.replies(pipe)
+        after, because = _texts(children), sorted(_texts(skips))
+        return Stored(
+            needs=frozenset(_texts(needs)),
+            children=after,
+            children_count=count or 0,
+            skips=because,
+            skips_count=skips_count or 0,
+            states=self._states([*parents, *after, *because]),
+        )
+
+    def _states(self, ids: Sequence[str]) -> dict[str, str]:
+        """Return the state of each job that exists."""
+        several = list(dict.fromkeys(ids))
+        pipe = self._pipe()
+        for job_id in several:
+            pipe.hget(keys.job(job_id), "state")
+        states = skipped.replies(pipe) if several else []
+        return {job_id: state.decode(errors="replace") for job_id, state in zip(several, states, strict=True) if state}
+
+
+def _texts(several: Sequence[bytes] | None) -> list[str]:
+    return [one.decode(errors="replace") for one in several or ()]
