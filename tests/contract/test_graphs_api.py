@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -46,13 +48,17 @@ class Api:
 
 
 @pytest.fixture
-def bench(any_redis_url: str) -> Bench:
-    return Bench(any_redis_url)
+def bench(any_redis_url: str) -> Iterator[Bench]:
+    made = Bench(any_redis_url)
+    with closing(made.client):
+        yield made
 
 
 @pytest.fixture
-def api(bench: Bench, any_redis_url: str) -> Api:
-    return Api(any_redis_url)
+def api(bench: Bench, any_redis_url: str) -> Iterator[Api]:
+    made = Api(any_redis_url)
+    with closing(made.app.state.cluster.store.client):
+        yield made
 
 
 def related(rows: list[dict[str, Any]]) -> dict[str, Any]:
