@@ -4,15 +4,9 @@
 local K, telling = {}, false
 -- What one call does at most: children that it tells, and parents that it reads for them.
 local TOLD_AT_ONCE = 64
-K.STEPS_AT_ONCE = 2000
+local STEPS_AT_ONCE = 1000
 
 local function has(j, letter) return string.find(j.ties, letter, 1, true) ~= nil end
-
-local function tie(id, letter)
-  local known = redis.pcall('HGET', key(id), 'ties')
-  if type(known) == 'table' or (known and string.find(known, letter, 1, true)) then return end
-  call('HSET', key(id), 'ties', (known or '') .. letter)
-end
 
 -- The state of another job; nil for one that is gone, or broken.
 local function state_of(id)
@@ -23,17 +17,29 @@ end
 -- Whoever needs this job to be done waits in vain, until RETRY.
 local function is_bad(state) return not state or state == 'failed' or state == 'cancelled' end
 
--- What a parent means for a child that needs it to be done (ok), or to have ended (any): met, waits, or skip and the job
--- because of which; and the parent's tenant, nil for a parent that is gone.
-local function verdict(parent, need)
-  local row = redis.pcall('HMGET', key(parent), 'state', 'root', 'tenant')
+-- What of another job concerns those before and after it. state: nil for one that is gone, or broken.
+local function look_at(id)
+  local row = redis.pcall('HMGET', key(id), 'state', 'root', 'tenant', 'ties')
   local state = not row.err and STATES[row[1]] and row[1] or nil
-  local owner = state and (row[3] or 'default')
-  if state and not TERMINAL[state] and call('SISMEMBER', P .. 'broken', parent) == 1 then state = 'failed' end
-  if state == 'done' or (need == 'any' and (not state or TERMINAL[state])) then return 'met', nil, owner end
-  if is_bad(state) then return 'skip', parent, owner end
-  if state == 'skipped' and row[2] and is_bad(state_of(row[2])) then return 'skip', row[2], owner end
-  return 'waits', nil, owner
+  if not state then return { id = id } end
+  return { id = id, state = state, root = row[2], tenant = row[3] or 'default', ties = row[4] or '' }
+end
+
+-- Jobs that a script or a coordinator found broken, as a rule none, and of which it is not stored that they failed.
+local function is_broken(seen)
+  if kept.broken == nil then kept.broken = call('EXISTS', P .. 'broken') == 1 end
+  return kept.broken and not TERMINAL[seen.state] and call('SISMEMBER', P .. 'broken', seen.id) == 1
+end
+
+-- What a parent means for a child that needs it to be done (ok), or to have ended (any): met, waits, or skip and the job
+-- because of which.
+local function verdict(seen, need)
+  local state = seen.state
+  if state and is_broken(seen) then state = 'failed' end
+  if state == 'done' or (need == 'any' and (not state or TERMINAL[state])) then return 'met' end
+  if is_bad(state) then return 'skip', seen.id end
+  if state == 'skipped' and seen.root and is_bad(state_of(seen.root)) then return 'skip', seen.root end
+  return 'waits'
 end
 
 -- The parents of a job in the order in which they were named, and what it needs of each.
@@ -59,9 +65,9 @@ end
 -- job:{parent}:children: blocked jobs, 0 while they wait for this parent, 1 while only for others. Who is there keeps the
 -- parent from being purged. What is broken of a parent stops no child.
 local function list_child(parent, child, score)
-  redis.pcall('ZADD', key(parent, 'children'), score, child)
-  tie(parent, 'c')
-  if state_of(parent) == 'skipped' then note_waking(parent) end -- it may be about to come back, or not after all
+  redis.pcall('ZADD', key(parent.id, 'children'), score, child)
+  if not string.find(parent.ties, 'c', 1, true) then call('HSET', key(parent.id), 'ties', parent.ties .. 'c') end
+  if parent.state == 'skipped' then note_waking(parent.id) end -- it may be about to come back, or not after all
 end
 
 local function unlist(id)
@@ -92,7 +98,7 @@ end
 local function evaluate(id)
   local needs, met, root = call('HGETALL', key(id, 'needs')), {}, nil
   for i = 1, #needs, 2 do
-    local what, because = verdict(needs[i], needs[i + 1])
+    local what, because = verdict(look_at(needs[i]), needs[i + 1])
     if what == 'met' then met[#met + 1] = needs[i] end
     root = root or because
   end
@@ -110,19 +116,19 @@ local function release(j, t)
 end
 
 local function reason(root)
-  local state = state_of(root)
-  if not state then return 'job ' .. root .. ', after which it comes, is gone' end
-  return 'job ' .. root .. ', after which it comes, ' .. (state == 'cancelled' and 'was cancelled' or 'failed')
+  local why = not root.state and 'is gone' or root.state == 'cancelled' and 'was cancelled' or 'failed'
+  return 'job ' .. root.id .. ', after which it comes, ' .. why
 end
 
 -- job:{root}:skips: jobs that were skipped because of this one, also through others.
 function K.skip(j, root, t)
-  local text, before = reason(root), call('HGET', key(j.id), 'root')
+  local seen, before = look_at(root), call('HGET', key(j.id), 'root')
+  local text = reason(seen)
   if before then redis.pcall('SREM', key(before, 'skips'), j.id) end
   call('HSET', key(j.id), 'root', root, 'error', text)
-  if state_of(root) then
+  if seen.state then
     redis.pcall('SADD', key(root, 'skips'), j.id)
-    tie(root, 'c')
+    if not string.find(seen.ties, 'c', 1, true) then call('HSET', key(root), 'ties', seen.ties .. 'c') end
   end
   if j.state ~= 'skipped' then
     set_state(j, 'skipped', t, 'error', text)
@@ -137,22 +143,22 @@ function K.block(j, t)
   local stored = call('HGETALL', key(j.id, 'needs'))
   for i = 1, #stored, 2 do needs[stored[i]] = true end
   for _, parent in ipairs(parents) do
-    if state_of(parent) then list_child(parent, j.id, needs[parent] and 0 or 1) end
+    local seen = look_at(parent)
+    if seen.state then list_child(seen, j.id, needs[parent] and 0 or 1) end
   end
   call('HDEL', key(j.id), 'root', 'error', 'ended')
   set_state(j, 'blocked', t)
   return #parents
 end
 
--- Does with a blocked job what its parents are for it. Returns how many were read.
+-- Does with a blocked job what its parents are for it. Returns how many were read or written.
 function K.judge(j, t)
   local left, root, count = evaluate(j.id)
   if root then
     K.skip(j, root, t)
-  elseif left == 0 then
-    release(j, t)
+    return count + #stored_parents(j.id)
   end
-  return count
+  return left == 0 and count + release(j, t) or count
 end
 
 -- Takes a skipped job back: the job because of which it was is tried again.
@@ -186,7 +192,12 @@ function K.retried(j, t)
   return { 'ok', j.state }
 end
 
--- Tells a child that its parent has ended. Returns how many parents were read.
+-- What this script has done of its part: jobs told, and parents read or written for them. Several calls share it.
+local told, steps = 0, 0
+function K.is_full() return told >= TOLD_AT_ONCE or steps >= STEPS_AT_ONCE end
+function K.spend(count) steps = steps + count end
+
+-- Tells a child that its parent has ended. Returns how many parents were read or written.
 local function tell_child(parent, state, child, t)
   local c = job(child)
   if not c or c.state ~= 'blocked' then
@@ -201,58 +212,52 @@ local function tell_child(parent, state, child, t)
   return 1
 end
 
--- Tells the children of a job that has ended, as many as one call may. Returns how many, the parents read, and whether
--- there are more.
+-- Takes back a job that was skipped because of one that is tried again. Returns as tell_child.
+local function recall(root, id, t)
+  local j = job(id)
+  call('SREM', key(root, 'skips'), id)
+  local skipped = j and j.state == 'skipped' and call('HGET', key(id), 'root') == root
+  return skipped and K.bring_back(j, t) or 1
+end
+
+-- Does `act` with as many of these jobs as there is room for. Returns true when it was all: a list that is as long as what
+-- was asked for may have more behind it.
+local function do_some(some, asked, act)
+  if some.err then return true end -- WAKE's look at blocked jobs finds those children
+  for _, id in ipairs(some) do
+    if K.is_full() then return false end
+    told, steps = told + 1, steps + 1 + act(id)
+  end
+  return #some < asked
+end
+
+-- Tells the children of a job that has ended.
 local function tell(parent, state, t)
-  local told, steps = 0, 0
-  local waiting = redis.pcall('ZRANGEBYSCORE', key(parent, 'children'), 0, 0, 'LIMIT', 0, TOLD_AT_ONCE)
-  if waiting.err then waiting = {} end -- SWEEP finds those children
-  for _, child in ipairs(waiting) do
-    if steps >= K.STEPS_AT_ONCE then break end
-    told, steps = told + 1, steps + 1 + tell_child(parent, state, child, t)
-  end
-  return told, steps, told == TOLD_AT_ONCE or told < #waiting
+  local room = math.max(TOLD_AT_ONCE - told, 0) + 1
+  local waiting = redis.pcall('ZRANGEBYSCORE', key(parent, 'children'), 0, 0, 'LIMIT', 0, room)
+  return do_some(waiting, room, function(child) return tell_child(parent, state, child, t) end)
 end
 
--- Brings back those that were skipped because of a job that is tried again.
 local function bring_some_back(root, t)
-  local told, steps = 0, 0
-  local skipped = redis.pcall('SRANDMEMBER', key(root, 'skips'), TOLD_AT_ONCE)
-  if skipped.err then skipped = {} end
-  for _, id in ipairs(skipped) do
-    if steps >= K.STEPS_AT_ONCE then break end
-    local j = job(id)
-    call('SREM', key(root, 'skips'), id)
-    if j and j.state == 'skipped' and call('HGET', key(id), 'root') == root then steps = steps + K.bring_back(j, t) end
-    told, steps = told + 1, steps + 1
-  end
-  return told, steps, told == TOLD_AT_ONCE or told < #skipped
+  local room = math.max(TOLD_AT_ONCE - told, 0) + 1
+  local skipped = redis.pcall('SRANDMEMBER', key(root, 'skips'), room)
+  return do_some(skipped, room, function(id) return recall(root, id, t) end)
 end
 
--- Tells a part of those whom the first in ct:waking concerns; then others have their turn.
-local function wake_one(t)
-  local id = call('ZRANGE', P .. 'waking', 0, 0)[1]
-  if not id then return nil end
-  local state = state_of(id)
-  local told, steps, more = 0, 1, false
-  if not is_bad(state) then told, steps, more = bring_some_back(id, t) end
-  if not more and (not state or TERMINAL[state]) then
-    local some, read, rest_of_them = tell(id, state, t)
-    told, steps, more = told + some, steps + read, rest_of_them
-  end
-  if more then note_waking(id) else call('ZREM', P .. 'waking', id) end
-  return told, steps + 1
-end
-
+-- Tells those whom the first in ct:waking concerns, then the next, until there is no room. Returns how many, and whether
+-- there are more.
 function K.wake(t)
-  local told, steps = 0, 0
   telling = true
-  while told < TOLD_AT_ONCE and steps < K.STEPS_AT_ONCE do
-    local some, read = wake_one(t)
-    if not some then return told, steps, false end
-    told, steps = told + some, steps + read
+  while not K.is_full() do
+    local id = call('ZRANGE', P .. 'waking', 0, 0)[1]
+    if not id then return told, false end
+    local state, all = state_of(id), true
+    if not is_bad(state) then all = bring_some_back(id, t) end
+    if all and (not state or TERMINAL[state]) then all = tell(id, state, t) end
+    if all then call('ZREM', P .. 'waking', id) else note_waking(id) end -- others have their turn
+    steps = steps + 2
   end
-  return told, steps, true
+  return told, true
 end
 
 -- A job has ended: its children hear of it, at once those that it makes ready. The leader tells the others, and those that
@@ -261,10 +266,10 @@ local function call_children(j, t)
   if type(note_waking(j.id)) == 'table' or j.state ~= 'done' or telling then return end
   local blamed = in_hand
   telling = true
-  local sound, _, _, more = pcall(tell, j.id, j.state, t)
+  local sound, all = pcall(tell, j.id, j.state, t)
   telling, in_hand, refused = false, blamed, false
-  local all = sound and not more and call('EXISTS', key(j.id, 'skips')) == 0 -- some may not be back yet
-  if all then call('ZREM', P .. 'waking', j.id) end
+  if not sound or not all or call('EXISTS', key(j.id, 'skips')) == 1 then return end -- some may not be back yet
+  call('ZREM', P .. 'waking', j.id)
 end
 
 -- The leader looks at workflows that are due.
@@ -350,9 +355,11 @@ function K.plan(id, owner, given)
   local lists = { given.after, given.after_any }
   local parents, needs = parents_of(id, lists)
   local plan = { parents = parents, needs = {}, met = {}, waits = 0 }
-  for _, parent in ipairs(parents) do
-    local what, because, whose = verdict(parent, needs[parent])
-    if whose ~= owner then return nil, { needs[parent] == 'ok' and 'after' or 'after_any', parent } end
+  for i, parent in ipairs(parents) do
+    local seen = look_at(parent)
+    if seen.tenant ~= owner then return nil, { needs[parent] == 'ok' and 'after' or 'after_any', parent } end
+    local what, because = verdict(seen, needs[parent])
+    parents[i] = seen
     if what == 'met' then
       plan.met[parent] = true
     else
@@ -367,7 +374,7 @@ end
 -- Writes what a new job waits for.
 function K.begin(j, plan)
   call('HSET', key(j.id, 'needs'), unpack(plan.needs))
-  for _, parent in ipairs(plan.parents) do list_child(parent, j.id, plan.met[parent] and 1 or 0) end
+  for _, parent in ipairs(plan.parents) do list_child(parent, j.id, plan.met[parent.id] and 1 or 0) end
   K.count_blocked(j)
 end
 
