@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { byJob, gpuTexts, offered, runnersOf } from "../src/pages/cluster/model/runners";
 import { counts, desiredText, titleOf } from "../src/pages/cluster/model/counts";
-import { summary, waits } from "../src/lib/summary";
+import { summary, waits, workflowOf } from "../src/lib/summary";
 import type { Artifact, Job, Worker } from "../src/lib/api";
 import {
   artifactText,
@@ -88,6 +88,12 @@ test("a job that runs does not wait", () => {
   expect(waits({ state: "running", waiting_because: why })).toBe("Its last leases are being computed.");
   expect(waits({ state: "queued", waiting_because: "no worker" })).toBe("Waits: no worker.");
   expect(waits({ state: "queued", waiting_because: null })).toBe("");
+});
+
+test("a job of a workflow leads to it", () => {
+  expect(workflowOf("w-a1f90f4531c5-train-large-1")).toBe("/cluster.html#tab=workflows&workflow=a1f90f4531c5");
+  expect(workflowOf("5c7b3fb0a1d24e6f")).toBeUndefined();
+  expect(workflowOf("w-mine")).toBeUndefined();
 });
 
 // -- runners --------------------------------------------------------------------------------------------------------

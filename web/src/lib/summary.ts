@@ -1,6 +1,6 @@
 /** A job in one line. Pure. */
 
-import { KINDS } from "../kinds";
+import { clusterAddress, KINDS } from "../kinds";
 import type { Job } from "./api";
 import { integer } from "./format";
 
@@ -30,4 +30,10 @@ function shortened(value: unknown): string {
 export function waits({ state, waiting_because: why }: Pick<Job, "state" | "waiting_because">): string {
   if (!why) return "";
   return state === "running" ? `${why.charAt(0).toUpperCase()}${why.slice(1)}.` : `Waits: ${why}.`;
+}
+
+/** Where the workflow of a job is shown; undefined for a job of none. */
+export function workflowOf(job: string): string | undefined {
+  const [, id] = /^w-([0-9a-f]+)-./.exec(job) ?? [];
+  return id && `${clusterAddress().split("#")[0]}#tab=workflows&workflow=${id}`;
 }

@@ -5,7 +5,19 @@ import { crossings, ordered } from "../../src/graph/order";
 import { criticalPath, wayTo } from "../../src/graph/paths";
 import { spaced } from "../../src/graph/place";
 import { graphOf, linked, reachable, type Item } from "../../src/graph/structure";
-import { arrived, boxAt, fitted, MOST_SCALE, panned, showing, zoomed } from "../../src/graph/view";
+import {
+  arrived,
+  boxAt,
+  fitted,
+  MOST_SCALE,
+  mapOf,
+  mapped,
+  opening,
+  panned,
+  READABLE,
+  showing,
+  zoomed,
+} from "../../src/graph/view";
 import { chains, diamonds, tangle } from "./samples";
 
 const WINDOW = { width: 900, height: 500 };
@@ -218,4 +230,34 @@ test("a box is found under the pointer, brought into sight, and left by arrows",
   expect([1, 2]).toContain(arrived(layout, near(0), 0, "ArrowRight"));
   expect(arrived(layout, near(2), 2, "Home")).toBe(0);
   expect(arrived(layout, near(2), 2, "x")).toBeUndefined();
+});
+
+test("a graph too long to be read whole opens around what is of interest", () => {
+  const chain = graphOf(
+    Array.from({ length: 30 }, (_, at) => ({ id: `${at}`, type: "command", dependencies: at ? [`${at - 1}`] : [] })),
+  );
+  const layout = layoutOf(chain);
+  const view = opening(layout, 20, WINDOW);
+  expect(view.scale).toBe(READABLE);
+  const [left, right] = [view.x, view.x + WINDOW.width / view.scale];
+  expect(layout.x[20]).toBeGreaterThan(left);
+  expect((layout.x[20] as number) + BOX.width).toBeLessThan(right);
+  expect(opening(layout, undefined, WINDOW).x, "its beginning").toBeLessThanOrEqual(0);
+  const few = layoutOf(graphOf([item("a"), item("b", "a")]));
+  expect(opening(few, 1, WINDOW)).toEqual(fitted(few, WINDOW));
+  const many = layoutOf(graphOf(tangle(300)));
+  expect(opening(many, 5, WINDOW)).toEqual(fitted(many, WINDOW));
+});
+
+test("the map is there while something is out of sight, and a touch of it goes there", () => {
+  const drawing = { width: 4000, height: 400 };
+  expect(mapOf(drawing, fitted(drawing, WINDOW), WINDOW)).toBeUndefined();
+  const view = { x: 0, y: 0, scale: 1 };
+  const map = mapOf(drawing, view, WINDOW);
+  expect(map).toMatchObject({ width: 160, height: 16 });
+  if (!map) return;
+  expect(mapOf(drawing, view, { width: 200, height: 200 }), "no room for it").toBeUndefined();
+  expect(mapped(view, map, 5, 5, WINDOW)).toBeUndefined();
+  const there = mapped(view, map, map.left + map.width / 2, map.top + map.height / 2, WINDOW);
+  expect((there?.x ?? 0) + WINDOW.width / 2).toBeCloseTo(2000);
 });

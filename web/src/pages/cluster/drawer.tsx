@@ -11,7 +11,7 @@ import { ended, secondsRun } from "../../lib/fleet";
 import { result, trouble, watch } from "../../lib/jobs";
 import { clusterTime } from "../../lib/live";
 import { draftOf } from "../../lib/submission";
-import { waits } from "../../lib/summary";
+import { waits, workflowOf } from "../../lib/summary";
 import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -87,6 +87,7 @@ function Body({ job }: { job: Job }) {
       <div class="row">
         <State of={job.state} />
         <span class="soft">{job.type}</span>
+        {workflowOf(job.job_id) && <a href={workflowOf(job.job_id)}>Its workflow</a>}
       </div>
       <div class="ages">
         <Progress job={job} />

@@ -5,7 +5,7 @@ import type { Job } from "../../lib/api";
 import { ended } from "../../lib/fleet";
 import { seconds } from "../../lib/format";
 import { draftOf } from "../../lib/submission";
-import { waits } from "../../lib/summary";
+import { waits, workflowOf } from "../../lib/summary";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
 import { Progress } from "../../ui/progress";
@@ -57,6 +57,7 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
       <h2 class="mono">{id}</h2>
       <State of={name} />
       {ended(shown) && ran !== null && <span class="num soft">{seconds(ran)}</span>}
+      {workflowOf(id) && <a href={workflowOf(id)}>Its workflow</a>}
       <span class="grow" />
       {page && (
         <a class="button" href={addressOf(type, id)}>
