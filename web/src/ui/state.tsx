@@ -18,6 +18,7 @@ const PAUSE = <path d="M3.5 1.5v9M8.5 1.5v9" stroke="currentColor" stroke-width=
 const DASHED = (
   <circle cx="6" cy="6" r="4.25" fill="none" stroke="currentColor" stroke-width="1.5" stroke-dasharray="2 2" />
 );
+const CHEVRONS = <path d="M1.5 2l4 4-4 4M6.5 2l4 4-4 4" fill="none" stroke="currentColor" stroke-width="1.75" />;
 const TRIANGLE = <path d="M6 1l5.5 10h-11z" fill="none" stroke="currentColor" stroke-width="1.5" />;
 
 const LOOKS: Record<string, [Tone, ComponentChildren]> = {
@@ -31,7 +32,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   paused: ["warn", PAUSE],
   cancelling: ["warn", BAR],
   cancelled: ["soft", BAR],
-  skipped: ["soft", BAR],
+  skipped: ["soft", CHEVRONS],
   // workers
   starting: ["soft", DASHED],
   idle: ["good", HOLLOW],
