@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from gpu_worker import selftest, telemetry
 from gpu_worker.claim import Claim, NoGpu, allowed
 from gpu_worker.cupy_device import CupyDevice
 from gpu_worker.lane import StreamLane, watch
 from gpu_worker.nvml import Nvml
-from jobs import exposure, logs
+from gpu_worker.sharing import Sharing, rank
+from jobs import exposure, logs, queues
 from jobs.kinds import gpu
-from jobs.models import Device
-from jobs.settings import Settings, load, show_one_gpu
+from jobs.models import Device, Priority
+from jobs.settings import Settings, begin_anew, load, show_one_gpu
+from jobs.store.connection import RedisError
 from jobs.store.lease_store import Row
 from jobs.worker import links
 from jobs.worker.life import Worker, refusal
 from jobs.worker.links import CannotStart, Link
 from jobs.worker.meter import Meter
+from jobs.worker.serving import Server
 
 log = logging.getLogger("gpu_worker")
 
 #: Leases in flight: while one's result is merged and the next is asked for, the other computes.
 LANES = 2
+#: Seconds between two tries of a parked worker to claim a GPU.
+PARKED_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,17 +75,22 @@ def run(settings: Settings, machine: Machine = Machine()) -> int:
     except CannotStart as error:
         log.error("%s", error)
         return exposure.REFUSED
+    claim = Claim(link.store, link.worker, gpus)
+    claim.end()
+    work = Work(settings, machine, provider, claim, link)
     try:
-        claim = Claim(link.store, link.worker, gpus)
+        claim.take()
+        code = work.serve()
     except NoGpu as error:
         log.error("%s", error)
         return 1
-    log.info("claimed a GPU", extra={"gpu": claim.gpu.uuid, "index": claim.gpu.index, "name_": claim.gpu.name})
-    try:
-        return _serve(settings, machine, provider, claim, link)
     finally:
-        claim.end()
+        if not work.gave_way:  # else the process that follows does, when nothing of this one is left on the GPU
+            claim.end()
         provider.close()
+    if work.gave_way and not code:
+        begin_anew(settings.cuda_visible_devices)
+    return code
 
 
 def _without(settings: Settings, error: NoGpu) -> int:
@@ -87,39 +101,112 @@ def _without(settings: Settings, error: NoGpu) -> int:
     return 0
 
 
-def _serve(settings: Settings, machine: Machine, provider: telemetry.Provider, claim: Claim,
-           link: Link) -> int:  # fmt: skip
-    claimed = claim.gpu
+class Dismissed(Exception):
+    """A parked worker was told to end."""
 
-    def more() -> Row:
-        if not claim.renew():
-            worker.retire(f"another worker has claimed {claimed.uuid}")
-        return {"gpus": json.dumps([telemetry.row(claimed, provider.sample(claimed.uuid))])}
 
-    worker = Worker(settings, Device.GPU, LANES, more)
-    ended = threading.Event()
+def _dismiss(*_: Any) -> NoReturn:
+    raise Dismissed
 
-    def start() -> list[StreamLane]:
-        opened = open_device(settings, machine, claimed.uuid)
+
+class Work:
+    """Life of one process: without a GPU while programs have them, then with one, until it ends or gives way."""
+
+    def __init__(
+        self, settings: Settings, machine: Machine, provider: telemetry.Provider, claim: Claim, link: Link
+    ) -> None:
+        self._settings, self._machine, self._provider = settings, machine, provider
+        self._claim, self._link = claim, link
+        self._sharing = Sharing()
+        self._ended = threading.Event()
+        self._worker = Worker(settings, Device.GPU, LANES, self._row)
+        #: The GPU goes to programs that wait for it.
+        self.gave_way = False
+
+    def serve(self) -> int:
+        threading.Thread(target=self._watch, name="watch", daemon=True).start()
+        try:
+            return self._worker.run(self._link, self._start, self._ended.set, Meter(energy=self._joules))
+        except Dismissed:
+            log.info("stopped while parked")
+            worker = self._worker
+            self._link.store.fleet.heartbeat(worker.name, worker.born, worker.row("stopped"), leaving=True)
+            return 0
+
+    def _joules(self) -> float | None:
+        return self._provider.joules(self._claim.gpu.uuid) if self._claim.gpu else None
+
+    def _row(self) -> Row:
+        """Return what the heartbeat says of the GPU; renew the claim to it, and give it up where it is due."""
+        gpu = self._claim.gpu
+        if gpu is None:
+            return {}
+        server = self._worker.server
+        slot = server.slot if server else None
+        priority = slot.facts.priority if slot else ""
+        busy = bool(slot or (server and server.busy()))
+        if not self._claim.renew(priority or (Priority.NORMAL if busy else "")):
+            self._worker.retire(f"another worker has claimed {gpu.uuid}")
+        elif self._sharing.gives_way(self._claim.wanted, busy, priority) and server and not server.stopping:
+            self._give_way(server)
+        return {"gpus": json.dumps([telemetry.row(gpu, self._provider.sample(gpu.uuid))])}
+
+    def _give_way(self, server: Server) -> None:
+        log.info("a program waits for the GPU: this worker commits what it has, and starts anew without it",
+                 extra={"wanted": self._claim.wanted})  # fmt: skip
+        self.gave_way = True
+        server.stop()
+        os.kill(os.getpid(), signal.SIGINT)  # SIGTERM is of others, and means the end
+
+    # -- beginning --------------------------------------------------------------------------------------------------
+
+    def _start(self) -> list[StreamLane]:
+        if self._claim.gpu is None:
+            self._wait_for_programs()
+        gpu = self._claim.gpu
+        assert gpu is not None
+        log.info("claimed a GPU", extra={"gpu": gpu.uuid, "index": gpu.index, "name_": gpu.name})
+        opened = open_device(self._settings, self._machine, gpu.uuid)
         log.info("self-test passed", extra={"seconds": opened})
-        return [StreamLane(str(number), settings.gpu_batch_size, retire) for number in range(LANES)]
+        self._sharing = Sharing()
+        return [StreamLane(str(number), self._settings.gpu_batch_size, self._retire) for number in range(LANES)]
 
-    def retire(why: str) -> None:
+    def _wait_for_programs(self) -> None:
+        """Wait, without a CUDA context, until a GPU is free that no program waits for."""
+        log.info("programs have the GPU, or wait for it: this worker is parked until it is free")
+        self._worker.phase = "parked"
+        before = {number: signal.signal(number, _dismiss) for number in (signal.SIGTERM, signal.SIGINT)}
+        while self._claim.gpu is None:
+            time.sleep(PARKED_SECONDS)
+            with contextlib.suppress(RedisError, NoGpu):
+                self._claim.take(self._waiting())
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        self._worker.phase = "starting"
+
+    def _waiting(self) -> str:
+        """Return the highest priority of jobs that wait for GPU workers alone; empty for none."""
+        listened = queues.for_worker(Device.GPU)
+        counts = self._link.store.slots.waiting(listened)
+        names = [queue for queue, count in zip(listened, counts, strict=True) if count]
+        return min((queues.priority_of(name) for name in names if name.startswith("gpu.")), key=rank, default="")
+
+    # -- ends -------------------------------------------------------------------------------------------------------
+
+    def _retire(self, why: str) -> None:
         log.error("%s; this worker gives its leases back and ends", why)
-        worker.retire(why)
+        self._worker.retire(why)
 
-    def hung(why: str) -> None:
+    @staticmethod
+    def _hung(why: str) -> None:
         log.error("%s; this process ends at once", why)
         os._exit(1)
 
-    def watching() -> None:
-        while worker.server is None and not ended.wait(0.5):
+    def _watch(self) -> None:
+        while self._worker.server is None and not self._ended.wait(0.5):
             pass
-        if worker.server is not None:
-            watch(worker.server, hung, ended)
-
-    threading.Thread(target=watching, name="watch", daemon=True).start()
-    return worker.run(link, start, ended.set, Meter(energy=lambda: provider.joules(claimed.uuid)))
+        if self._worker.server is not None:
+            watch(self._worker.server, self._hung, self._ended)
 
 
 def open_device(settings: Settings, machine: Machine, uuid: str) -> dict[str, float]:

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Sequence
 
 from gpu_worker.telemetry import HostGpu
-from jobs.store import connection, fleet
+from jobs.store import connection
 from jobs.store.lease_store import LeaseStore
+from jobs.store.scripts import GPU_TTL_MS
 
 log = logging.getLogger(__name__)
 
@@ -25,28 +26,45 @@ def allowed(gpus: Sequence[HostGpu], visible: str) -> list[HostGpu]:
 
 
 class Claim:
-    """A GPU that is this worker's while it renews the claim."""
+    """A GPU that is this worker's while it renews the claim, once `take` has found one."""
 
     def __init__(self, store: LeaseStore, worker: str, gpus: Sequence[HostGpu]) -> None:
-        for gpu in gpus:
-            if store.fleet.claim(gpu.uuid, worker):
-                self.gpu = gpu
-                break
-        else:
-            taken = ", ".join(gpu.uuid for gpu in gpus)
-            raise NoGpu(f"every GPU of this host is another worker's ({taken}); start no more workers than GPUs")
-        self._store, self._worker = store, worker
+        self._store, self._worker, self._gpus = store, worker, gpus
+        #: The GPU; None before there is one.
+        self.gpu: HostGpu | None = None
+        #: Priority of programs that wait for it, as last heard; empty for none.
+        self.wanted = ""
 
-    def renew(self) -> bool:
+    def take(self, priority: str = "") -> bool:
+        """Take a free GPU; False while programs have one, or wait for it. NoGpu when other workers have all.
+
+        `priority`: of the work that waits for a GPU; empty for none.
+        """
+        holders = set()
+        for gpu in self._gpus:
+            answer = self._store.fleet.claim([gpu.uuid], self._worker, priority)
+            if answer.held:
+                self.gpu = gpu
+                return True
+            holders.add(answer.by)
+        if holders & {"program", "wanted"}:
+            return False
+        taken = ", ".join(gpu.uuid for gpu in self._gpus)
+        raise NoGpu(f"every GPU of this host is another worker's ({taken}); start no more workers than GPUs")
+
+    def renew(self, priority: str = "") -> bool:
         """False: another worker has it, and this one must end. While the store is away nobody can take it."""
+        assert self.gpu is not None
         try:
-            return self._store.fleet.claim(self.gpu.uuid, self._worker)
+            answer = self._store.fleet.claim([self.gpu.uuid], self._worker, priority)
         except connection.RedisError:
             return True
+        self.wanted = answer.wanted
+        return answer.held
 
     def end(self) -> None:
+        """Give back what this worker's name has, also what an earlier process of that name left."""
         try:
-            self._store.fleet.give_up(self.gpu.uuid, self._worker)
+            self._store.fleet.give_up([gpu.uuid for gpu in self._gpus], self._worker)
         except connection.RedisError as error:
-            log.warning("could not give %s back: %s; it is free in %d s", self.gpu.uuid, error,
-                        fleet.GPU_TTL_MS // 1000)  # fmt: skip
+            log.warning("could not give a GPU back: %s; it is free in %d s", error, GPU_TTL_MS // 1000)

@@ -19,7 +19,7 @@ WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeed
 #: Tenants that metrics name, the first ones by name; the others together are OTHER_TENANTS.
 MAX_TENANTS, OTHER_TENANTS = 100, "other"
 #: States of a live worker.
-WORKER_STATES = ("starting", "idle", "busy", "draining", "drained")
+WORKER_STATES = ("starting", "parked", "idle", "busy", "draining", "drained")
 #: Why a GPU slows down: NVML's names of its clock event reasons, without gpu_idle, which slows nothing down.
 THROTTLE_REASONS = (
     "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost", "sw_thermal_slowdown",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
 import re
 import socket
+import sys
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -281,6 +283,17 @@ def inherited(**more: str) -> dict[str, str]:
 def show_one_gpu(uuid: str) -> None:
     """Hides the others from CUDA. Before anything imports it."""
     os.environ["CUDA_VISIBLE_DEVICES"] = uuid
+
+
+def begin_anew(visible: str) -> NoReturn:
+    """Replace this process by one of the same command, whose CUDA_VISIBLE_DEVICES this is. Nothing of CUDA is left."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    for opened in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):  # the one of the list itself
+            if str(opened.readlink()).startswith("/dev/nvidia"):
+                os.set_inheritable(int(opened.name), False)
+    sys.stdout.flush()
+    os.execv(sys.executable, sys.orig_argv)
 
 
 #: Settings that came by another way than the environment, where a child or another process could read them.

@@ -81,7 +81,7 @@ def folder(settings: Settings) -> Iterator[Places]:
 def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, Callable[[], list[GuardLane]]]:
     """Return the worker, and what starts its lanes."""
     api = link.store.api
-    ledger = Ledger(resources(settings), link.store.fleet, link.worker, freed=link.ask_anew)
+    ledger = Ledger(resources(settings), link.store.fleet, link.worker, freed=link.ask_anew, foreign=gpus.foreign)
 
     def files(job: str, lease: str, stopped: Callable[[], bool]) -> Files:
         return JobFiles(api, job, lease, stopped=stopped)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+#: MiB of a GPU's memory that may be used by others where no process of them can be seen.
+MOST_FOREIGN_MIB = 4096
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
@@ -36,6 +39,37 @@ def detect(enabled: str = "auto", visible: str = "") -> list[Gpu]:
     finally:
         nvml.nvmlShutdown()
     return sorted(_allowed(found, visible), key=lambda gpu: gpu.uuid)
+
+
+def foreign(gpu: Gpu) -> str:
+    """Return what lies on a GPU that no worker of the cluster uses, in words; empty for nothing that can be seen.
+
+    A process that computes there, whose memory may be unknown; where processes cannot be seen, as in a container, much
+    memory: a desktop has some.
+    """
+    try:
+        nvml: Any = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+    except Exception:  # as in `detect`; CUDA will tell the program
+        return ""
+    try:
+        handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
+        if processes := _processes(nvml, handle):
+            return f"processes that are not the cluster's compute there: {', '.join(processes)}"
+        used = int(nvml.nvmlDeviceGetMemoryInfo(handle).used) >> 20
+    except nvml.NVMLError:
+        return ""
+    finally:
+        nvml.nvmlShutdown()
+    return f"{used} MiB of its memory are used by others" if used > MOST_FOREIGN_MIB else ""
+
+
+def _processes(nvml: Any, handle: Any) -> list[str]:
+    """Return the processes that compute on a GPU, as far as the driver tells."""
+    try:
+        return [str(one.pid) for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+    except nvml.NVMLError:
+        return []
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:

@@ -13,6 +13,7 @@ from jobs import requirements
 from jobs.models import MAX_UNITS
 from jobs.requirements import Offer, Requirements
 from jobs.store.connection import RedisError
+from jobs.store.lease_store import Claimed
 from jobs.store.slots import Facts
 from jobs.worker.lanes import Lane
 from jobs.worker.pace import Pace
@@ -22,16 +23,16 @@ log = logging.getLogger(__name__)
 
 #: Seconds of work that a lease aims at: two calls a lease then cost programs of a second 1 % of their time.
 LEASE_SECONDS = 2.1
-#: Seconds for which a GPU that another worker has is not offered.
-TAKEN_SECONDS = 10.0
+#: Seconds for which GPUs that others have are not offered, and one on which something of others lies.
+TAKEN_SECONDS, FOREIGN_SECONDS = 2.0, 10.0
 
 
 class Claims(Protocol):
     """Claims to GPUs, which runners share with GPU workers."""
 
-    def claim(self, gpu: str, worker: str) -> bool: ...
+    def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed: ...
 
-    def give_up(self, gpu: str, worker: str) -> None: ...
+    def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,31 +63,37 @@ class Entry:
     cpus: float
     memory_mib: int
     gpus: tuple[Gpu, ...]
+    priority: str = ""
 
 
 class Ledger:
     """Room of a runner, as `jobs.worker.room.Room`. Thread-safe.
 
-    A job's requirements are in its specification. `freed` is called when there is more room than before.
+    A job's requirements are in its specification. `freed` is called when there is more room than before; `foreign`
+    says what lies on a GPU that nobody of the cluster uses.
     """
 
     def __init__(
-        self, resources: Resources, claims: Claims, worker: str, freed: Callable[[], None] = lambda: None
-    ) -> None:
+        self, resources: Resources, claims: Claims, worker: str, freed: Callable[[], None] = lambda: None,
+        foreign: Callable[[Gpu], str] = lambda gpu: "",
+    ) -> None:  # fmt: skip
         self.resources = resources
         self._claims, self._worker = claims, worker
-        self._freed = freed
+        self._freed, self._foreign = freed, foreign
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         #: GPUs that others had, and until when they are not offered.
         self._others: dict[str, float] = {}
+        #: What lies on GPUs of which that was said.
+        self._lies: dict[str, str] = {}
 
     # -- what there is ----------------------------------------------------------------------------------------------
 
     def total(self) -> Offer:
         """Return what a runner offers that does nothing, with the names of its GPUs."""
-        row = self._row(self.resources.cpus, self.resources.memory_mib, self.resources.gpus)
-        return {**row, "gpus": [{"name": gpu.name, **gpu.row()} for gpu in self.resources.gpus]}
+        gpus = [gpu for gpu in self.resources.gpus if gpu.uuid not in self._lies]
+        row = self._row(self.resources.cpus, self.resources.memory_mib, gpus)
+        return {**row, "gpus": [{"name": gpu.name, **gpu.row()} for gpu in gpus]}
 
     def offer(self) -> Offer:
         with self._lock:
@@ -133,17 +140,17 @@ class Ledger:
         return min(pace.want(LEASE_SECONDS), int(facts.spec.get("batch") or MAX_UNITS))
 
     def take(self, lane: Lane, facts: Facts) -> bool:
-        """Set aside what the job requires, its GPUs all or none, in the order of their UUIDs."""
+        """Set aside what the job requires, its GPUs all or none, the first ones by their UUIDs."""
         needs = facts.spec.get("requirements") or {}
         with self._lock:
             if lane.name in self._entries:
                 return True
             wanted = self._fitting(needs, facts.tenant)
-            if wanted is None or not self._claim(wanted):
+            if wanted is None or not self._claim(wanted, facts.priority):
                 return False
             self._entries[lane.name] = Entry(
                 job=facts.job_id, tenant=facts.tenant, cpus=self._cpus(needs), memory_mib=needs.get("memory_mib", 0),
-                gpus=tuple(wanted),
+                gpus=tuple(wanted), priority=facts.priority,
             )  # fmt: skip
             return True
 
@@ -160,36 +167,51 @@ class Ledger:
             return None
         return [gpu for gpu in free if _is_enough(gpu, needs)][: requirements.gpus_needed(needs)]
 
-    def _claim(self, gpus: Sequence[Gpu]) -> bool:
-        claimed = []
-        for gpu in gpus:
-            if self._is_mine(gpu):
-                claimed.append(gpu)
-                continue
-            self._others[gpu.uuid] = time.monotonic() + TAKEN_SECONDS
-            self._give_up(claimed)
-            return False
-        return True
-
-    def _is_mine(self, gpu: Gpu) -> bool:
+    def _claim(self, gpus: Sequence[Gpu], priority: str) -> bool:
+        """Claim all of the GPUs, or none. Those that others have or use are left out for a while."""
+        if not gpus:
+            return True
         try:
-            return self._claims.claim(gpu.uuid, self._worker)
+            held = self._claims.claim([gpu.uuid for gpu in gpus], self._worker, priority).held
         except RedisError as error:
-            log.warning("could not claim %s: %s", gpu.uuid, error)
+            log.warning("could not claim %s: %s", ", ".join(gpu.uuid for gpu in gpus), error)
+            held = False
+        if not held:
+            self._leave_out(gpus, TAKEN_SECONDS)
             return False
+        taken = [gpu for gpu in gpus if self._is_used_by_others(gpu)]
+        if taken:
+            self._leave_out(taken, FOREIGN_SECONDS)
+            self._give_up(gpus, priority)
+        return not taken
 
-    def _give_up(self, gpus: Sequence[Gpu]) -> None:
-        for gpu in gpus:
-            try:
-                self._claims.give_up(gpu.uuid, self._worker)
-            except RedisError as error:
-                log.warning("could not give %s back: %s; others get it soon", gpu.uuid, error)
+    def _leave_out(self, gpus: Sequence[Gpu], seconds: float) -> None:
+        until = time.monotonic() + seconds
+        self._others.update({gpu.uuid: until for gpu in gpus})
+
+    def _is_used_by_others(self, gpu: Gpu) -> bool:
+        lies = self._foreign(gpu)
+        if lies and lies != self._lies.get(gpu.uuid):
+            log.warning("%s is not offered: %s", gpu.uuid, lies)
+        if lies:
+            self._lies[gpu.uuid] = lies
+        else:
+            self._lies.pop(gpu.uuid, None)
+        return bool(lies)
+
+    def _give_up(self, gpus: Sequence[Gpu], priority: str) -> None:
+        names = [gpu.uuid for gpu in gpus]
+        try:
+            self._claims.give_up(names, self._worker, priority)
+        except RedisError as error:
+            log.warning("could not give %s back: %s; others get it soon", ", ".join(names), error)
 
     def give_back(self, lane: Lane) -> None:
         with self._lock:
             entry = self._entries.pop(lane.name, None)
         if entry is not None:
-            self._give_up(entry.gpus)
+            if entry.gpus:
+                self._give_up(entry.gpus, entry.priority)
             self._freed()
 
     def gpus(self, lane: str) -> tuple[Gpu, ...]:
@@ -198,16 +220,31 @@ class Ledger:
         return entry.gpus if entry else ()
 
     def renew(self) -> list[str]:
-        """Renew all claims; return the lanes that have lost one to another worker. While the store is away: none."""
+        """Renew all claims; return the lanes that have lost one to another worker. While the store is away: none.
+
+        Call it about each second: GPUs that were left out for a while are offered again, too.
+        """
+        self._offer_again()
         lost = []
         for lane, entry in self.running().items():
-            for gpu in entry.gpus:
-                try:
-                    if not self._claims.claim(gpu.uuid, self._worker):
-                        lost.append(lane)
-                except RedisError:
-                    return lost
+            if not entry.gpus:
+                continue
+            try:
+                names = [gpu.uuid for gpu in entry.gpus]
+                if not self._claims.claim(names, self._worker, entry.priority).held:
+                    lost.append(lane)
+            except RedisError:
+                return lost
         return lost
+
+    def _offer_again(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            over = [uuid for uuid, until in self._others.items() if until <= now]
+            for uuid in over:
+                del self._others[uuid]
+        if over:  # the question that waits has the offer of before
+            self._freed()
 
 
 def _is_enough(gpu: Gpu, needs: Requirements) -> bool:

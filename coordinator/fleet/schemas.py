@@ -55,7 +55,7 @@ class Offer(Answer):
 class Worker(Answer):
     id: str
     device: str | None
-    state: str = required("starting, idle, busy, draining, drained, stopped or lost.")
+    state: str = required("starting, parked (programs have its GPU), idle, busy, draining, drained, stopped or lost.")
     live: bool
     lanes: int
     busy_lanes: int

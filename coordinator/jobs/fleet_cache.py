@@ -44,7 +44,8 @@ def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
     load = store.fleet_reads.load()
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
-    able = [(name, fields) for name, fields in alive if b"device" in fields and fields.get(b"drain") != b"1"]
+    known = [(name, fields) for name, fields in alive if b"device" in fields and fields.get(b"drain") != b"1"]
+    able = [(name, fields) for name, fields in known if fields.get(b"state") != b"parked"]
     count, idle, lanes = Counter[Device](), Counter[Device](), Counter[Device]()
     kinds: dict[Device, dict[bytes, Mapping[str, int]]] = {}
     for device, has_lanes, is_idle, text, versions in skipped.readable("worker", able, _ability):
@@ -58,7 +59,8 @@ def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     return scheduler.Fleet(
         runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
-        workers=count, idle=idle, lanes=lanes, load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
+        parked=len(known) - len(able), workers=count, idle=idle, lanes=lanes,
+        load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
         waiting=load.waiting, weights=dict(skipped.readable("figure", shares, _weight)),
     )  # fmt: skip

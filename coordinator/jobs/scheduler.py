@@ -34,6 +34,8 @@ class Fleet:
     weights: Mapping[str, int] = field(default_factory=dict)
     #: Estimated seconds of work that a lane of each device does in one; 1 where nothing is measured yet.
     speeds: Mapping[Device, float] = field(default_factory=dict)
+    #: Live GPU workers whose GPUs programs have.
+    parked: int = 0
     #: What each live runner has in all, by name.
     runners: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
@@ -164,13 +166,20 @@ def waiting_because(
     if Device.RUNNER in _devices_of(queue) and (why := _roomless(queue, needed, fleet, place)):
         return why
     if estimated_wait(queue, fleet) is None:
-        return f"no live worker serves the queue {queue}"
+        return _unserved(queue, fleet)
     able = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
     if place.before is None:
         return _leased_out(kind, place, max_running, needed, state == "queued" or left > 0)
     return _in_turn(queue, place, place.before, fleet)
+
+
+def _unserved(queue: str, fleet: Fleet) -> str:
+    """Return why nobody serves a queue: there is no such worker, or each waits for programs to end on its GPU."""
+    if fleet.parked and Device.GPU in _devices_of(queue):
+        return f"programs have the GPU of every worker that serves the queue {queue}"
+    return f"no live worker serves the queue {queue}"
 
 
 def _roomless(queue: str, needed: Requirements, fleet: Fleet, place: Place) -> str | None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_core import from_json
 
-from jobs import queues
+from jobs import errors, queues
 from jobs.models import MAX_UNITS
 from jobs.store.leases import MAX_UNIT_ERROR, MAX_UNIT_ROW, MAX_WAIT_MS
 from jobs.store.slots import TAKE
@@ -311,7 +311,7 @@ class Row(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
     device: WorkDevice
-    state: Literal["starting", "idle", "busy", "draining", "drained", "stopped"]
+    state: Literal["starting", "parked", "idle", "busy", "draining", "drained", "stopped"]
     lanes: int = Field(ge=0, le=MAX_LANES)
     busy_lanes: int = Field(ge=0, le=MAX_LANES)
     job: str = Field(pattern=r"^[A-Za-z0-9_-]{0,64}$")
@@ -384,11 +384,24 @@ class GiveUp(Call):
     lease: LeaseToken | None = Field(None, description="A lane died over it, and counts once a token; null: it raised.")
 
 
-class Claim(Call):
-    """A worker takes a GPU of its host, renews that, or gives it back."""
+GpuName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$", description="The UUID of a GPU.")]
 
-    gpu: str = Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$", description="Its UUID.")
+
+class Claim(Call):
+    """A worker takes GPUs of its host, all or none, renews that, or gives them back."""
+
+    gpus: list[GpuName] = Field(default_factory=list, max_length=64)
+    gpu: GpuName | None = Field(None, description="The same as gpus with this one.")
     keep: bool
+    priority: Literal["", "interactive", "high", "normal", "low"] = Field(
+        "", description="Of what is computed there, or waits; empty for nothing."
+    )
+
+    def all(self) -> list[str]:
+        """Return the GPUs that are asked for, in the order of their UUIDs. InvalidRequest for none, or both fields."""
+        if bool(self.gpus) == (self.gpu is not None):
+            raise errors.InvalidRequest("gpus: give 1 to 64 UUIDs, or gpu alone", field="gpus")
+        return sorted(set(self.gpus or [str(self.gpu)]))
 
 
 def known_queues(names: list[str]) -> list[str]:

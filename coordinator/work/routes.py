@@ -114,13 +114,18 @@ async def beat(request: Request, worker: WorkerDep) -> Response:
 
 @routes.post(**_of("claim", calls.Claim, schemas.Claimed))
 async def claim(request: Request, worker: WorkerDep) -> Response:
-    """Take a GPU by its UUID, or renew that, for five seconds; or give it back."""
+    """Take GPUs by their UUIDs, all or none, or renew that: for five seconds, a runner for 650; or give them back.
+
+    A GPU worker hears for which priority programs wait for its GPU.
+    """
     store = _store(request)
 
     def work(asked: calls.Claim) -> dict[str, Any]:
         if not asked.keep:
-            store.fleet.give_up(asked.gpu, worker)
-        return {"claimed": asked.keep and store.fleet.claim(asked.gpu, worker)}
+            store.fleet.give_up(asked.all(), worker, asked.priority)
+            return {"claimed": False, "wanted": "", "by": ""}
+        answer = store.fleet.claim(asked.all(), worker, asked.priority)
+        return {"claimed": answer.held, "wanted": answer.wanted, "by": answer.by}
 
     return await _answered(request, calls.Claim, work)
 

@@ -77,7 +77,11 @@ class Parts(Answer):
 
 
 class Claimed(Answer):
-    claimed: bool = required("False: another worker has it.")
+    claimed: bool = required("False: others have one of them, or go first.")
+    wanted: str = required(
+        "To a GPU worker: the highest priority of programs that wait for one of them; empty for none."
+    )
+    by: Literal["", "worker", "program", "wanted"] = required("Why not: who has one; wanted: programs wait for one.")
 
 
 class Heard(Answer):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from jobs import queues
 from jobs.models import ANONYMOUS, Actor
-from jobs.store.scripts import WORKER_TTL_MS, Part
+from jobs.store.lease_store import Claimed
+from jobs.store.scripts import GPU_TTL_MS, WORKER_TTL_MS, Part
 
 #: With the round in which others ask for the lead, it moves within five seconds.
 LEADER_TTL_MS = 3000
-GPU_TTL_MS = 5000
 #: Seconds of waiting after which a job gets turns that are those of higher priorities.
 AGE_SECONDS = 300.0
 #: Seconds for which a program waits for room before a runner is kept for it.
@@ -65,13 +65,19 @@ class Fleet(Part):
         """Let a worker finish and take nothing new, or take that back; False when nobody knows the worker."""
         return self._scripts.kept_words("drain", worker, int(on), *actor) == ["ok"]
 
-    def claim(self, gpu: str, worker: str) -> bool:
-        """Take or renew a GPU, by UUID, for GPU_TTL_MS; False: another worker has it."""
-        return bool(self._scripts.run("claim", gpu, worker, GPU_TTL_MS))
+    def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
+        """Take or renew all of some GPUs, by UUID, or none of them.
 
-    def give_up(self, gpu: str, worker: str) -> None:
-        """End a claim, if it is still this worker's."""
-        self._scripts.run("claim", gpu, worker, 0)
+        For GPU_TTL_MS, and for programs, which are what a runner claims GPUs for, PROGRAM_GPU_TTL_MS. `priority`: of
+        what is computed there, or waits for it; empty for nothing. A GPU for which programs wait is refused to a GPU
+        worker that computes nothing of a higher priority.
+        """
+        held, wanted, by = self._scripts.run("claim", json.dumps(list(gpus)), worker, GPU_TTL_MS, priority)
+        return Claimed(held=bool(held), wanted=wanted.decode(), by=by.decode())
+
+    def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None:
+        """End claims, as far as they are still this worker's. Programs have three seconds for the next claim."""
+        self._scripts.run("claim", json.dumps(list(gpus)), worker, 0, priority)
 
     def lead(self, candidate: str) -> bool:
         """Take or renew the leadership for LEADER_TTL_MS."""

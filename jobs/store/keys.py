@@ -369,6 +369,16 @@ def gpu(uuid: str) -> str:
     return f"{PREFIX}gpu:{uuid}"
 
 
+def claimed(worker_id: str) -> str:
+    """Set of the GPUs that a runner has claimed."""
+    return f"{PREFIX}claimed:{worker_id}"
+
+
+def gpu_wish(uuid: str, wish: str) -> str:
+    """Zset priority -> until when programs (wanted) or kernels (needed) of it are known to wait for this GPU."""
+    return f"{PREFIX}gpu:{uuid}:{wish}"
+
+
 def usage(tenant: str) -> str:
     """Hash day|what -> what a tenant used; day: a number since 1970, or before."""
     return f"{PREFIX}usage:{tenant}"

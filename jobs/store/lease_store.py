@@ -47,6 +47,18 @@ class Heard:
     attach: tuple[tuple[str, int, str], ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """The answer to a claim of GPUs."""
+
+    #: All of them are this worker's; else none was taken.
+    held: bool
+    #: To a GPU worker: the highest priority of programs that wait for one of them; empty for none.
+    wanted: str = ""
+    #: Why not: worker or program has one of them; wanted: programs wait for one, and go first.
+    by: str = ""
+
+
 class FleetCalls(Protocol):
     def birth(self) -> str: ...
 
@@ -54,9 +66,9 @@ class FleetCalls(Protocol):
         self, worker: str, born: str, facts: Mapping[str, str | int | float], *, leaving: bool = False
     ) -> str: ...
 
-    def claim(self, gpu: str, worker: str) -> bool: ...
+    def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed: ...
 
-    def give_up(self, gpu: str, worker: str) -> None: ...
+    def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None: ...
 
 
 class SlotCalls(Protocol):

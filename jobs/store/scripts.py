@@ -21,6 +21,10 @@ LEASE_TTL_MS = 3000
 #: Of leases of programs: what runs may be cut off for that long before others begin it again.
 PROGRAM_TTL_MS = 30_000
 SLOT_TTL_MS = 3000
+#: Of claims to GPUs: of GPU workers, and of runners, whose programs may be suspended on them for ten minutes while the
+#: runner is cut off. A runner that leaves or is born again loses its claims at once.
+GPU_TTL_MS = 5000
+PROGRAM_GPU_TTL_MS = PROGRAM_TTL_MS + 620_000
 WORKER_TTL_MS = 5000
 #: Spans that are kept: with fewer, none was dropped but for its age.
 SPANS_KEPT = 20_000
@@ -126,6 +130,7 @@ class Scripts:
         values: dict[str, int | str] = {
             "MAX_EXPIRIES": limits.expiries, "MAX_ERRORS": limits.errors, "RETRIED": limits.retried, "BOUNDS": bounds,
             "QUEUES": names, "LEASE_TTL": LEASE_TTL_MS, "PROGRAM_TTL": PROGRAM_TTL_MS,
+            "KERNEL_CLAIM_TTL": GPU_TTL_MS, "PROGRAM_CLAIM_TTL": PROGRAM_GPU_TTL_MS,
             "SLOT_TTL": SLOT_TTL_MS, "WORKER_TTL": WORKER_TTL_MS, "SPANS": SPANS_KEPT,
         }  # fmt: skip
         sources = _sources(clock, tuple(values.items()))

@@ -6,12 +6,13 @@ import base64
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from http import HTTPStatus
 from typing import Any
 
 from jobs.models import MAX_UNITS, Device
 from jobs.requirements import Offer
 from jobs.store.connection import CoordinatorRejects
-from jobs.store.lease_store import Heard, Pulse, Row
+from jobs.store.lease_store import Claimed, Heard, Pulse, Row
 from jobs.store.leases import MAX_UNIT_ERROR, Committed, Finished, Grant
 from jobs.store.results import Gathered
 from jobs.store.slots import TAKE, Facts, Held, Taken
@@ -67,11 +68,34 @@ class ApiFleet:
     ) -> str:
         return str(self._api.call("beat", {"born": born, "row": _shortened(facts), "leaving": leaving})["word"])
 
-    def claim(self, gpu: str, worker: str) -> bool:
-        return bool(self._api.call("claim", {"gpu": gpu, "keep": True})["claimed"])
+    def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
+        try:
+            answer = self._api.call("claim", {"gpus": list(gpus), "keep": True, "priority": priority})
+        except CoordinatorRejects as error:
+            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            return self._claim_one_by_one(gpus)
+        return Claimed(held=answer["claimed"], wanted=str(answer.get("wanted", "")), by=str(answer.get("by", "")))
 
-    def give_up(self, gpu: str, worker: str) -> None:
-        self._api.call("claim", {"gpu": gpu, "keep": False})
+    def _claim_one_by_one(self, gpus: Sequence[str]) -> Claimed:
+        """Do the same with a coordinator of an earlier version, which knows neither several GPUs nor priorities."""
+        for at, gpu in enumerate(gpus):
+            if not self._api.call("claim", {"gpu": gpu, "keep": True})["claimed"]:
+                self._give_up_one_by_one(gpus[:at])
+                return Claimed(held=False, by="worker")
+        return Claimed(held=True)
+
+    def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None:
+        try:
+            self._api.call("claim", {"gpus": list(gpus), "keep": False, "priority": priority})
+        except CoordinatorRejects as error:
+            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            self._give_up_one_by_one(gpus)
+
+    def _give_up_one_by_one(self, gpus: Sequence[str]) -> None:
+        for gpu in gpus:
+            self._api.call("claim", {"gpu": gpu, "keep": False})
 
 
 class ApiSlots:

@@ -50,6 +50,8 @@ class Worker:
         self.born = ""
         self.host = Host(settings.host_name())
         self.server: Server | None = None
+        #: What its row says before it is ready: starting, or parked while programs have its GPU.
+        self.phase = "starting"
         #: Why the worker ends, when a device failed.
         self.retired = ""
 
@@ -105,13 +107,13 @@ class Worker:
 
         def say() -> None:
             with contextlib.suppress(RedisError):
-                store.fleet.heartbeat(self.name, self.born, self.row("starting"))
+                store.fleet.heartbeat(self.name, self.born, self.row(self.phase))
 
         def go_on() -> None:
             while not ready.wait(BEAT_SECONDS):
                 say()
 
-        store.fleet.heartbeat(self.name, self.born, self.row("starting"))
+        store.fleet.heartbeat(self.name, self.born, self.row(self.phase))
         saying = threading.Thread(target=go_on, name="starting", daemon=True)
         saying.start()
         try:

@@ -133,10 +133,12 @@ def test_a_lead_and_a_claim_of_the_dead_end_in_seconds_when_the_clock_steps_back
     bench.client.set(name, "dead", px=HOUR)
 
     def take() -> bool:
-        return bench.store.fleet.lead("alive") if name == "ct:leader" else bench.store.fleet.claim("GPU-1", "alive")
+        return (
+            bench.store.fleet.lead("alive") if name == "ct:leader" else bench.store.fleet.claim(["GPU-1"], "alive").held
+        )
 
     assert not take()
-    assert 0 < bench.client.pttl(name) <= (fleet.LEADER_TTL_MS if name == "ct:leader" else fleet.GPU_TTL_MS)
+    assert 0 < bench.client.pttl(name) <= (fleet.LEADER_TTL_MS if name == "ct:leader" else scripts.GPU_TTL_MS)
     bench.client.delete(name)
     assert take()
 

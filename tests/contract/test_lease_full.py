@@ -102,9 +102,9 @@ def test_jobs_are_steered_in_a_full_redis(bench: Bench) -> None:
 
 def test_a_worker_is_drained_and_keeps_its_gpu_in_a_full_redis(bench: Bench) -> None:
     bench.store.fleet.heartbeat("w", "1", {"device": "gpu"})
-    assert bench.store.fleet.claim("GPU-1", "w")
+    assert bench.store.fleet.claim(["GPU-1"], "w").held
     with full(bench):
-        assert bench.store.fleet.claim("GPU-1", "w")
+        assert bench.store.fleet.claim(["GPU-1"], "w").held
         assert bench.store.fleet.drain("w") and bench.store.fleet.heartbeat("w", "1", {}) == "drain"
         bench.store.telemetry.put_spans_away()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_worker import __main__ as worker
+from gpu_worker import sharing
 from gpu_worker.telemetry import HostGpu, Sample
 from jobs import logs, settings
 from jobs.kinds import gpu
@@ -73,6 +74,7 @@ def main() -> int:
     chosen = settings.load()
     logs.configure(chosen.log_level, "gpu-worker", host=chosen.host_name(), worker=chosen.worker_name())
     folder = Path(os.environ.get("PRETENDED_FAULTS", "/nonexistent"))
+    sharing.IDLE_SECONDS = float(os.environ.get("PRETENDED_IDLE_SECONDS", sharing.IDLE_SECONDS))
     machine = worker.Machine(telemetry=PretendedTelemetry, open=lambda uuid, memory: FaultyDevice(folder))
     return worker.run(chosen, machine)
 

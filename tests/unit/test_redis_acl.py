@@ -42,7 +42,7 @@ NOT_WORKERS = {
     "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
     "artifact:{}",
     # Of programs.
-    "shapes", "unfit", "grace", "leased:{}", "cramped", "reserved",
+    "shapes", "unfit", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
     "attachment_input:{}", "attachment_output:{}", "attachment:{}", "attachments", "attachment_wakes",
 }  # fmt: skip
 #: What no worker may read, whatever it is called: who may do what, and secrets.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from jobs.store.lease_store import Claimed
 from jobs.store.slots import Facts
 from runner.gpus import Gpu
 from runner.ledger import Ledger, Resources
@@ -17,14 +20,17 @@ class Claims:
 
     def __init__(self, *others: str) -> None:
         self.others, self.mine = set(others), set[str]()
+        #: Of each claim the GPUs and the priority.
+        self.asked: list[tuple[str, ...]] = []
 
-    def claim(self, gpu: str, worker: str) -> bool:
-        if gpu not in self.others:
-            self.mine.add(gpu)
-        return gpu not in self.others
+    def claim(self, gpus: Sequence[str], worker: str, priority: str = "") -> Claimed:
+        held = not self.others & set(gpus)
+        self.mine.update(gpus if held else ())
+        self.asked.append((*gpus, priority))
+        return Claimed(held=held, by="" if held else "worker")
 
-    def give_up(self, gpu: str, worker: str) -> None:
-        self.mine.discard(gpu)
+    def give_up(self, gpus: Sequence[str], worker: str, priority: str = "") -> None:
+        self.mine.difference_update(gpus)
 
 
 def gpu(uuid: str, memory: int = 80_000, capability: str = "9.0") -> Gpu:
@@ -34,9 +40,9 @@ def gpu(uuid: str, memory: int = 80_000, capability: str = "9.0") -> Gpu:
 GPUS = (gpu("GPU-a"), gpu("GPU-b"), gpu("GPU-c", 16_000, "7.5"))
 
 
-def ledger(claims: Claims | None = None, **more: Any) -> Ledger:
+def ledger(claims: Claims | None = None, *, foreign: Callable[[Gpu], str] = lambda gpu: "", **more: Any) -> Ledger:
     resources = {"slots": 4, "cpus": 4.0, "memory_mib": 1000, "gpus": GPUS, "host": "h", **more}
-    return Ledger(Resources(**resources), claims or Claims(), "runner-1")
+    return Ledger(Resources(**resources), claims or Claims(), "runner-1", foreign=foreign)
 
 
 def lane(name: str) -> Any:
@@ -45,8 +51,8 @@ def lane(name: str) -> Any:
 
 def facts(tenant: str = "default", job: str = "j", **needs: Any) -> Facts:
     return Facts(
-        job_id=job, kind="command", spec={"requirements": needs}, queue="runner.normal", total=1, expected_rate=1.0,
-        nominal_rate=1.0, tenant=tenant,
+        job_id=job, kind="command", spec={"requirements": needs}, queue="runner.high", total=1, expected_rate=1.0,
+        nominal_rate=1.0, tenant=tenant, priority="high",
     )  # fmt: skip
 
 
@@ -70,17 +76,33 @@ def test_what_there_is_not_is_not_taken(needs: dict[str, Any]) -> None:
     assert not room.running()
 
 
-def test_gpus_are_claimed_all_or_none_and_others_are_not_offered_for_a_while() -> None:
+def test_gpus_are_claimed_all_or_none_and_others_are_not_offered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.ledger.TAKEN_SECONDS", 0.2)
     claims = Claims("GPU-b")
     room = ledger(claims)
     assert not room.take(lane("0"), facts(gpus=2, compute_capability="9.0"))
-    assert not claims.mine, "GPU-a was given back"
-    assert len(room.offer()["gpus"]) == 2
-    assert room.take(lane("0"), facts(gpus=2))
-    assert [each.uuid for each in room.gpus("0")] == ["GPU-a", "GPU-c"]
-    assert claims.mine == {"GPU-a", "GPU-c"}
+    assert claims.asked == [("GPU-a", "GPU-b", "high")] and not claims.mine
+    assert len(room.offer()["gpus"]) == 1
+    assert room.take(lane("0"), facts(gpus=1))
+    assert [each.uuid for each in room.gpus("0")] == ["GPU-c"]
     room.give_back(lane("0"))
     assert not claims.mine
+    time.sleep(0.2)
+    claims.others.clear()
+    assert room.take(lane("0"), facts(gpus=3)) and claims.mine == {"GPU-a", "GPU-b", "GPU-c"}
+
+
+def test_a_gpu_on_which_something_of_others_lies_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.ledger.FOREIGN_SECONDS", 0.2)
+    claims, lies = Claims(), {"GPU-a": "processes that are not the cluster's compute there: 7"}
+    room = ledger(claims, foreign=lambda one: lies.get(one.uuid, ""))
+    assert not room.take(lane("0"), facts(gpus=1)) and not claims.mine
+    assert len(room.offer()["gpus"]) == 2 and len(room.total()["gpus"]) == 2
+    assert room.take(lane("0"), facts(gpus=1)) and claims.mine == {"GPU-b"}
+    time.sleep(0.2)
+    lies.clear()
+    assert room.take(lane("1"), facts(gpus=1)) and claims.mine == {"GPU-a", "GPU-b"}
+    assert len(room.total()["gpus"]) == 3
 
 
 def test_a_claim_that_another_worker_has_taken_is_said() -> None:
@@ -111,3 +133,17 @@ def test_whoever_waits_hears_of_more_room() -> None:
     assert room.take(lane("0"), facts())
     room.give_back(lane("0"))
     assert freed == [True]
+
+
+def test_whoever_waits_hears_when_a_gpu_is_offered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.ledger.TAKEN_SECONDS", 0.1)
+    freed: list[bool] = []
+    room = Ledger(
+        Resources(slots=1, cpus=1.0, memory_mib=1, gpus=GPUS), Claims("GPU-a"), "r", freed=lambda: freed.append(True)
+    )
+    assert not room.take(lane("0"), facts(gpus=1)) and room.renew() == []
+    time.sleep(0.1)
+    assert not freed
+    room.renew()
+    room.renew()
+    assert freed == [True] and len(room.offer()["gpus"]) == 3

@@ -233,6 +233,13 @@ def test_a_program_says_which_runner_is_kept_for_it(leases: int, words: str) -> 
     assert reason == f"runner-2 is kept for it; {words}"
 
 
+def test_a_job_for_gpus_says_that_programs_have_them() -> None:
+    fleet = Fleet(parked=1, lanes={CPU: 2}, workers={CPU: 1})
+    reason = scheduler.waiting_because("queued", "gpu.normal", Place(before=0), 0, fleet)
+    assert reason == "programs have the GPU of every worker that serves the queue gpu.normal"
+    assert "programs" not in (scheduler.waiting_because("queued", "runner.normal", Place(before=0), 0, fleet) or "")
+
+
 def test_programs_are_for_runners_alone() -> None:
     assert scheduler.route(plan(RUNNER), ANY, False, Priority.LOW, BOTH).queue == "runner.low"
     with pytest.raises(errors.InvalidRequest, match="for runners"):

@@ -3,6 +3,7 @@
 local P = 'ct:'
 local MAX_EXPIRIES, MAX_ERRORS, MAX_DEAD = @MAX_EXPIRIES@, @MAX_ERRORS@, 16
 local LEASE_TTL, PROGRAM_TTL, SLOT_TTL, WORKER_TTL = @LEASE_TTL@, @PROGRAM_TTL@, @SLOT_TTL@, @WORKER_TTL@
+local KERNEL_CLAIM_TTL, PROGRAM_CLAIM_TTL = @KERNEL_CLAIM_TTL@, @PROGRAM_CLAIM_TTL@
 local FLEET_EVENTS, JOB_EVENTS, STORY_EVENTS, PROGRESS_MS, TAKE_MS, DAY_MS =
   100000, 1000, 32, 200, 100, 86400000
 -- Virtual time by which a tenant may be ahead of one that waits before its slots yield; one turn in so many is that of a

@@ -24,6 +24,10 @@ local function lapse_all()
     end
   end
   call('DEL', left)
+  for _, gpu in ipairs(call('SMEMBERS', P .. 'claimed:' .. worker)) do
+    if call('GET', P .. 'gpu:' .. gpu) == worker then call('DEL', P .. 'gpu:' .. gpu) end
+  end
+  call('DEL', P .. 'claimed:' .. worker)
 end
 
 local is_runner = call('HGET', k, 'device') == 'runner'
@@ -47,6 +51,10 @@ if ttl == 0 then
   return 'ok'
 end
 call('ZADD', P .. 'workers', num(t + ttl), worker)
-local device = call('HGET', k, 'device')
-if device then call('ZADD', P .. 'workers:' .. device, num(t + ttl), worker) end
+local device, state = unpack(call('HMGET', k, 'device', 'state'))
+if state == 'parked' then -- it waits for a device, and takes no work
+  call('ZREM', P .. 'workers:' .. device, worker)
+elseif device then
+  call('ZADD', P .. 'workers:' .. device, num(t + ttl), worker)
+end
 return call('HGET', k, 'drain') == '1' and 'drain' or 'ok'

@@ -35,6 +35,7 @@ const LOOKS: Record<string, [Tone, ComponentChildren]> = {
   skipped: ["soft", CHEVRONS],
   // workers
   starting: ["soft", DASHED],
+  parked: ["soft", PAUSE],
   idle: ["good", HOLLOW],
   busy: ["accent", HALF],
   draining: ["warn", PAUSE],
