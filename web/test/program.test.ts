@@ -88,6 +88,7 @@ test("a job that runs does not wait", () => {
   expect(waits({ state: "running", waiting_because: why })).toBe("Its last leases are being computed.");
   expect(waits({ state: "queued", waiting_because: "no worker" })).toBe("Waits: no worker.");
   expect(waits({ state: "queued", waiting_because: null })).toBe("");
+  expect(waits({ state: "blocked", waiting_because: "waits for 1 job" })).toBe("Waits for 1 job.");
 });
 
 test("a job of a workflow leads to it", () => {

@@ -29,7 +29,9 @@ function shortened(value: unknown): string {
 /** Why no more of a job is begun, as a sentence; a job that runs does not wait, it has given out all it has. */
 export function waits({ state, waiting_because: why }: Pick<Job, "state" | "waiting_because">): string {
   if (!why) return "";
-  return state === "running" ? `${why.charAt(0).toUpperCase()}${why.slice(1)}.` : `Waits: ${why}.`;
+  return state === "running" || why.startsWith("waits ")
+    ? `${why.charAt(0).toUpperCase()}${why.slice(1)}.`
+    : `Waits: ${why}.`;
 }
 
 /** Where the workflow of a job is shown; undefined for a job of none. */
