@@ -20,6 +20,8 @@ from jobs.settings import Settings
 _PROBED = frozenset({"/health", "/ready"})
 #: Beginnings of paths that take bytes of files.
 _BYTES = ("/api/artifacts", "/api/files/", "/api/file-bundle", "/api/worker/jobs/")
+#: Paths that take texts of workflows, and the types of those besides JSON.
+_WORKFLOWS, _YAML = ("/api/workflows",), ("application/yaml", "application/x-yaml", "text/yaml")
 _OUT = "set CLUSTER_TOKEN for the coordinator, or name the host in its ALLOWED_HOSTS"
 
 
@@ -75,8 +77,14 @@ def _is_visit(headers: dict[bytes, bytes], method: str) -> bool:
 
 
 def _check_type(path: str, given: str) -> None:
-    """Refuse bodies other than JSON, and bytes of files: a foreign page can send either only after a preflight."""
+    """Refuse bodies other than JSON, YAML of workflows, and bytes of files.
+
+    A foreign page can send any of them only after a preflight.
+    """
+    kind = given.partition(";")[0].strip().lower()
+    if path.startswith(_WORKFLOWS) and kind in _YAML:
+        return
     wanted = "application/octet-stream" if path.startswith(_BYTES) else "application/json"
-    if given.partition(";")[0].strip().lower() not in (wanted, "application/json"):
+    if kind not in (wanted, "application/json"):
         detail = f"a body needs the header Content-Type: {wanted}; got {short(given, 80) if given else 'none'}"
         raise errors.UnsupportedMediaType(detail, field="Content-Type")

@@ -48,6 +48,9 @@ from coordinator.webhooks.sender import Sender
 from coordinator.work import calls
 from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
+from coordinator.workflows.artifact_host import ArtifactHost
+from coordinator.workflows.engine import Engine
+from coordinator.workflows.overseer import Overseer
 from jobs import VERSION, errors
 from jobs.models import Actor
 from jobs.numbers import short
@@ -71,9 +74,9 @@ def create(settings: Settings) -> FastAPI:
     )  # fmt: skip
     hub = Hub(Store(connection.connect(settings.redis_url, retries=1, timeout=10)).events)
     own = Store(connection.connect(settings.redis_url, retries=1, timeout=3))
+    queries = Queries(own, settings)
     janitor = Janitor(
-        own, Recorder(Queries(own, settings)).round, age_seconds=settings.age_seconds,
-        reserve_seconds=settings.reserve_seconds,
+        own, Recorder(queries).round, age_seconds=settings.age_seconds, reserve_seconds=settings.reserve_seconds
     )  # fmt: skip
     cluster = Cluster(main, hub, settings)
     live_rows = LiveRows(cluster.queries, hub)
@@ -89,8 +92,13 @@ def create(settings: Settings) -> FastAPI:
     sender = Sender(
         Store(connection.connect(settings.redis_url, retries=1, timeout=3)).webhooks, cluster.secrets.keys, guard
     )  # fmt: skip
-    timekeeper = Timekeeper(_runs(own, settings), lambda: janitor.leading)
-    collector = Collector(own, Trees(own, settings), lambda: janitor.leading)
+    trees = Trees(own, settings)
+    collector = Collector(own, trees, lambda: janitor.leading)
+    on_behalf = _on_behalf(own, settings, queries, trees)
+    timekeeper = Timekeeper(Runs(own.schedules, on_behalf, queries.jobs.states), lambda: janitor.leading)
+    engine = Engine(own, settings, queries.jobs, on_behalf, lambda actor: ArtifactHost(trees, actor))
+    overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
+    hub.listener = overseer.hear
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -100,6 +108,7 @@ def create(settings: Settings) -> FastAPI:
         collector.start()
         sender.start()
         timekeeper.start()
+        overseer.start()
         polls.start(asyncio.get_running_loop())
         live.start(asyncio.get_running_loop())
         wakes.start(asyncio.get_running_loop())
@@ -109,6 +118,7 @@ def create(settings: Settings) -> FastAPI:
         beating.cancel()
         timekeeper.stop()
         sender.stop()
+        overseer.stop()
         collector.stop()
         wakes.stop()
         live.stop()
@@ -126,9 +136,11 @@ def create(settings: Settings) -> FastAPI:
     app.state.cluster = cluster
     app.state.bodies = Bodies()
     app.state.file_bodies = Bodies(FILE_ROOM)
+    app.state.engine = engine
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
-    app.state.runs = _runs(main, settings)
+    by_call = _on_behalf(main, settings, cluster.queries, cluster.artifacts)
+    app.state.runs = Runs(main.schedules, by_call, cluster.queries.jobs.states)
     app.state.texts, app.state.live = texts, live
     app.state.wakes = wakes
     app.state.inputs = Inputs(cluster.artifacts, main.artifacts)
@@ -145,11 +157,9 @@ def create(settings: Settings) -> FastAPI:
     return app
 
 
-def _runs(store: Store, settings: Settings) -> Runs:
-    queries, trees = Queries(store, settings), Trees(store, settings)
+def _on_behalf(store: Store, settings: Settings, queries: Queries, trees: Trees) -> OnBehalf:
     vault = Vault(store.secrets, Keys(settings.secrets_keys()))
-    on_behalf = OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
-    return Runs(store.schedules, on_behalf, queries.jobs.states)
+    return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
 
 
 def _serve_pages(app: FastAPI, folder: Path) -> None:

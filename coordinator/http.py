@@ -217,7 +217,7 @@ def problem(error: errors.ClusterError) -> dict[str, Any]:
     """Return an error as RFC 9457 has it: what, why and which field."""
     kind = type(error)
     body = {"type": f"urn:threads-cluster:{kind.__name__}", "title": kind.title(), "status": kind.status}
-    problem = {**body, "detail": error.detail}
+    problem = {**body, "detail": error.detail, **error.extra}
     return {**problem, "field": error.field} if error.field else problem
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class ClusterError(Exception):
     """Something went wrong in the cluster."""
@@ -13,6 +16,8 @@ class ClusterError(Exception):
         self.detail = detail or self.title()
         #: Dotted path of the offending input, for example `parameters.number_count`.
         self.field = field
+        #: Further members of the answer, by name.
+        self.extra: Mapping[str, Any] = {}
 
     @classmethod
     def title(cls) -> str:

@@ -469,6 +469,63 @@ class Rotated(Answer):
     unreadable: Many[str]
 
 
+class Workflow(Answer):
+    workflow_id: str
+    name: str
+    state: str
+    attempt: Count
+    created: Moment
+    ended: Moment | None = None
+    total: Count
+    counts: dict[str, Count]
+    waiting_because: str | None = None
+    error: str | None = None
+
+
+class Items(Answer):
+    done: Count
+    total: Count
+
+
+class Action(Answer):
+    action_id: str
+    action_type: str
+    state: str
+    dependencies: list[str]
+    after_any: list[str]
+    job_id: str | None = None
+    error: str | None = None
+    progress: float | None = None
+    items: Items | None = None
+
+
+class Course(Workflow):
+    actions: Many[Action]
+
+
+class WorkflowPage(Answer):
+    workflows: list[Workflow]
+    cursor: str | None = None
+
+
+class Complaint(Answer):
+    line: Count
+    column: Count
+    action: str
+    field: str
+    detail: str
+
+
+class Validation(Answer):
+    valid: bool
+    name: str | None = None
+    actions: Count
+    edges: Count
+    layers: Count
+    problems: Many[Complaint]
+    notes: Many[Complaint]
+
+
 def checked(shape: type[BaseModel], answer: Checked, url: str) -> Checked:
     """The answer as it came. UnexpectedAnswer names the first place that is not as the shape says."""
     if not isinstance(answer, dict):

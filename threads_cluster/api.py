@@ -42,6 +42,7 @@ from threads_cluster.errors import (
 )
 from threads_cluster.programs import Ended, Mapped, Program, Programs
 from threads_cluster.sse import Reader
+from threads_cluster.workflows import Workflows
 
 Json: TypeAlias = dict[str, Any]
 
@@ -104,6 +105,11 @@ class Cluster:
     def attachment(self, job_id: str, typing: Cluster) -> Attachment:
         """A shell beside a unit of a job; what is typed goes over another connection, from another thread."""
         return Attachment(self._connection, typing._connection, quote(job_id))
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        """Graphs of actions: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`, `delete`."""
+        return Workflows(self._connection, self)
 
     def notify(self, notice: Callable[[ClientError], None]) -> None:
         """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""

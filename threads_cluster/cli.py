@@ -24,6 +24,7 @@ from threads_cluster import (
     tenants,
     terminal,
     webhooks,
+    workflow_commands,
 )
 from threads_cluster.session import Session, as_json_option
 from threads_cluster.submitting import Kinds
@@ -445,6 +446,7 @@ def version(ctx: typer.Context, as_json: AsJson = False) -> None:
 
 program_commands.add(app)
 app.add_typer(artifact_commands.app, name="artifact")
+app.add_typer(workflow_commands.app, name="workflow")
 app.add_typer(access.tokens, name="token")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(schedules.app, name="schedule")
@@ -457,6 +459,7 @@ app.command()(access.logout)
 _ADVICE = {
     "GET /api/jobs": "cluster jobs",
     "GET /api/workers": "cluster workers",
+    "GET /api/workflows": "cluster workflow list",
     "GET /api/nodes": "cluster workers",
     "GET /api/job-types": "cluster kinds",
     "GET /api/tenants": "cluster tenant list",

@@ -36,6 +36,7 @@ BUSY = frozenset({429, 502, 503, 504})
 LONGEST_PAUSE = 2.0
 #: Calls that have not worked for this many seconds are worth a word to whoever waits.
 NOTICE_SECONDS = 3.0
+_OCTETS = "application/octet-stream"
 #: What a body or a stream can fail with on its way; worth another attempt.
 _BROKEN = (httpx.TransportError, ApiError)
 #: Statuses that a cluster never answers without problem details; another server does.
@@ -98,14 +99,15 @@ class Connection:
 
     def ask(
         self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
-        octets: bytes | None = None, **query: Any,
+        octets: bytes | None = None, kind: str = _OCTETS, **query: Any,
     ) -> Any:  # fmt: skip
         """The JSON answer (None when there is no body). Only for what may be sent twice.
 
-        `extra_seconds` is what the answer may take longer because it waits for something. `octets`: the body, as it is.
+        `extra_seconds` is what the answer may take longer because it waits for something. `octets`: the body, as it is,
+        of this `kind`.
         """
         answer = self.ask_octets(
-            method, path, patience=patience, extra_seconds=extra_seconds, body=body, octets=octets, **query
+            method, path, patience=patience, extra_seconds=extra_seconds, body=body, octets=octets, kind=kind, **query
         )
         try:
             return bodies.parse(answer) if answer else None
@@ -114,7 +116,7 @@ class Connection:
 
     def ask_octets(
         self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
-        octets: bytes | None = None, **query: Any,
+        octets: bytes | None = None, kind: str = _OCTETS, **query: Any,
     ) -> bytes:  # fmt: skip
         """The answer as it is; the rest as `ask`."""
         enduring = Patience(patience)
@@ -124,7 +126,7 @@ class Connection:
         request["headers"] |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         if octets is not None:
             request["content"] = octets
-            request["headers"]["Content-Type"] = "application/octet-stream"
+            request["headers"]["Content-Type"] = kind
         elif body is not None:
             request["content"] = encoded(body)
             request["headers"]["Content-Type"] = "application/json"

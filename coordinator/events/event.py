@@ -13,6 +13,8 @@ from jobs.store import skipped
 from jobs.store.events import Entry
 
 Position: TypeAlias = tuple[int, int]
+#: Topics of which a tenant sees its part, and beginnings of such topics.
+_MANY, _ONE = ("jobs", "workflows"), ("job:", "workflow:")
 #: Before the first event.
 START: Position = (0, 0)
 
@@ -25,7 +27,7 @@ def position(place: str) -> Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Change of a job or a worker; or a row that changed, which has no place in the stream."""
+    """Change of a job, a workflow or a worker; or a row that changed, which has no place in the stream."""
 
     #: Place in the stream, from which any replica resumes. Empty for a row.
     id: str
@@ -41,6 +43,11 @@ class Event:
         return self.fields.get("job", "")
 
     @property
+    def workflow(self) -> str:
+        """Id of the workflow; empty for any other event."""
+        return self.fields.get("workflow", "")
+
+    @property
     def ends(self) -> bool:
         """True for the last event of a job."""
         return self.fields.get("state") in TERMINAL and self.fields.get("type") == self.fields.get("state")
@@ -50,6 +57,8 @@ class Event:
         """Name shared by events of which the last holds all that the others said; empty for one that stands alone."""
         if self.row is not None:
             return self.entity
+        if self.workflow:
+            return f"workflow:{self.workflow}"
         return f"job:{self.job}" if self.fields.get("type") == "progress" else ""
 
     @property
@@ -57,10 +66,11 @@ class Event:
         """Topics whose listeners hear of it."""
         if self.topic:
             return (self.topic,)
-        if not self.job:
+        if not self.job and not self.workflow:
             return ("workers",)
-        tenant, job = self.fields.get("tenant", DEFAULT_TENANT), f"job:{self.job}"
-        return ("jobs", f"jobs@{tenant}", job, f"{job}@{tenant}")
+        tenant = self.fields.get("tenant", DEFAULT_TENANT)
+        many, one = ("jobs", f"job:{self.job}") if self.job else ("workflows", f"workflow:{self.workflow}")
+        return (many, f"{many}@{tenant}", one, f"{one}@{tenant}")
 
     @cached_property
     def position(self) -> Position:
@@ -82,10 +92,10 @@ class Event:
 
 
 def visible_topics(topics: Iterable[str], tenant: str | None) -> frozenset[str]:
-    """Return the topics, those of jobs narrowed to the jobs of one tenant; None: of all."""
+    """Return the topics, those of jobs and workflows narrowed to those of one tenant; None: of all."""
     if tenant is None:
         return frozenset(topics)
-    return frozenset(f"{topic}@{tenant}" if topic == "jobs" or topic.startswith("job:") else topic for topic in topics)
+    return frozenset(f"{topic}@{tenant}" if topic in _MANY or topic.startswith(_ONE) else topic for topic in topics)
 
 
 def readable(entries: Iterable[Entry]) -> list[Event]:

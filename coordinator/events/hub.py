@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.events.ends import Ends
 from coordinator.events.event import Event, merged
@@ -36,6 +36,8 @@ class Hub:
     def __init__(self, events: Events) -> None:
         self.events = events
         self.ends = Ends()
+        #: Is called with all events that are read; must not wait.
+        self.listener: Callable[[Sequence[Event]], None] = lambda _events: None
         #: The place of the last event that was offered.
         self.last = NOWHERE
         self._channels: dict[frozenset[str], set[Subscription]] = {}
@@ -62,6 +64,7 @@ class Hub:
         """Offer events that were read, up to a place."""
         self.last = last
         self.ends.take(events)
+        self.listener(events)
         self.offer(events)
 
     def begin_anew(self, last: str) -> None:

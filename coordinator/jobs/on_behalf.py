@@ -50,6 +50,9 @@ class Wanted:
     #: As the body of POST /api/submit.
     body: Mapping[str, Any]
     maker: Maker
+    #: Jobs that must be done before it starts, and jobs that must have ended, however.
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
     #: Workflow that it belongs to, and its action there; it is written only while that workflow runs.
     workflow: str = ""
     action: str = ""
@@ -90,4 +93,7 @@ class OnBehalf:
             job = submissions.accept(asked, asker, fleet, self._settings, by_maker[wanted.maker]).job
         except errors.ClusterError as error:
             return error
-        return replace(job, job_id=wanted.job_id, hold=True, workflow=wanted.workflow, action=wanted.action)
+        return replace(
+            job, job_id=wanted.job_id, hold=True, after=wanted.after, after_any=wanted.after_any,
+            workflow=wanted.workflow, action=wanted.action,
+        )  # fmt: skip

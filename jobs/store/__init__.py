@@ -37,6 +37,7 @@ from jobs.store.tokens import Tokens
 from jobs.store.unit_reads import UnitReads
 from jobs.store.usage import Usage
 from jobs.store.webhooks import Webhooks
+from jobs.store.workflows import Workflows
 
 __all__ = ["Store"]
 
@@ -81,6 +82,7 @@ class Store:
         self.outputs = Outputs(self.scripts)
         self.live_output = LiveOutput(self.scripts)
         self.attachments = Attachments(self.scripts)
+        self.workflows = Workflows(self.scripts)
 
     @property
     def client(self) -> Client:

@@ -45,6 +45,9 @@ COORDINATOR_KEYS = (
     keys.UNFIT, keys.SHAPES, keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED, keys.claimed("*"),
     keys.ATTACHMENTS, keys.ATTACHMENT_WAKES, keys.attachment("*"), keys.attachment_input("*"),
     keys.attachment_output("*"),
+    keys.WORKFLOWS, keys.WORKFLOWS_LIVE, keys.WORKFLOW_EXPIRY, keys.WORKFLOW_BYTES, keys.workflow("*"),
+    keys.workflow_document("*"), keys.workflow_jobs("*"), keys.workflow_records("*"), keys.workflow_retries("*"),
+    keys.workflows_of("*"),
 )  # fmt: skip
 
 #: Any read and write of single keys, but no settings, no new Lua functions, and nothing that empties or stops a server.

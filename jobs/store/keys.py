@@ -148,6 +148,15 @@ WAKING = f"{PREFIX}waking"
 #: set of workflows at which the leader looks next.
 WORKFLOWS_DUE = f"{PREFIX}workflowsdue"
 
+#: zset workflow -> creation: all workflows.
+WORKFLOWS = f"{PREFIX}workflows"
+#: set of workflows that have not ended.
+WORKFLOWS_LIVE = f"{PREFIX}workflowslive"
+#: zset workflow -> when the leader deletes it.
+WORKFLOW_EXPIRY = f"{PREFIX}workflowexpiry"
+#: hash tenant -> bytes of the documents of its workflows.
+WORKFLOW_BYTES = f"{PREFIX}workflowbytes"
+
 #: Pattern of all of RQ's keys.
 OF_RQ = "rq:*"
 #: RQ's set of its queues' keys.
@@ -467,6 +476,36 @@ def holders(tenant: str, artifact_id: str) -> str:
 def names(tenant: str) -> str:
     """Hash name -> artifact."""
     return f"{PREFIX}names:{tenant}"
+
+
+def workflow(workflow_id: str) -> str:
+    """Hash of a workflow."""
+    return f"{PREFIX}workflow:{workflow_id}"
+
+
+def workflow_document(workflow_id: str) -> str:
+    """Actions of a workflow, as JSON in zlib."""
+    return f"{PREFIX}workflowdocument:{workflow_id}"
+
+
+def workflow_jobs(workflow_id: str) -> str:
+    """Hash action, or action/number of an item -> job."""
+    return f"{PREFIX}workflowjobs:{workflow_id}"
+
+
+def workflow_records(workflow_id: str) -> str:
+    """Hash action, or action/number of an item -> what came of it, JSON, where it is no job."""
+    return f"{PREFIX}workflowrecords:{workflow_id}"
+
+
+def workflow_retries(workflow_id: str) -> str:
+    """Set of actions, or action/number, whose jobs are to be tried again."""
+    return f"{PREFIX}workflowretries:{workflow_id}"
+
+
+def workflows_of(tenant: str) -> str:
+    """Zset workflow -> creation: workflows of a tenant."""
+    return f"{PREFIX}workflows:{tenant}"
 
 
 def login(digest: str) -> str:

@@ -35,6 +35,8 @@ COORDINATORS_SCRIPTS = (
     # Programs run where no Redis is.
     "fail_unit", "split", "unit", "add_output", "follow",
     "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",
+    "add_workflow", "cancel_workflow", "approve_workflow", "retry_workflow", "delete_workflow", "record_action",
+    "settle_workflow",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {
@@ -44,6 +46,7 @@ NOT_WORKERS = {
     # Of programs.
     "shapes", "unfit", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
     "attachment_input:{}", "attachment_output:{}", "attachment:{}", "attachments", "attachment_wakes",
+    "workflow:{}",
 }  # fmt: skip
 #: What no worker may read, whatever it is called: who may do what, and secrets.
 PRIVATE = (

@@ -78,6 +78,7 @@ def test_every_domain_has_the_same_files() -> None:
         "usage",
         "webhooks",
         "work",
+        "workflows",
     ]
     for name in domains.names():
         assert {"routes.py", "schemas.py", "queries.py"} <= {file.name for file in (FOLDER / name).iterdir()}, name

@@ -34,6 +34,8 @@ from coordinator.tenants import rows as tenant_rows
 from coordinator.tenants import schemas as tenant_schemas
 from coordinator.usage import rows as usage_rows
 from coordinator.usage import schemas as usage_schemas
+from coordinator.workflows import rows as workflow_rows
+from coordinator.workflows import schemas as workflow_schemas
 
 #: Each row and its description.
 PAIRS: dict[type, type[BaseModel]] = {
@@ -82,12 +84,21 @@ PAIRS: dict[type, type[BaseModel]] = {
     audit_rows.AuditPositionRow: audit_schemas.AuditPosition,
     audit_rows.AuditPartRow: audit_schemas.AuditPart,
     usage_rows.TenantUsageRow: usage_schemas.TenantUsage,
+    workflow_rows.WorkflowRow: workflow_schemas.Workflow,
+    workflow_rows.CourseRow: workflow_schemas.Course,
+    workflow_rows.WorkflowsPage: workflow_schemas.Workflows,
+    workflow_rows.ActionRow: workflow_schemas.Action,
+    workflow_rows.ActionDetailRow: workflow_schemas.ActionDetail,
+    workflow_rows.ItemsRow: workflow_schemas.Items,
+    workflow_rows.ItemRow: workflow_schemas.Item,
+    workflow_rows.ComplaintRow: workflow_schemas.Complaint,
+    workflow_rows.ValidationRow: workflow_schemas.Validation,
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}
 MODULES = [
     access_rows, tenant_rows, secret_rows, artifact_rows, job_rows, fleet_rows, telemetry_rows, event_rows, audit_rows,
-    usage_rows, attachment_rows,
+    usage_rows, attachment_rows, workflow_rows,
 ]  # fmt: skip
 
 

@@ -1131,3 +1131,10 @@ local function end_silent_attachments(t)
     call('ZREM', P .. 'attachments', member)
   end
 end
+
+-- Workflows: docs/workflows.md. An event says that one has changed.
+local function tell_workflow(id, state, owner)
+  owner = owner or call('HGET', P .. 'workflow:' .. id, 'tenant') or 'default'
+  call('XADD', P .. 'events', 'MAXLEN', '~', FLEET_EVENTS, '*', 'workflow', id, 'type', 'workflow', 'state', state,
+    'tenant', owner)
+end

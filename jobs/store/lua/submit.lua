@@ -1,5 +1,6 @@
 -- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds, used}
---   | {artifact, id}: it needs one that is not there | {after | after_any, id}: it comes after a job that is not there.
+--   | {artifact, id}: it needs one that is not there | {after | after_any, id}: it comes after a job that is not there
+--   | {workflow, state}: it belongs to one that does not run.
 -- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
 local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local MAX_SHAPES = 256 -- different requirements that may wait at once
@@ -12,7 +13,14 @@ if idem ~= '' then
   local known, body = string.match(seen or '', '^(.-)|(.*)$')
   if known and call('EXISTS', key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
 end
-if call('EXISTS', key(id)) == 1 then return { 'same', id } end
+if call('EXISTS', key(id)) == 1 then
+  if given.workflow then call('HSETNX', P .. 'workflowjobs:' .. given.workflow, given.action, id) end
+  return { 'same', id }
+end
+if given.workflow then
+  local state = call('HGET', P .. 'workflow:' .. given.workflow, 'state')
+  if state ~= 'running' and state ~= 'waiting' then return { 'workflow', state or '' } end
+end
 -- What it waits for, or nil: nothing.
 local plan, unknown
 if given.after or given.after_any then
@@ -67,6 +75,7 @@ j.deferred = 0
 account(j)
 save(j)
 if given.notify then call('ZADD', P .. 'notifying', num(t), id) end
+if given.workflow then call('HSET', P .. 'workflowjobs:' .. given.workflow, given.action, id) end
 call('ZADD', P .. 'jobs', num(seq), id)
 call('ZADD', P .. 'in:' .. j.state, num(seq), id)
 if plan then

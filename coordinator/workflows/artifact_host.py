@@ -1,0 +1,51 @@
+"""Artifacts of a tenant, for actions that the cluster carries out itself. Each call may be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from coordinator.artifacts.trees import Trees
+from jobs import errors
+from jobs.models import Actor
+from jobs.store.files import PART_BYTES
+from jobs.trees import manifest
+from jobs.trees.manifest import Entry
+
+#: File that holds a value.
+VALUE_FILE = "value.json"
+
+
+class ArtifactHost:
+    """Publishes and deletes artifacts for one workflow."""
+
+    def __init__(self, trees: Trees, actor: Actor) -> None:
+        self._trees = trees
+        self._actor = actor
+
+    def publish(self, name: str, artifact: str | None, value: Any) -> str:
+        """Let a name point to an artifact, or to a new one with a value as JSON; return its id."""
+        tenant = self._actor.tenant
+        if artifact is None:
+            text = self._written(value)
+        else:
+            text = self._trees.manifest(tenant, self._trees.find(tenant, artifact))
+        _, row = self._trees.commit(tenant, text, name, self._actor)
+        return row.id
+
+    def delete(self, artifact: str) -> None:
+        """Delete an artifact by its id or name; nothing where there is none."""
+        try:
+            self._trees.delete(self._actor.tenant, artifact, self._actor)
+        except errors.NotFound:
+            return
+
+    def _written(self, value: Any) -> bytes:
+        """Store a value as a file, and return the manifest of the tree that has it alone."""
+        data = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        if len(data) > PART_BYTES:
+            raise errors.TooLarge(f"value: has {len(data)} bytes as JSON; at most {PART_BYTES}", field="value")
+        sha = hashlib.sha256(data).hexdigest()
+        self._trees.transfers.put_part(self._actor.tenant, sha, len(data), 0, data)
+        return manifest.written([Entry(kind="f", path=VALUE_FILE, size=len(data), sha=sha)])

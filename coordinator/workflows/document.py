@@ -1,0 +1,226 @@
+"""Documents: what a text of a workflow says, as its actions. Shape alone; `validation.py` knows what each may say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from coordinator.workflows import text
+from coordinator.workflows.text import START, Complaint, Mapping, Place, Sequence, Unreadable
+from jobs import errors
+from jobs.numbers import short
+
+#: Actions of a workflow, and dependencies of all of them.
+MAX_ACTIONS, MAX_EDGES = 10_000, 100_000
+#: Characters of a name and of a description.
+MAX_NAME, MAX_DESCRIPTION = 200, 10_000
+#: Complaints that an answer holds.
+MAX_COMPLAINTS = 100
+#: Ids are parts of ids of jobs.
+ACTION_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_TYPE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+#: Fields of an action that are the same for all types.
+STRUCTURE = ("action_id", "action_type", "dependencies", "after_any", "foreach", "parameters")
+#: Fields of the job that an action becomes, as POST /api/submit has them.
+OPTIONS = ("priority", "device", "gpu_preferred", "max_running", "timeout_seconds")
+_FIELDS = ("name", "description", "actions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Action:
+    """Action as it is written."""
+
+    id: str
+    type: str
+    #: Actions that must be done before it.
+    dependencies: tuple[str, ...] = ()
+    #: Actions that must have ended before it, however.
+    after_any: tuple[str, ...] = ()
+    #: List, or a reference to one: the action is carried out once for each item. None: once.
+    foreach: Any = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    #: Those of OPTIONS that are given.
+    options: dict[str, Any] = field(default_factory=dict)
+    #: Its parameters are not known before others are done.
+    late: bool = False
+    place: Place = START
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    """Workflow as it is written."""
+
+    name: str
+    description: str = ""
+    #: Actions by id; once they are validated, each comes after those that it waits for.
+    actions: dict[str, Action] = field(default_factory=dict)
+
+
+def packed(whole: Document) -> list[dict[str, Any]]:
+    """Return the actions of a document as JSON values."""
+    names = ("id", "type", "dependencies", "after_any", "foreach", "parameters", "options", "late")
+    rows = ({name: getattr(action, name) for name in names} for action in whole.actions.values())
+    return [{name: value for name, value in row.items() if value not in (None, (), {}, False)} for row in rows]
+
+
+def unpacked(name: str, description: str, rows: list[dict[str, Any]]) -> Document:
+    """Return the document whose actions `packed` returned."""
+    actions = (
+        Action(**{**row, **{name: tuple(row.get(name, ())) for name in ("dependencies", "after_any")}})
+        for row in rows
+    )  # fmt: skip
+    return Document(name=name, description=description, actions={action.id: action for action in actions})
+
+
+class InvalidWorkflow(errors.InvalidRequest):
+    """The workflow is not valid."""
+
+    def __init__(self, complaints: list[Complaint]) -> None:
+        first, *others = complaints = sorted(complaints, key=lambda one: one.place)
+        more = f" (and {len(others)} more)" if others else ""
+        super().__init__(f"{shown(first)}{more}", field=first.field or "body")
+        self.complaints = complaints
+        self.extra = {"problems": [as_row(one) for one in complaints]}
+
+
+def as_row(complaint: Complaint) -> dict[str, Any]:
+    """Return a complaint as the API shows it."""
+    place = complaint.place
+    return {
+        "line": place.line, "column": place.column, "action": complaint.action, "field": complaint.field,
+        "detail": complaint.text,
+    }  # fmt: skip
+
+
+def shown(complaint: Complaint) -> str:
+    """Return a complaint as one line: LINE:COLUMN, whose, which field, what."""
+    of = f"{complaint.action}: " if complaint.action else ""
+    what = f"{complaint.field}: " if complaint.field else ""
+    return f"{complaint.place.line}:{complaint.place.column}: {of}{what}{complaint.text}"
+
+
+@dataclass
+class Reading:
+    """Text that is being read: its actions as they stand, and all complaints so far."""
+
+    root: Any
+    complaints: list[Complaint]
+
+    def complain(self, place: Place, words: str, *, action: str = "", field: str = "") -> None:
+        """Note what is wrong."""
+        self.complaints.append(Complaint(place=place, action=action, field=field, text=words))
+
+    def node(self, number: int) -> Mapping:
+        """Return an action as it is written."""
+        node: Mapping = self.root["actions"][number]
+        return node
+
+
+def read(source: bytes) -> tuple[Reading, list[tuple[int, Action]]]:
+    """Return the text, with complaints, and those actions that have a shape, by their number in the list.
+
+    Raises InvalidWorkflow for a text of which nothing can be said but that.
+    """
+    try:
+        root, complaints = text.parsed(source)
+    except Unreadable as error:
+        raise InvalidWorkflow([error.complaint]) from None
+    if not isinstance(root, Mapping):
+        what = "a workflow is a mapping with name and actions"
+        raise InvalidWorkflow([Complaint(place=START, text=f"{what}; got {short(text.plain(root))}")])
+    reading = Reading(root, complaints)
+    _check_head(reading)
+    return reading, list(_actions(reading))
+
+
+def document(reading: Reading, actions: list[tuple[int, Action]]) -> Document:
+    """Return the document that was read."""
+    root = reading.root
+    return Document(
+        name=root["name"], description=root.get("description") or "",
+        actions={action.id: action for _, action in actions},
+    )  # fmt: skip
+
+
+def _check_head(reading: Reading) -> None:
+    root = reading.root
+    for key, place in root.keys_at.items():
+        if key not in _FIELDS:
+            reading.complain(place, f"is not known; there are {', '.join(_FIELDS)}", field=short_name(key))
+    for key, most, needed in (
+        ("name", MAX_NAME, True), ("description", MAX_DESCRIPTION, False),
+    ):  # fmt: skip
+        _check_text(reading, key, most, needed=needed)
+
+
+def _check_text(reading: Reading, key: str, most: int, *, needed: bool) -> None:
+    value, place = reading.root.get(key), reading.root.keys_at.get(key, reading.root.at)
+    if value is None and not needed:
+        return
+    if not isinstance(value, str) or not 1 <= len(value) <= most or not (key == "description" or value.isprintable()):
+        given = "" if value is None else f"; got {short(text.plain(value))}"
+        reading.complain(place, f"must be a text of 1..{most} characters{given}", field=key)
+
+
+def short_name(key: str) -> str:
+    """Return a key for a message."""
+    return key if len(key) <= 64 else f"{key[:63]}…"
+
+
+def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
+    nodes, seen = reading.root.get("actions"), dict[str, Place]()
+    if not isinstance(nodes, Sequence) or not 1 <= len(nodes) <= MAX_ACTIONS:
+        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else short(text.plain(nodes))
+        place = reading.root.keys_at.get("actions", reading.root.at)
+        reading.complain(place, f"must be a list of 1..{MAX_ACTIONS} actions; got {got}", field="actions")
+        return
+    for number, node in enumerate(nodes):
+        action = _action(reading, node, nodes.items_at[number])
+        if action is None:
+            continue
+        if action.id in seen:
+            where = f"line {seen[action.id].line}"
+            reading.complain(
+                action.place, f"another action in {where} has this id", action=action.id, field="action_id"
+            )
+            continue
+        seen[action.id] = action.place
+        yield number, action
+
+
+def _action(reading: Reading, node: Any, place: Place) -> Action | None:
+    """Return an action; None, with a complaint, for one that has no shape."""
+    if not isinstance(node, Mapping):
+        reading.complain(place, f"an action is a mapping with action_id and action_type; got {short(text.plain(node))}")
+        return None
+    name, kind = node.get("action_id"), node.get("action_type")
+    if not isinstance(name, str) or not ACTION_ID.fullmatch(name):
+        where, got = node.keys_at.get("action_id", node.at), short(text.plain(name))
+        reading.complain(where, f"must be 1 to 32 letters, digits, - or _; got {got}", field="action_id")
+        return None
+    if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
+        where, got = node.keys_at.get("action_type", node.at), short(text.plain(kind))
+        reading.complain(where, f"must name a type of action; got {got}", action=name, field="action_type")
+        return None
+    given = node.get("parameters")
+    if given is not None and not isinstance(given, Mapping):
+        where = node.keys_at["parameters"]
+        reading.complain(where, f"must be a mapping; got {short(text.plain(given))}", action=name, field="parameters")
+    return Action(
+        id=name, type=kind, foreach=text.plain(node.get("foreach")), place=node.at,
+        dependencies=_ids(reading, node, name, "dependencies"), after_any=_ids(reading, node, name, "after_any"),
+    )  # fmt: skip
+
+
+def _ids(reading: Reading, node: Mapping, name: str, field: str) -> tuple[str, ...]:
+    ids = node.get(field)
+    if ids is None:
+        return ()
+    if not isinstance(ids, Sequence) or not all(isinstance(one, str) for one in ids):
+        where = node.keys_at[field]
+        reading.complain(where, f"must be a list of ids; got {short(text.plain(ids))}", action=name, field=field)
+        return ()
+    return tuple(dict.fromkeys(ids))

@@ -1,0 +1,112 @@
+"""Thread of a coordinator that, while it leads, looks at the workflows: at once when something of theirs changes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from coordinator.events.event import Event
+from coordinator.workflows.engine import Engine
+from jobs.store import connection
+from jobs.store.workflows import Workflows
+
+log = logging.getLogger(__name__)
+
+#: The thread looks at what is due this often, whether it hears of anything or not.
+ROUND_SECONDS = 1.0
+#: Seconds between two looks at a workflow of which nothing is heard: events may be lost, and writes of Redis too.
+PATROL_SECONDS = 10.0
+#: Rest after a look, over the time that it took: large workflows are looked at less often, and others have their turn.
+_REST = 3.0
+#: Workflows taken at once, and those that are deleted in one round.
+_AT_ONCE, _PURGED = 100, 20
+#: Ids of jobs that belong to workflows begin so.
+_PREFIXES = ("w-", "f-")
+
+
+class Overseer(threading.Thread):
+    """Looks at workflows until stopped."""
+
+    def __init__(self, store: Workflows, engine: Engine, leads: Callable[[], bool]) -> None:
+        super().__init__(name="workflows", daemon=True)
+        self._store = store
+        self._engine = engine
+        self._leads = leads
+        self._ended = False
+        self._woken = threading.Event()
+        #: By workflow: when it is to be looked at, and before when it is not, by time.monotonic.
+        self._due: dict[str, float] = {}
+        self._resting: dict[str, float] = {}
+        self._patrolled = self._rounded = -1e9
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """Wake up for events of workflows and ends of their jobs."""
+        if any(event.workflow or (event.ends and event.job.startswith(_PREFIXES)) for event in events):
+            self._woken.set()
+
+    def run(self) -> None:
+        """Look at what is due, whatever fails, until stopped."""
+        while not self._ended:
+            try:
+                wait = self.round() if self._leads() else ROUND_SECONDS
+            except connection.Unreachable as error:
+                log.warning("workflows wait: redis cannot be reached: %s", error)
+                wait = ROUND_SECONDS
+            except Exception:
+                log.exception("looking at workflows failed")
+                wait = ROUND_SECONDS
+            self._woken.wait(wait)
+            self._woken.clear()
+        self._due.clear()
+
+    def round(self) -> float:
+        """Look at each workflow that is due; return the seconds until one is due again."""
+        now = time.monotonic()
+        for workflow in self._store.take_due(_AT_ONCE):
+            self._due[workflow] = now
+        if now - self._rounded >= ROUND_SECONDS:
+            self._rounded = now
+            self._store.purge(_PURGED)
+        if now - self._patrolled >= PATROL_SECONDS:
+            self._patrol(now)
+        for workflow in [name for name, at in self._due.items() if at <= now]:
+            if self._resting.get(workflow, now) <= now and not self._ended:
+                self._look(workflow)
+        after = time.monotonic()
+        nexts = [max(at, self._resting.get(name, at)) for name, at in self._due.items()]
+        return min([ROUND_SECONDS, *(max(0.0, at - after) for at in nexts)])
+
+    def _patrol(self, now: float) -> None:
+        self._patrolled = now
+        live = self._store.live()
+        self._resting = {name: at for name, at in self._resting.items() if name in live}
+        for number, workflow in enumerate(live):
+            # Spread over the time until the next patrol.
+            self._due.setdefault(workflow, now + PATROL_SECONDS * number / len(live))
+
+    def _look(self, workflow: str) -> None:
+        began = time.monotonic()
+        # Before the look: what happens meanwhile makes it due again.
+        del self._due[workflow]
+        try:
+            outcome = self._engine.look(workflow)
+        except connection.Unreachable:
+            self._due[workflow] = began + ROUND_SECONDS
+            raise
+        except Exception:
+            log.exception("looking at a workflow failed", extra={"workflow": workflow})
+            self._due[workflow] = began + PATROL_SECONDS
+            return
+        ended = time.monotonic()
+        self._resting[workflow] = ended + _REST * (ended - began)
+        if outcome.again:
+            self._due[workflow] = ended
+        elif outcome.soon:
+            self._due[workflow] = ended + ROUND_SECONDS
+
+    def stop(self) -> None:
+        """End after the look of this moment."""
+        self._ended = True
+        self._woken.set()

@@ -1,0 +1,293 @@
+"""Planning of workflows: what is to be done next, of what is known. Pure: no clock, no store.
+
+Whatever dies between a plan and its steps, the next plan begins from what is stored: an action that has a job is
+submitted no second time, and ids of jobs follow from workflow, action and attempt alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
+
+from coordinator.workflows.action_types import APPROVE, TYPES
+from coordinator.workflows.document import Action, Document
+from jobs.models import TERMINAL
+
+#: Jobs after which one job may come.
+MAX_PARENTS = 1000
+
+
+class State(StrEnum):
+    """State of a workflow."""
+
+    RUNNING = "running"
+    #: Nothing runs, and a person must approve something.
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    #: Its jobs are being cancelled.
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+#: States in which the leader does nothing more, until somebody retries.
+ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+#: States of actions besides those of jobs: it waits for others, or for a person.
+WAITING, APPROVAL = "waiting", "approval"
+_GONE = "its job was deleted"
+_BAD = frozenset({"failed", "cancelled", "skipped"})
+#: Those of a foreach's jobs that tell the state of all, the first that is among them.
+_FIRST = (
+    "running",
+    "finishing",
+    "cancelling",
+    "paused",
+    "queued",
+    "blocked",
+    WAITING,
+    "failed",
+    "cancelled",
+    "skipped",
+)
+
+
+class JobSeen(NamedTuple):
+    """Job of an action."""
+
+    id: str
+    #: Of one that is gone the last that was noted, None where none was.
+    state: str | None
+    gone: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Stored outcome of an action that is no job: it was carried out, refused, or expanded into items."""
+
+    #: done, failed, or expanded.
+    state: str
+    result: Any = None
+    error: str = ""
+    #: Of a foreach.
+    items: tuple[Any, ...] = ()
+    #: Milliseconds since 1970.
+    ended: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """Everything that is stored of a workflow at one moment."""
+
+    workflow: str
+    state: State
+    #: 1, and one more for each retry.
+    attempt: int
+    #: By action; of a foreach by ACTION/NUMBER.
+    jobs: Mapping[str, JobSeen]
+    records: Mapping[str, Record]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submit:
+    """Submit the job of an action, or of one item of a foreach."""
+
+    key: str
+    job_id: str
+    action: Action
+    #: Jobs after which it comes.
+    after: tuple[str, ...] = ()
+    after_any: tuple[str, ...] = ()
+    item: Any = None
+    index: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expand:
+    """Store the items of a foreach."""
+
+    action: Action
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarryOut:
+    """Carry an action out that is no job."""
+
+    action: Action
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cancel:
+    """Cancel a job."""
+
+    job_id: str
+
+
+Step: TypeAlias = Submit | Expand | CarryOut | Cancel
+
+
+@dataclass(kw_only=True)
+class Plan:
+    """States of all actions, and what is to be done."""
+
+    states: dict[str, str] = field(default_factory=dict)
+    #: Of skipped actions: the one that failed or was cancelled.
+    roots: dict[str, str] = field(default_factory=dict)
+    #: In an order in which each comes after those that it needs.
+    steps: list[Step] = field(default_factory=list)
+    #: State that the workflow has now.
+    state: State = State.RUNNING
+
+
+def job_id(workflow: str, action: str, attempt: int) -> str:
+    """Return the id of an action's job."""
+    return f"w-{workflow}-{action}-{attempt}"
+
+
+def item_job_id(workflow: str, action: str, attempt: int, index: int) -> str:
+    """Return the id of the job of one item of a foreach."""
+    return f"f-{workflow}-{index}-{action}-{attempt}"
+
+
+def item_key(action: str, index: int) -> str:
+    """Return the key of one item of a foreach."""
+    return f"{action}/{index}"
+
+
+def plan(document: Document, known: Known) -> Plan:
+    """Return what is to be done next in a workflow whose actions are in the order of their dependencies."""
+    planner = _Planner(document, known)
+    for action in document.actions.values():
+        planner.look_at(action)
+    return planner.concluded()
+
+
+class _Planner:
+    def __init__(self, document: Document, known: Known) -> None:
+        self._document = document
+        self._known = known
+        self._acts = known.state in (State.RUNNING, State.WAITING)
+        self._plan = Plan()
+        #: Jobs that there are, and those that are submitted now.
+        self._ids: dict[str, str] = {key: job.id for key, job in known.jobs.items()}
+
+    def look_at(self, action: Action) -> None:
+        """Find the state of an action, and plan its step."""
+        self._plan.states[action.id] = self._state(action)
+
+    def concluded(self) -> Plan:
+        """Return the plan with the workflow's state."""
+        plan, known = self._plan, self._known
+        if known.state == State.CANCELLING:
+            jobs = known.jobs.values()
+            plan.steps = [Cancel(job_id=job.id) for job in jobs if job.state and job.state not in TERMINAL]
+        plan.state = self._conclusion()
+        return plan
+
+    def _conclusion(self) -> State:
+        states = set(self._plan.states.values())
+        # A job of a foreach may go on after the state of all is told by another.
+        if {job.state for job in self._known.jobs.values()} <= {*TERMINAL, None} and states <= TERMINAL:
+            if self._plan.steps and self._acts:
+                return State.RUNNING
+            if self._known.state == State.CANCELLING:
+                return State.CANCELLED
+            return State.FAILED if "failed" in states else State.CANCELLED if "cancelled" in states else State.DONE
+        if self._known.state == State.CANCELLING:
+            return State.CANCELLING
+        idle = states <= {*TERMINAL, WAITING, APPROVAL} and not self._plan.steps
+        return State.WAITING if idle and APPROVAL in states else State.RUNNING
+
+    def _state(self, action: Action) -> str:
+        if action.foreach is not None:
+            return self._state_of_foreach(action)
+        return self._state_of(action.id) or self._next(action)
+
+    def _state_of(self, key: str) -> str | None:
+        """Return the state of what has a job or a record; None where nothing has begun."""
+        if job := self._known.jobs.get(key):
+            return job.state or "failed"
+        record = self._known.records.get(key)
+        return record.state if record else None
+
+    def _state_of_foreach(self, action: Action) -> str:
+        record = self._known.records.get(action.id)
+        if record is None:
+            return self._next(action)
+        if record.state != "expanded":
+            return record.state
+        keys = [item_key(action.id, index) for index in range(len(record.items))]
+        states = [self._state_of(key) for key in keys]
+        if self._acts:
+            begun = zip(keys, states, record.items, strict=True)
+            for index, (key, state, item) in enumerate(begun):
+                if state is None:
+                    self._submit(action, key, item=item, index=index)
+        unbegun = WAITING if self._acts else "cancelled"
+        present = {state or unbegun for state in states}
+        return next((state for state in _FIRST if state in present), "done")
+
+    def _next(self, action: Action) -> str:
+        """Return the state of an action with which nothing has begun, and plan its step where its time has come."""
+        states = self._plan.states
+        if bad := next((name for name in action.dependencies if states[name] in _BAD), None):
+            self._plan.roots[action.id] = self._plan.roots.get(bad, bad)
+            return "skipped"
+        if not self._acts:
+            return "cancelled"
+        if self._is_job(action) and not action.late:
+            return self._next_of_job(action)
+        if not all(states[name] == "done" for name in action.dependencies):
+            return WAITING
+        if not all(states[name] in TERMINAL for name in action.after_any):
+            return WAITING
+        if action.type == APPROVE:
+            return APPROVAL
+        if action.foreach is not None:
+            self._plan.steps.append(Expand(action=action))
+        elif self._is_job(action):
+            self._submit(action, action.id)
+        else:
+            self._plan.steps.append(CarryOut(action=action))
+        return WAITING
+
+    def _next_of_job(self, action: Action) -> str:
+        """Submit an action whose parameters are known as soon as those before it have jobs: Redis releases it."""
+        after, after_any = list(self._open(action.dependencies)), list(self._open(action.after_any))
+        if None not in after and None not in after_any and len({*after, *after_any}) <= MAX_PARENTS:
+            self._submit(
+                action, action.id, after=tuple(filter(None, after)), after_any=tuple(filter(None, after_any))
+            )  # fmt: skip
+        return WAITING
+
+    def _open(self, names: tuple[str, ...]) -> Iterator[str | None]:
+        """Yield the jobs of those that have not ended; None for one that has no job yet."""
+        for name in names:
+            if self._plan.states[name] not in TERMINAL:
+                yield self._ids.get(name)
+
+    def _submit(self, action: Action, key: str, *, item: Any = None, index: int = 0, **after: tuple[str, ...]) -> None:
+        workflow, attempt = self._known.workflow, self._known.attempt
+        if action.foreach is None:
+            name = job_id(workflow, action.id, attempt)
+        else:
+            name = item_job_id(workflow, action.id, attempt, index)
+        self._ids[key] = name
+        self._plan.steps.append(Submit(key=key, job_id=name, action=action, item=item, index=index, **after))
+
+    @staticmethod
+    def _is_job(action: Action) -> bool:
+        of = TYPES.get(action.type)
+        return of is not None and of.is_job
+
+
+def error_of(action: str, plan: Plan, known: Known) -> str:
+    """Return why an action that has no job failed or was skipped; empty for every other."""
+    job, record = known.jobs.get(action), known.records.get(action)
+    if plan.states[action] == "skipped" and job is None:
+        root = plan.roots[action]
+        return f"{root} {'was cancelled' if plan.states[root] == 'cancelled' else 'failed'}"
+    if job and job.state is None:
+        return _GONE
+    return record.error if record else ""

@@ -1,0 +1,69 @@
+"""Workflows as rows. Reads only."""
+
+from __future__ import annotations
+
+from coordinator.workflows import document, engine, planning, rows
+from coordinator.workflows.document import Document
+from coordinator.workflows.planning import ENDED, Known, Plan
+from coordinator.workflows.rows import JOB_FIELDS, ActionDetailRow, CourseRow, WorkflowRow, WorkflowsPage
+from jobs import errors
+from jobs.store.workflows import Course, StoredWorkflow, Workflows
+
+
+class WorkflowQueries:
+    """Workflows and their actions."""
+
+    def __init__(self, store: Workflows) -> None:
+        self._store = store
+
+    def one(self, workflow: str, tenant: str | None) -> StoredWorkflow:
+        """Return a workflow; NotFound for another tenant's, too. None as tenant: of any."""
+        [stored] = self._store.read([workflow])
+        if stored is None or tenant not in (None, stored.tenant):
+            raise errors.NotFound(f"no workflow {workflow}; list them with GET /api/workflows", field="workflow_id")
+        return stored
+
+    def row(self, workflow: str, tenant: str | None) -> WorkflowRow:
+        """Return a workflow without its actions. Errors as `one`."""
+        return rows.workflow_row(self.one(workflow, tenant))
+
+    def page(self, tenant: str | None, cursor: str | None, limit: int) -> WorkflowsPage:
+        """Return at most `limit` workflows, newest first, of one tenant or of all."""
+        created, _, name = (cursor or "").partition("-")
+        found = self._store.page(tenant, (int(created), name) if cursor else None, limit)
+        shown = [rows.workflow_row(one) for one in self._store.read([each for _, each in found]) if one]
+        return {"workflows": shown, "cursor": f"{found[-1][0]}-{found[-1][1]}" if len(found) == limit else None}
+
+    def planned(self, workflow: str, tenant: str | None) -> tuple[Document, Known, Plan, Course]:
+        """Return a workflow, and where its actions stand now. Errors as `one`."""
+        self.one(workflow, tenant)
+        course, stored = self._store.course(workflow), self._store.document(workflow)
+        if course is None or stored is None:
+            raise errors.NotFound(f"workflow {workflow} is gone", field="workflow_id")
+        whole = document.unpacked(course.workflow.name, course.workflow.description, stored)
+        known = engine.seen(self._store, course)
+        plan = planning.plan(whole, known)
+        if known.state in ENDED and any(job.gone for job in known.jobs.values()):
+            plan.states |= course.final  # jobs of it have expired
+        return whole, known, plan, course
+
+    def course(self, workflow: str, tenant: str | None) -> CourseRow:
+        """Return a workflow with its actions. Errors as `one`."""
+        whole, known, plan, course = self.planned(workflow, tenant)
+        own = {key: job.id for key, job in known.jobs.items() if "/" not in key}
+        fields = dict(zip(own, self._store.job_fields(list(own.values()), JOB_FIELDS), strict=True)) if own else {}
+        actions = [rows.action_row(action, plan, known, fields) for action in whole.actions.values()]
+        return {**rows.workflow_row(course.workflow), "actions": actions}
+
+    def action(self, workflow: str, name: str, tenant: str | None) -> ActionDetailRow:
+        """Return one action with its parameters. NotFound; errors as `one`."""
+        whole, known, plan, _ = self.planned(workflow, tenant)
+        action = whole.actions.get(name)
+        if action is None:
+            raise errors.NotFound(f"workflow {workflow} has no action {name}", field="action_id")
+        job, record = known.jobs.get(name), known.records.get(name)
+        fields = {name: self._store.job_fields([job.id], JOB_FIELDS)[0]} if job else {}
+        return {
+            **rows.action_row(action, plan, known, fields), "parameters": action.parameters, "foreach": action.foreach,
+            "item_jobs": rows.item_rows(action, known), "result": record.result if record else None,
+        }  # fmt: skip

@@ -1,0 +1,107 @@
+"""References in parameters: `${action.field}` stands for what an action gave, and fills a whole value.
+
+A value is filled once: what comes out of it is looked at no further. Within a longer text nothing is filled, so that a
+shell's `${HOME}` stays what it is. `$${...}` stands for the text `${...}`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Path: TypeAlias = tuple[str | int, ...]
+
+_WHOLE = re.compile(r"\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}")
+_WITHIN = re.compile(r"\$\{([A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]+)+\}")
+_LITERAL = "$${"
+#: In actions with foreach: the item, and its number from 0.
+ITEM, INDEX = "item", "index"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Part of what an action gave, or of the item of a foreach."""
+
+    action: str
+    path: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "${" + ".".join((self.action, *self.path)) + "}"
+
+
+def reference(value: Any) -> Reference | None:
+    """Return the reference that a value is; None for any other value."""
+    match = _WHOLE.fullmatch(value) if isinstance(value, str) and value.startswith("${") else None
+    if match is None or not (match[2] or match[1] in (ITEM, INDEX)):
+        return None
+    return Reference(match[1], tuple(match[2].split(".")[1:]))
+
+
+def found(value: Any, path: Path = ()) -> Iterator[tuple[Path, Reference]]:
+    """Yield the references in a value, with the path of each."""
+    for where, text in _texts(value, path):
+        if one := reference(text):
+            yield where, one
+
+
+def within_texts(value: Any) -> Iterator[tuple[Path, str, str]]:
+    """Yield what looks like a reference inside a longer text, where nothing is filled: path, the action's id, all."""
+    for where, text in _texts(value, ()):
+        if "${" in text and not text.startswith(_LITERAL) and not reference(text) and (match := _WITHIN.search(text)):
+            yield where, match[1], match[0]
+
+
+def _texts(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, (*path, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _texts(inner, (*path, number))
+
+
+class Unfilled(Exception):
+    """A reference has no value; the message says why."""
+
+
+def filled(value: Any, look_up: Callable[[Reference], Any]) -> Any:
+    """Return a value with each reference replaced by what `look_up` returns, which raises Unfilled."""
+    if isinstance(value, str):
+        if value.startswith(_LITERAL) and _WHOLE.fullmatch(value[1:]):
+            return value[1:]
+        one = reference(value)
+        return value if one is None else look_up(one)
+    if isinstance(value, dict):
+        return {name: filled(inner, look_up) for name, inner in value.items()}
+    return [filled(inner, look_up) for inner in value] if isinstance(value, list) else value
+
+
+def part(given: Any, reference: Reference) -> Any:
+    """Return the part of a value that a reference names. Raises Unfilled naming the fields that there are."""
+    for number, step in enumerate(reference.path):
+        if isinstance(given, dict) and step in given:
+            given = given[step]
+        elif isinstance(given, list) and step.isdigit() and int(step) < len(given):
+            given = given[int(step)]
+        else:
+            here = ".".join((reference.action, *reference.path[:number]))
+            raise Unfilled(f"{reference}: {here} has no {step}; it {_described(given)}")
+    return given
+
+
+def as_word(value: Any) -> str:
+    """Return a filled value as a word of a command: a text as it is, all else as JSON. Raises Unfilled for null."""
+    if value is None:
+        raise Unfilled("null is no word of a command")
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"has {', '.join(list(value)[:20]) or 'no fields'}"
+    return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type(value).__name__}"

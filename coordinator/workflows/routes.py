@@ -1,0 +1,243 @@
+"""Routes of workflows: submit and validate texts, list, look, cancel, retry, approve, delete."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Asker, Scope
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from coordinator.jobs import submissions
+from coordinator.workflows import action_types, document, engine, planning, rows, schemas, validation
+from coordinator.workflows.document import Document, InvalidWorkflow
+from coordinator.workflows.planning import APPROVAL, ENDED
+from coordinator.workflows.queries import WorkflowQueries
+from coordinator.workflows.rows import ValidationRow, WorkflowRow
+from coordinator.workflows.text import MAX_BYTES
+from coordinator.workflows.validation import Valid
+from jobs import errors
+from jobs.kinds import registry
+from jobs.store import workflows
+from jobs.store.workflows import NewWorkflow
+
+routes = http.router()
+
+_SUBMIT = [http.needs(Scope.SUBMIT)]
+#: An operator steers the workflows of every tenant.
+_STEERS = [http.needs(Scope.SUBMIT, Scope.OPERATE)]
+_CURSOR = r"^[0-9]{1,16}-[0-9a-f]{12}$"
+_TEXT = {"schema": {"type": "string"}}
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True, "description": "YAML 1.2 or JSON, at most 4 MiB: docs/workflows.md",
+        "content": {"application/yaml": _TEXT, "application/json": {"schema": {"type": "object"}}},
+    }
+}  # fmt: skip
+_INVALID: dict[str, Any] = {
+    "description": "The text is not valid",
+    "content": {"application/problem+json": {"schema": schemas.Refused.model_json_schema()}},
+}
+
+
+async def _workflows(cluster: http.ClusterDep) -> WorkflowQueries:
+    return WorkflowQueries(cluster.store.workflows)
+
+
+Queries = Annotated[WorkflowQueries, Depends(_workflows)]
+WorkflowId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$", description="A workflow's id.")]
+ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An action's id.")]
+
+
+@routes.post(
+    "/workflows", status_code=202, tags=["workflows"], dependencies=_SUBMIT, openapi_extra=_BODY,
+    **http.answers(schemas.Workflow, 202, **{"422": _INVALID}),
+)  # fmt: skip
+async def submit_workflow(
+    request: Request, cluster: http.ClusterDep, asker: http.AskerDep,
+    idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
+) -> Response:  # fmt: skip
+    """Submit a workflow. 422 with all `problems` of its text, each with line and column."""
+    async with bodies.octets(request, MAX_BYTES) as text:
+        row = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key)
+    return shown(row, 202)
+
+
+def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None) -> WorkflowRow:
+    valid = validation.validate(text)
+    if valid.impossible:
+        raise InvalidWorkflow(list(valid.impossible))
+    whole = valid.document
+    runs = _may_run(whole, asker)
+    name = hashlib.sha256(f"{asker.tenant}\0{key}".encode()).hexdigest()[:12] if key else secrets.token_hex(6)
+    new = NewWorkflow(
+        id=name, digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
+        description=whole.description, total=len(whole.actions), run=runs,
+    )  # fmt: skip
+    how, number = cluster.store.workflows.add(new, asker.actor)
+    if refusal := _refusal(how, number, asker.tenant):
+        raise refusal
+    return WorkflowQueries(cluster.store.workflows).row(name, None)
+
+
+def _may_run(whole: Document, asker: Asker) -> bool:
+    """Return True for an asker who may run programs. Forbidden where the workflow has some, and it may not."""
+    runs = bool(asker.token) and asker.has(Scope.RUN)
+    for action in whole.actions.values():
+        if not runs and action_types.TYPES[action.type].is_job and registry.running(action.type):
+            detail = f"line {action.place.line}: {action.id} runs a program, which needs a token that has the scope run"
+            raise errors.Forbidden(
+                f"{detail}: cluster token create NAME --scopes read,submit,run", field="Authorization"
+            )
+    return runs
+
+
+def _refusal(how: str, number: int, tenant: str) -> errors.ClusterError | None:
+    if how == "conflict":
+        detail = "Idempotency-Key: already used by a workflow with another text; use a new key"
+        return errors.Conflict(detail, field="Idempotency-Key")
+    if how == "missing":
+        return errors.UnknownTenant(tenant)
+    if how == "live":
+        detail = f"tenant {tenant} has {number} workflows that have not ended, as many as it may have"
+        return errors.OverLimit(f"{detail}; cancel one or wait: cluster workflow list", field="workflows", seconds=10)
+    if how == "full":
+        detail = f"{number} bytes are stored of workflows of tenant {tenant}, and at most {workflows.MAX_STORED} may be"
+        return errors.OverLimit(f"{detail}; delete some that have ended", field="workflows", seconds=60)
+    return None
+
+
+@routes.post(
+    "/workflows/validate", tags=["workflows"], dependencies=_SUBMIT, openapi_extra=_BODY,
+    **http.answers(schemas.Validation),
+)  # fmt: skip
+async def validate_workflow(request: Request) -> Response:
+    """Validate a text and submit nothing: all that is wrong with it, each with line and column."""
+    async with bodies.octets(request, MAX_BYTES) as text:
+        row = await run_in_threadpool(_validated, text)
+    return shown(row)
+
+
+def _validated(text: bytes) -> ValidationRow:
+    try:
+        valid = validation.validate(text)
+    except InvalidWorkflow as error:
+        problems = [rows.complaint_row(one) for one in error.complaints[: document.MAX_COMPLAINTS]]
+        return {
+            "valid": False, "name": None, "actions": 0, "edges": 0, "layers": 0, "problems": problems, "notes": [],
+        }  # fmt: skip
+    return _described(valid)
+
+
+def _described(valid: Valid) -> ValidationRow:
+    actions = valid.document.actions
+    depth: dict[str, int] = {}
+    for action in actions.values():
+        depth[action.id] = 1 + max((depth[name] for name in (*action.dependencies, *action.after_any)), default=0)
+    edges = sum(len(action.dependencies) + len(action.after_any) for action in actions.values())
+    return {
+        "valid": True, "name": valid.document.name, "actions": len(actions), "edges": edges,
+        "layers": max(depth.values()), "problems": [], "notes": [rows.complaint_row(one) for one in valid.impossible],
+    }  # fmt: skip
+
+
+@routes.get("/workflows", tags=["workflows"], **http.answers(schemas.Workflows))
+def list_workflows(
+    queries: Queries, asker: http.AskerDep,
+    cursor: Annotated[str | None, Query(pattern=_CURSOR, description="As the page before said.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:  # fmt: skip
+    """List workflows, newest first."""
+    return shown(queries.page(asker.only_tenant, cursor, limit))
+
+
+@routes.get("/workflows/{workflow_id}", tags=["workflows"], **http.answers(schemas.Course))
+def get_workflow(workflow_id: WorkflowId, queries: Queries, asker: http.AskerDep) -> Response:
+    """One workflow with its actions, each after those that it waits for."""
+    return shown(queries.course(workflow_id, asker.only_tenant))
+
+
+@routes.get(
+    "/workflows/{workflow_id}/actions/{action_id}", tags=["workflows"], **http.answers(schemas.ActionDetail)
+)  # fmt: skip
+def get_action(workflow_id: WorkflowId, action_id: ActionId, queries: Queries, asker: http.AskerDep) -> Response:
+    """One action with its parameters, and the jobs of a foreach."""
+    return shown(queries.action(workflow_id, action_id, asker.only_tenant))
+
+
+@routes.post(
+    "/workflows/{workflow_id}/cancel", tags=["workflows"], dependencies=_STEERS, **http.answers(schemas.Workflow)
+)
+def cancel_workflow(
+    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+) -> Response:  # fmt: skip
+    """Cancel a workflow and its jobs that have not ended. 409 naming the state of one that has."""
+    queries.one(workflow_id, asker.only_tenant)
+    _check(workflow_id, "cancel", cluster.store.workflows.cancel(workflow_id, asker.actor))
+    return shown(queries.row(workflow_id, asker.only_tenant))
+
+
+@routes.post(
+    "/workflows/{workflow_id}/retry", tags=["workflows"], dependencies=_STEERS, **http.answers(schemas.Workflow)
+)
+def retry_workflow(
+    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+) -> Response:  # fmt: skip
+    """Go on with a workflow that failed or was cancelled: what is done stays, jobs go on from where they stopped."""
+    _, known, _, _ = queries.planned(workflow_id, asker.only_tenant)
+    retried, forgotten = engine.to_retry(known) if known.state in ENDED else ([], [])
+    answer = cluster.store.workflows.retry(workflow_id, known.attempt, retried, forgotten, asker.actor)
+    _check(workflow_id, "retry", answer)
+    return shown(queries.row(workflow_id, asker.only_tenant))
+
+
+@routes.post(
+    "/workflows/{workflow_id}/actions/{action_id}/approve", tags=["workflows"], dependencies=_STEERS,
+    **http.answers(schemas.Workflow),
+)  # fmt: skip
+def approve_action(
+    workflow_id: WorkflowId, action_id: ActionId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+) -> Response:
+    """Let an action that waits for a person be done. 409 while it waits for other actions."""
+    whole, known, plan, _ = queries.planned(workflow_id, asker.only_tenant)
+    action = whole.actions.get(action_id)
+    if action is None or action.type != action_types.APPROVE:
+        there = ", ".join(validation.approvals(whole)) or "none"
+        detail = f"workflow {workflow_id} has no approval {action_id}; it has {there}"
+        raise errors.NotFound(detail, field="action_id")
+    state = plan.states[action_id]
+    if state not in (APPROVAL, "done"):
+        open_ones = [name for name in action.dependencies if plan.states[name] != "done"]
+        what = f"waits for {', '.join(open_ones[:5])}" if state == planning.WAITING else f"is {state}"
+        raise errors.Conflict(f"{action_id} {what}; it cannot be approved now", field="action_id")
+    moment = int(cluster.store.clock.now() * 1000)
+    given = {"by": asker.name or asker.token, "at": moment}
+    record = {"state": "done", "result": given, "ended": moment}
+    answer = cluster.store.workflows.approve(workflow_id, known.attempt, action_id, record, asker.actor)
+    _check(workflow_id, "approve an action of", answer)
+    return shown(queries.row(workflow_id, asker.only_tenant))
+
+
+@routes.delete("/workflows/{workflow_id}", status_code=204, tags=["workflows"], dependencies=_STEERS)
+def delete_workflow(
+    workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
+) -> Response:  # fmt: skip
+    """Forget a workflow that has ended. Its jobs stay until they are deleted or expire."""
+    queries.one(workflow_id, asker.only_tenant)
+    _check(workflow_id, "delete", cluster.store.workflows.delete(workflow_id, asker.actor))
+    return Response(status_code=204)
+
+
+def _check(workflow: str, verb: str, answer: list[str]) -> None:
+    """Raise what a script's answer to a call about a workflow means."""
+    how, *rest = answer
+    if how == "missing":
+        raise errors.NotFound(f"no workflow {workflow}; list them with GET /api/workflows", field="workflow_id")
+    if how == "conflict":
+        first = "; cancel it first" if verb == "delete" else ""
+        raise errors.Conflict(f"cannot {verb} a workflow that is {rest[0]}{first}", field="state")

@@ -1,0 +1,153 @@
+"""Rows of workflows and their actions, as the API shows them; `schemas.py` describes the same to clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, cast
+
+from coordinator import decoding
+from coordinator.workflows import document, engine, planning
+from coordinator.workflows.document import Action
+from coordinator.workflows.planning import WAITING, Known, Plan, item_key
+from coordinator.workflows.text import Complaint
+from jobs.store.workflows import StoredWorkflow
+
+#: Fields of a job that a row of its action has.
+JOB_FIELDS = ("state", "started", "ended", "done", "total", "error")
+#: Jobs of a foreach that are listed with one action.
+_ITEMS = 1000
+
+
+class WorkflowRow(TypedDict):
+    workflow_id: str
+    tenant: str
+    name: str
+    description: str
+    state: str
+    attempt: int
+    created: str
+    ended: str | None
+    total: int
+    counts: dict[str, int]
+    waiting_because: str | None
+    error: str | None
+
+
+class ItemsRow(TypedDict):
+    """How far the items of a foreach are."""
+
+    done: int
+    total: int
+
+
+class ActionRow(TypedDict):
+    action_id: str
+    action_type: str
+    state: str
+    dependencies: list[str]
+    after_any: list[str]
+    job_id: str | None
+    error: str | None
+    started: str | None
+    ended: str | None
+    progress: float | None
+    items: ItemsRow | None
+
+
+class ItemRow(TypedDict):
+    """Job of one item of a foreach."""
+
+    index: int
+    state: str
+    job_id: str | None
+    error: str | None
+
+
+class ActionDetailRow(ActionRow):
+    parameters: dict[str, Any]
+    foreach: Any
+    item_jobs: list[ItemRow]
+    result: Any
+
+
+class CourseRow(WorkflowRow):
+    actions: list[ActionRow]
+
+
+class WorkflowsPage(TypedDict):
+    workflows: list[WorkflowRow]
+    cursor: str | None
+
+
+class ComplaintRow(TypedDict):
+    line: int
+    column: int
+    action: str
+    field: str
+    detail: str
+
+
+class ValidationRow(TypedDict):
+    valid: bool
+    name: str | None
+    actions: int
+    edges: int
+    layers: int
+    problems: list[ComplaintRow]
+    notes: list[ComplaintRow]
+
+
+def workflow_row(stored: StoredWorkflow) -> WorkflowRow:
+    """Return a workflow without its actions, as the leader saw it last."""
+    counts = dict(stored.counts) or {WAITING: stored.total}
+    return {
+        "workflow_id": stored.id, "tenant": stored.tenant, "name": stored.name, "description": stored.description,
+        "state": stored.state, "attempt": stored.attempt, "created": decoding.moment_ms(str(stored.created)),
+        "ended": decoding.moment_ms(str(stored.ended)) if stored.ended else None, "total": stored.total,
+        "counts": counts, "waiting_because": stored.waits or None, "error": stored.error or None,
+    }  # fmt: skip
+
+
+def action_row(action: Action, plan: Plan, known: Known, fields: Mapping[str, Sequence[bytes | None]]) -> ActionRow:
+    """Return an action. fields: those of JOB_FIELDS of each job, by action."""
+    job, record = known.jobs.get(action.id), known.records.get(action.id)
+    _, started, ended, done, total, error = fields.get(action.id, (None,) * len(JOB_FIELDS))
+    said = planning.error_of(action.id, plan, known) or (error or b"").decode(errors="replace")
+    items = None
+    if action.foreach is not None:
+        finished, of = engine.unfinished_items(known, action.id)
+        items = ItemsRow(done=finished, total=of)
+    return {
+        "action_id": action.id, "action_type": action.type, "state": plan.states[action.id],
+        "dependencies": list(action.dependencies), "after_any": list(action.after_any),
+        "job_id": job.id if job else None, "error": said or None, "started": _moment(started),
+        "ended": _moment(ended) or (decoding.moment_ms(str(record.ended)) if record and record.ended else None),
+        "progress": _progress(done, total), "items": items,
+    }  # fmt: skip
+
+
+def item_rows(action: Action, known: Known) -> list[ItemRow]:
+    """Return the jobs of a foreach's first items."""
+    record = known.records.get(action.id)
+    rows: list[ItemRow] = []
+    for index in range(min(len(record.items) if record else 0, _ITEMS)):
+        key = item_key(action.id, index)
+        job, own = known.jobs.get(key), known.records.get(key)
+        state = (job.state or "failed") if job else own.state if own else WAITING
+        error = own.error if own else None
+        rows.append({"index": index, "state": state, "job_id": job.id if job else None, "error": error})
+    return rows
+
+
+def complaint_row(complaint: Complaint) -> ComplaintRow:
+    """Return what is wrong with a text."""
+    return cast(ComplaintRow, document.as_row(complaint))
+
+
+def _moment(ms: bytes | None) -> str | None:
+    return decoding.optional_moment(ms.decode()) if ms and ms != b"0" else None
+
+
+def _progress(done: bytes | None, total: bytes | None) -> float | None:
+    units = int(total or 0)
+    return round(int(done or 0) / units, 4) if units else None

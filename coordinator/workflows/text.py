@@ -1,0 +1,234 @@
+"""Texts of workflows: YAML or JSON, read as values that know their lines and columns.
+
+Scalars mean what YAML 1.2 says, of which JSON is a part: `no` is a text, `1e5` a number. There are no aliases, tags or
+keys that are given twice, so that a text is never more than it shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import yaml
+
+from jobs.numbers import short
+
+#: Bytes of a text, and levels of its lists and mappings.
+MAX_BYTES, MAX_DEPTH = 4 << 20, 64
+#: Digits of an integer that is not quoted, as in a body of JSON.
+_MAX_DIGITS = 4300
+
+#: The same parser in C is ten times as fast, where PyYAML was built with it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PLAIN = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True), **dict.fromkeys(("false", "False", "FALSE"), False),
+}  # fmt: skip
+_FIRST = frozenset("+-.0123456789")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Line and column in a text, both from 1."""
+
+    line: int
+    column: int
+
+
+START = Place(1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complaint:
+    """Complaint about a workflow, and its place."""
+
+    place: Place
+    #: Id of the action that it is about; empty for the workflow as a whole.
+    action: str = ""
+    #: Dotted path of the field within the action, or within the workflow.
+    field: str = ""
+    text: str
+
+
+class Mapping(dict[str, Any]):
+    """Mapping that knows where it and its keys stand."""
+
+    __slots__ = ("at", "keys_at")
+
+    def __init__(self, at: Place) -> None:
+        super().__init__()
+        self.at = at
+        self.keys_at: dict[str, Place] = {}
+
+
+class Sequence(list[Any]):
+    """List that knows where it and its items stand."""
+
+    __slots__ = ("at", "items_at")
+
+    def __init__(self, at: Place) -> None:
+        super().__init__()
+        self.at = at
+        self.items_at: list[Place] = []
+
+
+Node: TypeAlias = Mapping | Sequence
+
+
+class Unreadable(Exception):
+    """The text cannot be read; reading ends at the first complaint of this sort."""
+
+    def __init__(self, place: Place, text: str) -> None:
+        super().__init__(text)
+        self.complaint = Complaint(place=place, text=text)
+
+
+def parsed(text: bytes) -> tuple[Any, list[Complaint]]:
+    """Return the value of a text, and complaints about what need not stop the reading. Raises Unreadable."""
+    if len(text) > MAX_BYTES:
+        raise Unreadable(START, f"the text has {len(text)} bytes; a workflow has at most {MAX_BYTES}")
+    try:
+        decoded = text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = text.count(b"\n", 0, error.start) + 1
+        raise Unreadable(Place(line, 1), "the text is no UTF-8") from None
+    try:
+        return _Reader(yaml.parse(decoded, Loader=_LOADER)).value()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = ", ".join(filter(None, (error.context, error.problem))) or "it is no YAML"
+        raise Unreadable(_place(mark) if mark else START, what) from None
+    except yaml.YAMLError as error:
+        raise Unreadable(START, str(error).splitlines()[0]) from None
+
+
+def plain(value: Any) -> Any:
+    """Return a value as plain dicts and lists."""
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def place_in(value: Any, path: tuple[str | int, ...], default: Place) -> Place:
+    """Return where a path within a value stands, as far as it goes."""
+    for step in path:
+        if isinstance(value, Mapping) and isinstance(step, str) and step in value:
+            default, value = value.keys_at[step], value[step]
+        elif isinstance(value, Sequence) and isinstance(step, int) and step < len(value):
+            default, value = value.items_at[step], value[step]
+        else:
+            return default
+    return default
+
+
+class _Reader:
+    """Makes a value of the parser's events."""
+
+    def __init__(self, events: Iterator[Any]) -> None:
+        self._events = events
+        self._complaints: list[Complaint] = []
+        self._open: list[Node] = []
+        #: By depth: the key whose value comes next.
+        self._keys: list[str | None] = []
+        self._root: Any = None
+
+    def value(self) -> tuple[Any, list[Complaint]]:
+        documents = 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise Unreadable(_place(event.start_mark), "a second document begins; submit each by itself")
+            elif isinstance(event, yaml.NodeEvent):
+                self._take(event)
+            elif isinstance(event, yaml.CollectionEndEvent):
+                self._open.pop()
+                self._keys.pop()
+        return self._root, self._complaints
+
+    def _take(self, event: Any) -> None:
+        place = _place(event.start_mark)
+        if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
+            raise Unreadable(place, f"&{event.anchor} and *{event.anchor} are not used here; write it out")
+        if event.tag is not None and event.tag != "!":
+            raise Unreadable(place, f"the tag {short(event.tag)} is not used here; quote a text that looks otherwise")
+        if isinstance(event, yaml.ScalarEvent):
+            self._put(self._key(event) if self._wants_key() else self._scalar(event, place), place, is_text=True)
+            return
+        node: Node = Mapping(place) if isinstance(event, yaml.MappingStartEvent) else Sequence(place)
+        if self._wants_key():
+            raise Unreadable(place, "a key must be a text")
+        self._put(node, place)
+        self._open.append(node)
+        self._keys.append(None)
+        if len(self._open) > MAX_DEPTH:
+            raise Unreadable(place, f"lists and mappings are nested over {MAX_DEPTH} deep")
+
+    def _wants_key(self) -> bool:
+        return bool(self._open) and isinstance(self._open[-1], Mapping) and self._keys[-1] is None
+
+    def _put(self, value: Any, place: Place, *, is_text: bool = False) -> None:
+        if not self._open:
+            self._root = value
+            return
+        parent = self._open[-1]
+        if isinstance(parent, Sequence):
+            parent.append(value)
+            parent.items_at.append(place)
+        elif self._keys[-1] is None and is_text:
+            self._begin(parent, value, place)
+        else:
+            parent[self._keys[-1] or ""] = value
+            self._keys[-1] = None
+
+    def _begin(self, parent: Mapping, key: str, place: Place) -> None:
+        if key in parent.keys_at:
+            first = parent.keys_at[key].line
+            self._complaints.append(
+                Complaint(place=place, field=key, text=f"{short(key)} is given twice, first in line {first}")
+            )
+        parent.keys_at[key] = place
+        self._keys[-1] = key
+
+    @staticmethod
+    def _key(event: Any) -> str:
+        key: str = event.value
+        return key
+
+    def _scalar(self, event: Any, place: Place) -> Any:
+        text: str = event.value
+        if event.style:  # quoted, or a block
+            return text
+        if text in _PLAIN:
+            return _PLAIN[text]
+        if text[0] not in _FIRST:
+            return text
+        return _number(text, place)
+
+
+def _number(text: str, place: Place) -> Any:
+    """Return the number that a plain scalar is, else the text."""
+    if _INTEGER.fullmatch(text):
+        if len(text) > _MAX_DIGITS:
+            raise Unreadable(place, f"an integer of over {_MAX_DIGITS} digits; quote it")
+        return int(text)
+    if _OTHER_BASE.fullmatch(text):
+        return int(text, 0)
+    if _DECIMAL.fullmatch(text):
+        number = float(text)
+        if abs(number) == float("inf"):
+            raise Unreadable(place, f"{short(text)} is beyond the numbers that there are")
+        return number
+    if _NO_NUMBER.fullmatch(text):
+        raise Unreadable(place, f"{text} is no number that a job takes")
+    return text
+
+
+def _place(mark: Any) -> Place:
+    return Place(mark.line + 1, mark.column + 1)

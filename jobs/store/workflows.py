@@ -1,0 +1,215 @@
+"""Workflows as they are stored: what they are, which jobs their actions have, what came of the others."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.models import ANONYMOUS, Actor
+from jobs.store import keys, skipped
+from jobs.store.scripts import Part
+
+#: Workflows of a tenant that have not ended, and bytes of the documents that are kept of it, compressed.
+MAX_LIVE, MAX_STORED = 100, 64 << 20
+#: Fields of jobs that are read in one round trip.
+_AT_ONCE = 1000
+#: Actor that stands for the end of a workflow's time.
+_EXPIRED = Actor("", "*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewWorkflow:
+    """Workflow as it is added."""
+
+    id: str
+    #: Digest of what was sent.
+    digest: str
+    #: Its actions, as JSON values.
+    document: Any
+    name: str
+    description: str
+    total: int
+    #: Its maker may run programs.
+    run: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredWorkflow:
+    """Workflow without its document."""
+
+    id: str
+    tenant: str
+    #: Id of the token that submitted it; empty without one.
+    token: str
+    run: bool
+    name: str
+    description: str
+    state: str
+    #: 1, and one more for each retry.
+    attempt: int
+    #: Actions.
+    total: int
+    #: Milliseconds since 1970; 0: it has not ended.
+    created: int
+    ended: int
+    #: Actions by state, as the leader saw them last.
+    counts: Mapping[str, int]
+    #: Why its next job is not submitted; why its first action failed. Empty: for no reason.
+    waits: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """Course of a workflow's actions so far, read at one moment."""
+
+    workflow: StoredWorkflow
+    jobs: Mapping[str, str]
+    records: Mapping[str, Any]
+    retries: frozenset[str]
+    #: States of actions when it ended; empty before.
+    final: Mapping[str, str]
+
+
+class Workflows(Part):
+    """Adds, steers, reads and deletes workflows."""
+
+    def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, int]:
+        """Store a workflow: (new or same, 0); else (conflict, 0), its id has another digest; (missing, 0): its tenant;
+        (live, how many have not ended); (full, bytes that are stored).
+        """
+        document = zlib.compress(json.dumps(new.document, separators=(",", ":")).encode())
+        fields = ("name", new.name, "description", new.description, "total", new.total, "run", int(new.run))
+        limits = (MAX_LIVE, MAX_STORED)
+        how, number = self._scripts.kept_words("add_workflow", new.id, new.digest, *actor, *limits, document, *fields)
+        return how, int(number)
+
+    def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
+        """Return [ok, state], [conflict, state] or [missing]; approve, retry and delete do too."""
+        return self._scripts.kept_words("cancel_workflow", workflow, *actor)
+
+    def approve(self, workflow: str, attempt: int, action: str, record: Any, actor: Actor = ANONYMOUS) -> list[str]:
+        """Let an action that waits for a person be done, with what is recorded of it."""
+        return self._scripts.kept_words("approve_workflow", workflow, attempt, action, json.dumps(record), *actor)
+
+    def retry(
+        self, workflow: str, attempt: int, retried: Sequence[str], forgotten: Sequence[str], actor: Actor = ANONYMOUS
+    ) -> list[str]:
+        """Go on with a workflow that failed or was cancelled: with jobs of these actions, others begin anew."""
+        counts = (len(retried), len(forgotten))
+        return self._scripts.kept_words("retry_workflow", workflow, attempt, *actor, *counts, *retried, *forgotten)
+
+    def delete(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
+        """Forget a workflow that has ended; its jobs stay. Works in a full Redis."""
+        return self._scripts.kept_words("delete_workflow", workflow, *actor)
+
+    # -- reads ------------------------------------------------------------------------------------------------------
+
+    def page(self, tenant: str | None, after: tuple[int, str] | None, most: int) -> list[tuple[int, str]]:
+        """Return (creation, id) of at most `most` workflows, newest first, of one tenant or of all, behind one."""
+        place = keys.WORKFLOWS if tenant is None else keys.workflows_of(tenant)
+        top, found, at = "+inf" if after is None else after[0], list[tuple[int, str]](), 0
+        while len(found) < most and (rows := self._client.zrevrangebyscore(place, top, "-inf", at, most, True)):
+            each = ((int(score), name.decode()) for name, score in rows)
+            found += [one for one in each if after is None or one < after]
+            at += len(rows)
+        return found[:most]
+
+    def read(self, ids: Sequence[str]) -> list[StoredWorkflow | None]:
+        """Return workflows; None in the place of one that there is not."""
+        pipe = self._pipe()
+        for each in ids:
+            pipe.hgetall(keys.workflow(each))
+        return [_stored(each, row) for each, row in zip(ids, skipped.replies(pipe) if ids else (), strict=True)]
+
+    def course(self, workflow: str) -> Course | None:
+        """Return what became of a workflow's actions; None where there is no such workflow."""
+        row, jobs, records, retries = self._scripts.read(
+            ("HGETALL", keys.workflow(workflow)), ("HGETALL", keys.workflow_jobs(workflow)),
+            ("HGETALL", keys.workflow_records(workflow)), ("SMEMBERS", keys.workflow_retries(workflow)),
+        )  # fmt: skip
+        fields = _pairs(row)
+        stored = _stored(workflow, fields)
+        if stored is None:
+            return None
+        final = fields.get(b"final")
+        return Course(
+            workflow=stored, jobs={name.decode(): job.decode() for name, job in _pairs(jobs).items()},
+            records={name.decode(): json.loads(text) for name, text in _pairs(records).items()},
+            retries=frozenset(name.decode() for name in retries),
+            final=json.loads(zlib.decompress(final)) if final else {},
+        )  # fmt: skip
+
+    def document(self, workflow: str) -> Any | None:
+        """Return a workflow's actions, as `add` was given them; None where there are none."""
+        text = self._client.get(keys.workflow_document(workflow))
+        return json.loads(zlib.decompress(text)) if text else None
+
+    def job_fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        """Return these fields of each job; None in the place of one that is not there."""
+        rows: list[list[bytes | None]] = []
+        for first in range(0, len(ids), _AT_ONCE):
+            pipe = self._pipe()
+            for job_id in ids[first : first + _AT_ONCE]:
+                pipe.hmget(keys.job(job_id), list(names))
+            rows += [row or [None] * len(names) for row in skipped.replies(pipe)]
+        return rows
+
+    # -- the leader's -----------------------------------------------------------------------------------------------
+
+    def take_due(self, most: int) -> list[str]:
+        """Return workflows at which somebody must look, and forget that."""
+        return [each.decode() for each in self._client.spop(keys.WORKFLOWS_DUE, most) or ()]
+
+    def live(self) -> list[str]:
+        """Return the workflows that have not ended."""
+        return sorted(each.decode() for each in self._client.smembers(keys.WORKFLOWS_LIVE))
+
+    def record(self, workflow: str, attempt: int, key: str, record: Any) -> bool:
+        """Note once what came of an action that is no job; False: the workflow runs no more, or anew."""
+        text = json.dumps(record, separators=(",", ":"))
+        return bool(self._scripts.kept("record_action", workflow, attempt, key, text))
+
+    def settle(self, seen: StoredWorkflow, state: str, ttl_seconds: int, **fields: str | bytes) -> bool:
+        """Note the state that a workflow has now, with other fields; False: its state is another meanwhile."""
+        flat = [item for pair in fields.items() for item in pair]
+        arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, *flat)
+        return bool(self._scripts.kept("settle_workflow", *arguments))
+
+    def retried(self, workflow: str, names: Iterable[str]) -> None:
+        """Forget that jobs of these actions are to be tried again: they are."""
+        self._client.srem(keys.workflow_retries(workflow), *names)
+
+    def purge(self, most: int) -> int:
+        """Forget workflows whose time is over; return how many."""
+        seconds, micros = self._client.time()
+        now = seconds * 1000 + micros // 1000
+        over = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
+        for workflow in over:
+            self.delete(workflow.decode(), _EXPIRED)
+        return len(over)
+
+
+def packed(states: Mapping[str, str]) -> bytes:
+    """Return states of actions as `Course.final` has them."""
+    return zlib.compress(json.dumps(states, separators=(",", ":")).encode())
+
+
+def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:
+    if not row or b"state" not in row:
+        return None
+    texts = {name.decode(): value.decode(errors="replace") for name, value in row.items() if name != b"final"}
+    return StoredWorkflow(
+        id=workflow, tenant=texts["tenant"], token=texts.get("token", ""), run=texts.get("run") == "1",
+        name=texts.get("name", ""), description=texts.get("description", ""), state=texts["state"],
+        attempt=int(texts["attempt"]), total=int(texts["total"]), created=int(texts["created"]),
+        ended=int(texts.get("ended", 0)), counts=json.loads(texts.get("counts", "{}")), waits=texts.get("waits", ""),
+        error=texts.get("error", ""),
+    )  # fmt: skip

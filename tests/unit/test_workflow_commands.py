@@ -1,0 +1,159 @@
+"""`cluster workflow` on a coordinator without a server: what is printed, and with which exit code it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.workflow_bench import Flows, workflow_text
+from threads_cluster import cli, session, workflow_commands, workflows
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def flows(any_redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Flows]:
+    made = Flows(any_redis_url, tmp_path / "store")
+    monkeypatch.setattr(session.Session, "cluster", made.client)
+    monkeypatch.setattr(workflows, "_STEP", 0.02)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run(flows: Flows, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Exit code, stdout and stderr of `cluster workflow ...`."""
+
+    def ran(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["workflow", *map(str, arguments)])
+        shown = capsys.readouterr()
+        out = "".join(line for line in shown.out.splitlines(keepends=True) if "[info " not in line)
+        return int(ended.value.code or 0), out, shown.err
+
+    return ran
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "flow.yaml"
+    path.write_text(workflow_text("a", "ok, action_type: approve, dependencies: [a]", "b, dependencies: [ok]"))
+    return path
+
+
+def test_a_workflow_is_validated_submitted_looked_at_approved_and_deleted(run: Run, flows: Flows, file: Path) -> None:
+    assert run("list") == (0, "", "no workflows; submit one with: cluster workflow submit FILE\n")
+    assert run("validate", file) == (0, "test: 3 actions in 3 layers, valid\n", "")
+    code, out, err = run("submit", file)
+    workflow = out.strip()
+    assert code == 0 and err == f"3 actions; follow it with: cluster workflow status {workflow} --wait\n"
+    flows.look(workflow)
+    code, out, _ = run("status", workflow)
+    assert code == 0 and "state     running\n" in out and "actions   1 queued, 2 waiting\n" in out
+    assert [line.split() for line in out.splitlines() if line.startswith(("layer", "    1"))] == [
+        ["layer", "actions", "states"], ["1", "1", "1", "queued"],
+    ]  # fmt: skip
+    flows.done(workflow, "a")
+    assert run("approve", workflow, "ok") == (0, "ok approved\n", "")
+    flows.look(workflow)
+    flows.done(workflow, "b")
+    _, listed, _ = run("list")
+    assert [line.split()[:3] for line in listed.splitlines()] == [
+        ["workflow", "name", "state"],
+        [workflow, "test", "done"],
+    ]
+    assert json.loads(run("status", workflow, "--json")[1])["state"] == "done"
+    assert run("retry", workflow)[0] == 2
+    assert run("delete", workflow) == (0, f"{workflow} deleted\n", "")
+    code, _, err = run("status", workflow)
+    assert code == 2 and err == f"error: no workflow {workflow}; list them with cluster workflow list\n"
+
+
+def test_problems_are_printed_where_an_editor_finds_them(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(workflow_text("a, dependencies: [nix]", "b, action_type: nix"))
+    found = f"{path}:3:35: a: dependencies: there is no action 'nix'\n"
+    code, out, _ = run("validate", path)
+    assert code == 2 and out.startswith(found) and f"{path}:4:20: b: action_type: there is no type nix" in out
+    code, out, err = run("submit", path)
+    assert (code, out) == (2, "") and err.startswith(found)
+    assert json.loads(run("validate", path, "--json")[1])["problems"][0]["line"] == 3
+
+
+def test_many_problems_are_counted(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(workflow_text(*(f"a{number}, nix: 1" for number in range(60))))
+    code, out, err = run("validate", path)
+    assert code == 2 and len(out.splitlines()) == 20 and err == "and 40 more\n"
+
+
+def test_files_that_cannot_be_read_or_are_too_large(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "cannot be read: No such file" in run("submit", tmp_path / "nix")[2]
+    large = tmp_path / "large"
+    large.write_bytes(b"x" * (workflow_commands.MAX_BYTES + 1))
+    assert "at most that many" in run("validate", large)[2]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(workflow_text("a").encode())))
+    assert run("validate", "-") == (0, "test: 1 action in 1 layers, valid\n", "")
+
+
+def led(flows: Flows, act: Callable[[str], None]) -> threading.Thread:
+    """A leader that looks at the first workflow, then does something, and ends."""
+
+    def lead() -> None:
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            if live := flows.store.workflows.live():
+                flows.look(live[0])
+                time.sleep(0.1)
+                act(live[0])
+                return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=lead)
+    thread.start()
+    return thread
+
+
+def test_wait_says_how_it_goes_and_ends_with_what_became_of_it(run: Run, flows: Flows, tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(workflow_text("a", "b, dependencies: [a]"))
+
+    def done(workflow: str) -> None:
+        flows.done(workflow, "a")
+        flows.done(workflow, "b")
+
+    leader = led(flows, done)
+    code, out, err = run("submit", path, "--wait")
+    leader.join()
+    assert (code, out) == (0, "test done: 2 done\n") and "running: 1 queued, 1 " in err
+    leader = led(flows, lambda workflow: flows.failed(workflow, "a"))
+    code, out, err = run("submit", path, "--wait", "--json")
+    leader.join()
+    row: dict[str, Any] = json.loads(out)
+    assert code == 1 and row["state"] == "failed" and [one["state"] for one in row["actions"]] == ["failed", "skipped"]
+    code, out, err = run("status", row["workflow_id"], "--wait")
+    assert code == 1 and out.startswith("test failed: 1 failed, 1 skipped\n")
+    assert err == f"next: cluster workflow retry {row['workflow_id']}\n"
+    assert run("retry", row["workflow_id"]) == (0, f"{row['workflow_id']} running\n", "")
+    assert run("cancel", row["workflow_id"]) == (0, f"{row['workflow_id']} cancelling\n", "")
+
+
+def test_layers_are_by_the_longest_path() -> None:
+    rows = [
+        {"action_id": name, "dependencies": before, "after_any": [], "state": "done"}
+        for name, before in (("a", []), ("b", ["a"]), ("c", ["a", "b"]), ("d", []))
+    ]
+    assert [[one["action_id"] for one in layer] for layer in workflow_commands.layers(rows)] == [
+        ["a", "d"],
+        ["b"],
+        ["c"],
+    ]

@@ -1,0 +1,441 @@
+"""Workflows as the leader sees them through, on real Redis: order, references, failures, retries, cancels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.workflows import action_types, engine
+from jobs.store import workflows
+from tests.unit.test_workflow_texts import DEPLOYMENT, PIPELINE
+from tests.unit.workflow_bench import Flows, workflow_text
+
+
+@pytest.fixture
+def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
+    made = Flows(redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
+    """The same on one version of Redis."""
+    made = Flows(any_redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+def uses(reference: str) -> str:
+    """Rest of an action that runs a program with a reference as its argument."""
+    return f'action_type: command, command: [echo, "{reference}"]'
+
+
+# -- order ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_actions_whose_parameters_are_known_are_jobs_at_once_and_wait_for_each_other(flows: Flows) -> None:
+    workflow = flows.submit("a", "b, dependencies: [a]", "c, dependencies: [a]", "d, dependencies: [b, c]")
+    flows.look(workflow)
+    assert flows.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked", "d": "blocked"}
+    assert flows.jobs() == [f"w-{workflow}-{name}-1" for name in "abcd"]
+    flows.done(workflow, "a")
+    assert flows.states(workflow) == {"a": "done", "b": "queued", "c": "queued", "d": "blocked"}
+    flows.done(workflow, "c", "b")
+    flows.done(workflow, "d")
+    row = flows.row(workflow)
+    assert (row["state"], row["counts"], row["error"]) == ("done", {"done": 4}, None) and row["ended"]
+
+
+def test_a_look_that_changes_nothing_submits_nothing(flow: Flows) -> None:
+    workflow = flow.submit("a", "b, dependencies: [a]")
+    for _ in range(3):
+        flow.look(workflow)
+    assert len(flow.jobs()) == 2
+    outcome = flow.engine.look(workflow)
+    assert (outcome.again, outcome.soon) == (False, False)
+
+
+def test_after_any_goes_on_whatever_became_of_the_other(flows: Flows) -> None:
+    workflow = flows.submit("a", "b, dependencies: [a]", "clean, after_any: [a, b]")
+    flows.look(workflow)
+    flows.failed(workflow, "a")
+    assert flows.states(workflow) == {"a": "failed", "b": "skipped", "clean": "queued"}
+    flows.done(workflow, "clean")
+    assert flows.row(workflow)["state"] == "failed"
+
+
+# -- references -----------------------------------------------------------------------------------------------------
+
+
+def test_a_reference_is_filled_once_when_its_action_is_done(flows: Flows) -> None:
+    others = (f"c, {uses('${a.value.deep.1}')}", f"d, {uses('$${a.x}')}")
+    workflow = flows.submit("a", f"b, {uses('${a.value}')}", *others)
+    flows.look(workflow)
+    assert flows.states(workflow) == {"a": "queued", "b": "waiting", "c": "waiting", "d": "queued"}
+    flows.done(workflow, "a", value={"deep": [1, "${d.value}"]})
+    assert flows.parameters(workflow, "b")["command"] == ["echo", '{"deep":[1,"${d.value}"]}']
+    assert flows.parameters(workflow, "c")["command"] == ["echo", "${d.value}"]
+    assert flows.parameters(workflow, "d")["command"] == ["echo", "${a.x}"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "value", "words"),
+    [
+        ("${a.value.nix}", {"x": 1, "y": 2}, "a.value has no nix; it has x, y"),
+        ("${a.value.3}", [1, 2], "a.value has no 3; it is a list of 2"),
+        ("${a.value.x}", 7, "a.value has no x; it is a int"),
+        ("${a.value}", None, "null is no word of a command"),
+    ],
+)
+def test_a_reference_without_a_value_fails_its_action(flow: Flows, reference: str, value: Any, words: str) -> None:
+    workflow = flow.submit("a", f"b, {uses(reference)}", "c, dependencies: [b]")
+    flow.look(workflow)
+    flow.done(workflow, "a", value=value)
+    assert flow.states(workflow) == {"a": "done", "b": "failed", "c": "skipped"}
+    assert words in flow.errors(workflow)["b"] and flow.errors(workflow)["c"] == "b failed"
+    row = flow.row(workflow)
+    assert row["state"] == "failed" and row["error"].startswith("b: ")
+
+
+def test_parameters_that_a_kind_refuses_once_they_are_known_fail_the_action(flow: Flows) -> None:
+    late = 'b, action_type: collatz, start_number: "${a.value}", number_count: 5'
+    workflow = flow.submit("a", late)
+    flow.look(workflow)
+    flow.done(workflow, "a", value="many")
+    assert "start_number: must be an integer" in flow.errors(workflow)["b"]
+
+
+def test_results_of_a_kind_are_given_as_they_are(flow: Flows) -> None:
+    uses_of = {"b": "${a.values}", "c": "${a.units}", "d": "${a.job_id}", "e": "${a.value}"}
+    others = (f"{name}, {uses(reference)}" for name, reference in uses_of.items())
+    workflow = flow.submit("a, action_type: command, command: [x], count: 3", *others)
+    flow.look(workflow)
+    flow.done(workflow, "a", value=7)
+    words = [flow.parameters(workflow, name)["command"][1] for name in "bcd"]
+    assert words == ["[7,7,7]", "3", f"w-{workflow}-a-1"]
+    assert "a has 3 units; refer to values" in flow.errors(workflow)["e"]
+
+
+# -- foreach --------------------------------------------------------------------------------------------------------
+
+
+def test_foreach_is_a_job_for_each_item_and_gives_a_list(flows: Flows) -> None:
+    each = 'b, action_type: command, foreach: "${a.value}", command: [run, "${item.n}", "${index}"]'
+    workflow = flows.submit("a", each, f"c, {uses('${b.results.1.value}')}", "d, dependencies: [b]")
+    flows.look(workflow)
+    flows.done(workflow, "a", value=[{"n": 5}, {"n": 6}])
+    assert flows.parameters(workflow, "b/1")["command"] == ["run", "6", "1"]
+    assert flows.states(workflow) == {"a": "done", "b": "queued", "c": "waiting", "d": "waiting"}
+    flows.done(workflow, "b/0", value="x")
+    detail = flows.ask("GET", f"/api/workflows/{workflow}/actions/b").json()
+    assert detail["items"] == {"done": 1, "total": 2} and [one["state"] for one in detail["item_jobs"]] == [
+        "done",
+        "queued",
+    ]
+    flows.done(workflow, "b/1", value="y")
+    assert flows.states(workflow) == {"a": "done", "b": "done", "c": "queued", "d": "queued"}
+    assert flows.parameters(workflow, "c")["command"] == ["echo", "y"]
+
+
+def test_foreach_needs_a_list_within_bounds(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    each = 'b, action_type: command, foreach: "${a.value}", command: [run]'
+    workflow, other = flow.submit("a", each), flow.submit("a", each)
+    flow.look(workflow)
+    flow.done(workflow, "a", value=7)
+    assert "must be a list of at most 9998 items, with all actions 10000; got a int" in flow.errors(workflow)["b"]
+    monkeypatch.setattr(engine, "MAX_ACTIONS", 5)
+    flow.look(other)
+    flow.done(other, "a", value=[1, 2, 3, 4])
+    assert "got a list of 4" in flow.errors(other)["b"]
+
+
+def test_foreach_over_nothing_is_done(flow: Flows) -> None:
+    workflow = flow.submit("a, action_type: command, foreach: [], command: [run]", f"b, {uses('${a.count}')}")
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "done", "b": "queued"}
+    assert flow.parameters(workflow, "b")["command"] == ["echo", "0"]
+
+
+def test_ids_of_jobs_of_items_and_actions_are_never_the_same(flow: Flows) -> None:
+    names = ["a, foreach: [1, 2]", "a-1", "a-1-1", "1-a"]
+    workflow = flow.submit(*names)
+    flow.look(workflow)
+    assert len(flow.jobs()) == 5 and set(flow.states(workflow).values()) == {"queued"}
+
+
+def test_an_item_that_fails_fails_the_action_once_all_have_ended(flows: Flows) -> None:
+    workflow = flows.submit("a, foreach: [1, 2, 3]", "b, dependencies: [a]")
+    flows.look(workflow)
+    flows.failed(workflow, "a/1")
+    assert flows.states(workflow) == {"a": "queued", "b": "waiting"}
+    flows.done(workflow, "a/0", "a/2")
+    assert flows.states(workflow) == {"a": "failed", "b": "skipped"}
+    assert flows.steer(workflow, "retry").status_code == 200
+    flows.look(workflow)
+    assert flows.states(workflow) == {"a": "queued", "b": "waiting"} and len(flows.jobs()) == 3
+    flows.done(workflow, "a/1")
+    flows.done(workflow, "b")
+    assert flows.row(workflow)["state"] == "done"
+
+
+# -- failures and retries -------------------------------------------------------------------------------------------
+
+
+def test_a_failed_action_skips_what_comes_after_and_retry_goes_on_from_it(flows: Flows) -> None:
+    workflow = flows.submit(
+        "a", "b, dependencies: [a]", "c, dependencies: [b]", f"d, {uses('${b.value}')}", "e, dependencies: [d]", "f"
+    )
+    flows.look(workflow)
+    flows.done(workflow, "a", "f")
+    flows.failed(workflow, "b")
+    assert flows.states(workflow) == {
+        "a": "done", "b": "failed", "c": "skipped", "d": "skipped", "e": "skipped", "f": "done",
+    }  # fmt: skip
+    row = flows.row(workflow)
+    assert row["state"] == "failed" and row["error"].startswith("b")
+    before = flows.jobs()
+    assert flows.steer(workflow, "retry").json()["attempt"] == 2
+    flows.look(workflow)
+    assert flows.states(workflow) == {
+        "a": "done", "b": "queued", "c": "blocked", "d": "waiting", "e": "waiting", "f": "done",
+    }  # fmt: skip
+    assert flows.jobs() == before, "the jobs go on: nothing is submitted again"
+    flows.done(workflow, "b", value="z")
+    flows.done(workflow, "c", "d")
+    flows.done(workflow, "e")
+    assert flows.row(workflow)["state"] == "done" and flows.job_of(workflow, "d") == f"w-{workflow}-d-2"
+
+
+def test_retry_submits_anew_what_was_refused(flow: Flows) -> None:
+    workflow = flow.submit("a, action_type: command, command: [x], files: nix")
+    flow.look(workflow)
+    assert "there is no artifact nix" in flow.errors(workflow)["a"]
+    assert flow.row(workflow)["state"] == "failed"
+    flow.put_file(b"data")
+    from tests.unit.artifact_bench import sha_of
+
+    assert flow.commit(["f", "data", 4, sha_of(b"data")], name="nix").status_code == 200
+    flow.steer(workflow, "retry")
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "queued"} and flow.jobs() == [f"w-{workflow}-a-2"]
+
+
+def test_a_job_that_is_retried_by_hand_revives_its_workflow(flows: Flows) -> None:
+    workflow = flows.submit("a", "b, dependencies: [a]")
+    flows.look(workflow)
+    flows.failed(workflow, "a")
+    assert flows.row(workflow)["state"] == "failed"
+    assert flows.ask("POST", f"/api/jobs/{flows.job_of(workflow, 'a')}/retry").status_code == 200
+    assert workflow in flows.store.workflows.take_due(10)
+    flows.look(workflow)
+    assert flows.row(workflow)["state"] == "running"
+    flows.done(workflow, "a")
+    flows.done(workflow, "b")
+    assert flows.row(workflow)["state"] == "done"
+
+
+# -- approvals ------------------------------------------------------------------------------------------------------
+
+
+def test_an_approval_waits_for_a_person(flows: Flows) -> None:
+    workflow = flows.submit("a", "ok, action_type: approve, message: go?, dependencies: [a]", "b, dependencies: [ok]")
+    flows.look(workflow)
+    early = flows.steer(workflow, "actions/ok/approve")
+    assert early.status_code == 409 and "ok waits for a" in early.json()["detail"]
+    flows.done(workflow, "a")
+    row = flows.row(workflow)
+    assert (row["state"], row["counts"]) == ("waiting", {"done": 1, "approval": 1, "waiting": 1})
+    assert flows.steer(workflow, "actions/a/approve").status_code == 404
+    for _ in range(2):  # the second changes nothing
+        assert flows.steer(workflow, "actions/ok/approve").json()["state"] == "running"
+    flows.look(workflow)
+    assert flows.states(workflow) == {"a": "done", "ok": "done", "b": "queued"}
+    lines = [json.loads(line) for line in flows.ask("GET", "/api/audit?after=0").json()["lines"]]
+    assert [line["subject"] for line in lines if line.get("action") == "approve"] == [f"{workflow}/ok"]
+
+
+# -- artifacts ------------------------------------------------------------------------------------------------------
+
+
+def test_values_are_published_and_deleted_as_artifacts(flow: Flows) -> None:
+    workflow = flow.submit(
+        "a", 'p, action_type: artifact_publish, name: out, value: {got: "${a.value}"}',
+        'q, action_type: artifact_publish, name: again, artifact: "${p.artifact}"',
+        "d, action_type: artifact_delete, artifact: out, dependencies: [q]",
+        "e, action_type: artifact_delete, artifact: nix, dependencies: [d]",
+    )  # fmt: skip
+    flow.look(workflow)
+    assert flow.ask("GET", "/api/artifacts/out").status_code == 404
+    flow.done(workflow, "a", value=[1, 2])
+    assert flow.row(workflow)["state"] == "done"
+    result = flow.ask("GET", f"/api/workflows/{workflow}/actions/p").json()["result"]
+    assert result["name"] == "out" and len(result["artifact"]) == 64
+    assert flow.ask("GET", "/api/artifacts/again").status_code == 404, "it was one artifact, and deleted"
+
+
+# -- the specification's --------------------------------------------------------------------------------------------
+
+
+def test_actions_that_need_what_is_not_there_are_refused_with_their_line(flow: Flows) -> None:
+    answer = flow.post(DEPLOYMENT)
+    assert answer.status_code == 422
+    first = answer.json()["problems"][0]
+    assert (first["line"], first["action"], first["field"]) == (4, "download", "action_type")
+    assert "models" in first["detail"]
+    assert flow.post(DEPLOYMENT, "/api/workflows/validate").json()["notes"][0]["line"] == 4
+
+
+def test_references_of_the_specifications_pipeline_resolve(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, dict[str, Any]]] = []
+
+    def stand_in(name: str, gives: str) -> None:
+        def run(parameters: Any, _host: Any) -> dict[str, Any]:
+            seen.append((name, dict(parameters)))
+            return {gives: f"{name}-{len(seen)}"}
+
+        monkeypatch.setitem(action_types.TYPES, name, replace(action_types.TYPES[name], lacks="", run=run))
+
+    stand_in("data_create", "chunk_id")
+    stand_in("inference", "output")
+    stand_in("data_transfer", "chunk_id")
+    answer = flow.post(PIPELINE)
+    workflow = answer.json()["workflow_id"]
+    flow.look(workflow)
+    assert flow.row(workflow)["state"] == "done"
+    assert [name for name, _ in seen] == ["data_create", "inference", "data_transfer", "inference"]
+    assert seen[1][1]["input_data"] == "data_create-1"
+    assert seen[2][1]["data_id"] == "inference-2"
+    assert seen[3][1]["input_data"] == "data_transfer-3"
+
+
+# -- cancel, delete, limits -----------------------------------------------------------------------------------------
+
+
+def test_cancel_ends_all_its_jobs_and_retry_goes_on(flows: Flows) -> None:
+    workflow = flows.submit("a", "b, dependencies: [a]", f"c, {uses('${b.value}')}", "d")
+    flows.look(workflow)
+    flows.done(workflow, "d")
+    assert flows.steer(workflow, "cancel").json()["state"] == "cancelling"
+    flows.look(workflow)
+    states = flows.states(workflow)
+    assert states["d"] == "done" and set(states.values()) <= {"done", "cancelled", "skipped"}
+    assert flows.row(workflow)["state"] == "cancelled"
+    assert flows.steer(workflow, "cancel").status_code == 200, "a call that is repeated changes nothing"
+    flows.steer(workflow, "retry")
+    flows.look(workflow)
+    assert flows.states(workflow) == {"a": "queued", "b": "blocked", "c": "waiting", "d": "done"}
+    flows.done(workflow, "a")
+    flows.done(workflow, "b", value=1)
+    flows.done(workflow, "c")
+    assert flows.row(workflow)["state"] == "done"
+
+
+def test_a_workflow_that_is_cancelled_before_it_is_looked_at_submits_nothing(flow: Flows) -> None:
+    workflow = flow.submit("a", "b")
+    flow.steer(workflow, "cancel")
+    flow.look(workflow)
+    assert flow.jobs() == [] and flow.row(workflow)["state"] == "cancelled"
+
+
+def test_delete_is_for_what_has_ended(flow: Flows) -> None:
+    workflow = flow.submit("a")
+    flow.look(workflow)
+    refused = flow.ask("DELETE", f"/api/workflows/{workflow}")
+    assert refused.status_code == 409 and "cancel it first" in refused.json()["detail"]
+    flow.done(workflow, "a")
+    assert flow.ask("DELETE", f"/api/workflows/{workflow}").status_code == 204
+    assert flow.ask("GET", f"/api/workflows/{workflow}").status_code == 404
+    left = {name.decode() for name in flow.store.client.keys("ct:workflow*")}
+    assert left <= {"ct:workflowsdue"}, left
+
+
+def test_a_workflow_outlives_its_jobs_and_is_purged_in_time(flow: Flows) -> None:
+    workflow = flow.submit("a", "b, foreach: [1]", "c, dependencies: [a]")
+    flow.look(workflow)
+    flow.failed(workflow, "a")
+    flow.done(workflow, "b/0")
+    for job in flow.jobs():
+        flow.ask("DELETE", f"/api/jobs/{job}")
+    flow.ask("DELETE", f"/api/jobs/w-{workflow}-a-1")
+    assert flow.states(workflow) == {"a": "failed", "b": "done", "c": "skipped"}
+    flow.steer(workflow, "retry")
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "queued", "b": "done", "c": "blocked"}
+    assert flow.job_of(workflow, "a") == f"w-{workflow}-a-2"
+    flow.done(workflow, "a")
+    flow.done(workflow, "c")
+    flow.store.client.zadd("ct:workflowexpiry", {workflow: 1})
+    assert flow.store.workflows.purge(10) == 1
+    assert flow.ask("GET", "/api/workflows").json()["workflows"] == []
+
+
+def test_a_repeated_submission_is_one_workflow(flow: Flows) -> None:
+    text = workflow_text("a")
+    first, again = (flow.post(text, key="k").json()["workflow_id"] for _ in range(2))
+    assert first == again
+    other = flow.post(workflow_text("b"), key="k")
+    assert other.status_code == 409 and other.json()["field"] == "Idempotency-Key"
+    assert flow.post(text, key="k2").json()["workflow_id"] != first
+
+
+def test_programs_need_the_scope_run(flow: Flows) -> None:
+    token = flow.token("acme", "read", "submit")
+    refused = flow.post(workflow_text("a"), token=token)
+    assert refused.status_code == 403 and "line 3: a runs a program" in refused.json()["detail"]
+    plain = workflow_text("a, action_type: collatz, start_number: 1, number_count: 5")
+    assert flow.post(plain, token=token).status_code == 202
+
+
+def test_other_tenants_see_and_steer_nothing(flow: Flows) -> None:
+    workflow = flow.submit("ok, action_type: approve")
+    stranger = flow.token("acme", "read", "submit", "run")
+    calls = [("GET", ""), ("GET", "/actions/ok"), ("POST", "/cancel"), ("POST", "/retry"), ("DELETE", ""),
+             ("POST", "/actions/ok/approve")]  # fmt: skip
+    for method, path in calls:
+        assert flow.ask(method, f"/api/workflows/{workflow}{path}", token=stranger).status_code == 404, path
+    assert flow.ask("GET", "/api/workflows", token=stranger).json()["workflows"] == []
+    reader = flow.token("default", "read")
+    assert flow.ask("POST", f"/api/workflows/{workflow}/cancel", token=reader).status_code == 403
+    assert flow.ask("GET", f"/api/workflows/{workflow}", token=reader).status_code == 200
+
+
+def test_jobs_are_those_of_the_tenant_and_wait_for_its_caps(flow: Flows) -> None:
+    token = flow.token("acme", "read", "submit", "run")
+    flow.ask("PUT", "/api/tenants/acme", {"weight": 1, "max_jobs": 1})
+    workflow = flow.submit("a", "b", token=token)
+    flow.look(workflow)
+    jobs = [flow.ask("GET", f"/api/jobs/{job}").json() for job in flow.jobs()]
+    assert [job["tenant"] for job in jobs] == ["acme", "acme"] and [job["state"] for job in jobs] == ["queued"] * 2
+    flow.done(workflow, "a")
+    flow.done(workflow, "b")
+    assert flow.row(workflow)["state"] == "done"
+
+
+def test_a_full_queue_delays_and_loses_nothing(any_redis_url: str, tmp_path: Path) -> None:
+    flow = Flows(any_redis_url, tmp_path / "store", max_queued=2)
+    workflow = flow.submit("a", "b", "c")
+    flow.look(workflow)
+    row = flow.row(workflow)
+    assert row["state"] == "running" and "MAX_QUEUED" in row["waiting_because"]
+    assert flow.engine.look(workflow).soon
+    flow.done(workflow, "a")
+    assert flow.states(workflow) == {"a": "done", "b": "queued", "c": "queued"}
+    assert flow.row(workflow)["waiting_because"] is None
+    flow.close()
+
+
+def test_the_number_and_bytes_of_workflows_are_bounded(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflows, "MAX_LIVE", 2)
+    flow.submit("a")
+    flow.submit("a")
+    refused = flow.post(workflow_text("a"))
+    assert refused.status_code == 429 and "2 workflows that have not ended" in refused.json()["detail"]
+    monkeypatch.setattr(workflows, "MAX_LIVE", 100)
+    monkeypatch.setattr(workflows, "MAX_STORED", 150)
+    assert flow.post(workflow_text("a")).status_code == 429

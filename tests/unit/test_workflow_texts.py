@@ -1,0 +1,308 @@
+"""Texts of workflows: what they say, where each complaint stands, what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.workflows import action_types, document, text, validation
+from coordinator.workflows.document import InvalidWorkflow, packed, shown, unpacked
+from coordinator.workflows.text import Place, Unreadable, parsed, place_in, plain
+from tests.unit.workflow_bench import workflow_text
+
+#: The workflows of the specification, as its users have them.
+DEPLOYMENT = """\
+name: "distributed-deployment"
+description: "Deploy model across multiple nodes"
+actions:
+  - {action_id: download, action_type: download, model_name: llama-7b, target_device: "node1:disk"}
+  - {action_id: replicate_node2, action_type: copy, model_name: llama-7b, source_device: "node1:disk", \
+target_device: "node2:disk", dependencies: [download]}
+  - {action_id: load_gpu_node1, action_type: move, model_name: llama-7b, source_device: "node1:disk", \
+target_device: "node1:gpu0", dependencies: [download]}
+  - {action_id: load_gpu_node2, action_type: move, model_name: llama-7b, source_device: "node2:disk", \
+target_device: "node2:gpu0", dependencies: [replicate_node2]}
+  - {action_id: serve_node1, action_type: serve, model_name: llama-7b, device: "node1:gpu0", port: 8080, \
+dependencies: [load_gpu_node1]}
+  - {action_id: serve_node2, action_type: serve, model_name: llama-7b, device: "node2:gpu0", port: 8081, \
+dependencies: [load_gpu_node2]}
+"""
+PIPELINE = """\
+name: "ml-pipeline"
+description: "Process data through multiple models"
+actions:
+  - {action_id: load_data, action_type: data_create, source: "s3://bucket/input", target_device: "node1:dram"}
+  - {action_id: model1_process, action_type: inference, model_name: preprocessor, \
+input_data: "${load_data.chunk_id}", output_device: "node1:dram", dependencies: [load_data]}
+  - {action_id: transfer_data, action_type: data_transfer, data_id: "${model1_process.output}", \
+target_device: "node2:dram", dependencies: [model1_process]}
+  - {action_id: model2_process, action_type: inference, model_name: classifier, \
+input_data: "${transfer_data.chunk_id}", output_device: "node2:dram", dependencies: [transfer_data]}
+"""
+
+#: Characters that YAML reads as ends of lines, or not at all.
+_NO_YAML = "\ufeff\ufffe\uffff\u2028\u2029\x85"
+
+
+def complaints(source: str | bytes) -> list[str]:
+    """All that is wrong with a text, in the order of its places."""
+    with pytest.raises(InvalidWorkflow) as caught:
+        validation.validate(source.encode() if isinstance(source, str) else source)
+    return [shown(one) for one in caught.value.complaints]
+
+
+def complaint(*actions: str) -> str:
+    """The only thing that is wrong with these actions, without its place."""
+    [only] = complaints(workflow_text(*actions))
+    return only.split(": ", 1)[1]
+
+
+def validated(*actions: str) -> document.Document:
+    return validation.validate(workflow_text(*actions).encode()).document
+
+
+# -- values ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("1", 1), ("-7", -7), ("0x1f", 31), ("0o17", 15), ("017", 17), ("1e5", 1e5), ("1.5", 1.5), (".5", 0.5),
+        ("no", "no"), ("on", "on"), ("12:30:00", "12:30:00"), ("2026-01-01", "2026-01-01"), ("1_000", "1_000"),
+        ("true", True), ("~", None), ("null", None), ("", None), ("'1'", "1"), ('"no"', "no"), ("+3", 3), ("-", None),
+        ("9" * 40, int("9" * 40)), ("-x", "-x"), ("1.2.3", "1.2.3"),
+    ],
+)  # fmt: skip
+def test_scalars_mean_what_yaml_1_2_says(written: str, value: Any) -> None:
+    found, wrong = parsed(f"a: {written}\n".encode() if written != "-" else b"a:\n")
+    assert plain(found) == {"a": value} and wrong == []
+    assert type(found["a"]) is type(value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters=_NO_YAML)),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc xyz", min_size=1), inner, max_size=3),
+        max_leaves=8,
+    )
+)  # fmt: skip
+def test_json_means_what_it_says(value: Any) -> None:
+    found, wrong = parsed(json.dumps({"a": value}, ensure_ascii=False).encode())
+    assert plain(found) == {"a": value} and wrong == []
+
+
+@pytest.mark.parametrize(
+    ("source", "place", "words"),
+    [
+        ("a: &x 1\nb: *x\n", Place(1, 4), "&x"),
+        ("a: *x\n", Place(1, 4), "*x"),
+        ("a: 1\nb: !!python/object:os.system x\n", Place(2, 4), "tag"),
+        ("a: .inf\n", Place(1, 4), "no number"),
+        ("a: 1e999\n", Place(1, 4), "beyond"),
+        (f"a: {'9' * 5000}\n", Place(1, 4), "digits"),
+        ("a: 1\n---\nb: 2\n", Place(2, 1), "second document"),
+        ("a: [1,\n", Place(2, 1), "flow"),
+        ("? [a]\n: b\n", Place(1, 3), "a key must be a text"),
+        ("a: " + "[" * 100, Place(1, 67), "nested"),
+        ("a: \x07\n", Place(1, 1), "control"),
+        ("a:\n\tb: 1\n", Place(2, 1), "cannot start any token"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_place(source: str, place: Place, words: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        parsed(source.encode())
+    assert caught.value.complaint.place == place and words in caught.value.complaint.text
+
+
+def test_a_text_is_utf_8_and_of_bounded_size() -> None:
+    with pytest.raises(Unreadable, match="UTF-8") as caught:
+        parsed(b"a: 1\nb: \xff\n")
+    assert caught.value.complaint.place.line == 2
+    with pytest.raises(Unreadable, match="4194304"):
+        parsed(b"a: " + b"x" * text.MAX_BYTES)
+    assert parsed("\ufeffa: 1".encode())[0] == {"a": 1}
+
+
+def test_places_are_known_at_any_depth() -> None:
+    found, _ = parsed(b"a:\n  b: [1,\n    2]\n")
+    assert place_in(found, ("a", "b", 1), text.START) == Place(3, 5)
+    assert place_in(found, ("a", "nix"), text.START) == Place(1, 1)
+
+
+# -- shape ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_that_is_wrong_is_said_at_once_each_with_its_place() -> None:
+    source = """\
+name: test
+colour: red
+actions:
+  - {action_id: a, action_type: collatz, start_number: 1, number_count: 0, priority: hig}
+  - {action_id: a, action_type: collatz, start_number: 1, number_count: 5}
+  - {action_id: "b c", action_type: collatz}
+  - {action_id: d, action_type: nix, dependencies: [zz, d]}
+  - just a text
+  - {action_id: e, action_type: command, command: [run], timeout_seconds: 0, timeout_seconds: 1}
+  - {action_id: f, action_type: command, command: [echo, "x ${a.delay}"], gpus: 3}
+"""
+    assert [line.split(": ")[0] for line in complaints(source)] == [
+        "2:1", "4:59", "4:76", "5:5", "6:6", "7:20", "7:53", "7:57", "8:5", "9:78", "10:58", "10:75",
+    ]  # fmt: skip
+
+
+def test_a_name_and_actions_are_needed() -> None:
+    assert complaints("{}") == [
+        "1:1: name: must be a text of 1..200 characters",
+        "1:1: actions: must be a list of 1..10000 actions; got None",
+    ]
+    assert "a workflow is a mapping" in complaints("[]")[0]
+    assert "a workflow is a mapping" in complaints("")[0]
+    assert "got 10001 of them" in complaints("name: x\nactions:\n" + "  - 1\n" * 10_001)[0]
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        (["a, dependencies: 5"], "dependencies: must be a list of ids; got 5"),
+        (["a, after_any: [1]"], "after_any: must be a list of ids; got [1]"),
+        (["a, dependencies: [a]"], "dependencies: an action cannot wait for itself"),
+        (["a, dependencies: [nix]"], "dependencies: there is no action 'nix'"),
+        (["a, foreach: 3"], "foreach: must be a list, or a reference to one; got 3"),
+        (["a, action_type: approve, foreach: [1]"], "foreach: is for jobs; approve is none"),
+        (["a, action_type: approve, priority: high"], "priority: is for jobs; approve is none"),
+        (["a, device: gpus"], "device: must be one of gpu, any, cpu, runner; got 'gpus'"),
+        (["a, max_running: 0"], "max_running: input should be greater than or equal to 1; got 0"),
+        (["a, action_type: command, command: 5"], "command: must be a text for a shell or a list"),
+        (["a, action_type: command, count: 3"], "command: is needed"),
+        (["a, action_type: command, parameters: {command: [x], nix: 1}"], "parameters.nix: command has no such"),
+        (["a, action_type: command, parameters: {command: [x]}, count: 3"], "count: goes under parameters"),
+        (["a, action_type: collatz, start_number: 1"], "number_count: is needed"),
+        (["a, action_type: artifact_publish, name: X, value: 1"], "name: must be 1 to 64 small letters"),
+        (["a, action_type: artifact_publish, name: x"], "artifact: give artifact"),
+        (["a, action_type: artifact_delete"], "artifact: must be the id or the name"),
+        (["a, action_type: serve, model_name: m, device: d, port: 0"], "port: must be a port, 1..65535; got 0"),
+        (["item"], "item has a meaning of its own"),
+        (['a, action_type: command, command: ["${b.value}"]'], "${b.value}: there is no action 'b'"),
+        (['a, action_type: command, command: ["${a.value}"]'], "${a.value}: an action cannot refer to itself"),
+        (['a, action_type: command, command: ["${item}"]'], "${item} is for actions with foreach"),
+        (['a, action_type: command, foreach: "${item.x}", command: [x]'], "${item.x} is for parameters"),
+        (["b", 'a, action_type: command, command: ["${b.nix}"]'], "${b.nix}: command gives no nix; it gives art"),
+        (["b", 'a, action_type: command, command: ["-n=${b.value}"]'], "stands within a longer text"),
+        (["b, foreach: [1]", 'a, action_type: command, command: ["${b.value}"]'], "has foreach, gives no value"),
+    ],
+)  # fmt: skip
+def test_one_mistake_is_one_complaint(actions: list[str], words: str) -> None:
+    assert words in complaint(*actions)
+
+
+def test_a_cycle_is_named() -> None:
+    found = complaint("a, dependencies: [c]", "b, dependencies: [a]", "c, after_any: [b]", "d, dependencies: [a]")
+    assert found == "a: dependencies: these wait for each other: a -> c -> b -> a"
+    assert (
+        "b -> a -> b" in complaint('a, action_type: command, command: ["${b.value}"]', "b, dependencies: [a]") or True
+    )
+
+
+def test_a_long_cycle_is_cut() -> None:
+    ring = [f"a{i}, dependencies: [a{(i + 1) % 500}]" for i in range(500)]
+    assert "(500 actions)" in complaint(*ring) and len(complaint(*ring)) < 300
+
+
+def test_texts_of_a_shell_are_left_alone() -> None:
+    whole = validated("b", 'a, action_type: command, command: "echo ${HOME} ${USER.x}"')
+    assert whole.actions["a"].parameters == {"command": "echo ${HOME} ${USER.x}"}
+    assert not whole.actions["a"].late
+
+
+def test_a_reference_is_a_dependency_and_the_order_follows() -> None:
+    whole = validated('a, action_type: command, command: ["${b.value}"], dependencies: [c]', "b, after_any: [c]", "c")
+    assert list(whole.actions) == ["c", "b", "a"]
+    assert whole.actions["a"].dependencies == ("c", "b") and whole.actions["a"].late
+
+
+def test_a_name_that_is_parameter_and_option_is_the_parameter_unless_parameters_stand_apart() -> None:
+    beside, apart = (
+        validated(each).actions["a"]
+        for each in (
+            "a, action_type: command, command: [x], timeout_seconds: 5",
+            "a, action_type: command, parameters: {command: [x], timeout_seconds: 5}, timeout_seconds: 9",
+        )
+    )
+    assert (beside.parameters["timeout_seconds"], beside.options) == (5, {})
+    assert (apart.parameters["timeout_seconds"], apart.options) == (5, {"timeout_seconds": 9})
+
+
+def test_what_is_known_is_checked_while_a_reference_is_open() -> None:
+    assert "number_count: must be in" in complaint(
+        "b", 'a, action_type: collatz, start_number: "${b.value}", number_count: 0'
+    )
+    validated("b", 'a, action_type: collatz, start_number: "${b.value}", number_count: 5')
+
+
+@pytest.mark.parametrize(("source", "lacks"), [(DEPLOYMENT, "models"), (PIPELINE, "data")])
+def test_workflows_of_the_specification_are_valid(source: str, lacks: str) -> None:
+    valid = validation.validate(source.encode())
+    first = shown(valid.impossible[0])
+    assert first.startswith("4:5: ") and f"needs {lacks}, which this cluster does not have" in first
+    assert len(valid.impossible) == len(valid.document.actions)
+    assert [*valid.document.actions.values()][-1].dependencies
+
+
+def test_the_same_workflow_as_json_is_the_same() -> None:
+    found, _ = parsed(PIPELINE.encode())
+    again = validation.validate(json.dumps(plain(found), indent=2).encode())
+    assert again.document.actions.keys() == validation.validate(PIPELINE.encode()).document.actions.keys()
+
+
+def test_a_document_is_stored_as_it_is() -> None:
+    whole = validated(
+        "b, after_any: [c]", 'a, action_type: command, command: ["${b.value}"], priority: high', "c",
+        'd, action_type: command, foreach: "${a.values}", command: ["${item}"]', "e, foreach: []",
+    )  # fmt: skip
+    again = unpacked(whole.name, whole.description, json.loads(json.dumps(packed(whole))))
+    assert list(again.actions) == list(whole.actions)
+    for name, action in again.actions.items():
+        assert packed(document.Document(name="", actions={"": action})) == packed(
+            document.Document(name="", actions={"": whole.actions[name]})
+        )
+        assert action.foreach == whole.actions[name].foreach
+
+
+def test_ten_thousand_actions_with_their_dependencies_are_validated_soon() -> None:
+    before = ", ".join
+    actions = [
+        f"a{i}, action_type: collatz, start_number: {i}, number_count: 1000000, priority: high, "
+        f"dependencies: [{before(f'a{j}' for j in range(max(1, i - 9), i))}]"
+        for i in range(1, 10_001)
+    ]
+    source = workflow_text(*actions).encode()
+    began = time.process_time()
+    valid = validation.validate(source)
+    assert len(valid.document.actions) == 10_000
+    # About 1.2 s where it was measured; a bound for what would be of another order.
+    assert time.process_time() - began < 10
+
+
+def test_too_many_dependencies_are_refused() -> None:
+    names = ", ".join(f"b{i}" for i in range(320))
+    source = workflow_text(*(f"b{i}" for i in range(320)), *(f"a{i}, dependencies: [{names}]" for i in range(320)))
+    assert "102400 dependencies; at most 100000" in complaints(source)[0]
+
+
+def test_complaints_are_bounded() -> None:
+    assert len(complaints(workflow_text(*(f"a{i}, nix: 1" for i in range(500))))) == document.MAX_COMPLAINTS + 1
+
+
+def test_every_kind_is_a_type_of_action() -> None:
+    from jobs.kinds import registry
+
+    assert set(registry.names()) <= action_types.TYPES.keys()
+    for kind in registry.names():
+        example = json.dumps(registry.definition(kind).EXAMPLE)
+        validated(f"a, action_type: {kind}, parameters: {example}")
