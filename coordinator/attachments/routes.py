@@ -129,6 +129,7 @@ async def read(
 
     wakes: Wakes = request.app.state.wakes
     found = await wakes.until(request, attachment, wait_seconds, look, enough)
+    await cluster.credentials.require(asker)
     return http.shown(await run_in_threadpool(end_with_unit, found))
 
 

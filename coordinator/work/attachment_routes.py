@@ -93,8 +93,9 @@ async def take(
 
 @routes.post(**_of("input", ReadInput, schemas.AttachmentInput))
 async def read(
-    request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep
-) -> Response:
+    request: Request, worker: WorkerDep, job: Job, attachment: AttachmentId, cluster: http.ClusterDep,
+    asker: http.AskerDep,
+) -> Response:  # fmt: skip
     """Read what was typed after a place, which lets go of what is before. ended: the shell must end."""
     asked: ReadInput = await _body(request, ReadInput)
     who = owned(worker, asked.lease)
@@ -108,6 +109,7 @@ async def read(
 
     wakes: Wakes = request.app.state.wakes
     found = await wakes.until(request, attachment, asked.wait_seconds, look, enough)
+    await cluster.credentials.require(asker)
     row = {"state": found.state, "size": found.size, "closed": found.closed, "upto": found.upto}
     return http.shown({**row, "chunks": rows.chunks(found.chunks)})
 

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from coordinator.credentials import FRESH_SECONDS
 from jobs.store import Store, bells, connection, keys
 from jobs.store.attachments import OF_A_TENANT, OF_A_UNIT, OF_ALL, Chunk, Read, Side
 from jobs.store.leases import Grant
@@ -452,3 +453,77 @@ def test_silence_of_redis_is_said_and_nothing_is_lost(
     assert calls.write(*place, 6, "o", b"after") == 11
     assert asker.shown() == b"beforeafter"
     impatient.close()
+
+
+def test_a_thousand_shells_asked_for_at_once_are_refused_and_others_served(served: Served, store: Store) -> None:
+    """Many tokens of one tenant ask side by side, for as many units as there are."""
+    running(served, store)
+    askers = [Asker(served, "run", "read", name=f"u{number}") for number in range(8)]
+    found: list[list[int]] = [[] for _ in askers]
+
+    def many(number: int) -> None:
+        for count in range(125):
+            found[number].append(askers[number].ask(unit=count % 100, name=secrets.token_hex(16)).status_code)
+
+    threads = [threading.Thread(target=many, args=(number,)) for number in range(len(askers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    codes = [code for several in found for code in several]
+    assert (codes.count(200), codes.count(429)) == (OF_A_TENANT, 1000 - OF_A_TENANT)
+    assert store.client.zcard(keys.ATTACHMENTS) == OF_A_TENANT
+    assert len(list(store.client.scan_iter(keys.attachment("*")))) == OF_A_TENANT
+    store.tenants.put(Tenant(name="other"))
+    submit(store, "k", kind="command", tenant="other")
+    stranger = Asker(served, "run", name="stranger", tenant="other", job="k")
+    assert stranger.ask().status_code == 200
+    for one in (*askers, stranger):
+        one.http.close()
+
+
+def test_calls_that_wait_are_bounded_and_those_of_askers_who_went_end(
+    served: Served, store: Store, asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.attachments.wakes.MOST_WAITING", 3)
+    running(served, store)
+    asker.ask()
+    wakes = served.app.state.wakes
+    impatient = httpx.Client(base_url=asker.http.base_url, headers=asker.http.headers, timeout=0.3)
+
+    def give_up() -> None:
+        with pytest.raises(httpx.ReadTimeout):
+            impatient.get(f"{asker.id}/output", params={"wait_seconds": 20})
+
+    waiting = [threading.Thread(target=give_up) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    deadline = time.monotonic() + 10
+    while wakes._count < 3 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert asker.read(0, 1).status_code == 429
+    for thread in waiting:
+        thread.join(10)
+    while wakes._count and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert wakes._count == 0 and asker.read(0, 0).status_code == 200
+    impatient.close()
+
+
+def test_a_token_that_is_revoked_while_it_waits_hears_nothing(served: Served, store: Store, asker: Asker) -> None:
+    runner = running(served, store)
+    calls, place = ApiAttachments(runner.api.api), (asker.id, "j", runner.lease)
+    asker.ask()
+    calls.take(*place, 3)
+    found: list[int] = []
+    waiting = threading.Thread(target=lambda: found.append(asker.read(0, 15).status_code))
+    waiting.start()
+    deadline = time.monotonic() + 10
+    while not served.app.state.wakes._count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    [token] = [row.id for row in store.tokens.all() if row.name == "u"]
+    assert store.tokens.revoke(token)
+    time.sleep(1.1 * FRESH_SECONDS)
+    calls.write(*place, 0, "o", b"secret")
+    waiting.join(20)
+    assert found == [401]
