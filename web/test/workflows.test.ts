@@ -15,9 +15,8 @@ import {
   skippedBy,
   structureOf,
   weights,
-  type Action,
 } from "../src/pages/cluster/model/workflows";
-import type { Schedule } from "../src/lib/api";
+import type { Schedule, Action } from "../src/lib/api";
 import { lacking, scheduleVerbs, times, until } from "../src/pages/cluster/model/schedules";
 
 const BEGUN = Date.parse("2026-11-22T10:00:00Z");

@@ -29,6 +29,13 @@ export type UnitState = Unit["state"];
 export type UnitStates = Schemas["UnitStates"];
 export type Session = Schemas["Session"];
 export type Schedule = Schemas["Schedule"];
+export type WorkflowRow = Schemas["Workflow"];
+export type Workflow = Schemas["Course"];
+export type WorkflowRows = Schemas["Workflows"];
+export type Action = Schemas["Action"];
+export type ActionDetail = Schemas["ActionDetail"];
+export type Complaint = Schemas["Complaint"];
+export type Validation = Schemas["Validation"];
 
 /** A kind of job, as GET /api/job-types shows it. */
 export type Kind = Schemas["Kind"];

@@ -1,5 +1,6 @@
 /** The graph of a workflow: boxes from left to right, zoomed and moved by pointer and keys. */
 
+import type { Action, Workflow } from "../../lib/api";
 import { useComputed, useSignal, type Signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { drawGraph, stepOf, type BoxLook, type Look, type Sign } from "../../graph/draw";
@@ -24,16 +25,7 @@ import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { state } from "./model/state";
 import type { Drawn, WorkflowView } from "./model/workflow-view";
-import {
-  commonName,
-  counted,
-  inWords,
-  secondsOf,
-  waitsFor,
-  type Action,
-  type Structure,
-  type Workflow,
-} from "./model/workflows";
+import { commonName, counted, inWords, secondsOf, waitsFor, type Structure } from "./model/workflows";
 
 const LOOKS: Record<string, readonly [Sign, string]> = {
   waiting: ["dashed", "line-strong"],

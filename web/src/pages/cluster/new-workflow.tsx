@@ -2,13 +2,13 @@
 
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { Problem } from "../../lib/api";
+import { Problem, type Complaint, type Validation } from "../../lib/api";
 import { integer } from "../../lib/format";
 import { key } from "../../lib/jobs";
 import { Dialog } from "../../ui/dialog";
 import { toast } from "../../ui/toast";
 import { openWorkflow } from "./model/state";
-import { offsetOf, submitWorkflow, validate, type Complaint, type Validation } from "./model/workflows";
+import { offsetOf, submitWorkflow, validate } from "./model/workflows";
 
 const EXAMPLE = `name: two ranges
 actions:

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import { addressOf, clusterAddress, pageOf } from "../../kinds";
-import { Problem } from "../../lib/api";
+import { Problem, type Action, type ActionDetail, type Workflow } from "../../lib/api";
 import { clock, integer, percent, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection } from "../../lib/live";
@@ -32,10 +32,7 @@ import {
   skippedBy,
   steerWorkflow,
   waitsFor,
-  type Action,
-  type ActionDetail,
   type Structure,
-  type Workflow,
 } from "./model/workflows";
 
 export function WorkflowPart({ id }: { id: string }) {

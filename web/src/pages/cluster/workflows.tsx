@@ -1,5 +1,6 @@
 /** Workflows of the cluster: their list, or the one that is open. */
 
+import type { WorkflowRow } from "../../lib/api";
 import "./workflows.css";
 import { useSignal } from "@preact/signals";
 import { integer, percent, seconds } from "../../lib/format";
@@ -14,7 +15,7 @@ import { brief } from "./model/brief";
 import { clockOf } from "./model/moment";
 import { usePolled } from "./model/polled";
 import { openWorkflow, state } from "./model/state";
-import { inWords, workflows, type WorkflowRow } from "./model/workflows";
+import { inWords, workflows } from "./model/workflows";
 import { Schedules } from "./schedules";
 import { WorkflowPart } from "./workflow";
 

@@ -1,24 +1,13 @@
 /** A workflow that is looked at: asked for again while it lives, and laid out anew only when its graph has changed. */
 
 import { computed, effect, signal, untracked, type ReadonlySignal } from "@preact/signals";
-import { Problem } from "../../../lib/api";
+import { Problem, type Workflow } from "../../../lib/api";
 import { follow } from "../../../lib/follow";
 import { connection, events } from "../../../lib/live";
 import type { Boxes } from "../../../graph/fold";
 import { layoutOf, type Layout } from "../../../graph/layout";
 import { state } from "./state";
-import {
-  boxed,
-  critical,
-  failure,
-  isOver,
-  kept,
-  looseEdges,
-  workflow,
-  type Lit,
-  type Structure,
-  type Workflow,
-} from "./workflows";
+import { boxed, critical, failure, isOver, kept, looseEdges, workflow, type Lit, type Structure } from "./workflows";
 
 /** A graph as it is drawn. */
 export interface Drawn {

@@ -1,54 +1,20 @@
 /** Workflows as the API tells them, and what the page makes of their actions. Pure but for the questions. */
 
-import { get, post, postText } from "../../../lib/api";
+import {
+  get,
+  post,
+  postText,
+  type Action,
+  type ActionDetail,
+  type Complaint,
+  type Validation,
+  type Workflow,
+  type WorkflowRow,
+  type WorkflowRows,
+} from "../../../lib/api";
 import { boxesOf, groupsOf, type Boxes } from "../../../graph/fold";
 import { criticalPath, wayTo } from "../../../graph/paths";
 import { graphOf, reachable, type Graph } from "../../../graph/structure";
-
-export interface WorkflowRow {
-  workflow_id: string;
-  tenant: string;
-  name: string;
-  description: string;
-  state: string;
-  created: string;
-  ended: string | null;
-  counts: Readonly<Record<string, number>>;
-  total: number;
-  waiting_because: string | null;
-}
-
-export interface Action {
-  action_id: string;
-  action_type: string;
-  state: string;
-  /** Must be done before it. */
-  dependencies: readonly string[];
-  /** Must have ended before it, however. */
-  after_any: readonly string[];
-  job_id: string | null;
-  error: string | null;
-  started: string | null;
-  ended: string | null;
-  progress: number | null;
-  items: { done: number; total: number } | null;
-}
-
-export interface ActionDetail extends Action {
-  parameters: Readonly<Record<string, unknown>>;
-  /** Jobs of the first items, where it is carried out once an item. */
-  item_jobs: readonly { index: number; state: string; job_id: string | null; error: string | null }[];
-  result: unknown;
-}
-
-export interface Workflow extends WorkflowRow {
-  actions: readonly Action[];
-}
-
-export interface WorkflowRows {
-  workflows: readonly WorkflowRow[];
-  cursor: string | null;
-}
 
 /** The newest workflows, at most 1,000. */
 export function workflows(limit: number, signal?: AbortSignal): Promise<WorkflowRows> {
@@ -66,27 +32,6 @@ export function waitsFor({ dependencies, after_any: any }: Action): readonly str
 
 export function workflow(id: string, signal?: AbortSignal): Promise<Workflow> {
   return get(`/api/workflows/${encodeURIComponent(id)}`, {}, signal);
-}
-
-/** What is wrong with a text, and where: line and column from 1. */
-export interface Complaint {
-  line: number;
-  column: number;
-  action: string;
-  field: string;
-  detail: string;
-}
-
-export interface Validation {
-  valid: boolean;
-  name: string | null;
-  actions: number;
-  edges: number;
-  layers: number;
-  /** Why it is no workflow, the first 100. */
-  problems: readonly Complaint[];
-  /** Actions that this cluster cannot carry out. */
-  notes: readonly Complaint[];
 }
 
 const YAML = "application/yaml";
