@@ -285,7 +285,7 @@ def over(limit: Over, tenant: str) -> errors.OverLimit:
     elif limit.cap == "requirements":
         detail = (
             f"parameters.requirements: {limit.value} different ones wait already; use some that others have, or submit "
-            f"it when some of them have started; {after}"
+            f"it when some of those jobs have ended; {after}"
         )
     elif limit.cap == "max_stored_bytes":
         detail = (

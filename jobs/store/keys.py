@@ -313,6 +313,11 @@ def virtual(priority: str) -> str:
     return f"{PREFIX}virtual:{priority}"
 
 
+def tenant_shapes(tenant: str) -> str:
+    """Zset requirements -> jobs of a tenant with them that have not ended."""
+    return f"{PREFIX}shapes:{tenant}"
+
+
 def admitted(tenant: str) -> str:
     """Zset job -> number of its submission: jobs of a tenant that wait or run, without its backlog."""
     return f"{PREFIX}admitted:{tenant}"

@@ -29,7 +29,7 @@ class Repairs(Part):
         """Put every job back into all indexes, if one was put aside; return how many. Only the leader does."""
         if not self._disturbed():
             return 0
-        self._client.delete(keys.LOAD, keys.SHAPES)
+        self._client.delete(keys.LOAD, keys.SHAPES, *self._client.scan_iter(keys.tenant_shapes("*"), count=1000))
         names = self._client.scan_iter(keys.job("*"), count=1000)
         ids = [job for job in map(keys.job_id, names) if job is not None]
         for at in range(0, len(ids), _JOBS_A_CALL):

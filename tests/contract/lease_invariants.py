@@ -177,6 +177,13 @@ def indexes_agree(seen: Snapshot) -> None:
         if view.state not in TERMINAL and "requirements" in view.fields
     )
     assert seen.zset("ct:shapes") == shapes, "6"
+    by_tenant = Counter(
+        (f"ct:shapes:{view.tenant}", view.fields["requirements"])
+        for view in seen.jobs.values()
+        if view.state not in TERMINAL and "requirements" in view.fields
+    )
+    of_tenants = {name: seen.zset(name) for name in seen.keys if name.startswith("ct:shapes:")}
+    assert {(name, each): count for name, some in of_tenants.items() for each, count in some.items()} == by_tenant, "6"
     programs = {view.job_id for view in seen.jobs.values() if view.is_program and view.state in {"queued", "running"}}
     assert set(seen.hash("ct:reserved")) <= set(seen.zset("ct:cramped")) <= programs, "19"
     ended = {

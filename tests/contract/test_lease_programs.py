@@ -14,6 +14,7 @@ from jobs.store import keys
 from jobs.store.jobs import Over
 from jobs.store.leases import Grant
 from jobs.store.slots import Held
+from jobs.store.tenants import Tenant
 from tests.contract.lease_invariants import check
 from tests.contract.lease_model import Bench, History, new_job
 
@@ -158,6 +159,42 @@ def test_at_most_256_different_requirements_wait(bench: Bench) -> None:
     assert bench.store.jobs.retry(news[0].job_id, 1)[0] == "ok"
     assert bench.client.zscore(keys.SHAPES, '{"cpus":1}') == 1
     assert bench.client.zscore(keys.SHAPES, '{"cpus":256}') == 2
+
+
+def test_requirements_of_one_tenant_keep_no_other_out(bench: Bench) -> None:
+    """Each of three may have its part of 256, whatever the others have."""
+    for name in ("a", "b"):
+        bench.store.tenants.put(Tenant(name=name))
+
+    def submitted(tenant: str, count: int, label: str = "") -> list[str]:
+        news = [
+            new_job(bench.new_id(), 1, QUEUE, tenant=tenant, requirements={"labels": [f"{label or tenant}{number}"]})
+            for number in range(count)
+        ]
+        ids = []
+        for new, written in zip(news, bench.store.jobs.submit(news), strict=True):
+            if isinstance(written, Over):
+                assert (written.cap, written.value) == ("requirements", 256)
+            else:
+                bench.jobs[new.job_id] = History(new)
+                ids.append(new.job_id)
+        return ids
+
+    greedy = submitted("a", 300)
+    assert len(greedy) == 256
+    assert len(submitted("b", 100)) == 86 and len(submitted("nobody", 3)) == 0
+    assert bench.submit(1, QUEUE, tenant="b", requirements={"labels": ["a7"]}), "some that others have"
+    check(bench, bench.look())
+    for job in greedy[:10]:
+        bench.store.jobs.cancel(job)
+        bench.store.jobs.delete(job)
+    assert not submitted("a", 300, "new"), "it has more than its part while the others have theirs"
+    bench.client.set(keys.tenant_shapes("b"), "text")  # put aside by whoever meets it, and counted anew
+    assert len(submitted("default", 100)) == 86 and bench.store.jobs.cancel(greedy[20]) == ["ok", "cancelled"]
+    bench.submit(1, QUEUE, tenant="b", requirements={"labels": ["a8"]})
+    assert bench.store.repairs.reindex() > 300
+    assert bench.client.spop(keys.BROKEN) == keys.tenant_shapes("b").encode()
+    check(bench, bench.look())
 
 
 # -- leases -----------------------------------------------------------------------------------------------------------

@@ -147,10 +147,12 @@ local function needs(j)
   return j.needed
 end
 
--- ct:shapes: how many jobs that have not ended have each requirements.
-local function count_shape(some, change)
+-- ct:shapes, and ct:shapes:TENANT: how many jobs that have not ended have each requirements, in all and of a tenant.
+local function count_shape(name, some, change)
   if some == '' or change == 0 then return end
-  if tonumber(call('ZINCRBY', P .. 'shapes', change, some)) <= 0 then call('ZREM', P .. 'shapes', some) end
+  for _, shapes in ipairs({ P .. 'shapes', P .. 'shapes:' .. name }) do
+    if tonumber(call('ZINCRBY', shapes, change, some)) <= 0 then call('ZREM', shapes, some) end
+  end
 end
 
 local function class_of(queue) return string.match(queue, '%.(.*)$') end
@@ -411,7 +413,7 @@ local function set_state(j, state, t, ...)
   if TERMINAL[state] then set(j, 'ended', num(t)) end
   if is_program(j) then
     if state == 'finishing' then unpend(j) end -- it needs a runner of its shape no longer
-    count_shape(needs(j), (had_ended and 1 or 0) - (TERMINAL[state] and 1 or 0))
+    count_shape(j.tenant, needs(j), (had_ended and 1 or 0) - (TERMINAL[state] and 1 or 0))
   end
   account(j)
   save(j)
@@ -938,7 +940,7 @@ end
 
 -- Lets go of the artifacts that a job of programs needed, and of those that its units left.
 local function purge_program(id, owner, artifacts, some, state)
-  if some and not TERMINAL[state] then count_shape(some, -1) end -- it was quarantined, and could not be read
+  if some and not TERMINAL[state] then count_shape(owner, some, -1) end -- it was quarantined, and could not be read
   local held, left, leases = {}, redis.pcall('HKEYS', key(id, 'kept')), redis.pcall('HGETALL', key(id, 'lease'))
   for i = 1, leases.err and 0 or #leases, 2 do
     local runner = runner_of({ lane = string.match(leases[i + 1], '([^:]*)$') })

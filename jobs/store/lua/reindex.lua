@@ -32,7 +32,7 @@ local function place(j)
     K = K or ties()
     K.count_blocked(j)
   end
-  if not TERMINAL[j.state] then count_shape(needs(j), 1) end
+  if not TERMINAL[j.state] then count_shape(j.tenant, needs(j), 1) end
 end
 
 local count = 0

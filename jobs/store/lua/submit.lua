@@ -29,15 +29,18 @@ if given.after or given.after_any then
   if unknown then return unknown end
   if plan.waits == 0 then plan = nil end
 end
--- A tenant that has less than an equal part of the jobs that may be queued is not kept out by those of others.
-local function is_below_its_part()
+-- A tenant that has less than an equal part of what there may be of all is not kept out by others.
+local function is_below_its_part(all, count)
   if not by_tenant() or not call('ZSCORE', P .. 'tenants', owner) then return false end
-  local own = call('ZCARD', P .. 'admitted:' .. owner) + call('ZCARD', P .. 'backlog:' .. owner)
-  if plan then own = own + call('ZCARD', P .. 'blocked:' .. owner) end
-  return own < most / call('ZCARD', P .. 'tenants')
+  return count() < all / call('ZCARD', P .. 'tenants')
 end
+local function own_jobs()
+  local own = call('ZCARD', P .. 'admitted:' .. owner) + call('ZCARD', P .. 'backlog:' .. owner)
+  return own + (plan and call('ZCARD', P .. 'blocked:' .. owner) or 0)
+end
+local function own_shapes() return call('ZCARD', P .. 'shapes:' .. owner) end
 local function waiting() return call('ZCARD', P .. 'in:queued') + (plan and call('ZCARD', P .. 'in:blocked') or 0) end
-if most > 0 and waiting() >= most and not is_below_its_part() then
+if most > 0 and waiting() >= most and not is_below_its_part(most, own_jobs) then
   return { 'over', 'MAX_QUEUED', num(most), '1' }
 end
 local caps = by_tenant() and T.caps(owner)
@@ -46,7 +49,8 @@ if full then return full end
 local refused = not plan and by_tenant() and T.refusal(owner)
 if refused and hold ~= '1' then return refused end
 local some = given.requirements or ''
-if some ~= '' and call('ZCARD', P .. 'shapes') >= MAX_SHAPES and not call('ZSCORE', P .. 'shapes', some) then
+if some ~= '' and call('ZCARD', P .. 'shapes') >= MAX_SHAPES and not call('ZSCORE', P .. 'shapes', some)
+    and not is_below_its_part(MAX_SHAPES, own_shapes) then
   return { 'over', 'requirements', num(MAX_SHAPES), '1' }
 end
 if given.notify and call('ZCARD', P .. 'deliveries:' .. owner .. ':pending') >= MOST_PENDING then
@@ -62,7 +66,7 @@ given.seq, given.created = seq, t
 given.state = plan and 'blocked' or 'queued'
 given.ties = (plan and 'p' or '') .. (given.workflow and 'w' or '') .. (given.notify and 'n' or '')
 for _, artifact in ipairs(artifacts) do call('SADD', P .. 'holders:' .. owner .. ':' .. artifact, 'job:' .. id) end
-count_shape(some, 1)
+count_shape(owner, some, 1)
 local values = {}
 for i, name in ipairs(FIELDS) do values[i] = given[name] or false end
 local j, why = as_job(id, values)
