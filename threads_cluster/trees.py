@@ -31,6 +31,9 @@ _ALL = b"*"
 HEAD = '{"artifact":1}'
 #: Largest file in bytes.
 MAX_FILE = 64 << 30
+#: Bytes of a link's target, as Linux has it.
+_MAX_TARGET = 4096
+_SHA = re.compile("[0-9a-f]{64}")
 _PIECE = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 #: Kind of an entry -> fields of its line.
@@ -249,13 +252,22 @@ def with_sound_links(entries: Sequence[Entry]) -> Sequence[Entry]:
 def parsed(text: bytes) -> list[Entry]:
     """Return the entries of a manifest. UnsafeArtifact when it is none, or a path of it leads elsewhere."""
     try:
-        lines = text.decode().split("\n")
-        entries = [_entry(json.loads(line)) for line in lines[1:-1]]
+        head, *lines, rest = text.decode().split("\n")
+        entries = [_entry(json.loads(line)) for line in lines]
+        # There is one way to write a manifest, so that no two readers take it for different trees.
+        read = rest == "" and [entry.line for entry in entries] == lines and _are_in_order(entries)
     except (ValueError, TypeError, IndexError, KeyError, RecursionError):
-        raise UnsafeArtifact("the manifest of this artifact cannot be read") from None
-    if lines[0] != HEAD:
+        head, read = HEAD, False
+    if head != HEAD:
         raise UnsafeArtifact("the manifest of this artifact is of another version; update the client")
+    if not read:
+        raise UnsafeArtifact("the manifest of this artifact cannot be read")
     return checked(entries)
+
+
+def _are_in_order(entries: Sequence[Entry]) -> bool:
+    paths = [entry.path.encode() for entry in entries]
+    return all(path < after for path, after in pairwise(paths))
 
 
 def checked(entries: list[Entry]) -> list[Entry]:
@@ -285,10 +297,12 @@ def _entry(row: list[Any]) -> Entry:
         raise ValueError
     if row[0] in "fx":
         size, sha = row[2:]
-        if type(size) is not int or size < 0 or len(sha) != 64 or not set(sha) <= set("0123456789abcdef"):
+        if type(size) is not int or not 0 <= size <= MAX_FILE or not _SHA.fullmatch(sha):
             raise ValueError
         return Entry(kind=row[0], path=row[1], size=size, sha=sha)
-    if row[0] == "l" and (not isinstance(row[2], str) or "\0" in row[2]):
+    if row[0] == "l" and (
+        not isinstance(row[2], str) or not row[2] or "\0" in row[2] or len(row[2].encode()) >= _MAX_TARGET
+    ):
         raise ValueError
     return Entry(kind=row[0], path=row[1], target=row[2] if row[0] == "l" else "")
 

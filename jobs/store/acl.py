@@ -42,7 +42,7 @@ COORDINATOR_KEYS = (
     keys.files("*"), keys.parts("*", "*"), keys.artifact("*", "*"), keys.artifacts("*"), keys.holders("*", "*"),
     keys.names("*"), keys.FOLLOWED, keys.output("*"), keys.outputs("*"),
     keys.SCHEDULES, keys.schedule("*"), keys.schedules_of("*"),
-    keys.UNFIT, keys.SHAPES, keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED, keys.claimed("*"),
+    keys.UNFIT, keys.SHAPES, keys.tenant_shapes("*"), keys.GRACE, keys.leased("*"), keys.CRAMPED, keys.RESERVED, keys.claimed("*"),
     keys.ATTACHMENTS, keys.ATTACHMENT_WAKES, keys.attachment("*"), keys.attachment_input("*"),
     keys.attachment_output("*"),
     keys.WORKFLOWS, keys.WORKFLOWS_LIVE, keys.WORKFLOW_EXPIRY, keys.WORKFLOW_BYTES, keys.workflow("*"),

@@ -44,7 +44,7 @@ NOT_WORKERS = {
     "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
     "artifact:{}",
     # Of programs.
-    "shapes", "unfit", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
+    "shapes", "shapes:{}", "unfit", "grace", "leased:{}", "cramped", "reserved", "claimed:{}",
     "attachment_input:{}", "attachment_output:{}", "attachment:{}", "attachments", "attachment_wakes",
     "workflow:{}",
 }  # fmt: skip

@@ -1,0 +1,148 @@
+"""Manifests have two readers, the cluster's and the client's, neither of which may import the other: what one takes,
+the other takes as the same tree.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jobs import errors
+from jobs.trees import manifest
+from threads_cluster import trees
+from threads_cluster.trees import UnsafeArtifact
+
+SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+#: What a reader says of a text: its entries as tuples, or None.
+Verdict = list[tuple[Any, ...]] | None
+
+
+def _tuples(entries: list[Any]) -> list[tuple[Any, ...]]:
+    return [(one.kind, one.path, one.size, one.sha, one.target) for one in entries]
+
+
+def of_cluster(text: bytes) -> Verdict:
+    try:
+        return _tuples(manifest.entries(text))
+    except errors.ClusterError:
+        return None
+
+
+def of_client(text: bytes) -> Verdict:
+    try:
+        return _tuples(trees.parsed(text))
+    except UnsafeArtifact:
+        return None
+
+
+NAMES = st.sampled_from(
+    ["a", "b", "ab", "a-b", "ä", "\N{GRINNING FACE}", "..", ".", "", "..a", "a\\b", "a\0", "\ud800", "\u2028", '"',
+     "n" * 255, "n" * 256, "ä" * 128]
+)  # fmt: skip
+GOOD_NAMES = st.sampled_from(["a", "b", "c", "ab", "a-b", "ä", "\u2028", "..a", "n" * 255])
+
+
+def _paths(names: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.lists(names, min_size=1, max_size=3).map("/".join)
+
+
+TARGETS = st.one_of(
+    _paths(st.sampled_from(["a", "b", "c", "..", ".", "ä"])),
+    st.sampled_from(["", "/a", "a\0", "x" * 4095, "x" * 4096, "\ud800", "a/", "a//b"]),
+)
+SIZES = st.sampled_from([0, 1, 7, manifest.MAX_FILE, manifest.MAX_FILE + 1, -1, True, 1.0, "1", None, 10**30])
+SHAS = st.sampled_from([SHA, "0" * 64, SHA.upper(), SHA[:-1], SHA + "\n", list(SHA), None, 7])
+
+
+def rows(names: st.SearchStrategy[str], sizes: Any, shas: Any) -> st.SearchStrategy[list[Any]]:
+    paths = _paths(names)
+    return st.one_of(
+        st.tuples(st.just("d"), paths), st.tuples(st.just("l"), paths, TARGETS),
+        st.tuples(st.sampled_from("fx"), paths, sizes, shas),
+    ).map(list)  # fmt: skip
+
+
+#: What readers of JSON may take for a row.
+STRANGE = st.sampled_from(
+    [[], ["d"], ["d", "a", "b"], ["q", "a"], "da", {"0": "d"}, None, 7, [["d"], "a"], ["f", "a", 1], ["l", "a", 7],
+     ["l", "a", ["b"]], ["d", 7], {"d": 1, "e": 2}]
+)  # fmt: skip
+GOOD = st.lists(rows(GOOD_NAMES, st.sampled_from([0, 7]), st.just(SHA)), max_size=8)
+ANY = st.lists(st.one_of(rows(GOOD_NAMES, st.just(7), st.just(SHA)), rows(NAMES, SIZES, SHAS), STRANGE), max_size=5)
+
+
+#: Where a text is changed, what is put there, and in the place of how many bytes.
+CHANGE = st.tuples(st.integers(0, 10**6), st.binary(max_size=3), st.integers(0, 3))
+
+
+def _text(lines: list[Any], spaced: bool, escaped: bool) -> bytes:
+    texts = [json.dumps(line, ensure_ascii=escaped, separators=None if spaced else (",", ":")) for line in lines]
+    return "".join(f"{line}\n" for line in (manifest.HEAD, *texts)).encode("utf-8", "surrogatepass")
+
+
+def _sorted(lines: list[Any]) -> list[Any]:
+    return sorted(lines, key=lambda line: str(line[1]) if isinstance(line, list) and len(line) > 1 else "")
+
+
+def compared(text: bytes) -> Verdict:
+    verdict = of_cluster(text)
+    assert of_client(text) == verdict, text
+    return verdict
+
+
+seen: Counter[bool] = Counter()
+
+
+@settings(max_examples=400)
+@given(lines=GOOD, unique=st.booleans())
+def test_both_take_the_same_trees(lines: list[Any], unique: bool) -> None:
+    by_path = {line[1]: line for line in lines}
+    seen[compared(_text(_sorted(list(by_path.values()) if unique else lines), False, False)) is not None] += 1
+
+
+def test_many_of_them_were_taken_and_many_refused() -> None:
+    assert min(seen[True], seen[False]) > 50, "of 400: else the test above says little"
+
+
+@settings(max_examples=600)
+@given(lines=ANY, in_order=st.booleans(), spaced=st.sampled_from([False] * 4 + [True]), escaped=st.booleans())
+def test_both_refuse_the_same_texts(lines: list[Any], in_order: bool, spaced: bool, escaped: bool) -> None:
+    compared(_text(_sorted(lines) if in_order else lines, spaced, escaped))
+
+
+@settings(max_examples=600)
+@given(
+    lines=GOOD, changes=st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=3), st.integers(0, 3)), max_size=2)
+)
+def test_both_read_a_text_that_was_changed_alike(lines: list[Any], changes: list[tuple[int, bytes, int]]) -> None:
+    text = _text(_sorted(list({line[1]: line for line in lines}.values())), False, False)
+    for place, put, length in changes:
+        at = place % (len(text) + 1)
+        text = text[:at] + put + text[at + length :]
+    compared(text)
+
+
+FIRST, FILE = b'{"artifact":1}\n', b'["f","a/b",1,"' + SHA.encode() + b'"]\n'
+LINKED = FIRST + FILE + b'["l","up","a"]\n["l","x","up/../a/b"]\n'
+
+
+@pytest.mark.parametrize("text", [FIRST, FIRST + FILE, LINKED])
+def test_both_take_these(text: bytes) -> None:
+    assert compared(text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"\n", b"{", FIRST[:-1], FIRST.replace(b"1", b"2"), FIRST.replace(b"\n", b"\r\n"), b"\xef\xbb\xbf" + FIRST,
+     FIRST + b'["d","a"]', FIRST + b'["d","a"]\n\n', FIRST + b"\xff\n", FIRST + b"[" * 60_000 + b"\n",
+     FIRST + b'["d","a"]\n["d","a"]\n', FIRST + b'["d","b"]\n["d","a"]\n', FIRST + FILE.replace(b",1,", b",1e0,"),
+     FIRST + FILE.replace(b",1,", b"," + b"9" * 5000 + b","), FIRST + b'["l","a","b"]\n["l","b","a"]\n',
+     FIRST + FILE + b'["l","up","a"]\n["l","x","up/../../a/b"]\n'],
+)  # fmt: skip
+def test_both_refuse_these(text: bytes) -> None:
+    assert compared(text) is None
