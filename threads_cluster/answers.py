@@ -406,6 +406,14 @@ class Output(Answer):
     state: str | None = None
 
 
+class QueueCounts(Answer):
+    tasks: dict[str, Count]
+
+
+class Tasks(Answer):
+    tasks: Many[dict[str, Any]]
+
+
 class Schedule(Answer):
     name: str
     tenant: str

@@ -243,6 +243,16 @@ class Cluster:
         """The job; with `wait_seconds` as soon as it has ended, or as it is when the time is over."""
         return self._get(f"jobs/{quote(job_id)}", wait_seconds=wait_seconds, shape=answers.State)
 
+    def queue(self) -> dict[str, int]:
+        """Jobs that are kept, by state."""
+        counts: dict[str, int] = self._get("v1/queue", shape=answers.QueueCounts)["tasks"]
+        return counts
+
+    def history(self, limit: int = 50) -> list[Json]:
+        """Jobs that have ended, the latest end first; at most 500."""
+        rows: list[Json] = self._get("v1/queue/history", shape=answers.Tasks, limit=limit)["tasks"]
+        return rows
+
     def follow(
         self, job_id: str, step: float = LONG_POLL_SECONDS, timeout: float | None = None, first: float | None = None
     ) -> Iterator[Json]:

@@ -18,6 +18,7 @@ from threads_cluster import (
     artifact_commands,
     errors,
     program_commands,
+    queue_commands,
     schedules,
     secrets,
     show,
@@ -449,6 +450,7 @@ app.add_typer(artifact_commands.app, name="artifact")
 app.add_typer(workflow_commands.app, name="workflow")
 app.add_typer(access.tokens, name="token")
 app.add_typer(secrets.app, name="secret")
+app.add_typer(queue_commands.app, name="queue")
 app.add_typer(schedules.app, name="schedule")
 app.add_typer(webhooks.app, name="webhook")
 app.command()(access.login)

@@ -12,7 +12,7 @@ from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, RelationsR
 from coordinator.jobs.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
-from jobs.models import DEFAULT_TENANT, Place
+from jobs.models import DEFAULT_TENANT, TERMINAL, Place
 from jobs.numbers import exact
 from jobs.store import Store, skipped
 from jobs.store.connection import Unreadable
@@ -122,6 +122,12 @@ class JobQueries:
                 if len(page) == limit:
                     return {"jobs": page, "cursor": str(cursor)}
         return {"jobs": page, "cursor": str(cursor)}
+
+    def ended(self, limit: int, tenant: str | None = None) -> list[JobRow]:
+        """Return jobs that have ended, the latest end first, among the 100 newest of each state, or `limit`."""
+        most = max(limit, _PAGE)
+        found = [row for state in sorted(TERMINAL) for row in self.page(state, None, None, most, tenant)["jobs"]]
+        return sorted(found, key=lambda row: row["ended"] or "", reverse=True)[:limit]
 
     def _newest(
         self, state: str | None, cursor: int | None, most: int, tenant: str | None

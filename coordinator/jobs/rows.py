@@ -94,6 +94,12 @@ class RelationsRow(TypedDict):
     root: NotRequired[str]
 
 
+class TaskRow(JobRow):
+    """Job by the name that queues have for it."""
+
+    task_id: str
+
+
 class DeadRangeRow(TypedDict):
     """Units that were given up."""
 

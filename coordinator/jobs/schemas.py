@@ -103,6 +103,18 @@ class Relations(Answer):
     root: str | None = optional("Of a skipped job: the job because of which it was.")
 
 
+class Task(Job):
+    task_id: str = required("The same as job_id.")
+
+
+class Tasks(Answer):
+    tasks: list[Task]
+
+
+class QueueCounts(Answer):
+    tasks: dict[str, int] = required("Jobs that are kept, by state.")
+
+
 class DeadRange(Answer):
     """Units that were given up: their lanes died, or the kernel raised, more often than is tried."""
 

@@ -197,12 +197,12 @@ def _device(asked: Submission) -> Device:
 
 
 def _notified(asked: Submission, settings: Settings) -> str:
-    """Return the URL that is told of the job's end; empty for none. InvalidRequest, or MissingSetting."""
+    """Return the URL that is told of the job's end; empty for none. InvalidRequest, also without SECRETS_KEY."""
     if asked.notify is None:
         return ""
     if not settings.secrets_keys():
         why = "webhooks are signed with a key that is made of SECRETS_KEY, which is not set; set SECRETS_KEY for every"
-        raise errors.MissingSetting(f"notify: {why} coordinator (docs/webhooks.md), or leave it out", field="notify")
+        raise errors.InvalidRequest(f"notify: {why} coordinator (docs/webhooks.md), or leave it out", field="notify")
     try:
         url = destinations.url(asked.notify)
         Guard(settings.webhook_allow).check_host(url)

@@ -62,7 +62,7 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
     """Send a signed message of the type webhook.test to a URL, once and now, and answer what came of it."""
     given = http.parsed(Receiver, await bodies.body(request))
     url, keys = _url(given.url), cluster.secrets.keys
-    keys.require()
+    signing.require(keys)
     if _TRYING.locked():
         raise errors.OverLimit("this coordinator tries 8 receivers already; try again in 15 s", seconds=15)
     message = Delivery(

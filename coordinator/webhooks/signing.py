@@ -10,13 +10,21 @@ import hashlib
 import hmac
 
 from coordinator.secrets.keys import Keys
+from jobs import errors
 
 _PURPOSE = "webhooks"
 
 
+def require(keys: Keys) -> None:
+    """Raise Conflict where nothing can be signed, naming what to set."""
+    if keys.current is None:
+        why = "this cluster sends no webhooks: they are signed with keys that are made of SECRETS_KEY, which is not set"
+        raise errors.Conflict(f"{why}; set it for every coordinator (docs/webhooks.md)", field="SECRETS_KEY")
+
+
 def shown_key(keys: Keys, tenant: str) -> str:
-    """Return a tenant's key as its receivers are given it: whsec_ and base64. MissingSetting without SECRETS_KEY."""
-    keys.require()
+    """Return a tenant's key as its receivers are given it: whsec_ and base64. Conflict without SECRETS_KEY."""
+    require(keys)
     return f"whsec_{base64.b64encode(keys.derived(_PURPOSE, tenant)[0]).decode()}"
 
 

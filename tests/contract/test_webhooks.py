@@ -67,6 +67,16 @@ def test_each_end_of_a_job_is_one_delivery_and_a_job_without_a_webhook_has_none(
     assert bench.client.zcard(keys.NOTIFYING) == 0
 
 
+def test_a_job_that_is_skipped_is_told_too_when_it_waited_and_at_once(bench: Bench) -> None:
+    parent = bench.submit()
+    waiting = bench.submit(after=(parent,), notify=URL)
+    bench.store.jobs.cancel(parent)
+    bench.wake()
+    late = bench.submit(after=(parent,), notify=URL)
+    assert {bench.job(job).state for job in (waiting, late)} == {"skipped"}
+    assert {(one.job, one.type) for one in take(bench)} == {(waiting, "job.skipped"), (late, "job.skipped")}
+
+
 def test_a_failure_is_told_with_its_error(bench: Bench) -> None:
     bench.submit(1, notify=URL)
     job = next(iter(bench.look().jobs))

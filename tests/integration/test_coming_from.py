@@ -70,7 +70,7 @@ STATES = {
 @pytest.mark.parametrize("typed", COMMANDS)
 def test_the_command_works(cluster: Live, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = shlex.split(typed)[1:]
-    job = STATES.get(words[0], done)(cluster) if "JOB" in words else ""
+    job = STATES.get(words[1] if words[0] == "queue" else words[0], done)(cluster) if "JOB" in words else ""
     [worker] = cluster.get("/api/workers")["workers"]
     places = {"JOB": job, "WORKER": worker["id"], "trace.json": str(tmp_path / "trace.json")}
     code, out, err = run(cluster, *(places.get(word, word) for word in words))

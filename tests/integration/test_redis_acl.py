@@ -5,10 +5,12 @@ Every test on `Live` runs under these users, and fails at its end when one was d
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.chaos.bench import redis_of
 from tests.contract.lease_model import new_job
 from tests.integration.live import Live, running, until
 from tests.ports import free_port
+from tests.unit.receiver import Receiver
 from tests.unit.test_redis_acl import PRIVATE
 
 IN_CI = os.environ.get("CI") == "true"
@@ -33,7 +36,8 @@ def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     server = redis_of(request.param)
     if server is None:
         (pytest.fail if IN_CI else pytest.skip)(f"there is no Redis {request.param} here")
-    with running(tmp_path_factory.mktemp("acl"), redis_server=server) as cluster:
+    folder, more = tmp_path_factory.mktemp("acl"), {"SECRETS_KEY": "1" * 32, "WEBHOOK_ALLOW": "127.0.0.1"}
+    with running(folder, redis_server=server, **more) as cluster:
         yield cluster
 
 
@@ -58,6 +62,22 @@ def test_a_cluster_does_all_it_can_under_its_users(live: Live) -> None:
     live.wait_ready(1)
     until(lambda: client(live, "operator").get("ct:rewritten"))
     assert live.get("/api/history?names=units.*") and live.get("/api/stream") and live.get("/api/snapshot")
+    assert live.denied() == []
+
+
+def test_a_worker_may_write_the_webhook_of_a_job_that_it_ends(live: Live) -> None:
+    with Receiver() as taken:
+        job = live.submit("collatz", {"start_number": 27, "number_count": 1}, notify=taken.url())
+        until(lambda: taken.got)
+        told = json.loads(taken.got[0].body)
+        assert (told["type"], told["job"]["id"], told["job"]["result"]) == ("job.done", job, f"/api/jobs/{job}/result")
+    job_of = {"type": "collatz", "parameters": {"start_number": 27, "number_count": 1}}
+    made = live.post("/api/schedules", {"name": "soon", "every_seconds": 3600, "job": job_of}).json()
+    due = int(datetime.fromisoformat(made["created"]).timestamp())
+    client(live, "operator").hset(f"ct:schedule:{made['id']}", "next", due)
+    client(live, "operator").zadd("ct:schedules", {made["id"]: due * 1000})
+    until(lambda: live.get("/api/schedules/soon")["submitted"])
+    assert live.result(live.get("/api/schedules/soon")["last_job_id"])["count"] == 1
     assert live.denied() == []
 
 

@@ -834,3 +834,18 @@ def test_deliveries_are_listed_and_a_receiver_that_fails_is_an_exit_code(fake: F
         assert ran.code == code and said in ran.out
     fake.on("GET", "/api/webhooks/key", {"tenant": "default", "key": "whsec_x"})
     assert run("webhook", "key").out == "whsec_x\n"
+
+
+def test_jobs_are_a_queue_of_tasks_to_who_calls_them_so(fake: Fake, run: Run) -> None:
+    task = {**job("done"), "task_id": "j1"}
+    fake.on("GET", "/api/v1/queue", {"tasks": {"queued": 2, "done": 1}})
+    fake.on("GET", "/api/v1/queue/history", {"tasks": [task]})
+    fake.on("GET", "/api/jobs", {"jobs": [job("running")], "cursor": None})
+    fake.on("POST", "/api/jobs/j1/cancel", job("cancelled"))
+    assert run("queue", "status", "--json").lines() == [{"tasks": {"queued": 2, "done": 1}}]
+    assert "queued  2" in run("queue", "status").out
+    assert run("queue", "history", "--limit", "5", "--json").lines() == [task]
+    assert fake.asked[-1].url.params["limit"] == "5"
+    assert "j1" in run("queue", "tasks", "--status", "running").out
+    assert fake.asked[-1].url.params["state"] == "running"
+    assert run("queue", "cancel", "j1").out == "j1 cancelled\n"

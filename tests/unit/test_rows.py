@@ -52,6 +52,7 @@ PAIRS: dict[type, type[BaseModel]] = {
     job_rows.RelatedRow: job_schemas.Related,
     job_rows.ParentRow: job_schemas.Parent,
     job_rows.RelationsRow: job_schemas.Relations,
+    job_rows.TaskRow: job_schemas.Task,
     job_rows.DeadRangeRow: job_schemas.DeadRange,
     job_rows.DeadRow: job_schemas.Dead,
     job_rows.JobsPage: job_schemas.Jobs,

@@ -251,7 +251,7 @@ def test_a_signature_is_that_of_the_tenant_and_outlives_a_change_of_the_key() ->
     assert not verified(signing.shown_key(both, "b"), headers, b"{}") and not verified(after, headers, b"[]")
     assert not verified(after, {**headers, "webhook-timestamp": "1700000001"}, b"{}")
     assert len(base64.b64decode(after.removeprefix("whsec_"))) == 32 and FIRST not in before
-    with pytest.raises(errors.MissingSetting, match="SECRETS_KEY"):
+    with pytest.raises(errors.Conflict, match="SECRETS_KEY"):
         signing.shown_key(Keys([]), "a")
 
 
@@ -434,8 +434,12 @@ def test_a_wrong_url_is_refused_at_submit_by_field(api: Api, url: Any, why: str)
 
 def test_without_a_key_a_webhook_is_refused_with_the_setting_to_set(any_redis_url: str) -> None:
     api = Api(any_redis_url, secrets_key="")
-    for answer in (submit(api, "https://x.example/"), api.ask("GET", "/api/webhooks/key")):
-        assert answer.status_code == 500 and "SECRETS_KEY" in answer.text
+    refused = (
+        (422, submit(api, "https://x.example/")), (409, api.ask("GET", "/api/webhooks/key")),
+        (409, api.ask("POST", "/api/webhooks/test", {"url": "https://x.example/"})),
+    )  # fmt: skip
+    for status, answer in refused:
+        assert answer.status_code == status and "SECRETS_KEY, which is not set" in answer.text
     assert submit(api, None).status_code == 202
 
 
