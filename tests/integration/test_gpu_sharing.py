@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(bool(MISSING) and os.environ.get("CI") != "true"
 TOKEN = "t" * 40
 GPU = UUIDS[0]
 #: Some seconds of work for the pretended GPU.
-WORK: dict[str, Any] = {"mode": "verify", "start_number": str(2**40), "number_count": 6 * 2**32}
+WORK: dict[str, Any] = {"mode": "verify", "start_number": str(2**40), "number_count": 8 * 2**32}
 SHOWS_ITS_GPU = 'printf \'"%s"\' "$CUDA_VISIBLE_DEVICES" > "$CLUSTER_RESULT"'
 
 
@@ -85,7 +85,7 @@ def ready(live: Live) -> None:
 def kernels(live: Live, priority: str = "normal") -> str:
     """A job that the GPU worker computes now."""
     ready(live)
-    (live.folder / "faults" / "slow").write_text("0.1")
+    (live.folder / "faults" / "slow").write_text("0.5")
     job = live.submit("collatz", WORK, device="gpu", priority=priority)
     until(lambda: live.job(job)["done"] > 0, 60)
     return job
