@@ -181,6 +181,28 @@ def test_a_text_is_validated_with_places_and_submitted_once_it_is_right(open_add
     assert [each for each in workflows.posted if each == "/api/workflows"] == ["/api/workflows"]
 
 
+def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: Open) -> None:
+    page = open_page("/cluster.html#tab=workflows")
+    page.get_by_role("button", name="New workflow").click()
+    form = page.get_by_role("dialog", name="New workflow")
+    form.get_by_label("YAML or JSON").fill("name: wrong\nactions: []\n")
+    form.get_by_role("button", name="Validate").click()
+    expect(form.get_by_label("What is wrong")).to_contain_text("2:")
+    form.get_by_role("button", name="Fill in an example").click()
+    form.get_by_role("button", name="Submit").click()
+    shown = page.get_by_role("region", name=re.compile("^Workflow [0-9a-f]{12}$"))
+    expect(shown.get_by_role("group", name="States shown").get_by_role("button", name="done")).to_contain_text(
+        "2", timeout=30_000
+    )
+    expect(page.get_by_role("slider", name="Actions of two ranges")).to_be_visible()
+    page.keyboard.press("l")
+    page.get_by_role("button", name="second", exact=True).click()
+    panel = page.get_by_role("complementary", name="Action second")
+    expect(panel).to_contain_text("start_number")
+    panel.get_by_role("link", name=re.compile("^w-[0-9a-f]{12}-second-1$")).click()
+    expect(page.get_by_role("link", name="Its workflow")).to_be_visible()
+
+
 def test_a_schedule_says_when_it_runs_and_is_paused(open_address: Open, serve: Serve) -> None:
     workflows, url = serve(release())
     workflows.schedules = [schedule("nightly"), schedule("hourly", cron=None, every_seconds=3600, failed=2)]
