@@ -95,6 +95,9 @@ def delete_tenant(tenant: Name, cluster: http.ClusterDep, asker: http.AskerDep) 
         )
     if answer == "busy":
         raise errors.Conflict(f"jobs of tenant {tenant} wait or run; cancel them first", field="tenant")
+    if answer == "workflows":
+        detail = f"tenant {tenant} has workflows; delete them first: cluster workflow list"
+        raise errors.Conflict(detail, field="tenant")
     if answer == "tokens":
         detail = f"tokens of tenant {tenant} count, and would have no caps without it; revoke them first"
         raise errors.Conflict(f"{detail}: cluster token list", field="tenant")

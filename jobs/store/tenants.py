@@ -69,7 +69,7 @@ class Tenants(Part):
 
     def remove(self, name: str, actor: Actor = ANONYMOUS) -> str:
         """Forget a tenant: ok. Else missing; default, which stays; busy: jobs of it wait or run;
-        tokens: some count; artifacts: it has some.
+        workflows: it has some; tokens: some count; artifacts: it has some.
         """
         reply: bytes = self._scripts.kept("tenant_remove", name, *actor)
         return reply.decode()

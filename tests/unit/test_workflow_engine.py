@@ -439,3 +439,31 @@ def test_the_number_and_bytes_of_workflows_are_bounded(flow: Flows, monkeypatch:
     monkeypatch.setattr(workflows, "MAX_LIVE", 100)
     monkeypatch.setattr(workflows, "MAX_STORED", 150)
     assert flow.post(workflow_text("a")).status_code == 429
+
+
+def test_jobs_of_a_workflow_that_goes_on_do_not_expire(flows: Flows) -> None:
+    late = f"b, {uses('${a.value}')}, dependencies: [ok]"
+    workflow = flows.submit("a", "ok, action_type: approve, dependencies: [a]", late)
+    flows.look(workflow)
+    flows.done(workflow, "a", value=5)
+    job = flows.job_of(workflow, "a")
+    flows.store.client.zadd("ct:expiry", {job: 1})
+    flows.store.fleet.sweep(60)
+    assert flows.steer(workflow, "actions/ok/approve").status_code == 200
+    flows.look(workflow)
+    assert flows.parameters(workflow, "b")["command"] == ["echo", "5"]
+    flows.done(workflow, "b")
+    flows.store.client.zadd("ct:expiry", {job: 1})
+    flows.store.fleet.sweep(60)
+    assert flows.ask("GET", f"/api/jobs/{job}").status_code == 404
+
+
+def test_a_tenant_with_workflows_is_not_removed(flow: Flows) -> None:
+    token = flow.token("acme", "read", "submit", "run")
+    workflow = flow.submit("ok, action_type: approve", token=token)
+    refused = flow.ask("DELETE", "/api/tenants/acme")
+    assert refused.status_code == 409 and "has workflows" in refused.json()["detail"]
+    flow.steer(workflow, "cancel")
+    flow.look(workflow)
+    assert flow.ask("DELETE", f"/api/workflows/{workflow}").status_code == 204
+    assert "tokens of tenant" in flow.ask("DELETE", "/api/tenants/acme").json()["detail"]

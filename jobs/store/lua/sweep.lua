@@ -288,8 +288,13 @@ end
 
 for _, queue in ipairs(queues) do level(queue) end
 local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, PURGES_AT_ONCE)
+-- A workflow that has not ended may refer to what its jobs gave.
+local function is_of_live_workflow(id)
+  local workflow = redis.pcall('HGET', key(id), 'workflow')
+  return type(workflow) == 'string' and call('SISMEMBER', P .. 'workflowslive', workflow) == 1
+end
 for _, id in ipairs(old) do
-  if not purge(id) then call('ZADD', P .. 'expiry', num(t + PINNED_MS), id) end -- others wait for it
+  if is_of_live_workflow(id) or not purge(id) then call('ZADD', P .. 'expiry', num(t + PINNED_MS), id) end -- others wait for it
 end
 for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
   for _, device in ipairs({ '', ':cpu', ':gpu', ':runner' }) do call('ZREM', P .. 'workers' .. device, worker) end

@@ -1,4 +1,4 @@
--- TENANT_REMOVE name tenant token -> ok | missing | default | busy | tokens | artifacts. Only a tenant none of whose jobs waits or
+-- TENANT_REMOVE name tenant token -> ok | missing | default | busy | workflows | tokens | artifacts. Only a tenant none of whose jobs waits or
 -- runs, and without tokens: whoever has one would go on as a tenant without caps.
 local name, t = ARGV[1], now()
 if call('ZSCORE', P .. 'tenants', name) == false then return 'missing' end
@@ -7,6 +7,8 @@ if by_tenant() then T.recount(name) end
 if call('EXISTS', P .. 'admitted:' .. name) == 1 or call('EXISTS', P .. 'backlog:' .. name, P .. 'blocked:' .. name) > 0 then
   return 'busy'
 end
+-- A later tenant of this name must not be given them.
+if call('EXISTS', P .. 'workflows:' .. name) == 1 then return 'workflows' end
 for _, id in ipairs(call('ZRANGE', P .. 'tokens', 0, -1)) do
   local token = call('HMGET', P .. 'token:' .. id, 'tenant', 'expires')
   local ends = tonumber(token[2] or 0) or 0

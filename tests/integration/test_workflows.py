@@ -1,0 +1,110 @@
+"""Workflows on a real cluster: the examples of their page, and coordinators and Redis killed in the midst of one."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.integration.live import Live, until
+from tests.unit.workflow_bench import workflow_text
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="runners need Linux")
+
+TOKEN = "t" * 40
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "workflows.md").read_text()
+EXAMPLES = [text for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if text.startswith("name:")]
+ENDS = ("done", "failed", "cancelled")
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """Two coordinators, a CPU worker and a runner of two slots."""
+    folder = tmp_path_factory.mktemp("workflows")
+    made = Live(folder, workers=1, coordinators=2, CLUSTER_TOKEN=TOKEN, ARTIFACT_URL=f"file://{folder}/artifacts")
+    with tempfile.TemporaryDirectory(prefix="runner-") as place:
+        Path(place).chmod(0o711)
+        try:
+            made.start_redis()
+            made.start_coordinator(0)
+            made.start_coordinator(1)
+            made.start_worker(0)
+            made.start_runner(0, 2, RUNNER_DIR=place)
+            made.wait_ready(2)
+            yield made
+        finally:
+            made.stop()
+
+
+def submit(live: Live, text: str, replica: int = 0) -> str:
+    headers = {**live.headers(), "Content-Type": "application/yaml"}
+    answer = httpx.post(f"{live.url(replica)}/api/workflows", content=text.encode(), headers=headers, timeout=30)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["workflow_id"])
+
+
+def course(live: Live, workflow: str, replica: int = 0) -> Any:
+    return live.get(f"/api/workflows/{workflow}", replica)
+
+
+def ended(live: Live, workflow: str, seconds: float = 60.0) -> Any:
+    return until(lambda: (row := course(live, workflow))["state"] in ENDS and row, seconds, every=0.1)
+
+
+def test_the_examples_of_the_page_run(live: Live) -> None:
+    names = [re.search(r"name: (.*)", text)[1] for text in EXAMPLES]  # type: ignore[index]
+    assert names == ["sweep", "verified-records", "nightly"]
+    sweep, records, nightly = (submit(live, text) for text in EXAMPLES)
+    until(lambda: course(live, records)["state"] == "waiting", 60)
+    assert live.post(f"/api/workflows/{records}/actions/ok/approve").status_code == 200
+    for workflow in (sweep, records, nightly):
+        row = ended(live, workflow)
+        assert row["state"] == "done", row
+    published = live.get(f"/api/workflows/{sweep}/actions/publish")
+    assert live.get("/api/artifacts/sweep-report")["artifact_id"] == published["result"]["artifact"]
+    files = httpx.get(
+        f"{live.url()}/api/artifacts/sweep-report/manifest", headers=live.headers(), timeout=30
+    ).text.splitlines()
+    assert '"value.json",11,' in files[1], "4 + 9 + 25"
+    assert {live.get(f"/api/artifacts/{name}")["files"] for name in ("collatz-records", "nightly")} >= {1}
+
+
+def test_whoever_is_killed_nothing_runs_twice_or_too_early(live: Live) -> None:
+    """Layers of jobs, some with references, while leading coordinators and Redis are killed."""
+    rng = random.Random(7)
+    actions, before = [], list[str]()
+    for layer in range(5):
+        layer_names = [f"a{layer}-{number}" for number in range(3)]
+        for name in layer_names:
+            words = f'"{rng.choice(before)}"' if before else "start"
+            late = f'"${{{rng.choice(before)}.value}}"' if before and rng.random() < 0.5 else words
+            program = "[sh, -c, 'sleep 0.2; echo $CLUSTER_JOB_ID | tr -d - | wc -c > $CLUSTER_RESULT', x, " + late + "]"
+            actions.append(
+                f"{name}, action_type: command, parameters: {{command: {program}, retries: {{max: 20}}}}, "
+                f"dependencies: [{', '.join(before)}]"
+            )
+        before = layer_names
+    workflow = submit(live, workflow_text(*actions))
+    for victim in ("coordinator-0", "redis", "coordinator-1"):
+        time.sleep(rng.uniform(0.2, 1.2))
+        live.kill(victim)
+        if victim == "redis":
+            live.start_redis()
+        else:
+            live.run_coordinator(int(victim[-1]))
+    row = ended(live, workflow, 120)
+    assert row["state"] == "done", row
+    by_id = {action["action_id"]: action for action in row["actions"]}
+    for action in row["actions"]:
+        assert all(by_id[name]["ended"] <= action["started"] for name in action["dependencies"]), action
+    own = [job for job in live.get("/api/jobs?limit=500")["jobs"] if workflow in job["job_id"]]
+    assert len(own) == len(actions) == len({job["job_id"] for job in own})
+    assert {job["state"] for job in own} == {"done"}
