@@ -64,7 +64,7 @@ class StoredWorkflow:
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """Course of a workflow's actions so far, read at one moment."""
+    """Course of a workflow's actions so far."""
 
     workflow: StoredWorkflow
     jobs: Mapping[str, str]
@@ -127,18 +127,18 @@ class Workflows(Part):
 
     def course(self, workflow: str) -> Course | None:
         """Return what became of a workflow's actions; None where there is no such workflow."""
-        row, jobs, records, retries = self._scripts.read(
-            ("HGETALL", keys.workflow(workflow)), ("HGETALL", keys.workflow_jobs(workflow)),
-            ("HGETALL", keys.workflow_records(workflow)), ("SMEMBERS", keys.workflow_retries(workflow)),
-        )  # fmt: skip
-        fields = _pairs(row)
+        pipe = self._pipe().hgetall(keys.workflow(workflow)).hgetall(keys.workflow_jobs(workflow))
+        # Not at one moment: a script takes long over ten thousand fields. What is written meanwhile is seen or is not,
+        # and `settle` refuses what was seen of another state or attempt.
+        pipe.hgetall(keys.workflow_records(workflow)).smembers(keys.workflow_retries(workflow))
+        fields, jobs, records, retries = pipe.execute()
         stored = _stored(workflow, fields)
         if stored is None:
             return None
         final = fields.get(b"final")
         return Course(
-            workflow=stored, jobs={name.decode(): job.decode() for name, job in _pairs(jobs).items()},
-            records={name.decode(): json.loads(text) for name, text in _pairs(records).items()},
+            workflow=stored, jobs={name.decode(): job.decode() for name, job in jobs.items()},
+            records={name.decode(): json.loads(text) for name, text in records.items()},
             retries=frozenset(name.decode() for name in retries),
             final=json.loads(zlib.decompress(final)) if final else {},
         )  # fmt: skip
@@ -196,10 +196,6 @@ class Workflows(Part):
 def packed(states: Mapping[str, str]) -> bytes:
     """Return states of actions as `Course.final` has them."""
     return zlib.compress(json.dumps(states, separators=(",", ":")).encode())
-
-
-def _pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:
