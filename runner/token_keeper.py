@@ -14,10 +14,12 @@ import fcntl
 import logging
 import os
 import select
+import signal
 import socket
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 from jobs import exposure, logs
 from jobs.settings import load
@@ -137,11 +139,20 @@ def _hold(folder: Path) -> bool:
     return True
 
 
+def _end(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
 def main() -> int:
+    # The first process is sent only what it handles; without this a pod or a container would stay until it is killed.
+    signal.signal(signal.SIGTERM, _end)
     settings = load()
     logs.configure(settings.log_level, "runner-token", host=settings.host_name())
     if not settings.worker_token:
-        log.error("there is no token: ./deploy-cluster.sh docker --runner makes it, docs/operations.md says how else")
+        log.error(
+            "there is no token: ./deploy-cluster.sh docker --runner makes it, or ./deploy-cluster.sh kubernetes for"
+            " each pod of the StatefulSet runner; docs/operations.md says how else"
+        )
         return exposure.REFUSED
     serve(FOLDER, settings.worker_token)
     return 0

@@ -209,7 +209,10 @@ def _before_it(place: Place) -> str:
 def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     """Return which requirement no live runner meets; None where one meets all of them."""
     if not fleet.workers.get(Device.RUNNER):
-        return f"no live worker serves the queue {queue}: start a runner with ./deploy-cluster.sh local --runner"
+        return (
+            f"no live worker serves the queue {queue}: start a runner with ./deploy-cluster.sh local --runner,"
+            " docker --runner, or on Kubernetes the component runner"
+        )
     closest = requirements.nearest(needed, fleet.runners.items())
     if closest is None or not closest[1]:
         return None

@@ -123,3 +123,21 @@ def test_a_keeper_without_a_token_ends_and_says_who_makes_one() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={"PATH": os.defpath})
     assert done.returncode == 2
     assert "./deploy-cluster.sh docker --runner" in done.stderr
+
+
+def test_a_keeper_ends_when_it_is_told_to_also_as_the_first_process(tmp_path: Path) -> None:
+    """The first process of a container is sent only what it handles: its pod would stay until it is killed."""
+    begin = (
+        f"from pathlib import Path; from runner import token_keeper as k; k.FOLDER = Path({str(tmp_path)!r}); k.main()"
+    )
+    keeper = subprocess.Popen([sys.executable, "-c", begin], env={"PATH": os.defpath, "WORKER_TOKEN": TOKEN})
+    try:
+        until = time.monotonic() + 40
+        while not connects(tmp_path):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        keeper.terminate()
+        assert keeper.wait(20) == 0, "it handles the signal; what does not has -15 here"
+    finally:
+        keeper.kill()
+        keeper.wait()
