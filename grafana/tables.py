@@ -318,7 +318,7 @@ REQUESTS = (
 ANSWER_TIMES = (
     panel("Time to answer", "s", "Without streams and the routes that may wait for a job's end.",
           *quantiles("sum by (le) (rate(cluster_http_request_duration_seconds_bucket"
-                     '{route!~"/api/results|/api/jobs/[{]job_id[}](/result)?|/api/worker/next"}[$__rate_interval]))'),
+                     '{route!~"/api/results|/api/jobs/[{]job_id[}](/result)?|/api/worker/next|.*/attachments/.*/(in|out)put"}[$__rate_interval]))'),
           threshold("api_seconds")),
     panel("Time to answer by route, p95", "s", "19 of 20 answers came within this time; waits for a job are in it.",
           (("histogram_quantile(0.95, "

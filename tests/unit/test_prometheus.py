@@ -231,7 +231,7 @@ def test_slowness_leaves_out_the_routes_that_may_wait_and_no_other() -> None:
     [left_out] = re.findall(r'route!~"([^"]+)"', rule["expr"])
     every: list[Any] = [route for router in domains.routers() for route in router.routes]
     waits = {route.path for route in every if "wait_seconds" in inspect.getsource(route.endpoint)}
-    assert len(waits) == 5
+    assert len(waits) == 9
     # A submission that waits says so in its query, and then is not timed: the next test.
     assert {route.path for route in every if re.fullmatch(left_out, route.path)} == waits - {"/api/submit"}
 
