@@ -75,12 +75,14 @@ def descendants(pid: int) -> list[int]:
     return list(seen)
 
 
-def state(pid: int) -> str:
-    """Return a process' state as /proc has it, one letter; X once it is gone."""
-    try:
-        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "X"
+def states(pid: int) -> list[str]:
+    """Return the states of a process' threads as /proc has them, a letter each; none once it is gone."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in (PROC / str(pid) / "task").iterdir():
+            with contextlib.suppress(OSError):
+                found.append((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    return found
 
 
 def signal_descendants(pid: int, number: signal.Signals) -> None:

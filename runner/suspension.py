@@ -8,7 +8,7 @@ import signal
 
 from runner import processes
 
-#: States of processes in /proc that are stopped, and those in which a process that got SIGSTOP runs no code of its own.
+#: States of threads in /proc that are stopped, and those in which one of a process that got SIGSTOP runs no code of its own.
 _STOPPED, _HELD = "Tt", "TtDZX"
 
 
@@ -29,8 +29,9 @@ class Suspension:
         return not running
 
     def _is_held(self, pid: int) -> bool:
-        # The state of a process is that of its first thread, which may have ended before the others.
-        return processes.state(pid) in (_HELD if pid in self._stopped else _STOPPED)
+        # Its first thread may have ended, or be held by a debugger or a device, while others run.
+        states = processes.states(pid)
+        return bool(states) and all(state in (_HELD if pid in self._stopped else _STOPPED) for state in states)
 
     def release(self) -> None:
         """Have what was stopped go on."""

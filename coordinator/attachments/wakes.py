@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 2.0
 #: Calls that wait at one replica at most: both sides of every attachment wait for input and for output.
 MOST_WAITING = 2000
+#: Of these, of one attachment; so whoever asks again and again keeps no other's shell from typing.
+MOST_OF_ONE = 12
 _BLOCK_MS = 300
 _RETRY_SECONDS = 0.5
 
@@ -71,6 +73,9 @@ class Wakes:
     def _listening(self, attachment: str) -> Iterator[asyncio.Event]:
         if self._count >= MOST_WAITING:
             raise errors.OverLimit(f"{MOST_WAITING} calls wait at this replica; try again", field="attachment")
+        if len(self._waiting.get(attachment, ())) >= MOST_OF_ONE:
+            detail = f"{MOST_OF_ONE} calls wait for this shell at this replica; wait for their answers"
+            raise errors.OverLimit(detail, field="attachment")
         woken = asyncio.Event()
         self._count += 1
         self._waiting.setdefault(attachment, set()).add(woken)

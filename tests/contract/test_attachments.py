@@ -216,6 +216,18 @@ def test_an_end_is_kept_for_a_while_and_logged_once(bench: Bench) -> None:
     assert 0 < bench.client.ttl(keys.attachment("a")) <= 60
 
 
+def test_the_end_is_logged_however_long_everybody_was_away(bench: Bench) -> None:
+    """Redis forgets what has a time to live; the begin is in the log."""
+    begun(bench)
+    write(bench, 0, b"ls", "in")
+    assert bench.client.pttl(keys.attachment("a")) > 86_400_000
+    assert ask(bench, "b") == "ok" and bench.client.pttl(keys.attachment("b")) <= 90_000
+    bench.advance(3_600_000)
+    bench.store.attachments.sweep()
+    assert logged(bench)[-1] == ("detach", "j/3", "3600 s, silent")
+    assert 0 < bench.client.ttl(keys.attachment("a")) <= 60
+
+
 def test_what_is_broken_in_redis_stops_nobody(bench: Bench) -> None:
     begun(bench)
     bench.client.set(keys.attachment("b"), "text")
@@ -508,6 +520,31 @@ def test_calls_that_wait_are_bounded_and_those_of_askers_who_went_end(
         time.sleep(0.05)
     assert wakes._count == 0 and asker.read(0, 0).status_code == 200
     impatient.close()
+
+
+def test_who_asks_for_one_shell_again_and_again_keeps_no_other_from_answers(
+    served: Served, store: Store, asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("coordinator.attachments.wakes.MOST_OF_ONE", 3)
+    running(served, store)
+    asker.ask()
+    other = Asker(served, "run", name="other")
+    other.ask(unit=4)
+    codes: list[int] = []
+
+    def one() -> None:
+        with httpx.Client(base_url=asker.http.base_url, headers=asker.http.headers, timeout=20) as client:
+            codes.append(client.get(f"{asker.id}/output", params={"wait_seconds": 2}).status_code)
+
+    threads = [threading.Thread(target=one) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    assert other.read(0, 0.1).status_code == 200
+    for thread in threads:
+        thread.join(20)
+    assert sorted(codes) == [200] * 3 + [429] * 7
+    assert asker.read(0, 0).status_code == 200
+    other.http.close()
 
 
 def test_a_token_that_is_revoked_while_it_waits_hears_nothing(served: Served, store: Store, asker: Asker) -> None:

@@ -410,7 +410,7 @@ def test_a_guard_suspends_a_program_of_whose_lease_it_hears_no_more(
 
 
 def states(guard: int) -> list[str]:
-    return [processes.state(pid) for pid in processes.descendants(guard)]
+    return [state for pid in processes.descendants(guard) for state in processes.states(pid)]
 
 
 def test_time_in_which_a_program_is_suspended_does_not_count_for_its_timeout(
@@ -445,6 +445,59 @@ def test_what_cannot_be_suspended_is_killed(slot: Slot, written: Written) -> Non
         ended.set()
         thread.join()
     assert how.reason == "stopped" and how.seconds < 15
+
+
+#: A thread that notes that it runs, while the first one has ended (exit of x86-64 and of arm64), or is held by a child
+#: that traces it.
+_WITHOUT_ITS_FIRST_THREAD = """
+import ctypes, os, platform, threading, time
+def tick():
+    while True:
+        os.write(1, b'x')
+        time.sleep(0.01)
+libc = ctypes.CDLL(None)
+threading.Thread(target=tick, daemon=True).start()
+libc.syscall(60 if platform.machine() == 'x86_64' else 93, 0)
+"""
+_TRACED = """
+import ctypes, os, threading, time
+def tick():
+    while True:
+        os.write(1, b'x')
+        time.sleep(0.01)
+libc, own = ctypes.CDLL(None), os.getpid()
+threading.Thread(target=tick, daemon=True).start()
+libc.prctl(0x59616d61, ctypes.c_ulong(-1 % 2**64), 0, 0, 0)
+if os.fork() == 0:
+    assert libc.ptrace(0x4206, own, None, None) == 0
+    assert libc.ptrace(0x4207, own, None, None) == 0
+    os.waitpid(own, 0x40000000)
+    time.sleep(600)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("code", [_WITHOUT_ITS_FIRST_THREAD, _TRACED], ids=["ended", "traced"])
+def test_threads_are_suspended_whatever_the_first_one_does(slot: Slot, code: str) -> None:
+    """And what somebody else has go on afterwards is noticed."""
+    ticks, now, seen = [0.0], time.monotonic, list[bool]()
+    begun = now()
+
+    def note(_: int, data: bytes) -> None:
+        ticks.append(now())
+
+    def have_it_go_on_once() -> None:
+        until(lambda: now() > begun + 3)
+        seen.append(max(ticks) < begun + 2.5)
+        for pid in processes.descendants(slot.pid):
+            os.kill(pid, signal.SIGCONT)
+
+    thread = threading.Thread(target=have_it_go_on_once)
+    thread.start()
+    how = slot.run(python(code), note, lambda: 0.0 if now() > begun + 8 else None, lambda: begun + 1.5)
+    thread.join()
+    assert len(ticks) > 10 and seen == [True], (how, max(ticks) - begun)
+    assert how.reason == "stopped" and how.seconds < 7, "it went on although it had been suspended"
 
 
 def test_a_suspension_has_an_end(slot: Slot, written: Written, tmp_path: Path) -> None:

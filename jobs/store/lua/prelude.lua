@@ -1089,7 +1089,7 @@ end
 
 -- Attachments: shells beside running programs. What either side writes is a stream of its own, whose entries are named by
 -- the place of the byte behind them: written twice it is there once, and what was read on the other side is dropped.
-local ATTACHED_MS, ATTACHED_KEPT = 30000, 60000
+local ATTACHED_MS, ATTACHED_KEPT, ATTACHED_LOGGED = 30000, 60000, 2592000000
 local ATTACHED_BYTES, ATTACHED_ENTRIES = { ['in'] = 32768, out = 131072 }, 256
 local function attached_bytes(side, id)
   return (side == 'in' and P .. 'attachment_input:' or P .. 'attachment_output:') .. id
@@ -1108,7 +1108,8 @@ local function wake_attached(id) call('XADD', P .. 'attachment_wakes', 'MAXLEN',
 -- Its asker was heard now; without that it ends.
 local function keep_attached(a, t)
   call('ZADD', P .. 'attachments', num(t + ATTACHED_MS), attachment_member(a))
-  call('PEXPIRE', P .. 'attachment:' .. a.id, ATTACHED_MS + ATTACHED_KEPT)
+  -- One that runs outlasts an absence of Redis or of all coordinators: the end of what the audit log has is logged, too.
+  call('PEXPIRE', P .. 'attachment:' .. a.id, a.state == 'running' and ATTACHED_LOGGED or ATTACHED_MS + ATTACHED_KEPT)
 end
 
 local function end_attached(a, t, exit, reason)
