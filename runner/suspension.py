@@ -8,7 +8,8 @@ import signal
 
 from runner import processes
 
-#: States of threads in /proc that are stopped, and those in which one of a process that got SIGSTOP runs no code of its own.
+#: States of threads in /proc that are stopped, and those in which one of a process that got SIGSTOP runs no code of
+#: its own.
 _STOPPED, _HELD = "Tt", "TtDZX"
 
 
