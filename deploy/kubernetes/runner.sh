@@ -10,6 +10,7 @@ give_runner_tokens() { # the Secret runner-tokens has one for each pod that the 
     note "a coordinator makes a token for each runner, unless it knows the one that is there: the Secret runner-tokens."
     return
   fi
+  coordinator_ready || say "Waiting for a coordinator, which makes the tokens of runners ..."
   await "$START_SECONDS" coordinator_ready || unready "no coordinator is ready, which would make the runners' tokens."
   fetch_runner_tokens
   replicas=$(k get statefulset runner --output 'jsonpath={.spec.replicas}')

@@ -74,6 +74,7 @@ apply() {
     remember
     apply_manifests
   fi
+  take_volumes_again
   drop_gpu_deployment
   replace_stuck
   wake_workers
@@ -86,6 +87,18 @@ apply_manifests() { # server-side: dashboards are too large for the note that ku
   grep -v '^Warning' "$WORK/log" | tail -n 5 | redacted >&2
   fail 1 "the cluster did not accept the manifests; see the lines above." "Then run the same command again."
 }
+
+take_volumes_again() { # those that an earlier cluster of this namespace has left; else their claims would wait for ever
+  grep -qx 'kind: PersistentVolume' "$WORK/plain.yaml" || return 0
+  local name of
+  while read -r name of; do
+    [[ $of == "$NAMESPACE" ]] || continue
+    note "volume $name is of an earlier cluster of this namespace; it is used again, with what it holds."
+    run_k patch persistentvolume "$name" --type merge --patch '{"spec": {"claimRef": null}}'
+  done < <(k get persistentvolumes --selector "$PART_OF=threads-cluster" --output "go-template=$LEFT" 2>/dev/null)
+}
+# shellcheck disable=SC2016  # a template
+readonly LEFT='{{range .items}}{{if eq .status.phase "Released"}}{{.metadata.name}} {{.spec.claimRef.namespace}}{{"\n"}}{{end}}{{end}}'
 
 replace_stuck() { # a StatefulSet never replaces a pod that was never ready, whatever its new version mends
   local name

@@ -16,6 +16,7 @@ case $words in
     cp "${*: -1}/kustomization.yaml" "$FAKE/kustomization.yaml"
     printf 'apiVersion: apps/v1\nkind: Deployment\n      - image: redis:7.4.2-bookworm\n        image: threads/web:0.1.0\n'
     [[ ! -f $FAKE/replicas ]] || echo '            secretName: runner-tokens'
+    [[ ! -f $FAKE/left ]] || printf -- '---\nkind: PersistentVolume\n'
     [[ $words != *overlays/prod* ]] || printf -- '---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\n'
     ;;
   *' api-versions '*) file apis ;;
@@ -37,6 +38,7 @@ case $words in
       [[ $word != --from-file=* ]] || (cd "${word#*=}" && for name in *; do echo "$name $(base64 -w 0 <"$name")"; done) >"$FAKE/runner-tokens"
     done
     ;;
+  *' get persistentvolumes '*) file left ;;
   *' get statefulset runner '*) file replicas ;;
   *' get namespace '*'.status.phase'*) file phase ;;
   *' get namespace '*) file namespace ;;

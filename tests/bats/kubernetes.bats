@@ -555,6 +555,17 @@ token() { awk -v name="$1" '$1 == name { print $2 }' "$FAKE/runner-tokens" | bas
   says "no token for runner-0 could be made: the API does not answer: HTTP Error 401"
 }
 
+@test "a volume that an earlier cluster of this namespace left is used again, and no other" {
+  cluster kubernetes 3 0
+  exits 0
+  ! grep -q persistentvolumes "$FAKE/calls" || broken "this overlay has none"
+  printf 'cluster-storage threads-cluster\ntheirs other\n' >"$FAKE/left"
+  cluster kubernetes 3 0
+  exits 0
+  says "volume cluster-storage is of an earlier cluster"
+  [[ $(grep -o 'patch persistentvolume .*' "$FAKE/calls") == 'patch persistentvolume cluster-storage --type merge --patch {"spec": {"claimRef": null}}' ]] || broken "patched otherwise"
+}
+
 @test "without the component there are no tokens" {
   up 3 0
   ! grep -q runner "$FAKE/calls" || broken "runners"

@@ -30,14 +30,14 @@ share_kernels() {
 }
 
 start() { # the node, and meanwhile what is missing of the images
-  docker compose build --quiet coordinator cpu-worker web nginx &
+  docker compose --profile runner build --quiet coordinator cpu-worker runner web nginx &
   "$KUBERNETES_NODE" up
   wait "$!"
 }
 
 STATE=$(mktemp -d)/node
 export STATE
-trap 'step "$KUBERNETES_NODE" down; rm -rf "$(dirname "$STATE")"' EXIT
+trap 'step "$KUBERNETES_NODE" down; rm -rf "$(dirname "$STATE")" /var/tmp/threads-cluster-test-storage' EXIT
 step share_kernels
 step start
 # All pods together count as one process among those that keep every core busy beside them.
