@@ -21,6 +21,7 @@ import subprocess
 import sys
 import termios
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,18 +202,34 @@ class Guard:
 
     def _run(self, order: Order, descriptors: list[int]) -> Ended:
         try:
-            program = _start(order, descriptors)
+            late = self._wait_until_it_may_run(order)
+            if late is None:
+                return Ended(code=128 + signal.SIGKILL, reason="stopped")
+            program = _start(late, descriptors)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             return _not_started(order, error)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
-        watch = Watch(order, program.pid)
+        watch = Watch(late, program.pid)
         while not watch.reap():
             watch.act()
             self._wait(watch)
         program.returncode = 0  # else Popen, which has not seen it end, would wait for it
         return watch.ended()
+
+    def _wait_until_it_may_run(self, order: Order) -> Order | None:
+        """Return the order once its lease is kept: the runner may have been stopped since it looked. None: never."""
+        until = order.until
+        while until and time.monotonic() >= until:
+            message, _ = orders.receive(self._channel)
+            if message is None:
+                self._runner_gone = True
+            if message is None or "stop" in message:
+                return None
+            if "keep" in message:
+                until = message["keep"]["until"]
+        return replace(order, until=until)
 
     def _wait(self, watch: Watch) -> None:
         heard: list[int | socket.socket] = [self._woken] if self._runner_gone else [self._woken, self._channel]

@@ -447,6 +447,36 @@ def test_what_cannot_be_suspended_is_killed(slot: Slot, written: Written) -> Non
     assert how.reason == "stopped" and how.seconds < 15
 
 
+def test_a_program_whose_lease_ended_on_the_way_to_the_guard_does_not_begin(
+    slot: Slot, written: Written, tmp_path: Path
+) -> None:
+    """The runner was stopped after it had looked."""
+    begun, ran = time.monotonic(), tmp_path / "ran"
+    order = shell(f"echo >> {ran}; exit 4")
+    how = slot.run(order, written, lambda: 0.0 if time.monotonic() > begun + 2 else None, lambda: begun - 1)
+    assert how.reason == "stopped" and not ran.exists()
+    now = time.monotonic()
+    how = slot.run(order, written, until=lambda: now - 1 if time.monotonic() < now + 1 else now + 60)
+    assert (how.code, how.reason) == (4, "") and ran.read_text() == "\n"
+
+
+@pytest.mark.parametrize("how", ["channel", "kill"])
+def test_nothing_that_is_suspended_outlives_its_runner_or_its_guard(how: str) -> None:
+    ours, theirs = orders.channel()
+    with ours, theirs:
+        guard = subprocess.Popen(
+            [sys.executable, "-m", "runner.guard", str(theirs.fileno())], pass_fds=[theirs.fileno()]
+        )
+        with Path(os.devnull).open("wb") as nothing:
+            orders.send_run(ours, python("while True: pass", until=time.monotonic() + 0.5), [nothing.fileno()] * 2)
+        until(lambda: "T" in states(guard.pid))
+        [program] = processes.descendants(guard.pid)
+        if how == "kill":
+            guard.kill()
+    guard.wait(10)
+    until(lambda: not alive(program))
+
+
 #: A thread that notes that it runs, while the first one has ended (exit of x86-64 and of arm64), or is held by a child
 #: that traces it.
 _WITHOUT_ITS_FIRST_THREAD = """
