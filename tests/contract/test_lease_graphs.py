@@ -200,6 +200,25 @@ def test_a_tenant_whose_jobs_are_all_blocked_is_not_below_its_part(bench: Bench)
     assert sum(isinstance(answer, Over) for answer in answers) == 4
 
 
+def test_blocked_jobs_of_a_flood_keep_nobody_else_out_before_or_after_their_release(bench: Bench) -> None:
+    for name in "ab":
+        bench.store.tenants.put(Tenant(name=name))
+    root = bench.submit(1, tenant="a")
+    flood = [new_job(bench.new_id(), 1, "any.normal", after=(root,), tenant="a") for _ in range(20)]
+    taken = [answer for answer in bench.store.jobs.submit(flood, most_queued=6) if not isinstance(answer, Over)]
+    assert len(taken) == 5
+
+    def others(count: int) -> list[bool]:
+        new = [new_job(bench.new_id(), 1, "any.normal", tenant="b") for _ in range(count)]
+        return [isinstance(answer, Over) for answer in bench.store.jobs.submit(new, most_queued=6)]
+
+    assert others(1) == [False]
+    bench.hold("w")
+    bench.serve(root, "w")
+    bench.wake()
+    assert others(2) == [False, True], "a third of them is its part, with the default tenant"
+
+
 # -- earlier versions and lost notes --------------------------------------------------------------------------------
 
 
