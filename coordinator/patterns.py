@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from coordinator.asker import Scope
-from jobs.store import secrets, tenants
+from jobs.store import schedules, secrets, tenants, webhooks
 
 TOKEN_NAME = r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$"
 JOB_ID = r"^[A-Za-z0-9_-]{1,64}$"
@@ -15,8 +15,10 @@ _WORDS = {
     TOKEN_NAME: "must be 1 to 64 letters, digits, dots, dashes, @ or _, and begin with a letter or a digit",
     JOB_ID: "must be a job's id: 1 to 64 letters, digits, dashes or _",
     SCOPE: f"must be one of {', '.join(Scope)}",
+    schedules.NAME: "must be 1 to 64 letters, digits, dots, dashes or _, and begin with a letter or a digit",
     secrets.NAME: "must be 1 to 64 letters, digits or _, and begin with a letter or _",
     tenants.NAME: "must be 1 to 32 small letters, digits or dashes, and begin with a letter or a digit",
+    webhooks.ID: "must be a delivery's id, msg_ and more: GET /api/webhooks lists them",
 }
 _COMPLAINT = re.compile("String should match pattern '(.*)'")
 

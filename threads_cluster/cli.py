@@ -475,6 +475,18 @@ _ADVICE = {
 }
 
 
+#: Fields that are no flag of that name, in the words of the command line.
+_WORDS = {
+    "action_id": "ACTION",
+    "delivery_id": "ID",
+    "every_seconds": "--every",
+    "name": "NAME",
+    "token_id": "ID",
+    "url": "URL",
+    "workflow_id": "WORKFLOW",
+}
+
+
 def _complain(error: errors.ClientError) -> int:
     """Says what went wrong in the words of the command line; the exit code."""
     from threads_cluster import options
@@ -483,7 +495,8 @@ def _complain(error: errors.ClientError) -> int:
     field = getattr(error, "field", None)
     if field and text.startswith(f"{field}:"):
         # An item of a list is named like the list.
-        text = options.option_name(re.sub(r"\.\d+$", "", field)) + text.removeprefix(field)
+        named = re.sub(r"\.\d+$", "", field)
+        text = _WORDS.get(named, options.option_name(named)) + text.removeprefix(field)
     for theirs, ours in _ADVICE.items():
         text = text.replace(theirs, ours)
     show.say(text if error.exit_code == errors.INTERRUPTED else f"error: {text}")

@@ -28,7 +28,8 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
 def tasks(
     ctx: typer.Context,
     state: Annotated[
-        str | None, typer.Option("--status", metavar="STATE", help="Only jobs in this state, such as running.")
+        str | None,
+        typer.Option("--status", "--state", metavar="STATE", help="Only jobs in this state, such as running."),
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,

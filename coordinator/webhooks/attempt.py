@@ -65,9 +65,12 @@ async def look_up(host: str, port: int) -> list[str]:
     """Return the addresses of a host, each once."""
     import socket
 
-    found = await asyncio.get_running_loop().run_in_executor(
-        _RESOLVERS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    )
+    try:
+        found = await asyncio.get_running_loop().run_in_executor(
+            _RESOLVERS, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        )
+    except socket.gaierror as error:
+        raise OSError(f"the name {host} is not found: {error.strerror}") from None
     return list(dict.fromkeys(str(one[4][0]) for one in found))
 
 

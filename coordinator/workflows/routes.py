@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http
+from coordinator import bodies, http, patterns
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
@@ -50,7 +50,7 @@ async def _workflows(cluster: http.ClusterDep) -> WorkflowQueries:
 
 
 Queries = Annotated[WorkflowQueries, Depends(_workflows)]
-WorkflowId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$", description="A workflow's id.")]
+WorkflowId = Annotated[str, Path(pattern=patterns.JOB_ID, description="A workflow's id.")]
 ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An action's id.")]
 
 

@@ -294,6 +294,24 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
 # -- errors ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("arguments", "field", "word"),
+    [
+        (["workflow", "status", "x"], "workflow_id", "WORKFLOW"),
+        (["webhook", "test", "x"], "url", "URL"),
+        (["schedule", "show", "x"], "name", "NAME"),
+        (["jobs", "--state", "x"], "state", "--state"),
+    ],
+)
+def test_a_refusal_names_what_was_typed(fake: Fake, run: Run, arguments: list[str], field: str, word: str) -> None:
+    method = "POST" if "test" in arguments else "GET"
+    path = {"workflow_id": "/api/workflows/x", "url": "/api/webhooks/test", "name": "/api/schedules/x"}
+    answer = problem(422, "The request is not valid", f"{field}: is wrong", field=field)
+    fake.on(method, path.get(field, "/api/jobs"), answer)
+    ran = run(*arguments)
+    assert (ran.code, ran.err) == (2, f"error: {word}: is wrong\n")
+
+
 def test_a_refusal_speaks_of_flags(fake: Fake, run: Run) -> None:
     detail = "parameters.start: must be in 1..9; got 10"
     fake.on("POST", "/api/submit", problem(422, "The request is not valid", detail, field="parameters.start"))

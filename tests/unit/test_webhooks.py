@@ -242,6 +242,10 @@ def verified(secret: str, headers: dict[str, str], body: bytes) -> bool:
     return any(one == f"v1,{wanted}" for one in headers["webhook-signature"].split(" "))
 
 
+def test_a_name_that_is_not_found_is_said() -> None:
+    assert post("http://nowhere.invalid/").error.startswith("the name nowhere.invalid is not found: ")
+
+
 def test_a_signature_is_that_of_the_tenant_and_outlives_a_change_of_the_key() -> None:
     old, both, new = Keys([FIRST]), Keys([SECOND, FIRST]), Keys([SECOND])
     before, after = signing.shown_key(old, "a"), signing.shown_key(new, "a")

@@ -76,6 +76,8 @@ def test_a_workflow_is_validated_submitted_looked_at_approved_and_deleted(run: R
     assert run("delete", workflow) == (0, f"{workflow} deleted\n", "")
     code, _, err = run("status", workflow)
     assert code == 2 and err == f"error: no workflow {workflow}; list them with cluster workflow list\n"
+    _, _, err = run("status", "sweep")
+    assert err == "error: no workflow sweep; list them with cluster workflow list\n", "its name is none of its ids"
 
 
 def test_problems_are_printed_where_an_editor_finds_them(run: Run, tmp_path: Path) -> None:
