@@ -95,7 +95,7 @@ def create(settings: Settings) -> FastAPI:
     trees = Trees(own, settings)
     collector = Collector(own, trees, lambda: janitor.leading)
     on_behalf = _on_behalf(own, settings, queries, trees)
-    timekeeper = Timekeeper(Runs(own.schedules, on_behalf, queries.jobs.states), lambda: janitor.leading)
+    timekeeper = Timekeeper(Runs(own.schedules, own.workflows, on_behalf, queries.jobs.states), lambda: janitor.leading)
     engine = Engine(own, settings, queries.jobs, on_behalf, lambda actor: ArtifactHost(trees, actor))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
     hub.listener = overseer.hear
@@ -140,7 +140,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
     by_call = _on_behalf(main, settings, cluster.queries, cluster.artifacts)
-    app.state.runs = Runs(main.schedules, by_call, cluster.queries.jobs.states)
+    app.state.runs = Runs(main.schedules, main.workflows, by_call, cluster.queries.jobs.states)
     app.state.texts, app.state.live = texts, live
     app.state.wakes = wakes
     app.state.inputs = Inputs(cluster.artifacts, main.artifacts)

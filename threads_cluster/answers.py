@@ -425,13 +425,16 @@ class Schedule(Answer):
     next_run: Moment | None
     last_run: Moment | None
     last_job_id: str | None
+    last_workflow_id: str | None = None
+    last_workflow_state: str | None = None
     last_outcome: str | None
     submitted: Count
     skipped: Count
     missed: Count
     failed: Count
     next_runs: list[Moment] = []
-    job: dict[str, Any] = {}
+    job: dict[str, Any] | None = None
+    workflow: str | None = None
 
 
 class ScheduleList(Answer):
@@ -439,7 +442,8 @@ class ScheduleList(Answer):
 
 
 class Started(Answer):
-    job_id: str
+    job_id: str | None
+    workflow_id: str | None = None
 
 
 class Delivery(Answer):

@@ -491,13 +491,20 @@ class Cluster:
         return answer
 
     def add_schedule(
-        self, name: str, job: Mapping[str, Any], *, every_seconds: int | None = None, cron: str | None = None,
-        timezone: str | None = None, overlap: bool = False, catch_up: str | None = None,
+        self, name: str, job: Mapping[str, Any] | None = None, *, workflow: str | None = None,
+        every_seconds: int | None = None, cron: str | None = None, timezone: str | None = None, overlap: bool = False,
+        catch_up: str | None = None,
     ) -> Json:  # fmt: skip
-        """Have a job submitted again and again, `job` as for `submit_batch`; returns it with its `next_runs`."""
+        """Have a job submitted again and again, `job` as for `submit_batch`, or a workflow, its text.
+
+        Returns the schedule with its `next_runs`.
+        """
+        if (job is None) == (workflow is None):
+            raise BadArgument("a schedule needs a job or a workflow, one of both")
+        what: Json = {"workflow": workflow} if job is None else {"job": wire(dict(job))}
         given = {"every_seconds": every_seconds, "cron": cron, "timezone": timezone, "catch_up": catch_up}
         chosen = {field: value for field, value in given.items() if value is not None}
-        body = {"name": name, "overlap": overlap, "job": wire(dict(job)), **chosen}
+        body = {"name": name, "overlap": overlap, **what, **chosen}
         # A second attempt would find the schedule of the first.
         answer: Json = self._ask("POST", "/api/schedules", answers.Schedule, body=body, patience=0)
         return answer
@@ -513,13 +520,14 @@ class Cluster:
         return answer
 
     def run_schedule(self, name: str, *, tenant: str | None = None) -> str:
-        """Submit its job now, beside its times; the job's id."""
-        # A second attempt would submit a second job.
+        """Submit its job or workflow now, beside its times; the id of that."""
+        # A second attempt would submit a second one.
         path = f"/api/schedules/{quote(name)}/run"
-        return str(self._ask("POST", path, answers.Started, patience=0, tenant=tenant)["job_id"])
+        started = self._ask("POST", path, answers.Started, patience=0, tenant=tenant)
+        return str(started["job_id"] or started.get("workflow_id"))
 
     def delete_schedule(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a schedule; its jobs go on."""
+        """Delete a schedule; what it has submitted goes on."""
         self._ask("DELETE", f"/api/schedules/{quote(name)}", None, tenant=tenant)
 
     def webhooks(self, state: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Json:

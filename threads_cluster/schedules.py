@@ -1,18 +1,20 @@
-"""`cluster schedule`: jobs that are submitted again and again, said in the words of `cluster submit`."""
+"""`cluster schedule`: jobs and workflows that are submitted again and again, said in the words of `cluster`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import errors, show
+from threads_cluster import errors, show, workflow_commands
 from threads_cluster.session import Session, as_json_option
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Schedules: jobs that the cluster submits again and again."
+    no_args_is_help=True, rich_markup_mode=None,
+    help="Schedules: jobs and workflows that the cluster submits again and again.",
 )  # fmt: skip
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
@@ -25,6 +27,7 @@ _EXAMPLES = """\b
 Examples:
   cluster schedule add sweep --every 1h -- submit collatz --start-number 1 --number-count 1e9
   cluster schedule add nightly --cron "0 3 * * *" --timezone Europe/Berlin -- submit command --files . -- ./report.sh
+  cluster schedule add nightly --cron "0 3 * * *" -- workflow submit nightly.yaml
 """
 
 
@@ -32,7 +35,9 @@ Examples:
 def add(
     ctx: typer.Context,
     name: Name,
-    words: Annotated[list[str], typer.Argument(metavar="-- submit KIND ...", help="As of: cluster submit.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="-- submit KIND ...", help="As of: cluster submit, or workflow submit.")
+    ],
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Between two runs: 30s, 15m, 1h, 7d.")] = None,
     cron: Annotated[
         str | None, typer.Option(metavar="TEXT", help='Minute, hour, day, month, day of week, as "0 3 * * *".')
@@ -55,10 +60,16 @@ def add(
     if timezone is not None and cron is None:
         raise typer.BadParameter("is that of --cron; --every counts seconds", param_hint="'--timezone'")
     seconds = None if every is None else _seconds(every)
-    job = _job(ctx.obj, words)
-    row = ctx.obj.cluster.add_schedule(
-        name, job, every_seconds=seconds, cron=cron, timezone=timezone, overlap=overlap, catch_up=catch_up
-    )  # fmt: skip
+    what = _submission(ctx.obj, words)
+    try:
+        row = ctx.obj.cluster.add_schedule(
+            name, **what, every_seconds=seconds, cron=cron, timezone=timezone, overlap=overlap, catch_up=catch_up
+        )
+    except errors.ApiError as error:
+        if "workflow" not in what:
+            raise
+        file = next(word for word in words[2:] if word == "-" or not word.startswith("-"))
+        workflow_commands.refuse(Path(file), error)
     if as_json:
         show.json_line(row)
         return
@@ -76,32 +87,42 @@ def _seconds(text: str) -> int:
 class _Read(Exception):
     """The words were read, and this is what they would have submitted."""
 
-    def __init__(self, body: dict[str, Any]) -> None:
+    def __init__(self, **what: Any) -> None:
         super().__init__()
-        self.body = body
+        #: As add_schedule takes it: job, or workflow.
+        self.what = what
 
 
-def _job(session: Session, words: list[str]) -> dict[str, Any]:
-    """Return the body of what `cluster` with these words would submit. Its files are put."""
+def _submission(session: Session, words: list[str]) -> dict[str, Any]:
+    """Return what `cluster` with these words would submit. Its files are put."""
     from threads_cluster import api, cli
 
-    if words[0] != "submit":
-        raise typer.BadParameter(
-            f"must begin with submit, as: -- submit collatz ...; got {words[0]!r}", param_hint="--"
-        )
+    if words[0] != "submit" and words[:2] != ["workflow", "submit"]:
+        how = "-- submit collatz ... or -- workflow submit FILE"
+        raise typer.BadParameter(f"must begin with submit, as: {how}; got {words[0]!r}", param_hint="--")
     if "--wait" in words[: words.index("--") if "--" in words else len(words)]:
         raise typer.BadParameter("nobody waits for what is submitted later; leave it out", param_hint="'--wait'")
 
     def read_it(kind: str, parameters: Mapping[str, Any] | None = None, **choices: Any) -> Any:
-        raise _Read(api.submission(kind, parameters, **{"idempotency_key": None, **choices}))
+        body = api.submission(kind, parameters, **{"idempotency_key": None, **choices})
+        body.pop("idempotency_key")
+        raise _Read(job=body)
+
+    def read_text(text: bytes) -> Any:
+        try:
+            raise _Read(workflow=text.decode())
+        except UnicodeDecodeError as error:
+            raise errors.BadArgument(
+                f"the workflow is no UTF-8: byte {error.start} is {text[error.start]:#04x}"
+            ) from None
 
     reading = Session(session.stated_url)
     reading.cluster.submit = read_it  # type: ignore[method-assign]
+    reading.cluster.workflows.submit = read_text  # type: ignore[method-assign, assignment]
     try:
         cli.app(words, prog_name="cluster", standalone_mode=False, obj=reading)
     except _Read as read:
-        read.body.pop("idempotency_key")
-        return read.body
+        return read.what
     raise errors.BadArgument("these words submit nothing; see: cluster submit --help")
 
 
@@ -114,7 +135,7 @@ def list_schedules(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = 
 
 @app.command("show")
 def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Show a schedule, its job and its next runs."""
+    """Show a schedule, what it submits and its next runs."""
     row = ctx.obj.cluster.schedule(name, tenant=tenant)
     show.json_line(row) if as_json else show.schedule(row)
 
@@ -141,13 +162,14 @@ def _turned(row: dict[str, Any], *, as_json: bool) -> None:
 
 @app.command("run-now")
 def run_now(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Submit the job of a schedule now, beside its times; prints the job's id."""
-    job_id = ctx.obj.cluster.run_schedule(name, tenant=tenant)
-    show.json_line({"name": name, "job_id": job_id}) if as_json else show.line(job_id)
+    """Submit the job or workflow of a schedule now, beside its times; prints its id."""
+    made = ctx.obj.cluster.run_schedule(name, tenant=tenant)
+    field = "job_id" if made.startswith("s-") else "workflow_id"
+    show.json_line({"name": name, field: made}) if as_json else show.line(made)
 
 
 @app.command()
 def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
-    """Delete a schedule; jobs that it has submitted go on."""
+    """Delete a schedule; what it has submitted goes on."""
     ctx.obj.cluster.delete_schedule(name, tenant=tenant)
     show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")

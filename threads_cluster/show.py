@@ -354,20 +354,35 @@ def schedules(several: Sequence[Mapping[str, Any]]) -> None:
     columns = ("name", "runs", "kind", "state", "next", "submitted", "skipped", "missed", "failed", "last outcome")
     rows(columns, [
         [row["name"], rhythm(row), row["type"], row["state"], _due(row["next_run"]), row["submitted"], row["skipped"],
-         row["missed"], row["failed"], row["last_outcome"] or ""]
+         row["missed"], row["failed"], _last(row)]
         for row in several
     ])  # fmt: skip
+
+
+def _last(row: Mapping[str, Any]) -> str:
+    """Return what became of the last run, with the workflow that it submitted."""
+    return " ".join(str(part) for part in (row["last_outcome"], _last_workflow(row)) if part)
+
+
+def _last_workflow(row: Mapping[str, Any]) -> str | None:
+    known = row.get("last_workflow_id")
+    return f"{known} ({row.get('last_workflow_state') or 'deleted'})" if known else None
 
 
 def schedule(row: Mapping[str, Any]) -> None:
     """Print one schedule."""
     pairs({
         "name": row["name"], "tenant": row["tenant"], "runs": rhythm(row), "state": row["state"],
-        "overlap": row["overlap"], "catch up": row["catch_up"], "job": json.dumps(row["job"]),
-        "last run": _moment(row, "last_run"), "last job": row["last_job_id"], "last outcome": row["last_outcome"],
+        "overlap": row["overlap"], "catch up": row["catch_up"],
+        "job": json.dumps(row["job"]) if row.get("job") else None,
+        "last run": _moment(row, "last_run"), "last job": row["last_job_id"],
+        "last workflow": _last_workflow(row), "last outcome": row["last_outcome"],
         "submitted": row["submitted"], "skipped": row["skipped"], "missed": row["missed"], "failed": row["failed"],
     })  # fmt: skip
     next_runs(row)
+    if row.get("workflow"):
+        line("")
+        line(row["workflow"].rstrip("\n"))
 
 
 def next_runs(row: Mapping[str, Any]) -> None:

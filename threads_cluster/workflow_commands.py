@@ -44,7 +44,7 @@ def submit(
     try:
         row = ctx.obj.cluster.workflows.submit(_text(file))
     except errors.ApiError as error:
-        _refuse(file, error)
+        refuse(file, error)
     if not wait:
         show.json_line(row) if as_json else show.line(row["workflow_id"])
         if not as_json:
@@ -145,7 +145,8 @@ def _text(file: Path) -> bytes:
     return text
 
 
-def _refuse(file: Path, error: errors.ApiError) -> NoReturn:
+def refuse(file: Path, error: errors.ApiError) -> NoReturn:
+    """Print all that is wrong with a workflow, and end; raise the error where it is about something else."""
     problems = error.problem.get("problems")
     if not isinstance(problems, list) or not problems:
         raise error

@@ -15,8 +15,12 @@ from coordinator.jobs.on_behalf import Maker
 from coordinator.jobs.references import References
 from coordinator.schedules import times
 from coordinator.schedules.times import LONGEST, SHORTEST, Times
+from coordinator.workflows import submitting
 from jobs import errors
 from jobs.store.schedules import NAME, Schedule
+
+#: Characters of the workflow of a schedule, which Redis keeps as it is.
+MAX_WORKFLOW = 65_536
 
 
 class NewSchedule(BaseModel):
@@ -33,19 +37,28 @@ class NewSchedule(BaseModel):
     timezone: str = Field("UTC", min_length=1, max_length=64, description="In which cron is read, as Europe/Berlin.")
     overlap: bool = Field(False, description="Whether a run begins while the job of the run before goes on.")
     catch_up: Literal["last", "none"] = Field("last", description="Of runs that were missed, make up for the last.")
-    job: dict[str, Any] = Field(description="What it submits: a body of POST /api/submit without idempotency_key.")
+    job: dict[str, Any] | None = Field(
+        None, description="What it submits: a body of POST /api/submit without idempotency_key; or workflow."
+    )
+    workflow: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_WORKFLOW,
+        description="What it submits: a text as of POST /api/workflows.",
+    )
 
 
 def planned(cluster: Cluster, asked: NewSchedule, asker: Asker) -> tuple[Schedule, tuple[str, ...]]:
-    """Return a new schedule and the artifacts that its job needs. InvalidRequest and others name the field."""
+    """Return a new schedule and the artifacts that its jobs need. InvalidRequest and others name the field."""
     _check_times(asked)
-    artifacts = _checked_job(cluster, asked.job, asker)
+    artifacts = _checked(cluster, asked, asker)
     now = cluster.store.schedules.now()
     first = Times(every=asked.every_seconds or 0, anchor=now, cron=asked.cron or "", timezone=asked.timezone).after(now)
     maker = Maker.of(asker)
     schedule = Schedule(
         schedule_id=secrets.token_hex(6), tenant=maker.tenant, name=asked.name, token=maker.token,
-        runs_programs=maker.runs_programs, job=json.dumps(asked.job, separators=(",", ":")),
+        runs_programs=maker.runs_programs, workflow=asked.workflow or "",
+        job="" if asked.job is None else json.dumps(asked.job, separators=(",", ":")),
         every=asked.every_seconds or 0, cron=" ".join((asked.cron or "").split()), timezone=asked.timezone,
         overlap=asked.overlap, catch_up=asked.catch_up, created=now, next=first or 0,
     )  # fmt: skip
@@ -65,6 +78,20 @@ def _check_times(asked: NewSchedule) -> None:
 def _check_cron(text: str | None) -> None:
     if text is not None:
         times.check_cron(text)
+
+
+def _checked(cluster: Cluster, asked: NewSchedule, asker: Asker) -> tuple[str, ...]:
+    """Validate what a schedule submits; return the artifacts that it needs."""
+    if asked.job is not None and asked.workflow is None:
+        return _checked_job(cluster, asked.job, asker)
+    if asked.workflow is None or asked.job is not None:
+        raise errors.InvalidRequest("job: give it or workflow, one of both", field="job")
+    try:
+        whole = submitting.accepted(asked.workflow.encode(errors="surrogatepass"), asker)
+    except errors.InvalidRequest as error:
+        error.field, error.detail = "workflow", f"workflow: {error.detail}"
+        raise
+    return submitting.artifacts(cluster, whole, asker)
 
 
 def _checked_job(cluster: Cluster, body: dict[str, Any], asker: Asker) -> tuple[str, ...]:

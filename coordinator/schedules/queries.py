@@ -5,12 +5,16 @@ from __future__ import annotations
 from coordinator.schedules import rows
 from coordinator.schedules.rows import ScheduleRow
 from jobs import errors
+from jobs.store import Store
 from jobs.store.schedules import Schedule, Schedules
+from jobs.store.workflows import Workflows
 
 
-def schedule_list(store: Schedules, tenant: str) -> list[ScheduleRow]:
+def schedule_list(store: Store, tenant: str) -> list[ScheduleRow]:
     """Return a tenant's schedules by name."""
-    return [rows.schedule_row(schedule) for schedule in store.of_tenant(tenant)]
+    found = store.schedules.of_tenant(tenant)
+    states = _workflow_states(store.workflows, found)
+    return [rows.schedule_row(schedule, states.get(schedule.schedule_id)) for schedule in found]
 
 
 def found(store: Schedules, tenant: str, name: str) -> Schedule:
@@ -21,9 +25,17 @@ def found(store: Schedules, tenant: str, name: str) -> Schedule:
     return schedule
 
 
-def one(store: Schedules, tenant: str, name: str) -> ScheduleRow:
-    """Return the row of a schedule with its job. NotFound when there is none."""
-    return rows.whole_row(found(store, tenant, name))
+def one(store: Store, tenant: str, name: str) -> ScheduleRow:
+    """Return the row of a schedule with what it submits. NotFound when there is none."""
+    schedule = found(store.schedules, tenant, name)
+    return rows.whole_row(schedule, _workflow_states(store.workflows, [schedule]).get(schedule.schedule_id))
+
+
+def _workflow_states(store: Workflows, schedules: list[Schedule]) -> dict[str, str]:
+    """Return the states of the last workflows that there are, by schedule."""
+    having = [each for each in schedules if each.workflow and each.last_job]
+    stored = store.read([each.last_job for each in having])
+    return {each.schedule_id: one.state for each, one in zip(having, stored, strict=True) if one}
 
 
 def missing(name: str) -> errors.NotFound:

@@ -27,7 +27,7 @@ Name = Annotated[str, Path(pattern=NAME, description="A schedule's name.")]
 @routes.get("/schedules", tags=["jobs"], **http.answers(schemas.ScheduleList))
 def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     """List a tenant's schedules."""
-    return shown({"schedules": queries.schedule_list(cluster.store.schedules, tenant)})
+    return shown({"schedules": queries.schedule_list(cluster.store, tenant)})
 
 
 @routes.post(
@@ -35,7 +35,7 @@ def list_schedules(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
     **http.answers(schemas.Schedule, 201),
 )  # fmt: skip
 async def add_schedule(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
-    """Add a schedule: a job that is submitted again and again, for the tenant of who adds it."""
+    """Add a schedule: a job or a workflow that is submitted again and again, for the tenant of who adds it."""
     asked = http.parsed(NewSchedule, await bodies.body(request))
     return shown(await run_in_threadpool(_added, cluster, asked, asker), 201)
 
@@ -51,19 +51,20 @@ def _added(cluster: Cluster, asked: NewSchedule, asker: Asker) -> ScheduleRow:
     if how == "missing":
         raise errors.UnknownTenant(what)
     if how == "artifact":
-        raise errors.NotFound(f"job.parameters: artifact {what} was deleted meanwhile", field="job.parameters")
-    return queries.one(cluster.store.schedules, asker.tenant, asked.name)
+        field = "workflow" if schedule.workflow else "job.parameters"
+        raise errors.NotFound(f"{field}: artifact {what} was deleted meanwhile", field=field)
+    return queries.one(cluster.store, asker.tenant, asked.name)
 
 
 @routes.get("/schedules/{name}", tags=["jobs"], **http.answers(schemas.Schedule))
 def one_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """Show a schedule, its job and its next runs."""
-    return shown(queries.one(cluster.store.schedules, tenant, name))
+    """Show a schedule, what it submits and its next runs."""
+    return shown(queries.one(cluster.store, tenant, name))
 
 
 @routes.delete("/schedules/{name}", status_code=204, tags=["jobs"], dependencies=_SUBMIT)
 def delete_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
-    """Delete a schedule; jobs that it has submitted go on."""
+    """Delete a schedule; what it has submitted goes on."""
     if not cluster.store.schedules.delete(tenant, name, asker.actor):
         raise queries.missing(name)
     return Response(status_code=204)
@@ -74,7 +75,7 @@ def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     """Let a schedule run no more until it is resumed; times that pass meanwhile are not missed."""
     if not cluster.store.schedules.pause(tenant, name, asker.actor):
         raise queries.missing(name)
-    return shown(queries.one(cluster.store.schedules, tenant, name))
+    return shown(queries.one(cluster.store, tenant, name))
 
 
 @routes.post("/schedules/{name}/resume", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Schedule))
@@ -85,13 +86,15 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
     if following is None:
         raise errors.Conflict("the schedule has no further time; delete it", field="name")
     store.resume(tenant, name, following, asker.actor)
-    return shown(queries.one(store, tenant, name))
+    return shown(queries.one(cluster.store, tenant, name))
 
 
 @routes.post(
     "/schedules/{name}/run", status_code=202, tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Started, 202)
 )
 def run_schedule(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
-    """Submit the job of a schedule now, beside its times."""
-    job_id = request.app.state.runs.run_now(queries.found(cluster.store.schedules, tenant, name))
-    return shown({"name": name, "job_id": job_id}, 202)
+    """Submit the job or workflow of a schedule now, beside its times."""
+    schedule = queries.found(cluster.store.schedules, tenant, name)
+    made = request.app.state.runs.run_now(schedule)
+    of_job, of_workflow = (None, made) if schedule.workflow else (made, None)
+    return shown({"name": name, "job_id": of_job, "workflow_id": of_workflow}, 202)

@@ -29,6 +29,8 @@ class ScheduleRow(TypedDict):
     next_run: str | None
     last_run: str | None
     last_job_id: str | None
+    last_workflow_id: str | None
+    last_workflow_state: str | None
     last_outcome: str | None
     submitted: int
     skipped: int
@@ -36,29 +38,36 @@ class ScheduleRow(TypedDict):
     failed: int
     next_runs: NotRequired[list[str]]
     job: NotRequired[dict[str, Any]]
+    workflow: NotRequired[str]
 
 
-def schedule_row(schedule: Schedule) -> ScheduleRow:
-    """Return a schedule."""
+def schedule_row(schedule: Schedule, workflow_state: str | None) -> ScheduleRow:
+    """Return a schedule, with the state that its last workflow has now; None: it has none any more."""
     state = "paused" if schedule.paused else "ended" if not (schedule.next or schedule.firing) else "active"
     return {
         "name": schedule.name, "id": schedule.schedule_id, "tenant": schedule.tenant,
-        "type": str(json.loads(schedule.job)["type"]), "every_seconds": schedule.every or None,
+        "type": "workflow" if schedule.workflow else str(json.loads(schedule.job)["type"]),
+        "every_seconds": schedule.every or None,
         "cron": schedule.cron or None, "timezone": schedule.timezone, "overlap": schedule.overlap,
         "catch_up": schedule.catch_up, "state": state, "created": decoding.moment(schedule.created),
         "next_run": _moment(schedule.next), "last_run": _moment(schedule.last),
-        "last_job_id": schedule.last_job or None, "last_outcome": schedule.said or None,
+        "last_job_id": None if schedule.workflow else schedule.last_job or None,
+        "last_workflow_id": schedule.last_job or None if schedule.workflow else None,
+        "last_workflow_state": workflow_state, "last_outcome": schedule.said or None,
         "submitted": schedule.submitted, "skipped": schedule.skipped, "missed": schedule.missed,
         "failed": schedule.failed,
     }  # fmt: skip
 
 
-def whole_row(schedule: Schedule) -> ScheduleRow:
-    """Return a schedule with its job and its next runs."""
+def whole_row(schedule: Schedule, workflow_state: str | None) -> ScheduleRow:
+    """Return a schedule with what it submits and its next runs."""
     coming = islice(runs.times(schedule).all_after(schedule.next - 1), NEXT_RUNS) if schedule.next else ()
-    return {
-        **schedule_row(schedule), "next_runs": [decoding.moment(at) for at in coming], "job": json.loads(schedule.job),
+    row: ScheduleRow = {
+        **schedule_row(schedule, workflow_state), "next_runs": [decoding.moment(at) for at in coming],
     }  # fmt: skip
+    if schedule.workflow:
+        return {**row, "workflow": schedule.workflow}
+    return {**row, "job": json.loads(schedule.job)}
 
 
 def _moment(seconds: int) -> str | None:

@@ -1,16 +1,20 @@
-"""Runs of schedules: which are due, which are left out, and the jobs that they submit."""
+"""Runs of schedules: which are due, which are left out, and what they submit."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
 
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
 from coordinator.schedules.times import Times
+from coordinator.workflows import submitting
+from coordinator.workflows.planning import ENDED
 from jobs import errors
 from jobs.models import TERMINAL
 from jobs.store.schedules import Schedule, Schedules
+from jobs.store.workflows import Workflows
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +34,24 @@ def times(schedule: Schedule) -> Times:
     )  # fmt: skip
 
 
+def target(schedule: Schedule) -> str:
+    """Return what a schedule submits: job or workflow."""
+    return "workflow" if schedule.workflow else "job"
+
+
+def _id(schedule: Schedule, moment: str) -> str:
+    """Return the id of what a run submits. It follows from schedule and time, so that nothing is submitted twice."""
+    name = f"s-{schedule.schedule_id}-{moment}"
+    # Those that follow from idempotency keys begin with a tenant's name.
+    return hashlib.sha256(f"\0{name}".encode()).hexdigest()[:12] if schedule.workflow else name
+
+
 class Runs:
     """Runs what is due, and what is asked for."""
 
-    def __init__(self, store: Schedules, on_behalf: OnBehalf, states: States) -> None:
+    def __init__(self, store: Schedules, workflows: Workflows, on_behalf: OnBehalf, states: States) -> None:
         self._store = store
+        self._workflows = workflows
         self._on_behalf = on_behalf
         self._states = states
 
@@ -49,37 +66,38 @@ class Runs:
         return len(due)
 
     def run_now(self, schedule: Schedule) -> str:
-        """Submit the job of a schedule at once and return its id.
+        """Submit what a schedule submits at once, and return the id of that job or workflow.
 
-        Conflict while its last job goes on, unless its runs may overlap; else as a submission of the tenant.
+        Conflict while the last one goes on, unless its runs may overlap; else as a submission of the tenant.
         """
         if not schedule.overlap and (busy := self._going_on(schedule)):
-            raise errors.Conflict(f"job {busy} of the last run has not ended; cancel it, or wait for it", field="name")
-        job_id = f"s-{schedule.schedule_id}-{self._store.now()}n"
-        answer = self._submitted(schedule, job_id)
+            detail = f"{target(schedule)} {busy} of the last run has not ended; cancel it, or wait for it"
+            raise errors.Conflict(detail, field="name")
+        made = _id(schedule, f"{self._store.now()}n")
+        answer = self._submitted(schedule, made)
         if isinstance(answer, errors.ClusterError):
             raise answer
-        self._store.note(schedule.schedule_id, 0, "submitted", job_id, "submitted by hand")
-        return job_id
+        self._store.note(schedule.schedule_id, 0, "submitted", made, "submitted by hand")
+        return made
 
     def _run(self, schedule: Schedule, now: int) -> None:
         firing = schedule.firing or self._claimed(schedule, now)
         if not firing:
             return
-        job_id = f"s-{schedule.schedule_id}-{firing}"
+        made = _id(schedule, str(firing))
         busy = "" if schedule.overlap else self._going_on(schedule)
-        if busy and busy != job_id:
-            said = f"left out: job {busy} of the run before has not ended"
+        if busy and busy != made:
+            said = f"left out: {target(schedule)} {busy} of the run before has not ended"
             self._store.note(schedule.schedule_id, firing, "skipped", "", said)
             return
-        answer = self._submitted(schedule, job_id)
+        answer = self._submitted(schedule, made)
         if isinstance(answer, errors.Unavailable):
             raise answer  # it stays due
         if isinstance(answer, errors.ClusterError):
-            log.warning("a schedule's job was refused: %s", answer, extra={"schedule": schedule.schedule_id})
+            log.warning("what a schedule submits was refused: %s", answer, extra={"schedule": schedule.schedule_id})
             self._store.note(schedule.schedule_id, firing, "failed", "", f"refused: {answer.detail}"[:500])
         else:
-            self._store.note(schedule.schedule_id, firing, "submitted", job_id, "submitted")
+            self._store.note(schedule.schedule_id, firing, "submitted", made, "submitted")
 
     def _claimed(self, schedule: Schedule, now: int) -> int:
         """Move a schedule on and return the run that is to be made; 0: none, or somebody else moved it on."""
@@ -93,14 +111,24 @@ class Runs:
         return firing
 
     def _going_on(self, schedule: Schedule) -> str:
-        """Return the job of the last run while it has not ended, else an empty text."""
+        """Return the job or workflow of the last run while it has not ended, else an empty text."""
         if not schedule.last_job:
             return ""
+        if schedule.workflow:
+            [stored] = self._workflows.read([schedule.last_job])
+            return schedule.last_job if stored and stored.state not in ENDED else ""
         [state] = self._states([schedule.last_job])
         return schedule.last_job if state is not None and state not in TERMINAL else ""
 
-    def _submitted(self, schedule: Schedule, job_id: str) -> str | errors.ClusterError:
+    def _submitted(self, schedule: Schedule, made: str) -> str | errors.ClusterError:
+        """Submit it under this id, unless it is there already; return the id or the refusal."""
         maker = Maker(tenant=schedule.tenant, token=schedule.token, runs_programs=schedule.runs_programs)
-        wanted = Wanted(job_id=job_id, body=json.loads(schedule.job), maker=maker)
+        if schedule.workflow:
+            try:
+                submitting.submit(self._workflows, made, schedule.workflow.encode(), maker.asker)
+            except errors.ClusterError as error:
+                return error
+            return made
+        wanted = Wanted(job_id=made, body=json.loads(schedule.job), maker=maker)
         [answer] = self._on_behalf.submit([wanted])
         return answer

@@ -11,7 +11,7 @@ class Schedule(Answer):
     name: str
     id: str = required("Part of the ids of its jobs: s-ID-SECONDS.")
     tenant: str
-    type: str = required("The kind of its job.")
+    type: str = required("The kind of its job, or workflow.")
     every_seconds: int | None
     cron: str | None
     timezone: str = required("In which cron is read.")
@@ -22,13 +22,16 @@ class Schedule(Answer):
     next_run: str | None
     last_run: str | None = required("The time of the last run, whatever became of it.")
     last_job_id: str | None = required("The last job that it submitted.")
+    last_workflow_id: str | None = required("The last workflow that it submitted, where it submits one.")
+    last_workflow_state: str | None = required("The state that this has now; null once it is deleted.")
     last_outcome: str | None = required("What became of the last run.")
     submitted: int
-    skipped: int = required("Runs that were left out, as the job of the run before went on.")
+    skipped: int = required("Runs that were left out, as what the run before submitted went on.")
     missed: int = required("Runs whose time passed while no coordinator led.")
-    failed: int = required("Runs whose job was refused.")
+    failed: int = required("Runs whose job or workflow was refused.")
     next_runs: list[str] | None = optional("The next five times; of one schedule alone.")
     job: dict[str, Any] | None = optional("What it submits; of one schedule alone.")
+    workflow: str | None = optional("The text of the workflow that it submits; of one schedule alone.")
 
 
 class ScheduleList(Answer):
@@ -37,4 +40,5 @@ class ScheduleList(Answer):
 
 class Started(Answer):
     name: str
-    job_id: str
+    job_id: str | None
+    workflow_id: str | None

@@ -14,17 +14,14 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.jobs import submissions
-from coordinator.workflows import action_types, document, engine, planning, rows, schemas, validation
-from coordinator.workflows.document import Document, InvalidWorkflow
+from coordinator.workflows import action_types, document, engine, planning, rows, schemas, submitting, validation
+from coordinator.workflows.document import InvalidWorkflow
 from coordinator.workflows.planning import APPROVAL, ENDED
 from coordinator.workflows.queries import WorkflowQueries
 from coordinator.workflows.rows import ValidationRow, WorkflowRow
 from coordinator.workflows.text import MAX_BYTES
 from coordinator.workflows.validation import Valid
 from jobs import errors
-from jobs.kinds import registry
-from jobs.store import workflows
-from jobs.store.workflows import NewWorkflow
 
 routes = http.router()
 
@@ -69,47 +66,9 @@ async def submit_workflow(
 
 
 def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None) -> WorkflowRow:
-    valid = validation.validate(text)
-    if valid.impossible:
-        raise InvalidWorkflow(list(valid.impossible))
-    whole = valid.document
-    runs = _may_run(whole, asker)
     name = hashlib.sha256(f"{asker.tenant}\0{key}".encode()).hexdigest()[:12] if key else secrets.token_hex(6)
-    new = NewWorkflow(
-        id=name, digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
-        description=whole.description, total=len(whole.actions), run=runs,
-    )  # fmt: skip
-    how, number = cluster.store.workflows.add(new, asker.actor)
-    if refusal := _refusal(how, number, asker.tenant):
-        raise refusal
+    submitting.submit(cluster.store.workflows, name, text, asker)
     return WorkflowQueries(cluster.store.workflows).row(name, None)
-
-
-def _may_run(whole: Document, asker: Asker) -> bool:
-    """Return True for an asker who may run programs. Forbidden where the workflow has some, and it may not."""
-    runs = bool(asker.token) and asker.has(Scope.RUN)
-    for action in whole.actions.values():
-        if not runs and action_types.TYPES[action.type].is_job and registry.running(action.type):
-            detail = f"line {action.place.line}: {action.id} runs a program, which needs a token that has the scope run"
-            raise errors.Forbidden(
-                f"{detail}: cluster token create NAME --scopes read,submit,run", field="Authorization"
-            )
-    return runs
-
-
-def _refusal(how: str, number: int, tenant: str) -> errors.ClusterError | None:
-    if how == "conflict":
-        detail = "Idempotency-Key: already used by a workflow with another text; use a new key"
-        return errors.Conflict(detail, field="Idempotency-Key")
-    if how == "missing":
-        return errors.UnknownTenant(tenant)
-    if how == "live":
-        detail = f"tenant {tenant} has {number} workflows that have not ended, as many as it may have"
-        return errors.OverLimit(f"{detail}; cancel one or wait: cluster workflow list", field="workflows", seconds=10)
-    if how == "full":
-        detail = f"{number} bytes are stored of workflows of tenant {tenant}, and at most {workflows.MAX_STORED} may be"
-        return errors.OverLimit(f"{detail}; delete some that have ended", field="workflows", seconds=60)
-    return None
 
 
 @routes.post(

@@ -28,7 +28,7 @@ class Schedule:
     #: Id of the token with which it was made, and whether that might run programs.
     token: str
     runs_programs: bool
-    #: The body of a submission, JSON.
+    #: The body of a submission, JSON; empty where there is a workflow.
     job: str
     every: int
     cron: str
@@ -37,12 +37,15 @@ class Schedule:
     #: last or none: which of the runs that were missed is made up for.
     catch_up: str
     created: int
+    #: The text of a workflow that it submits; empty where there is a job.
+    workflow: str = ""
     paused: bool = False
     #: When it runs next; 0: never again, or while it is paused.
     next: int = 0
     #: Run that is claimed, and not noted yet; 0: none.
     firing: int = 0
     last: int = 0
+    #: What it submitted last: a job, or a workflow.
     last_job: str = ""
     #: What became of the last run.
     said: str = ""
@@ -62,7 +65,8 @@ class Schedules(Part):
         """
         fields = {
             "tenant": schedule.tenant, "name": schedule.name, "token": schedule.token,
-            "runs_programs": int(schedule.runs_programs), "job": schedule.job, "every": schedule.every,
+            "runs_programs": int(schedule.runs_programs), "job": schedule.job,
+            "workflow": schedule.workflow, "every": schedule.every,
             "cron": schedule.cron, "timezone": schedule.timezone, "overlap": int(schedule.overlap),
             "catch_up": schedule.catch_up, "created": schedule.created, "next": schedule.next,
             "artifacts": ",".join(artifacts),
@@ -137,6 +141,7 @@ def _schedule(schedule_id: str, words: list[bytes]) -> Schedule:
         every=number("every"), cron=known.get("cron", ""), timezone=known.get("timezone", "UTC"),
         overlap=known.get("overlap") == "1", catch_up=known.get("catch_up", "last"), created=number("created"),
         paused=known.get("paused") == "1", next=number("next"), firing=number("firing"), last=number("last"),
+        workflow=known.get("workflow", ""),
         last_job=known.get("last_job", ""), said=known.get("said", ""), submitted=number("submitted"),
         skipped=number("skipped"), missed=number("missed"), failed=number("failed"),
     )  # fmt: skip

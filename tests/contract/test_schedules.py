@@ -33,7 +33,7 @@ class Board:
         chosen = Settings(**settings)
         queries, trees = Queries(self.store, chosen), Trees(self.store, chosen)
         on_behalf = OnBehalf(self.store.jobs, chosen, queries.fleet_cache, trees, Vault(self.store.secrets, Keys([])))
-        self.runs = Runs(self.store.schedules, on_behalf, queries.jobs.states)
+        self.runs = Runs(self.store.schedules, self.store.workflows, on_behalf, queries.jobs.states)
 
     def add(self, every: int = 60, **more: Any) -> Schedule:
         given = {
@@ -61,6 +61,11 @@ class Board:
     def cancel(self) -> None:
         for name in self.bench.client.zrange(keys.in_state("queued"), 0, -1):
             self.store.jobs.cancel(name.decode())
+
+    def one_named(self, name: str) -> Schedule:
+        found = self.store.schedules.one("default", name)
+        assert found
+        return found
 
     def one(self, tenant: str = "default") -> Schedule:
         [row] = self.store.schedules.of_tenant(tenant)
@@ -242,3 +247,55 @@ def test_a_nightly_run_follows_the_clocks_of_its_zone(board: Board) -> None:
         board.cancel()
     found = [datetime.fromtimestamp(NOW + at, UTC).astimezone(ZoneInfo("Europe/Berlin")) for at in board.jobs()]
     assert [f"{at:%d %H:%M}" for at in found] == ["15 03:00", "16 03:00", "17 03:00"]
+
+
+WORKFLOW = "name: nightly\nactions:\n  - {action_id: a, action_type: approve}\n"
+
+
+def workflows(board: Board, tenant: str = "default") -> list[str]:
+    return [name for _, name in board.store.workflows.page(tenant, None, 100)]
+
+
+def test_each_time_is_one_workflow_left_out_while_the_last_one_goes_on(board: Board) -> None:
+    board.add(job="", workflow=WORKFLOW)
+    board.add(job="", workflow=WORKFLOW, schedule_id="b2", name="other", overlap=True)
+    for second in (59, 60, 61, 120, 120):
+        board.pass_to(second)
+    mine, other = board.store.schedules.of_tenant("default")
+    assert (mine.submitted, mine.skipped, other.submitted, other.skipped) == (1, 1, 2, 0)
+    assert mine.said == f"left out: workflow {mine.last_job} of the run before has not ended"
+    assert len(set(workflows(board))) == 3 and mine.last_job in workflows(board) and board.jobs() == []
+    [stored] = board.store.workflows.read([mine.last_job])
+    assert stored and (stored.tenant, stored.token, stored.run, stored.name) == ("default", "t", False, "nightly")
+    assert board.store.workflows.settle(stored, "failed", 1000)
+    board.pass_to(180)
+    assert board.one_named("it").submitted == 2
+
+
+@pytest.mark.parametrize("broken_call", ["_submitted", "note"])
+def test_a_leader_that_dies_is_followed_by_one_that_submits_the_same_workflow(
+    board: Board, broken_call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board.add(every=10, job="", workflow=WORKFLOW)
+
+    def dies(*_: object) -> Any:
+        raise SystemExit
+
+    with monkeypatch.context() as broken:
+        broken.setattr(board.runs if broken_call == "_submitted" else board.store.schedules, broken_call, dies)
+        with pytest.raises(SystemExit):
+            board.pass_to(10)
+    before = workflows(board)
+    board.pass_to(21)
+    row = board.one()
+    assert workflows(board) == [row.last_job] and before in ([], [row.last_job])
+    assert (row.submitted, row.missed, row.last - NOW) == (1, 0, 10)
+
+
+def test_a_workflow_that_is_refused_is_told_and_the_schedule_goes_on(board: Board) -> None:
+    program = "name: x\nactions:\n  - {action_id: a, action_type: command, command: [date]}\n"
+    board.add(job="", workflow=program)
+    board.pass_to(60)
+    row = board.one()
+    assert (row.failed, row.submitted, row.next - NOW) == (1, 0, 120)
+    assert row.said.startswith("refused: ") and "scope run" in row.said and workflows(board) == []

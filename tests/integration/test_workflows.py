@@ -51,6 +51,19 @@ def submit(live: Live, text: str, replica: int = 0) -> str:
     return str(answer.json()["workflow_id"])
 
 
+def scheduled(live: Live, text: str) -> str:
+    """Add the schedule that the page adds, but for its times, and return the workflow that its leader submits."""
+    assert (
+        'cluster schedule add nightly --cron "0 3 * * *" --timezone Europe/Berlin -- workflow submit nightly.yaml'
+        in PAGE
+    )
+    added = live.post("/api/schedules", {"name": "nightly", "every_seconds": 10, "workflow": text})
+    assert added.status_code == 201, added.text
+    row = until(lambda: (row := live.get("/api/schedules/nightly"))["last_workflow_id"] and row, 30)
+    assert live.post("/api/schedules/nightly/pause").status_code == 200
+    return str(row["last_workflow_id"])
+
+
 def course(live: Live, workflow: str, replica: int = 0) -> Any:
     return live.get(f"/api/workflows/{workflow}", replica)
 
@@ -62,7 +75,8 @@ def ended(live: Live, workflow: str, seconds: float = 60.0) -> Any:
 def test_the_examples_of_the_page_run(live: Live) -> None:
     names = [re.search(r"name: (.*)", text)[1] for text in EXAMPLES]  # type: ignore[index]
     assert names == ["sweep", "verified-records", "nightly"]
-    sweep, records, nightly = (submit(live, text) for text in EXAMPLES)
+    sweep, records = (submit(live, text) for text in EXAMPLES[:2])
+    nightly = scheduled(live, EXAMPLES[2])
     until(lambda: course(live, records)["state"] == "waiting", 60)
     assert live.post(f"/api/workflows/{records}/actions/ok/approve").status_code == 200
     for workflow in (sweep, records, nightly):
@@ -74,6 +88,8 @@ def test_the_examples_of_the_page_run(live: Live) -> None:
         f"{live.url()}/api/artifacts/sweep-report/manifest", headers=live.headers(), timeout=30
     ).text.splitlines()
     assert '"value.json",11,' in files[1], "4 + 9 + 25"
+    shown = live.get("/api/schedules/nightly")
+    assert (shown["last_workflow_id"], shown["last_workflow_state"]) == (nightly, "done") and shown["submitted"] >= 1
     assert {live.get(f"/api/artifacts/{name}")["files"] for name in ("collatz-records", "nightly")} >= {1}
 
 

@@ -804,6 +804,40 @@ def test_a_schedule_is_added_in_the_words_of_submit_and_nothing_is_submitted(fak
     assert fake.bodies("/api/submit") == []
 
 
+def test_a_workflow_is_scheduled_and_what_is_wrong_with_it_is_said_by_line(
+    fake: Fake, run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "nightly.yaml"
+    file.write_text("name: nightly\nactions: []\n")
+    row = {key: value for key, value in SCHEDULE.items() if key != "job"} | {
+        "type": "workflow", "workflow": "name: nightly", "last_workflow_id": "0123456789ab",
+        "last_workflow_state": "running", "last_outcome": "submitted",
+    }  # fmt: skip
+    problem = {"line": 2, "column": 1, "action": "", "field": "actions", "detail": "must be a list"}
+    fake.on("POST", "/api/schedules", httpx.Response(201, json=row), httpx.Response(422, json={"problems": [problem]}))
+    words = ("schedule", "add", "nightly", "--cron", "0 3 * * *", "--", "workflow", "submit", str(file))
+    assert run(*words).code == 0
+    body = json.loads(fake.asked[-1].content)
+    assert (body["workflow"], body["cron"]) == ("name: nightly\nactions: []\n", "0 3 * * *") and "job" not in body
+    ran = run(*words)
+    assert ran.code != 0 and f"{file}:2:1: actions: must be a list" in ran.err, ran
+    assert fake.bodies("/api/workflows") == []
+    file.write_bytes(b"name: \xff")
+    assert "UTF-8: byte 6 is 0xff" in run(*words).err
+    fake.on("GET", "/api/schedules", {"schedules": [row]})
+    assert "submitted 0123456789ab (running)" in run("schedule", "list").out
+    fake.on("GET", "/api/schedules/nightly", row)
+    shown = run("schedule", "show", "nightly").out
+    assert "0123456789ab (running)" in shown and shown.endswith("\nname: nightly\n")
+    started = {"name": "nightly", "job_id": None, "workflow_id": "0123456789ab"}
+    fake.on("POST", "/api/schedules/nightly/run", httpx.Response(202, json=started))
+    assert run("schedule", "run-now", "nightly").out == "0123456789ab\n"
+    fake.on("POST", "/api/schedules/nightly/run", httpx.Response(202, json=started))
+    assert run("schedule", "run-now", "nightly", "--json").lines() == [
+        {"name": "nightly", "workflow_id": "0123456789ab"}
+    ]
+
+
 def test_words_that_schedule_nothing_are_refused_before_anything_is_sent(fake: Fake, run: Run) -> None:
     for words, why in (
         (("--every", "1h", "--", "jobs"), "must begin with submit"),

@@ -120,7 +120,10 @@ def test_a_schedule_is_added_shown_paused_run_and_deleted(api: Api) -> None:
     ({"every_seconds": None, "cron": "0 3 * * *", "timezone": "Mars/Base"}, "timezone", "Europe/Berlin"),
     ({"catch_up": "all"}, "catch_up", "'last' or 'none'"),
     ({"name": "a/b"}, "name", ""), ({"name": "x" * 65}, "name", ""),
-    ({"job": None}, "job", "needed"), ({"job": {"type": "nothing"}}, "job.type", "nothing"),
+    ({"job": None}, "job", "one of both"), ({"workflow": "name: x"}, "job", "one of both"),
+    ({"job": None, "workflow": "name: [\n"}, "workflow", ":"),
+    ({"job": None, "workflow": "x" * 65_537}, "workflow", "65536"),
+    ({"job": {"type": "nothing"}}, "job.type", "nothing"),
     ({"job": {**JOB, "idempotency_key": "k"}}, "job.idempotency_key", "leave it out"),
     ({"job": {**JOB, "parameters": {"start_number": 0}}}, "job.parameters.start_number", "1"),
     ({"job": {**JOB, "notify": "http://10.0.0.1/"}}, "job.notify", "private"), ({"more": 1}, "more", "not known"),
@@ -131,6 +134,30 @@ def test_a_wrong_schedule_is_refused_by_field_and_nothing_is_stored(
     answer = add(api, **given)
     assert answer.status_code == 422 and answer.json()["field"] == field and why in answer.text, answer.text
     assert api.store.client.zcard(keys.SCHEDULES) == 0
+
+
+def test_a_schedule_of_a_workflow_is_validated_run_and_shown_with_the_state_of_the_last(api: Api) -> None:
+    text = "name: nightly\nactions:\n  - {action_id: ok, action_type: approve}\n"
+    wrong = add(api, job=None, workflow=text.replace("approve", "aprove") + "  - {}\n")
+    assert wrong.status_code == 422 and wrong.json()["field"] == "workflow"
+    assert [(one["line"], one["field"]) for one in wrong.json()["problems"]] == [(3, "action_type"), (4, "action_id")]
+    row = add(api, job=None, workflow=text).json()
+    assert (row["type"], row["workflow"], row["last_workflow_id"]) == ("workflow", text, None) and "job" not in row
+    started = api.ask("POST", "/api/schedules/it/run").json()
+    name = started["workflow_id"]
+    assert started["job_id"] is None and api.ask("GET", f"/api/workflows/{name}").json()["name"] == "nightly"
+    [row] = api.ask("GET", "/api/schedules").json()["schedules"]
+    assert (row["last_workflow_id"], row["last_workflow_state"], row["last_job_id"]) == (name, "running", None)
+    refused = api.ask("POST", "/api/schedules/it/run")
+    assert refused.status_code == 409 and f"workflow {name}" in refused.text
+    assert api.ask("POST", f"/api/workflows/{name}/cancel").status_code == 200
+    assert api.ask("GET", "/api/schedules/it").json()["last_workflow_state"] == "cancelling"
+
+
+def test_a_schedule_of_a_workflow_needs_the_scope_run_for_programs(api: Api) -> None:
+    text = "name: x\nactions:\n  - {action_id: a, action_type: command, command: [date]}\n"
+    assert add(api, job=None, workflow=text, token=api.token("submit", "read")).status_code == 403
+    assert add(api, job=None, workflow=text, token=api.token("submit", "read", "run")).status_code == 201
 
 
 def test_schedules_are_their_tenants_and_need_the_scope_submit(api: Api) -> None:

@@ -37,5 +37,10 @@ export function waits({ state, waiting_because: why }: Pick<Job, "state" | "wait
 /** Where the workflow of a job is shown; undefined for a job of none. */
 export function workflowOf(job: string): string | undefined {
   const [, id] = /^w-([0-9a-f]+)-./.exec(job) ?? [];
-  return id && `${clusterAddress().split("#")[0]}#tab=workflows&workflow=${id}`;
+  return id && workflowAddress(id);
+}
+
+/** Where a workflow is shown. */
+export function workflowAddress(id: string): string {
+  return `${clusterAddress().split("#")[0]}#tab=workflows&workflow=${id}`;
 }

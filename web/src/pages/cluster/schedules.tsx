@@ -7,6 +7,7 @@ import { clusterAddress } from "../../kinds";
 import { Problem, type Schedule } from "../../lib/api";
 import { integer } from "../../lib/format";
 import { clusterTime, connection } from "../../lib/live";
+import { workflowAddress } from "../../lib/summary";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
 import { now } from "../../ui/page";
@@ -44,8 +45,9 @@ export function Schedules() {
   if (problem?.status === 404) return null;
   const act = async (name: string, verb: ScheduleVerb) => {
     try {
-      const { job_id: job } = await steerSchedule(name, verb);
-      toast(`${PAST[verb]} ${name}${job ? `: ${job}` : ""}`);
+      const { job_id: job, workflow_id: workflow } = await steerSchedule(name, verb);
+      const made = job ?? workflow;
+      toast(`${workflow ? "Submitted a workflow of" : PAST[verb]} ${name}${made ? `: ${made}` : ""}`);
     } catch (error) {
       failed(`${WORDS[verb]}: ${name}`, error);
     }
@@ -54,7 +56,7 @@ export function Schedules() {
   const remove = async (name: string) => {
     const question = {
       title: `Delete schedule ${name}?`,
-      text: "It submits nothing more. Jobs that it has submitted go on.",
+      text: "It submits nothing more. What it has submitted goes on.",
       act: "Delete schedule",
       danger: true,
     };
@@ -153,7 +155,8 @@ function columns(
   ];
 }
 
-function Last({ row: { last_run: at, last_job_id: job, last_outcome: said } }: { row: Schedule }) {
+function Last({ row }: { row: Schedule }) {
+  const { last_run: at, last_job_id: job, last_workflow_id: workflow, last_outcome: said } = row;
   if (!at) return <span class="soft">none yet</span>;
   return (
     <span class="small">
@@ -162,6 +165,14 @@ function Last({ row: { last_run: at, last_job_id: job, last_outcome: said } }: {
         <a class="mono" href={clusterAddress(job)}>
           {job}
         </a>
+      )}
+      {workflow && (
+        <>
+          <a class="mono" href={workflowAddress(workflow)}>
+            {workflow}
+          </a>{" "}
+          {row.last_workflow_state && <State of={row.last_workflow_state} />}
+        </>
       )}
     </span>
   );
@@ -183,7 +194,7 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
   }, []);
   if (problem.value) return <Trouble what={`Schedule ${name}`} problem={problem.value} />;
   if (!answer.value) return <Skeleton rows={2} />;
-  const { next_runs: next, job, overlap, catch_up: catches, timezone } = answer.value;
+  const { next_runs: next, job, workflow, overlap, catch_up: catches, timezone } = answer.value;
   return (
     <section class="part" aria-label={`Schedule ${name}`}>
       <div class="row">
@@ -196,10 +207,11 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
         </p>
       )}
       <p class="soft small">
-        {timezone}. {overlap ? "Runs may overlap." : "A run is left out while the job of the one before goes on."}{" "}
+        {timezone}. {overlap ? "Runs may overlap." : "A run is left out while the one before goes on."}{" "}
         {catches === "last" ? "Of missed runs, the last is made up for." : "Missed runs are not made up for."}
       </p>
       {job && <Outline value={job} label="What it submits" />}
+      {workflow && <pre>{workflow}</pre>}
     </section>
   );
 }
@@ -207,7 +219,7 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
 function None() {
   return (
     <Empty title="No schedule yet">
-      <p>A schedule submits a job again and again. From a shell:</p>
+      <p>A schedule submits a job or a workflow again and again. From a shell:</p>
       <pre>
         cluster schedule add nightly --cron "0 3 * * *" -- submit collatz --start-number 1 --number-count 1000000
       </pre>

@@ -17,7 +17,10 @@ export function schedule(name: string, signal?: AbortSignal): Promise<Schedule> 
   return get(path(name), {}, signal);
 }
 
-export function steerSchedule(name: string, verb: ScheduleVerb): Promise<{ job_id?: string }> {
+export function steerSchedule(
+  name: string,
+  verb: ScheduleVerb,
+): Promise<{ job_id?: string | null; workflow_id?: string | null }> {
   return post(`${path(name)}/${verb}`);
 }
 

@@ -1,0 +1,89 @@
+"""Submission of workflows: by who calls, and by the leader for a schedule's maker."""
+
+from __future__ import annotations
+
+import hashlib
+
+from coordinator.asker import Asker, Scope
+from coordinator.cluster import Cluster
+from coordinator.jobs import submissions
+from coordinator.jobs.references import References
+from coordinator.workflows import action_types, document, references, validation
+from coordinator.workflows.document import Document, InvalidWorkflow
+from jobs import errors
+from jobs.kinds import registry
+from jobs.store import workflows
+from jobs.store.workflows import NewWorkflow, Workflows
+
+
+def submit(store: Workflows, name: str, text: bytes, asker: Asker) -> None:
+    """Store a workflow under an id; nothing where it is there already with the same text.
+
+    InvalidWorkflow with all that is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
+    """
+    whole = accepted(text, asker)
+    new = NewWorkflow(
+        id=name, digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
+        description=whole.description, total=len(whole.actions), run=_runs_programs(asker),
+    )  # fmt: skip
+    how, number = store.add(new, asker.actor)
+    if refusal := _refusal(how, number, asker.tenant):
+        raise refusal
+
+
+def accepted(text: bytes, asker: Asker) -> Document:
+    """Return a workflow that this asker may submit here. InvalidWorkflow or Forbidden."""
+    valid = validation.validate(text)
+    if valid.impossible:
+        raise InvalidWorkflow(list(valid.impossible))
+    _check_may_run(valid.document, asker)
+    return valid.document
+
+
+def artifacts(cluster: Cluster, whole: Document, asker: Asker) -> tuple[str, ...]:
+    """Return the artifacts that there are of those which jobs of a workflow need, as far as these are known yet."""
+    fleet, found = cluster.queries.fleet_cache.get(), References(asker, cluster.artifacts, cluster.secrets)
+    needed: dict[str, None] = {}
+    for action in whole.actions.values():
+        if action.late or not action_types.TYPES[action.type].is_job:
+            continue
+        parameters = references.filled(action.parameters, lambda _: None)
+        body = {"type": action.type, "parameters": parameters, **action.options}
+        try:
+            job = submissions.accept(submissions.read(body), asker, fleet, cluster.settings, found).job
+        except errors.Unavailable:
+            raise
+        except errors.ClusterError:
+            continue  # what it lacks may be there when it runs
+        needed |= dict.fromkeys(job.plan.artifacts)
+    return tuple(needed)
+
+
+def _runs_programs(asker: Asker) -> bool:
+    return bool(asker.token) and asker.has(Scope.RUN)
+
+
+def _check_may_run(whole: Document, asker: Asker) -> None:
+    """Raise Forbidden where the workflow has programs, and the asker may run none."""
+    runs = _runs_programs(asker)
+    for action in whole.actions.values():
+        if not runs and action_types.TYPES[action.type].is_job and registry.running(action.type):
+            detail = f"line {action.place.line}: {action.id} runs a program, which needs a token that has the scope run"
+            raise errors.Forbidden(
+                f"{detail}: cluster token create NAME --scopes read,submit,run", field="Authorization"
+            )
+
+
+def _refusal(how: str, number: int, tenant: str) -> errors.ClusterError | None:
+    if how == "conflict":
+        detail = "Idempotency-Key: already used by a workflow with another text; use a new key"
+        return errors.Conflict(detail, field="Idempotency-Key")
+    if how == "missing":
+        return errors.UnknownTenant(tenant)
+    if how == "live":
+        detail = f"tenant {tenant} has {number} workflows that have not ended, as many as it may have"
+        return errors.OverLimit(f"{detail}; cancel one or wait: cluster workflow list", field="workflows", seconds=10)
+    if how == "full":
+        detail = f"{number} bytes are stored of workflows of tenant {tenant}, and at most {workflows.MAX_STORED} may be"
+        return errors.OverLimit(f"{detail}; delete some that have ended", field="workflows", seconds=60)
+    return None
