@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from coordinator.schemas import Answer, Problem, required
 
 _STATES = "running, waiting (for a person), done, failed, cancelling or cancelled."
@@ -94,6 +96,6 @@ class Validation(Answer):
 
 
 class Refused(Problem):
-    """Refusal of a text, with all that is wrong with it."""
+    """Refusal of a text, with all that is wrong with it, or of what came with it."""
 
-    problems: list[dict[str, Any]] = required("As those of a validation; at most the first 101.")
+    problems: list[dict[str, Any]] = Field([], description="Those of the text, as of a validation; the first 101.")
