@@ -299,3 +299,15 @@ def test_a_workflow_that_is_refused_is_told_and_the_schedule_goes_on(board: Boar
     row = board.one()
     assert (row.failed, row.submitted, row.next - NOW) == (1, 0, 120)
     assert row.said.startswith("refused: ") and "scope run" in row.said and workflows(board) == []
+
+
+def test_the_end_of_a_scheduled_job_is_notified_as_that_of_any(bench: Bench) -> None:
+    board = Board(bench, secrets_key="1" * 32)
+    board.add(job=json.dumps({**JOB, "notify": "https://example.com/ended"}))
+    board.pass_to(60)
+    row = board.one()
+    assert (row.submitted, row.failed) == (1, 0), row.said
+    assert board.store.webhooks.counts("default")["pending"] == 0
+    board.cancel()
+    [delivery] = board.store.webhooks.listed("default", "pending", 10)
+    assert (delivery.job, delivery.type, delivery.url) == (row.last_job, "job.cancelled", "https://example.com/ended")
