@@ -506,6 +506,7 @@ class Action(Answer):
     dependencies: list[str]
     after_any: list[str]
     job_id: str | None = None
+    waiting_because: str | None = None
     error: str | None = None
     progress: float | None = None
     items: Items | None = None

@@ -115,6 +115,11 @@ class Cluster:
         """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""
         self._connection.notice = notice
 
+    @property
+    def submitted(self) -> bool:
+        """Whether this connection may have submitted something, with or without an answer."""
+        return self._connection.submitted
+
     def close(self) -> None:
         self._connection.http.close()
 

@@ -48,6 +48,9 @@ else the token of: cluster login, else that of the local cluster in this checkou
 """
 
 
+#: The session of the command that runs: Typer keeps the context of one that was interrupted to itself.
+_sessions: list[Session] = []
+
 _FIRST = ("submit", "run", "map", "logs", "units")
 
 
@@ -82,6 +85,7 @@ def connect(
     # A schedule's words are read within the session of its own command.
     ctx.obj = ctx.obj or Session(url)
     ctx.call_on_close(ctx.obj.close)
+    _sessions[:] = [ctx.obj]
 
 
 @app.command()
@@ -563,7 +567,8 @@ def _outcome(arguments: list[str] | None) -> int:
     try:
         return _run(arguments)
     except KeyboardInterrupt:
-        show.say("interrupted; what was submitted goes on")
+        submitted = any(session.submitted for session in _sessions)
+        show.say("interrupted; what was submitted goes on" if submitted else "interrupted")
         return errors.INTERRUPTED
     except BrokenPipeError:
         return errors.PIPE_CLOSED

@@ -41,6 +41,8 @@ _OCTETS = "application/octet-stream"
 _BROKEN = (httpx.TransportError, ApiError)
 #: Statuses that a cluster never answers without problem details; another server does.
 FOREIGN = frozenset({404, 405, 501})
+#: Calls after which a job goes on, or more of them.
+_SUBMITS = re.compile(r"/api/(submit|submit-batch|workflows|(jobs|workflows)/[^/]+/(.+/)?retry|schedules/[^/]+/run)")
 
 
 class Patience:
@@ -89,6 +91,8 @@ class Connection:
         #: Set by the first answer, a problem such as "Redis is away" included: only a cluster that has answered is
         #: worth waiting for.
         self.answered = False
+        #: Set by the first call that may have submitted something, with or without an answer.
+        self.submitted = False
         headers = {"User-Agent": "cluster-client", "Accept": "application/json", "Accept-Encoding": "gzip"}
         if credential.token:
             headers["Authorization"] = f"Bearer {sendable(credential)}"
@@ -130,6 +134,7 @@ class Connection:
         elif body is not None:
             request["content"] = encoded(body)
             request["headers"]["Content-Type"] = "application/json"
+        self.submitted = self.submitted or (method == "POST" and bool(_SUBMITS.fullmatch(path)))
         while True:
             try:
                 with self._open(method, path, **request) as answer:

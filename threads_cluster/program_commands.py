@@ -309,7 +309,7 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
     from threads_cluster import running
 
     programs = session.cluster.programs
-    failed = 0
+    count, failed, said = 0, 0, set[str]()
     with running.ending_signals():
         try:
             if not quiet:
@@ -318,26 +318,38 @@ def _print_values(session: Session, job_id: str, *, quiet: bool) -> NoReturn:
             for row in programs.finished(job_id):
                 show.json_line(programs.value(row) if row["state"] == "done" else None)
                 sys.stdout.flush()
+                count += 1
                 if row["state"] != "done":
                     failed += 1
-                    _say_failed(session, job_id, row, failed)
+                    if failed <= _NAMED:
+                        _say_failed(session, job_id, row, said)
         except KeyboardInterrupt:
             _cancel(session, job_id)
         except OSError:
             session.cluster.cancel(job_id)
             raise
-    if failed > _NAMED:
-        running.note(f"{failed:,} calls failed; all of them: cluster units {job_id} --state dead")
+    if failed > len(said):
+        running.note(f"{_failures(count, failed, said)}; all of them: cluster units {job_id} --state dead")
     sys.exit(errors.JOB_FAILED if failed else 0)
 
 
-def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], failed: int) -> None:
+def _say_failed(session: Session, job_id: str, row: Mapping[str, Any], said: set[str]) -> None:
+    """Say why a call failed, unless that was said of another one; `said` gets it."""
     from threads_cluster import programs, running
 
-    if failed <= _NAMED:
-        last = session.cluster.programs.last_line(row)
-        why = f"{programs.failure(row)}{f', {last}' if last else ''}"
+    last = session.cluster.programs.last_line(row)
+    why = f"{programs.failure(row)}{f', {last}' if last else ''}"
+    if why not in said:
         running.note(f"item {row['unit']} failed: {why}; its output: cluster logs {job_id} --unit {row['unit']}")
+    said.add(why)
+
+
+def _failures(count: int, failed: int, said: set[str]) -> str:
+    """Return how many calls failed, and how many of them are known to have failed alike."""
+    whole = f"all {failed:,} calls" if failed == count and failed > 1 else f"{failed:,} calls"
+    if len(said) > 1:
+        return f"{whole} failed"
+    return f"{whole} failed alike" if failed <= _NAMED else f"{whole} failed, the first {_NAMED} alike"
 
 
 def _cancel(session: Session, job_id: str) -> NoReturn:

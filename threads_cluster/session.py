@@ -79,6 +79,12 @@ class Session:
             pass
         raise self.missing
 
+    @property
+    def submitted(self) -> bool:
+        """Whether something may have been submitted; asks nobody."""
+        cluster: Cluster | None = self.__dict__.get("cluster")
+        return cluster is not None and cluster.submitted
+
     def close(self) -> None:
         if "cluster" in self.__dict__:
             self.cluster.close()

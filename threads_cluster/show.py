@@ -399,7 +399,8 @@ def next_runs(row: Mapping[str, Any]) -> None:
 def rhythm(row: Mapping[str, Any]) -> str:
     """Return when a schedule runs, in words."""
     if row["every_seconds"]:
-        return f"every {figures.duration(row['every_seconds'])}"
+        seconds = row["every_seconds"]  # whole
+        return f"every {f'{seconds} s' if seconds < 60 else figures.duration(seconds)}"
     return f"{row['cron']} {row['timezone']}"
 
 

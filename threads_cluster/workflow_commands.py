@@ -239,7 +239,7 @@ def _print_actions(course: Mapping[str, Any], *, everything: bool) -> None:
         return
     show.line("")
     most = len(chosen) if everything else _LISTED
-    show.rows(("action", "type", "state", "job", "error"), [_row(action) for action in chosen[:most]])
+    show.rows(("action", "type", "state", "job", "why"), [_row(action) for action in chosen[:most]])
     if len(chosen) > most or len(chosen) < len(actions):
         show.say(f"all actions: cluster workflow status {course['workflow_id']} --actions")
 
@@ -251,7 +251,8 @@ def _row(action: Mapping[str, Any]) -> tuple[Any, ...]:
         state = f"{state} {items['done']}/{items['total']}"
     elif state == "running" and progress is not None:
         state = f"{state} {progress:.0%}"
-    return (action["action_id"], action["action_type"], state, action.get("job_id"), action.get("error"))
+    why = action.get("error") or action.get("waiting_because")
+    return (action["action_id"], action["action_type"], state, action.get("job_id"), why)
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> None:

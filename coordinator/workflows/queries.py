@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from coordinator.jobs.queries import JobQueries
 from coordinator.workflows import document, engine, planning, rows
 from coordinator.workflows.document import Document
 from coordinator.workflows.planning import ENDED, Known, Plan
-from coordinator.workflows.rows import JOB_FIELDS, ActionDetailRow, CourseRow, WorkflowRow, WorkflowsPage
+from coordinator.workflows.rows import JOB_FIELDS, ActionDetailRow, ActionRow, CourseRow, WorkflowRow, WorkflowsPage
 from jobs import errors
 from jobs.store.workflows import Course, StoredWorkflow, Workflows
+
+#: States of an action whose job does not run yet; actions of a workflow whose jobs are asked why.
+_HELD = frozenset({"queued", "blocked"})
+_EXPLAINED = 20
 
 
 class WorkflowQueries:
     """Workflows and their actions."""
 
-    def __init__(self, store: Workflows) -> None:
+    def __init__(self, store: Workflows, jobs: JobQueries) -> None:
         self._store = store
+        self._jobs = jobs
 
     def one(self, workflow: str, tenant: str | None) -> StoredWorkflow:
         """Return a workflow; NotFound for another tenant's, too. None as tenant: of any."""
@@ -53,6 +61,7 @@ class WorkflowQueries:
         own = {key: job.id for key, job in known.jobs.items() if "/" not in key}
         fields = dict(zip(own, self._store.job_fields(list(own.values()), JOB_FIELDS), strict=True)) if own else {}
         actions = [rows.action_row(action, plan, known, fields) for action in whole.actions.values()]
+        self._explain(actions)
         return {**rows.workflow_row(course.workflow), "actions": actions}
 
     def action(self, workflow: str, name: str, tenant: str | None) -> ActionDetailRow:
@@ -63,7 +72,15 @@ class WorkflowQueries:
             raise errors.NotFound(f"workflow {workflow} has no action {name}", field="action_id")
         job, record = known.jobs.get(name), known.records.get(name)
         fields = {name: self._store.job_fields([job.id], JOB_FIELDS)[0]} if job else {}
+        row = rows.action_row(action, plan, known, fields)
+        self._explain([row])
         return {
-            **rows.action_row(action, plan, known, fields), "parameters": action.parameters, "foreach": action.foreach,
+            **row, "parameters": action.parameters, "foreach": action.foreach,
             "item_jobs": rows.item_rows(action, known), "result": record.result if record else None,
         }  # fmt: skip
+
+    def _explain(self, actions: Sequence[ActionRow]) -> None:
+        """Add to the first of these that wait why their jobs do not run."""
+        held = {row["job_id"]: row for row in actions if row["job_id"] and row["state"] in _HELD}
+        for job in self._jobs.by_ids([job for job in held if job][:_EXPLAINED]):
+            held[job["job_id"]]["waiting_because"] = job["waiting_because"]

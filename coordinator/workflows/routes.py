@@ -43,7 +43,7 @@ _INVALID: dict[str, Any] = {
 
 
 async def _workflows(cluster: http.ClusterDep) -> WorkflowQueries:
-    return WorkflowQueries(cluster.store.workflows)
+    return WorkflowQueries(cluster.store.workflows, cluster.queries.jobs)
 
 
 Queries = Annotated[WorkflowQueries, Depends(_workflows)]
@@ -68,7 +68,7 @@ async def submit_workflow(
 def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None) -> WorkflowRow:
     name = hashlib.sha256(f"{asker.tenant}\0{key}".encode()).hexdigest()[:12] if key else secrets.token_hex(6)
     submitting.submit(cluster.store.workflows, name, text, asker)
-    return WorkflowQueries(cluster.store.workflows).row(name, None)
+    return WorkflowQueries(cluster.store.workflows, cluster.queries.jobs).row(name, None)
 
 
 @routes.post(

@@ -47,6 +47,7 @@ class ActionRow(TypedDict):
     dependencies: list[str]
     after_any: list[str]
     job_id: str | None
+    waiting_because: str | None
     error: str | None
     started: str | None
     ended: str | None
@@ -120,7 +121,7 @@ def action_row(action: Action, plan: Plan, known: Known, fields: Mapping[str, Se
     return {
         "action_id": action.id, "action_type": action.type, "state": plan.states[action.id],
         "dependencies": list(action.dependencies), "after_any": list(action.after_any),
-        "job_id": job.id if job else None, "error": said or None, "started": _moment(started),
+        "job_id": job.id if job else None, "waiting_because": None, "error": said or None, "started": _moment(started),
         "ended": _moment(ended) or (decoding.moment_ms(str(record.ended)) if record and record.ended else None),
         "progress": _progress(done, total), "items": items,
     }  # fmt: skip

@@ -43,6 +43,7 @@ class Action(Answer):
     dependencies: list[str] = required("Actions that must be done before it, those that it refers to among them.")
     after_any: list[str] = required("Actions that must have ended before it.")
     job_id: str | None = required("Its job; null: it has none, or not yet.")
+    waiting_because: str | None = required("Why its job does not run now; of the first 20 actions that wait for a job.")
     error: str | None
     started: str | None
     ended: str | None

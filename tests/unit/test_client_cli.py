@@ -276,6 +276,18 @@ def test_ctrl_c_leaves_the_job_running_and_says_so(fake: Fake, run: Run, command
     assert not [one for one in fake.asked if one.url.path.endswith("cancel")]
 
 
+def test_ctrl_c_says_that_something_goes_on_only_where_something_was_submitted(fake: Fake, run: Run) -> None:
+    def interrupt(request: httpx.Request) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    fake.on("GET", "/api/schedules", interrupt)
+    fake.on("POST", "/api/submit", interrupt)
+    submitting = run("submit", "sums", "--start", "1")
+    assert (submitting.code, submitting.err) == (130, "interrupted; what was submitted goes on\n")
+    reading = run("schedule", "list")
+    assert (reading.code, reading.err) == (130, "interrupted\n"), "nothing of the command before is left"
+
+
 @pytest.mark.parametrize("command", [["watch", "j1"], ["watch", "j1", "--json"]])
 def test_watching_begins_while_redis_is_away(fake: Fake, run: Run, command: list[str]) -> None:
     away = problem(503, "A part of the cluster cannot be reached", "redis cannot be reached")
@@ -789,6 +801,13 @@ SCHEDULE = {
     "next_run": "2026-01-02T04:04:05.000Z", "last_run": None, "last_job_id": None, "last_outcome": None, "submitted": 0,
     "skipped": 0, "missed": 0, "failed": 0, "next_runs": ["2026-01-02T04:04:05.000Z"], "job": {"type": "sums"},
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(10, "every 10 s"), (59, "every 59 s"), (60, "every 1 min"), (90, "every 1 min 30 s")]
+)
+def test_a_rhythm_is_said_in_whole_seconds(seconds: int, said: str) -> None:
+    assert show.rhythm(SCHEDULE | {"every_seconds": seconds}) == said
 
 
 def test_a_schedule_is_added_in_the_words_of_submit_and_nothing_is_submitted(fake: Fake, run: Run) -> None:

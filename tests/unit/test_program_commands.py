@@ -485,6 +485,44 @@ def test_map_prints_values_in_order_as_they_come(fake: Ran, run: Run, folder: Pa
     assert command[:2] == ["python3", "-c"] and command[3] == "work:double" and sent(fake)["items"] == [1, 2, 3, 4]
 
 
+def calls_that_end(fake: Ran, *last_lines: str) -> list[dict[str, Any]]:
+    """Rows of failed calls, each with its last line; a line is empty for one that is done."""
+    rows = []
+    for number, line in enumerate(last_lines):
+        kept = fake.keeps(**{f"logs__{number}": f"Traceback:\n{line}\n".encode()}) if line else ""
+        failed = {"exit": 1, "error": "exit code 1", "artifact": kept}
+        rows.append(unit("dead", number, **failed) if line else unit("done", number, value=number))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("last_lines", "named", "end"),
+    [
+        (["no work"] * 5, [0], "all 5 calls failed alike; all of them: cluster units j1 --state dead"),
+        (["no work"] * 7, [0], "all 7 calls failed, the first 5 alike; all of them: cluster units j1 --state dead"),
+        (["no", "", "no"], [0], "2 calls failed alike; all of them: cluster units j1 --state dead"),
+        (["no", "never", "no"], [0, 1], "all 3 calls failed; all of them: cluster units j1 --state dead"),
+        (["no", "never"], [0, 1], None),
+        (["no"], [0], None),
+    ],
+)
+def test_map_explains_calls_that_failed_alike_once(
+    fake: Ran, run: Run, folder: Path, last_lines: list[str], named: list[int], end: str | None
+) -> None:
+    fake.takes_files()
+    rows = calls_that_end(fake, *last_lines)
+
+    def answer(request: httpx.Request) -> dict[str, Any]:
+        return {"total": len(rows), "counts": {}, "units": rows[int(request.url.params["from"]) :]}
+
+    fake.on("GET", UNITS, answer)
+    fake.on("GET", "/api/jobs/j1", fake.job("failed"))
+    ran = run("map", "work:double", f"1..{len(rows)}")
+    lines = [line.removeprefix("cluster: ") for line in ran.err.decode().splitlines() if "failed" in line]
+    assert ran.code == 1 and [int(line.split()[1]) for line in lines if line.startswith("item ")] == named
+    assert [line for line in lines if not line.startswith("item ")] == ([end] if end else [])
+
+
 def test_map_of_what_cannot_be_a_function_sends_nothing(fake: Ran, run: Run) -> None:
     ran = run("map", "work.double", "1..4")
     assert ran.code == 2 and b"module:function" in ran.err

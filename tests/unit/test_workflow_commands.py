@@ -80,6 +80,21 @@ def test_a_workflow_is_validated_submitted_looked_at_approved_and_deleted(run: R
     assert err == "error: no workflow sweep; list them with cluster workflow list\n", "its name is none of its ids"
 
 
+def test_actions_whose_jobs_wait_say_why_the_first_twenty_of_them(run: Run, flows: Flows) -> None:
+    names = [f"a{number:02}" for number in range(22)]
+    workflow = flows.submit(*names, "last, dependencies: [a00]")
+    flows.look(workflow)
+    why = {each["action_id"]: each["waiting_because"] for each in flows.row(workflow)["actions"]}
+    said = flows.ask("GET", f"/api/jobs/{flows.job_of(workflow, 'a00')}").json()["waiting_because"]
+    assert said.startswith("no live worker serves the queue")
+    assert why == dict.fromkeys(names[:20], said) | dict.fromkeys((*names[20:], "last"))
+    beyond = flows.ask("GET", f"/api/workflows/{workflow}/actions/a21").json()
+    assert beyond["waiting_because"] == said, "asked for alone it says why"
+    _, out, _ = run("status", workflow)
+    rows = {line.split()[0]: line for line in out.splitlines() if line.split()[:1] and line.split()[0] in why}
+    assert said in rows["a00"] and said in rows["a19"] and said not in rows["a20"] + rows["last"]
+
+
 def test_problems_are_printed_where_an_editor_finds_them(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(workflow_text("a, dependencies: [nix]", "b, action_type: nix"))

@@ -34,6 +34,7 @@ function action(id: string, dependencies: string[] = [], state = "waiting", from
     dependencies,
     after_any: [],
     job_id: null,
+    waiting_because: null,
     error: null,
     started: from === undefined ? null : at(from),
     ended: to === undefined ? null : at(to),

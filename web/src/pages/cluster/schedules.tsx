@@ -158,22 +158,20 @@ function columns(
 function Last({ row }: { row: Schedule }) {
   const { last_run: at, last_job_id: job, last_workflow_id: workflow, last_outcome: said } = row;
   if (!at) return <span class="soft">none yet</span>;
+  const text = brief(said ?? "", 200);
+  const name = job ?? workflow ?? "";
+  // What was left out because of a run before names that one.
+  const place = name ? text.indexOf(name) : -1;
+  const [before, after] = place < 0 ? [`${text} `, ""] : [text.slice(0, place), text.slice(place + name.length)];
   return (
     <span class="small">
-      <span class="num">{clockOf(at)}</span> {brief(said ?? "", 200)}{" "}
-      {job && (
-        <a class="mono" href={clusterAddress(job)}>
-          {job}
+      <span class="num">{clockOf(at)}</span> {before}
+      {name && (
+        <a class="mono" href={job ? clusterAddress(job) : workflowAddress(name)}>
+          {name}
         </a>
       )}
-      {workflow && (
-        <>
-          <a class="mono" href={workflowAddress(workflow)}>
-            {workflow}
-          </a>{" "}
-          {row.last_workflow_state && <State of={row.last_workflow_state} />}
-        </>
-      )}
+      {after} {workflow && row.last_workflow_state && <State of={row.last_workflow_state} />}
     </span>
   );
 }
