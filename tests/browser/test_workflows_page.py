@@ -194,7 +194,7 @@ def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: O
     expect(shown.get_by_role("group", name="States shown").get_by_role("button", name="done")).to_contain_text(
         "2", timeout=30_000
     )
-    expect(page.get_by_role("slider", name="Actions of two ranges")).to_be_visible()
+    expect(page.get_by_role("slider", name="Actions of a job after another")).to_be_visible()
     page.keyboard.press("l")
     page.get_by_role("button", name="second", exact=True).click()
     panel = page.get_by_role("complementary", name="Action second")

@@ -17,9 +17,10 @@ BELOW = {
     "lib": {"kinds.ts"},
     "timeline": {"lib"},
     "density": {"lib"},
+    "graph": set(),
     "kinds.ts": set(),
     "ui": {"lib", "kinds.ts"},
-    "pages": {"lib", "ui", "timeline", "density", "kinds.ts"},
+    "pages": {"lib", "ui", "timeline", "density", "graph", "kinds.ts"},
 }
 
 

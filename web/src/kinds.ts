@@ -19,6 +19,8 @@ export interface KindEntry {
   figures: readonly Figure[];
   /** A first job, as somebody types it into a shell. */
   command: string;
+  /** One that any worker computes within seconds, as fields of a workflow's action. */
+  action?: readonly string[];
 }
 
 export type Figure = readonly [title: string, path: string];
@@ -57,6 +59,7 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
       ["checksum", "checksum"],
     ],
     command: "cluster submit collatz --start-number 1 --number-count 1000000 --wait",
+    action: ["action_type: collatz", "start_number: 1", "number_count: 1000000"],
   },
   command: {
     programs: true,

@@ -74,9 +74,9 @@ test("what may be done follows from the state", () => {
 test("the first failure, the way to it, and what was skipped for it", () => {
   const structure = structureOf(FAILED);
   expect(firstFailure(FAILED)).toBe(2);
-  expect(failure(structure, FAILED)).toEqual({ nodes: [1, 2], text: "failure", seconds: 100 });
-  expect(failure(structure, FAILED, 3)?.nodes).toEqual([0, 3]);
-  expect(failure(structure, FAILED, 0)?.nodes, "the chosen one did not fail").toEqual([1, 2]);
+  expect(failure(structure, FAILED)).toEqual({ vertices: [1, 2], text: "failure", seconds: 100 });
+  expect(failure(structure, FAILED, 3)?.vertices).toEqual([0, 3]);
+  expect(failure(structure, FAILED, 0)?.vertices, "the chosen one did not fail").toEqual([1, 2]);
   expect(skippedBy(structure, FAILED, 2)).toBe(2);
   expect(skippedBy(structure, FAILED, 3)).toBe(1);
   const fine = FAILED.slice(0, 2);
@@ -93,7 +93,7 @@ test("the critical path counts what is known, and the usual time for the rest", 
   ];
   const now = BEGUN + 60_000;
   expect(weights(actions, now)).toEqual([10, 30, 50, 20, 0]);
-  expect(critical(structureOf(actions), actions, now)).toEqual({ nodes: [0, 2, 3], text: "critical", seconds: 80 });
+  expect(critical(structureOf(actions), actions, now)).toEqual({ vertices: [0, 2, 3], text: "critical", seconds: 80 });
   expect(weights([action("a"), action("b")], now), "nothing is known").toEqual([1, 1]);
   expect(secondsOf(actions[2] as Action, BEGUN)).toBe(0);
 });

@@ -18,7 +18,7 @@ export interface BoxLook {
   look: Look;
   /** Shares of the box's members in each look, as a bar at its foot; they sum up to at most 1. */
   shares: readonly (readonly [colour: string, share: number])[];
-  /** Holds more than one node. */
+  /** Holds more than one vertex. */
   folded: boolean;
   /** Drawn faintly: something else is looked for. */
   faint: boolean;

@@ -1,4 +1,4 @@
-/** Nodes that stand alike in a graph, and boxes that hold one node or all that stand alike. Pure. */
+/** Vertices that stand alike in a graph, and boxes that hold one vertex or all that stand alike. Pure. */
 
 import { linked, type Graph } from "./structure";
 
@@ -28,24 +28,24 @@ function numbered<T>(keys: Iterable<T>, size: number): Int32Array {
 }
 
 /**
- * The group of each node. Nodes of a group have one type and one layer, and as many parents and children in every other
- * group as each other: a hundred chains side by side are three groups, not three hundred nodes.
+ * The group of each vertex. Vertices of a group have one type and one layer, and as many parents and children in every
+ * other group as each other: a hundred chains side by side are three groups, not three hundred vertices.
  */
 export function groupsOf({ size, parents, children, layer }: Graph, types: readonly string[]): Int32Array {
   let groups = numbered(
-    types.map((type, node) => `${layer[node]} ${type}`),
+    types.map((type, vertex) => `${layer[vertex]} ${type}`),
     size,
   );
   let count = new Set(groups).size;
   for (let round = 0; round < ROUNDS && count < size; round += 1) {
     const keys = new Float64Array(size);
-    for (let node = 0; node < size; node += 1) {
+    for (let vertex = 0; vertex < size; vertex += 1) {
       // A sum knows no order. Two of them, since what has the same sum by chance would share a box.
       let [up, down] = [0, 0];
-      for (const parent of parents[node] as readonly number[]) up = (up + mixed(groups[parent] as number, 1)) | 0;
-      for (const child of children[node] as readonly number[]) down = (down + mixed(groups[child] as number, 2)) | 0;
-      const high = mixed(mixed(groups[node] as number, up), down) >>> 11;
-      keys[node] = high * 2 ** 32 + (mixed(mixed(down, PRIMES[2]), up ^ (groups[node] as number)) >>> 0);
+      for (const parent of parents[vertex] as readonly number[]) up = (up + mixed(groups[parent] as number, 1)) | 0;
+      for (const child of children[vertex] as readonly number[]) down = (down + mixed(groups[child] as number, 2)) | 0;
+      const high = mixed(mixed(groups[vertex] as number, up), down) >>> 11;
+      keys[vertex] = high * 2 ** 32 + (mixed(mixed(down, PRIMES[2]), up ^ (groups[vertex] as number)) >>> 0);
     }
     const next = numbered(keys, size);
     const found = new Set(next).size;
@@ -56,15 +56,15 @@ export function groupsOf({ size, parents, children, layer }: Graph, types: reado
 }
 
 export interface Boxes {
-  /** The box of each node. */
+  /** The box of each vertex. */
   of: Int32Array;
-  /** Nodes of each box, in their order. */
+  /** Vertices of each box, in their order. */
   members: readonly (readonly number[])[];
   /** Boxes and what they wait for. */
   graph: Graph;
 }
 
-/** Boxes of a graph: a group of more than `most` nodes is one box, unless `open` names it; any other node is one. */
+/** Boxes of a graph: a group of over `most` vertices is one box, unless `open` names it; any other vertex is one. */
 export function boxesOf(
   graph: Graph,
   groups: Int32Array,
@@ -75,17 +75,17 @@ export function boxesOf(
   for (const group of groups) counts[group] = (counts[group] as number) + 1;
   const folded = [...counts].map((count, group) => count > most && !open(group));
   const of = numbered(
-    [...groups].map((group, node) => (folded[group] ? -1 - group : node)),
+    [...groups].map((group, vertex) => (folded[group] ? -1 - group : vertex)),
     graph.size,
   );
   const members: number[][] = [];
   const parents: Set<number>[] = [];
-  for (let node = 0; node < graph.size; node += 1) {
-    const box = of[node] as number;
+  for (let vertex = 0; vertex < graph.size; vertex += 1) {
+    const box = of[vertex] as number;
     members[box] ??= [];
-    members[box]?.push(node);
+    members[box]?.push(vertex);
     parents[box] ??= new Set();
-    for (const parent of graph.parents[node] as readonly number[]) parents[box]?.add(of[parent] as number);
+    for (const parent of graph.parents[vertex] as readonly number[]) parents[box]?.add(of[parent] as number);
   }
   return { of, members, graph: linked(parents.map((each) => [...each])) };
 }

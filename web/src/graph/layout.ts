@@ -44,9 +44,9 @@ interface Net extends Layered {
 
 function netOf({ size, parents, layer: own, layers }: Graph): Net {
   let needed = 0;
-  for (let node = 0; node < size; node += 1)
-    for (const parent of parents[node] as readonly number[])
-      needed += (own[node] as number) - (own[parent] as number) - 1;
+  for (let vertex = 0; vertex < size; vertex += 1)
+    for (const parent of parents[vertex] as readonly number[])
+      needed += (own[vertex] as number) - (own[parent] as number) - 1;
   const straight = needed > MOST_POINTS;
   const layer = [...own];
   const up: number[][] = Array.from({ length: size }, () => []);
@@ -56,9 +56,9 @@ function netOf({ size, parents, layer: own, layers }: Graph): Net {
     down[from]?.push(to);
     up[to]?.push(from);
   };
-  for (let node = 0; node < size; node += 1) {
-    for (const parent of parents[node] as readonly number[]) {
-      const span = (own[node] as number) - (own[parent] as number);
+  for (let vertex = 0; vertex < size; vertex += 1) {
+    for (const parent of parents[vertex] as readonly number[]) {
+      const span = (own[vertex] as number) - (own[parent] as number);
       if (span <= 0 || (straight && span > 1)) continue;
       let last = parent;
       const points: number[] = [];
@@ -71,36 +71,36 @@ function netOf({ size, parents, layer: own, layers }: Graph): Net {
         points.push(point);
         last = point;
       }
-      tie(last, node);
-      if (points.length) passing.set(parent * size + node, points);
+      tie(last, vertex);
+      if (points.length) passing.set(parent * size + vertex, points);
     }
   }
   const rows: number[][] = Array.from({ length: layers }, () => []);
-  for (const [node, at] of layer.entries()) rows[at]?.push(node);
+  for (const [vertex, at] of layer.entries()) rows[at]?.push(vertex);
   return { layer, rows, up, down, passing };
 }
 
-/** Rounds of moving nodes to the mean of their neighbours. */
+/** Rounds of moving vertices to the mean of their neighbours. */
 const ROUNDS = 4;
 
-/** The middle of each node, from top to bottom of its layer. */
+/** The middle of each vertex, from top to bottom of its layer. */
 function heights(net: Net, size: number): Float64Array {
   const middle = new Float64Array(net.layer.length);
-  const gaps = net.rows.map((row) => row.map((node, at) => gap(row[at - 1], node, size)));
+  const gaps = net.rows.map((row) => row.map((vertex, at) => gap(row[at - 1], vertex, size)));
   for (const [at, row] of net.rows.entries()) {
     let y = 0;
-    for (const [place, node] of row.entries()) {
+    for (const [place, vertex] of row.entries()) {
       y += place ? (gaps[at]?.[place] as number) : 0;
-      middle[node] = y;
+      middle[vertex] = y;
     }
-    for (const node of row) middle[node] = (middle[node] as number) - y / 2;
+    for (const vertex of row) middle[vertex] = (middle[vertex] as number) - y / 2;
   }
   const settle = (at: number, near: Layered["up"]) => {
     const row = net.rows[at] as number[];
-    const wishes = row.map((node) => {
-      const own = near[node] as readonly number[];
+    const wishes = row.map((vertex) => {
+      const own = near[vertex] as readonly number[];
       const sum = own.reduce((total, each) => total + (middle[each] as number), 0);
-      return own.length ? sum / own.length : (middle[node] as number);
+      return own.length ? sum / own.length : (middle[vertex] as number);
     });
     for (const [place, y] of spaced(wishes, gaps[at] as number[]).entries()) middle[row[place] as number] = y;
   };
@@ -111,9 +111,9 @@ function heights(net: Net, size: number): Float64Array {
   return middle;
 }
 
-function gap(before: number | undefined, node: number, size: number): number {
+function gap(before: number | undefined, vertex: number, size: number): number {
   const half = (each: number) => (each < size ? (BOX.height + GAP) / 2 : NARROW / 2);
-  return before === undefined ? 0 : half(before) + half(node);
+  return before === undefined ? 0 : half(before) + half(vertex);
 }
 
 /** A layer of one column, or of several side by side. */
@@ -129,10 +129,10 @@ function bandsOf(net: Net, size: number): Band[] {
   const bands: Band[] = [];
   let left = 0;
   for (const row of net.rows) {
-    const boxes = row.filter((node) => node < size).length;
+    const boxes = row.filter((vertex) => vertex < size).length;
     const columns = Math.max(1, Math.ceil(boxes / most));
     bands.push({ left, columns, rows: Math.ceil(boxes / columns) });
-    const edges = row.reduce((sum, node) => sum + (net.down[node] as readonly number[]).length, 0);
+    const edges = row.reduce((sum, vertex) => sum + (net.down[vertex] as readonly number[]).length, 0);
     const run = Math.round(Math.min(MOST_RUN, LEAST_RUN + 6 * Math.sqrt(edges)));
     left += columns * BOX.width + (columns - 1) * GAP + run;
   }
@@ -150,7 +150,7 @@ export function layoutOf(graph: Graph): Layout {
   const y = new Float32Array(size);
   for (const [at, row] of net.rows.entries())
     placeRow(
-      row.filter((node) => node < size),
+      row.filter((vertex) => vertex < size),
       bands[at] as Band,
       middle,
       x,
@@ -158,21 +158,21 @@ export function layoutOf(graph: Graph): Layout {
     );
   const tops = [...y, ...[...middle].slice(size)];
   const top = tops.reduce((least, each) => Math.min(least, each), Number.POSITIVE_INFINITY);
-  for (let node = 0; node < size; node += 1) y[node] = Math.round((y[node] as number) - top);
+  for (let vertex = 0; vertex < size; vertex += 1) y[vertex] = Math.round((y[vertex] as number) - top);
   const edges = edgesOf(graph, net, bands, middle, top, x, y);
-  const rows = net.rows.map((row) => row.filter((node) => node < size));
+  const rows = net.rows.map((row) => row.filter((vertex) => vertex < size));
   const width = x.reduce((most, each) => Math.max(most, each + BOX.width), 0);
   const height = y.reduce((most, each) => Math.max(most, each + BOX.height), 0);
   return { x, y, edges, rows, width, height };
 }
 
 function placeRow(row: readonly number[], band: Band, middle: Float64Array, x: Float32Array, y: Float32Array): void {
-  for (const [place, node] of row.entries()) {
+  for (const [place, vertex] of row.entries()) {
     const column = Math.floor(place / Math.max(1, band.rows));
-    x[node] = band.left + column * (BOX.width + GAP);
+    x[vertex] = band.left + column * (BOX.width + GAP);
     const line = place % Math.max(1, band.rows);
     const alone = band.columns === 1;
-    y[node] = alone ? (middle[node] as number) - BOX.height / 2 : (line - band.rows / 2) * (BOX.height + GAP);
+    y[vertex] = alone ? (middle[vertex] as number) - BOX.height / 2 : (line - band.rows / 2) * (BOX.height + GAP);
   }
 }
 
@@ -186,18 +186,18 @@ function edgesOf(
   y: Float32Array,
 ): Edge[] {
   const edges: Edge[] = [];
-  for (let node = 0; node < size; node += 1) {
-    for (const parent of parents[node] as readonly number[]) {
+  for (let vertex = 0; vertex < size; vertex += 1) {
+    for (const parent of parents[vertex] as readonly number[]) {
       const points = [(x[parent] as number) + BOX.width, (y[parent] as number) + BOX.height / 2];
-      for (const point of net.passing.get(parent * size + node) ?? []) {
+      for (const point of net.passing.get(parent * size + vertex) ?? []) {
         const band = bands[net.layer[point] as number] as Band;
         // Past a layer of several columns it runs straight: there is no room between them.
         if (band.columns > 1) continue;
         const height = (middle[point] as number) - top;
         points.push(band.left, height, band.left + BOX.width, height);
       }
-      points.push(x[node] as number, (y[node] as number) + BOX.height / 2);
-      edges.push({ from: parent, to: node, points: Float32Array.from(points) });
+      points.push(x[vertex] as number, (y[vertex] as number) + BOX.height / 2);
+      edges.push({ from: parent, to: vertex, points: Float32Array.from(points) });
     }
   }
   return edges;

@@ -1,10 +1,10 @@
-/** The order of nodes within their layers, so that few edges cross. Pure. */
+/** The order of vertices within their layers, so that few edges cross. Pure. */
 
-/** Nodes in layers, each edge between neighbouring ones. */
+/** Vertices in layers, each edge between neighbouring ones. */
 export interface Layered {
-  /** Nodes of each layer; reordered in place. */
+  /** Vertices of each layer; reordered in place. */
   rows: number[][];
-  /** Neighbours of each node in the layer before, and in the layer after. */
+  /** Neighbours of each vertex in the layer before, and in the layer after. */
   up: readonly (readonly number[])[];
   down: readonly (readonly number[])[];
 }
@@ -22,8 +22,8 @@ const COUNTED = 20_000;
 function crossed(row: readonly number[], down: Layered["down"], place: Int32Array, width: number): number {
   const sums = new Int32Array(width + 1);
   let [found, seen] = [0, 0];
-  for (const node of row) {
-    const ends = (down[node] as readonly number[]).map((each) => place[each] as number).sort((a, b) => a - b);
+  for (const vertex of row) {
+    const ends = (down[vertex] as readonly number[]).map((each) => place[each] as number).sort((a, b) => a - b);
     for (const end of ends) {
       let before = 0;
       for (let at = end + 1; at > 0; at -= at & -at) before += sums[at] as number;
@@ -43,20 +43,20 @@ export function crossings({ rows, down }: Layered): number {
 
 function placesOf(rows: readonly (readonly number[])[]): Int32Array {
   const place = new Int32Array(rows.reduce((sum, row) => sum + row.length, 0));
-  for (const row of rows) for (const [at, node] of row.entries()) place[node] = at;
+  for (const row of rows) for (const [at, vertex] of row.entries()) place[vertex] = at;
   return place;
 }
 
-/** Sorts a layer by the mean place of each node's neighbours; one without any stays where it is. */
+/** Sorts a layer by the mean place of each vertex's neighbours; one without any stays where it is. */
 function sorted(row: number[], near: Layered["up"], place: Int32Array): void {
   const wish = new Map<number, number>();
-  for (const [at, node] of row.entries()) {
-    const own = near[node] as readonly number[];
+  for (const [at, vertex] of row.entries()) {
+    const own = near[vertex] as readonly number[];
     const sum = own.reduce((total, each) => total + (place[each] as number), 0);
-    wish.set(node, own.length ? sum / own.length : at);
+    wish.set(vertex, own.length ? sum / own.length : at);
   }
   row.sort((left, right) => (wish.get(left) as number) - (wish.get(right) as number));
-  for (const [at, node] of row.entries()) place[node] = at;
+  for (const [at, vertex] of row.entries()) place[vertex] = at;
 }
 
 /** Reorders the rows: barycentres, swept both ways, the order with the fewest crossings kept. */

@@ -4,32 +4,32 @@ import type { Graph } from "./structure";
 
 export interface Way {
   /** From the first to the last. */
-  nodes: readonly number[];
+  vertices: readonly number[];
   /** Sum of their weights. */
   length: number;
 }
 
 /** The way with the largest sum of weights: no cluster of any size ends sooner. */
-export function criticalPath({ order, parents }: Graph, weight: (node: number) => number): Way {
+export function criticalPath({ order, parents }: Graph, weight: (vertex: number) => number): Way {
   const length = new Map<number, number>();
-  const upTo = (node: number) => length.get(node) ?? 0;
-  const longest = (nodes: readonly number[]) =>
-    nodes.reduce<number | undefined>(
+  const upTo = (vertex: number) => length.get(vertex) ?? 0;
+  const longest = (vertices: readonly number[]) =>
+    vertices.reduce<number | undefined>(
       (most, each) => (most === undefined || upTo(each) > upTo(most) ? each : most),
       undefined,
     );
-  for (const node of order) {
-    const before = longest(parents[node] as readonly number[]);
-    length.set(node, (before === undefined ? 0 : upTo(before)) + weight(node));
+  for (const vertex of order) {
+    const before = longest(parents[vertex] as readonly number[]);
+    length.set(vertex, (before === undefined ? 0 : upTo(before)) + weight(vertex));
   }
   const last = longest(order);
-  const nodes = traced(last, (node) => longest(parents[node] as readonly number[]));
-  return { nodes, length: last === undefined ? 0 : upTo(last) };
+  const vertices = traced(last, (vertex) => longest(parents[vertex] as readonly number[]));
+  return { vertices, length: last === undefined ? 0 : upTo(last) };
 }
 
-/** The way that led to a node: back from it, always to the parent that ended last. */
-export function wayTo({ parents }: Graph, node: number, ended: (node: number) => number): readonly number[] {
-  return traced(node, (each) => {
+/** The way that led to a vertex: back from it, always to the parent that ended last. */
+export function wayTo({ parents }: Graph, vertex: number, ended: (vertex: number) => number): readonly number[] {
+  return traced(vertex, (each) => {
     const own = parents[each] as readonly number[];
     return own.reduce<number | undefined>(
       (latest, parent) => (latest === undefined || ended(parent) > ended(latest) ? parent : latest),
@@ -38,12 +38,12 @@ export function wayTo({ parents }: Graph, node: number, ended: (node: number) =>
   });
 }
 
-function traced(last: number | undefined, before: (node: number) => number | undefined): number[] {
-  const nodes: number[] = [];
+function traced(last: number | undefined, before: (vertex: number) => number | undefined): number[] {
+  const vertices: number[] = [];
   const seen = new Set<number>();
-  for (let node = last; node !== undefined && !seen.has(node); node = before(node)) {
-    nodes.push(node);
-    seen.add(node);
+  for (let vertex = last; vertex !== undefined && !seen.has(vertex); vertex = before(vertex)) {
+    vertices.push(vertex);
+    seen.add(vertex);
   }
-  return nodes.reverse();
+  return vertices.reverse();
 }

@@ -11,9 +11,9 @@ export interface Graph {
   size: number;
   parents: readonly (readonly number[])[];
   children: readonly (readonly number[])[];
-  /** Every node after its parents; nodes of a cycle, which no cluster accepts, at the end. */
+  /** Every vertex after its parents; vertices of a cycle, which no cluster accepts, at the end. */
   order: readonly number[];
-  /** The length of the longest way to each node from one without parents. */
+  /** The length of the longest way to each vertex from one without parents. */
   layer: Int32Array;
   layers: number;
 }
@@ -28,37 +28,37 @@ export function graphOf(items: readonly Item[]): Graph {
   return linked(edges);
 }
 
-/** The graph of each node's parents. */
+/** The graph of each vertex's parents. */
 export function linked(parents: readonly (readonly number[])[]): Graph {
   const size = parents.length;
   const children: number[][] = Array.from({ length: size }, () => []);
   const left = new Int32Array(size);
-  for (const [node, own] of parents.entries()) {
-    left[node] = own.length;
-    for (const parent of own) children[parent]?.push(node);
+  for (const [vertex, own] of parents.entries()) {
+    left[vertex] = own.length;
+    for (const parent of own) children[parent]?.push(vertex);
   }
   const layer = new Int32Array(size);
   const order: number[] = [];
-  for (let node = 0; node < size; node += 1) if (!left[node]) order.push(node);
+  for (let vertex = 0; vertex < size; vertex += 1) if (!left[vertex]) order.push(vertex);
   for (let at = 0; at < order.length; at += 1) {
-    const node = order[at] as number;
-    for (const child of children[node] as number[]) {
-      layer[child] = Math.max(layer[child] as number, (layer[node] as number) + 1);
+    const vertex = order[at] as number;
+    for (const child of children[vertex] as number[]) {
+      layer[child] = Math.max(layer[child] as number, (layer[vertex] as number) + 1);
       left[child] = (left[child] as number) - 1;
       if (!left[child]) order.push(child);
     }
   }
-  for (let node = 0; order.length < size && node < size; node += 1) if (left[node]) order.push(node);
+  for (let vertex = 0; order.length < size && vertex < size; vertex += 1) if (left[vertex]) order.push(vertex);
   return { size, parents, children, order, layer, layers: layer.reduce((most, each) => Math.max(most, each), -1) + 1 };
 }
 
-/** All that a node waits for, directly or not; with `down`, all that wait for it. */
+/** All that a vertex waits for, directly or not; with `down`, all that wait for it. */
 export function reachable({ parents, children }: Graph, from: number, down = false): Set<number> {
   const next = down ? children : parents;
   const found = new Set<number>();
   const open = [from];
-  for (let node = open.pop(); node !== undefined; node = open.pop()) {
-    for (const each of next[node] ?? []) {
+  for (let vertex = open.pop(); vertex !== undefined; vertex = open.pop()) {
+    for (const each of next[vertex] ?? []) {
       if (found.has(each)) continue;
       found.add(each);
       open.push(each);

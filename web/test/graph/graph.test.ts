@@ -36,9 +36,9 @@ test("an item stands one layer after the last that it waits for, in whatever ord
   const graph = graphOf([item("d", "c", "a"), item("c", "b"), item("b", "a"), item("a"), item("alone")]);
   expect([...graph.layer]).toEqual([3, 2, 1, 0, 0]);
   expect(graph.layers).toBe(4);
-  const place = (node: number) => graph.order.indexOf(node);
-  for (const [node, parents] of graph.parents.entries())
-    for (const parent of parents) expect(place(parent)).toBeLessThan(place(node));
+  const place = (vertex: number) => graph.order.indexOf(vertex);
+  for (const [vertex, parents] of graph.parents.entries())
+    for (const parent of parents) expect(place(parent)).toBeLessThan(place(vertex));
 });
 
 test("an unknown dependency, one named twice and a cycle lose no item", () => {
@@ -115,14 +115,14 @@ test("an order never crosses more edges than the one that was given", () => {
   for (let seed = 1; seed < 20; seed += 1) {
     const { layer, layers, parents, children } = graphOf(tangle(60, seed));
     const near = (list: readonly (readonly number[])[], by: number) =>
-      list.map((own, node) => own.filter((each) => layer[each] === (layer[node] as number) + by));
+      list.map((own, vertex) => own.filter((each) => layer[each] === (layer[vertex] as number) + by));
     const rows: number[][] = Array.from({ length: layers }, () => []);
-    for (const [node, at] of layer.entries()) rows[at]?.push(node);
+    for (const [vertex, at] of layer.entries()) rows[at]?.push(vertex);
     const layered = { rows, up: near(parents, -1), down: near(children, 1) };
     const before = crossings(layered);
     ordered(layered);
     expect(crossings(layered)).toBeLessThanOrEqual(before);
-    expect(rows.flat().sort((a, b) => a - b)).toEqual(Array.from({ length: 60 }, (_, node) => node));
+    expect(rows.flat().sort((a, b) => a - b)).toEqual(Array.from({ length: 60 }, (_, vertex) => vertex));
   }
 });
 
@@ -178,16 +178,16 @@ test("an edge that passes a layer passes between its boxes", () => {
 test("the critical path is the longest in time, not in steps", () => {
   const graph = graphOf([item("a"), item("b", "a"), item("c", "b"), item("slow"), item("d", "c", "slow")]);
   const weights = [1, 1, 1, 10, 2];
-  expect(criticalPath(graph, (node) => weights[node] as number)).toEqual({ nodes: [3, 4], length: 12 });
-  expect(criticalPath(graph, () => 1)).toEqual({ nodes: [0, 1, 2, 4], length: 4 });
-  expect(criticalPath(linked([]), () => 1)).toEqual({ nodes: [], length: 0 });
+  expect(criticalPath(graph, (vertex) => weights[vertex] as number)).toEqual({ vertices: [3, 4], length: 12 });
+  expect(criticalPath(graph, () => 1)).toEqual({ vertices: [0, 1, 2, 4], length: 4 });
+  expect(criticalPath(linked([]), () => 1)).toEqual({ vertices: [], length: 0 });
 });
 
 test("the way to a failure goes back by what ended last", () => {
   const graph = graphOf([item("a"), item("b"), item("c", "a", "b"), item("d", "c")]);
   const ended = [5, 9, 12, 20];
-  expect(wayTo(graph, 3, (node) => ended[node] as number)).toEqual([1, 2, 3]);
-  expect(wayTo(graph, 0, (node) => ended[node] as number)).toEqual([0]);
+  expect(wayTo(graph, 3, (vertex) => ended[vertex] as number)).toEqual([1, 2, 3]);
+  expect(wayTo(graph, 0, (vertex) => ended[vertex] as number)).toEqual([0]);
 });
 
 // -- view -------------------------------------------------------------------------------------------------------------

@@ -97,8 +97,8 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
   };
   const choose = (box: number | undefined) => {
     cursor.value = box;
-    const node = box === undefined ? undefined : mostUrgent(boxes.members[box] ?? [], shown);
-    chooseAction(shown.actions[node ?? -1]?.action_id ?? "");
+    const vertex = box === undefined ? undefined : mostUrgent(boxes.members[box] ?? [], shown);
+    chooseAction(shown.actions[vertex ?? -1]?.action_id ?? "");
   };
   useLayoutEffect(
     () =>
@@ -208,21 +208,21 @@ function tall(drawing: number): number {
 /** Where something is to be seen: the most urgent action that is not over, or that failed. */
 function ofInterest({ actions }: Workflow): number | undefined {
   for (const name of ["failed", "approval", "running", "queued"]) {
-    const node = actions.findIndex((action) => action.state === name);
-    if (node >= 0) return node;
+    const vertex = actions.findIndex((action) => action.state === name);
+    if (vertex >= 0) return vertex;
   }
   return undefined;
 }
 
 /** Of actions that share a box, the one that is looked at first. */
 function mostUrgent(members: readonly number[], shown: Workflow): number {
-  const [first] = counted(members.map((node) => shown.actions[node]?.state ?? ""))[0] ?? [];
-  return members.find((node) => shown.actions[node]?.state === first) ?? members[0] ?? 0;
+  const [first] = counted(members.map((vertex) => shown.actions[vertex]?.state ?? ""))[0] ?? [];
+  return members.find((vertex) => shown.actions[vertex]?.state === first) ?? members[0] ?? 0;
 }
 
 /** What a box is, for who hears it and for the line under the picture. */
 function describe(members: readonly number[], shown: Workflow): string {
-  const actions = members.flatMap((node) => shown.actions[node] ?? []);
+  const actions = members.flatMap((vertex) => shown.actions[vertex] ?? []);
   const [first] = actions;
   if (!first) return "";
   if (actions.length > 1) {
@@ -248,7 +248,7 @@ function describe(members: readonly number[], shown: Workflow): string {
 function looksOf({ answer, drawn }: WorkflowView): BoxLook[] {
   const [shown, now] = [answer.value, drawn.value];
   if (!shown || !now || shown.actions.length !== now.boxes.of.length) return [];
-  return now.boxes.members.map((members) => boxLook(members.flatMap((node) => shown.actions[node] ?? [])));
+  return now.boxes.members.map((members) => boxLook(members.flatMap((vertex) => shown.actions[vertex] ?? [])));
 }
 
 function boxLook(actions: readonly Action[]): BoxLook {
@@ -293,7 +293,7 @@ function drawingOf(
   cursor: number | undefined,
   moving: boolean,
 ) {
-  const way = lit.value?.nodes.map((node) => boxes.of[node] as number) ?? [];
+  const way = lit.value?.vertices.map((vertex) => boxes.of[vertex] as number) ?? [];
   const steps = new Set(way.slice(1).map((box, place) => `${way[place]} ${box}`));
   const chosen = boxes.of[structure.value?.place.get(state.action.value) ?? -1];
   return {

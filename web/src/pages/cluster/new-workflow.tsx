@@ -2,6 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
+import { KINDS } from "../../kinds";
 import { Problem, type Complaint, type Validation } from "../../lib/api";
 import { integer } from "../../lib/format";
 import { key } from "../../lib/jobs";
@@ -10,18 +11,15 @@ import { toast } from "../../ui/toast";
 import { openWorkflow } from "./model/state";
 import { offsetOf, submitWorkflow, validate } from "./model/workflows";
 
-const EXAMPLE = `name: two ranges
+const FIELDS = (Object.values(KINDS).find((kind) => kind.action)?.action ?? [])
+  .map((field) => `    ${field}\n`)
+  .join("");
+const EXAMPLE = `name: a job after another
 actions:
   - action_id: first
-    action_type: collatz
-    start_number: 1
-    number_count: 1000000
-  - action_id: second
-    action_type: collatz
+${FIELDS}  - action_id: second
     dependencies: [first]
-    start_number: 1000001
-    number_count: 1000000
-`;
+${FIELDS}`;
 /** As long as a text may be, in MiB. */
 const MOST_MIB = 4;
 
@@ -102,12 +100,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
           </button>
         </div>
         {wrong.length > 0 && <Wrong list={wrong} onShow={show} />}
-        {found.value?.valid && !wrong.length && (
-          <p role="status">
-            Nothing is wrong with it: {integer(found.value.actions)} actions, {integer(found.value.edges)} dependencies,{" "}
-            {integer(found.value.layers)} layers.
-          </p>
-        )}
+        {found.value?.valid && !wrong.length && <p role="status">{inWords(found.value)}</p>}
         {problem.value && (
           <p class="trouble" role="alert">
             {problem.value}
@@ -142,4 +135,9 @@ function Wrong({ list, onShow }: { list: readonly Complaint[]; onShow: (complain
       </ul>
     </div>
   );
+}
+
+function inWords({ actions, edges, layers }: Validation): string {
+  const counts = `${integer(actions)} actions, ${integer(edges)} dependencies, ${integer(layers)} layers`;
+  return `Nothing is wrong with it: ${counts}.`;
 }

@@ -218,9 +218,7 @@ function None() {
   return (
     <Empty title="No schedule yet">
       <p>A schedule submits a job or a workflow again and again. From a shell:</p>
-      <pre>
-        cluster schedule add nightly --cron "0 3 * * *" -- submit collatz --start-number 1 --number-count 1000000
-      </pre>
+      <pre>cluster schedule add nightly --cron "0 3 * * *" -- workflow submit nightly.yaml</pre>
     </Empty>
   );
 }

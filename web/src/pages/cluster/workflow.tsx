@@ -315,7 +315,7 @@ function Tools({ view, shown }: { view: WorkflowView; shown: Workflow }) {
             </label>
           )}
           <span class="small soft num" role="status">
-            {lit && `${integer(lit.nodes.length)} actions on it, ${seconds(lit.seconds)}`}
+            {lit && `${integer(lit.vertices.length)} actions on it, ${seconds(lit.seconds)}`}
           </span>
         </>
       )}
@@ -390,9 +390,9 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
     );
     return () => control.abort();
   }, [action.state, action.items?.done]);
-  const node = structure.place.get(id) ?? -1;
-  const box = view.drawn.value?.boxes.members[view.drawn.value.boxes.of[node] ?? -1];
-  const after = (structure.graph.children[node] ?? []).map((each) => shown.actions[each]?.action_id ?? "");
+  const vertex = structure.place.get(id) ?? -1;
+  const box = view.drawn.value?.boxes.members[view.drawn.value.boxes.of[vertex] ?? -1];
+  const after = (structure.graph.children[vertex] ?? []).map((each) => shown.actions[each]?.action_id ?? "");
   const { parameters, result, item_jobs: jobs = [] } = detail.value ?? {};
   return (
     <aside class="drawer" aria-label={`Action ${id}`}>
@@ -531,7 +531,7 @@ function ActionNames({ actions }: { actions: readonly Action[] }) {
 
 /** Those that share its box. */
 function Siblings({ shown, members, chosen }: { shown: Workflow; members: readonly number[]; chosen: Action }) {
-  const actions = members.flatMap((node) => shown.actions[node] ?? []);
+  const actions = members.flatMap((vertex) => shown.actions[vertex] ?? []);
   const others = actions.filter((action) => action !== chosen);
   const unfold = () => (state.unfolded.value = [...state.unfolded.peek(), actions[0]?.action_id ?? ""]);
   return (

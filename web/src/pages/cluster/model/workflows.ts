@@ -127,7 +127,7 @@ export function structureOf(actions: readonly Action[]): Structure {
     graph,
     actions.map((action) => action.action_type),
   );
-  return { actions, graph, groups, place: new Map(actions.map((action, node) => [action.action_id, node])) };
+  return { actions, graph, groups, place: new Map(actions.map((action, vertex) => [action.action_id, vertex])) };
 }
 
 function sameNames(left: readonly string[], right: readonly string[]): boolean {
@@ -147,7 +147,7 @@ function alike(left: Action, right: Action): boolean {
 export function kept(before: Structure | undefined, actions: readonly Action[]): Structure {
   const same =
     before?.actions.length === actions.length &&
-    actions.every((each, node) => alike(before.actions[node] as Action, each));
+    actions.every((each, vertex) => alike(before.actions[vertex] as Action, each));
   return same && before ? before : structureOf(actions);
 }
 
@@ -180,8 +180,8 @@ export function looseEdges({ actions, place }: Structure, of: Int32Array): Reado
   const loose = new Set<string>();
   if (!actions.some((action) => action.after_any.length)) return loose;
   const firm = new Set<string>();
-  for (const [node, action] of actions.entries()) {
-    const name = (id: string) => `${of[place.get(id) ?? -1]} ${of[node]}`;
+  for (const [vertex, action] of actions.entries()) {
+    const name = (id: string) => `${of[place.get(id) ?? -1]} ${of[vertex]}`;
     for (const id of action.after_any) loose.add(name(id));
     for (const id of action.dependencies) firm.add(name(id));
   }
@@ -208,8 +208,8 @@ export function weights(actions: readonly Action[], now: number): number[] {
     sums.set(name, { sum: before.sum + value, count: before.count + 1 });
   };
   const taken = actions.map((action) => secondsOf(action, now));
-  for (const [node, action] of actions.entries()) {
-    const value = taken[node];
+  for (const [vertex, action] of actions.entries()) {
+    const value = taken[vertex];
     if (value === null || value === undefined || !action.ended) continue;
     add(action.action_type, value);
     add("", value);
@@ -218,12 +218,12 @@ export function weights(actions: readonly Action[], now: number): number[] {
     const found = sums.get(type) ?? sums.get("");
     return found ? found.sum / found.count : 1;
   };
-  return actions.map((action, node) => taken[node] ?? (isOver(action) ? 0 : usual(action.action_type)));
+  return actions.map((action, vertex) => taken[vertex] ?? (isOver(action) ? 0 : usual(action.action_type)));
 }
 
 export interface Lit {
   /** Actions of the way, first to last. */
-  nodes: readonly number[];
+  vertices: readonly number[];
   /** In words, for the line above the picture. */
   text: "critical" | "failure";
   seconds: number;
@@ -232,16 +232,16 @@ export interface Lit {
 /** The way that decides when the workflow ends. */
 export function critical({ graph }: Structure, actions: readonly Action[], now: number): Lit {
   const own = weights(actions, now);
-  const { nodes, length } = criticalPath(graph, (node) => own[node] ?? 0);
-  return { nodes, text: "critical", seconds: length };
+  const { vertices, length } = criticalPath(graph, (vertex) => own[vertex] ?? 0);
+  return { vertices, text: "critical", seconds: length };
 }
 
 /** The action that failed first; undefined where none did. */
 export function firstFailure(actions: readonly Action[]): number | undefined {
   let first: number | undefined;
-  for (const [node, { state, ended }] of actions.entries()) {
+  for (const [vertex, { state, ended }] of actions.entries()) {
     if (state !== "failed") continue;
-    if (first === undefined || (ended ?? "9") < (actions[first]?.ended ?? "9")) first = node;
+    if (first === undefined || (ended ?? "9") < (actions[first]?.ended ?? "9")) first = vertex;
   }
   return first;
 }
@@ -250,14 +250,14 @@ export function firstFailure(actions: readonly Action[]): number | undefined {
 export function failure({ graph }: Structure, actions: readonly Action[], chosen?: number): Lit | undefined {
   const failed = chosen !== undefined && actions[chosen]?.state === "failed" ? chosen : firstFailure(actions);
   if (failed === undefined) return undefined;
-  const end = (node: number) => Date.parse(actions[node]?.ended ?? "") || 0;
-  const nodes = wayTo(graph, failed, end);
-  const [first, last] = [actions[nodes[0] ?? failed], actions[failed]];
+  const end = (vertex: number) => Date.parse(actions[vertex]?.ended ?? "") || 0;
+  const vertices = wayTo(graph, failed, end);
+  const [first, last] = [actions[vertices[0] ?? failed], actions[failed]];
   const seconds = (Date.parse(last?.ended ?? "") - Date.parse(first?.started ?? "")) / 1000 || 0;
-  return { nodes, text: "failure", seconds };
+  return { vertices, text: "failure", seconds };
 }
 
 /** Actions that were skipped because of one. */
-export function skippedBy({ graph }: Structure, actions: readonly Action[], node: number): number {
-  return [...reachable(graph, node, true)].filter((each) => actions[each]?.state === "skipped").length;
+export function skippedBy({ graph }: Structure, actions: readonly Action[], vertex: number): number {
+  return [...reachable(graph, vertex, true)].filter((each) => actions[each]?.state === "skipped").length;
 }
