@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 from fastapi import Path, Request, Response
@@ -16,7 +17,8 @@ from coordinator.schedules.additions import NewSchedule
 from coordinator.schedules.rows import ScheduleRow
 from coordinator.schedules.runs import times
 from jobs import errors
-from jobs.store.schedules import NAME
+from jobs.kinds import registry
+from jobs.store.schedules import NAME, Schedule
 
 routes = http.router()
 
@@ -78,11 +80,21 @@ def pause_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, ask
     return shown(queries.one(cluster.store, tenant, name))
 
 
+def _check_may_start(schedule: Schedule, asker: Asker) -> None:
+    """Raise Forbidden where the schedule may run programs, and the asker may not."""
+    runs = schedule.runs_programs and (schedule.workflow or registry.running(str(json.loads(schedule.job)["type"])))
+    if runs and not (asker.token and asker.has(Scope.RUN)):
+        needs = "which needs a token with the scope run; log in with one: cluster login"
+        raise errors.Forbidden(f"name: the schedule {schedule.name} runs programs, {needs}", field="name")
+
+
 @routes.post("/schedules/{name}/resume", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Schedule))
 def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Let a paused schedule run again, from its next time on."""
     store = cluster.store.schedules
-    following = times(queries.found(store, tenant, name)).after(store.now())
+    schedule = queries.found(store, tenant, name)
+    _check_may_start(schedule, asker)
+    following = times(schedule).after(store.now())
     if following is None:
         raise errors.Conflict("the schedule has no further time; delete it", field="name")
     store.resume(tenant, name, following, asker.actor)
@@ -92,9 +104,12 @@ def resume_schedule(name: Name, cluster: http.ClusterDep, tenant: http.Owner, as
 @routes.post(
     "/schedules/{name}/run", status_code=202, tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Started, 202)
 )
-def run_schedule(request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+def run_schedule(
+    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+) -> Response:
     """Submit the job or workflow of a schedule now, beside its times."""
     schedule = queries.found(cluster.store.schedules, tenant, name)
+    _check_may_start(schedule, asker)
     made = request.app.state.runs.run_now(schedule)
     of_job, of_workflow = (None, made) if schedule.workflow else (made, None)
     return shown({"name": name, "job_id": of_job, "workflow_id": of_workflow}, 202)

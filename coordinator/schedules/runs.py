@@ -13,6 +13,7 @@ from coordinator.workflows import submitting
 from coordinator.workflows.planning import ENDED
 from jobs import errors
 from jobs.models import TERMINAL
+from jobs.store import connection
 from jobs.store.schedules import Schedule, Schedules
 from jobs.store.workflows import Workflows
 
@@ -63,6 +64,10 @@ class Runs:
                 self._run(schedule, now)
             except errors.Unavailable as error:
                 log.warning("a run of a schedule waits: %s", error, extra={"schedule": schedule.schedule_id})
+            except connection.Unreachable:
+                raise
+            except Exception:
+                log.exception("a run of a schedule failed", extra={"schedule": schedule.schedule_id})
         return len(due)
 
     def run_now(self, schedule: Schedule) -> str:

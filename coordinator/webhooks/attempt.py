@@ -182,7 +182,7 @@ def _asked_wait(answer: h11.Response) -> float:
         return min(float(text), _LONGEST_WAIT)
     try:
         left = email.utils.parsedate_to_datetime(text).timestamp() - time.time()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
     return min(max(left, 0.0), _LONGEST_WAIT)
 

@@ -185,7 +185,9 @@ class _Look:
 
     def retry(self, keys: frozenset[str]) -> None:
         """Try the jobs of these actions again, each from where it stopped."""
-        for key in sorted(keys):
+        # Those before others come first: a job that comes after a cancelled one is not taken back.
+        order = {name: place for place, name in enumerate(self._whole.actions)}
+        for key in sorted(keys, key=lambda key: (order[key.partition("/")[0]], key)):
             job = self._known.jobs.get(key)
             if job and job.state in ("failed", "cancelled"):
                 self._retry(key, job.id)

@@ -193,7 +193,10 @@ class _Planner:
                 return State.RUNNING
             if self._known.state == State.CANCELLING:
                 return State.CANCELLED
-            return State.FAILED if "failed" in states else State.CANCELLED if "cancelled" in states else State.DONE
+            if "failed" not in states and "cancelled" in states:
+                return State.CANCELLED
+            # What is skipped beside nothing that failed came after a job that was deleted, and submitted anew.
+            return State.FAILED if states & {"failed", "skipped"} else State.DONE
         if self._known.state == State.CANCELLING:
             return State.CANCELLING
         idle = states <= {*TERMINAL, WAITING, APPROVAL} and not self._plan.steps

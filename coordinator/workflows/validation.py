@@ -21,7 +21,7 @@ from coordinator.workflows.document import (
     short_name,
 )
 from coordinator.workflows.references import INDEX, ITEM, Path, Reference
-from coordinator.workflows.text import Place
+from coordinator.workflows.text import Complaint, Place
 from jobs.numbers import short
 
 #: Ids that stand for something else in references.
@@ -48,11 +48,12 @@ def validate(source: bytes) -> Valid:
     edges = sum(len(action.dependencies) + len(action.after_any) for action in by_id.values())
     if edges > MAX_EDGES:
         reading.complain(text.START, f"the actions have {edges} dependencies; at most {MAX_EDGES}", field="actions")
+        raise InvalidWorkflow(_first(reading))
     for number, action in checked:
         _check_targets(reading, number, action, by_id)
     order = _ordered(reading, by_id)
     if reading.complaints:
-        raise InvalidWorkflow(sorted(reading.complaints, key=lambda one: one.place)[: MAX_COMPLAINTS + 1])
+        raise InvalidWorkflow(_first(reading))
     whole = document.document(reading, [(0, by_id[name]) for name in order])
     return Valid(document=whole, impossible=tuple(_impossible(whole)))
 
@@ -157,16 +158,21 @@ class _Checker:
         self._reading.complain(place, words, action=self._action.id, field=field)
 
 
+def _first(reading: Reading) -> list[Complaint]:
+    """Return the complaints that an answer holds, and one more where there are more."""
+    return sorted(reading.complaints, key=lambda one: one.place)[: MAX_COMPLAINTS + 1]
+
+
 def _check_targets(reading: Reading, number: int, action: Action, by_id: dict[str, Action]) -> None:
     """Complain about actions that are waited for or referred to, and that there are not."""
     node = reading.node(number)
     for field in ("dependencies", "after_any"):
         given = node.get(field)
         names: list[Any] = given if isinstance(given, list) else []
-        for name in names:
+        for at, name in enumerate(names):
             if isinstance(name, str) and (name not in by_id or name == action.id):
                 words = "an action cannot wait for itself" if name == action.id else f"there is no action {short(name)}"
-                place = text.place_in(node, (field, names.index(name)), node.at)
+                place = text.place_in(node, (field, at), node.at)
                 reading.complain(place, words, action=action.id, field=field)
     if "$" in str(node):
         _check_references(reading, number, action, by_id)

@@ -80,6 +80,7 @@ def cluster(folder: Path, **environment: str) -> Live:
     return live
 
 
+@pytest.mark.alone
 def test_a_unit_of_a_runner_that_is_cut_off_runs_elsewhere_counts_once_and_never_twice_at_a_time(
     tmp_path: Path, marks: Path
 ) -> None:

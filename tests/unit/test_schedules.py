@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
@@ -10,9 +11,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from coordinator.schedules import times
+from coordinator.asker import Asker, Scope
+from coordinator.schedules import routes, times
 from coordinator.schedules.times import Times
+from jobs import errors
 from jobs.store import keys
+from jobs.store.schedules import Schedule
 from tests.unit.test_webhooks import Api
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -176,3 +180,23 @@ def test_schedules_are_their_tenants_and_need_the_scope_submit(api: Api) -> None
     assert api.ask("GET", "/api/schedules/it?tenant=a").status_code == 200
     job = api.ask("POST", "/api/schedules/it/run", token=mine).json()["job_id"]
     assert api.ask("GET", f"/api/jobs/{job}").json()["tenant"] == "a"
+
+
+def test_who_may_run_no_programs_starts_none_by_a_schedule_of_somebody_who_may() -> None:
+    def schedule(*, maker_may: bool, job: str = "", workflow: str = "") -> Schedule:
+        body = json.dumps({**JOB, "type": job}) if job else ""
+        return Schedule(
+            schedule_id="a1", tenant="default", name="it", token="t", runs_programs=maker_may, job=body, every=60,
+            cron="", timezone="UTC", overlap=False, catch_up="last", created=0, workflow=workflow,
+        )  # fmt: skip
+
+    some = Asker(tenant="default", token="s", scopes=frozenset({Scope.SUBMIT}))
+    for asker in (some, Asker(tenant="default", token="", scopes=frozenset({Scope.SUBMIT, Scope.RUN}))):
+        for each in ({"job": "command"}, {"workflow": "name: w"}):
+            with pytest.raises(errors.Forbidden, match="scope run"):
+                routes._check_may_start(schedule(maker_may=True, **each), asker)
+    routes._check_may_start(schedule(maker_may=True, job="collatz"), some)
+    routes._check_may_start(schedule(maker_may=False, workflow="name: w"), some)
+    routes._check_may_start(
+        schedule(maker_may=True, job="command"), Asker(tenant="default", token="r", scopes=frozenset({Scope.RUN}))
+    )

@@ -317,8 +317,9 @@ def test_references_of_the_specifications_pipeline_resolve(flow: Flows, monkeypa
 # -- cancel, delete, limits -----------------------------------------------------------------------------------------
 
 
-def test_cancel_ends_all_its_jobs_and_retry_goes_on(flows: Flows) -> None:
-    workflow = flows.submit("a", "b, dependencies: [a]", f"c, {uses('${b.value}')}", "d")
+@pytest.mark.parametrize("first", ["a", "z"])
+def test_cancel_ends_all_its_jobs_and_retry_goes_on(flows: Flows, first: str) -> None:
+    workflow = flows.submit(first, f"b, dependencies: [{first}]", f"c, {uses('${b.value}')}", "d")
     flows.look(workflow)
     flows.done(workflow, "d")
     assert flows.steer(workflow, "cancel").json()["state"] == "cancelling"
@@ -329,8 +330,8 @@ def test_cancel_ends_all_its_jobs_and_retry_goes_on(flows: Flows) -> None:
     assert flows.steer(workflow, "cancel").status_code == 200, "a call that is repeated changes nothing"
     flows.steer(workflow, "retry")
     flows.look(workflow)
-    assert flows.states(workflow) == {"a": "queued", "b": "blocked", "c": "waiting", "d": "done"}
-    flows.done(workflow, "a")
+    assert flows.states(workflow) == {first: "queued", "b": "blocked", "c": "waiting", "d": "done"}
+    flows.done(workflow, first)
     flows.done(workflow, "b", value=1)
     flows.done(workflow, "c")
     assert flows.row(workflow)["state"] == "done"
