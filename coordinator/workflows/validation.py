@@ -21,7 +21,7 @@ from coordinator.workflows.document import (
     short_name,
 )
 from coordinator.workflows.references import INDEX, ITEM, Path, Reference
-from coordinator.workflows.text import Complaint, Place
+from coordinator.workflows.text import Complaint
 from jobs.numbers import short
 
 #: Ids that stand for something else in references.
@@ -233,8 +233,3 @@ def _ordered(reading: Reading, by_id: dict[str, Action]) -> list[str]:
 def approvals(whole: Document) -> list[str]:
     """Return the actions that wait for a person."""
     return [action.id for action in whole.actions.values() if action.type == APPROVE]
-
-
-def where(place: Place) -> str:
-    """Return a place for a message."""
-    return f"line {place.line}, column {place.column}"
