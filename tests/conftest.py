@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # Before a test module imports compiled code by itself.
 compiled_code.keep_apart()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Give the next test the handlers of this one: RQ leaves its own behind, and which tests share a process varies."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        return (yield)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(optionalhook=True)

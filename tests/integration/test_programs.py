@@ -170,7 +170,8 @@ def test_a_job_that_no_runner_fits_holds_up_nobody(programs: Live) -> None:
 
 
 def test_a_program_that_needs_the_whole_runner_starts_among_an_endless_flow_of_small_ones(programs: Live) -> None:
-    flow = command(programs, ["sleep", "2"], count=100_000)
+    # Two that end together would leave room for it before any runner is kept.
+    flow = command(programs, "sleep $((6 + CLUSTER_UNIT % 2 * 2))", count=100_000)
     until(lambda: len(units_running(programs)) == 2)
     large = command(programs, ["true"], requirements={"cpus": usable_cores()})
     until(lambda: "runner-0 is kept for it" in (programs.job(large)["waiting_because"] or ""))
