@@ -1,16 +1,24 @@
-"""P5: units/s of a job of half a minute through API, Redis, RQ and workers, over the same kernel called directly."""
+"""P5: units/s of a job of half a minute through API, Redis, RQ and workers, over the same kernel called directly.
+
+And how much of the processors' time went to the lanes, which compute, rather than to all that serves them: a figure
+that other users of a machine change less than they change seconds.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
+import statistics
 import time
 from multiprocessing.connection import Connection
 from typing import Any
+
+import psutil
 
 from benchmarks import guarded
 from benchmarks.measure import Row, in_turns
 from jobs.kinds import registry
 from jobs.models import Device
+from tests.integration.live import Live
 from threads_cluster.api import Cluster
 
 LANES = 2
@@ -70,14 +78,43 @@ def _through(cluster: Cluster, count: int) -> float:
     return count / (time.perf_counter() - started)
 
 
+def _seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _processor_seconds(live: Live) -> tuple[float, float]:
+    """Seconds of the processors that the lanes, and that all processes of the cluster have had."""
+    lanes = all_of_them = 0.0
+    for name, started in live.processes.items():
+        process = psutil.Process(started.pid)
+        children = sum(_seconds(child) for child in process.children(recursive=True))
+        lanes += children if name.startswith("worker") else 0.0
+        all_of_them += _seconds(process) + children
+    return lanes, all_of_them
+
+
 def run() -> list[Row]:
     bare = Bare()
     count = int(bare.rate(2 * 10**9) * SECONDS)
-    with guarded.cluster(lanes=LANES) as (_, api):
+    spent: list[tuple[float, float]] = []
+    with guarded.cluster(lanes=LANES) as (live, api):
+
+        def through() -> float:
+            before = _processor_seconds(live)
+            rate = _through(api, count)
+            after = _processor_seconds(live)
+            spent.append((after[0] - before[0], after[1] - before[1]))
+            return rate
+
         _through(api, count // 20)
-        ours, peer = in_turns(lambda: _through(api, count), lambda: bare.rate(count), 3, "P5")
+        ours, peer = in_turns(through, lambda: bare.rate(count), 3, "P5")
     bare.close()
-    row = Row(
-        id=f"P5@{LANES}-lanes", ours=ours, peer=peer, ratio=ours / peer, unit="numbers/s", peer_name="bare kernel"
-    )
-    return [row]
+    lanes, everything = (statistics.median(column) for column in zip(*spent, strict=True))
+    return [
+        Row(id=f"P5@{LANES}-lanes", ours=ours, peer=peer, ratio=ours / peer, unit="numbers/s", peer_name="bare kernel"),
+        Row(
+            id="P5@processors", ours=lanes, peer=everything, ratio=lanes / everything,
+            unit="s of the processors, lanes", peer_name="all processes",
+        ),
+    ]  # fmt: skip
