@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from coordinator.bodies import FILE_ROOM, Bodies
 from coordinator.client_address import ClientAddress
 from coordinator.cluster import Cluster
 from coordinator.destinations import Guard
+from coordinator.events.event import Event
 from coordinator.events.hub import Hub
 from coordinator.events.live_rows import LiveRows
 from coordinator.jobs.on_behalf import OnBehalf
@@ -98,7 +99,12 @@ def create(settings: Settings) -> FastAPI:
     timekeeper = Timekeeper(Runs(own.schedules, own.workflows, on_behalf, queries.jobs.states), lambda: janitor.leading)
     engine = Engine(own, settings, queries.jobs, on_behalf, lambda actor: ArtifactHost(trees, actor))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
-    hub.listener = overseer.hear
+
+    def hear(events: Sequence[Event]) -> None:
+        overseer.hear(events)
+        janitor.hear(events)
+
+    hub.listener = hear
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from coordinator.aof import AofRewriter
+from coordinator.events.event import Event
 from jobs.kinds import registry
 from jobs.models import MarkKind
 from jobs.store import Store, bells, connection, marks
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 ROUND_SECONDS = 1.0
 #: How often a round with more to do repeats SWEEP at most.
 _REPEATS = 50
+#: Rest after the children of jobs that failed were told between two rounds.
+_TOLD_REST_SECONDS = 0.05
 #: Calls of WAKE in a round, each of up to 64 jobs.
 _WAKES = 200
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
@@ -43,24 +46,45 @@ class Janitor(threading.Thread):
         self._aof = AofRewriter(store.aof)
         self._age_seconds, self._reserve_seconds = age_seconds, reserve_seconds
         self._me = uuid.uuid4().hex
-        self._ended = threading.Event()
+        self._ended = False
+        self._woken = threading.Event()
         self._rounds = self._bells_in = 0
         self.leading = False
         #: Ranges that the last joining left, by mark.
         self._joined: dict[tuple[str, str], int] = {}
 
+    def hear(self, events: Sequence[Event]) -> None:
+        """Wake up for ends of jobs of which only the leader tells those that come after them: all but done."""
+        if self.leading and any(event.ends and event.fields["state"] != "done" for event in events):
+            self._woken.set()
+
     def run(self) -> None:
-        """Do a round each ROUND_SECONDS, whatever fails, until stopped."""
+        """Do a round each ROUND_SECONDS, and between them what was heard of, whatever fails, until stopped."""
         due = time.monotonic() + ROUND_SECONDS
-        while not self._ended.wait(max(0.0, due - time.monotonic())):
+        while not self._ended:
+            heard = self._woken.wait(max(0.0, due - time.monotonic()))
+            self._woken.clear()
+            if heard and time.monotonic() < due:
+                self._attempt(self._tell_soon)
+                continue
             due = max(due + ROUND_SECONDS, time.monotonic())
-            try:
-                self.round()
-            except connection.Unreachable as error:
-                self.leading = False
-                log.warning("the leader's checks wait: redis cannot be reached: %s", error)
-            except Exception:
-                log.exception("the leader's checks failed")
+            self._attempt(self.round)
+
+    def _attempt(self, what: Callable[[], None]) -> None:
+        if self._ended:
+            return
+        try:
+            what()
+        except connection.Unreachable as error:
+            self.leading = False
+            log.warning("the leader's checks wait: redis cannot be reached: %s", error)
+        except Exception:
+            log.exception("the leader's checks failed")
+
+    def _tell_soon(self) -> None:
+        if self.leading:
+            self._wake(audit=False)
+        time.sleep(_TOLD_REST_SECONDS)
 
     def _aside(self, without: str, call: Callable[[], None]) -> bool:
         """Call what must not hold up the sweep when it fails, as it does in a full Redis. True: it succeeded."""
@@ -125,9 +149,9 @@ class Janitor(threading.Thread):
             did = {"slots_reaped": reaped, "jobs_returned": returned, "jobs_purged": purged}
             log.info("the leader's checks", extra=did)
 
-    def _wake(self) -> None:
+    def _wake(self, *, audit: bool = True) -> None:
         """Let jobs go on whose parents have ended, and those that were skipped."""
-        calls = [self._store.fleet.wake(audit=True)]
+        calls = [self._store.fleet.wake(audit=audit)]
         while calls[-1].more and len(calls) <= _WAKES:
             calls.append(self._store.fleet.wake())
         if told := sum(call.told for call in calls):
@@ -154,4 +178,5 @@ class Janitor(threading.Thread):
 
     def stop(self) -> None:
         """End after the round of this moment."""
-        self._ended.set()
+        self._ended = True
+        self._woken.set()

@@ -135,8 +135,8 @@ class LanePool:
         """Wait until `true` answers so after a change of a lane, the worker stops, or the seconds are over."""
         deadline = time.monotonic() + seconds
         with self._changed:
-            while not self.stopping and time.monotonic() < deadline:
-                if self._changed.wait_for(true, LOOK_SECONDS):
+            while not self.stopping and (left := deadline - time.monotonic()) > 0:
+                if self._changed.wait_for(true, min(left, LOOK_SECONDS)):
                     break
 
     def wait_for_change(self, seconds: float) -> None:

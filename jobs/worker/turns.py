@@ -20,8 +20,9 @@ from jobs.worker.state import WorkerState
 
 log = logging.getLogger(__name__)
 
-#: Seconds after which a lane that got the answer `wait` asks again, so that a dead worker's tail is picked up at once.
-LINGER_SECONDS = 0.15
+#: Seconds after which a lane that got the answer `wait` asks again, so that a dead worker's tail is picked up soon: at
+#: first, since the next job often comes just after the one before, and at most. Each wait is twice the one before.
+FIRST_LINGER_SECONDS, LINGER_SECONDS = 0.01, 0.15
 #: Rates remembered, by lane and job.
 MOST_PACES = 4096
 
@@ -57,6 +58,18 @@ class Slot:
         return time.monotonic() - self.opened > QUANTUM_SECONDS
 
 
+class _Patience:
+    """How long a lane that computes nothing waits before it asks again."""
+
+    def __init__(self) -> None:
+        self._seconds = FIRST_LINGER_SECONDS
+
+    def seconds(self) -> float:
+        """Return the next wait."""
+        seconds, self._seconds = self._seconds, min(2 * self._seconds, LINGER_SECONDS)
+        return seconds
+
+
 class Turns:
     """Turns of a worker's lanes, each on a thread of its own, with what is known of every lane's rate on each job."""
 
@@ -68,9 +81,13 @@ class Turns:
 
     def take(self, lane: Lane, slot: Slot) -> None:
         """Lease and compute until the slot closes, then give the lane back."""
+        patience = _Patience()
         try:
             while slot.open and lane.ready and not self._state.stopping:
-                self._take_lease(lane, slot)
+                if self._take_lease(lane, slot) == "wait":
+                    self._linger(slot, patience.seconds())
+                else:
+                    patience = _Patience()
         except Exception:
             log.exception("a lane's turn ended", extra={"job_id": slot.facts.job_id, "lane": lane.name})
             slot.close("error")
@@ -79,18 +96,20 @@ class Turns:
             self._room.give_back(lane)
             self._state.pool.give_back(lane)
 
-    def _take_lease(self, lane: Lane, slot: Slot) -> None:
+    def _take_lease(self, lane: Lane, slot: Slot) -> str:
+        """Lease and compute once; return `wait` where all ranges are leased out."""
         rate, asked = self._pace(lane, slot.facts), time.monotonic()
         answer = self._ask_for_lease(lane, slot, rate)
         if isinstance(answer, Grant):
             slot.granted += 1
             self._work(lane, slot, Task(slot.facts, answer, asked), rate)
         elif answer == "wait":
-            self._linger(slot)
+            return answer
         elif answer == "finishing" and slot.granted == 0:
             self._finish(lane, slot)
         else:
             slot.close(answer or "unreachable")
+        return ""
 
     def _ask_for_lease(self, lane: Lane, slot: Slot, rate: pace.Pace) -> Grant | str | None:
         token, want = lease_tokens.new(), self._room.want(slot.facts, rate)
@@ -103,13 +122,13 @@ class Turns:
             )
         )  # fmt: skip
 
-    def _linger(self, slot: Slot) -> None:
-        """Stay near while nothing else waits: all ranges are leased out."""
+    def _linger(self, slot: Slot, seconds: float) -> None:
+        """Stay near while nothing else waits, until the slot closes: the job's end may have made others ready."""
         nothing: list[int] = []
         if any(self._state.tolerate(lambda: self._store.slots.waiting(self._state.listened), nothing)):
             slot.close("wait")
         else:
-            time.sleep(LINGER_SECONDS)
+            self._state.pool.wait_until(lambda: not slot.open, seconds)
 
     def _work(self, lane: Lane, slot: Slot, task: Task, rate: pace.Pace) -> None:
         job, token = slot.facts.job_id, task.grant.token

@@ -1,0 +1,67 @@
+"""Lanes that wait for a job of which all ranges are leased out."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.models import Device
+from jobs.store.slots import Facts
+from jobs.worker import turns
+from jobs.worker.lanes import LanePool
+from jobs.worker.meter import Meter
+from jobs.worker.state import WorkerState
+from jobs.worker.turns import Slot, Turns
+
+FACTS = Facts(job_id="j", kind="k", spec={}, queue="runner.normal", total=1, expected_rate=1, nominal_rate=1)
+
+
+class Lane:
+    ready = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+@pytest.fixture
+def pool() -> LanePool:
+    return LanePool([Lane("0"), Lane("1")])  # type: ignore[list-item]
+
+
+def waiting(pool: LanePool) -> Turns:
+    """Turns of a worker to which Redis says that all ranges of the job are leased out, and that nothing else waits."""
+    leases = SimpleNamespace(lease=lambda *_, **__: "wait")
+    store: Any = SimpleNamespace(leases=leases, slots=SimpleNamespace(waiting=lambda _: [0]))
+    return Turns(WorkerState(store, "w", Device.RUNNER, (), pool, Meter()))
+
+
+def test_a_lane_that_lingers_is_free_once_the_job_has_ended(pool: LanePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the job's end made ready would wait for it."""
+    monkeypatch.setattr(turns, "FIRST_LINGER_SECONDS", 600.0)
+    monkeypatch.setattr(turns, "LINGER_SECONDS", 600.0)
+    last, other = pool.borrow(), pool.borrow()
+    assert last and other
+    slot = Slot(FACTS, ())
+    lingering = threading.Thread(target=waiting(pool).take, args=(other, slot), daemon=True)
+    lingering.start()
+    slot.close("finishing")
+    pool.give_back(last)
+    lingering.join(60)
+    assert not lingering.is_alive() and pool.idle == [last, other]
+
+
+def test_a_lane_asks_soon_at_first_and_then_rarely(pool: LanePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    slot = Slot(FACTS, ())
+
+    def wait_until(_true: Any, seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 7:
+            slot.close("enough")
+
+    monkeypatch.setattr(pool, "wait_until", wait_until)
+    waiting(pool).take(pool.lanes[0], slot)
+    assert waits == [0.01, 0.02, 0.04, 0.08, 0.15, 0.15, 0.15]
