@@ -53,9 +53,10 @@ class Wanted:
     #: Jobs that must be done before it starts, and jobs that must have ended, however.
     after: tuple[str, ...] = ()
     after_any: tuple[str, ...] = ()
-    #: Workflow that it belongs to, and its action there; it is written only while that workflow runs.
+    #: Workflow that it belongs to, and its action there; it is written only while that workflow runs in this attempt.
     workflow: str = ""
     action: str = ""
+    attempt: int = 0
 
 
 class OnBehalf:
@@ -95,5 +96,5 @@ class OnBehalf:
             return error
         return replace(
             job, job_id=wanted.job_id, hold=True, after=wanted.after, after_any=wanted.after_any,
-            workflow=wanted.workflow, action=wanted.action,
+            workflow=wanted.workflow, action=wanted.action, attempt=wanted.attempt,
         )  # fmt: skip

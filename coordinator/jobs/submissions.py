@@ -320,6 +320,8 @@ def refusal(job: NewJob, written: tuple[str, str] | Over) -> errors.ClusterError
         return unknown_parent(how, what)
     if how == "workflow":
         return errors.Conflict(f"workflow {job.workflow} is {what or 'not there'}", field="workflow")
+    if how == "taken":
+        return errors.Conflict(f"{what} is the id of another job; submit this one again", field="job_id")
     if how == "conflict":
         return errors.Conflict(
             f"idempotency_key: already used by job {what} with another body; use a new key", field="idempotency_key"

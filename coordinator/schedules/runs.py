@@ -40,11 +40,14 @@ def target(schedule: Schedule) -> str:
     return "workflow" if schedule.workflow else "job"
 
 
-def _id(schedule: Schedule, moment: str) -> str:
-    """Return the id of what a run submits. It follows from schedule and time, so that nothing is submitted twice."""
-    name = f"s-{schedule.schedule_id}-{moment}"
-    # Those that follow from idempotency keys begin with a tenant's name.
-    return hashlib.sha256(f"\0{name}".encode()).hexdigest()[:12] if schedule.workflow else name
+def _name(schedule: Schedule, moment: str) -> str:
+    """Return the name of a run, the id of its job. It follows from schedule and time: nothing is submitted twice."""
+    return f"s-{schedule.schedule_id}-{moment}"
+
+
+def _id_before(name: str) -> str:
+    """Return the id that the workflow of a run had in an earlier version."""
+    return hashlib.sha256(f"\0{name}".encode()).hexdigest()[:12]
 
 
 class Runs:
@@ -78,31 +81,30 @@ class Runs:
         if not schedule.overlap and (busy := self._going_on(schedule)):
             detail = f"{target(schedule)} {busy} of the last run has not ended; cancel it, or wait for it"
             raise errors.Conflict(detail, field="name")
-        made = _id(schedule, f"{self._store.now()}n")
-        answer = self._submitted(schedule, made)
+        answer = self._submitted(schedule, _name(schedule, f"{self._store.now()}n"))
         if isinstance(answer, errors.ClusterError):
             raise answer
-        self._store.note(schedule.schedule_id, 0, "submitted", made, "submitted by hand")
-        return made
+        self._store.note(schedule.schedule_id, 0, "submitted", answer, "submitted by hand")
+        return answer
 
     def _run(self, schedule: Schedule, now: int) -> None:
         firing = schedule.firing or self._claimed(schedule, now)
         if not firing:
             return
-        made = _id(schedule, str(firing))
+        name = _name(schedule, str(firing))
         busy = "" if schedule.overlap else self._going_on(schedule)
-        if busy and busy != made:
+        if busy and busy != name:
             said = f"left out: {target(schedule)} {busy} of the run before has not ended"
             self._store.note(schedule.schedule_id, firing, "skipped", "", said)
             return
-        answer = self._submitted(schedule, made)
+        answer = self._submitted(schedule, name)
         if isinstance(answer, errors.Unavailable):
             raise answer  # it stays due
         if isinstance(answer, errors.ClusterError):
             log.warning("what a schedule submits was refused: %s", answer, extra={"schedule": schedule.schedule_id})
             self._store.note(schedule.schedule_id, firing, "failed", "", f"refused: {answer.detail}"[:500])
         else:
-            self._store.note(schedule.schedule_id, firing, "submitted", made, "submitted")
+            self._store.note(schedule.schedule_id, firing, "submitted", answer, "submitted")
 
     def _claimed(self, schedule: Schedule, now: int) -> int:
         """Move a schedule on and return the run that is to be made; 0: none, or somebody else moved it on."""
@@ -125,15 +127,15 @@ class Runs:
         [state] = self._states([schedule.last_job])
         return schedule.last_job if state is not None and state not in TERMINAL else ""
 
-    def _submitted(self, schedule: Schedule, made: str) -> str | errors.ClusterError:
-        """Submit it under this id, unless it is there already; return the id or the refusal."""
+    def _submitted(self, schedule: Schedule, name: str) -> str | errors.ClusterError:
+        """Submit it as this run, unless it is there already; return the id or the refusal."""
         maker = Maker(tenant=schedule.tenant, token=schedule.token, runs_programs=schedule.runs_programs)
         if schedule.workflow:
             try:
-                submitting.submit(self._workflows, made, schedule.workflow.encode(), maker.asker)
+                text, key = schedule.workflow.encode(), f"schedule@{schedule.tenant}:{name}"
+                return submitting.submit(self._workflows, text, maker.asker, key, _id_before(name))
             except errors.ClusterError as error:
                 return error
-            return made
-        wanted = Wanted(job_id=made, body=json.loads(schedule.job), maker=maker)
+        wanted = Wanted(job_id=name, body=json.loads(schedule.job), maker=maker)
         [answer] = self._on_behalf.submit([wanted])
         return answer

@@ -181,6 +181,11 @@ class _Look:
     def _actor(self) -> Actor:
         return Actor(self._stored.tenant, self._stored.token)
 
+    @property
+    def _during(self) -> tuple[str, int]:
+        """Attempt in which alone steps of this look are carried out: its leader may be stopped for a while."""
+        return self._stored.id, self._known.attempt
+
     # -- retries ----------------------------------------------------------------------------------------------------
 
     def retry(self, keys: frozenset[str]) -> None:
@@ -191,13 +196,13 @@ class _Look:
             job = self._known.jobs.get(key)
             if job and job.state in ("failed", "cancelled"):
                 self._retry(key, job.id)
-            self._store.workflows.retried(self._stored.id, [key])
+            self._store.workflows.retried(*self._during, [key])
             self.outcome.again = True
 
     def _retry(self, key: str, job_id: str) -> None:
         kind = self._whole.actions[key.partition("/")[0]].type
         version = registry.definition(kind).MODEL_VERSION
-        how = self._store.jobs.retry(job_id, version, self._actor, hold=True)
+        how = self._store.jobs.retry(job_id, version, self._actor, hold=True, during=self._during)
         if how[0] == "version":
             log.warning("a job of a workflow cannot go on with another version of its kind", extra={"job_id": job_id})
 
@@ -214,7 +219,7 @@ class _Look:
             if isinstance(step, Submit):
                 self._add(step)
             elif isinstance(step, Cancel):
-                self._store.jobs.cancel(step.job_id, self._actor)
+                self._store.jobs.cancel(step.job_id, self._actor, during=self._during)
                 self.outcome.again = True
             elif isinstance(step, Expand):
                 self._expand(step)
@@ -238,6 +243,7 @@ class _Look:
         wanted = Wanted(
             job_id=step.job_id, body={"type": action.type, "parameters": parameters, **action.options},
             maker=self._maker, after=step.after, after_any=step.after_any, workflow=self._stored.id, action=step.key,
+            attempt=self._known.attempt,
         )  # fmt: skip
         self._batch.append((step, wanted))
         if len(self._batch) >= _TOGETHER:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query, Request, Response
@@ -28,7 +27,7 @@ routes = http.router()
 _SUBMIT = [http.needs(Scope.SUBMIT)]
 #: An operator steers the workflows of every tenant.
 _STEERS = [http.needs(Scope.SUBMIT, Scope.OPERATE)]
-_CURSOR = r"^[0-9]{1,16}-[0-9a-f]{12}$"
+_CURSOR = r"^[0-9]{1,16}-[0-9a-f]{12,16}$"
 _TEXT = {"schema": {"type": "string"}}
 _BODY: dict[str, Any] = {
     "requestBody": {
@@ -66,9 +65,14 @@ async def submit_workflow(
 
 
 def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None) -> WorkflowRow:
-    name = hashlib.sha256(f"{asker.tenant}\0{key}".encode()).hexdigest()[:12] if key else secrets.token_hex(6)
-    submitting.submit(cluster.store.workflows, name, text, asker)
-    return WorkflowQueries(cluster.store.workflows, cluster.queries.jobs).row(name, None)
+    repeated = {"key": f"workflow@{asker.tenant}:{key}", "before": _id_before(asker.tenant, key)} if key else {}
+    name = submitting.submit(cluster.store.workflows, text, asker, **repeated)
+    return WorkflowQueries(cluster.store.workflows, cluster.queries.jobs).row(name, asker.tenant)
+
+
+def _id_before(tenant: str, key: str) -> str:
+    """Return the id that a key made in an earlier version."""
+    return hashlib.sha256(f"{tenant}\0{key}".encode()).hexdigest()[:12]
 
 
 @routes.post(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 
-from coordinator.asker import Asker, Scope
+from coordinator.asker import Asker
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
+from coordinator.jobs.on_behalf import Maker
 from coordinator.jobs.references import References
 from coordinator.workflows import action_types, document, references, validation
 from coordinator.workflows.document import Document, InvalidWorkflow
@@ -16,19 +17,22 @@ from jobs.store import workflows
 from jobs.store.workflows import NewWorkflow, Workflows
 
 
-def submit(store: Workflows, name: str, text: bytes, asker: Asker) -> None:
-    """Store a workflow under an id; nothing where it is there already with the same text.
+def submit(store: Workflows, text: bytes, asker: Asker, key: str = "", before: str = "") -> str:
+    """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
 
+    before: the id that it had in an earlier version.
     InvalidWorkflow with all that is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
     whole = accepted(text, asker)
     new = NewWorkflow(
-        id=name, digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
-        description=whole.description, total=len(whole.actions), run=_runs_programs(asker),
+        key=key, before=before,
+        digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
+        description=whole.description, total=len(whole.actions), run=Maker.of(asker).runs_programs,
     )  # fmt: skip
-    how, number = store.add(new, asker.actor)
-    if refusal := _refusal(how, number, asker.tenant):
+    how, what = store.add(new, asker.actor)
+    if refusal := _refusal(how, what, asker.tenant):
         raise refusal
+    return what
 
 
 def accepted(text: bytes, asker: Asker) -> Document:
@@ -59,13 +63,9 @@ def artifacts(cluster: Cluster, whole: Document, asker: Asker) -> tuple[str, ...
     return tuple(needed)
 
 
-def _runs_programs(asker: Asker) -> bool:
-    return bool(asker.token) and asker.has(Scope.RUN)
-
-
 def _check_may_run(whole: Document, asker: Asker) -> None:
     """Raise Forbidden where the workflow has programs, and the asker may run none."""
-    runs = _runs_programs(asker)
+    runs = Maker.of(asker).runs_programs
     for action in whole.actions.values():
         if not runs and action_types.TYPES[action.type].is_job and registry.running(action.type):
             detail = f"line {action.place.line}: {action.id} runs a program, which needs a token that has the scope run"
@@ -74,16 +74,16 @@ def _check_may_run(whole: Document, asker: Asker) -> None:
             )
 
 
-def _refusal(how: str, number: int, tenant: str) -> errors.ClusterError | None:
+def _refusal(how: str, what: str, tenant: str) -> errors.ClusterError | None:
     if how == "conflict":
         detail = "Idempotency-Key: already used by a workflow with another text; use a new key"
         return errors.Conflict(detail, field="Idempotency-Key")
     if how == "missing":
         return errors.UnknownTenant(tenant)
     if how == "live":
-        detail = f"tenant {tenant} has {number} workflows that have not ended, as many as it may have"
+        detail = f"tenant {tenant} has {what} workflows that have not ended, as many as it may have"
         return errors.OverLimit(f"{detail}; cancel one or wait: cluster workflow list", field="workflows", seconds=10)
     if how == "full":
-        detail = f"{number} bytes are stored of workflows of tenant {tenant}, and at most {workflows.MAX_STORED} may be"
+        detail = f"{what} bytes are stored of workflows of tenant {tenant}, and at most {workflows.MAX_STORED} may be"
         return errors.OverLimit(f"{detail}; delete some that have ended", field="workflows", seconds=60)
     return None

@@ -51,9 +51,10 @@ class NewJob:
     after_any: tuple[str, ...] = ()
     #: URL that is told of its end.
     notify: str = ""
-    #: Workflow that it belongs to, and its action there.
+    #: Workflow that it belongs to, its action there, and the workflow's attempt for which it is submitted.
     workflow: str = ""
     action: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,8 @@ class Jobs(Part):
         """Write jobs, each atomically with its bell. One (new|same|conflict, job_id), or Over, each.
 
         (artifact, id) where a job needs an artifact that is not there, (after|after_any, id) where it comes after a job
-        that is not there or another tenant's.
+        that is not there or another tenant's, (workflow, state) where its workflow does not run, or in another attempt,
+        (taken, id) where something else has the id.
         While `most_queued` jobs are queued in the cluster, none is added; 0: any number. Where Redis refuses some and
         not all: (refused, why) for those. Raises Unreachable when it refuses all, and Unacknowledged when replicas, or
         with `disk` the disk, lack what was written.
@@ -113,9 +115,12 @@ class Jobs(Part):
             why = f"cannot be kept, Redis says {answer}: mend that"
         return f"SUBMIT_DURABLE {why}, or unset SUBMIT_DURABLE; nothing was submitted"
 
-    def cancel(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
-        """Return [ok, state], [conflict, state] or [missing]; pause, resume, retry and delete do too."""
-        return self._scripts.kept_words("cancel", job, *actor)
+    def cancel(self, job: str, actor: Actor = ANONYMOUS, *, during: tuple[str, int] | None = None) -> list[str]:
+        """Return [ok, state], [conflict, state] or [missing]; pause, resume, retry and delete do too.
+
+        `during`: a workflow and its attempt; [stale] unless that is being cancelled.
+        """
+        return self._scripts.kept_words("cancel", job, *actor, *(during or ()))
 
     def pause(self, job: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Let lanes commit what they have and take no more."""
@@ -125,15 +130,19 @@ class Jobs(Part):
         """Let a paused job go on. [over, cap, value, seconds] when a cap of its tenant refuses it and not `hold`."""
         return self._scripts.kept_words("resume", job, *actor, int(hold))
 
-    def retry(self, job: str, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False) -> list[str]:
+    def retry(
+        self, job: str, version: int, actor: Actor = ANONYMOUS, *, hold: bool = False,
+        during: tuple[str, int] | None = None,
+    ) -> list[str]:  # fmt: skip
         """Go on with what is not done of a job that failed or was cancelled; refused by caps as `resume` is.
 
         Returns [version, V] when its partials come from version V of the kind's model and not from `version`;
         [skipped, ROOT, state] when it cannot run before job ROOT is tried again, which is failed, cancelled or gone.
+        `during`: a workflow and its attempt; [stale] unless that runs.
         """
         answer = ["more"]
         while answer == ["more"]:  # each call moves some thousand ranges, so that others are served between two
-            answer = self._scripts.kept_words("retry", job, version, *actor, int(hold))
+            answer = self._scripts.kept_words("retry", job, version, *actor, int(hold), *(during or ()))
         return answer
 
     def retry_dead(
@@ -194,6 +203,7 @@ def _submit_arguments(job: NewJob, most_queued: int) -> list[str | int | float]:
         **({"after_any": json.dumps(job.after_any)} if job.after_any else {}),
         **({"notify": job.notify} if job.notify else {}),
         **({"workflow": job.workflow, "action": job.action} if job.workflow else {}),
+        **({"attempt": job.attempt} if job.attempt else {}),
         "token": job.token,
     }
     flat = [item for pair in fields.items() for item in pair]

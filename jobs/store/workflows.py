@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,10 @@ _EXPIRED = Actor("", "*")
 class NewWorkflow:
     """Workflow as it is added."""
 
-    id: str
+    #: Idempotency key, as OWNER:KEY: the same is the same workflow while that is there. Empty: none.
+    key: str = ""
+    #: Id that this had in an earlier version; empty: none.
+    before: str = ""
     #: Digest of what was sent.
     digest: str
     #: Its actions, as JSON values.
@@ -77,15 +81,23 @@ class Course:
 class Workflows(Part):
     """Adds, steers, reads and deletes workflows."""
 
-    def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, int]:
-        """Store a workflow: (new or same, 0); else (conflict, 0), its id has another digest; (missing, 0): its tenant;
-        (live, how many have not ended); (full, bytes that are stored).
+    def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str]:
+        """Store a workflow under an id that nobody chooses: (new or same, id).
+
+        Else (conflict, id), its key stands for another text; (missing, 0): its tenant; (live, how many have not ended);
+        (full, bytes that are stored).
         """
+        how, what = "taken", ""
+        while how == "taken":
+            how, what = self._added(secrets.token_hex(8), new, actor)
+        return how, what
+
+    def _added(self, workflow: str, new: NewWorkflow, actor: Actor) -> list[str]:
         document = zlib.compress(json.dumps(new.document, separators=(",", ":")).encode())
         fields = ("name", new.name, "description", new.description, "total", new.total, "run", int(new.run))
         limits = (MAX_LIVE, MAX_STORED)
-        how, number = self._scripts.kept_words("add_workflow", new.id, new.digest, *actor, *limits, document, *fields)
-        return how, int(number)
+        named = (workflow, new.key, new.before, new.digest)
+        return self._scripts.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
 
     def cancel(self, workflow: str, actor: Actor = ANONYMOUS) -> list[str]:
         """Return [ok, state], [conflict, state] or [missing]; approve, retry and delete do too."""
@@ -179,9 +191,9 @@ class Workflows(Part):
         arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, *flat)
         return bool(self._scripts.kept("settle_workflow", *arguments))
 
-    def retried(self, workflow: str, names: Iterable[str]) -> None:
-        """Forget that jobs of these actions are to be tried again: they are."""
-        self._client.srem(keys.workflow_retries(workflow), *names)
+    def retried(self, workflow: str, attempt: int, names: Iterable[str]) -> bool:
+        """Forget that jobs of these actions are to be tried again: they are; False: that was in another attempt."""
+        return bool(self._scripts.run("retried_actions", workflow, attempt, *names))
 
     def purge(self, most: int) -> int:
         """Forget workflows whose time is over; return how many."""

@@ -1,6 +1,8 @@
--- CANCEL id tenant token -> {ok|conflict, state} | {missing}. What is done stays; retry goes on from there.
-local id, tenant, token = ARGV[1], ARGV[2], ARGV[3]
+-- CANCEL id tenant token [workflow attempt] -> {ok|conflict, state} | {missing} | {stale}. What is done stays; retry goes on
+-- from there. workflow: while that is being cancelled in this attempt, else stale.
+local id, tenant, token, workflow, attempt = unpack(ARGV)
 local t = now()
+if workflow and workflow_state(workflow, attempt) ~= 'cancelling' then return { 'stale' } end
 local j = job(id)
 if not j then return { 'missing' } end
 if j.state == 'cancelling' or j.state == 'cancelled' then return { 'ok', j.state } end

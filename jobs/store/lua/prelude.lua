@@ -1135,6 +1135,12 @@ local function end_silent_attachments(t)
   end
 end
 
+-- The state of a workflow while this is its attempt, else nil: whoever has planned something in another one was away meanwhile.
+local function workflow_state(id, attempt)
+  local known = call('HMGET', P .. 'workflow:' .. id, 'state', 'attempt')
+  return known[2] == attempt and known[1] or nil
+end
+
 -- Workflows: docs/workflows.md. An event says that one has changed.
 local function tell_workflow(id, state, owner)
   owner = owner or call('HGET', P .. 'workflow:' .. id, 'tenant') or 'default'

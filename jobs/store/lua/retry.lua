@@ -1,8 +1,9 @@
--- RETRY id version tenant token hold -> {ok|conflict, state} | {version, stored} | {missing} | {over, cap, value, seconds}
+-- RETRY id version tenant token hold [workflow attempt] -> {ok|conflict, state} | {version, stored} | {missing} | {stale}
+--   | {over, cap, value, seconds}
 --   | {more}: call again; until then the job is as it was, but for the places of its ranges.
 --   | {skipped, job because of which, its state | gone}: that must be tried again first.
--- Goes on with the ranges that are not done. hold: as in SUBMIT.
-local id, version, actor, token = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- Goes on with the ranges that are not done. hold: as in SUBMIT. workflow: while that runs in this attempt, else stale.
+local id, version, actor, token, hold, workflow, attempt = unpack(ARGV)
 local RETRIED = @RETRIED@ -- ranges of a program that one call moves
 local t = now()
 
@@ -99,6 +100,8 @@ local function move_all(j)
   put_free(is_program(j) and joined(ranges) or ranges)
 end
 
+local goes = workflow and workflow_state(workflow, attempt)
+if workflow and goes ~= 'running' and goes ~= 'waiting' then return { 'stale' } end
 local j = job(id)
 if not j then return { 'missing' } end
 if PENDABLE[j.state] then return { 'ok', j.state } end
@@ -113,7 +116,7 @@ if string.find(j.ties, 'p', 1, true) then
   if answer then return answer end
 end
 local refused = by_tenant() and T.refusal(j.tenant)
-if refused and ARGV[5] ~= '1' then return refused end
+if refused and hold ~= '1' then return refused end
 even_if_full()
 reclaim(j, t)
 local more

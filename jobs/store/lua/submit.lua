@@ -1,6 +1,7 @@
 -- SUBMIT id idem digest queue tenant hold most name value ... -> {new|same|conflict, id} | {over, cap, value, seconds, used}
 --   | {artifact, id}: it needs one that is not there | {after | after_any, id}: it comes after a job that is not there
---   | {workflow, state}: it belongs to one that does not run.
+--   | {workflow, state}: it belongs to one that does not run, or anew, or whose action has a job.
+--   | {taken, id}: a job of something else has this id.
 -- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
 local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local MAX_SHAPES = 256 -- different requirements that may wait at once
@@ -13,13 +14,24 @@ if idem ~= '' then
   local known, body = string.match(seen or '', '^(.-)|(.*)$')
   if known and call('EXISTS', key(known)) == 1 then return { body == digest and 'same' or 'conflict', known } end
 end
+if given.workflow then
+  local known = call('HMGET', P .. 'workflow:' .. given.workflow, 'state', 'attempt')
+  local goes = known[1] == 'running' or known[1] == 'waiting'
+  -- A coordinator of an earlier version gives no attempt.
+  if not goes or (given.attempt or known[2]) ~= known[2] then return { 'workflow', known[1] or '' } end
+  local there = call('HGET', P .. 'workflowjobs:' .. given.workflow, given.action)
+  if there and there ~= id then return { 'workflow', known[1] } end
+end
+local function is_own(names)
+  for i, value in ipairs(call('HMGET', key(id), unpack(names))) do
+    if (value or nil) ~= given[names[i]] then return false end
+  end
+  return true
+end
 if call('EXISTS', key(id)) == 1 then
+  if (call('HGET', key(id), 'tenant') or 'default') ~= owner or not is_own({ 'workflow', 'action' }) then return { 'taken', id } end
   if given.workflow then call('HSETNX', P .. 'workflowjobs:' .. given.workflow, given.action, id) end
   return { 'same', id }
-end
-if given.workflow then
-  local state = call('HGET', P .. 'workflow:' .. given.workflow, 'state')
-  if state ~= 'running' and state ~= 'waiting' then return { 'workflow', state or '' } end
 end
 -- What it waits for, or nil: nothing.
 local plan, unknown
