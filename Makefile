@@ -103,7 +103,7 @@ gpu-test: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),setup) ## the same and more
 gpu-bench: ## measure on a GPU (goal P4); GPU_PYTHON as above
 	$(GPU_PYTHON) -m benchmarks --only P4
 
-bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit, WORKER_API=1 a worker over the API
+bench: setup ## measure against peers; ONLY=P2 runs one goal, ONLY=collatz a kind's, GUARDED=1 with tokens, caps and audit, WORKER_API=1 a worker over the API, CPU_LEVEL=avx2 kernels and peers for a lesser CPU
 	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
 bench-scale: setup ## goal P8: 1,000 simulated workers, 100,000 queued jobs, 1,000 listeners; at most 12 minutes, wants an idle machine; QUICK=1 tries it

@@ -18,8 +18,10 @@ from pathlib import Path
 
 import benchmarks
 from benchmarks.measure import Incomplete, Row
+from jobs import cpu_level
 from jobs.kinds import registry
 from jobs.models import Device
+from jobs.settings import load, use_cpu_level
 
 RESULTS = Path(__file__).parent / "results.json"
 #: A goal's number: P5 of speed, R1 of recovery, K1 of any kind, C1 of programs.
@@ -27,12 +29,13 @@ GOAL = re.compile(r"[ckpr]\d+(?=_)")
 
 
 def machine() -> str:
+    """Return the CPU's name, its cores, and the level of instructions that kernels and peers in C use."""
     names = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()
         if "model name" in line
     ]
-    return f"{names[0] if names else platform.machine()}, {len(names)} cores"
+    return f"{names[0] if names else platform.machine()}, {len(names)} cores, {load().cpu_level or cpu_level.of_host()}"
 
 
 def modules(folder: str = "") -> list[str]:
@@ -96,6 +99,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="goals or kinds: P5, collatz")
     try:
+        use_cpu_level(load().cpu_level)
         sys.exit(main(parser.parse_args().only))
+    except cpu_level.Unusable as error:
+        sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit(130)

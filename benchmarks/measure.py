@@ -7,6 +7,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from jobs import cpu_level
+from jobs.settings import load
+
+
+def gcc_target() -> str:
+    """Return the flag by which gcc compiles a peer for the instructions that our kernels use: the ratio would be worth
+    nothing if CPU_LEVEL held for one side alone.
+    """
+    wanted = load().cpu_level
+    return f"-march={cpu_level.processor(wanted)}" if wanted and wanted != cpu_level.of_host() else "-march=native"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:

@@ -6,9 +6,9 @@ import logging
 import sys
 
 from cpu_worker.lane import ChildLane
-from jobs import exposure, logs
+from jobs import cpu_level, exposure, logs
 from jobs.models import Device
-from jobs.settings import Settings, load
+from jobs.settings import Settings, load, use_cpu_level
 from jobs.worker import links
 from jobs.worker.host import Packages
 from jobs.worker.lanes import LaneDied
@@ -42,7 +42,12 @@ def close(lanes: list[ChildLane]) -> None:
 
 
 def run(settings: Settings) -> int:
-    worker = Worker(settings, Device.CPU, settings.lanes())
+    try:
+        level = use_cpu_level(settings.cpu_level)
+    except cpu_level.Unusable as error:
+        log.error("%s", error)
+        return exposure.REFUSED
+    worker = Worker(settings, Device.CPU, settings.lanes(), lambda: {"cpu_level": level})
     lanes: list[ChildLane] = []
 
     def start() -> list[ChildLane]:

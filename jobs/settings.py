@@ -17,6 +17,8 @@ from typing import Any, Literal, NoReturn
 from pydantic import AliasChoices, Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from jobs import cpu_level
+
 #: Where the local cluster of this checkout keeps its data; it leaves its address there.
 LOCAL_FOLDER = Path(__file__).resolve().parent.parent / ".cluster"
 
@@ -83,6 +85,8 @@ class Settings(BaseSettings):
     webhook_allow: str = ""
     #: Addresses and networks whose X-Forwarded-For is believed, with commas between; empty: nobody's.
     trusted_proxies: str = ""
+    #: Instructions that kernels of a CPU worker use at most. Empty: those of its CPU.
+    cpu_level: Literal["", "v2", "avx2", "avx512"] = ""
     #: Lanes of a CPU worker. 0: the cores it may use.
     worker_threads: int = Field(default=0, ge=0, le=1024)
     #: Most units a GPU launch takes. 0: the device decides.
@@ -278,6 +282,18 @@ def search_path() -> str:
 def inherited(**more: str) -> dict[str, str]:
     """Return the environment of this process with these variables besides, for a child that all of it concerns."""
     return {**os.environ, **more}
+
+
+def use_cpu_level(wanted: str) -> str:
+    """Have numba compile for this level, "" being that of the CPU, in this process and its children. Before anything
+    imports it. Return the level in use. cpu_level.Unusable when the CPU has less.
+    """
+    cpu_level.check(wanted)
+    host = cpu_level.of_host()
+    if wanted and wanted != host:
+        os.environ["NUMBA_CPU_NAME"] = cpu_level.processor(wanted)
+        os.environ["NUMBA_CPU_FEATURES"] = cpu_level.features(wanted)
+    return wanted or host
 
 
 def show_one_gpu(uuid: str) -> None:

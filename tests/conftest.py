@@ -23,7 +23,7 @@ import redis
 from hypothesis import settings
 
 from jobs.kinds import compiled_code
-from jobs.settings import Settings
+from jobs.settings import Settings, use_cpu_level
 from tests import kernels
 from tests.ports import free_port
 
@@ -57,6 +57,7 @@ def _read_certificates_once() -> None:
     ssl.create_default_context = context  # type: ignore[assignment]
 
 
+use_cpu_level(os.environ.get("CPU_LEVEL", ""))  # `CPU_LEVEL=v2 make contract` tests the kernels of another CPU
 _forget_our_settings()
 _read_certificates_once()
 # A script's background job gets both ignored, and so would every process that a test starts and then signals.

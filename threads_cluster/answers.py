@@ -237,6 +237,7 @@ class Worker(Answer):
     draining: bool | None = None
     seen_seconds_ago: float = 0.0
     cpu_ratio: float | None = None
+    cpu_level: str | None = None
     memory_used_bytes: Count | None = None
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from benchmarks.measure import Row, in_turns
+from benchmarks.measure import Row, gcc_target, in_turns
 from jobs.kinds import registry
 from jobs.models import Device, Spec
 
@@ -22,9 +22,9 @@ TURN_SECONDS = 1.5
 
 @lru_cache
 def compiled(name: str) -> Path:
-    """A program of PEERS, built for this machine."""
+    """A program of PEERS, built for the level of the CPU that the kernels use."""
     target = Path(tempfile.mkdtemp(prefix="threads-cluster-bench-")) / name
-    subprocess.run(["gcc", "-O3", "-march=native", "-o", target, PEERS / f"{name}.c"], check=True)
+    subprocess.run(["gcc", "-O3", gcc_target(), "-o", target, PEERS / f"{name}.c"], check=True)
     return target
 
 

@@ -9,17 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import gcc_target
 from jobs.kinds.thread import tables
 
 SOURCE = Path(__file__).with_name("simulation.c")
-FLAGS = ("-O3", "-march=native", "-std=gnu11", "-shared", "-fPIC")
+FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC")
 
 
 def compiled(stealing: bool) -> Any:
     """The library for one policy. Its file is gone when this returns; what is loaded stays."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "thread.so"
-        subprocess.run(["gcc", *FLAGS, f"-DSTEALING={int(stealing)}", SOURCE, "-o", target], check=True)
+        subprocess.run(["gcc", *FLAGS, gcc_target(), f"-DSTEALING={int(stealing)}", SOURCE, "-o", target], check=True)
         library = ctypes.CDLL(str(target))
     library.run.restype = ctypes.c_uint64
     return library

@@ -1,6 +1,6 @@
 /* The algorithm of jobs/kinds/thread/cpu_simulation.py for what P3 measures: a batch of roots, exponential work, a global
    fifo queue or work stealing, join none or suspend. Compiled once with STEALING 0 and once with 1; the digest must be the
-   kernel's. gcc -O3 -march=native. */
+   kernel's. gcc -O3, for the level of the CPU that the kernel is compiled for. */
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -77,6 +77,7 @@ class WorkerRow(TypedDict):
     gpus: NotRequired[list[GpuRow]]
     retired: NotRequired[str]
     cpu_energy_joules_total: NotRequired[float]
+    cpu_level: NotRequired[str]
     offer: NotRequired[OfferRow]
     isolation: NotRequired[str]
     running: NotRequired[list[tuple[str, int]]]
@@ -166,7 +167,7 @@ def _known(row: Mapping[str, str]) -> dict[str, Any]:
     if "gpus" in row:
         known["gpus"] = [{**gpu, "uuid": str(gpu["uuid"])} for gpu in decoding.parsed(row["gpus"])]
     known.update({name: decoding.parsed(row[name]) for name in ("offer", "running") if name in row})
-    known.update({name: row[name] for name in ("retired", "isolation", "cordoned") if row.get(name)})
+    known.update({name: row[name] for name in ("retired", "isolation", "cordoned", "cpu_level") if row.get(name)})
     if row.get("reserved"):
         known["reserved_for"] = row["reserved"]
     if joules := row.get("cpu_energy_joules_total"):

@@ -77,6 +77,7 @@ class Worker(Answer):
     cpu_energy_joules_total: float | None = optional(
         "Of the CPU packages since the worker began, where it may be read."
     )
+    cpu_level: str | None = optional("Of a CPU worker: instructions that its kernels use: v2, avx2, avx512 or aarch64.")
     offer: Offer | None = optional("Of a runner: what it has in all.")
     isolation: str | None = optional("Of a runner: uid, where each slot has a user of its own, or shared.")
     running: list[tuple[str, int]] | None = optional("Of a runner: job and unit of programs that run, at most 64.")

@@ -327,6 +327,7 @@ class Row(BaseModel):
     network_receive_bytes_total: int = Field(ge=0, le=2**64)
     network_transmit_bytes_total: int = Field(ge=0, le=2**64)
     cpu_energy_joules_total: float | None = Field(None, ge=0, le=1e18)
+    cpu_level: str | None = Field(None, pattern=r"^[A-Za-z0-9_]{1,32}$")
     gpus: Annotated[str, Field(max_length=65_536), AfterValidator(_are_gpus)] | None = None
     retired: Reason | None = None
     offer: Annotated[str, Field(max_length=16_384), AfterValidator(_is_offer)] | None = None

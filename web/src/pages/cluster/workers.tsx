@@ -73,7 +73,7 @@ function shownState(worker: Worker): string {
 const COLUMNS: Column<Worker>[] = [
   { id: "name", title: "name", cell: (worker) => <span class="mono">{worker.id}</span> },
   { id: "host", title: "host", cell: (worker) => worker.host && <span class="mono soft">{worker.host}</span> },
-  { id: "device", title: "device", cell: (worker) => worker.device },
+  { id: "device", title: "device", cell: (worker) => [worker.device, worker.cpu_level].join(" ") },
   { id: "state", title: "state", cell: (worker) => <State of={shownState(worker)} /> },
   {
     id: "lanes",
