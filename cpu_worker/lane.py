@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -92,9 +92,11 @@ class ChildLane:
         upto, partial, seconds = answer
         return Computed(upto=upto, partial={}, seconds=seconds), partial
 
-    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
+    def compute_small(
+        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[Whole | errors.KernelFailed]:
         message = ("small", [(fact.kind, fact.spec, fact.total) for fact in facts])
-        answer: list[Whole | errors.KernelFailed] = self._ask(message, patience=SMALL_SECONDS)
+        answer: list[Whole | errors.KernelFailed] = self._ask(message, patience=SMALL_SECONDS, dropped=dropped)
         return answer
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
@@ -103,14 +105,17 @@ class ChildLane:
             raise answer
         return answer
 
-    def _ask(self, message: tuple[Any, ...], *, task: Task | None = None, patience: float = math.inf) -> Any:
+    def _ask(
+        self, message: tuple[Any, ...], *, task: Task | None = None, patience: float = math.inf,
+        dropped: Callable[[], bool] = lambda: False,
+    ) -> Any:  # fmt: skip
         if not self.ready:
             raise LaneDied(f"lane {self.name}: its process ended while it was idle", touched=False)
         self._shared[child.STOP], self._shared[child.UPTO] = 0, task.grant.lo if task else 0
         self._free = False
         try:
             self._pipe.send(message)
-            answer = self._receive(task, patience)
+            answer = self._receive(task, patience, dropped)
         except OSError as error:  # its pipe is broken
             raise LaneDied(f"lane {self.name}: {error}") from error
         self._free = True
@@ -133,8 +138,12 @@ class ChildLane:
             self._end()
             self._start()
 
-    def _receive(self, task: Task | None = None, patience: float = math.inf) -> Any:
-        """Return the child's next answer. LaneDied when it dies, stops too late or takes over `patience` seconds."""
+    def _receive(
+        self, task: Task | None = None, patience: float = math.inf, dropped: Callable[[], bool] = lambda: False
+    ) -> Any:
+        """Return the child's next answer. LaneDied when it dies, stops too late, takes over `patience` seconds, or
+        `dropped` says that nobody wants it: the child may be compiling, and looks at no flag then.
+        """
         deadline = time.monotonic() + patience
         while True:
             wait([self._pipe, self._process.sentinel], timeout=LOOK_SECONDS)
@@ -144,6 +153,9 @@ class ChildLane:
                 raise LaneDied(f"lane {self.name}: its process ended with {self._process.exitcode}")
             if time.monotonic() > deadline or (task and self._outlives_a_stop(task)):
                 raise LaneDied(f"lane {self.name}: its process did not stop")
+            if dropped():
+                self._late_until = time.monotonic() + LATE_SECONDS
+                raise LaneDied(f"lane {self.name}: what it computes was cancelled")
 
     def _outlives_a_stop(self, task: Task) -> bool:
         self._shared[child.STOP] = task.stop

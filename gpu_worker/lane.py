@@ -55,7 +55,9 @@ class StreamLane:
         encoded = execution.encoded(facts.kind, Device.GPU, done.partial)
         return Computed(upto=done.upto, partial={}, seconds=done.seconds), encoded
 
-    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
+    def compute_small(
+        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[Whole | errors.KernelFailed]:
         return [self._whole(fact) for fact in facts]
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jobs import errors
 from jobs.models import Spec
@@ -38,7 +38,9 @@ class GuardLane:
     def compute(self, task: Task) -> tuple[Computed, bytes]:
         return Run(self._host, self._place, task).go()
 
-    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
+    def compute_small(
+        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[Whole | errors.KernelFailed]:
         return [errors.KernelFailed(f"a runner runs no small jobs of kind {fact.kind}") for fact in facts]
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:

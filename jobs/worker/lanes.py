@@ -83,8 +83,13 @@ class Lane(Protocol):
         Raises KernelFailed; LeaseEnded; LaneDied: then the lane wants mending.
         """
 
-    def compute_small(self, facts: Sequence[Facts]) -> list[Whole | errors.KernelFailed]:
-        """Compute whole jobs; each is computed or failed. Raises LaneDied."""
+    def compute_small(
+        self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False
+    ) -> list[Whole | errors.KernelFailed]:
+        """Compute whole jobs; each is computed or failed. Raises LaneDied.
+
+        A lane that can ask `dropped` meanwhile; once it answers True nobody wants any of them.
+        """
 
     def derive(self, kind: str, spec: Spec, gathered: Gathered) -> Derived:
         """Do `execution.derive` where it keeps no heartbeat waiting. Raises KernelFailed or LaneDied."""

@@ -39,18 +39,31 @@ def serve(state: WorkerState, taken: Taken, threads: ThreadPoolExecutor) -> None
 def _take(state: WorkerState, lane: Lane, work: list[Claimed]) -> None:
     """Compute the jobs on one lane, end each, and give the lane back."""
     tasks = {token: Task(fact, Grant(token=token, lo=0, hi=fact.total)) for fact, token in work}
+    wanted = dict(tasks)
     state.tasks.update(tasks)
     try:
         with state.meter.lease() as share:
-            results = lane.compute_small([fact for fact, _ in work])
+            results = lane.compute_small([fact for fact, _ in work], lambda: _let_go(state, wanted))
         _finish(state, work, results, share)
     except LaneDied as died:
         log.warning("%s", died, extra={"lane": lane.name, "jobs": len(work)})
-        _hand_back(state, work, state.store.leases.crash if died.touched else state.store.leases.release)
+        left = [claimed for claimed in work if claimed[1] in wanted]
+        _hand_back(state, left, state.store.leases.crash if died.touched else state.store.leases.release)
     finally:
         for token in tasks:
             state.tasks.pop(token, None)
         state.pool.give_back(lane)
+
+
+def _let_go(state: WorkerState, wanted: dict[str, Task]) -> bool:
+    """Give the leases back of those that are to be dropped, since the lane may be long at another; True when all are.
+
+    `wanted` has the tasks by token; what is given back is taken out.
+    """
+    for token in [token for token, task in wanted.items() if task.stop == 2]:
+        job = wanted.pop(token).facts.job_id
+        state.tolerate(partial(state.store.leases.release, job, token), False)
+    return not wanted
 
 
 def _hand_back(state: WorkerState, work: list[Claimed], how: Callable[[str, str], bool]) -> None:

@@ -56,7 +56,7 @@ class FakeLane:
         self.computed.append((lo, hi))
         return Computed(upto=hi, partial={}, seconds=0.05), encode(total_of(lo, hi))
 
-    def compute_small(self, facts: Sequence[Facts]) -> list[Any]:
+    def compute_small(self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
         self._check()
         whole = [Whole(result=encode(total_of(0, fact.total)), marks="[]", seconds=0.01) for fact in facts]
         return list(whole)
@@ -160,6 +160,46 @@ def test_a_small_job_waits_for_a_lane_that_is_ready(store: Store, reach: Reach) 
         assert state(store, "j") == "queued"
         lane.healed.set()
         until(lambda: state(store, "j") == "done")
+    assert not store.client.hexists("ct:outcomes", "crashed")
+
+
+def test_a_small_job_that_is_cancelled_waits_neither_for_its_lane_nor_for_its_lease_to_expire(
+    store: Store, reach: Reach
+) -> None:
+    """A lane that compiles a kernel looks at no flag: the cancel took until the lease expired."""
+    lane, ended = FakeLane("0"), threading.Event()
+    lane.healed.set()
+    computes = lane.compute_small
+
+    def compute_small(facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False) -> list[Any]:
+        while not ended.wait(0.01):
+            if dropped():
+                lane.die()
+                raise LaneDied("nobody wants it")
+        return computes(facts)
+
+    lane.compute_small = compute_small  # type: ignore[method-assign]
+    server = Server(reach("w"), "w", Device.CPU, [lane], kinds={"sum": 1})
+    jobs = ["a", "b", "c"]
+    store.jobs.submit([new_job(job, 10, "any.normal", small=True, estimate_ms=10) for job in jobs[:2]])
+
+    def cancel(job: str) -> None:
+        until(lambda: any(task.facts.job_id == job for task in server.tasks.values()))
+        assert store.jobs.cancel(job) == ["ok", "cancelling"]
+        for task in [task for task in server.tasks.values() if task.facts.job_id == job]:
+            task.ask_to_stop(2)  # as a beat does, whose answer is 0 from now on
+        until(lambda: state(store, job) == "cancelled")
+
+    with serving(server):
+        cancel("a")
+        assert not ended.is_set() and state(store, "b") == "running", "the lane is still at work on the other"
+        ended.set()
+        until(lambda: state(store, "b") == "done")
+        assert state(store, "a") == "cancelled", "its result came late"
+        ended.clear()
+        store.jobs.submit([new_job("c", 10, "any.normal", small=True, estimate_ms=10)])
+        cancel("c")
+        until(lambda: lane in server.pool.idle and lane.ready)
     assert not store.client.hexists("ct:outcomes", "crashed")
 
 

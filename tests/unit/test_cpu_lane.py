@@ -111,3 +111,23 @@ def test_a_closed_lane_starts_no_child(lane: ChildLane) -> None:
     lane.close()
     with pytest.raises(LaneDied, match="the worker ends"):
         lane.mend()
+
+
+def test_small_jobs_that_nobody_wants_any_more_are_given_up_and_their_child_replaced(
+    lane: ChildLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kernel that is compiled in a lease hears nothing: the cancel of a small job took until the lease expired."""
+    monkeypatch.setattr(lanes, "LATE_SECONDS", 0.1)
+    pid, asked = lane.pid, iter([False, False, True])
+    with pytest.raises(LaneDied, match="cancelled"):
+        lane.compute_small([task(3600).facts], lambda: next(asked))
+    lane.mend()
+    assert lane.ready and lane.pid != pid and lane.compute(task(0.001))[0].upto == 9
+
+
+def test_a_child_that_ends_soon_after_its_small_jobs_were_dropped_is_kept(lane: ChildLane) -> None:
+    pid = lane.pid
+    with pytest.raises(LaneDied, match="cancelled"):
+        lane.compute_small([task(0.5).facts], lambda: True)
+    lane.mend()
+    assert lane.ready and lane.pid == pid
