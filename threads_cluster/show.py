@@ -476,8 +476,9 @@ def _worker_row(worker: Mapping[str, Any]) -> list[Any]:
     state = "draining" if worker.get("draining") and worker.get("state") != "lost" else worker.get("state")
     if worker.get("live") and worker.get("reserved_for"):
         state = f"{state}, kept for {worker['reserved_for']}"
+    device = " ".join(filter(None, (worker.get("device"), worker.get("cpu_level"))))
     return [
-        worker["id"], " ".join(filter(None, (worker.get("device"), worker.get("cpu_level")))), state, worker.get("lanes"), worker.get("job"),
+        worker["id"], device, state, worker.get("lanes"), worker.get("job"),
         figures.percent(worker.get("cpu_ratio")),
         figures.size(worker.get("memory_used_bytes")), worker.get("host"),
         figures.ago(worker.get("seen_seconds_ago", 0)),
