@@ -9,7 +9,7 @@ import json
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,18 +130,31 @@ def _is_reopened(known: Known) -> bool:
 def seen(store: workflows.Workflows, course: Course) -> Known:
     """Return what is known of a workflow: the states that its jobs have now, of those that are gone the last one."""
     keys, ids = list(course.jobs), list(course.jobs.values())
-    states = store.job_fields(ids, ("state",)) if ids else []
+    states = _states(store, ids)
     jobs = {
-        key: JobSeen(job_id, state.decode(errors="replace"))
-        if state
-        else JobSeen(job_id, _last(course.final, key), gone=True)
-        for key, job_id, (state,) in zip(keys, ids, states, strict=True)
+        key: JobSeen(job_id, state) if state else JobSeen(job_id, _last(course.final, key), gone=True)
+        for key, job_id, state in zip(keys, ids, states, strict=True)
     }
     stored = course.workflow
     return Known(
         workflow=stored.id, state=State(stored.state), attempt=stored.attempt, jobs=jobs,
         records={key: record(row) for key, row in course.records.items()},
     )  # fmt: skip
+
+
+def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[str | None]:
+    """Return the state of each job; blocked for one that is about to be: that because of which it was skipped goes on.
+
+    None for one that is gone.
+    """
+    rows = [
+        [value.decode(errors="replace") if value else None for value in row]
+        for row in (store.job_fields(ids, ("state", "root")) if ids else ())
+    ]
+    roots = sorted({root for state, root in rows if state == "skipped" and root})
+    found = zip(roots, store.job_fields(roots, ("state",)) if roots else (), strict=True)
+    going_on = {root for root, (state,) in found if state not in (None, b"failed", b"cancelled")}
+    return ["blocked" if state == "skipped" and root in going_on else state for state, root in rows]
 
 
 def _last(final: Mapping[str, str], key: str) -> str | None:

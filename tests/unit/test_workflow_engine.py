@@ -212,6 +212,32 @@ def test_a_failed_action_skips_what_comes_after_and_retry_goes_on_from_it(flows:
     assert flows.row(workflow)["state"] == "done" and flows.job_of(workflow, "d") == f"w-{workflow}-d-2"
 
 
+@pytest.mark.parametrize("of", ["workflow", "job"])
+def test_a_retry_that_is_done_before_its_children_are_brought_back_ends_nothing(flow: Flows, of: str) -> None:
+    """The leader brings them back in its next round; a short job is done before."""
+    workflow = flow.submit("a", "b, dependencies: [a]", f"c, {uses('${b.value}')}")
+    flow.look(workflow)
+    flow.failed(workflow, "a")
+    assert flow.row(workflow)["state"] == "failed"
+    job = flow.job_of(workflow, "a")
+    path = f"/api/workflows/{workflow}/retry" if of == "workflow" else f"/api/jobs/{job}/retry"
+    assert flow.ask("POST", path).status_code == 200
+    look_without_waking(flow, workflow)
+    flow.end(job)
+    look_without_waking(flow, workflow)
+    assert flow.row(workflow)["state"] == "running"
+    assert flow.states(workflow) == {"a": "done", "b": "blocked", "c": "waiting"}
+    flow.look(workflow)
+    flow.done(workflow, "b", value=1)
+    flow.done(workflow, "c")
+    assert flow.row(workflow)["state"] == "done"
+
+
+def look_without_waking(flow: Flows, workflow: str) -> None:
+    while flow.engine.look(workflow).again:
+        pass
+
+
 def test_retry_submits_anew_what_was_refused(flow: Flows) -> None:
     workflow = flow.submit("a, action_type: command, command: [x], files: nix")
     flow.look(workflow)
