@@ -184,6 +184,7 @@ class Acted(Answer):
 
 class Job(Acted):
     type: str
+    title: str | None = None
     tenant: str | None = None
     done: Whole
     total: Whole

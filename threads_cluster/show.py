@@ -265,6 +265,9 @@ def jobs(several: Sequence[Mapping[str, Any]]) -> None:
     owners = [job.get("tenant") or "" for job in several]
     if set(owners) - {"default", ""}:
         columns, lines = [*columns, "tenant"], [[*row, owner] for row, owner in zip(lines, owners, strict=True)]
+    titles = [job.get("title") or "" for job in several]
+    if any(titles):  # a coordinator of the version before gives none
+        columns, lines = [*columns, "title"], [[*row, title] for row, title in zip(lines, titles, strict=True)]
     rows(columns, lines)
 
 
@@ -281,7 +284,8 @@ def job(row: Mapping[str, Any]) -> None:
     """One job, with what it was asked and who computed it."""
     state = ended_line(row) if row.get("ended") else job_line(row)
     pairs({
-        "job": row["job_id"], "type": row["type"], "state": state.removeprefix(f"{row['job_id']} "),
+        "job": row["job_id"], "title": row.get("title"), "type": row["type"],
+        "state": state.removeprefix(f"{row['job_id']} "),
         "tenant": row.get("tenant"), "done": f"{row['done']} of {row['total']} units", "priority": row.get("priority"),
         "device": row.get("device"), "queue": row.get("queue"), "created": _moment(row, "created"),
         "started": _moment(row, "started"), "ended": _moment(row, "ended"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
 from coordinator import decoding, destinations
-from coordinator.jobs import scheduler
+from coordinator.jobs import scheduler, titles
 from jobs.models import DEFAULT_TENANT, DeadRange, JobState, Place
 from jobs.numbers import exact
 
@@ -43,6 +43,7 @@ class JobRow(TypedDict):
     job_id: str
     tenant: str
     type: str
+    title: str
     state: str
     priority: str
     device: str
@@ -214,15 +215,17 @@ def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet
     until = int(ended) / 1000 if ended else now
     holders = int(row["holders"])
     needed = decoding.parsed(row.get("requirements", "{}"))
+    parameters = decoding.parsed(row["parameters"])
     answer: JobRow = {
         "job_id": job_id,
         "tenant": row.get("tenant", DEFAULT_TENANT),
         "type": row["kind"],
+        "title": titles.title(row["kind"], parameters),
         "state": state,
         "priority": row["priority"],
         "device": row["device"],
         "queue": row["queue"],
-        "parameters": decoding.parsed(row["parameters"]),
+        "parameters": parameters,
         "notes": decoding.parsed(row["notes"]),
         "created": decoding.moment_ms(row["created"]),
         "started": decoding.optional_moment(started),

@@ -54,6 +54,7 @@ class Job(Answer):
     job_id: str
     tenant: str = required("Whose job it is.")
     type: str
+    title: str = required("Its name for people, made from its parameters; at most 80 characters.")
     state: JobState
     priority: str
     device: str

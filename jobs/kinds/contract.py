@@ -72,6 +72,15 @@ class Describing(Definition, Protocol):
     RESULT: Mapping[str, Any]
 
 
+class Naming(Definition, Protocol):
+    """A definition that names its jobs for people; others are named by their first parameters."""
+
+    @staticmethod
+    def title(parameters: Mapping[str, Any]) -> str:
+        """Return a job's name by its recorded parameters, such as "Threads: 8 cores, work stealing": one short line."""
+        ...
+
+
 class Packing(Definition, Protocol):
     """A definition that gives numbers about a job as bytes, for drawing."""
 

@@ -14,7 +14,7 @@ from typing import cast
 
 from jobs import errors, kinds
 from jobs.kinds import compiled_code
-from jobs.kinds.contract import Asking, Definition, Describing, Kernel, Marking, Packing, Reference, Running
+from jobs.kinds.contract import Asking, Definition, Describing, Kernel, Marking, Naming, Packing, Reference, Running
 from jobs.models import Device
 
 
@@ -55,6 +55,12 @@ def describing(kind: str) -> Describing | None:
     """The kind's definition when it describes its results."""
     module = definition(kind)
     return cast(Describing, module) if hasattr(module, "RESULT") else None
+
+
+def naming(kind: str) -> Naming | None:
+    """The kind's definition when it names its jobs."""
+    module = definition(kind)
+    return cast(Naming, module) if hasattr(module, "title") else None
 
 
 def packing(kind: str) -> Packing | None:

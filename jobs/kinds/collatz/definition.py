@@ -23,6 +23,7 @@ from jobs.kinds.collatz.result_schema import RESULT as RESULT
 from jobs.kinds.collatz.statistics_binaries import BINARIES as BINARIES
 from jobs.kinds.collatz.statistics_binaries import binary as binary
 from jobs.kinds.collatz.statistics_columns import layout
+from jobs.kinds.collatz.titles import title as title
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS
 from jobs.models import MAX_UNITS, Device, Mark, MarkKind, Partial, Plan, Spec
 from jobs.numbers import ExactInt, exact, short

@@ -11,11 +11,12 @@ from jobs.kinds.command.checks import complaint
 from jobs.kinds.command.parameters import Parameters, Requirements
 from jobs.kinds.command.partials import finished_ranges, finished_units, merge
 from jobs.kinds.command.result_schema import RESULT
+from jobs.kinds.command.titles import title
 from jobs.models import Device, Partial, Plan, Spec
 
 __all__ = [
     "EXAMPLE", "MODEL_VERSION", "RESULT", "SUMMARY", "Parameters", "artifacts", "complaint", "finished_ranges",
-    "finished_units", "merge", "plan", "result", "secrets",
+    "finished_units", "merge", "plan", "result", "secrets", "title",
 ]  # fmt: skip
 
 MODEL_VERSION = 1

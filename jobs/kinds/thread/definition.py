@@ -13,12 +13,13 @@ from jobs.kinds.thread import report, sizes, tables, theory
 from jobs.kinds.thread.parameters import DEFAULT_QUANTUM_US, MAX_THREADS, Parameters
 from jobs.kinds.thread.partials import merge
 from jobs.kinds.thread.result_schema import RESULT
+from jobs.kinds.thread.titles import title
 from jobs.kinds.thread.trace_windows import BINARIES, binary
 from jobs.models import Device, Partial, Plan, Spec
 
 __all__ = [
     "BINARIES", "EXAMPLE", "MODEL_VERSION", "QUESTIONS", "RESULT", "SUMMARY", "Parameters", "binary", "merge", "plan",
-    "question", "result",
+    "question", "result", "title",
 ]  # fmt: skip
 
 MODEL_VERSION = 2

@@ -1,0 +1,33 @@
+"""Names of simulations for people, such as "Threads: 8 cores, work stealing". Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+#: Core counts and schedulers that are listed; more are counted.
+_LISTED_CORES, _LISTED_SCHEDULERS = 5, 2
+
+
+def title(parameters: Mapping[str, Any]) -> str:
+    """Return what a job simulates, in few words."""
+    machine = f"{_cores(_several(parameters['cores']))}, {_schedulers(_several(parameters['scheduler']))}"
+    trace = parameters.get("trace")
+    return f"Threads: {machine}" if trace is None else f"Threads: trace of replica {int(trace['replica'])}, {machine}"
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _cores(counts: list[Any]) -> str:
+    numbers = [int(count) for count in counts]
+    if len(numbers) > _LISTED_CORES:
+        return f"{min(numbers)} to {max(numbers)} cores"
+    return f"{', '.join(map(str, numbers))} core{'' if numbers == [1] else 's'}"
+
+
+def _schedulers(names: list[Any]) -> str:
+    if len(names) > _LISTED_SCHEDULERS:
+        return f"{len(names)} schedulers"
+    return " and ".join(str(name).replace("_", " ") for name in names)
