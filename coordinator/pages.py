@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
+from contextlib import suppress
 from pathlib import Path
 
+from starlette.datastructures import Headers
 from starlette.responses import FileResponse, Response
 from starlette.routing import Match, Mount
 from starlette.staticfiles import StaticFiles
@@ -29,8 +33,11 @@ TYPES = {
     ".wasm": "application/wasm", ".svg": "image/svg+xml", ".png": "image/png", ".ico": "image/x-icon",
     ".woff2": "font/woff2",
 }  # fmt: skip
+#: Endings of packed files that a build leaves beside the plain ones, by what HTTP calls them; the smallest first.
+PACKED = {"br": ".br", "gzip": ".gz"}
 #: Paths that are the API's.
 _TAKEN = ("/api", "/health", "/ready")
+_NOTHING = re.compile(r"q=0(\.0*)?")
 
 
 class Files(StaticFiles):
@@ -51,12 +58,38 @@ class Files(StaticFiles):
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        answer = super().file_response(full_path, stat_result, scope, status_code)
+        coding, sent, facts = _packed(Path(full_path), stat_result, Headers(scope=scope))
+        answer = super().file_response(sent, facts, scope, status_code)
         if isinstance(answer, FileResponse):
             kind = TYPES.get(Path(full_path).suffix.lower(), "application/octet-stream")
             text = kind.startswith("text/") or kind in ("application/json", "image/svg+xml")
             answer.headers["Content-Type"] = f"{kind}; charset=utf-8" if text else kind
+            if coding:
+                answer.headers["Content-Encoding"] = coding
+        answer.headers["Vary"] = "Accept-Encoding"
         return answer
+
+
+def _packed(plain: Path, facts: os.stat_result, headers: Headers) -> tuple[str, Path, os.stat_result]:
+    """Return the coding of what is sent, its file and what is known of it: packed where there is such a file."""
+    taken = _codings(headers.get("accept-encoding", ""))
+    # Parts of a packed file would be parts of something else.
+    for coding, end in PACKED.items() if "range" not in headers else ():
+        if coding not in taken:
+            continue
+        packed = plain.with_name(plain.name + end)
+        with suppress(OSError):
+            found = packed.lstat()
+            # One that is older than the file was left by another build.
+            if stat.S_ISREG(found.st_mode) and found.st_mtime >= facts.st_mtime:
+                return coding, packed, found
+    return "", plain, facts
+
+
+def _codings(accepted: str) -> set[str]:
+    """Return the names in an Accept-Encoding that are not refused by q=0."""
+    names = (each.partition(";") for each in accepted.lower().split(","))
+    return {name.strip() for name, _, weight in names if not _NOTHING.fullmatch(weight.replace(" ", ""))}
 
 
 class Pages(Mount):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,71 @@ def test_a_file_is_not_sent_twice(client: Client) -> None:
     again = client.get("/cluster.html", headers={"If-None-Match": etag})
     assert again.status_code == 304 and not again.content
     assert again.headers["x-content-type-options"] == "nosniff"
+
+
+PLAIN = "export const figures = [1, 2, 3];\n" * 100
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> tuple[Path, Client]:
+    """A script with packed forms beside it, as a build leaves them; and one without."""
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    (tmp_path / "index.html").write_text("here")
+    (assets / "a.js").write_text(PLAIN)
+    (assets / "a.js.gz").write_bytes(gzip.compress(PLAIN.encode()))
+    (assets / "a.js.br").write_bytes(b"as if it were brotli")
+    (assets / "b.js").write_text(PLAIN)
+    return assets, Client(
+        app.create(Settings(pages_dir=str(tmp_path), redis_url="redis://127.0.0.1:1/0", metrics_port=0))
+    )
+
+
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [("gzip, deflate, br, zstd", "br"), ("gzip", "gzip"), ("br;q=0, gzip;q=0.5", "gzip"), ("br; q=0.0,gzip;q=0", None),
+     ("identity", None), ("", None), ("GZIP", "gzip")],
+)  # fmt: skip
+def test_a_file_goes_out_packed_as_the_browser_takes_it(
+    packed: tuple[Path, Client], accepted: str, coding: str | None
+) -> None:
+    assets, client = packed
+    answer = client.get("/assets/a.js", {"Accept-Encoding": accepted})
+    assert answer.headers.get("content-encoding") == coding
+    assert answer.headers["vary"] == "Accept-Encoding"
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    end = {"br": ".br", "gzip": ".gz", None: ""}[coding]
+    assert int(answer.headers["content-length"]) == (assets / f"a.js{end}").stat().st_size
+    if coding != "br":  # which this client cannot unpack
+        assert answer.text == PLAIN
+    plain = client.get("/assets/b.js", {"Accept-Encoding": accepted})
+    assert plain.text == PLAIN and "content-encoding" not in plain.headers
+    assert plain.headers["vary"] == "Accept-Encoding"
+
+
+def test_packed_forms_have_etags_of_their_own(packed: tuple[Path, Client]) -> None:
+    _, client = packed
+    etags = {coding: client.get("/assets/a.js", {"Accept-Encoding": coding}).headers["etag"] for coding in ("gzip", "")}
+    assert len(set(etags.values())) == 2
+    for coding, etag in etags.items():
+        again = client.get("/assets/a.js", {"Accept-Encoding": coding, "If-None-Match": etag})
+        assert again.status_code == 304 and again.headers["vary"] == "Accept-Encoding"
+    assert client.get("/assets/a.js", {"Accept-Encoding": "", "If-None-Match": etags["gzip"]}).status_code == 200
+
+
+def test_a_part_of_a_file_is_of_the_plain_one(packed: tuple[Path, Client]) -> None:
+    answer = packed[1].get("/assets/a.js", {"Accept-Encoding": "gzip", "Range": "bytes=0-5"})
+    assert (answer.status_code, answer.text) == (206, PLAIN[:6])
+    assert "content-encoding" not in answer.headers
+
+
+def test_a_packed_file_of_another_build_and_a_link_are_not_sent(packed: tuple[Path, Client]) -> None:
+    assets, client = packed
+    later = (assets / "a.js").stat().st_mtime + 10
+    os.utime(assets / "a.js", (later, later))
+    assert "content-encoding" not in client.get("/assets/a.js", {"Accept-Encoding": "gzip"}).headers
+    (assets / "b.js.gz").symlink_to(ROOT / "README.md")
+    assert client.get("/assets/b.js", {"Accept-Encoding": "gzip"}).text == PLAIN
 
 
 def test_the_api_stays_the_apis(client: Client) -> None:

@@ -20,6 +20,7 @@ function job(fields: Partial<Job> = {}): Job {
     tenant: "default",
     job_id: "a",
     type: "collatz",
+    title: "Collatz",
     state: "running",
     priority: "normal",
     device: "any",

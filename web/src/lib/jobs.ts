@@ -1,8 +1,8 @@
 /** Jobs from the pages: submitted, followed, steered, read. */
 
-import { computed, signal, type ReadonlySignal } from "@preact/signals";
+import { computed, effect, signal, type ReadonlySignal } from "@preact/signals";
 import { del, get, post, Problem, type Job, type Kind, type Result, type Submitted } from "./api";
-import { adopt, forget, keep, snapshot } from "./live";
+import { adopt, connection, gone, keep, lose, snapshot } from "./live";
 
 export interface SubmitOptions {
   priority?: "high" | "normal" | "low";
@@ -39,12 +39,34 @@ export async function submitted(type: string, parameters: object, options: Submi
 }
 
 const failures = signal<ReadonlyMap<string, Problem>>(new Map());
+/** Jobs that were asked for, each once; those of which no answer came are asked for again after a while. */
+const asked = new Set<string>();
+const unsure = new Set<string>();
+const AGAIN_MS = 5000;
 
 function lookUp(id: string): void {
+  if (asked.has(id)) return;
+  asked.add(id);
   keep(id).catch((error: unknown) => {
-    if (error instanceof Problem) failures.value = new Map(failures.value).set(id, error);
+    if (!(error instanceof Problem)) throw error;
+    failures.value = new Map(failures.peek()).set(id, error);
+    // What was refused is refused the next time as well.
+    if (error.status < 400 || error.status >= 500) setTimeout(() => lookAgain(id), AGAIN_MS);
   });
 }
+
+function lookAgain(id: string): void {
+  asked.delete(id);
+  if (connection.peek() === "live") lookUp(id);
+  else unsure.add(id);
+}
+
+// Once the cluster answers again, so does it about these.
+effect(() => {
+  if (connection.value !== "live") return;
+  for (const id of unsure) lookUp(id);
+  unsure.clear();
+});
 
 /** The job as it is now, over the one stream of the tab; undefined until it is known. */
 export function watch(id: string): ReadonlySignal<Job | undefined> {
@@ -52,9 +74,9 @@ export function watch(id: string): ReadonlySignal<Job | undefined> {
   return computed(() => snapshot.value.jobs.get(id)?.value);
 }
 
-/** Why `watch` knows no such job. */
+/** Why `watch` knows no such job: there is none, it was deleted, or nobody answers. Undefined while it is known. */
 export function trouble(id: string): ReadonlySignal<Problem | undefined> {
-  return computed(() => failures.value.get(id));
+  return computed(() => (snapshot.value.jobs.has(id) ? undefined : (gone.value.get(id) ?? failures.value.get(id))));
 }
 
 /**
@@ -84,7 +106,7 @@ export const retry = (id: string): Promise<Job> => steer(id, "retry");
 /** Removes a finished job and its result. */
 export async function remove(id: string): Promise<void> {
   await del(`/api/jobs/${id}`);
-  forget(id);
+  lose(id, new Problem(404, "Deleted", `job ${id} was deleted`));
 }
 
 /** Which verbs a job's state allows. */
@@ -105,11 +127,11 @@ export function verbs(job: Pick<Job, "state">): Verb[] {
   }
 }
 
-let asked: Promise<Kind[]> | undefined;
+let listed: Promise<Kind[]> | undefined;
 
 /** Every kind with its schema; asked for once. */
 export function kinds(): Promise<Kind[]> {
-  asked ??= get<{ kinds: Kind[] }>("/api/job-types").then((answer) => answer.kinds);
-  asked.catch(() => (asked = undefined));
-  return asked;
+  listed ??= get<{ kinds: Kind[] }>("/api/job-types").then((answer) => answer.kinds);
+  listed.catch(() => (listed = undefined));
+  return listed;
 }

@@ -1,6 +1,7 @@
 /** The state of the cluster as signals, fed by one stream of events a tab. `start()` once; everything else is read. */
 
-import { batch, signal, type Signal } from "@preact/signals";
+import { batch, computed, signal, type Signal } from "@preact/signals";
+import { ageOf, OLD_MS, type Connection } from "./age";
 import {
   ask as askOnce,
   authorization,
@@ -33,8 +34,6 @@ import {
 import { Ring } from "./ring";
 import { Parser, type Frame } from "./sse";
 
-export type Connection = "connecting" | "live" | "stale" | "reconnecting" | "offline" | "denied";
-
 export interface Fleet {
   status: Status | undefined;
   queues: readonly Queue[];
@@ -52,6 +51,10 @@ export const reason = signal("");
 export const retryAt = signal(0);
 /** ms since 1970 when the cluster was last heard. */
 export const heard = signal(0);
+/** ms since 1970, each second while the page is in sight: ages and countdowns read it. */
+export const now = signal(Date.now());
+/** How old what is shown is; pictures lose their colour unless it is live. Time after `heard` is not known then. */
+export const age = computed(() => ageOf(connection.value, heard.value, now.value));
 export const snapshot = signal<Fleet>({
   status: undefined,
   queues: [],
@@ -62,11 +65,12 @@ export const snapshot = signal<Fleet>({
 });
 /** False until the first snapshot. */
 export const known = signal(false);
+/** Jobs that were here and that the cluster no longer has, with what it says of them. */
+export const gone = signal<ReadonlyMap<string, Problem>>(new Map());
 /** The newest events, oldest first. */
 export const events = signal<readonly LiveEvent[]>([]);
 
 const TOPICS = "jobs,workers,workflows,fleet,queues,alerts";
-const STALE_MS = 30_000;
 const DEAD_MS = 40_000;
 /** Signals change at most this often. */
 const FLUSH_MS = 250;
@@ -154,7 +158,20 @@ async function askNow(): Promise<void> {
 
 async function each(ids: string[]): Promise<Job[]> {
   const answers = await Promise.allSettled(ids.map((id) => get<Job>(`/api/jobs/${id}`)));
+  for (const [place, one] of answers.entries()) {
+    if (one.status === "rejected" && one.reason instanceof Problem && one.reason.status === 404)
+      lose(ids[place] as string, one.reason);
+  }
   return answers.filter((one) => one.status === "fulfilled").map((one) => one.value);
+}
+
+/** Forgets a job that the cluster no longer has. */
+export function lose(id: string, why: Problem): void {
+  gone.value = new Map(gone.peek()).set(id, why);
+  model.jobs.delete(id);
+  watched.delete(id);
+  touched.add(id);
+  flush();
 }
 
 let countTimer = 0;
@@ -211,13 +228,6 @@ export function makeRoom(count: number): void {
   room = Math.max(room, jobs.size + count);
 }
 
-/** Forgets a job that was deleted. */
-export function forget(id: string): void {
-  model.jobs.delete(id);
-  touched.add(id);
-  flush();
-}
-
 /**
  * Keeps a job in `snapshot.jobs` however old it becomes, and asks for it if it is not known. Rejects with a Problem.
  */
@@ -241,6 +251,8 @@ export async function refresh(): Promise<void> {
     readClock(job);
     touched.add(job.job_id);
   }
+  // Of those the snapshot has no room for, nobody has heard since the last one.
+  for (const id of watched) if (model.jobs.has(id) && !touched.has(id)) ask(id);
   fleetTouched = true;
   if (!known.peek()) remember(fresh.jobs);
   batch(() => {
@@ -358,9 +370,9 @@ async function run(): Promise<never> {
 /** Looks each second whether the stream still speaks. */
 function watchOver(): void {
   const silent = Date.now() - heard.value;
-  if (connection.value === "live" && silent > STALE_MS) {
+  if (connection.value === "live" && silent > OLD_MS) {
     connection.value = "stale";
-    reason.value = "nothing was heard for 30 s";
+    reason.value = "nothing was heard for 20 s";
   }
   if (connection.value === "stale" && silent > DEAD_MS) current?.abort();
 }
@@ -377,6 +389,7 @@ function sleep(): void {
 }
 
 function rouse(): void {
+  now.value = Date.now();
   if (asleep) connection.value = "connecting";
   asleep = false;
   retryNow();
@@ -398,6 +411,9 @@ export function start(): void {
   });
   addEventListener("pagehide", sleep);
   addEventListener("pageshow", (event) => event.persisted && rouse());
-  setInterval(watchOver, 1000);
+  setInterval(() => {
+    if (!document.hidden) now.value = Date.now();
+    watchOver();
+  }, 1000);
   void run();
 }

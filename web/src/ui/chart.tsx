@@ -3,7 +3,7 @@
 import { signal, type Signal } from "@preact/signals";
 import { clock, compact } from "../lib/format";
 import { token } from "../lib/theme";
-import { useCanvas } from "./canvas";
+import { useCanvas, type Draw } from "./canvas";
 import { Canvas, Figure } from "./figure";
 import { indexAt, ticks, top } from "./scale";
 
@@ -81,7 +81,8 @@ export function Chart(props: ChartProps) {
   const { title, times, series, format = compact, sync = title, height = 120, unit = "" } = props;
   const summary = describe(props);
   const cursor = cursorOf(sync);
-  const canvas = useCanvas((context, width, tall) => draw(context, width, tall, props, cursor.value));
+  const paint: Draw = (context, width, tall) => draw(context, width, tall, props, cursor.value);
+  const canvas = useCanvas(paint);
   const move = (event: PointerEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const share = (event.clientX - box.left - EDGE.left) / (box.width - EDGE.left - EDGE.right);
@@ -101,6 +102,7 @@ export function Chart(props: ChartProps) {
       summary={summary}
       twin={twin}
       note={<Legend series={series} at={at} time={times[at]} format={format} />}
+      saved={{ title, draw: paint }}
     >
       <div
         class="plot"

@@ -2,6 +2,8 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren, Ref } from "preact";
+import type { Draw } from "./canvas";
+import { fileName, offer } from "./saving";
 
 /** True while pictures are shown as tables. */
 export const tables = signal(false);
@@ -22,21 +24,39 @@ interface FigureProps {
   children: ComponentChildren;
   /** Beside the title. */
   note?: ComponentChildren;
+  /** Draws the picture for a file that has this title; without it the picture is not offered as one. */
+  saved?: { title: string; draw: Draw };
   class?: string;
 }
 
-export function Figure({ title, summary, twin, children, note, class: extra }: FigureProps) {
+export function Figure({ title, summary, twin, children, note, saved, class: extra }: FigureProps) {
   return (
     <figure class={`figure ${extra ?? ""}`}>
       {title && (
         <div class="caption">
           <h3>{title}</h3>
           {note}
+          {saved && !tables.value && <Save {...saved} summary={summary} />}
         </div>
       )}
       {tables.value ? <TwinTable {...twin()} label={summary} /> : children}
       <figcaption class="visually-hidden">{summary}</figcaption>
     </figure>
+  );
+}
+
+/** Offers the figure's canvas, drawn anew, as a file. */
+function Save({ title, draw, summary }: { title: string; draw: Draw; summary: string }) {
+  const open = (event: MouseEvent) => {
+    const canvas = (event.currentTarget as HTMLElement).closest("figure")?.querySelector("canvas");
+    if (!canvas) return;
+    const { clientWidth: width, clientHeight: height } = canvas;
+    offer(fileName(title), { title, lines: [summary], width, height, draw });
+  };
+  return (
+    <button type="button" class="link small save" aria-label={`Save ${title} as a file`} onClick={open}>
+      Save
+    </button>
   );
 }
 

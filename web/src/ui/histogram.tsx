@@ -3,7 +3,7 @@
 import { compact, integer } from "../lib/format";
 import { token } from "../lib/theme";
 import { EDGE, placeAt, type Bin } from "./bins";
-import { useCanvas } from "./canvas";
+import { useCanvas, type Draw } from "./canvas";
 import { Canvas, Figure } from "./figure";
 
 export type { Bin } from "./bins";
@@ -34,7 +34,8 @@ function summaryOf({ title, bins, unit = "" }: HistogramProps): string {
 export function Histogram(props: HistogramProps) {
   const { title, bins, unit = "", height = 140, onPick } = props;
   const summary = summaryOf(props);
-  const canvas = useCanvas((context, width, tall) => draw(context, width, tall, props));
+  const paint: Draw = (context, width, tall) => draw(context, width, tall, props);
+  const canvas = useCanvas(paint);
   const pick = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
     const place = placeAt(event.clientX - box.left, box.width, bins);
@@ -45,7 +46,7 @@ export function Histogram(props: HistogramProps) {
     rows: bins.map((bin) => [compact(bin.from), compact(bin.to), integer(bin.count)]),
   });
   return (
-    <Figure title={title} summary={summary} twin={twin}>
+    <Figure title={title} summary={summary} twin={twin} saved={{ title, draw: paint }}>
       <div onClick={onPick ? pick : undefined} style={{ height: `${height}px` }} class="histogram">
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>

@@ -8,20 +8,18 @@ import { PAGES } from "../kinds";
 import { askWho, codeOfLink, loggedIn, logIn, logOut, needsToken, who } from "../lib/api";
 import { seconds } from "../lib/format";
 import { bound, keys } from "../lib/keys";
-import { connection, heard, known, reason, retryAt, retryNow, start } from "../lib/live";
+import { age, connection, heard, known, now, reason, retryAt, retryNow, start } from "../lib/live";
 import { choose, theme, type Theme } from "../lib/theme";
 import { Confirmation, Dialog } from "./dialog";
 import { tables } from "./figure";
 import { later } from "./later";
+import { offered } from "./saving";
 import { Shape } from "./state";
 import { failed, toast, Toasts } from "./toast";
 
-/** ms since 1970, each second: ages and countdowns read it. */
-export const now = signal(Date.now());
-setInterval(() => {
-  if (!document.hidden) now.value = Date.now();
-}, 1000);
+export { now } from "../lib/live";
 
+const SaveDialog = later(() => import("./save").then((part) => part.SaveDialog), 0);
 const LogIn = later(() => import("./login").then((part) => part.LogIn), 0);
 
 const listing = signal(false);
@@ -51,15 +49,16 @@ export function Page({ current, children }: { current: string; children: Compone
       },
     });
   }, []);
-  const old = useComputed(() => known.value && connection.value !== "live" && connection.value !== "connecting");
+  const shown = useComputed(() => (known.value ? age.value : "live"));
   return (
-    <div class={old.value ? "old" : ""}>
+    <div data-age={shown.value}>
       <Header current={current} />
       <Banner />
       <main>{children}</main>
       <Toasts />
       <Confirmation />
       {listing.value && <KeyList />}
+      {offered.value && <SaveDialog />}
       {needsToken.value && <LogIn />}
     </div>
   );
@@ -143,7 +142,7 @@ function Banner() {
     ? ` What is shown is ${seconds(Math.max(1, Math.round((now.value - heard.value) / 1000)))} old.`
     : "";
   const what = {
-    stale: "Nothing was heard from the cluster for 30 s.",
+    stale: "Nothing was heard from the cluster for 20 s.",
     reconnecting: `Not live: ${reason.value}.`,
     offline: "This machine is offline.",
     denied: needsToken.value ? "This cluster needs a token." : `The cluster refuses this page: ${reason.value}.`,

@@ -1,0 +1,40 @@
+/** Names of jobs, and when they came and how long they took. Pure. */
+
+import type { Job } from "./api";
+import { ended, secondsRun } from "./fleet";
+import { clock, seconds } from "./format";
+
+/** A job's name; its kind where the cluster, of a version before, names no jobs. */
+export function titleOf({ title, type }: { title?: string; type: string }): string {
+  return title || type;
+}
+
+/** Characters of an id that tell jobs apart on a page. */
+const SHORT = 8;
+
+/** The beginning of a job's id. One that somebody chose, such as that of a workflow's action, keeps its end as well. */
+export function shortId(id: string): string {
+  if (/^[0-9a-f]{9,}$/.test(id)) return id.slice(0, SHORT);
+  return id.length <= 2 * SHORT ? id : `${id.slice(0, SHORT)}…${id.slice(-SHORT)}`;
+}
+
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/** A moment in the reader's time zone: 14:03:27 on the day of `now`, else 21 Nov 14:03, or 21 Nov 2025. */
+export function moment(at: string | number | null | undefined, now = Date.now()): string {
+  if (at === null || at === undefined || at === "") return "";
+  const [date, today] = [new Date(at), new Date(now)];
+  if (Number.isNaN(date.getTime())) return "";
+  if (date.toDateString() === today.toDateString()) return clock(at);
+  const day = `${date.getDate()} ${MONTHS[date.getMonth()]}`;
+  return date.getFullYear() === today.getFullYear()
+    ? `${day} ${clock(at).slice(0, 5)}`
+    : `${day} ${date.getFullYear()}`;
+}
+
+/** How long a job took, or has taken by `at`, ms since 1970 of the cluster's clock; empty before its start. */
+export function took(job: Job, at: number): string {
+  const ran = secondsRun(job, at);
+  if (ran === null) return "";
+  return ended(job) ? seconds(ran) : `${seconds(Math.floor(ran))} so far`;
+}

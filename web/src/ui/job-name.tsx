@@ -1,0 +1,28 @@
+/** A job by its name, with its short id behind it. */
+
+import type { Job } from "../lib/api";
+import { shortId, titleOf } from "../lib/naming";
+
+interface JobNameProps {
+  job: Pick<Job, "job_id" | "type"> & { title?: string };
+  /** Opens the job; without it the name is text. */
+  onOpen?: () => void;
+}
+
+export function JobName({ job, onOpen }: JobNameProps) {
+  const title = titleOf(job);
+  return (
+    <span class="job-name">
+      {onOpen ? (
+        <button type="button" class="link" onClick={onOpen} title={title}>
+          <bdi>{title}</bdi>
+        </button>
+      ) : (
+        <bdi title={title}>{title}</bdi>
+      )}{" "}
+      <span class="id" title={job.job_id}>
+        {shortId(job.job_id)}
+      </span>
+    </span>
+  );
+}

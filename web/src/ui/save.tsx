@@ -1,0 +1,35 @@
+/** Asks in which form a picture is saved: pixels at twice the size, or lines. */
+
+import { failed } from "./toast";
+import { Dialog } from "./dialog";
+import { offered } from "./saving";
+import { savePicture, type Format } from "./sheet";
+
+const FORMATS: readonly (readonly [Format, string])[] = [
+  ["png", "PNG: at twice the size"],
+  ["svg", "SVG: lines and texts at any size"],
+];
+
+export function SaveDialog() {
+  const wanted = offered.value;
+  if (!wanted) return null;
+  const close = () => (offered.value = undefined);
+  const save = (format: Format) => {
+    close();
+    savePicture(wanted.name, wanted.picture, format).catch((error: unknown) =>
+      failed("The picture was not saved", error),
+    );
+  };
+  return (
+    <Dialog title="Save picture" onClose={close}>
+      <p class="soft">{wanted.picture.title}, with its title and what it shows in words above.</p>
+      <div class="stack">
+        {FORMATS.map(([format, text]) => (
+          <button type="button" key={format} onClick={() => save(format)}>
+            {text}
+          </button>
+        ))}
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,101 @@
+/** Pictures as files that stand alone: with title and parameters, as PNG at twice the size or as SVG. */
+
+import { download } from "../lib/export";
+import { token } from "../lib/theme";
+import type { Draw } from "./canvas";
+import { broken, type Picture } from "./saving";
+import { SvgContext } from "./svg";
+
+export type Format = "png" | "svg";
+
+/** Pixels of a PNG for a pixel of the page. */
+const SCALE = 2;
+/** Pixels around, and of the lines above. */
+const EDGE = 16;
+const [TITLE, LINE] = [24, 17];
+
+interface Fonts {
+  title: string;
+  line: string;
+}
+
+function fonts(): Fonts {
+  const family = getComputedStyle(document.body).fontFamily;
+  return { title: `600 16px ${family}`, line: `12px ${family}` };
+}
+
+const probe = () => document.createElement("canvas").getContext("2d") as CanvasRenderingContext2D;
+
+function measured(text: string, font: string): number {
+  const context = probe();
+  context.font = font;
+  return context.measureText(text).width;
+}
+
+interface Sheet {
+  width: number;
+  height: number;
+  draw: (context: CanvasRenderingContext2D) => void;
+}
+
+/** The picture on the page's ground, with its title and lines above. */
+function sheetOf({ title, lines, width, height, draw }: Picture): Sheet {
+  const font = fonts();
+  const rows = lines.flatMap((each) => broken(each, width, (text) => measured(text, font.line)));
+  const head = TITLE + LINE * rows.length + 8;
+  return {
+    width: width + 2 * EDGE,
+    height: height + head + 2 * EDGE,
+    draw: (context) => {
+      context.fillStyle = token("bg");
+      context.fillRect(0, 0, width + 2 * EDGE, height + head + 2 * EDGE);
+      context.fillStyle = token("ink");
+      context.font = font.title;
+      context.fillText(title, EDGE, EDGE + 16);
+      context.fillStyle = token("ink-soft");
+      context.font = font.line;
+      for (const [place, text] of rows.entries()) context.fillText(text, EDGE, EDGE + TITLE + LINE * (place + 1) - 4);
+      context.save();
+      context.translate(EDGE, EDGE + head);
+      draw(context, width, height);
+      context.restore();
+    },
+  };
+}
+
+function asPng(sheet: Sheet, scale: number): Promise<Blob> {
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width: Math.round(sheet.width * scale), height: Math.round(sheet.height * scale) });
+  const context = canvas.getContext("2d");
+  if (!context) throw new Error("this browser has no canvas of that size");
+  context.scale(scale, scale);
+  sheet.draw(context);
+  return new Promise((done, failed) =>
+    canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large for this browser")))),
+  );
+}
+
+function asSvg(sheet: Sheet): Blob {
+  const context = new SvgContext(measured);
+  sheet.draw(context as unknown as CanvasRenderingContext2D);
+  const size = `width="${sheet.width}" height="${sheet.height}" viewBox="0 0 ${sheet.width} ${sheet.height}"`;
+  return new Blob([`<svg xmlns="http://www.w3.org/2000/svg" ${size}>\n${context.content()}\n</svg>\n`], {
+    type: "image/svg+xml",
+  });
+}
+
+/** The picture as a file. Rejects where the browser cannot make one of that size. */
+export async function pictureFile(picture: Picture, format: Format, scale = SCALE): Promise<Blob> {
+  const sheet = sheetOf(picture);
+  return format === "png" ? asPng(sheet, scale) : asSvg(sheet);
+}
+
+/** Saves the picture as NAME.png or NAME.svg. */
+export async function savePicture(name: string, picture: Picture, format: Format): Promise<void> {
+  download(`${name}.${format}`, await pictureFile(picture, format));
+}
+
+/** A canvas as it is now, as a picture of its own size on the page; of WebGL only in the task that drew it. */
+export function copied(canvas: HTMLCanvasElement): Draw {
+  return (context, width, height) => context.drawImage(canvas, 0, 0, width, height);
+}

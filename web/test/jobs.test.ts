@@ -1,0 +1,64 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { trouble, watch } from "../src/lib/jobs";
+import { adopt, connection, lose } from "../src/lib/live";
+import { Problem, type Job } from "../src/lib/api";
+
+const asked: string[] = [];
+let status = 404;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  asked.length = 0;
+  vi.stubGlobal("window", globalThis);
+  vi.stubGlobal("fetch", async (path: string) => {
+    asked.push(path);
+    const body = status === 200 ? { job_id: path.split("/").at(-1), state: "done" } : { detail: `no ${path}` };
+    const answer = new Response(JSON.stringify(body), { status });
+    Object.defineProperty(answer, "url", { value: `http://127.0.0.1${path}` });
+    return answer;
+  });
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+const settled = () => vi.advanceTimersByTimeAsync(1);
+
+test("a job that does not exist is asked for once, however often it is watched, and said to be missing", async () => {
+  status = 404;
+  for (let time = 0; time < 20; time += 1) watch("unknown").value;
+  await settled();
+  for (let time = 0; time < 20; time += 1) watch("unknown").value;
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked).toEqual(["/api/jobs/unknown"]);
+  expect(trouble("unknown").value?.status).toBe(404);
+});
+
+test("a job of which nobody could tell is asked for again once the cluster answers", async () => {
+  status = 503;
+  const job = watch("later");
+  await settled();
+  expect(trouble("later").value?.status).toBe(503);
+  connection.value = "reconnecting";
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked.length).toBe(1);
+  status = 200;
+  connection.value = "live";
+  await vi.advanceTimersByTimeAsync(1000);
+  expect([asked.length, job.value?.job_id, trouble("later").value]).toEqual([2, "later", undefined]);
+});
+
+test("a job that was deleted is missing, not awaited", async () => {
+  const job = watch("doomed");
+  adopt({ job_id: "doomed", state: "done" } as Job);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(job.value?.state).toBe("done");
+  lose("doomed", new Problem(404, "Deleted", "job doomed was deleted"));
+  expect([job.value, trouble("doomed").value?.detail]).toEqual([undefined, "job doomed was deleted"]);
+  asked.length = 0;
+  watch("doomed").value;
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(asked).toEqual([]);
+});

@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import type { Job } from "../src/lib/api";
+import { moment, shortId, titleOf, took } from "../src/lib/naming";
+
+const plain = (text: string) => text.replaceAll("\u202f", " ");
+
+test("a job has its name, and its kind where the cluster names none", () => {
+  expect(titleOf({ title: "Collatz 1…10⁷, statistics", type: "collatz" })).toBe("Collatz 1…10⁷, statistics");
+  expect([titleOf({ type: "collatz" }), titleOf({ title: "", type: "thread" })]).toEqual(["collatz", "thread"]);
+});
+
+test.each([
+  ["53ebc1f3d5771fb5", "53ebc1f3"],
+  ["w-5c7b3fb0e8c8-build-1", "w-5c7b3f…-build-1"],
+  ["nightly", "nightly"],
+])("the id %s is short as %s", (id, expected) => expect(shortId(id)).toBe(expected));
+
+test("a moment has its day unless it is today, and its year unless it is this one", () => {
+  const now = new Date(2026, 10, 21, 20, 0, 0).getTime();
+  expect(moment(new Date(2026, 10, 21, 14, 3, 27).getTime(), now)).toBe("14:03:27");
+  expect(moment(new Date(2026, 10, 20, 23, 59, 59).getTime(), now)).toBe("20 Nov 23:59");
+  expect(moment(new Date(2025, 11, 31, 8, 0, 0).getTime(), now)).toBe("31 Dec 2025");
+  expect([moment(null, now), moment("", now), moment("soon", now)]).toEqual(["", "", ""]);
+});
+
+test("a duration is of the whole job, or so far", () => {
+  const job = { state: "done", started: "2026-01-01T00:00:00Z", ended: "2026-01-01T00:01:30Z", seconds: 90 } as Job;
+  expect(plain(took(job, 0))).toBe("1 min 30 s");
+  const running = { ...job, state: "running", ended: null, seconds: 4 } as Job;
+  expect(plain(took(running, Date.parse("2026-01-01T00:00:12.9Z")))).toBe("12 s so far");
+  expect(took({ ...running, started: null, seconds: null } as Job, 0)).toBe("");
+});
