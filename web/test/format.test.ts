@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ago, bytes, compact, integer, percent, rate, seconds } from "../src/lib/format";
+import { ago, bytes, compact, integer, passed, percent, rate, seconds } from "../src/lib/format";
 
 const plain = (text: string) => text.replaceAll("\u202f", " ");
 
@@ -77,3 +77,10 @@ test("rates and ages", () => {
   expect(plain(ago("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:03:20Z")))).toBe("3 min 20 s ago");
   expect(ago(null)).toBe("");
 });
+
+test.each([
+  [0.4, "0 s"],
+  [5, "5 s"],
+  [59.4, "59 s"],
+  [200, "3 min 20 s"],
+])("passed %s is in whole seconds", (value, expected) => expect(plain(passed(value))).toBe(expected));

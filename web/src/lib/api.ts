@@ -162,6 +162,20 @@ export async function problemOf(answer: Response): Promise<Problem> {
   return new Problem(answer.status, title, detail, body.field, answer.headers.get("X-Request-ID") ?? undefined);
 }
 
+/** Statuses of a cluster that is not well, or not there. */
+const UNWELL = [0, 502, 503, 504];
+let doubted = (_why: Problem): void => undefined;
+
+/** Has `listen` called with each answer by which the cluster may not be well, whatever was asked. */
+export function onDoubt(listen: (why: Problem) => void): void {
+  doubted = listen;
+}
+
+function told(problem: Problem): Problem {
+  if (UNWELL.includes(problem.status)) doubted(problem);
+  return problem;
+}
+
 async function call(path: string, options: RequestInit): Promise<Response> {
   let answer: Response;
   try {
@@ -175,9 +189,9 @@ async function call(path: string, options: RequestInit): Promise<Response> {
     if ((error as Error).name === "AbortError") throw error;
     const late = (error as Error).name === "TimeoutError";
     const why = late ? `no answer within ${PATIENCE_MS / 1000} s` : "the cluster does not answer";
-    throw new Problem(0, "No answer", `${why}; see ./deploy-cluster.sh status`);
+    throw told(new Problem(0, "No answer", `${why}; see ./deploy-cluster.sh status`));
   }
-  if (!answer.ok) throw await problemOf(answer);
+  if (!answer.ok) throw told(await problemOf(answer));
   return answer;
 }
 

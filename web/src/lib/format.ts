@@ -67,6 +67,12 @@ export function seconds(value: number | null | undefined): string {
   return long(Math.round(value));
 }
 
+/** Time that passes, in whole seconds: 5 s, 3 min 20 s. */
+export function passed(value: number): string {
+  const whole = Math.max(0, Math.round(value));
+  return whole < 60 ? `${whole}${THIN}s` : long(whole);
+}
+
 function long(whole: number): string {
   const units: [number, string][] = [
     [86_400, "d"],

@@ -7,6 +7,7 @@ import {
   authorization,
   get,
   needsToken,
+  onDoubt,
   Problem,
   problemOf,
   signedIn,
@@ -377,6 +378,19 @@ function watchOver(): void {
   if (connection.value === "stale" && silent > DEAD_MS) current?.abort();
 }
 
+let doubting = false;
+
+/**
+ * Looks whether the cluster is well, after an answer that says it may not be: a stream is silent for seconds before it
+ * ends. The stream is given up where the snapshot fails too.
+ */
+async function doubt(why: Problem): Promise<void> {
+  if (doubting || connection.peek() !== "live") return;
+  doubting = true;
+  await refresh().catch(() => current?.abort(why));
+  doubting = false;
+}
+
 /** Tries again now. */
 export function retryNow(): void {
   attempt = 0;
@@ -399,6 +413,7 @@ function rouse(): void {
 export function start(): void {
   if (started) return;
   started = true;
+  onDoubt((why) => void doubt(why));
   let hiding = 0;
   document.addEventListener("visibilitychange", () => {
     clearTimeout(hiding);

@@ -2,7 +2,7 @@
 
 import type { Job } from "./api";
 import { ended, secondsRun } from "./fleet";
-import { clock, seconds } from "./format";
+import { clock, passed, seconds } from "./format";
 
 /** A job's name; its kind where the cluster, of a version before, names no jobs. */
 export function titleOf({ title, type }: { title?: string; type: string }): string {
@@ -36,5 +36,5 @@ export function moment(at: string | number | null | undefined, now = Date.now())
 export function took(job: Job, at: number): string {
   const ran = secondsRun(job, at);
   if (ran === null) return "";
-  return ended(job) ? seconds(ran) : `${seconds(Math.floor(ran))} so far`;
+  return ended(job) ? seconds(ran) : `${passed(Math.floor(ran))} so far`;
 }

@@ -6,7 +6,7 @@ import { render, type ComponentChild, type ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { PAGES } from "../kinds";
 import { askWho, codeOfLink, loggedIn, logIn, logOut, needsToken, who } from "../lib/api";
-import { seconds } from "../lib/format";
+import { passed } from "../lib/format";
 import { bound, keys } from "../lib/keys";
 import { age, connection, heard, known, now, reason, retryAt, retryNow, start } from "../lib/live";
 import { choose, theme, type Theme } from "../lib/theme";
@@ -138,9 +138,7 @@ const wait = computed(() => Math.max(0, Math.ceil((retryAt.value - now.value) / 
 function Banner() {
   const state = connection.value;
   if (state === "live" || state === "connecting") return null;
-  const age = heard.value
-    ? ` What is shown is ${seconds(Math.max(1, Math.round((now.value - heard.value) / 1000)))} old.`
-    : "";
+  const age = heard.value ? ` What is shown is ${passed(Math.max(1, (now.value - heard.value) / 1000))} old.` : "";
   const what = {
     stale: "Nothing was heard from the cluster for 20 s.",
     reconnecting: `Not live: ${reason.value}.`,

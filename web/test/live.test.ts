@@ -1,0 +1,47 @@
+import { afterEach, expect, test, vi } from "vitest";
+import { get } from "../src/lib/api";
+import { age, connection, heard, now, reason, start } from "../src/lib/live";
+
+const SNAPSHOT = { stream: "1-0", jobs: [], workers: [], gpus: [], queues: [], alerts: [], status: {} };
+
+/** A cluster whose stream stays open; questions that begin with this are answered with 503. */
+let unwell = "nothing";
+let open: ReadableStreamDefaultController<Uint8Array> | undefined;
+
+function answer(path: string, options: RequestInit): Response {
+  if (path.startsWith(unwell))
+    return new Response(JSON.stringify({ detail: "redis cannot be reached" }), { status: 503 });
+  if (!path.startsWith("/api/events")) return new Response(JSON.stringify(SNAPSHOT));
+  const body = new ReadableStream<Uint8Array>({ start: (controller) => void (open = controller) });
+  options.signal?.addEventListener("abort", () => open?.error(options.signal?.reason));
+  return new Response(body);
+}
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("an answer that the cluster is not well ends the colours, though its stream is still open", async () => {
+  const nothing = () => undefined;
+  vi.stubGlobal("window", globalThis);
+  vi.stubGlobal("document", { hidden: false, addEventListener: nothing });
+  vi.stubGlobal("addEventListener", nothing);
+  vi.stubGlobal("navigator", { onLine: true });
+  vi.stubGlobal("fetch", async (path: string, options: RequestInit) => {
+    const given = answer(path, options);
+    Object.defineProperty(given, "url", { value: `http://127.0.0.1${path}` });
+    return given;
+  });
+  start();
+  await vi.waitFor(() => expect(connection.value).toBe("live"));
+  expect(age.value).toBe("live");
+  // One question alone that fails says nothing of the cluster: its snapshot is looked at.
+  const before = open;
+  unwell = "/api/stream";
+  await get("/api/stream").catch(() => undefined);
+  await new Promise((done) => setTimeout(done, 50));
+  expect([connection.value, open]).toEqual(["live", before]);
+  unwell = "/api/";
+  await get("/api/stream").catch(() => undefined);
+  await vi.waitFor(() => expect(connection.value).toBe("reconnecting"));
+  expect([age.value, reason.value]).toEqual(["lost", "503: redis cannot be reached"]);
+  expect(heard.value).toBeLessThanOrEqual(now.value + 1000);
+});
