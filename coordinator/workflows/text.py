@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import yaml
+from pydantic_core import from_json
 
 from jobs.numbers import short
 
@@ -30,6 +31,8 @@ _FIRST = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OTHER_BASE = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+#: An escape of a quoted text; two of JSON that stand for one character have both groups.
+_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
@@ -99,13 +102,47 @@ def parsed(text: bytes) -> tuple[Any, list[Complaint]]:
         line = text.count(b"\n", 0, error.start) + 1
         raise Unreadable(Place(line, 1), "the text is no UTF-8") from None
     try:
-        return _Reader(yaml.parse(decoded, Loader=_LOADER)).value()
+        return _Reader(_events(_without_pairs(decoded))).value()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(filter(None, (error.context, error.problem))) or "it is no YAML"
         raise Unreadable(_place(mark) if mark else START, what) from None
     except yaml.YAMLError as error:
         raise Unreadable(START, str(error).splitlines()[0]) from None
+
+
+def _without_pairs(text: str) -> str:
+    """Return a text of JSON with one escape of YAML for each two of JSON that stand for one character.
+
+    JSON has such pairs for what lies beyond 16 bits, such as emoji; in YAML each alone would be no character.
+    """
+    if "\\ud" not in text.lower() or not _is_json(text):
+        return text
+
+    def joined(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        return f"\\U{0x10000 + ((int(match[1], 16) - 0xD800) << 10) + int(match[2], 16) - 0xDC00:08x}"
+
+    return _ESCAPE.sub(joined, text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        from_json(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _events(text: str) -> Iterator[Any]:
+    """Yield the parser's events, as yaml.parse does in more calls."""
+    parser = _LOADER(text)
+    try:
+        while (event := parser.get_event()) is not None:
+            yield event
+    finally:
+        parser.dispose()
 
 
 def plain(value: Any) -> Any:
@@ -155,7 +192,8 @@ class _Reader:
     def _take(self, event: Any) -> None:
         place = _place(event.start_mark)
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise Unreadable(place, f"&{event.anchor} and *{event.anchor} are not used here; write it out")
+            anchor = event.anchor if len(event.anchor) <= 40 else f"{event.anchor[:39]}…"
+            raise Unreadable(place, f"&{anchor} and *{anchor} are not used here; write it out")
         if event.tag is not None and event.tag != "!":
             raise Unreadable(place, f"the tag {short(event.tag)} is not used here; quote a text that looks otherwise")
         if isinstance(event, yaml.ScalarEvent):
@@ -214,12 +252,11 @@ class _Reader:
 
 def _number(text: str, place: Place) -> Any:
     """Return the number that a plain scalar is, else the text."""
-    if _INTEGER.fullmatch(text):
+    if _INTEGER.fullmatch(text) or _OTHER_BASE.fullmatch(text):
+        # One of another base may have a sixth more digits once it is written as JSON.
         if len(text) > _MAX_DIGITS:
             raise Unreadable(place, f"an integer of over {_MAX_DIGITS} digits; quote it")
-        return int(text)
-    if _OTHER_BASE.fullmatch(text):
-        return int(text, 0)
+        return int(text) if _INTEGER.fullmatch(text) else int(text, 0)
     if _DECIMAL.fullmatch(text):
         number = float(text)
         if abs(number) == float("inf"):

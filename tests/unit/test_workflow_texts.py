@@ -106,6 +106,9 @@ def test_json_means_what_it_says(value: Any) -> None:
         ("a: .inf\n", Place(1, 4), "no number"),
         ("a: 1e999\n", Place(1, 4), "beyond"),
         (f"a: {'9' * 5000}\n", Place(1, 4), "digits"),
+        (f"a: 0x{'f' * 1_000_000}\n", Place(1, 4), "digits"),
+        (f"a: 0o{'7' * 200_000}\n", Place(1, 4), "digits"),
+        ('{"a": "\\ud83d"}', Place(1, 10), "invalid Unicode"),
         ("a: 1\n---\nb: 2\n", Place(2, 1), "second document"),
         ("a: [1,\n", Place(2, 1), "flow"),
         ("? [a]\n: b\n", Place(1, 3), "a key must be a text"),
@@ -118,6 +121,25 @@ def test_what_cannot_be_read_is_refused_with_its_place(source: str, place: Place
     with pytest.raises(Unreadable) as caught:
         parsed(source.encode())
     assert caught.value.complaint.place == place and words in caught.value.complaint.text
+
+
+def test_characters_beyond_16_bits_may_be_escaped_as_json_does() -> None:
+    value = {"a": "\N{GRINNING FACE}\\ud83d\\ude00\\\N{GRINNING FACE}\n", "b": ["\N{GRINNING FACE}"]}
+    text = json.dumps(value)
+    assert "\\ud83d\\ude00" in text and plain(parsed(text.encode())[0]) == value
+    of_yaml = r"a: \ud83d\ude00 and '\ud83d\ude00'"
+    assert plain(parsed(of_yaml.encode())[0]) == {"a": of_yaml[3:]}
+
+
+def test_numbers_of_any_base_can_be_written_as_json() -> None:
+    found = plain(parsed(f"a: [0x{'f' * 4000}, 0o{'7' * 4000}, {'9' * 4000}]".encode())[0])
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_what_is_wrong_is_said_shortly_however_long_it_is() -> None:
+    with pytest.raises(Unreadable) as caught:
+        parsed(f"a: &{'x' * 2_000_000} 1".encode())
+    assert len(caught.value.complaint.text) < 200
 
 
 def test_a_text_is_utf_8_and_of_bounded_size() -> None:

@@ -138,8 +138,8 @@ def _canonical(needed: Requirements) -> dict[str, Any]:
 
 
 def _check_size(spec: Spec) -> None:
-    sizes = {name: len(texts.as_json(value)) for name, value in spec.items()}
     if (total := len(texts.as_json(spec))) > _MAX_SPEC:
+        sizes = {name: len(texts.as_json(value)) for name, value in spec.items()}
         largest = sorted(sizes, key=lambda name: -sizes[name])[:2]
         parts = " and ".join(f"{name} {sizes[name]}" for name in largest)
         _refuse(

@@ -251,6 +251,11 @@ class Python(BaseModel):
     ] = Field(description="A file of requirements among `files`.")
 
 
+def _usual(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of a field whose default is made anew for each: copies of one take ten times as long."""
+    return {"default": model.model_validate({}).model_dump()}
+
+
 class Parameters(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -285,8 +290,16 @@ class Parameters(BaseModel):
     timeout_seconds: Seconds | None = Field(None, description="A unit is killed after this time; null: never.")
     stop_signal_seconds: Early = Field(0.0, description="It gets SIGTERM this long before its timeout.")
     grace_seconds: Grace = Field(10.0, description="Between SIGTERM and SIGKILL when it is cancelled.")
-    retries: Retries = Field(Retries.model_validate({}), description="What follows an exit code other than 0.")
+    retries: Retries = Field(
+        default_factory=lambda: Retries.model_validate({}),
+        json_schema_extra=_usual(Retries),
+        description="What follows an exit code other than 0.",
+    )
     batch: Batch | None = Field(None, description="Most units that a slot takes at once; null: by their measured pace.")
-    requirements: Requirements = Field(Requirements.model_validate({}), description="What each unit needs.")
+    requirements: Requirements = Field(
+        default_factory=lambda: Requirements.model_validate({}),
+        json_schema_extra=_usual(Requirements),
+        description="What each unit needs.",
+    )
     workspace: Workspace | None = Field(None, description="A folder that outlives attempts and jobs, by its name.")
     python: Python | None = Field(None, description="A Python environment, first in PATH.")

@@ -10,6 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from jobs.numbers import short
 
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
 
 def wrong(sentence: str) -> PydanticCustomError:
     """Return the error that says this of a parameter."""
@@ -66,4 +68,4 @@ def check_names(names: Iterable[str], what: str) -> None:
 
 def as_json(value: Any) -> str:
     """Return a value as the JSON that is stored, in ASCII."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return _JSON.encode(value)

@@ -46,9 +46,10 @@ def plan(parameters: Parameters) -> Plan:
     """Compile the distributions, check that the job is finite, and lay out the cells. Raise InvalidRequest."""
     seed = secrets.randbelow(2**53) if parameters.seed is None else parameters.seed
     resolved = parameters.model_copy(update={"seed": seed})
-    spec = _spec(resolved)
-    expected = sum(theory.threads_by_depth(spec["offspring"], parameters.thread_count, parameters.max_depth))
-    _check_size(parameters, spec, Fraction(expected))
+    offspring = tables.offspring(parameters.spawn, parameters.max_depth)
+    expected = theory.expected_threads(offspring, parameters.thread_count, parameters.max_depth)
+    spec = _spec(resolved, offspring, expected)
+    _check_size(parameters, spec, expected)
     if parameters.trace is not None:
         return _plan_trace(spec)
     seconds = [sizes.seconds(spec, float(expected), *cell) for cell in parameters.cells]
@@ -104,8 +105,7 @@ def _plan_trace(spec: dict[str, Any]) -> Plan:
     )
 
 
-def _spec(parameters: Parameters) -> dict[str, Any]:
-    offspring = tables.offspring(parameters.spawn, parameters.max_depth)
+def _spec(parameters: Parameters, offspring: dict[str, Any], expected: Fraction) -> dict[str, Any]:
     roots, depth = parameters.thread_count, parameters.max_depth
     work, quantum = tables.work(parameters.work), _quantum(parameters)
     return {
@@ -128,7 +128,7 @@ def _spec(parameters: Parameters) -> dict[str, Any]:
         "most_slices": tables.longest_work(work) // quantum + 1 if quantum else 0,
         "arrival": tables.arrival(parameters.arrival),
         "batch_size": parameters.batch_size,
-        "expected_threads": math.ceil(sum(theory.threads_by_depth(offspring, roots, depth))),
+        "expected_threads": math.ceil(expected),
         "trace": None if parameters.trace is None else parameters.trace.model_dump(),
     }
 

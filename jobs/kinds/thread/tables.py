@@ -225,4 +225,9 @@ def offspring_weights(table: dict[str, Any], depth: int) -> list[tuple[int, Frac
 
 def mean_offspring(table: dict[str, Any], depth: int) -> Fraction:
     """Expected children of a thread at a depth."""
-    return Fraction(sum(children * draws for children, draws in offspring_draws(table, depth)), ONE)
+    return Fraction(drawn_offspring(table, depth), ONE)
+
+
+def drawn_offspring(table: dict[str, Any], depth: int) -> int:
+    """Children of all 2^32 draws at a depth together."""
+    return sum(children * draws for children, draws in offspring_draws(table, depth))

@@ -17,6 +17,17 @@ def threads_by_depth(offspring: dict[str, Any], roots: int, max_depth: int) -> l
     return list(accumulate(means, mul, initial=Fraction(roots)))
 
 
+def expected_threads(offspring: dict[str, Any], roots: int, max_depth: int) -> Fraction:
+    """Expected threads of a replica when no spawn is refused: the sum of `threads_by_depth`, reduced once."""
+    rows = min(max_depth, len(offspring["thresholds"]))
+    distinct = [tables.drawn_offspring(offspring, depth) for depth in range(rows)]
+    total = level = roots
+    for depth in range(max_depth):
+        level *= distinct[min(depth, len(distinct) - 1)]
+        total = total * tables.ONE + level
+    return Fraction(total, tables.ONE**max_depth)
+
+
 def most_threads(offspring: dict[str, Any], roots: int, max_depth: int, cap: int) -> int:
     """Return the most threads that a replica can have."""
     threads = level = roots
