@@ -49,7 +49,9 @@ from coordinator.webhooks.sender import Sender
 from coordinator.work import calls
 from coordinator.work.inputs import Inputs
 from coordinator.work.polls import Polls
+from coordinator.workflows import text
 from coordinator.workflows.artifact_host import ArtifactHost
+from coordinator.workflows.documents import Documents
 from coordinator.workflows.engine import Engine
 from coordinator.workflows.overseer import Overseer
 from jobs import VERSION, errors
@@ -97,7 +99,8 @@ def create(settings: Settings) -> FastAPI:
     collector = Collector(own, trees, lambda: janitor.leading)
     on_behalf = _on_behalf(own, settings, queries, trees)
     timekeeper = Timekeeper(Runs(own.schedules, own.workflows, on_behalf, queries.jobs.states), lambda: janitor.leading)
-    engine = Engine(own, settings, queries.jobs, on_behalf, lambda actor: ArtifactHost(trees, actor))
+    documents = Documents(main.workflows)
+    engine = Engine(own, settings, documents, on_behalf, lambda actor: ArtifactHost(trees, actor))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
 
     def hear(events: Sequence[Event]) -> None:
@@ -142,7 +145,8 @@ def create(settings: Settings) -> FastAPI:
     app.state.cluster = cluster
     app.state.bodies = Bodies()
     app.state.file_bodies = Bodies(FILE_ROOM)
-    app.state.engine = engine
+    app.state.engine, app.state.documents = engine, documents
+    app.state.workflow_texts = Bodies(text.ROOM, text.LARGE)
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
     by_call = _on_behalf(main, settings, cluster.queries, cluster.artifacts)

@@ -39,9 +39,10 @@ READ_SECONDS = 60.0
 class Bodies:
     """Room for the bodies that one replica reads at once."""
 
-    def __init__(self, room: int = _ROOM) -> None:
+    def __init__(self, room: int = _ROOM, large: int = _LARGE) -> None:
         self._free = room
         self._freed = asyncio.Event()
+        self._over = large
         self._large = asyncio.Lock()
 
     @asynccontextmanager
@@ -59,7 +60,7 @@ class Bodies:
 
     def turn(self, size: int) -> AbstractAsyncContextManager[None]:
         """Wait until no other large body is worked on, where this is one."""
-        return self._large if size > _LARGE else nullcontext()
+        return self._large if size > self._over else nullcontext()
 
 
 @asynccontextmanager
@@ -87,11 +88,16 @@ async def body(request: Request, empty: Any = None, limit: int = MAX_BODY) -> An
 
 
 @asynccontextmanager
-async def octets(request: Request, limit: int) -> AsyncIterator[bytes]:
-    """Yield the body as it is, with room for it until the block ends. TooLarge over `limit` bytes; TooSlow."""
-    rooms: Bodies = request.app.state.file_bodies
-    async with rooms.room(_announced(request, limit)):
-        yield await _read(request, limit, FILE_SECONDS)
+async def octets(request: Request, limit: int, bodies: Bodies | None = None) -> AsyncIterator[bytes]:
+    """Yield the body as it is, with room for it among `bodies` until the block ends; large ones one after the other.
+
+    TooLarge over `limit` bytes; TooSlow.
+    """
+    among: Bodies = bodies or request.app.state.file_bodies
+    async with among.room(_announced(request, limit)):
+        body = await _read(request, limit, FILE_SECONDS)
+        async with among.turn(len(body)) if bodies else nullcontext():
+            yield body
 
 
 def _announced(request: Request, limit: int) -> int:

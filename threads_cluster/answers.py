@@ -496,6 +496,10 @@ class Workflow(Answer):
     error: str | None = None
 
 
+class Retried(Workflow):
+    notes: list[str] = []
+
+
 class Items(Answer):
     done: Count
     total: Count
@@ -539,6 +543,8 @@ class Validation(Answer):
     layers: Count
     problems: Many[Complaint]
     notes: Many[Complaint]
+    #: Coordinators of an earlier version do not say.
+    more: Count = 0
 
 
 def checked(shape: type[BaseModel], answer: Checked, url: str) -> Checked:

@@ -62,9 +62,9 @@ def validate(ctx: typer.Context, file: File, as_json: AsJson = False) -> None:
         show.json_line(found)
     elif found["valid"]:
         show.line(f"{found['name']}: {_actions(found['actions'])} in {found['layers']} layers, valid")
-        _print_problems(file, found["notes"], len(found["notes"]))
+        _print_problems(file, found["notes"], len(found["notes"]) + found.get("more", 0))
     else:
-        _print_problems(file, found["problems"], len(found["problems"]))
+        _print_problems(file, found["problems"], len(found["problems"]) + found.get("more", 0))
     if not found["valid"]:
         raise typer.Exit(errors.REFUSED)
 
@@ -112,7 +112,10 @@ def cancel(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
 @app.command()
 def retry(ctx: typer.Context, workflow: Id, as_json: AsJson = False) -> None:
     """Let a workflow that failed or was cancelled go on from what failed; what is done stays."""
-    _acted(ctx.obj.cluster.workflows.retry(workflow), as_json=as_json)
+    row = ctx.obj.cluster.workflows.retry(workflow)
+    for note in row.get("notes", []):
+        show.say(note)
+    _acted(row, as_json=as_json)
 
 
 @app.command()
@@ -150,7 +153,8 @@ def refuse(file: Path, error: errors.ApiError) -> NoReturn:
     problems = error.problem.get("problems")
     if not isinstance(problems, list) or not problems:
         raise error
-    _print_problems(file, problems, len(problems), to_stderr=True)
+    more = error.problem.get("more")
+    _print_problems(file, problems, len(problems) + (more if isinstance(more, int) else 0), to_stderr=True)
     raise typer.Exit(errors.REFUSED)
 
 

@@ -53,7 +53,7 @@ class Workflows:
         return self._ask("POST", "", answers.Workflow, text=_octets(text))
 
     def validate(self, text: Text) -> Json:
-        """`{valid, name, actions, edges, layers, problems, notes}`; submits nothing."""
+        """`{valid, name, actions, edges, layers, problems, notes, more}`; submits nothing."""
         return self._ask("POST", "/validate", answers.Validation, text=_octets(text))
 
     def list(self, limit: int | None = None) -> Iterator[Json]:
@@ -100,8 +100,8 @@ class Workflows:
         return self._ask("POST", f"/{_quoted(workflow)}/cancel", answers.Workflow)
 
     def retry(self, workflow: str) -> Json:
-        """Let a workflow that failed or was cancelled go on; what is done stays."""
-        return self._ask("POST", f"/{_quoted(workflow)}/retry", answers.Workflow)
+        """Let a workflow that failed or was cancelled go on; what is done stays. `notes`: what begins anew."""
+        return self._ask("POST", f"/{_quoted(workflow)}/retry", answers.Retried)
 
     def approve(self, workflow: str, action: str) -> Json:
         """Let an action that waits for a person be done."""

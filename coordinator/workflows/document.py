@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.workflows import text
-from coordinator.workflows.text import START, Complaint, Mapping, Place, Sequence, Unreadable
+from coordinator.workflows.text import START, Complaint, Complaints, Mapping, Place, Sequence, Unreadable, short_name
 from jobs import errors
-from jobs.numbers import short
 
 #: Actions of a workflow, and dependencies of all of them.
 MAX_ACTIONS, MAX_EDGES = 10_000, 100_000
 #: Characters of a name and of a description.
 MAX_NAME, MAX_DESCRIPTION = 200, 10_000
-#: Complaints that an answer holds.
-MAX_COMPLAINTS = 100
 #: Ids are parts of ids of jobs.
 ACTION_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TYPE = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -78,12 +75,14 @@ def unpacked(name: str, description: str, rows: list[dict[str, Any]]) -> Documen
 class InvalidWorkflow(errors.InvalidRequest):
     """The workflow is not valid."""
 
-    def __init__(self, complaints: list[Complaint]) -> None:
-        first, *others = complaints = sorted(complaints, key=lambda one: one.place)
-        more = f" (and {len(others)} more)" if others else ""
+    def __init__(self, complaints: Complaints) -> None:
+        self.complaints = complaints.first
+        #: How many there are besides these.
+        self.more = complaints.more
+        first = self.complaints[0]
+        more = f" (and {complaints.total - 1} more)" if complaints.total > 1 else ""
         super().__init__(f"{shown(first)}{more}", field=first.field or "body")
-        self.complaints = complaints
-        self.extra = {"problems": [as_row(one) for one in complaints]}
+        self.extra = {"problems": [as_row(one) for one in self.complaints], "more": self.more}
 
 
 def as_row(complaint: Complaint) -> dict[str, Any]:
@@ -107,11 +106,11 @@ class Reading:
     """Text that is being read: its actions as they stand, and all complaints so far."""
 
     root: Any
-    complaints: list[Complaint]
+    complaints: Complaints
 
     def complain(self, place: Place, words: str, *, action: str = "", field: str = "") -> None:
         """Note what is wrong."""
-        self.complaints.append(Complaint(place=place, action=action, field=field, text=words))
+        self.complaints.add(Complaint(place=place, action=action, field=field, text=words))
 
     def node(self, number: int) -> Mapping:
         """Return an action as it is written."""
@@ -127,10 +126,10 @@ def read(source: bytes) -> tuple[Reading, list[tuple[int, Action]]]:
     try:
         root, complaints = text.parsed(source)
     except Unreadable as error:
-        raise InvalidWorkflow([error.complaint]) from None
+        raise InvalidWorkflow(Complaints([error.complaint])) from None
     if not isinstance(root, Mapping):
         what = "a workflow is a mapping with name and actions"
-        raise InvalidWorkflow([Complaint(place=START, text=f"{what}; got {short(text.plain(root))}")])
+        raise InvalidWorkflow(Complaints([Complaint(place=START, text=f"{what}; got {text.described(root)}")]))
     reading = Reading(root, complaints)
     _check_head(reading)
     return reading, list(_actions(reading))
@@ -161,24 +160,19 @@ def _check_text(reading: Reading, key: str, most: int, *, needed: bool) -> None:
     if value is None and not needed:
         return
     if not isinstance(value, str) or not 1 <= len(value) <= most or not (key == "description" or value.isprintable()):
-        given = "" if value is None else f"; got {short(text.plain(value))}"
+        given = "" if value is None else f"; got {text.described(value)}"
         reading.complain(place, f"must be a text of 1..{most} characters{given}", field=key)
-
-
-def short_name(key: str) -> str:
-    """Return a key for a message."""
-    return key if len(key) <= 64 else f"{key[:63]}…"
 
 
 def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
     nodes, seen = reading.root.get("actions"), dict[str, Place]()
     if not isinstance(nodes, Sequence) or not 1 <= len(nodes) <= MAX_ACTIONS:
-        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else short(text.plain(nodes))
+        got = f"{len(nodes)} of them" if isinstance(nodes, Sequence) else text.described(nodes)
         place = reading.root.keys_at.get("actions", reading.root.at)
         reading.complain(place, f"must be a list of 1..{MAX_ACTIONS} actions; got {got}", field="actions")
         return
     for number, node in enumerate(nodes):
-        action = _action(reading, node, nodes.items_at[number])
+        action = _action(reading, node, nodes.place(number))
         if action is None:
             continue
         if action.id in seen:
@@ -194,21 +188,21 @@ def _actions(reading: Reading) -> Iterator[tuple[int, Action]]:
 def _action(reading: Reading, node: Any, place: Place) -> Action | None:
     """Return an action; None, with a complaint, for one that has no shape."""
     if not isinstance(node, Mapping):
-        reading.complain(place, f"an action is a mapping with action_id and action_type; got {short(text.plain(node))}")
+        reading.complain(place, f"an action is a mapping with action_id and action_type; got {text.described(node)}")
         return None
     name, kind = node.get("action_id"), node.get("action_type")
     if not isinstance(name, str) or not ACTION_ID.fullmatch(name):
-        where, got = node.keys_at.get("action_id", node.at), short(text.plain(name))
+        where, got = node.keys_at.get("action_id", node.at), text.described(name)
         reading.complain(where, f"must be 1 to 32 letters, digits, - or _; got {got}", field="action_id")
         return None
     if not isinstance(kind, str) or not _TYPE.fullmatch(kind):
-        where, got = node.keys_at.get("action_type", node.at), short(text.plain(kind))
+        where, got = node.keys_at.get("action_type", node.at), text.described(kind)
         reading.complain(where, f"must name a type of action; got {got}", action=name, field="action_type")
         return None
     given = node.get("parameters")
     if given is not None and not isinstance(given, Mapping):
         where = node.keys_at["parameters"]
-        reading.complain(where, f"must be a mapping; got {short(text.plain(given))}", action=name, field="parameters")
+        reading.complain(where, f"must be a mapping; got {text.described(given)}", action=name, field="parameters")
     return Action(
         id=name, type=kind, foreach=text.plain(node.get("foreach")), place=node.at,
         dependencies=_ids(reading, node, name, "dependencies"), after_any=_ids(reading, node, name, "after_any"),
@@ -221,6 +215,6 @@ def _ids(reading: Reading, node: Mapping, name: str, field: str) -> tuple[str, .
         return ()
     if not isinstance(ids, Sequence) or not all(isinstance(one, str) for one in ids):
         where = node.keys_at[field]
-        reading.complain(where, f"must be a list of ids; got {short(text.plain(ids))}", action=name, field=field)
+        reading.complain(where, f"must be a list of ids; got {text.described(ids)}", action=name, field=field)
         return ()
     return tuple(dict.fromkeys(ids))

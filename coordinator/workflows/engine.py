@@ -8,16 +8,19 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from coordinator.bodies import MAX_BODY
 from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
-from coordinator.jobs.queries import JobQueries
-from coordinator.workflows import document, planning, references, results
+from coordinator.workflows import planning, references, results, retries
 from coordinator.workflows.action_types import TYPES, Host
 from coordinator.workflows.document import MAX_ACTIONS, Document
+from coordinator.workflows.documents import Documents
+from coordinator.workflows.ended_jobs import EndedJobs, Unread
+from coordinator.workflows.faults import Faults
 from coordinator.workflows.planning import (
     ENDED,
     Cancel,
@@ -28,27 +31,31 @@ from coordinator.workflows.planning import (
     Plan,
     Record,
     State,
+    Step,
     Submit,
     item_key,
+    key_of,
 )
 from coordinator.workflows.references import Unfilled
 from coordinator.workflows.results import Results
 from jobs import errors
 from jobs.kinds import registry
 from jobs.models import TERMINAL, Actor
+from jobs.numbers import short
 from jobs.settings import Settings
-from jobs.store import Store, workflows
+from jobs.store import Store, connection, workflows
+from jobs.store.files import PART_BYTES
 from jobs.store.workflows import Course, StoredWorkflow
 
 log = logging.getLogger(__name__)
 
-#: Jobs that are submitted in one round trip, and seconds that one look spends on steps; then others have their turn.
-_TOGETHER, _LOOK_SECONDS = 64, 1.0
-#: Documents that are kept, of those that were looked at last.
-_KEPT = 8
-#: Bytes of items of a foreach as JSON, and of what an action gives that is no job.
-_MAX_ITEMS, _MAX_RESULT = 1 << 20, 64 << 10
-_MAX_ERROR = 1000
+#: Jobs that are submitted in one round trip, bytes of their parameters, and seconds that one look spends on steps; then
+#: others have their turn.
+_TOGETHER, _TOGETHER_BYTES, _LOOK_SECONDS = 64, 4 << 20, 1.0
+#: Bytes of the items of all foreach of a workflow as JSON, and of what an action gives that is no job.
+_MAX_ITEMS, _MAX_RESULT = 2 << 20, 64 << 10
+#: Characters of an error, and those that are kept of each once a workflow has many.
+_MAX_ERROR, _SHORT_ERROR, _MANY = 1000, 100, 1000
 
 
 @dataclass(kw_only=True)
@@ -65,42 +72,61 @@ class Engine:
     """Looks at workflows, by one store."""
 
     def __init__(
-        self, store: Store, settings: Settings, jobs: JobQueries, on_behalf: OnBehalf, host_of: Callable[[Actor], Host]
-    ) -> None:
+        self, store: Store, settings: Settings, documents: Documents, on_behalf: OnBehalf,
+        host_of: Callable[[Actor], Host],
+    ) -> None:  # fmt: skip
         self._store = store
         self._ttl_seconds = settings.result_ttl
-        self._jobs = jobs
+        self._documents = documents
         self._on_behalf = on_behalf
         self._host_of = host_of
-        self._documents: OrderedDict[str, Document] = OrderedDict()
+        self.ended_jobs = EndedJobs(store.workflows)
+        self.faults = Faults()
 
     def look(self, workflow: str) -> Outcome:
-        """Carry out what is to be done next in a workflow, and note where it stands."""
+        """Carry out what is to be done next in a workflow, and note where it stands.
+
+        Raises Unreachable. Whatever else goes wrong is tried again later, and at last the workflow has failed.
+        """
+        if self.faults.resting(workflow):
+            return Outcome(soon=True)
+        try:
+            outcome = self._look(workflow)
+        except connection.Unreachable:
+            raise
+        except Exception as error:
+            fault = self.faults.note(error, workflow)
+            if fault.is_given_up:
+                self._give_up(workflow, fault.words)
+            return Outcome(soon=not fault.is_given_up)
+        self.faults.forget(workflow)
+        return outcome
+
+    def _look(self, workflow: str) -> Outcome:
         course = self._store.workflows.course(workflow)
-        if course is None or (whole := self._document(course.workflow)) is None:
+        if course is None or (whole := self._documents.get(course.workflow)) is None:
             return Outcome()
         known = seen(self._store.workflows, course)
-        plan = planning.plan(whole, known)
         look = _Look(self, course.workflow, whole, known)
-        if known.state not in ENDED:
+        if course.retries and known.state in (State.RUNNING, State.WAITING):
             look.retry(course.retries)
+            return look.outcome
+        plan = planning.plan(whole, known)
+        if known.state not in ENDED:
             look.carry_out(plan)
         elif not _is_reopened(known):
             return look.outcome
         self._settle(course.workflow, plan, known, look)
         return look.outcome
 
-    def _document(self, stored: StoredWorkflow) -> Document | None:
-        if stored.id in self._documents:
-            self._documents.move_to_end(stored.id)
-            return self._documents[stored.id]
-        rows = self._store.workflows.document(stored.id)
-        if rows is None:
-            return None
-        whole = self._documents[stored.id] = document.unpacked(stored.name, stored.description, rows)
-        while len(self._documents) > _KEPT:
-            self._documents.popitem(last=False)
-        return whole
+    def _give_up(self, workflow: str, words: str) -> None:
+        """Let a workflow fail that cannot be looked at. Its jobs go on."""
+        [stored] = self._store.workflows.read([workflow])
+        if stored is None or stored.state in ENDED:
+            return
+        error = f"{words}; its log says more. Its jobs go on. Next: cluster workflow retry {workflow}"
+        fields: dict[str, str | bytes] = {"error": error, "waits": "", "final": workflows.packed({})}
+        self._store.workflows.settle(stored, State.FAILED, self._ttl_seconds, **fields)
 
     def _settle(self, stored: StoredWorkflow, plan: Plan, known: Known, look: _Look) -> None:
         """Note state and counts, where they are others than before. While steps change things, it has not ended."""
@@ -182,10 +208,14 @@ class _Look:
         self._whole = whole
         self._known = known
         self._maker = Maker(tenant=stored.tenant, token=stored.token, runs_programs=stored.run)
-        self._results = Results(whole, known, engine._jobs)
+        self._results = Results(whole, known, f"{stored.id} {stored.created}", engine.ended_jobs)
         self._until = time.monotonic() + _LOOK_SECONDS
         self._batch: list[tuple[Submit, Wanted]] = []
+        self._batch_bytes = 0
         self._stopped = False
+        #: Items of all foreach so far, and their bytes; None: not counted yet.
+        self._items: tuple[int, int] | None = None
+        self._failures = 0
         self.outcome = Outcome()
         #: Why the next job is not submitted.
         self.waits = ""
@@ -202,43 +232,97 @@ class _Look:
     # -- retries ----------------------------------------------------------------------------------------------------
 
     def retry(self, keys: frozenset[str]) -> None:
-        """Try the jobs of these actions again, each from where it stopped."""
+        """Try the jobs of these actions again, each from where it stopped, as many as there is time for.
+
+        What cannot go on begins anew, with what comes after it.
+        """
+        self.outcome.again = True
+        tried, refused = [], set[str]()
         # Those before others come first: a job that comes after a cancelled one is not taken back.
         order = {name: place for place, name in enumerate(self._whole.actions)}
-        for key in sorted(keys, key=lambda key: (order[key.partition("/")[0]], key)):
-            job = self._known.jobs.get(key)
-            if job and job.state in ("failed", "cancelled"):
-                self._retry(key, job.id)
-            self._store.workflows.retried(*self._during, [key])
-            self.outcome.again = True
+        for key in sorted(keys, key=lambda key: (order.get(retries.action_of(key), -1), key)):
+            if time.monotonic() > self._until:
+                break
+            if not self._can_go_on(key, refused):
+                refused.add(key)
+            tried.append(key)
+        if refused:
+            anew = retries.begun_anew(self._whole, self._known, refused)
+            self._store.workflows.forget(*self._during, sorted(anew))
+        if tried:
+            self._store.workflows.retried(*self._during, tried)
 
-    def _retry(self, key: str, job_id: str) -> None:
-        kind = self._whole.actions[key.partition("/")[0]].type
-        version = registry.definition(kind).MODEL_VERSION
-        how = self._store.jobs.retry(job_id, version, self._actor, hold=True, during=self._during)
-        if how[0] == "version":
-            log.warning("a job of a workflow cannot go on with another version of its kind", extra={"job_id": job_id})
+    def _can_go_on(self, key: str, refused: set[str]) -> bool:
+        """Try a job again; False where it cannot go on, or would not wait for one that begins anew."""
+        job, action = self._known.jobs.get(key), self._whole.actions.get(retries.action_of(key))
+        if action is None or job is None or job.state not in ("failed", "cancelled"):
+            return True
+        before = {*action.dependencies, *action.after_any}
+        if any(retries.action_of(other) in before for other in refused):
+            return False
+        version = registry.definition(action.type).MODEL_VERSION
+        how = self._store.jobs.retry(job.id, version, self._actor, hold=True, during=self._during)
+        if how[0] in ("version", "skipped", "missing"):
+            log.info("a job of a workflow begins anew: %s", " ".join(how), extra={"job_id": job.id})
+        return how[0] not in ("version", "skipped", "missing")
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def carry_out(self, plan: Plan) -> None:
         """Carry out the steps of a plan, as many as there is time for."""
-        for step in plan.steps:
-            if self._stopped:
-                break
-            if time.monotonic() > self._until:
-                self.outcome.again = True
-                break
-            if isinstance(step, Submit):
-                self._add(step)
-            elif isinstance(step, Cancel):
-                self._store.jobs.cancel(step.job_id, self._actor, during=self._during)
-                self.outcome.again = True
-            elif isinstance(step, Expand):
-                self._expand(step)
-            else:
-                self._run(step)
-        self._send()
+        try:
+            for step in plan.steps:
+                if self._stopped:
+                    break
+                if time.monotonic() > self._until:
+                    self.outcome.again = True
+                    break
+                self._attempt(step)
+            self._send()
+        except connection.Unreachable as error:
+            self._wait(connection.reason(error))
+
+    def _attempt(self, step: Step) -> None:
+        """Carry a step out, unless a fault befell it a moment ago; what goes wrong with one keeps no other."""
+        if fault := self._engine.faults.resting(self._stored.id, key_of(step)):
+            self.waits, self.outcome.soon = self.waits or fault.words, True
+            return
+        try:
+            self._take(step)
+        except Unread:
+            self._until, self.outcome.again = 0.0, True
+        except connection.Unreachable:
+            raise
+        except Exception as error:
+            self._faulted(step, error)
+        else:
+            if not isinstance(step, Submit):
+                self._engine.faults.forget(self._stored.id, key_of(step))
+
+    def _take(self, step: Step) -> None:
+        if isinstance(step, Submit):
+            self._add(step)
+        elif isinstance(step, Cancel):
+            how = self._store.jobs.cancel(step.job_id, self._actor, during=self._during)
+            self.outcome.again |= how[0] == "ok"
+        elif isinstance(step, Expand):
+            self._expand(step)
+        else:
+            self._run(step)
+
+    def _wait(self, why: str) -> None:
+        self.waits, self._stopped, self.outcome.soon = why[:_MAX_ERROR], True, True
+
+    def _faulted(self, step: Step, error: Exception) -> None:
+        """Note a fault of the coordinator: the step is tried again later, and at last its action has failed."""
+        fault = self._engine.faults.note(error, self._stored.id, key_of(step))
+        if not fault.is_given_up:
+            self.waits, self.outcome.soon = self.waits or fault.words, True
+        elif isinstance(step, Cancel):
+            raise error
+        else:
+            words = f"{fault.words}; its log says more. Next: cluster workflow retry {self._stored.id}"
+            self._fail(key_of(step), words)
 
     def _add(self, step: Submit) -> None:
         action = step.action
@@ -250,6 +334,9 @@ class _Look:
                 )
             else:
                 parameters = references.filled(parameters, lambda _: None)
+            size = references.size_of(parameters)
+            if size > MAX_BODY:
+                raise Unfilled(f"its parameters have {size} bytes as JSON; at most {MAX_BODY}")
         except Unfilled as error:
             self._fail(step.key, str(error))
             return
@@ -259,15 +346,28 @@ class _Look:
             attempt=self._known.attempt,
         )  # fmt: skip
         self._batch.append((step, wanted))
-        if len(self._batch) >= _TOGETHER:
+        self._batch_bytes += size
+        if len(self._batch) >= _TOGETHER or self._batch_bytes > _TOGETHER_BYTES:
             self._send()
 
     def _send(self) -> None:
-        batch, self._batch = self._batch, []
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
         if not batch or self._stopped:
             return
-        answers = self._engine._on_behalf.submit([wanted for _, wanted in batch])
+        try:
+            answers = self._engine._on_behalf.submit([wanted for _, wanted in batch])
+        except connection.Unreachable:
+            raise
+        except Exception as error:
+            if len(batch) == 1:
+                self._faulted(batch[0][0], error)
+                return
+            for one in batch:  # whichever it was, the others go on
+                self._batch = [one]
+                self._send()
+            return
         for (step, _), answer in zip(batch, answers, strict=True):
+            self._engine.faults.forget(self._stored.id, step.key)
             if isinstance(answer, errors.ClusterError):
                 self._refused(step, answer)
             else:
@@ -276,7 +376,7 @@ class _Look:
     def _refused(self, step: Submit, error: errors.ClusterError) -> None:
         """Note why a job was not submitted: for good, or until there is room."""
         if isinstance(error, errors.OverLimit | errors.Unavailable | errors.StoreFull):
-            self.waits, self._stopped, self.outcome.soon = error.detail[:_MAX_ERROR], True, True
+            self._wait(error.detail)
         elif isinstance(error, errors.Conflict) and error.field == "workflow":
             self._stopped = self.outcome.again = True  # it was cancelled
         elif isinstance(error, errors.Conflict) and (error.field or "").startswith("after"):
@@ -287,20 +387,37 @@ class _Look:
     def _expand(self, step: Expand) -> None:
         action = step.action
         try:
-            items = references.filled(action.foreach, self._results.part)
+            items = references.filled(action.foreach, references.bounded(self._results.part, _MAX_ITEMS))
+            self._check_items(action.foreach, items)
         except Unfilled as error:
-            self._fail(action.id, str(error))
-            return
-        if not isinstance(items, list) or len(items) > MAX_ACTIONS - len(self._whole.actions):
-            what = f"a list of {len(items)}" if isinstance(items, list) else f"a {type(items).__name__}"
-            most = f"a list of at most {MAX_ACTIONS - len(self._whole.actions)} items, with all actions {MAX_ACTIONS}"
-            self._fail(action.id, f"foreach: {action.foreach} must be {most}; got {what}")
-            return
-        size = len(json.dumps(items))
-        if size > _MAX_ITEMS:
-            self._fail(action.id, f"foreach: the items have {size} bytes as JSON; at most {_MAX_ITEMS}")
+            self._fail(action.id, f"foreach: {error}")
             return
         self._note(action.id, {"state": "expanded", "items": items})
+
+    def _check_items(self, foreach: Any, items: Any) -> None:
+        """Count items among those of the whole workflow. Unfilled for too many, and for what is no list."""
+        others, bytes_of_others = self._items or self._counted_items()
+        most = MAX_ACTIONS - len(self._whole.actions) - others
+        if not isinstance(items, list) or len(items) > most:
+            what = f"a list of {len(items)}" if isinstance(items, list) else f"a {type(items).__name__}"
+            beside = f"and {others} other items " if others else ""
+            advice = ": divide the workflow, or let each job do several" if isinstance(items, list) else ""
+            raise Unfilled(
+                f"{short(foreach)} must be a list of at most {most} items, with all actions {beside}{MAX_ACTIONS}; got "
+                f"{what}{advice}"
+            )
+        size = references.size_of(items)
+        if size + bytes_of_others > _MAX_ITEMS:
+            beside = f" and those of others in this workflow {bytes_of_others}" if bytes_of_others else ""
+            raise Unfilled(
+                f"the items have {size} bytes as JSON{beside}; all may have {_MAX_ITEMS}: let items be short, such as "
+                "names, and jobs read the rest from an artifact, or divide the workflow"
+            )
+        self._items = others + len(items), bytes_of_others + size
+
+    def _counted_items(self) -> tuple[int, int]:
+        lists = [one.items for one in self._known.records.values() if one.state == "expanded"]
+        return sum(map(len, lists)), sum(map(references.size_of, lists))
 
     def _run(self, step: CarryOut) -> None:
         action = step.action
@@ -310,7 +427,7 @@ class _Look:
             self._fail(action.id, f"{action.type} needs {of.lacks if of else 'a later version of the cluster'}")
             return
         try:
-            filled = references.filled(action.parameters, self._results.part)
+            filled = references.filled(action.parameters, references.bounded(self._results.part, PART_BYTES))
             if wrong := of.check(filled, frozenset()):
                 path, words = wrong[0]
                 raise Unfilled(f"{'.'.join(map(str, path))}: {words}")
@@ -327,7 +444,10 @@ class _Look:
         self._note(action.id, {"state": "done", "result": given, "ended": self._now()})
 
     def _fail(self, key: str, error: str) -> None:
-        self._note(key, {"state": "failed", "error": error[:_MAX_ERROR], "ended": self._now()})
+        # Each is read with the workflow: thousands of items may fail for the same reason.
+        self._failures += 1
+        most = _MAX_ERROR if len(self._known.records) + self._failures <= _MANY else _SHORT_ERROR
+        self._note(key, {"state": "failed", "error": error[:most], "ended": self._now()})
 
     def _note(self, key: str, row: Mapping[str, Any]) -> None:
         self._store.workflows.record(self._stored.id, self._known.attempt, key, row)
@@ -335,17 +455,6 @@ class _Look:
 
     def _now(self) -> int:
         return int(self._store.clock.now() * 1000)
-
-
-def to_retry(known: Known) -> tuple[list[str], list[str]]:
-    """Return the keys whose jobs are tried again, and those that begin anew: what is done stays.
-
-    Skipped jobs come back with the job because of which they were skipped.
-    """
-    retried = [key for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and not job.gone]
-    gone = [key for key, job in known.jobs.items() if job.state != "done" and job.gone]
-    refused = [key for key, one in known.records.items() if one.state == "failed"]
-    return retried, gone + refused
 
 
 def unfinished_items(known: Known, action: str) -> tuple[int, int]:

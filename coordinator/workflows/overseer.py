@@ -52,7 +52,7 @@ class Overseer(threading.Thread):
             try:
                 wait = self.round() if self._leads() else ROUND_SECONDS
             except connection.Unreachable as error:
-                log.warning("workflows wait: redis cannot be reached: %s", error)
+                log.warning("workflows wait: %s", connection.reason(error))
                 wait = ROUND_SECONDS
             except Exception:
                 log.exception("looking at workflows failed")

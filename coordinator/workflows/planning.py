@@ -37,7 +37,8 @@ ENDED = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 #: States of actions besides those of jobs: it waits for others, or for a person.
 WAITING, APPROVAL = "waiting", "approval"
 _GONE = "its job was deleted"
-_BAD = frozenset({"failed", "cancelled", "skipped"})
+#: States of actions that ended otherwise than well.
+BAD = frozenset({"failed", "cancelled", "skipped"})
 #: Those of a foreach's jobs that tell the state of all, the first that is among them.
 _FIRST = (
     "running",
@@ -127,6 +128,13 @@ class Cancel:
 Step: TypeAlias = Submit | Expand | CarryOut | Cancel
 
 
+def key_of(step: Step) -> str:
+    """Return the key of the action, item or job that a step is about."""
+    if isinstance(step, Submit):
+        return step.key
+    return step.job_id if isinstance(step, Cancel) else step.action.id
+
+
 @dataclass(kw_only=True)
 class Plan:
     """States of all actions, and what is to be done."""
@@ -181,7 +189,8 @@ class _Planner:
         plan, known = self._plan, self._known
         if known.state == State.CANCELLING:
             jobs = known.jobs.values()
-            plan.steps = [Cancel(job_id=job.id) for job in jobs if job.state and job.state not in TERMINAL]
+            goes_on = [job for job in jobs if job.state and job.state not in (*TERMINAL, "cancelling")]
+            plan.steps = [Cancel(job_id=job.id) for job in goes_on]
         plan.state = self._conclusion()
         return plan
 
@@ -234,7 +243,7 @@ class _Planner:
     def _next(self, action: Action) -> str:
         """Return the state of an action with which nothing has begun, and plan its step where its time has come."""
         states = self._plan.states
-        if bad := next((name for name in action.dependencies if states[name] in _BAD), None):
+        if bad := next((name for name in action.dependencies if states[name] in BAD), None):
             self._plan.roots[action.id] = self._plan.roots.get(bad, bad)
             return "skipped"
         if not self._acts:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from coordinator.jobs.queries import JobQueries
-from coordinator.workflows import document, engine, planning, rows
+from coordinator.workflows import engine, planning, retries, rows
 from coordinator.workflows.document import Document
+from coordinator.workflows.documents import Documents
 from coordinator.workflows.planning import ENDED, Known, Plan
+from coordinator.workflows.retries import Retry
 from coordinator.workflows.rows import JOB_FIELDS, ActionDetailRow, ActionRow, CourseRow, WorkflowRow, WorkflowsPage
 from jobs import errors
+from jobs.kinds import registry
 from jobs.store.workflows import Course, StoredWorkflow, Workflows
 
 #: States of an action whose job does not run yet; actions of a workflow whose jobs are asked why.
 _HELD = frozenset({"queued", "blocked"})
 _EXPLAINED = 20
+#: Notes of one answer.
+_NOTES = 20
 
 
 class WorkflowQueries:
     """Workflows and their actions."""
 
-    def __init__(self, store: Workflows, jobs: JobQueries) -> None:
+    def __init__(self, store: Workflows, documents: Documents, jobs: JobQueries) -> None:
         self._store = store
+        self._documents = documents
         self._jobs = jobs
 
     def one(self, workflow: str, tenant: str | None) -> StoredWorkflow:
@@ -45,15 +51,34 @@ class WorkflowQueries:
     def planned(self, workflow: str, tenant: str | None) -> tuple[Document, Known, Plan, Course]:
         """Return a workflow, and where its actions stand now. Errors as `one`."""
         self.one(workflow, tenant)
-        course, stored = self._store.course(workflow), self._store.document(workflow)
-        if course is None or stored is None:
+        course = self._store.course(workflow)
+        whole = self._documents.get(course.workflow) if course else None
+        if course is None or whole is None:
             raise errors.NotFound(f"workflow {workflow} is gone", field="workflow_id")
-        whole = document.unpacked(course.workflow.name, course.workflow.description, stored)
         known = engine.seen(self._store, course)
         plan = planning.plan(whole, known)
         if known.state in ENDED and any(job.gone for job in known.jobs.values()):
             plan.states |= course.final  # jobs of it have expired
         return whole, known, plan, course
+
+    def retry(self, workflow: str, tenant: str | None) -> tuple[Known, Retry, list[str]]:
+        """Return how a workflow goes on that has ended, and notes on what begins anew. Errors as `one`."""
+        whole, known, _, _ = self.planned(workflow, tenant)
+        if known.state not in ENDED:
+            return known, Retry([], []), []
+        outdated = self._outdated(whole, known)
+        retry = retries.planned(whole, known, outdated)
+        return known, retry, _notes(whole, known, retry, outdated)
+
+    def _outdated(self, whole: Document, known: Known) -> dict[str, str]:
+        """Return, of the jobs that would go on, those whose kind has another version now, each with its own."""
+        bad = {key: job.id for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and not job.gone}
+        stored = self._store.job_fields(list(bad.values()), ("version",)) if bad else []
+        versions = {key: version.decode() for key, (version,) in zip(bad, stored, strict=True) if version}
+        return {
+            key: version for key, version in versions.items()
+            if version != str(registry.definition(whole.actions[retries.action_of(key)].type).MODEL_VERSION)
+        }  # fmt: skip
 
     def course(self, workflow: str, tenant: str | None) -> CourseRow:
         """Return a workflow with its actions. Errors as `one`."""
@@ -84,3 +109,18 @@ class WorkflowQueries:
         held = {row["job_id"]: row for row in actions if row["job_id"] and row["state"] in _HELD}
         for job in self._jobs.by_ids([job for job in held if job][:_EXPLAINED]):
             held[job["job_id"]]["waiting_because"] = job["waiting_because"]
+
+
+def _notes(whole: Document, known: Known, retry: Retry, outdated: Mapping[str, str]) -> list[str]:
+    """Return why jobs that there are, or were, do not go on."""
+    lost = [key for key in retry.anew if key in known.jobs and known.jobs[key].state != "skipped"]
+    notes = [f"{key} begins anew: {_why(whole, known, key, outdated)}" for key in lost[:_NOTES]]
+    return [*notes[:-1], f"and {len(lost) - _NOTES + 1} more begin anew"] if len(lost) > _NOTES else notes
+
+
+def _why(whole: Document, known: Known, key: str, outdated: Mapping[str, str]) -> str:
+    if key in outdated:
+        kind = whole.actions[retries.action_of(key)].type
+        now = registry.definition(kind).MODEL_VERSION
+        return f"its job was computed by version {outdated[key]} of {kind}, which is version {now} now"
+    return "its job was deleted" if known.jobs[key].gone else "what it comes after begins anew"

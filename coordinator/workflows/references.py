@@ -81,13 +81,50 @@ def filled(value: Any, look_up: Callable[[Reference], Any]) -> Any:
     return [filled(inner, look_up) for inner in value] if isinstance(value, list) else value
 
 
-def part(given: Any, reference: Reference) -> Any:
-    """Return the part of a value that a reference names. Raises Unfilled naming the fields that there are."""
-    for number, step in enumerate(reference.path):
+def size_of(value: Any) -> int:
+    """Return the bytes of a value as JSON in UTF-8."""
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+
+
+def bounded(look_up: Callable[[Reference], Any], most: int) -> Callable[[Reference], Any]:
+    """Return a look-up that raises Unfilled once all that it has returned has over `most` bytes as JSON.
+
+    What a value is filled into holds it once, however often; written, it is as long as all of them.
+    """
+    sizes: dict[Reference, int] = {}
+    brought = 0
+
+    def counted(one: Reference) -> Any:
+        nonlocal brought
+        value = look_up(one)
+        if one not in sizes:
+            sizes[one] = size_of(value)
+        brought += sizes[one]
+        if brought > most:
+            raise Unfilled(
+                f"what its references bring has over {most} bytes as JSON, which is the most ({one} alone has "
+                f"{sizes[one]}): refer to less of it, or let jobs leave files and refer to their artifacts"
+            )
+        return value
+
+    return counted
+
+
+def place(step: str, length: int) -> int | None:
+    """Return the place in a list of this length that a step of a path names; None for none."""
+    return int(step) if step.isdigit() and len(step) <= len(str(length)) and int(step) < length else None
+
+
+def part(given: Any, reference: Reference, first: int = 0) -> Any:
+    """Return the part of a value that a reference names, from step `first` of its path on.
+
+    Raises Unfilled naming the fields that there are.
+    """
+    for number, step in enumerate(reference.path[first:], first):
         if isinstance(given, dict) and step in given:
             given = given[step]
-        elif isinstance(given, list) and step.isdigit() and int(step) < len(given):
-            given = given[int(step)]
+        elif isinstance(given, list) and (at := place(step, len(given))) is not None:
+            given = given[at]
         else:
             here = ".".join((reference.action, *reference.path[:number]))
             raise Unfilled(f"{reference}: {here} has no {step}; it {_described(given)}")

@@ -6,88 +6,119 @@ from collections.abc import Mapping
 from typing import Any
 
 from coordinator import decoding
-from coordinator.jobs.queries import JobQueries
+from coordinator.bodies import MAX_BODY
 from coordinator.workflows import references
 from coordinator.workflows.document import Document
+from coordinator.workflows.ended_jobs import EndedJobs, Source
 from coordinator.workflows.planning import Known, item_key
 from coordinator.workflows.references import INDEX, ITEM, Reference, Unfilled
-from jobs import errors
 from jobs.kinds import registry
+from jobs.store.connection import Unreadable
+from jobs.store.workflows import DoneJob
 
-#: Units of a program whose values and artifacts one action may be given.
-_MAX_UNITS = 10_000
-_PAGE = 1000
-#: Fields that are read of a program's units, by the field of a unit's row.
-_OF_UNITS = {"value": "value", "values": "value", "artifact": "artifact", "artifacts": "artifact"}
+#: Fields that programs give of their units.
+_OF_UNITS = frozenset({"value", "values", "artifact", "artifacts"})
+#: Bytes as they are stored of results that one look keeps as values.
+_MAX_KEPT = 8 << 20
 
 
 class Results:
-    """Results of one workflow's actions, each read once. Raises Unfilled for one that there is not."""
+    """Results of one workflow's actions during one look. Raises Unfilled for one that there is not, and Unread."""
 
-    def __init__(self, document: Document, known: Known, jobs: JobQueries) -> None:
+    def __init__(self, document: Document, known: Known, run: str, jobs: EndedJobs) -> None:
         self._document = document
         self._known = known
+        #: Names this run of the workflow: an id may be used again.
+        self._run = run
         self._jobs = jobs
-        self._read: dict[str, dict[str, Any]] = {}
+        self._kept: dict[Source | str, Any] = {}
+        self._bytes = 0
 
     def part(self, reference: Reference) -> Any:
         """Return what a reference stands for."""
-        return references.part(self._given(reference.action, reference.path), reference)
-
-    def _given(self, key: str, path: tuple[str, ...]) -> dict[str, Any]:
-        given = self._read.get(key)
-        if given is None:
-            given = self._read[key] = self._of(key, path)
-        if (job := self._known.jobs.get(key)) and path and path[0] in _OF_UNITS and path[0] not in given:
-            given |= self._units(key, job.id, path[0])
-        return given
-
-    def _of(self, key: str, path: tuple[str, ...]) -> dict[str, Any]:
-        if job := self._known.jobs.get(key):
-            return self._job(key, job.id)
+        key = reference.action
         record = self._known.records.get(key)
+        if job := self._known.jobs.get(key):
+            with_units = self._is_program(key) and reference.path[0] in _OF_UNITS
+            return self._part_of_job(Source(key, job.id, with_units), reference)
         if record is None:
             raise Unfilled(f"{key} has given nothing")
-        if record.state != "expanded":
-            return {"state": record.state, **(record.result or {})}
-        results = [self._item(item_key(key, index)) for index in range(len(record.items))]
-        return {"state": "done", "count": len(results), "results": results}
+        if record.state == "expanded":
+            return self._part_of_items(reference, len(record.items))
+        return references.part({"state": record.state, **(record.result or {})}, reference)
 
-    def _item(self, key: str) -> dict[str, Any]:
-        """Return what one item of a foreach gave; of a program of one unit its value and its artifact, too."""
-        given = self._given(key, ())
-        if registry.running(self._document.actions[key.partition("/")[0]].type):
-            self._given(key, ("values",))
-            self._given(key, ("artifacts",))
+    def _is_program(self, key: str) -> bool:
+        return registry.running(self._document.actions[key].type) is not None
+
+    # -- one job ----------------------------------------------------------------------------------------------------
+
+    def _part_of_job(self, source: Source, reference: Reference) -> Any:
+        given, name = self._of(source), reference.path[0]
+        if source.with_units and name not in given:
+            raise Unfilled(f"{source.key} has {len(given[f'{name}s'])} units; refer to {name}s, one for each")
+        return references.part(given, reference)
+
+    def _of(self, source: Source) -> dict[str, Any]:
+        """Return what a job gave; of a program with the values and artifacts of its units, where they are wanted."""
+        if source not in self._kept:
+            [job] = self._jobs.read(self._run, [source])
+            self._keep(source, self._given(source, job), job.bytes)
+        given: dict[str, Any] = self._kept[source]
         return given
 
-    def _job(self, key: str, job_id: str) -> dict[str, Any]:
+    def _given(self, source: Source, job: DoneJob) -> dict[str, Any]:
         try:
-            _, state, stored = self._jobs.result(job_id)
-        except errors.ClusterError as error:
-            raise Unfilled(f"{key}: {error.detail}") from None
-        result = decoding.parsed(stored) if stored else {}
-        return {**(result if isinstance(result, dict) else {"result": result}), "job_id": job_id, "state": state}
+            result = decoding.parsed(job.result) if job.result else {}
+            fields = result if isinstance(result, dict) else {"result": result}
+            of_units = self._of_units(source, job) if source.with_units else {}
+        except Unreadable:
+            raise Unfilled(f"{source.key}: what is stored of job {source.job} cannot be read") from None
+        return {**fields, "job_id": source.job, "state": job.state, **of_units}
 
-    def _units(self, key: str, job_id: str, name: str) -> Mapping[str, Any]:
-        """Return a field of a program's units in their order; in the singular, that of its only unit."""
-        if registry.running(self._document.actions[key.partition("/")[0]].type) is None:
-            return {}
-        units: list[Any] = []
-        try:
-            page = self._jobs.units_page(job_id, 0, _PAGE, None)
-            if page["total"] > _MAX_UNITS:
-                raise Unfilled(f"{key} has {page['total']} units; references reach those of at most {_MAX_UNITS}")
-            while page["units"]:
-                units += [unit[_OF_UNITS[name]] for unit in page["units"]]  # type: ignore[literal-required]
-                page = self._jobs.units_page(job_id, len(units), _PAGE, None)
-        except errors.ClusterError as error:
-            raise Unfilled(f"{key}: {error.detail}") from None
-        if name.endswith("s"):
-            return {name: units, **({name[:-1]: units[0]} if len(units) == 1 else {})}
-        if len(units) != 1:
-            raise Unfilled(f"{key} has {len(units)} units; refer to {name}s, one for each")
-        return {name: units[0]}
+    def _of_units(self, source: Source, job: DoneJob) -> dict[str, Any]:
+        """Return values and artifacts of a program's units in their order; in the singular those of its only one."""
+        running = registry.running(self._document.actions[source.key.partition("/")[0]].type)
+        values: list[Any] = [None] * job.units
+        if running and job.accumulator:
+            for unit in running.finished_units(decoding.parsed(job.accumulator), 0, job.units):
+                values[unit.unit] = unit.value
+        artifacts = [each.decode() if each else None for each in job.artifacts]
+        given: dict[str, Any] = {"values": values, "artifacts": artifacts}
+        return {**given, "value": values[0], "artifact": artifacts[0]} if job.units == 1 else given
+
+    def _keep(self, name: Source | str, value: Any, size: int) -> None:
+        if self._bytes + size > _MAX_KEPT:
+            self._kept, self._bytes = {}, 0
+        self._kept[name] = value
+        self._bytes += size
+
+    # -- items of a foreach -----------------------------------------------------------------------------------------
+
+    def _part_of_items(self, reference: Reference, count: int) -> Any:
+        key, path = reference.action, reference.path
+        if path[0] != "results":
+            return references.part({"state": "done", "count": count, "results": []}, reference)
+        if len(path) == 1:
+            return self._all(key, count)
+        index = references.place(path[1], count)
+        if index is None:
+            return references.part({"results": [None] * count}, reference)
+        return references.part(self._of(self._item(key, index)), reference, 2)
+
+    def _item(self, key: str, index: int) -> Source:
+        name = item_key(key, index)
+        if name not in self._known.jobs:
+            raise Unfilled(f"{name} has given nothing")
+        return Source(name, self._known.jobs[name].id, self._is_program(key))
+
+    def _all(self, key: str, count: int) -> list[Any]:
+        if key not in self._kept:
+            sources = [self._item(key, index) for index in range(count)]
+            jobs = self._jobs.read(self._run, sources)
+            given = [self._given(source, job) for source, job in zip(sources, jobs, strict=True)]
+            self._keep(key, given, sum(job.bytes for job in jobs))
+        given_by_all: list[Any] = self._kept[key]
+        return given_by_all
 
 
 def body(
@@ -102,7 +133,7 @@ def body(
             return index
         return results.part(reference)
 
-    filled: dict[str, Any] = references.filled(dict(parameters), look_up)
+    filled: dict[str, Any] = references.filled(dict(parameters), references.bounded(look_up, MAX_BODY))
     return _with_words(filled) if registry.running(action_type) else filled
 
 

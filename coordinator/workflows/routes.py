@@ -13,11 +13,11 @@ from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
 from coordinator.jobs import submissions
-from coordinator.workflows import action_types, document, engine, planning, rows, schemas, submitting, validation
+from coordinator.workflows import action_types, planning, rows, schemas, submitting, validation
 from coordinator.workflows.document import InvalidWorkflow
-from coordinator.workflows.planning import APPROVAL, ENDED
+from coordinator.workflows.planning import APPROVAL
 from coordinator.workflows.queries import WorkflowQueries
-from coordinator.workflows.rows import ValidationRow, WorkflowRow
+from coordinator.workflows.rows import ValidationRow
 from coordinator.workflows.text import MAX_BYTES
 from coordinator.workflows.validation import Valid
 from jobs import errors
@@ -41,8 +41,8 @@ _INVALID: dict[str, Any] = {
 }
 
 
-async def _workflows(cluster: http.ClusterDep) -> WorkflowQueries:
-    return WorkflowQueries(cluster.store.workflows, cluster.queries.jobs)
+async def _workflows(request: Request, cluster: http.ClusterDep) -> WorkflowQueries:
+    return WorkflowQueries(cluster.store.workflows, request.app.state.documents, cluster.queries.jobs)
 
 
 Queries = Annotated[WorkflowQueries, Depends(_workflows)]
@@ -55,19 +55,18 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
     **http.answers(schemas.Workflow, 202, **{"422": _INVALID}),
 )  # fmt: skip
 async def submit_workflow(
-    request: Request, cluster: http.ClusterDep, asker: http.AskerDep,
+    request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
 ) -> Response:  # fmt: skip
-    """Submit a workflow. 422 with all `problems` of its text, each with line and column."""
-    async with bodies.octets(request, MAX_BYTES) as text:
-        row = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key)
-    return shown(row, 202)
+    """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
+    async with bodies.octets(request, MAX_BYTES, request.app.state.workflow_texts) as text:
+        name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key)
+    return shown(await run_in_threadpool(queries.row, name, asker.tenant), 202)
 
 
-def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None) -> WorkflowRow:
+def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None) -> str:
     repeated = {"key": f"workflow@{asker.tenant}:{key}", "before": _id_before(asker.tenant, key)} if key else {}
-    name = submitting.submit(cluster.store.workflows, text, asker, **repeated)
-    return WorkflowQueries(cluster.store.workflows, cluster.queries.jobs).row(name, asker.tenant)
+    return submitting.submit(cluster.store.workflows, text, asker, **repeated)
 
 
 def _id_before(tenant: str, key: str) -> str:
@@ -80,8 +79,8 @@ def _id_before(tenant: str, key: str) -> str:
     **http.answers(schemas.Validation),
 )  # fmt: skip
 async def validate_workflow(request: Request) -> Response:
-    """Validate a text and submit nothing: all that is wrong with it, each with line and column."""
-    async with bodies.octets(request, MAX_BYTES) as text:
+    """Validate a text and submit nothing: what is wrong with it, each with line and column."""
+    async with bodies.octets(request, MAX_BYTES, request.app.state.workflow_texts) as text:
         row = await run_in_threadpool(_validated, text)
     return shown(row)
 
@@ -90,9 +89,10 @@ def _validated(text: bytes) -> ValidationRow:
     try:
         valid = validation.validate(text)
     except InvalidWorkflow as error:
-        problems = [rows.complaint_row(one) for one in error.complaints[: document.MAX_COMPLAINTS]]
+        problems = [rows.complaint_row(one) for one in error.complaints]
         return {
             "valid": False, "name": None, "actions": 0, "edges": 0, "layers": 0, "problems": problems, "notes": [],
+            "more": error.more,
         }  # fmt: skip
     return _described(valid)
 
@@ -105,7 +105,8 @@ def _described(valid: Valid) -> ValidationRow:
     edges = sum(len(action.dependencies) + len(action.after_any) for action in actions.values())
     return {
         "valid": True, "name": valid.document.name, "actions": len(actions), "edges": edges,
-        "layers": max(depth.values()), "problems": [], "notes": [rows.complaint_row(one) for one in valid.impossible],
+        "layers": max(depth.values()), "problems": [], "more": valid.impossible.more,
+        "notes": [rows.complaint_row(one) for one in valid.impossible.first],
     }  # fmt: skip
 
 
@@ -146,17 +147,20 @@ def cancel_workflow(
 
 
 @routes.post(
-    "/workflows/{workflow_id}/retry", tags=["workflows"], dependencies=_STEERS, **http.answers(schemas.Workflow)
+    "/workflows/{workflow_id}/retry", tags=["workflows"], dependencies=_STEERS, **http.answers(schemas.Retried)
 )
 def retry_workflow(
     workflow_id: WorkflowId, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep
 ) -> Response:  # fmt: skip
-    """Go on with a workflow that failed or was cancelled: what is done stays, jobs go on from where they stopped."""
-    _, known, _, _ = queries.planned(workflow_id, asker.only_tenant)
-    retried, forgotten = engine.to_retry(known) if known.state in ENDED else ([], [])
-    answer = cluster.store.workflows.retry(workflow_id, known.attempt, retried, forgotten, asker.actor)
+    """Go on with a workflow that failed or was cancelled: what is done stays, jobs go on from where they stopped.
+
+    `notes` says which actions begin anew, since their jobs cannot go on.
+    """
+    known, retry, notes = queries.retry(workflow_id, asker.only_tenant)
+    answer = cluster.store.workflows.retry(workflow_id, known.attempt, retry.goes_on, retry.anew, asker.actor)
     _check(workflow_id, "retry", answer)
-    return shown(queries.row(workflow_id, asker.only_tenant))
+    row: rows.RetriedRow = {**queries.row(workflow_id, asker.only_tenant), "notes": notes}
+    return shown(row)
 
 
 @routes.post(

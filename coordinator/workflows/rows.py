@@ -33,6 +33,10 @@ class WorkflowRow(TypedDict):
     error: str | None
 
 
+class RetriedRow(WorkflowRow):
+    notes: list[str]
+
+
 class ItemsRow(TypedDict):
     """How far the items of a foreach are."""
 
@@ -96,6 +100,7 @@ class ValidationRow(TypedDict):
     layers: int
     problems: list[ComplaintRow]
     notes: list[ComplaintRow]
+    more: int
 
 
 def workflow_row(stored: StoredWorkflow) -> WorkflowRow:

@@ -29,6 +29,10 @@ class Workflow(Answer):
     error: str | None = required("Its first action that failed, and why, once it has ended.")
 
 
+class Retried(Workflow):
+    notes: list[str] = required("Actions that begin anew, and why; at most the first 20.")
+
+
 class Items(Answer):
     """Progress of a foreach."""
 
@@ -93,10 +97,12 @@ class Validation(Answer):
     edges: int = required("Dependencies of all actions.")
     layers: int = required("Actions of the longest path.")
     problems: list[Complaint] = required("At most the first 100.")
-    notes: list[Complaint] = required("Actions that this cluster cannot carry out.")
+    notes: list[Complaint] = required("Actions that this cluster cannot carry out, at most the first 100.")
+    more: int = required("Problems or notes besides these.")
 
 
 class Refused(Problem):
     """Refusal of a text, with all that is wrong with it, or of what came with it."""
 
-    problems: list[dict[str, Any]] = Field([], description="Those of the text, as of a validation; the first 101.")
+    problems: list[dict[str, Any]] = Field([], description="Those of the text, as of a validation; the first 100.")
+    more: int = Field(0, description="Problems besides these.")

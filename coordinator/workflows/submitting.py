@@ -21,7 +21,7 @@ def submit(store: Workflows, text: bytes, asker: Asker, key: str = "", before: s
     """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
 
     before: the id that it had in an earlier version.
-    InvalidWorkflow with all that is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
+    InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
     whole = accepted(text, asker)
     new = NewWorkflow(
@@ -38,8 +38,8 @@ def submit(store: Workflows, text: bytes, asker: Asker, key: str = "", before: s
 def accepted(text: bytes, asker: Asker) -> Document:
     """Return a workflow that this asker may submit here. InvalidWorkflow or Forbidden."""
     valid = validation.validate(text)
-    if valid.impossible:
-        raise InvalidWorkflow(list(valid.impossible))
+    if valid.impossible.total:
+        raise InvalidWorkflow(valid.impossible)
     _check_may_run(valid.document, asker)
     return valid.document
 

@@ -7,7 +7,8 @@ keys that are given twice, so that a text is never more than it shows.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,8 +17,13 @@ from pydantic_core import from_json
 
 from jobs.numbers import short
 
-#: Bytes of a text, and levels of its lists and mappings.
-MAX_BYTES, MAX_DEPTH = 4 << 20, 64
+#: Bytes of a text, levels of its lists and mappings, and its keys, values, lists and mappings: in memory each takes
+#: many times what it takes in the text.
+MAX_BYTES, MAX_DEPTH, MAX_VALUES = 4 << 20, 64, 500_000
+#: Bytes of texts that a coordinator holds at once; those over LARGE are validated one after the other.
+ROOM, LARGE = 16 << 20, 64 << 10
+#: Complaints that are kept of a text.
+MAX_COMPLAINTS = 100
 #: Digits of an integer that is not quoted, as in a body of JSON.
 _MAX_DIGITS = 4300
 
@@ -36,7 +42,7 @@ _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 _NO_NUMBER = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class Place:
     """Line and column in a text, both from 1."""
 
@@ -59,6 +65,33 @@ class Complaint:
     text: str
 
 
+class Complaints:
+    """Complaints about a text: the first ones by their places, and how many there are."""
+
+    def __init__(self, some: Iterable[Complaint] = ()) -> None:
+        self._kept: list[Complaint] = []
+        self.total = 0
+        for each in some:
+            self.add(each)
+
+    def add(self, complaint: Complaint) -> None:
+        """Note one more."""
+        self.total += 1
+        self._kept.append(complaint)
+        if len(self._kept) >= 2 * MAX_COMPLAINTS:
+            self._kept = self.first
+
+    @property
+    def first(self) -> list[Complaint]:
+        """The first MAX_COMPLAINTS by their places."""
+        return sorted(self._kept, key=lambda one: one.place)[:MAX_COMPLAINTS]
+
+    @property
+    def more(self) -> int:
+        """How many there are besides the first."""
+        return max(0, self.total - MAX_COMPLAINTS)
+
+
 class Mapping(dict[str, Any]):
     """Mapping that knows where it and its keys stand."""
 
@@ -73,12 +106,24 @@ class Mapping(dict[str, Any]):
 class Sequence(list[Any]):
     """List that knows where it and its items stand."""
 
-    __slots__ = ("at", "items_at")
+    __slots__ = ("_items_at", "at")
 
     def __init__(self, at: Place) -> None:
         super().__init__()
         self.at = at
-        self.items_at: list[Place] = []
+        self._items_at: array[int] | None = None
+
+    def add(self, value: Any, at: Place) -> None:
+        """Append an item that stands at a place."""
+        if self._items_at is None:
+            self._items_at = array("Q")
+        self.append(value)
+        self._items_at.append(at.line << 32 | at.column)
+
+    def place(self, number: int) -> Place:
+        """Return where an item stands."""
+        at = self._items_at[number] if self._items_at else 0
+        return Place(at >> 32, at & 0xFFFFFFFF)
 
 
 Node: TypeAlias = Mapping | Sequence
@@ -92,7 +137,7 @@ class Unreadable(Exception):
         self.complaint = Complaint(place=place, text=text)
 
 
-def parsed(text: bytes) -> tuple[Any, list[Complaint]]:
+def parsed(text: bytes) -> tuple[Any, Complaints]:
     """Return the value of a text, and complaints about what need not stop the reading. Raises Unreadable."""
     if len(text) > MAX_BYTES:
         raise Unreadable(START, f"the text has {len(text)} bytes; a workflow has at most {MAX_BYTES}")
@@ -128,6 +173,8 @@ def _without_pairs(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
+    if sum(map(text.count, ",]}")) > MAX_VALUES:  # more values than are read, and many times their bytes
+        return False
     try:
         from_json(text)
     except ValueError:
@@ -145,6 +192,18 @@ def _events(text: str) -> Iterator[Any]:
         parser.dispose()
 
 
+def short_name(key: str) -> str:
+    """Return a key for a message."""
+    return key if len(key) <= 64 else f"{key[:63]}…"
+
+
+def described(value: Any) -> str:
+    """Return a value for a message, cut to some words."""
+    if isinstance(value, Node):
+        return short(dict(value) if isinstance(value, Mapping) else list(value))
+    return short(value)
+
+
 def plain(value: Any) -> Any:
     """Return a value as plain dicts and lists."""
     if isinstance(value, dict):
@@ -158,7 +217,7 @@ def place_in(value: Any, path: tuple[str | int, ...], default: Place) -> Place:
         if isinstance(value, Mapping) and isinstance(step, str) and step in value:
             default, value = value.keys_at[step], value[step]
         elif isinstance(value, Sequence) and isinstance(step, int) and step < len(value):
-            default, value = value.items_at[step], value[step]
+            default, value = value.place(step), value[step]
         else:
             return default
     return default
@@ -169,13 +228,14 @@ class _Reader:
 
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = events
-        self._complaints: list[Complaint] = []
+        self._complaints = Complaints()
+        self._left = MAX_VALUES
         self._open: list[Node] = []
         #: By depth: the key whose value comes next.
         self._keys: list[str | None] = []
         self._root: Any = None
 
-    def value(self) -> tuple[Any, list[Complaint]]:
+    def value(self) -> tuple[Any, Complaints]:
         documents = 0
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
@@ -191,9 +251,12 @@ class _Reader:
 
     def _take(self, event: Any) -> None:
         place = _place(event.start_mark)
+        self._left -= 1
+        if self._left < 0:
+            raise Unreadable(place, f"the text has over {MAX_VALUES} keys and values up to here; divide the workflow")
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            anchor = event.anchor if len(event.anchor) <= 40 else f"{event.anchor[:39]}…"
-            raise Unreadable(place, f"&{anchor} and *{anchor} are not used here; write it out")
+            name = short_name(event.anchor)
+            raise Unreadable(place, f"&{name} and *{name} are not used here; write it out")
         if event.tag is not None and event.tag != "!":
             raise Unreadable(place, f"the tag {short(event.tag)} is not used here; quote a text that looks otherwise")
         if isinstance(event, yaml.ScalarEvent):
@@ -217,8 +280,7 @@ class _Reader:
             return
         parent = self._open[-1]
         if isinstance(parent, Sequence):
-            parent.append(value)
-            parent.items_at.append(place)
+            parent.add(value, place)
         elif self._keys[-1] is None and is_text:
             self._begin(parent, value, place)
         else:
@@ -228,9 +290,8 @@ class _Reader:
     def _begin(self, parent: Mapping, key: str, place: Place) -> None:
         if key in parent.keys_at:
             first = parent.keys_at[key].line
-            self._complaints.append(
-                Complaint(place=place, field=key, text=f"{short(key)} is given twice, first in line {first}")
-            )
+            words = f"{short(key)} is given twice, first in line {first}"
+            self._complaints.add(Complaint(place=place, field=short_name(key), text=words))
         parent.keys_at[key] = place
         self._keys[-1] = key
 

@@ -10,7 +10,7 @@ from typing import Any
 from coordinator.workflows import action_types, document, references, text
 from coordinator.workflows.action_types import APPROVE, ActionType
 from coordinator.workflows.document import (
-    MAX_COMPLAINTS,
+    MAX_ACTIONS,
     MAX_EDGES,
     OPTIONS,
     STRUCTURE,
@@ -18,10 +18,9 @@ from coordinator.workflows.document import (
     Document,
     InvalidWorkflow,
     Reading,
-    short_name,
 )
 from coordinator.workflows.references import INDEX, ITEM, Path, Reference
-from coordinator.workflows.text import Complaint
+from coordinator.workflows.text import Complaints, short_name
 from jobs.numbers import short
 
 #: Ids that stand for something else in references.
@@ -37,25 +36,37 @@ class Valid:
     #: Its actions in an order in which each comes after those that it waits for; references are dependencies.
     document: Document
     #: Places of actions that cannot be carried out here, and why not.
-    impossible: tuple[text.Complaint, ...] = ()
+    impossible: Complaints
 
 
 def validate(source: bytes) -> Valid:
-    """Return the workflow that a text describes. Raises InvalidWorkflow with all that is wrong with it."""
+    """Return the workflow that a text describes. Raises InvalidWorkflow with what is wrong with it."""
     reading, actions = document.read(source)
     checked = [(number, _Checker(reading, number, action).checked()) for number, action in actions]
     by_id = {action.id: action for _, action in checked}
     edges = sum(len(action.dependencies) + len(action.after_any) for action in by_id.values())
     if edges > MAX_EDGES:
         reading.complain(text.START, f"the actions have {edges} dependencies; at most {MAX_EDGES}", field="actions")
-        raise InvalidWorkflow(_first(reading))
+        raise InvalidWorkflow(reading.complaints)
     for number, action in checked:
         _check_targets(reading, number, action, by_id)
+    _check_items(reading, by_id)
     order = _ordered(reading, by_id)
-    if reading.complaints:
-        raise InvalidWorkflow(_first(reading))
+    if reading.complaints.total:
+        raise InvalidWorkflow(reading.complaints)
     whole = document.document(reading, [(0, by_id[name]) for name in order])
-    return Valid(document=whole, impossible=tuple(_impossible(whole)))
+    return Valid(document=whole, impossible=Complaints(_impossible(whole)))
+
+
+def _check_items(reading: Reading, by_id: dict[str, Action]) -> None:
+    """Complain where the lists of all foreach, as far as they are known, have too many items."""
+    total = len(by_id)
+    for action in by_id.values():
+        total += len(action.foreach) if isinstance(action.foreach, list) else 0
+        if total > MAX_ACTIONS:
+            words = f"with it the workflow has {total} actions and items; at most {MAX_ACTIONS}"
+            reading.complain(action.place, words, action=action.id, field="foreach")
+            return
 
 
 def _impossible(whole: Document) -> Iterator[text.Complaint]:
@@ -156,11 +167,6 @@ class _Checker:
         place = text.place_in(self._node, path, self._node.at)
         field = short_name(".".join(map(str, path)))
         self._reading.complain(place, words, action=self._action.id, field=field)
-
-
-def _first(reading: Reading) -> list[Complaint]:
-    """Return the complaints that an answer holds, and one more where there are more."""
-    return sorted(reading.complaints, key=lambda one: one.place)[: MAX_COMPLAINTS + 1]
 
 
 def _check_targets(reading: Reading, number: int, action: Action, by_id: dict[str, Action]) -> None:

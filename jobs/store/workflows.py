@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
@@ -17,6 +17,8 @@ from jobs.store.scripts import Part
 MAX_LIVE, MAX_STORED = 100, 64 << 20
 #: Fields of jobs that are read in one round trip.
 _AT_ONCE = 1000
+#: Bytes that the artifact of a unit counts for.
+_ARTIFACT_BYTES = 100
 #: Actor that stands for the end of a workflow's time.
 _EXPIRED = Actor("", "*")
 
@@ -76,6 +78,39 @@ class Course:
     retries: frozenset[str]
     #: States of actions when it ended; empty before.
     final: Mapping[str, str]
+
+
+class DoneHead(NamedTuple):
+    """Sizes of what a job left when it was done."""
+
+    units: int
+    result_bytes: int
+    accumulator_bytes: int
+
+    def bytes(self, *, with_units: bool) -> int:
+        """Return the bytes of its result, and of the values and artifacts of its units."""
+        of_units = self.accumulator_bytes + _ARTIFACT_BYTES * self.units if with_units else 0
+        return self.result_bytes + of_units
+
+
+class DoneJob(NamedTuple):
+    """Texts that a job left when it was done."""
+
+    state: str
+    result: bytes
+    #: Values of its units, where they were asked for, and the artifact of each; empty otherwise.
+    accumulator: bytes
+    artifacts: Sequence[Any]
+
+    @property
+    def units(self) -> int:
+        """Units of which the artifacts were asked for."""
+        return len(self.artifacts)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all of it."""
+        return len(self.result) + len(self.accumulator) + _ARTIFACT_BYTES * len(self.artifacts)
 
 
 class Workflows(Part):
@@ -155,10 +190,13 @@ class Workflows(Part):
             final=json.loads(zlib.decompress(final)) if final else {},
         )  # fmt: skip
 
-    def document(self, workflow: str) -> Any | None:
-        """Return a workflow's actions, as `add` was given them; None where there are none."""
-        text = self._client.get(keys.workflow_document(workflow))
-        return json.loads(zlib.decompress(text)) if text else None
+    def document(self, workflow: str) -> tuple[Any, int] | None:
+        """Return a workflow's actions, as `add` was given them, and their bytes as JSON; None where there are none."""
+        stored = self._client.get(keys.workflow_document(workflow))
+        if not stored:
+            return None
+        text = zlib.decompress(stored)
+        return json.loads(text), len(text)
 
     def job_fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
         """Return these fields of each job; None in the place of one that is not there."""
@@ -169,6 +207,26 @@ class Workflows(Part):
                 pipe.hmget(keys.job(job_id), list(names))
             rows += [row or [None] * len(names) for row in skipped.replies(pipe)]
         return rows
+
+    def done_heads(self, ids: Sequence[str]) -> list[DoneHead | None]:
+        """Return how much these jobs left; None in the place of one that is gone or broken. One round trip."""
+        pipe = self._pipe()
+        for job_id in ids:
+            pipe.hget(keys.job(job_id), "total")
+            pipe.strlen(keys.job_result(job_id)).strlen(keys.job_accumulator(job_id))
+        replies = skipped.replies(pipe) if ids else []
+        rows = zip(replies[::3], replies[1::3], replies[2::3], strict=True)
+        return [None if None in row or not row[0].isdigit() else DoneHead(*map(int, row)) for row in rows]
+
+    def done_jobs(self, wanted: Sequence[tuple[str, int]]) -> list[DoneJob]:
+        """Return what these jobs left, each with its first units, 0 for none. One round trip."""
+        pipe = self._pipe()
+        for job_id, units in wanted:
+            pipe.hget(keys.job(job_id), "state").get(keys.job_result(job_id))
+            if units:
+                pipe.get(keys.job_accumulator(job_id)).hmget(keys.job_files(job_id), range(units))
+        replies = iter(skipped.replies(pipe) if wanted else ())
+        return [_done_job(replies, units) for _, units in wanted]
 
     # -- the leader's -----------------------------------------------------------------------------------------------
 
@@ -191,7 +249,11 @@ class Workflows(Part):
         arguments = (seen.id, seen.state, seen.attempt, state, ttl_seconds * 1000, *flat)
         return bool(self._scripts.kept("settle_workflow", *arguments))
 
-    def retried(self, workflow: str, attempt: int, names: Iterable[str]) -> bool:
+    def forget(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
+        """Forget jobs and records of these keys, so that they begin anew; False: it runs no more, or anew."""
+        return bool(self._scripts.kept("forget_actions", workflow, attempt, *names))
+
+    def retried(self, workflow: str, attempt: int, names: Sequence[str]) -> bool:
         """Forget that jobs of these actions are to be tried again: they are; False: that was in another attempt."""
         return bool(self._scripts.run("retried_actions", workflow, attempt, *names))
 
@@ -208,6 +270,15 @@ class Workflows(Part):
 def packed(states: Mapping[str, str]) -> bytes:
     """Return states of actions as `Course.final` has them."""
     return zlib.compress(json.dumps(states, separators=(",", ":")).encode())
+
+
+def _done_job(replies: Iterator[Any], units: int) -> DoneJob:
+    state, result = next(replies), next(replies)
+    accumulator, artifacts = (next(replies), next(replies)) if units else (None, None)
+    return DoneJob(
+        state=(state or b"").decode(errors="replace"), result=result or b"", accumulator=accumulator or b"",
+        artifacts=artifacts or [None] * units,
+    )  # fmt: skip
 
 
 def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow | None:

@@ -36,7 +36,7 @@ COORDINATORS_SCRIPTS = (
     "fail_unit", "split", "unit", "add_output", "follow",
     "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",
     "add_workflow", "cancel_workflow", "approve_workflow", "retry_workflow", "delete_workflow", "record_action",
-    "retried_actions",
+    "retried_actions", "forget_actions",
     "settle_workflow",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.

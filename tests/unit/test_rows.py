@@ -94,6 +94,7 @@ PAIRS: dict[type, type[BaseModel]] = {
     workflow_rows.ItemRow: workflow_schemas.Item,
     workflow_rows.ComplaintRow: workflow_schemas.Complaint,
     workflow_rows.ValidationRow: workflow_schemas.Validation,
+    workflow_rows.RetriedRow: workflow_schemas.Retried,
 }
 #: What routes add to a row before they send it.
 ADDED = {job_rows.SubmittedRow: {"result"}}

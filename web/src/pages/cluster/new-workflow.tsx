@@ -99,7 +99,7 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
             Fill in an example
           </button>
         </div>
-        {wrong.length > 0 && <Wrong list={wrong} onShow={show} />}
+        {wrong.length > 0 && <Wrong list={wrong} more={found.value?.more ?? 0} onShow={show} />}
         {found.value?.valid && !wrong.length && <p role="status">{inWords(found.value)}</p>}
         {problem.value && (
           <p class="trouble" role="alert">
@@ -120,7 +120,13 @@ export function NewWorkflow({ onClose }: { onClose: () => void }) {
 }
 
 /** What is wrong, each with its place to go to. */
-function Wrong({ list, onShow }: { list: readonly Complaint[]; onShow: (complaint: Complaint) => void }) {
+interface WrongProps {
+  list: readonly Complaint[];
+  more: number;
+  onShow: (complaint: Complaint) => void;
+}
+
+function Wrong({ list, more, onShow }: WrongProps) {
   return (
     <div class="trouble complaints" role="alert" aria-label="What is wrong">
       <ul>
@@ -133,6 +139,7 @@ function Wrong({ list, onShow }: { list: readonly Complaint[]; onShow: (complain
           </li>
         ))}
       </ul>
+      {more > 0 && <p>and {integer(more)} more</p>}
     </div>
   );
 }

@@ -131,8 +131,9 @@ async function steer(view: WorkflowView, shown: Workflow, verb: "cancel" | "retr
   };
   if (verb === "cancel" && !(await confirm(question))) return;
   try {
-    await steerWorkflow(shown.workflow_id, verb);
-    toast(verb === "cancel" ? "Asked to cancel" : "Retried: it goes on from what failed");
+    const { notes = [] } = await steerWorkflow(shown.workflow_id, verb);
+    const said = ["Retried: it goes on from what failed", ...notes.slice(0, 3)].join(". ");
+    toast(verb === "cancel" ? "Asked to cancel" : said);
   } catch (error) {
     failed(`${WORDS[verb]} ${shown.name}`, error);
   }

@@ -52,7 +52,8 @@ export function offsetOf(text: string, { line, column }: Pick<Complaint, "line" 
   return Math.min(text.length, before + Math.min(column - 1, lines[line - 1]?.length ?? 0));
 }
 
-export function steerWorkflow(id: string, verb: "cancel" | "retry"): Promise<unknown> {
+/** Cancel or retry a workflow; `notes` says what begins anew, and why. */
+export function steerWorkflow(id: string, verb: "cancel" | "retry"): Promise<{ notes?: string[] }> {
   return post(`/api/workflows/${encodeURIComponent(id)}/${verb}`);
 }
 

@@ -1,0 +1,50 @@
+"""Documents of workflows as they were read last, within a bound of bytes: reading a large one takes half a second."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from coordinator.workflows import document
+from coordinator.workflows.document import Document
+from jobs.store.workflows import StoredWorkflow, Workflows
+
+#: Bytes of JSON of which documents are kept; the last one is, however large.
+_ROOM = 8 << 20
+
+
+class Documents:
+    """Documents of one store, which never change. Thread-safe: each is made by one thread, others wait for it."""
+
+    def __init__(self, store: Workflows) -> None:
+        self._store = store
+        self._kept: OrderedDict[tuple[str, int], tuple[Document, int]] = OrderedDict()
+        self._changing = threading.Lock()
+        self._reading = threading.Lock()
+
+    def get(self, stored: StoredWorkflow) -> Document | None:
+        """Return the document of a workflow; None where there is none."""
+        name = (stored.id, stored.created)  # an id may be used again, once its workflow is deleted
+        if kept := self._find(name):
+            return kept
+        with self._reading:
+            return self._find(name) or self._read(name, stored)
+
+    def _find(self, name: tuple[str, int]) -> Document | None:
+        with self._changing:
+            if name not in self._kept:
+                return None
+            self._kept.move_to_end(name)
+            return self._kept[name][0]
+
+    def _read(self, name: tuple[str, int], stored: StoredWorkflow) -> Document | None:
+        read = self._store.document(stored.id)
+        if read is None:
+            return None
+        rows, size = read
+        whole = document.unpacked(stored.name, stored.description, rows)
+        with self._changing:
+            self._kept[name] = (whole, size)
+            while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > _ROOM:
+                self._kept.popitem(last=False)
+        return whole

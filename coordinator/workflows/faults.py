@@ -1,0 +1,69 @@
+"""Faults of the coordinator itself: what goes wrong unexpectedly is tried again, later each time, and then given up."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+log = logging.getLogger(__name__)
+
+#: Tries of one thing, and seconds between the first two; each wait is twice the one before: about a minute in all.
+TRIES, WAIT_SECONDS = 7, 1.0
+#: Seconds after which a fault that did not come back is forgotten.
+_KEPT_SECONDS = 600.0
+_MAX_WORDS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """Fault of one thing so far."""
+
+    tries: int
+    words: str
+    #: By the clock: it rests until then.
+    until: float
+
+    @property
+    def is_given_up(self) -> bool:
+        """True when it is tried no more."""
+        return self.tries >= TRIES
+
+
+class Faults:
+    """Faults by the workflow, and the step of it, that they befell. One thread's."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[tuple[str, str], Fault] = {}
+
+    def resting(self, workflow: str, step: str = "") -> Fault | None:
+        """Return the fault because of which this is not tried now; None: try it."""
+        fault = self._seen.get((workflow, step))
+        return fault if fault and self._clock() < fault.until else None
+
+    def note(self, error: Exception, workflow: str, step: str = "") -> Fault:
+        """Count a fault. It is logged with its traceback once, and when it is given up."""
+        before, now = self._seen.get((workflow, step)), self._clock()
+        tries = before.tries + 1 if before else 1
+        words = f"a fault of the coordinator ({type(error).__name__}: {error})"[:_MAX_WORDS]
+        known = {"workflow": workflow, "action": step}
+        if before is None:
+            log.error("a workflow met a fault of the coordinator; it is tried again", exc_info=error, extra=known)
+        fault = Fault(tries=tries, words=words, until=now + WAIT_SECONDS * 2 ** (tries - 1))
+        if fault.is_given_up:
+            log.error("a workflow met %s %d times; given up", words, tries, extra=known)
+            self.forget(workflow, step)
+        else:
+            self._seen[workflow, step] = fault
+            self._drop_old(now)
+        return fault
+
+    def forget(self, workflow: str, step: str = "") -> None:
+        """Begin anew: it went well."""
+        self._seen.pop((workflow, step), None)
+
+    def _drop_old(self, now: float) -> None:
+        if len(self._seen) > 1000:
+            self._seen = {name: one for name, one in self._seen.items() if one.until > now - _KEPT_SECONDS}

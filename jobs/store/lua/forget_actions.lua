@@ -1,0 +1,12 @@
+-- FORGET_ACTIONS id attempt key ... -> 1 / 0: the workflow runs no more, or anew. What comes of these actions begins anew: jobs
+-- of theirs that cannot go on stay by themselves.
+local id, attempt = ARGV[1], ARGV[2]
+local state = workflow_state(id, attempt)
+if state ~= 'running' and state ~= 'waiting' then return 0 end
+even_if_full()
+for first = 3, #ARGV, 1000 do
+  local some = { unpack(ARGV, first, math.min(first + 999, #ARGV)) }
+  call('HDEL', P .. 'workflowjobs:' .. id, unpack(some))
+  call('HDEL', P .. 'workflowrecords:' .. id, unpack(some))
+end
+return 1
