@@ -114,6 +114,9 @@ class Engine:
         plan = planning.plan(whole, known)
         if known.state not in ENDED:
             look.carry_out(plan)
+            if look.fault:
+                self._give_up(workflow, look.fault)
+                return Outcome()
         elif not _is_reopened(known):
             return look.outcome
         self._settle(course.workflow, plan, known, look)
@@ -217,8 +220,8 @@ class _Look:
         self._items: tuple[int, int] | None = None
         self._failures = 0
         self.outcome = Outcome()
-        #: Why the next job is not submitted.
-        self.waits = ""
+        #: Why the next job is not submitted, and why the workflow cannot go on.
+        self.waits = self.fault = ""
 
     @property
     def _actor(self) -> Actor:
@@ -319,7 +322,7 @@ class _Look:
         if not fault.is_given_up:
             self.waits, self.outcome.soon = self.waits or fault.words, True
         elif isinstance(step, Cancel):
-            raise error
+            self.fault = fault.words
         else:
             words = f"{fault.words}; its log says more. Next: cluster workflow retry {self._stored.id}"
             self._fail(key_of(step), words)

@@ -1,0 +1,270 @@
+"""Workflows when something goes wrong that nobody expected, or everything is full: tried again, told, then failed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coordinator.jobs import submissions
+from coordinator.workflows import action_types, faults, planning
+from coordinator.workflows.engine import Engine
+from coordinator.workflows.faults import TRIES, Faults
+from coordinator.workflows.overseer import Overseer
+from jobs import errors
+from jobs.store import connection
+from tests.unit.workflow_bench import Flows
+
+
+class Clock:
+    """Clock that is turned by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def flow(any_redis_url: str, tmp_path: Path, clock: Clock) -> Iterator[Flows]:
+    made = Flows(any_redis_url, tmp_path / "store")
+    made.engine.faults = Faults(clock)
+    yield made
+    made.close()
+
+
+def looks(flow: Flows, clock: Clock, workflow: str, most: int = 20) -> int:
+    """Look again and again, after the waits that faults ask for; return how often it was asked for."""
+    for number in range(most):
+        if not (outcome := flow.engine.look(workflow)).soon and not outcome.again:
+            return number + 1
+        clock.now += 100.0
+    raise AssertionError("it is tried for ever")
+
+
+def raising(error: Exception, count: int = 10**6) -> Any:
+    """Function that raises an error so often, then returns nothing."""
+    left = [count]
+
+    def call(*_: Any, **__: Any) -> Any:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise error
+        return {}
+
+    return call
+
+
+def break_type(monkeypatch: pytest.MonkeyPatch, name: str, run: Any) -> None:
+    """Carry actions of a type out so."""
+    monkeypatch.setitem(action_types.TYPES, name, replace(action_types.TYPES[name], run=run))
+
+
+# -- faults of the coordinator --------------------------------------------------------------------------------------
+
+
+def test_an_unexpected_error_in_a_step_fails_its_action_after_some_tries(
+    flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_type(monkeypatch, "artifact_delete", raising(KeyError("x")))
+    workflow = flow.submit("bad, action_type: artifact_delete, artifact: nix", "after, dependencies: [bad]", "other")
+    with caplog.at_level(logging.ERROR):
+        flow.engine.look(workflow)
+        assert flow.row(workflow)["waiting_because"] == "a fault of the coordinator (KeyError: 'x')"
+        assert flow.states(workflow)["other"] == "queued", "what does not need it goes on"
+        assert looks(flow, clock, workflow) > TRIES - 1
+    assert flow.states(workflow) == {"bad": "failed", "after": "skipped", "other": "queued"}
+    assert flow.errors(workflow)["bad"] == (
+        f"a fault of the coordinator (KeyError: 'x'); its log says more. Next: cluster workflow retry {workflow}"
+    )
+    flow.done(workflow, "other")
+    assert flow.row(workflow)["state"] == "failed" and flow.row(workflow)["waiting_because"] is None
+    assert len([record for record in caplog.records if record.exc_info]) == 1, "one traceback"
+
+
+def test_a_fault_that_goes_away_delays_only(flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_type(monkeypatch, "artifact_delete", raising(MemoryError("much"), TRIES - 1))
+    workflow = flow.submit("bad, action_type: artifact_delete, artifact: nix")
+    looks(flow, clock, workflow)
+    assert flow.row(workflow)["state"] == "done"
+
+
+def test_between_two_tries_there_is_a_wait(flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    break_type(monkeypatch, "artifact_delete", lambda *_: calls.append(1) or raising(KeyError())())
+    workflow = flow.submit("bad, action_type: artifact_delete, artifact: nix")
+    for _ in range(5):
+        assert flow.engine.look(workflow).soon
+    assert len(calls) == 1
+    for wait in (1.0, 2.0, 4.0):
+        clock.now += wait
+        flow.engine.look(workflow)
+        flow.engine.look(workflow)
+    assert len(calls) == 4
+
+
+def test_one_job_that_cannot_be_submitted_keeps_no_other(
+    flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = submissions.accept
+
+    def broken(asked: Any, *rest: Any) -> Any:
+        if asked.parameters["command"] == ["bad"]:
+            raise RuntimeError("oh")
+        return accept(asked, *rest)
+
+    monkeypatch.setattr(submissions, "accept", broken)
+    workflow = flow.submit("a", "b, action_type: command, command: [bad]", "c", "d, dependencies: [b]")
+    looks(flow, clock, workflow)
+    assert flow.states(workflow) == {"a": "queued", "b": "failed", "c": "queued", "d": "skipped"}
+    monkeypatch.setattr(submissions, "accept", accept)
+    flow.done(workflow, "a", "c")
+    assert flow.row(workflow)["error"].startswith("b: a fault of the coordinator (RuntimeError: oh)")
+    flow.steer(workflow, "retry")
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "done", "b": "queued", "c": "done", "d": "blocked"}
+
+
+@pytest.mark.parametrize("state", ["running", "cancelling"])
+def test_a_workflow_that_cannot_be_looked_at_fails(
+    flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    workflow = flow.submit("a")
+    flow.look(workflow)
+    if state == "cancelling":
+        flow.steer(workflow, "cancel")
+    plan = planning.plan
+    monkeypatch.setattr(planning, "plan", raising(ZeroDivisionError("nought")))
+    assert looks(flow, clock, workflow) == TRIES
+    monkeypatch.setattr(planning, "plan", plan)
+    row = flow.row(workflow)
+    assert row["state"] == "failed" and row["ended"]
+    assert row["error"] == (
+        "a fault of the coordinator (ZeroDivisionError: nought); its log says more. Its jobs go on. "
+        f"Next: cluster workflow retry {workflow}"
+    )
+    assert flow.steer(workflow, "retry").status_code == 200
+    flow.done(workflow, "a")
+    assert flow.row(workflow)["state"] == "done"
+
+
+def test_a_cancel_that_fails_keeps_no_other(flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    workflow = flow.submit("a", "b")
+    flow.look(workflow)
+    flow.steer(workflow, "cancel")
+    cancel = type(flow.engine._store.jobs).cancel
+
+    def broken(store: Any, job: str, *rest: Any, **more: Any) -> list[str]:
+        if "-a-" in job:
+            raise RuntimeError("oh")
+        return cancel(store, job, *rest, **more)
+
+    monkeypatch.setattr(type(flow.engine._store.jobs), "cancel", broken)
+    looks(flow, clock, workflow, 40)
+    assert flow.states(workflow)["b"] == "cancelled" and flow.row(workflow)["state"] == "failed"
+    assert "a fault of the coordinator (RuntimeError: oh)" in flow.row(workflow)["error"]
+
+
+def test_faults_are_kept_within_bounds(clock: Clock) -> None:
+    found = Faults(clock)
+    for number in range(3000):
+        clock.now += 1.0
+        found.note(ValueError("x" * 10_000), f"w{number}")
+    assert len(found._seen) <= 1000 + faults._KEPT_SECONDS
+    assert all(len(one.words) <= 300 for one in found._seen.values())
+
+
+# -- what is full delays --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [errors.StoreFull("full"), errors.Unavailable("away"), errors.OverLimit("much")])
+def test_a_full_artifact_store_delays(
+    flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    break_type(monkeypatch, "artifact_delete", raising(error, 50))
+    workflow = flow.submit("d, action_type: artifact_delete, artifact: nix")
+    for _ in range(50):
+        clock.now += 100.0
+        assert flow.engine.look(workflow).soon
+        assert flow.row(workflow)["waiting_because"] == str(error)
+    flow.look(workflow)
+    assert flow.row(workflow)["state"] == "done"
+
+
+@pytest.mark.parametrize("of", ["submit", "record"])
+def test_a_full_redis_delays_and_says_so(flow: Flows, clock: Clock, monkeypatch: pytest.MonkeyPatch, of: str) -> None:
+    full = connection.refusal("OOM command not allowed when used memory > 'maxmemory'.")
+    assert full is not None
+    workflow = flow.submit("a", "d, action_type: artifact_delete, artifact: nix", "e, foreach: [1]")
+    with monkeypatch.context() as patched:
+        part = flow.engine._store.jobs if of == "submit" else flow.engine._store.workflows
+        patched.setattr(type(part), of, raising(full))
+        for _ in range(2 * TRIES):
+            clock.now += 100.0
+            assert flow.engine.look(workflow).soon
+        row = flow.row(workflow)
+        assert row["state"] == "running" and row["waiting_because"].startswith("redis is full; ")
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "queued", "d": "done", "e": "queued"}
+
+
+def test_a_redis_without_memory_delays(flow: Flows) -> None:
+    workflow = flow.submit("a", "b, dependencies: [a]", "e, foreach: [1]")
+    used = flow.store.client.info("memory")["used_memory"]
+    flow.store.client.config_set("maxmemory-policy", "noeviction")
+    flow.store.client.config_set("maxmemory", used // 2)
+    try:
+        for _ in range(3):
+            assert flow.engine.look(workflow).soon
+        row = flow.row(workflow)
+        assert row["state"] == "running" and "redis is full" in row["waiting_because"]
+    finally:
+        flow.store.client.config_set("maxmemory", 0)
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "queued", "b": "blocked", "e": "queued"}
+
+
+# -- cancelling waits -----------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_workflow_whose_programs_end_slowly_is_waited_for(
+    flow: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = flow.submit("a", "b")
+    flow.look(workflow)
+    lease = flow._lease(flow.job_of(workflow, "a"))
+    flow.steer(workflow, "cancel")
+    flow.look(workflow)
+    assert flow.row(workflow)["counts"] == {"cancelling": 1, "cancelled": 1}
+    calls: list[str] = []
+    monkeypatch.setattr(type(flow.engine._store.jobs), "cancel", lambda _, job, *__, **___: calls.append(job) or ["ok"])
+    for _ in range(5):
+        outcome = flow.engine.look(workflow)
+        assert not outcome.again and not outcome.soon
+    assert calls == [], "it was asked to end already"
+    flow.store.leases.release(flow.job_of(workflow, "a"), lease.token)
+    flow.store.fleet.sweep(60)
+    assert workflow in flow.store.workflows.take_due(10), "its end wakes the leader"
+    flow.look(workflow)
+    assert flow.row(workflow)["state"] == "cancelled"
+
+
+def test_while_one_cannot_be_looked_at_others_are(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, good = flow.submit("a"), flow.submit("a")
+    look = Engine._look
+    monkeypatch.setattr(
+        Engine, "_look", lambda self, name: raising(OSError("no"))() if name == bad else look(self, name)
+    )
+    overseer = Overseer(flow.store.workflows, flow.engine, lambda: True)
+    overseer.round()
+    assert flow.states(good) == {"a": "queued"} and flow.states(bad) == {"a": "waiting"}
