@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from coordinator.workflows import ended_jobs, engine, references, results
+from coordinator.workflows import document, ended_jobs, engine, references, results, text, validation
 from coordinator.workflows.document import Action, Document
 from coordinator.workflows.ended_jobs import EndedJobs, Source, Unread
 from coordinator.workflows.planning import JobSeen, Known, Record, State
@@ -18,6 +21,7 @@ from coordinator.workflows.references import Reference, Unfilled
 from coordinator.workflows.results import Results
 from jobs.store import workflows
 from jobs.store.workflows import DoneHead, DoneJob
+from tests.unit.artifact_bench import TOKEN
 from tests.unit.workflow_bench import Flows
 
 MIB = 1 << 20
@@ -35,8 +39,8 @@ def plant(flow: Flows, job: str, result: Any, values: list[Any] | None = None) -
     flow.end(job)
     flow.store.client.set(f"ct:job:{job}:result", json.dumps(result))
     if values is not None:
-        text = json.dumps({"runs": [{"lo": 0, "worker": "r", "ms": [1], "attempts": [1], "values": values}]})
-        flow.store.client.set(f"ct:job:{job}:acc", text)
+        accumulator = json.dumps({"runs": [{"lo": 0, "worker": "r", "ms": [1], "attempts": [1], "values": values}]})
+        flow.store.client.set(f"ct:job:{job}:acc", accumulator)
 
 
 # -- what references fill -------------------------------------------------------------------------------------------
@@ -55,8 +59,8 @@ def test_what_references_bring_is_counted_and_held_once() -> None:
 
 def test_size_is_that_of_json_in_utf_8() -> None:
     for value in (1, None, "é", {"a": [1, 2.5, "\N{GRINNING FACE}"]}, [], "\ud800"):
-        text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-        assert references.size_of(value) == len(text.encode(errors="surrogatepass"))
+        written = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+        assert references.size_of(value) == len(written.encode(errors="surrogatepass"))
 
 
 @pytest.mark.parametrize("step", ["9" * 5000, "2", "-1", "01x"])
@@ -173,9 +177,9 @@ class Shelf:
     def done_jobs(self, wanted: list[tuple[str, int]]) -> list[DoneJob]:
         if wanted:
             self.trips.append(len(wanted))
-        text = json.dumps({"n": "x" * (self.size - 9)}).encode()
+        result = json.dumps({"n": "x" * (self.size - 9)}).encode()
         accumulator = b'{"runs":[{"lo":0,"worker":"r","ms":[1],"attempts":[1],"values":["v"]}]}'
-        return [DoneJob("done", text, accumulator if units else b"", [None] * units) for _, units in wanted]
+        return [DoneJob("done", result, accumulator if units else b"", [None] * units) for _, units in wanted]
 
 
 class Clock:
@@ -286,3 +290,43 @@ def test_another_workflow_is_looked_at_between_two_turns(flow: Flows, monkeypatc
     flow.look(large)
     given = json.loads(flow.parameters(large, "b")["command"][1])
     assert [one["value"] for one in given] == list(range(6)) and {one["state"] for one in given} == {"done"}
+
+
+# -- texts ----------------------------------------------------------------------------------------------------------
+
+
+class Inside:
+    """Stand-in for validation: how many are inside at once."""
+
+    def __init__(self, meet: int) -> None:
+        self.most, self._now = 0, 0
+        self._lock, self._meet = threading.Lock(), threading.Barrier(meet)
+
+    def __call__(self, _text: bytes) -> Any:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        self._meet.wait(60)
+        with self._lock:
+            self._now -= 1
+        raise document.InvalidWorkflow(text.Complaints([text.Complaint(place=text.START, text="x")]))
+
+
+@pytest.mark.parametrize(("size", "path", "at_once"), [
+    (text.LARGE + 1, "/api/workflows", 1), (text.LARGE + 1, "/api/workflows/validate", 1), (1000, "/api/workflows", 4),
+])  # fmt: skip
+def test_large_texts_are_validated_one_after_the_other(
+    flow: Flows, monkeypatch: pytest.MonkeyPatch, size: int, path: str, at_once: int
+) -> None:
+    inside = Inside(at_once)
+    monkeypatch.setattr(validation, "validate", inside)
+
+    async def post_all() -> list[int]:
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/yaml"}
+        transport = httpx.ASGITransport(app=flow.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as http:
+            posts = (http.post(path, content=b"x" * size, headers=headers) for _ in range(4))
+            return [answer.status_code for answer in await asyncio.gather(*posts)]
+
+    statuses = asyncio.run(post_all())
+    assert set(statuses) <= {200, 422} and inside.most == at_once

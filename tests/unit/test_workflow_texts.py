@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -324,6 +325,54 @@ def test_many_dependencies_that_are_none_are_refused_soon(count: int, words: str
     assert words in complaints(source)[0]
     # 0.7 and 2 s where it was measured; 17 and 700 where each name is looked for in the list of all.
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(
+    "piece", [b"[],", b"{},", b"{a},", b"a,", b"ab,"], ids=["lists", "mappings", "keys", "letters", "texts"]
+)
+def test_a_text_takes_a_bounded_memory_while_it_is_read(piece: bytes) -> None:
+    """It took 70 to 80 times its size, 300 MB for a text of 4 MiB."""
+    head = b"name: t\nactions:\n- {action_id: a, action_type: command, command: [x], foreach: ["
+    source = head + piece * ((text.MAX_BYTES - 200) // len(piece)) + b"]}"
+    tracemalloc.start()
+    try:
+        assert "over 20000 keys and values up to here" in _with_values(20_000, source)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # The text as bytes and as characters, and what was read of it.
+    assert peak < 3 * len(source) + 20_000 * 400, f"{peak >> 20} MiB"
+
+
+def _with_values(most: int, source: bytes) -> str:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(text, "MAX_VALUES", most)
+        return complaints(source)[0]
+
+
+def test_many_complaints_are_counted_and_the_first_are_kept() -> None:
+    found = text.Complaints()
+    for line in range(5000, 0, -1):
+        found.add(text.Complaint(place=Place(line, 1), text="x"))
+        assert len(found._kept) < 2 * text.MAX_COMPLAINTS
+    assert [one.place.line for one in found.first] == list(range(1, 101))
+    assert (found.total, found.more) == (5000, 4900)
+    error = InvalidWorkflow(found)
+    assert str(error) == "1:1: x (and 4999 more)" and error.extra["more"] == 4900
+
+
+def test_a_key_that_is_given_a_hundred_thousand_times_is_told_within_bounds() -> None:
+    source = f"name: x\nactions: []\n{'k' * 1000}: 1\n" + f"{'k' * 1000}: 1\n" * 3000
+    found = complaints(source)
+    assert len(found) == 100 and all(len(one) < 200 for one in found)
+
+
+def test_items_of_lists_count_as_actions() -> None:
+    lists = [f"a{number}, foreach: [{', '.join('1' * 2500)}]" for number in range(4)]
+    assert "a3: foreach: with it the workflow has 10004 actions and items; at most 10000" in complaints(
+        workflow_text(*lists)
+    )[0]  # fmt: skip
+    validated(*lists[:3])
 
 
 def test_complaints_are_bounded() -> None:

@@ -1,0 +1,173 @@
+"""Retries of workflows whose jobs were deleted, or are of another version of their kind: what begins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coordinator.workflows import engine, planning, retries
+from coordinator.workflows.document import Action, Document
+from coordinator.workflows.planning import JobSeen, Known, Record, State
+from jobs.kinds import registry
+from tests.unit.workflow_bench import Flows
+
+
+@pytest.fixture
+def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
+    made = Flows(redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
+    made = Flows(any_redis_url, tmp_path / "store")
+    yield made
+    made.close()
+
+
+def delete(flow: Flows, workflow: str, *actions: str) -> None:
+    for action in actions:
+        assert flow.ask("DELETE", f"/api/jobs/{flow.job_of(workflow, action)}").status_code == 204
+
+
+def retried(flow: Flows, workflow: str) -> list[str]:
+    """Retry a workflow, and return what is noted of it."""
+    answer = flow.steer(workflow, "retry")
+    assert answer.status_code == 200, answer.text
+    flow.look(workflow)
+    notes: list[str] = answer.json()["notes"]
+    return notes
+
+
+def test_what_was_skipped_because_of_a_job_that_was_deleted_comes_after_its_new_one(flows: Flows) -> None:
+    workflow = flows.submit("a", "b, dependencies: [a]", "c, dependencies: [b]", "d")
+    flows.look(workflow)
+    flows.done(workflow, "d")
+    flows.failed(workflow, "a")
+    delete(flows, workflow, "a")
+    assert retried(flows, workflow) == ["a begins anew: its job was deleted"]
+    assert flows.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked", "d": "done"}
+    assert flows.job_of(workflow, "c") == f"w-{workflow}-c-2" and flows.job_of(workflow, "d") == f"w-{workflow}-d-1"
+    flows.done(workflow, "a")
+    flows.done(workflow, "b")
+    flows.done(workflow, "c")
+    assert flows.row(workflow)["state"] == "done"
+
+
+def test_a_cancelled_job_waits_for_the_new_one_of_a_deleted(flow: Flows) -> None:
+    workflow = flow.submit("a", "b, dependencies: [a]", "c, after_any: [a]")
+    flow.look(workflow)
+    flow.steer(workflow, "cancel")
+    flow.look(workflow)
+    assert flow.row(workflow)["state"] == "cancelled"
+    delete(flow, workflow, "a")
+    notes = retried(flow, workflow)
+    assert (
+        notes[0] == "a begins anew: its job was deleted" and "c begins anew: what it comes after begins anew" in notes
+    )
+    assert flow.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked"}
+    flow.done(workflow, "a")
+    flow.done(workflow, "b", "c")
+    assert flow.row(workflow)["state"] == "done"
+
+
+def test_a_job_that_is_deleted_between_the_retry_and_the_leaders_look_begins_anew(flow: Flows) -> None:
+    workflow = flow.submit("a", "b, dependencies: [a]")
+    flow.look(workflow)
+    flow.failed(workflow, "a")
+    assert flow.steer(workflow, "retry").json()["notes"] == []
+    delete(flow, workflow, "a")
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "queued", "b": "blocked"}
+
+
+def test_a_job_of_another_version_of_its_kind_begins_anew_and_who_retries_is_told(flows: Flows) -> None:
+    workflow = flows.submit("a", "b, dependencies: [a]", "c")
+    flows.look(workflow)
+    flows.done(workflow, "c")
+    flows.failed(workflow, "a")
+    flows.store.client.hset(f"ct:job:{flows.job_of(workflow, 'a')}", "version", 77)
+    now = registry.definition("command").MODEL_VERSION
+    assert retried(flows, workflow) == [
+        f"a begins anew: its job was computed by version 77 of command, which is version {now} now"
+    ]
+    assert flows.states(workflow) == {"a": "queued", "b": "blocked", "c": "done"}
+    assert flows.job_of(workflow, "a") == f"w-{workflow}-a-2"
+
+
+def test_a_leader_of_another_version_than_who_was_asked_begins_anew(
+    flow: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a rolling upgrade: whoever is asked would go on with the job, and the leader cannot."""
+    workflow = flow.submit("a", "b, dependencies: [a]", "c, dependencies: [b]")
+    flow.look(workflow)
+    flow.failed(workflow, "a")
+    assert flow.steer(workflow, "retry").json()["notes"] == []
+    monkeypatch.setattr(registry.definition("command"), "MODEL_VERSION", 78)
+    flow.look(workflow)
+    assert flow.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked"}
+    assert [flow.job_of(workflow, name) for name in "abc"] == [f"w-{workflow}-{name}-2" for name in "abc"]
+
+
+def test_a_retry_of_many_jobs_lets_others_have_their_turn(flow: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    workflow = flow.submit(*(f"a{number}" for number in range(6)), "z, dependencies: [a0, a5]")
+    flow.look(workflow)
+    flow.steer(workflow, "cancel")
+    flow.look(workflow)
+    flow.steer(workflow, "retry")
+    moments = iter(range(10**6))
+    monkeypatch.setattr(engine, "_LOOK_SECONDS", 3.5)
+    monkeypatch.setattr(engine.time, "monotonic", lambda: float(next(moments)))
+    assert flow.engine.look(workflow).again
+    counts = [state for state in flow.states(workflow).values() if state == "queued"]
+    assert 0 < len(counts) < 6 and flow.row(workflow)["state"] == "running"
+    flow.look(workflow)
+    assert set(flow.states(workflow).values()) == {"queued", "blocked"}
+
+
+# -- what begins anew -----------------------------------------------------------------------------------------------
+
+
+def known(records: dict[str, Record] | None = None, **jobs: str | None) -> Known:
+    seen = {key.replace("__", "/"): JobSeen(key, state, gone=state is None) for key, state in jobs.items()}
+    return Known(workflow="w", state=State.FAILED, attempt=1, jobs=seen, records=records or {})
+
+
+def document(**dependencies: str) -> Document:
+    actions = [
+        Action(id=name, type="collatz", dependencies=tuple(before.split())) for name, before in dependencies.items()
+    ]
+    return Document(name="t", actions={one.id: one for one in actions})
+
+
+def test_what_is_done_stays_and_what_comes_after_it_too() -> None:
+    whole = document(a="", b="a", c="b", d="c")
+    plan = retries.planned(whole, known(a=None, b="done", c="failed", d="skipped"))
+    assert plan == (["c"], ["a"]), "c comes after b, which is done"
+
+
+def test_an_action_of_which_something_goes_on_is_left_alone() -> None:
+    whole = document(a="", b="a")
+    assert retries.planned(whole, known(a=None, b="running")) == ([], ["a"])
+    assert retries.planned(whole, known(a=None, b="blocked")) == ([], ["a"])
+
+
+def test_items_begin_anew_together_where_what_they_are_of_does() -> None:
+    whole = document(a="", b="a")
+    items = {"b": Record(state="expanded", items=(1, 2))}
+    seen = known(items, a=None, b__0="done", b__1="failed")
+    assert retries.planned(whole, seen).anew == ["a", "b", "b/0", "b/1"]
+    seen = known(items, a="done", b__0="done", b__1=None)
+    assert retries.planned(whole, seen) == ([], ["b/1"])
+    unbegun = known(items, a=None, b__0="done")
+    assert retries.planned(whole, unbegun).anew == ["a", "b", "b/0"]
+
+
+def test_refused_actions_begin_anew() -> None:
+    whole = document(a="", b="a", c="")
+    seen = known({"a": Record(state="failed")}, b="skipped", c="cancelled")
+    assert retries.planned(whole, seen) == (["c"], ["a", "b"])
+    assert planning.plan(whole, seen).states["a"] == "failed"
