@@ -75,7 +75,7 @@ def _present(cluster: Cluster, job_id: str) -> Event:
     place = cluster.hub.events.newest()
     job = cluster.queries.jobs.job(job_id)
     fields = {"job": job_id, "kind": job["type"], "type": job["state"], "state": job["state"],
-              "done": str(job["done"]), "total": str(job["total"])}  # fmt: skip
+              "done": str(job["done"]), "total": str(job["total"]), "present": "true"}  # fmt: skip
     return Event(id=place, fields={**fields, **({"error": job["error"]} if job["error"] else {})})
 
 

@@ -44,7 +44,9 @@ def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
     load = store.fleet_reads.load()
     workers, _ = table.read(store)
     alive = [(worker.name, worker.fields) for worker, is_alive in workers if is_alive]
-    known = [(name, fields) for name, fields in alive if b"device" in fields and fields.get(b"drain") != b"1"]
+    served = [(name, fields) for name, fields in alive if b"device" in fields]
+    known = [(name, fields) for name, fields in served if fields.get(b"drain") != b"1"]
+    drained = [(name, fields[b"device"]) for name, fields in served if fields.get(b"drain") == b"1"]
     able = [(name, fields) for name, fields in known if fields.get(b"state") != b"parked"]
     count, idle, lanes = Counter[Device](), Counter[Device](), Counter[Device]()
     kinds: dict[Device, dict[bytes, Mapping[str, int]]] = {}
@@ -59,11 +61,15 @@ def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     return scheduler.Fleet(
         runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
-        parked=len(known) - len(able), workers=count, idle=idle, lanes=lanes,
+        parked=len(known) - len(able), drained=Counter(skipped.readable("worker", drained, _device)), workers=count, idle=idle, lanes=lanes,
         load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
         waiting=load.waiting, weights=dict(skipped.readable("figure", shares, _weight)),
     )  # fmt: skip
+
+
+def _device(_name: str, stored: bytes) -> Device:
+    return Device(stored.decode())
 
 
 def _ability(_name: str, fields: Mapping[bytes, bytes]) -> tuple[Device, int, bool, bytes, Mapping[str, int]]:

@@ -210,10 +210,12 @@ def sound(row: dict[str, str]) -> dict[str, str]:
 def shown(job_id: str, row: dict[str, str], place: Place, fleet: scheduler.Fleet, now: float) -> JobRow:
     """Return the job's row; `place`: where it waits; `now`: seconds since 1970 by Redis' clock."""
     state, done, total = row["state"], int(row["done"]), int(row["total"])
-    rate = _rate(row, now * 1000) if state in ("running", "cancelling") else None
+    holders = int(row["holders"])
+    # A job that went back into its queue has a speed of before, which says nothing about when it ends.
+    computed = state == "cancelling" or (state == "running" and (holders > 0 or place.leases > 0))
+    rate = _rate(row, now * 1000) if computed else None
     started, ended = row.get("started"), row.get("ended")
     until = int(ended) / 1000 if ended else now
-    holders = int(row["holders"])
     needed = decoding.parsed(row.get("requirements", "{}"))
     parameters = decoding.parsed(row["parameters"])
     answer: JobRow = {

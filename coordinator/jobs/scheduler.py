@@ -36,6 +36,8 @@ class Fleet:
     speeds: Mapping[Device, float] = field(default_factory=dict)
     #: Live GPU workers whose GPUs programs have.
     parked: int = 0
+    #: Live workers that are drained, by device.
+    drained: Mapping[Device, int] = field(default_factory=dict)
     #: What each live runner has in all, by name.
     runners: Mapping[str, Offer] = field(default_factory=dict)
     #: Versions of kinds' models that live workers of each device compute, a mapping a worker; empty: unknown.
@@ -90,7 +92,7 @@ def _preferred(plan: Plan, priority: Priority, fleet: Fleet, tenant: str) -> Rou
 
 
 @cache
-def _devices_of(queue: str) -> frozenset[Device]:
+def devices_of(queue: str) -> frozenset[Device]:
     device = Device(queue.partition(".")[0])
     return frozenset({Device.CPU, Device.GPU} if device is Device.ANY else {device})
 
@@ -101,7 +103,7 @@ def estimated_wait(queue: str, fleet: Fleet, tenant: str = DEFAULT_TENANT) -> fl
     All work of higher priorities is done before. Of its own priority, a job waits for all the work or for the turns
     before its own, whichever ends sooner; a worker's turn at a job takes at most QUANTUM_SECONDS.
     """
-    mine = _devices_of(queue)
+    mine = devices_of(queue)
     speed = sum(fleet.lanes.get(device, 0) * fleet.speeds.get(device, 1.0) for device in mine)
     if not speed:
         return None
@@ -119,7 +121,7 @@ def _shared(queue: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     order = list(Priority)
     rank = order.index(queues.priority_of(queue))
     shared = [(order.index(queues.priority_of(each)), each) for each in queues.ALL]
-    mine = [(place, each) for place, each in shared if _devices_of(each) & _devices_of(queue)]
+    mine = [(place, each) for place, each in shared if devices_of(each) & devices_of(queue)]
     return tuple(each for place, each in mine if place < rank), tuple(each for place, each in mine if place == rank)
 
 
@@ -163,11 +165,11 @@ def waiting_because(
         return None
     if spent := _spent(queue, place, fleet):
         return _tomorrow(spent, place.tenant, kind)
-    if Device.RUNNER in _devices_of(queue) and (why := _roomless(queue, needed, fleet, place)):
+    if Device.RUNNER in devices_of(queue) and (why := _roomless(queue, needed, fleet, place)):
         return why
     if estimated_wait(queue, fleet) is None:
-        return _unserved(queue, fleet)
-    able = [kinds for device in _devices_of(queue) for kinds in fleet.kinds.get(device, ())]
+        return unserved(queue, fleet)
+    able = [kinds for device in devices_of(queue) for kinds in fleet.kinds.get(device, ())]
     if kind and able and all(able) and not any(kinds.get(kind) == version for kinds in able):
         return f"{_lacking(kind, version, able)}; it goes on when a worker with that version lives"
     if place.before is None:
@@ -175,10 +177,14 @@ def waiting_because(
     return _in_turn(queue, place, place.before, fleet)
 
 
-def _unserved(queue: str, fleet: Fleet) -> str:
-    """Return why nobody serves a queue: there is no such worker, or each waits for programs to end on its GPU."""
-    if fleet.parked and Device.GPU in _devices_of(queue):
+def unserved(queue: str, fleet: Fleet) -> str:
+    """Return why nobody serves a queue: no such worker lives, all are drained, or programs have their GPUs."""
+    if fleet.parked and Device.GPU in devices_of(queue):
         return f"programs have the GPU of every worker that serves the queue {queue}"
+    if drained := _count(fleet.drained, devices_of(queue)):
+        which = "the only worker that serves" if drained == 1 else f"all {drained} workers that serve"
+        is_drained = "is drained" if drained == 1 else "are drained"
+        return f"{which} the queue {queue} {is_drained}; one works again with: cluster drain WORKER --off"
     return f"no live worker serves the queue {queue}"
 
 
@@ -208,6 +214,8 @@ def _before_it(place: Place) -> str:
 
 def _unfit(queue: str, needed: Requirements, fleet: Fleet) -> str | None:
     """Return which requirement no live runner meets; None where one meets all of them."""
+    if not fleet.workers.get(Device.RUNNER) and fleet.drained.get(Device.RUNNER):
+        return unserved(queue, fleet)
     if not fleet.workers.get(Device.RUNNER):
         return (
             f"no live worker serves the queue {queue}: start a runner with ./deploy-cluster.sh local --runner,"
@@ -243,8 +251,8 @@ def _held(place: Place, before: int) -> str:
 
 def _spent(queue: str, place: Place, fleet: Fleet) -> Spent | None:
     """Return the daily cap that keeps a job from starting: that on GPU seconds only where no CPU may compute it."""
-    gpu_alone = Device.CPU not in _devices_of(queue) or not fleet.alive(Device.CPU)
-    return place.units or (place.gpu if gpu_alone and Device.GPU in _devices_of(queue) else None)
+    gpu_alone = Device.CPU not in devices_of(queue) or not fleet.alive(Device.CPU)
+    return place.units or (place.gpu if gpu_alone and Device.GPU in devices_of(queue) else None)
 
 
 def _tomorrow(spent: Spent, tenant: str, kind: str) -> str:
@@ -285,7 +293,7 @@ def _in_turn(queue: str, place: Place, before: int, fleet: Fleet) -> str:
     if place.max_lanes:
         return f"tenant {place.tenant} has reached max_lanes ({place.max_lanes}); {turn}"
     above = queues.higher(queue, tuple(fleet.load_seconds))
-    busy = [other for other in above if fleet.load_seconds[other] and _devices_of(other) & _devices_of(queue)]
+    busy = [other for other in above if fleet.load_seconds[other] and devices_of(other) & devices_of(queue)]
     if busy:
         return f"work of a higher priority is served first ({', '.join(busy)}); {turn} after that"
     if place.tenants_before:

@@ -39,6 +39,7 @@ class SpanLaneRow(TypedDict):
     lane: str
     worker: str
     device: str | None
+    silent_since: NotRequired[float]
 
 
 class SpanRow(TypedDict):

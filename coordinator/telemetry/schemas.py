@@ -46,6 +46,10 @@ class SpanLane(Answer):
     lane: str
     worker: str
     device: str | None
+    silent_since: float | None = optional(
+        "Last heartbeat, in seconds since 1970, of a worker that beats no more and is not yet taken for lost: what its "
+        "open spans did after that is not known."
+    )
 
 
 class Span(Answer):

@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
 
-from coordinator.telemetry.rows import SpanRow, SpansRow
+from coordinator.telemetry.rows import SpanLaneRow, SpanRow, SpansRow
 from jobs.numbers import exact
 from jobs.store import Store, skipped
+from jobs.store.fleet_reads import LastHeard
 from jobs.store.telemetry import StoredSpans
 
 MAX_SECONDS, MAX_SPANS = 3600, 20_000
+#: A worker beats each second; nobody knows what one computes that was silent for longer than this.
+SILENT_MS = 3000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,10 @@ def read(store: Store, seconds: int, most: int) -> SpansRow:
     """Return every span that reaches into the last `seconds`, as the API shows it; joined where over `most`."""
     stored = store.telemetry.spans(seconds)
     since = stored.now - seconds * 1000
-    spans = [span for span in chain(_ended(stored), _leased(store, stored)) if span.end >= since]
+    leased = list(_open(store, stored.running, stored.now))
+    heard = store.fleet_reads.last_heard(_worker(span.lane) for span in leased)
+    computing = (_until(span, heard.get(_worker(span.lane))) for span in leased)
+    spans = [span for span in chain(_ended(stored), computing) if span.end >= since]
     complete = stored.now - MAX_SECONDS * 1000
     joined, resolution = _joined(spans, seconds, most)
     lanes = {span.lane: span.device for span in sorted(spans, key=lambda span: span.lane)}
@@ -56,9 +62,7 @@ def read(store: Store, seconds: int, most: int) -> SpansRow:
         "from": since / 1000, "to": stored.now / 1000,
         "complete_since": (max(complete, stored.oldest) if stored.full else complete) / 1000,
         "resolution_seconds": resolution / 1000,
-        "lanes": [
-            {"lane": lane, "worker": _worker(lane), "device": device} for lane, device in lanes.items()
-        ],
+        "lanes": [_lane(lane, device, heard.get(_worker(lane)), stored.now) for lane, device in lanes.items()],
         "spans": [_shown(span, places[span.lane]) for span in joined],
     }  # fmt: skip
 
@@ -78,16 +82,18 @@ def _shown(span: Span, lane: int) -> SpanRow:
     return {**row, "lost": True} if span.lost else row
 
 
-def _leased(store: Store, stored: StoredSpans) -> list[Span]:
-    """Spans of what is leased now. A worker that was lost computed until its last heartbeat and no longer."""
-    spans = list(_open(store, stored.running, stored.now))
-    heartbeats = store.fleet_reads.lost_workers(_worker(span.lane) for span in spans)
-    return [_until(span, heartbeats.get(_worker(span.lane))) for span in spans]
+def _lane(lane: str, device: str | None, heard: LastHeard | None, now: int) -> SpanLaneRow:
+    row: SpanLaneRow = {"lane": lane, "worker": _worker(lane), "device": device}
+    if heard is None or heard.lost or not heard.seen_ms or now - heard.seen_ms <= SILENT_MS:
+        return row
+    return {**row, "silent_since": heard.seen_ms / 1000}
 
 
-def _until(span: Span, heartbeat: int | None) -> Span:
-    """The span up to a worker's last heartbeat; None: the worker lives."""
-    return span if heartbeat is None else replace(span, end=max(span.start, heartbeat), open=False, lost=True)
+def _until(span: Span, heard: LastHeard | None) -> Span:
+    """The span up to the last heartbeat of a worker that was lost: it computed until then and no longer."""
+    if heard is None or not heard.lost:
+        return span
+    return replace(span, end=max(span.start, heard.seen_ms), open=False, lost=True)
 
 
 def _worker(lane: str) -> str:

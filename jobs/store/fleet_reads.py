@@ -31,6 +31,15 @@ class Heartbeats(NamedTuple):
     now_ms: float
 
 
+class LastHeard(NamedTuple):
+    """Last sign of life of a worker."""
+
+    #: In ms of Redis' clock since 1970; 0: none is known.
+    seen_ms: int
+    #: Whether it is taken for dead.
+    lost: bool
+
+
 class Load(NamedTuple):
     """Work that waits or runs, and what decides how soon it is done."""
 
@@ -78,17 +87,16 @@ class FleetReads(Part):
             pipe.hgetall(keys.worker("").encode() + name)
         return [fields or {} for fields in skipped.replies(pipe)] if names else []
 
-    def lost_workers(self, names: Iterable[str]) -> dict[str, int]:
-        """Return, of those that do not live, the last heartbeat in ms of Redis' clock; 0 where none is known."""
+    def last_heard(self, names: Iterable[str]) -> dict[str, LastHeard]:
+        """Return the last sign of life of each of these workers, but of one that cannot be read."""
         asked = sorted(set(names))
         pipe = self._pipe()
         for name in asked:
             pipe.zscore(keys.WORKERS, name).hget(keys.worker(name), "seen")
         *replies, (seconds, micros) = skipped.replies(pipe.time())
         now = seconds * 1000 + micros // 1000
-        stored = zip(asked, zip(replies[::2], replies[1::2], strict=True), strict=True)
-        silent = [(name, seen) for name, (expiry, seen) in stored if expiry is None or expiry <= now]
-        return dict(skipped.readable("worker", silent, lambda name, seen: (name, int(seen or 0))))
+        stored = [(name, pair) for name, *pair in zip(asked, replies[::2], replies[1::2], strict=True)]
+        return dict(skipped.readable("worker", stored, lambda name, pair: (name, _last_heard(*pair, now))))
 
     def load(self) -> Load:
         """Return the load of this moment: one round trip, two while tenants are registered."""
@@ -136,6 +144,10 @@ class FleetReads(Part):
         for queue in queues.ALL:
             pipe.llen(keys.rq_queue(queue))
         return dict(zip(queues.ALL, pipe.execute(), strict=True))
+
+
+def _last_heard(expiry: float | None, seen: bytes | None, now: int) -> LastHeard:
+    return LastHeard(int(seen or 0), expiry is None or expiry <= now)
 
 
 def _is_capped(queue: str, tenant: bytes, capped: Container[bytes]) -> bool:

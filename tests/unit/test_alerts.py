@@ -83,6 +83,12 @@ def test_an_alert_fires_beyond_its_threshold_and_is_over_within(name: str) -> No
     assert over["value"] == alert["value"]
 
 
+def test_a_queue_whose_workers_are_drained_asks_for_no_new_worker() -> None:
+    facts = Facts(queues=[queue("any.normal")], fleet=scheduler.Fleet(drained={Device.CPU: 1}))
+    [found] = rounds(Watch(RULES), facts, {}, 9).values()
+    assert found["rule"] == "no-worker" and found["text"].endswith("cluster drain WORKER --off")
+
+
 def test_what_flickers_does_not_fire() -> None:
     beyond, within = CASES["no-worker/gpu.normal"]
     watch, known = Watch(RULES), {}

@@ -193,6 +193,8 @@ def test_a_small_job_that_was_told_done_is_not_told_again(stage: Stage) -> None:
         assert [kind for _, kind, _ in heard] == ["running", "done"]
         assert history.of_job(stage.hub.events, job, heard[-1][0]) == []
         first = await whole(stage.job(job))
+        assert first[0][2]["present"] == "true", "its id is a place, not the time at which it was done"
+        assert not any("present" in data for _, _, data in heard)
         assert [kind for _, kind, _ in first] == ["done"] and history.of_job(stage.hub.events, job, first[0][0]) == []
 
     play(stage, scene)

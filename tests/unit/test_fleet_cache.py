@@ -50,6 +50,16 @@ def test_its_age_counts_from_before_it_was_read(reading: Reading, lonely: Querie
     assert lonely.fleet_cache.get().lanes == {Device.CPU: 2}
 
 
+def test_live_workers_that_are_drained_are_counted_apart(any_redis_url: str) -> None:
+    store = Store(connection.connect(any_redis_url))
+    for name in ("works", "rests"):
+        facts = {"device": "cpu", "lanes": 2, "state": "idle", "kinds": "{}"}
+        store.fleet.heartbeat(name, store.fleet.birth(), facts)
+    store.fleet.drain("rests")
+    fleet = Queries(store, Settings()).fleet_cache.get()
+    assert (fleet.workers, fleet.drained, fleet.lanes) == ({Device.CPU: 1}, {Device.CPU: 1}, {Device.CPU: 2})
+
+
 @pytest.fixture
 def lonely() -> Queries:
     """Queries whose Redis is never asked."""

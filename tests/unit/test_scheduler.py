@@ -240,6 +240,23 @@ def test_a_job_for_gpus_says_that_programs_have_them() -> None:
     assert "programs" not in (scheduler.waiting_because("queued", "runner.normal", Place(before=0), 0, fleet) or "")
 
 
+def test_workers_that_are_drained_are_not_missing() -> None:
+    def why(queue: str, fleet: Fleet) -> str:
+        return scheduler.waiting_because("queued", queue, Place(before=0), 0, fleet) or ""
+
+    alone = Fleet(drained={CPU: 1})
+    assert why("any.normal", alone) == (
+        "the only worker that serves the queue any.normal is drained; one works again with: cluster drain WORKER --off"
+    )
+    assert why("gpu.normal", alone) == "no live worker serves the queue gpu.normal"
+    assert why("any.normal", Fleet(drained={CPU: 2, GPU: 1})).startswith(
+        "all 3 workers that serve the queue any.normal"
+    )
+    assert "drained" not in why("any.normal", Fleet(drained={CPU: 1}, lanes={CPU: 2}, workers={CPU: 1}))
+    assert "start a runner" in why("runner.normal", alone)
+    assert "the queue runner.normal is drained" in why("runner.normal", Fleet(drained={RUNNER: 1}))
+
+
 def test_programs_are_for_runners_alone() -> None:
     assert scheduler.route(plan(RUNNER), ANY, False, Priority.LOW, BOTH).queue == "runner.low"
     with pytest.raises(errors.InvalidRequest, match="for runners"):

@@ -99,6 +99,23 @@ def test_work_of_a_lost_worker_ends_at_its_last_heartbeat_and_never_before_it_be
     assert by_lane["live/0"]["end"] == found["to"]
 
 
+def test_a_worker_that_beats_no_more_is_not_known_to_compute(store: Store) -> None:
+    """Between its last heartbeat and the moment at which it counts as lost its spans are open, and nobody knows."""
+    client, now = store.client, round(time.time() * 1000)
+    for name, ago in (("beats", 500), ("silent", 3900)):
+        store.fleet.heartbeat(name, store.fleet.birth(), {"device": "cpu"})
+        client.hset(keys.worker(name), "seen", now - ago)
+        client.zadd(keys.WORKERS, {name: now + 60_000})
+    client.sadd(keys.RUNNING, "j")
+    client.hset(keys.job("j"), mapping={"kind": "sum", "small": 0, "queue": "cpu.normal"})
+    for name in ("beats", "silent"):
+        client.hset(keys.job_lease("j"), f"token-{name}", f"0:9:0:0:0:{now - 9000}:{name}/0")
+    found = spans.read(store, 60, 1000)
+    assert all(span["open"] for span in found["spans"])
+    silent = {lane["worker"]: lane.get("silent_since") for lane in found["lanes"]}
+    assert silent == {"beats": None, "silent": (now - 3900) / 1000}
+
+
 def test_joining_keeps_lanes_apart_and_names_what_is_one_job() -> None:
     every = [
         Span(lane=lane, device="cpu", job=job, kind="sum", start=start, end=start + 50, units=1)

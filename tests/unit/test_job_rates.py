@@ -1,0 +1,33 @@
+"""Speed and time left of a job: told while somebody computes it, and not by what it was before its turn ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.jobs import rows, scheduler
+from jobs.models import Place
+
+NOW = 1_900_000_000.0
+#: A job that had 20 units/s two seconds ago, and has 80 left.
+ROW = {
+    "state": "running", "kind": "sum", "version": "1", "total": "100", "done": "20", "cursor": "20", "queue": "any.normal",
+    "priority": "normal", "device": "any", "parameters": "{}", "notes": "[]", "holders": "1", "rate": "20",
+    "created": str(round((NOW - 9) * 1000)), "started": str(round((NOW - 8) * 1000)),
+    "mark_at": str(round((NOW - 2) * 1000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("holders", "place", "told"),
+    [
+        ("1", Place(), (20.0, 4.0)),
+        ("0", Place(leases=2), (20.0, 4.0)),  # its last leases, or as many as it may have
+        ("0", Place(before=3), (None, None)),
+        ("0", Place(before=0), (None, None)),
+    ],
+)
+def test_a_job_that_went_back_into_its_queue_has_neither(
+    holders: str, place: Place, told: tuple[float | None, float | None]
+) -> None:
+    shown = rows.shown("j", {**ROW, "holders": holders}, place, scheduler.Fleet(), NOW)
+    assert (shown["rate"], shown["eta_seconds"]) == told
