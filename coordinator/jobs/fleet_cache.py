@@ -61,7 +61,8 @@ def _read(store: Store, table: WorkerTable) -> scheduler.Fleet:
     runners = [(name, fields[b"offer"]) for name, fields in able if b"offer" in fields]
     return scheduler.Fleet(
         runners=dict(skipped.readable("worker", runners, lambda name, text: (name, decoding.parsed(text)))),
-        parked=len(known) - len(able), drained=Counter(skipped.readable("worker", drained, _device)), workers=count, idle=idle, lanes=lanes,
+        parked=len(known) - len(able), drained=Counter(skipped.readable("worker", drained, _device)),
+        workers=count, idle=idle, lanes=lanes,
         load_seconds={queue: max(0.0, seconds) for queue, seconds in work},
         speeds=_lane_speeds(dict(speeds)), kinds={device: tuple(each.values()) for device, each in kinds.items()},
         waiting=load.waiting, weights=dict(skipped.readable("figure", shares, _weight)),

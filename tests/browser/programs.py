@@ -34,6 +34,8 @@ class Programs:
         self.asked: list[str] = []
         self.number = 0
         self.changed = threading.Condition()
+        #: While true, every call is answered 503 and streams end, as while Redis is away.
+        self.away = False
 
     def set(self, state: str, *units: int) -> None:
         with self.changed:
@@ -102,6 +104,10 @@ class Programs:
         rows = [["f", path, len(data), hashlib.sha256(data).hexdigest()] for path, data in sorted(self.outputs.items())]
         lines = ['{"artifact":1}', *(json.dumps(row, separators=(",", ":")) for row in rows)]
         return ("\n".join(lines) + "\n").encode()
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return what the stream of events tells after a change, or after a second without one."""
+        return [self.event()]
 
     def event(self) -> dict[str, Any]:
         """Return what the stream of events says of a change."""
@@ -178,7 +184,10 @@ class Handler(BaseHTTPRequestHandler):
         split = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(split.query).items()}
         self.server.programs.asked.append(self.path)
-        if split.path == "/api/events":
+        if self.server.programs.away and split.path.startswith("/api/"):
+            problem = {"title": "Unavailable", "status": 503, "detail": "redis cannot be reached"}
+            self._send(json.dumps(problem).encode(), "application/problem+json", 503)
+        elif split.path == "/api/events":
             self._stream(self._events())
         elif split.path.endswith("/follow"):
             self._stream(self._followed(int(split.path.split("/")[-2])))
@@ -234,14 +243,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def _events(self) -> Iterator[str]:
         told = 0
-        while True:
+        while not self.server.programs.away:
             with self.server.programs.changed:
                 if self.server.programs.number == told:
                     self.server.programs.changed.wait(1)
                 told = self.server.programs.number
-                data = self.server.programs.event()
-            name = data["type"]
-            yield f"id: {int(time.time() * 1000)}-{told}\nevent: {name}\ndata: {json.dumps(data)}\n\n: alive\n\n"
+                events = self.server.programs.events()
+            for data in events:
+                place, name = f"{int(time.time() * 1000)}-{told}", data["type"]
+                yield f"id: {place}\nevent: {name}\ndata: {json.dumps(data)}\n\n"
+            yield ": alive\n\n"
 
     def _followed(self, unit: int) -> Iterator[str]:
         sent = offset = 0

@@ -54,7 +54,7 @@ def test_a_workflow_from_the_list_to_its_approval_its_failure_and_its_retry(open
     page.keyboard.press("Enter")
     panel = page.get_by_role("complementary", name="Action compare")
     expect(panel.get_by_role("link", name=f"w-{WORKFLOW}-compare-1")).to_be_visible()
-    expect(panel).to_contain_text("./step, compare")
+    expect(panel).to_contain_text("./step compare")
     panel.get_by_role("button", name="simulate").click()
     expect(page.get_by_role("complementary", name="Action simulate")).to_contain_text("thread")
     page.keyboard.press("Escape")

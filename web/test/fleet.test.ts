@@ -1,9 +1,10 @@
 import { beforeEach, expect, test } from "vitest";
-import type { Job, Queue, Worker, Snapshot } from "../src/lib/api";
+import type { Job, Worker, Snapshot } from "../src/lib/api";
 import {
   adopted,
   apply,
   clockAhead,
+  computed,
   empty,
   oldestWait,
   secondsRun,
@@ -11,6 +12,7 @@ import {
   speedsOf,
   surplus,
   take,
+  type HeardQueue,
   type Model,
 } from "../src/lib/fleet";
 import { paced } from "../src/lib/pace";
@@ -138,9 +140,32 @@ test("a queue whose depth changed tells that jobs wait otherwise", () => {
   ]);
 });
 
-test("the oldest wait is that of the queues' own rows", () => {
-  const queue = (jobs: number, wait: number) => ({ jobs, oldest_wait_seconds: wait }) as Queue;
-  expect([oldestWait([]), oldestWait([queue(2, 13), queue(1, 21), queue(0, 99)])]).toEqual([0, 21]);
+test("the oldest wait is that of the queues' own rows, and goes on between them", () => {
+  const queue = (jobs: number, wait: number) => ({ jobs, oldest_wait_seconds: wait, heard: 5000 }) as HeardQueue;
+  const queues = [queue(2, 13), queue(1, 21), queue(0, 99)];
+  expect([oldestWait([], 5000), oldestWait(queues, 5000), oldestWait(queues, 8500)]).toEqual([0, 21, 24.5]);
+  // A page that hears nothing more asks for the moment at which it heard.
+  expect(oldestWait(queues, 0)).toBe(21);
+});
+
+test("a worker that is free, full, drained or lost changes why jobs wait; one that beats does not", () => {
+  model.jobs.set("a", job({ state: "queued", waiting_because: "every worker is busy" }));
+  const worker = (fields: object) =>
+    apply(model, frame("fleet", { id: "w", live: true, lanes: 2, busy_lanes: 2, draining: false, ...fields })).waits;
+  expect(worker({})).toBe(true);
+  expect(worker({ seen_seconds_ago: 0.3 })).toBe(false);
+  expect(worker({ busy_lanes: 0 })).toBe(true);
+  expect(worker({ busy_lanes: 1 })).toBe(false);
+  expect(worker({ busy_lanes: 1, draining: true })).toBe(true);
+  expect(worker({ live: false, draining: true })).toBe(true);
+  model.jobs.set("a", job());
+  expect(worker({ busy_lanes: 2 })).toBe(false);
+});
+
+test("jobs that should be computed now are those that run and have a speed", () => {
+  model.jobs.set("b", job({ job_id: "b", rate: 5 }));
+  model.jobs.set("c", job({ job_id: "c", rate: 5, state: "done" }));
+  expect(computed(model)).toEqual(["b"]);
 });
 
 test("there is no speed without a live worker", () => {

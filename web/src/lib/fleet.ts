@@ -26,6 +26,9 @@ export interface LiveEvent {
   total?: number | string;
 }
 
+/** A queue, and when it was heard of, in ms since 1970 of this machine's clock. */
+export type HeardQueue = Queue & { heard?: number };
+
 /** A row that is no longer listed. */
 interface Gone {
   gone?: boolean;
@@ -40,7 +43,7 @@ export interface Model {
   /** Counts from which the rate of committed units is computed, by job. */
   paces: Map<string, Pace>;
   status?: Status | undefined;
-  queues: Queue[];
+  queues: HeardQueue[];
   workers: Worker[];
   gpus: Gpu[];
   alerts: Alert[];
@@ -68,11 +71,11 @@ export function empty(): Model {
 }
 
 /** Takes a snapshot into the model; jobs that it does not name stay. */
-export function take(model: Model, snapshot: Snapshot): void {
+export function take(model: Model, snapshot: Snapshot, at = Date.now()): void {
   const { status, queues, workers, gpus, alerts, stream } = snapshot;
   Object.assign(model, {
     status,
-    queues: queues ?? [],
+    queues: (queues ?? []).map((queue) => ({ ...queue, heard: at })),
     workers,
     gpus: gpus ?? [],
     alerts: alerts ?? [],
@@ -163,9 +166,14 @@ export function secondsRun({ started, ended: end, seconds }: Job, at: number): n
   return started && !end && seconds !== null ? Math.max(seconds, (at - Date.parse(started)) / 1000) : seconds;
 }
 
-/** Seconds that the oldest job of all queues has waited; 0 when none waits. */
-export function oldestWait(queues: readonly Queue[]): number {
-  return Math.max(0, ...queues.filter((queue) => queue.jobs).map((queue) => queue.oldest_wait_seconds));
+/** Seconds that the oldest job of a queue has waited at a moment, in ms since 1970; 0 when none waits. */
+export function waitOf({ jobs, oldest_wait_seconds: told, heard }: HeardQueue, at: number): number {
+  return jobs ? told + Math.max(0, at - (heard ?? at)) / 1000 : 0;
+}
+
+/** The same of all queues. */
+export function oldestWait(queues: readonly HeardQueue[], at: number): number {
+  return Math.max(0, ...queues.map((queue) => waitOf(queue, at)));
 }
 
 function event(frame: Frame): LiveEvent {
@@ -179,9 +187,9 @@ function event(frame: Frame): LiveEvent {
 }
 
 /** Applies a frame of /api/events to the model. */
-export function apply(model: Model, frame: Frame): Change {
+export function apply(model: Model, frame: Frame, at = Date.now()): Change {
   if (frame.event === "resync") return { resync: true };
-  if (frame.event === "fleet" || frame.event === "queue" || frame.event === "alert") return row(model, frame);
+  if (frame.event === "fleet" || frame.event === "queue" || frame.event === "alert") return row(model, frame, at);
   const heard = event(frame);
   if (frame.id) model.at = frame.id;
   if (!heard.job) return { event: heard };
@@ -202,19 +210,36 @@ function happened(model: Model, heard: LiveEvent, id: string): Change {
   return progress ? { event: heard, job: id } : { event: heard, job: id, ask: id };
 }
 
-function row(model: Model, frame: Frame): Change {
+function row(model: Model, frame: Frame, at: number): Change {
   const data = JSON.parse(frame.data) as (Worker | Alert | Queue) & Gone;
-  if (frame.event === "fleet") {
-    model.workers = placed(model.workers, data as Worker, (worker) => worker.id);
-    model.gpus = gpus(model.workers);
-  } else if (frame.event === "alert") {
+  if (frame.event === "fleet") return workerRow(model, data as Worker);
+  if (frame.event === "alert") {
     model.alerts = placed(model.alerts, data as Alert, (alert) => alert.id);
-  } else {
-    const before = model.queues.find((queue) => queue.queue === (data as Queue).queue)?.jobs;
-    model.queues = placed(model.queues, data as Queue, (queue) => queue.queue);
-    return { rows: true, waits: before !== (data as Queue).jobs };
+    return { rows: true };
   }
-  return { rows: true };
+  const before = model.queues.find((queue) => queue.queue === (data as Queue).queue)?.jobs;
+  model.queues = placed(model.queues, { ...(data as Queue), heard: at }, (queue) => queue.queue);
+  return { rows: true, waits: before !== (data as Queue).jobs };
+}
+
+/** Whether a worker has room for more work: what waits says why by it. */
+function hasRoom(worker: Worker | undefined): boolean {
+  return worker?.live === true && !worker.draining && worker.busy_lanes < worker.lanes;
+}
+
+function workerRow(model: Model, worker: Worker & Gone): Change {
+  const before = model.workers.find((each) => each.id === worker.id);
+  model.workers = placed(model.workers, worker, (each) => each.id);
+  model.gpus = gpus(model.workers);
+  const other = before?.live !== worker.live || hasRoom(before) !== hasRoom(worker);
+  return { rows: true, waits: other && [...model.jobs.values()].some((job) => job.state === "queued" || job.waiting_because) };
+}
+
+/** Ids of jobs that should be computed now, as far as the page knows. */
+export function computed(model: Model): string[] {
+  return [...model.jobs.values()]
+    .filter((job) => job.state === "running" && job.rate !== null)
+    .map((job) => job.job_id);
 }
 
 /** The rows with one replaced where it stands, added at the end, or gone: what is listed never changes its place. */

@@ -33,6 +33,11 @@ export function compact(value: Countable | null | undefined): string {
   return `${short(number / 1000 ** Math.min(step, STEPS.length - 1))}${THIN}${letter}`;
 }
 
+/** How many of a thing there are: 1 unit, 12.3 M units. */
+export function amount(value: Countable, what: string): string {
+  return `${compact(value)}${compact(value).includes(THIN) ? " " : THIN}${what}${Number(value) === 1 ? "" : "s"}`;
+}
+
 /** A string of digits too long for a double. */
 function exponent(digits: string): string {
   const body = digits.replace("-", "");

@@ -91,9 +91,19 @@ export async function result<T = unknown>(
 
 export type Verb = "cancel" | "pause" | "resume" | "retry";
 
+/** Passes on what is done to a job; one that somebody else has deleted is lost. */
+async function onto<T>(id: string, act: Promise<T>): Promise<T> {
+  try {
+    return await act;
+  } catch (error) {
+    if (error instanceof Problem && error.status === 404) lose(id, error);
+    throw error;
+  }
+}
+
 /** Steers a job; Problem 409 names the state that does not allow it. */
 export async function steer(id: string, verb: Verb): Promise<Job> {
-  const job = await post<Job>(`/api/jobs/${id}/${verb}`);
+  const job = await onto(id, post<Job>(`/api/jobs/${id}/${verb}`));
   adopt(job);
   return job;
 }
@@ -105,7 +115,7 @@ export const retry = (id: string): Promise<Job> => steer(id, "retry");
 
 /** Removes a finished job and its result. */
 export async function remove(id: string): Promise<void> {
-  await del(`/api/jobs/${id}`);
+  await onto(id, del(`/api/jobs/${id}`));
   lose(id, new Problem(404, "Deleted", `job ${id} was deleted`));
 }
 

@@ -15,7 +15,6 @@ import {
   type Gpu,
   type Job,
   type Jobs,
-  type Queue,
   type Snapshot,
   type Status,
   type Worker,
@@ -24,12 +23,15 @@ import {
   adopted,
   apply,
   clockAhead,
+  computed,
   empty,
+  ended,
   MOST_JOBS,
   past,
   surplus,
   take,
   type Change,
+  type HeardQueue,
   type LiveEvent,
 } from "./fleet";
 import { Ring } from "./ring";
@@ -37,7 +39,7 @@ import { Parser, type Frame } from "./sse";
 
 export interface Fleet {
   status: Status | undefined;
-  queues: readonly Queue[];
+  queues: readonly HeardQueue[];
   workers: readonly Worker[];
   gpus: readonly Gpu[];
   alerts: readonly Alert[];
@@ -83,6 +85,8 @@ const COUNT_SOON_MS = 400;
 const COUNT_MS = 2000;
 /** Milliseconds after which a hidden page closes its connection: browsers allow six a host. */
 const HIDDEN_MS = 60_000;
+/** A running job of which nothing was heard for this long is asked for: it may have gone back to its queue. */
+const QUIET_MS = 4000;
 /** More jobs than these are asked for as a list. */
 const ASK_EACH = 4;
 
@@ -92,6 +96,8 @@ const jobs = new Map<string, Signal<Job>>();
 const watched = new Set<string>();
 const touched = new Set<string>();
 const asked = new Set<string>();
+/** ms since 1970 when each running job was heard or asked for last. */
+const lastWord = new Map<string, number>();
 let room = MOST_JOBS;
 let fleetTouched = false;
 let logTouched = false;
@@ -130,6 +136,7 @@ function flush(): void {
 /** Moves a job into its signal; true when the signal is new. */
 function publish(id: string): boolean {
   const job = model.jobs.get(id);
+  lastWord.set(id, Date.now());
   if (!job) return jobs.delete(id);
   const there = jobs.get(id);
   if (there) there.value = job;
@@ -235,6 +242,12 @@ export function makeRoom(count: number): void {
 export async function keep(id: string): Promise<void> {
   watched.add(id);
   if (!model.jobs.has(id)) adopt(await get<Job>(`/api/jobs/${id}`));
+}
+
+/** Asks for an ended job that is known: somebody may have deleted it, which no event tells. */
+export function askAgain(id: string): void {
+  const job = model.jobs.get(id);
+  if (job && (ended(job) || job.state === "blocked")) ask(id);
 }
 
 /** Recent events, made from the times of the newest jobs. */
@@ -368,6 +381,21 @@ async function run(): Promise<never> {
   }
 }
 
+let quietAt = 0;
+
+/** Asks for the running jobs of which nothing was heard. */
+function askQuiet(): void {
+  if (Date.now() - quietAt < QUIET_MS) return;
+  quietAt = Date.now();
+  const running = new Set(computed(model));
+  for (const id of lastWord.keys()) if (!running.has(id)) lastWord.delete(id);
+  for (const id of running) {
+    if (Date.now() - (lastWord.get(id) ?? 0) < QUIET_MS) continue;
+    lastWord.set(id, Date.now());
+    ask(id);
+  }
+}
+
 /** Looks each second whether the stream still speaks. */
 function watchOver(): void {
   const silent = Date.now() - heard.value;
@@ -376,6 +404,7 @@ function watchOver(): void {
     reason.value = "nothing was heard for 20 s";
   }
   if (connection.value === "stale" && silent > DEAD_MS) current?.abort();
+  if (connection.value === "live") askQuiet();
 }
 
 let doubting = false;

@@ -14,6 +14,13 @@ export function summary(job: Pick<Job, "type" | "parameters">, show: (value: unk
     .join(", ");
 }
 
+/** Parameters for people: the words of a program as somebody types them. */
+export function asTyped(kind: string, parameters: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const given = { ...parameters };
+  if (KINDS[kind]?.programs && "command" in given) given.command = words(given.command);
+  return given;
+}
+
 /** Arguments as somebody types them. */
 function words(value: unknown): unknown {
   if (!Array.isArray(value)) return value;

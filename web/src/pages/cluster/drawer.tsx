@@ -9,9 +9,10 @@ import { copy, download } from "../../lib/export";
 import { clock, compact, integer, percent, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
 import { result, trouble, watch } from "../../lib/jobs";
-import { clusterTime } from "../../lib/live";
+import { askAgain, clusterTime } from "../../lib/live";
+import { moment, titleOf } from "../../lib/naming";
 import { draftOf } from "../../lib/submission";
-import { waits, workflowOf } from "../../lib/summary";
+import { asTyped, waits, workflowOf } from "../../lib/summary";
 import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
@@ -19,8 +20,8 @@ import { Skeleton, Table } from "../../ui/table";
 import { toast } from "../../ui/toast";
 import { allowed, perform, type Act } from "./model/acts";
 import { eventsOf } from "./model/events";
-import { clockOf } from "./model/moment";
-import { said } from "./overview";
+import { JobState } from "./job-state";
+import { said } from "./model/happenings";
 import { Outline } from "../../ui/outline";
 import { compose, open } from "./model/state";
 import { Trouble } from "../../ui/trouble";
@@ -39,6 +40,7 @@ const ACTS: Record<Act, string> = {
 export function Drawer({ id }: { id: string }) {
   const job = useMemo(() => watch(id), [id]);
   const missing = useMemo(() => trouble(id), [id]);
+  useEffect(() => askAgain(id), [id]);
   const self = useRef<HTMLElement>(null);
   const opener = useRef(document.activeElement);
   useEffect(
@@ -51,7 +53,7 @@ export function Drawer({ id }: { id: string }) {
   return (
     <aside class="drawer" aria-label={`Job ${id}`} ref={self} tabIndex={-1}>
       <header class="row">
-        <h2 class="mono grow">{id}</h2>
+        <h2 class="grow">{job.value ? titleOf(job.value) : <span class="mono">{id}</span>}</h2>
         <button
           type="button"
           class="plain"
@@ -85,8 +87,9 @@ function Body({ job }: { job: Job }) {
   return (
     <>
       <div class="row">
-        <State of={job.state} />
+        <JobState job={job} />
         <span class="soft">{job.type}</span>
+        <span class="mono soft small">{job.job_id}</span>
         {workflowOf(job.job_id) && <a href={workflowOf(job.job_id)}>Its workflow</a>}
       </div>
       <div class="ages">
@@ -125,7 +128,7 @@ function Body({ job }: { job: Job }) {
       <ResultPart job={job} />
       <Facts job={job} />
       <Part title="Parameters">
-        <Outline value={job.parameters} label="Parameters" />
+        <Outline value={asTyped(job.type, job.parameters)} label="Parameters" />
       </Part>
       <Who job={job} />
       <Relations job={job} />
@@ -149,9 +152,9 @@ function Part({ title, children, note }: { title: string; children: ComponentChi
 function Facts({ job }: { job: Job }) {
   const facts: [string, ComponentChildren][] = [
     ["units", `${integer(job.done)} of ${integer(job.total)}`],
-    ["submitted", clockOf(job.created)],
-    ["started", clockOf(job.started)],
-    ["ended", clockOf(job.ended)],
+    ["submitted", moment(job.created)],
+    ["started", moment(job.started)],
+    ["ended", moment(job.ended)],
     ["ran", seconds(secondsRun(job, clusterTime(now.value)))],
     ["tenant", job.tenant === "default" ? "" : job.tenant],
     ["queue", job.queue],

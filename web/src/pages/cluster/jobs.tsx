@@ -6,16 +6,19 @@ import { useEffect } from "preact/hooks";
 import { KINDS } from "../../kinds";
 import { get, Problem, seesAll, who, type Job, type Jobs as Page } from "../../lib/api";
 import { summary } from "../../lib/summary";
-import { compact, integer, percent, rate, seconds } from "../../lib/format";
+import { amount, integer, percent, rate, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
 import { adopt, clusterTime, connection, known, makeRoom } from "../../lib/live";
+import { moment, shortId } from "../../lib/naming";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { now } from "../../ui/page";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { offered, perform } from "./model/acts";
 import { Drawer } from "./drawer";
+import { JobState } from "./job-state";
 import { NAMES, only, toggled } from "./model/filter";
+import { titleOfJob } from "./model/names";
 import { compose, filter, fleet, jobOf, open, rows, select, selectAll, selected, state } from "./model/state";
 import { Trouble } from "../../ui/trouble";
 
@@ -206,7 +209,7 @@ function CheckAll({ ids }: { ids: readonly string[] }) {
 }
 
 function Progress({ job }: { job: Job }) {
-  if (job.state === "done") return <span class="num soft">{compact(job.total)} units</span>;
+  if (job.state === "done") return <span class="num soft">{amount(job.total, "unit")}</span>;
   return (
     <span class="progress">
       <Bar ratio={job.progress} label={`Progress of job ${job.job_id}`} />
@@ -252,14 +255,18 @@ function columns(ids: readonly string[]): Column<string>[] {
       id: "id",
       title: "job",
       cell: (id) => (
-        <button type="button" class="link mono opens" onClick={() => open(id)}>
-          {id}
-        </button>
+        <span class="row names">
+          <button type="button" class="link opens" aria-label={`${titleOfJob(id, "")}, ${id}`} onClick={() => open(id)}>
+            {titleOfJob(id, "")}
+          </button>
+          <span class="mono soft small" title={id}>
+            {shortId(id)}
+          </span>
+        </span>
       ),
     },
-    { id: "kind", title: "kind", cell: (id) => <Cell id={id} of={(job) => job.type} /> },
     ...(shared ? [TENANT] : []),
-    { id: "state", title: "state", cell: (id) => <Cell id={id} of={(job) => <State of={job.state} />} /> },
+    { id: "state", title: "state", cell: (id) => <Cell id={id} of={(job) => <JobState job={job} />} /> },
     { id: "progress", title: "progress", cell: (id) => <Cell id={id} of={(job) => <Progress job={job} />} /> },
     {
       id: "rate",
@@ -284,6 +291,12 @@ function columns(ids: readonly string[]): Column<string>[] {
           )}
         />
       ),
+    },
+    {
+      id: "created",
+      title: "submitted",
+      end: true,
+      cell: (id) => <Cell id={id} of={(job) => <span class="num">{moment(job.created)}</span>} />,
     },
     { id: "time", title: "ran", end: true, cell: (id) => <Cell id={id} of={(job) => <Time job={job} />} /> },
     { id: "priority", title: "queue", cell: (id) => <Cell id={id} of={(job) => job.queue} /> },

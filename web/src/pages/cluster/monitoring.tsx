@@ -1,17 +1,19 @@
 /** Is the cluster well: alerts, the parts it is made of, and the last hour under one clock. */
 
 import { useComputed } from "@preact/signals";
-import { get, type Alert, type History } from "../../lib/api";
+import { get, type Alert, type History, type Worker } from "../../lib/api";
 import { ago, bytes, compact, percent, rate, seconds } from "../../lib/format";
 import { connection, heard, known } from "../../lib/live";
-import { Chart, type Series } from "../../ui/chart";
+import { Chart } from "../../ui/chart";
 import { now } from "../../ui/page";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
+import { lines, named, one } from "./model/lines";
 import { usePolled } from "./model/polled";
 import { Range, REFRESH_SECONDS } from "./range";
 import { silence, silenced, silencedUntil } from "./model/silence";
 import { fleet, state } from "./model/state";
+import { takesWork } from "./model/workers";
 import { Trouble } from "../../ui/trouble";
 import { Usage } from "./usage";
 
@@ -141,14 +143,20 @@ interface Service {
   text: string;
 }
 
+/** `2 live, 1 drained`; none. */
+function liveText(workers: readonly Worker[]): string {
+  const drained = workers.filter((worker) => worker.draining).length;
+  return workers.length ? `${workers.length} live${drained ? `, ${drained} drained` : ""}` : "none";
+}
+
 function services(): Service[] {
   const { status, workers: all } = fleet.value;
   const live = connection.value === "live";
   const lost = all.filter((worker) => worker.state === "lost").length;
   const workers = all.filter((worker) => worker.live);
-  const [cpus, gpus, runners] = ["cpu", "gpu", "runner"].map(
-    (device) => workers.filter((worker) => worker.device === device).length,
-  ) as [number, number, number];
+  const [cpus, gpus, runners] = ["cpu", "gpu", "runner"].map((device) =>
+    workers.filter((worker) => worker.device === device),
+  ) as [Worker[], Worker[], Worker[]];
   const age = `last heard ${ago(new Date(heard.value).toISOString(), now.value)}`;
   return [
     {
@@ -165,23 +173,23 @@ function services(): Service[] {
     },
     {
       name: "CPU workers",
-      state: cpus ? (lost ? "warning" : "up") : "down",
-      word: `${cpus} live`,
+      state: cpus.some(takesWork) ? (lost ? "warning" : "up") : cpus.length ? "draining" : "down",
+      word: liveText(cpus),
       text: lost
         ? `${lost} lost within the hour`
         : `${workers.filter((worker) => worker.state === "busy").length} busy`,
     },
     {
       name: "GPU workers",
-      state: gpus ? "up" : "queued",
-      word: gpus ? `${gpus} live` : "none",
-      text: gpus ? "" : "jobs that ask for a GPU wait; those that only prefer one run elsewhere",
+      state: gpus.length ? "up" : "queued",
+      word: liveText(gpus),
+      text: gpus.length ? "" : "jobs that ask for a GPU wait; those that only prefer one run elsewhere",
     },
     {
       name: "Runners",
-      state: runners ? "up" : "queued",
-      word: runners ? `${runners} live` : "none",
-      text: runners ? "" : "programs wait until one is started: ./deploy-cluster.sh local --runner",
+      state: runners.length ? "up" : "queued",
+      word: liveText(runners),
+      text: runners.length ? "" : "programs wait until one is started: ./deploy-cluster.sh local --runner",
     },
   ];
 }
@@ -211,39 +219,6 @@ const NAMES =
   "units.*,jobs.queued,jobs.running,jobs.failed,queue.*,wait.oldest,lanes.*,redis.memory," +
   "host.*.cpu,host.*.memory,host.*.receive,host.*.send";
 
-/** More lines than these in one chart look alike; the rest is added up and labelled so. */
-const MOST_LINES = 7;
-
-/** Lines of all figures with a prefix and a suffix; those beyond the most become one sum. */
-export function lines(history: History | undefined, prefix: string, suffix = ""): Series[] {
-  const names = Object.keys(history?.series ?? {}).filter((name) => name.startsWith(prefix) && name.endsWith(suffix));
-  const label = (name: string) => name.slice(prefix.length, name.length - suffix.length);
-  const of = (name: string) => history?.series[name]?.mean ?? [];
-  const some = names.slice(0, names.length > MOST_LINES ? MOST_LINES - 1 : MOST_LINES);
-  const rest = names.slice(some.length);
-  const series: Series[] = some.map((name) => ({ label: label(name), values: of(name) }));
-  if (rest.length) series.push({ label: `${rest.length} more, summed`, values: summed(rest.map(of)) });
-  return series;
-}
-
-function summed(columns: readonly (readonly (number | null)[])[]): (number | null)[] {
-  const length = Math.max(0, ...columns.map((column) => column.length));
-  return Array.from({ length }, (_, place) => {
-    const there = columns.map((column) => column[place] ?? null).filter((value) => value !== null);
-    return there.length ? there.reduce((sum, value) => sum + value, 0) : null;
-  });
-}
-
-/** Queues that held something in this time. */
-function waiting(history: History | undefined): Series[] {
-  return lines(history, "queue.").filter((line) => line.values.some((value) => value));
-}
-
-function one(history: History | undefined, name: string, label: string): Series[] {
-  const bins = history?.series[name];
-  return bins ? [{ label, values: bins.mean, low: bins.min, high: bins.max }] : [];
-}
-
 function Histories() {
   const range = state.range.value;
   const polled = usePolled(`history ${range}`, REFRESH_SECONDS, (control) =>
@@ -255,13 +230,16 @@ function Histories() {
   if (polled.value.problem && !history) return <Trouble what="history" problem={polled.value.problem} />;
   return (
     <div class="charts ages" aria-busy={!history}>
-      <Chart
-        title="Units/s"
-        times={times}
-        series={lines(history, "units.")}
-        format={(value) => rate(value)}
-        sync="cluster"
-      />
+      {named(history, "units.").map((kind) => (
+        <Chart
+          key={kind}
+          title={`Units/s, ${kind}`}
+          times={times}
+          series={one(history, `units.${kind}`, kind)}
+          format={(value) => rate(value)}
+          sync="cluster"
+        />
+      ))}
       <Chart
         title="Busy lanes"
         times={times}
@@ -277,7 +255,7 @@ function Histories() {
       <Chart
         title="Jobs that wait, by queue"
         times={times}
-        series={waiting(history)}
+        series={lines(history, "queue.", "", false)}
         format={whole}
         least={4}
         sync="cluster"

@@ -2,27 +2,42 @@
 
 import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
-import { clock, integer, rate, seconds } from "../../lib/format";
-import { known, type Fleet } from "../../lib/live";
-import { oldestWait, whyNoSpeed, speedsOf, type LiveEvent } from "../../lib/fleet";
+import { integer, seconds } from "../../lib/format";
+import { clusterTime, known, type Fleet } from "../../lib/live";
+import { secondsRun, waitOf } from "../../lib/fleet";
+import { moment, shortId, titleOf } from "../../lib/naming";
+import { waits } from "../../lib/summary";
+import { later } from "../../ui/later";
+import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
-import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
+import { Events } from "./events";
 import { GpuStrip } from "./gpus";
-import { counts, desiredText } from "./model/counts";
-import { useDesired } from "./model/desired";
-import { compose, fleet, go, happened, open, openWorkflow, state } from "./model/state";
+import { Headlines } from "./headlines";
+import { JobState } from "./job-state";
+import { compose, fleet, happened, open } from "./model/state";
 import { WorkerStream } from "./stream";
+import { Swatch } from "./swatch";
+import { Tiles } from "./tiles";
 
-const MOST_EVENTS = 12;
+const Welcome = later(() => import("./welcome").then((part) => part.Welcome));
 
 export function Overview() {
   if (!known.value) return <Skeleton rows={8} />;
+  const { status, jobs, queues, gpus } = fleet.value;
+  const fresh = !jobs.size && status && !Object.values(status.jobs).some(Boolean);
   return (
     <div class="overview">
-      <Figures fleet={fleet.value} />
-      <section class="ages">
-        <WorkerStream />
+      {fresh && <Welcome />}
+      <Headlines fleet={fleet.value} />
+      {!fresh && (
+        <section class="ages">
+          <WorkerStream />
+        </section>
+      )}
+      <section class="ages" aria-labelledby="workers-title">
+        <h2 id="workers-title">Workers</h2>
+        <Tiles />
       </section>
       <div class="columns">
         <section aria-labelledby="now-title" class="ages">
@@ -36,119 +51,61 @@ export function Overview() {
         <div class="stack apart">
           <section aria-labelledby="queues-title" class="ages">
             <h2 id="queues-title">Waiting, by queue</h2>
-            <Queues queues={fleet.value.queues} />
+            <Queues queues={queues} />
           </section>
-          <section aria-labelledby="gpus-title" class="ages">
-            <h2 id="gpus-title">GPUs</h2>
-            <GpuStrip gpus={fleet.value.gpus} />
-          </section>
+          {gpus.length > 0 && (
+            <section aria-labelledby="gpus-title" class="ages">
+              <h2 id="gpus-title">GPUs</h2>
+              <GpuStrip gpus={gpus} />
+            </section>
+          )}
         </div>
       </div>
     </div>
   );
 }
 
-/** Shows the jobs of one state. */
-function list(name: string): void {
-  state.filter.value = `state:${name}`;
-  go("jobs");
-}
-
-function Figures({ fleet: { status, workers, queues } }: { fleet: Fleet }) {
-  const desired = desiredText(counts(workers, useDesired()));
-  if (!status) return null;
-  const live = workers.filter((worker) => worker.live);
-  const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
-  const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
-  const speeds = speedsOf(status, live.length);
-  const counted = (name: "queued" | "running" | "failed") => (
-    <button type="button" class="link" onClick={() => list(name)}>
-      {integer(status.jobs[name] ?? 0)}
-    </button>
-  );
-  return (
-    <dl class="figures ages">
-      <div>
-        <dt>Workers</dt>
-        <dd>
-          {live.length}
-          {status.cluster_size ? ` of ${status.cluster_size}` : ""}
-        </dd>
-      </div>
-      {desired && (
-        <div title="Workers that the work needs">
-          <dt>Desired</dt>
-          <dd>
-            <button type="button" class="link" onClick={() => go("workers")}>
-              {desired}
-            </button>
-          </dd>
-        </div>
-      )}
-      <div>
-        <dt>Busy lanes</dt>
-        <dd>
-          {used} of {lanes}
-        </dd>
-      </div>
-      <div>
-        <dt>Waiting</dt>
-        <dd>{counted("queued")}</dd>
-      </div>
-      <div>
-        <dt>Oldest wait</dt>
-        <dd>{seconds(oldestWait(queues))}</dd>
-      </div>
-      <div>
-        <dt>Running</dt>
-        <dd>{counted("running")}</dd>
-      </div>
-      <div>
-        <dt>Failed</dt>
-        <dd class={status.jobs.failed ? "bad" : ""}>{counted("failed")}</dd>
-      </div>
-      {speeds.length === 0 && (
-        <div>
-          <dt>Speed</dt>
-          <dd class="soft">{whyNoSpeed(status, live.length)}</dd>
-        </div>
-      )}
-      {speeds.map(([kind, speed]) => (
-        <div key={kind}>
-          <dt>{kind}</dt>
-          <dd>{rate(speed, "units").replace("units", "")}</dd>
-        </div>
-      ))}
-    </dl>
-  );
-}
-
-/** Running jobs shown at most, the newest. */
+/** Jobs shown at most. */
 const MOST_NOW = 6;
 
-function NowRow({ job }: { job: Signal<Job> }) {
-  const { job_id: id, type, waiting_because: why } = job.value;
+/** What runs before what waits. */
+const STATES = ["running", "finishing", "cancelling", "paused", "queued"];
+
+function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
+  const { job_id: id, state, waiting_because: why } = job;
+  const at = clusterTime(now.value);
+  const run = secondsRun(job, at);
+  const waited = Math.max(0, (at - Date.parse(job.created)) / 1000);
   return (
     <li>
       <div class="row">
-        <button type="button" class="link mono" onClick={() => open(id)}>
-          {id}
+        <Swatch job={id} />
+        <button type="button" class="link" onClick={() => open(id)}>
+          {titleOf(job)}
         </button>
-        <span class="soft">{type}</span>
+        <span class="mono soft small grow" title={id}>
+          {shortId(id)}
+        </span>
+        <JobState job={job} />
       </div>
-      <Progress job={job.value} />
-      {why && <p class="small soft">{why}</p>}
+      {state !== "queued" && <Progress job={job} />}
+      <p class="small soft">
+        submitted <span class="num">{moment(job.created)}</span>, {run === null ? "waiting for" : "running for"}{" "}
+        <span class="num">{seconds(run ?? waited)}</span>
+        {why && `. ${waits(job)}`}
+      </p>
     </li>
   );
 }
 
 /** Jobs that run or could; what they are is read without following each: its row does that. */
 function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
-  const states = ["running", "finishing", "cancelling", "paused"];
+  const rank = (job: Signal<Job>) => STATES.indexOf(job.peek().state);
   const all = [...jobs.values()]
-    .filter((job) => states.includes(job.peek().state))
-    .sort((left, right) => (left.peek().created < right.peek().created ? 1 : -1));
-  const rest = Math.max(all.length, status?.jobs.running ?? 0) - MOST_NOW;
+    .filter((job) => rank(job) >= 0)
+    .sort((left, right) => rank(left) - rank(right) || (left.peek().created < right.peek().created ? 1 : -1));
+  const counted = (status?.jobs.running ?? 0) + (status?.jobs.queued ?? 0);
+  const rest = Math.max(all.length, counted) - Math.min(all.length, MOST_NOW);
   if (!all.length)
     return (
       <p class="soft">
@@ -165,7 +122,11 @@ function Now({ fleet: { jobs, status } }: { fleet: Fleet }) {
           <NowRow key={job.peek().job_id} job={job} />
         ))}
       </ul>
-      {rest > 0 && <p class="soft small">and {integer(rest)} more</p>}
+      {rest > 0 && (
+        <a class="small" href="#tab=jobs">
+          and {integer(rest)} more
+        </a>
+      )}
     </>
   );
 }
@@ -177,7 +138,7 @@ const QUEUES: Column<Queue>[] = [
     id: "wait",
     title: "oldest waits",
     end: true,
-    cell: (row) => <span class="num">{row.jobs ? seconds(row.oldest_wait_seconds) : ""}</span>,
+    cell: (row) => <span class="num">{seconds(waitOf(row, now.value))}</span>,
   },
 ];
 
@@ -187,40 +148,4 @@ function Queues({ queues }: { queues: readonly Queue[] }) {
     return <p class="soft">Nothing waits.</p>;
   }
   return <Table label="Queues" columns={QUEUES} rows={waiting} name={(row) => row.queue} />;
-}
-
-/** An event in words, without its subject. */
-export function said(event: LiveEvent): string {
-  const itself = event.type === "worker" || event.type === "workflow";
-  if (!event.job) return itself ? (event.state ?? "") : event.type;
-  return `${event.type}${event.error ? `: ${event.error}` : ""}`;
-}
-
-function Events({ list: all }: { list: readonly LiveEvent[] }) {
-  const newest = all.slice(-MOST_EVENTS).toReversed();
-  if (!newest.length) return <p class="soft">Nothing has happened yet.</p>;
-  return (
-    <ol class="events">
-      {newest.map((event) => (
-        <li key={`${event.id} ${event.job ?? event.workflow ?? event.worker} ${event.type}`}>
-          <time class="num soft">{clock(event.time)}</time>
-          <span class="subject">
-            {event.job ? (
-              <button type="button" class="link mono" onClick={() => open(event.job ?? "")}>
-                {event.job}
-              </button>
-            ) : event.workflow ? (
-              <button type="button" class="link mono" onClick={() => openWorkflow(event.workflow ?? "")}>
-                {event.workflow}
-              </button>
-            ) : (
-              <span class="mono">{event.worker}</span>
-            )}
-            {event.kind && <span class="soft"> {event.kind}</span>}
-          </span>
-          <State of={event.state ?? ""} text={said(event)} />
-        </li>
-      ))}
-    </ol>
-  );
 }

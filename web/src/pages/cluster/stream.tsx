@@ -1,22 +1,31 @@
-/** The worker stream: which lane computed what in the last ten minutes, and what it computes now. */
+/** The worker stream: which lane computed which job in the last ten minutes, and what it computes now. */
 
 import { computed, signal, useSignal } from "@preact/signals";
-import { get, type Span, type Stream } from "../../lib/api";
-import { clock, compact, percent, seconds } from "../../lib/format";
+import { get, type Span, type Stream, type Worker } from "../../lib/api";
+import { amount, clock, compact, percent, seconds } from "../../lib/format";
+import { connection } from "../../lib/live";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
+import { counted } from "../../ui/outline";
 import { now } from "../../ui/page";
 import { Empty, Skeleton } from "../../ui/table";
-import { usePolled } from "./model/polled";
-import { busy, edges, kindsOf, laneHeight, spanAt, xOf, type Frame } from "./model/spans";
-import { open, paused } from "./model/state";
 import { Trouble } from "../../ui/trouble";
+import { colourOf, takeColours } from "./model/colours";
+import { titleOfJob } from "./model/names";
+import { usePolled } from "./model/polled";
+import { busy, edges, knownUntil, laneHeight, runsOf, spanAt, worksOf, xOf, type Frame, type Run } from "./model/spans";
+import { fleet, open, paused } from "./model/state";
+import { Swatch } from "./swatch";
 
 const SECONDS = 600;
 const REFRESH_SECONDS = 3;
 const AXIS = 20;
 const TICKS = [0, 120, 240, 360, 480, 600];
+/** Jobs named below the picture. */
+const MOST_NAMED = 6;
+const SANS = "12px system-ui, sans-serif";
+const MONO = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 
 /** ms by which this machine's clock is before the cluster's. */
 const skew = signal(0);
@@ -24,7 +33,18 @@ const skew = signal(0);
 async function ask(control: AbortSignal): Promise<Stream> {
   const stream = await get<Stream>("/api/stream", { seconds: SECONDS }, control);
   skew.value = stream.to * 1000 - Date.now();
+  takeColours(stream);
   return stream;
+}
+
+/** The cluster's clock, in seconds since 1970. */
+const cluster = computed(() => (now.value + skew.value) / 1000);
+
+/** A stream as it is drawn: up to a moment, each lane as far as it is known. */
+interface Shown {
+  stream: Stream;
+  to: number;
+  known: readonly number[];
 }
 
 export function WorkerStream() {
@@ -34,12 +54,8 @@ export function WorkerStream() {
   if (!value) return problem ? <Trouble what="worker stream" problem={problem} /> : <Skeleton rows={4} />;
   if (paused.value && !held.peek()) held.value = { stream: value, to: cluster.peek() };
   if (!paused.value && held.peek()) held.value = undefined;
-  const shown = held.value;
-  return <Lanes stream={shown?.stream ?? value} until={shown?.to} />;
+  return <Lanes stream={held.value?.stream ?? value} until={held.value?.to} answers={!problem} />;
 }
-
-/** The cluster's clock, in seconds since 1970. */
-const cluster = computed(() => (now.value + skew.value) / 1000);
 
 function frameOf(stream: Stream, width: number, to: number): Frame {
   const left = width < 480 ? 72 : 132;
@@ -53,54 +69,52 @@ function frameOf(stream: Stream, width: number, to: number): Frame {
   };
 }
 
-function describe(stream: Stream, span: Span, to: number): string {
+function describe({ stream, to, known }: Shown, span: Span): string {
   const lane = stream.lanes[span.lane]?.lane ?? "";
-  const end = span.open ? to : span.end;
-  const what = span.job_id ? `job ${span.job_id}` : `${compact(span.jobs)} jobs`;
-  const units = span.open ? "computing now" : span.lost ? "its worker was lost" : `${compact(span.units)} units`;
+  const until = known[span.lane] ?? to;
+  const end = span.open ? until : span.end;
+  const sees = until >= to - 1;
+  const what = span.job_id ? titleOfJob(span.job_id, span.type) : counted(span.jobs, "small job");
+  const fate = span.open
+    ? sees
+      ? "computing now"
+      : "not known since"
+    : span.lost
+      ? "its worker was lost"
+      : amount(span.units, "unit");
   return (
-    `${lane}: ${span.type ?? "several kinds"}, ${what}, ${clock(span.start * 1000)} to ` +
-    `${span.open ? "now" : clock(end * 1000)}, ${seconds(end - span.start)}, ${units}`
+    `${lane}: ${what}, ${clock(span.start * 1000)} to ${span.open && sees ? "now" : clock(end * 1000)}, ` +
+    `${seconds(end - span.start)}, ${fate}`
   );
 }
 
-function Lanes({ stream, until }: { stream: Stream; until: number | undefined }) {
+function Lanes({ stream, until, answers }: { stream: Stream; until: number | undefined; answers: boolean }) {
   const hovered = useSignal<Span | undefined>(undefined);
-  const kinds = kindsOf(stream);
-  const end = () => until ?? cluster.value;
-  const canvas = useCanvas((context, width) => draw(context, width, stream, kinds, end()));
+  const shown = (): Shown => {
+    const to = until ?? cluster.value;
+    return { stream, to, known: knownUntil(stream, to, answers && connection.value === "live") };
+  };
+  const canvas = useCanvas((context, width) => draw(context, width, shown()));
   if (!stream.lanes.length) return <NoLanes />;
-  const to = until ?? stream.to;
-  const shares = busy(stream, to - SECONDS, to);
+  const { to, known } = shown();
+  const shares = busy(stream, to - SECONDS, to, known);
   const mean = shares.reduce((sum, each) => sum + each, 0) / shares.length;
+  const computing = stream.spans.filter((span) => span.open && (known[span.lane] ?? to) >= to - 1).length;
   const summary =
-    `Worker stream of the last 10 minutes: ${stream.lanes.length} lanes, ${percent(mean)} of their ` +
-    `time computing; ${stream.spans.filter((span) => span.open).length} compute now.`;
-  const twin = () => ({
-    head: ["lane", "kind", "job", "from", "to", "seconds", "units"],
-    rows: stream.spans
-      .toReversed()
-      .map((span) => [
-        stream.lanes[span.lane]?.lane ?? "",
-        span.type ?? "several",
-        span.job_id ?? `${span.jobs} jobs`,
-        clock(span.start * 1000),
-        span.open ? "now" : clock(span.end * 1000),
-        seconds((span.open ? to : span.end) - span.start),
-        span.lost ? "lost" : compact(span.units),
-      ]),
-  });
+    `Worker stream of the last 10 minutes: ${counted(stream.lanes.length, "lane")}, ${percent(mean)} of their ` +
+    `time computing; ${computing} compute now.`;
   const find = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    return spanAt(stream, event.clientX - box.left, event.clientY - box.top, frameOf(stream, box.width, end()));
+    const [x, y, at] = [event.clientX - box.left, event.clientY - box.top, shown()];
+    return spanAt(stream, x, y, frameOf(stream, box.width, at.to), at.known);
   };
   const height = stream.lanes.length * laneHeight(stream.lanes.length) + AXIS;
   return (
     <Figure
-      title="Worker stream"
+      title="Worker stream, last 10 minutes"
       summary={summary}
-      twin={twin}
-      note={<Key stream={stream} kinds={kinds} mean={mean} />}
+      twin={() => twinOf(shown())}
+      note={<Key shown={shown()} mean={mean} />}
     >
       <div
         class="lanes"
@@ -114,11 +128,29 @@ function Lanes({ stream, until }: { stream: Stream; until: number | undefined })
       </div>
       <p class="small soft readout">
         {hovered.value
-          ? describe(stream, hovered.value, to)
-          : "Point at a piece of work to see what it was; a click opens its job."}
+          ? describe(shown(), hovered.value)
+          : "Each bar is a job on a lane; point at one to see what it was, click it to open the job."}
       </p>
     </Figure>
   );
+}
+
+function twinOf({ stream, to, known }: Shown) {
+  const end = (span: Span) => (span.open ? Math.min(to, known[span.lane] ?? to) : span.end);
+  return {
+    head: ["lane", "kind", "job", "from", "to", "seconds", "units"],
+    rows: stream.spans
+      .toReversed()
+      .map((span) => [
+        stream.lanes[span.lane]?.lane ?? "",
+        span.type ?? "several",
+        span.job_id ?? counted(span.jobs, "job"),
+        clock(span.start * 1000),
+        span.open && end(span) >= to - 1 ? "now" : clock(end(span) * 1000),
+        seconds(end(span) - span.start),
+        span.lost ? "lost" : compact(span.units),
+      ]),
+  };
 }
 
 function NoLanes() {
@@ -131,63 +163,115 @@ function NoLanes() {
   );
 }
 
-function Key({ stream, kinds, mean }: { stream: Stream; kinds: readonly string[]; mean: number }) {
+/** The jobs with most lane time, and what a reader must know of the picture. */
+function Key({ shown: { stream, to, known }, mean }: { shown: Shown; mean: number }) {
+  const works = worksOf(stream, to - SECONDS, to, known);
+  const rest = works.length - MOST_NAMED;
   return (
     <ul class="legend">
       <li>
         <span class="num">{percent(mean)}</span> busy
       </li>
-      {kinds.map((kind, place) => (
-        <li key={kind}>
-          <svg viewBox="0 0 18 8" aria-hidden="true">
-            <rect width="18" height="8" fill={`var(--series-${(place % 8) + 1})`} />
-            {place % 2 === 1 && <path d="M0 8l8-8M6 8l8-8M12 8l6-6" stroke="var(--bg)" stroke-width="1.5" />}
-          </svg>
-          {kind}
+      {works.slice(0, MOST_NAMED).map(({ job, kind, share }) => (
+        <li key={job || kind}>
+          <Swatch job={job} />
+          {job ? (
+            <button type="button" class="link" onClick={() => open(job)}>
+              {titleOfJob(job, kind)}
+            </button>
+          ) : (
+            `small jobs: ${kind}`
+          )}
+          <span class="num">{percent(share)}</span>
         </li>
       ))}
+      {rest > 0 && <li>and {counted(rest, "more job")}</li>}
       {stream.resolution_seconds > 0 && <li>pieces within {seconds(stream.resolution_seconds)} are joined</li>}
       {stream.complete_since > stream.to - SECONDS && <li>complete since {clock(stream.complete_since * 1000)}</li>}
     </ul>
   );
 }
 
-function draw(
-  context: CanvasRenderingContext2D,
-  width: number,
-  stream: Stream,
-  kinds: readonly string[],
-  to: number,
-): void {
+// -- drawing --------------------------------------------------------------------------------------------------------
+
+type Box = [x: number, y: number, width: number, height: number];
+
+function draw(context: CanvasRenderingContext2D, width: number, shown: Shown): void {
+  const { stream, to, known } = shown;
   const frame = frameOf(stream, width, to);
-  const height = stream.lanes.length * frame.lane;
-  drawAxis(context, frame, height);
+  drawAxis(context, frame, stream.lanes.length * frame.lane);
   drawNames(context, frame, stream);
-  const gap = frame.lane > 8 ? 2 : 1;
   for (const span of stream.spans) {
-    const extent = edges(span, frame);
-    if (!extent) continue;
-    const place = kinds.indexOf(span.type ?? "several kinds");
-    const box: [number, number, number, number] = [
-      extent[0],
-      span.lane * frame.lane + gap / 2,
-      extent[1] - extent[0],
-      frame.lane - gap,
-    ];
-    context.fillStyle = token(`series-${(place % 8) + 1}`);
-    context.fillRect(...box);
-    if (place % 2 === 1) hatch(context, box);
+    const extent = edges(span, frame, known[span.lane]);
+    if (extent) drawSpan(context, boxOf(frame, span.lane, ...extent), span);
   }
+  if (frame.lane >= 14) for (const run of runsOf(stream, to, known)) drawName(context, frame, run);
+  for (const [lane, until] of known.entries()) drawUnknown(context, frame, lane, until);
 }
 
-/** A second way to tell kinds apart. */
-function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: [number, number, number, number]): void {
+function boxOf(frame: Frame, lane: number, from: number, to: number): Box {
+  const gap = frame.lane > 8 ? 2 : 1;
+  return [from, lane * frame.lane + gap / 2, to - from, frame.lane - gap];
+}
+
+function drawSpan(context: CanvasRenderingContext2D, box: Box, span: Span): void {
+  const colour = colourOf(span.job_id ?? "") ?? { series: 5, hatched: false };
+  context.fillStyle = token(`series-${colour.series}`);
+  context.fillRect(...box);
+  if (colour.hatched) hatch(context, box, token("bg"));
+  if (!span.lost) return;
+  context.fillStyle = token("bad");
+  context.fillRect(box[0] + box[2] - 3, box[1], 3, box[3]);
+}
+
+/** The name of a job in its bars, cut where they end; none where it would say nothing. */
+function drawName(context: CanvasRenderingContext2D, frame: Frame, run: Run): void {
+  const [from, to] = [
+    Math.max(frame.left, xOf(run.start, frame)),
+    Math.min(frame.left + frame.width, xOf(run.end, frame)),
+  ];
+  context.font = SANS;
+  const name = fitting(context, run.job ? titleOfJob(run.job, run.kind) : run.kind, to - from - 10);
+  if (!name) return;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillStyle = token("bg");
+  context.fillText(name, from + 5, (run.lane + 0.5) * frame.lane);
+}
+
+/** A text, or its beginning, no wider than this; empty where a few letters would be left. */
+function fitting(context: CanvasRenderingContext2D, text: string, room: number): string {
+  const wide = context.measureText(text).width;
+  if (wide <= room) return text;
+  const letters = Math.floor((text.length * room) / wide) - 1;
+  return letters >= 4 ? `${text.slice(0, letters)}…` : "";
+}
+
+/** Nobody knows what the lane does: it is neither busy nor idle. */
+function drawUnknown(context: CanvasRenderingContext2D, frame: Frame, lane: number, until: number): void {
+  const from = Math.max(frame.left, xOf(until, frame));
+  const box = boxOf(frame, lane, from, frame.left + frame.width);
+  if (box[2] < 2) return;
+  context.fillStyle = token("sunken");
+  context.fillRect(...box);
+  hatch(context, box, token("line-strong"));
+  if (frame.lane < 14 || box[2] < 80) return;
+  context.font = SANS;
+  context.fillStyle = token("sunken");
+  context.fillRect(box[0] + 6, box[1] + 2, 66, box[3] - 4);
+  context.fillStyle = token("ink-soft");
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillText("not known", box[0] + 10, (lane + 0.5) * frame.lane);
+}
+
+function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: Box, colour: string): void {
   if (width < 3 || height < 4) return;
   context.save();
   context.beginPath();
   context.rect(x, y, width, height);
   context.clip();
-  context.strokeStyle = token("bg");
+  context.strokeStyle = colour;
   context.beginPath();
   // From a grid of the page, so that the pattern does not crawl with the bars.
   for (let at = Math.floor((x - height) / 6) * 6; at < x + width; at += 6) {
@@ -199,7 +283,7 @@ function hatch(context: CanvasRenderingContext2D, [x, y, width, height]: [number
 }
 
 function drawAxis(context: CanvasRenderingContext2D, frame: Frame, height: number): void {
-  context.font = "12px system-ui, sans-serif";
+  context.font = SANS;
   context.textBaseline = "alphabetic";
   const few = frame.width < 420;
   for (const ago of TICKS) {
@@ -216,19 +300,29 @@ function drawAxis(context: CanvasRenderingContext2D, frame: Frame, height: numbe
   }
 }
 
+/** How a worker is, where that is more than working. */
+function condition(worker: Worker | undefined): "lost" | "drained" | "" {
+  if (!worker) return "";
+  if (!worker.live) return "lost";
+  return worker.draining ? "drained" : "";
+}
+
 function drawNames(context: CanvasRenderingContext2D, frame: Frame, stream: Stream): void {
-  context.font = "12px ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
+  context.font = MONO;
   context.textAlign = "right";
   context.textBaseline = "middle";
   const most = Math.floor((frame.left - 12) / 7.3);
   const every = Math.max(1, Math.ceil(14 / frame.lane));
-  for (const [place, { lane }] of stream.lanes.entries()) {
+  const workers = new Map(fleet.value.workers.map((worker) => [worker.id, worker]));
+  for (const [place, { lane, worker }] of stream.lanes.entries()) {
     context.fillStyle = token("line");
     context.fillRect(frame.left, (place + 1) * frame.lane - 0.5, frame.width, 0.5);
     if (place % every) continue;
-    context.fillStyle = token("ink-soft");
+    const how = condition(workers.get(worker));
+    const text = how && lane.length + how.length < most ? `${lane} ${how}` : lane;
+    context.fillStyle = token(how === "lost" ? "bad" : how ? "warn" : "ink-soft");
     context.fillText(
-      lane.length > most ? `…${lane.slice(1 - most)}` : lane,
+      text.length > most ? `…${text.slice(1 - most)}` : text,
       frame.left - 6,
       (place + 0.5) * frame.lane,
     );

@@ -13,6 +13,7 @@ import { counts, titleOf } from "./model/counts";
 import { useDesired } from "./model/desired";
 import { runnersOf } from "./model/runners";
 import { fleet, open } from "./model/state";
+import { shownState } from "./model/workers";
 import { Runners } from "./runners";
 
 /** Workers whose drain was asked for and is not seen yet. */
@@ -63,11 +64,6 @@ function Memory({ worker }: { worker: Worker }) {
       {worker.memory_total_bytes ? ` of ${bytes(worker.memory_total_bytes)}` : ""}
     </span>
   );
-}
-
-/** A worker that drains says so from the moment it was asked to. */
-function shownState(worker: Worker): string {
-  return worker.live && worker.draining && worker.state !== "drained" ? "draining" : worker.state;
 }
 
 const COLUMNS: Column<Worker>[] = [

@@ -8,6 +8,7 @@ import { clock, integer, percent, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection } from "../../lib/live";
 import { watch } from "../../lib/jobs";
+import { asTyped } from "../../lib/summary";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
 import { now } from "../../ui/page";
@@ -420,7 +421,7 @@ function ActionPanel({ view, shown, structure, action }: Props & { action: Actio
       {parameters && Object.keys(parameters).length > 0 && (
         <section class="part">
           <h3>Parameters</h3>
-          <Outline value={parameters} label="Parameters" />
+          <Outline value={asTyped(action.action_type, parameters)} label="Parameters" />
         </section>
       )}
       {result !== undefined && result !== null && (

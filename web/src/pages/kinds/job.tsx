@@ -5,7 +5,7 @@ import type { Job } from "../../lib/api";
 import { ended } from "../../lib/fleet";
 import { seconds } from "../../lib/format";
 import { draftOf } from "../../lib/submission";
-import { waits, workflowOf } from "../../lib/summary";
+import { asTyped, waits, workflowOf } from "../../lib/summary";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
 import { Progress } from "../../ui/progress";
@@ -44,7 +44,7 @@ function Body({ job: shown }: { job: Job }) {
       <ResultView job={shown} />
       <details class="part">
         <summary>Parameters</summary>
-        <Outline value={shown.parameters} label="Parameters" />
+        <Outline value={asTyped(shown.type, shown.parameters)} label="Parameters" />
       </details>
     </>
   );

@@ -2,15 +2,17 @@
 
 import { computed, signal, type ReadonlySignal } from "@preact/signals";
 import { authorization, problemOf } from "../../../lib/api";
-import type { LiveEvent } from "../../../lib/fleet";
-import { events } from "../../../lib/live";
+import { past, type LiveEvent } from "../../../lib/fleet";
+import { events, snapshot } from "../../../lib/live";
 import { Parser, type Frame } from "../../../lib/sse";
 
 /** The past comes at once; after this long without a word there is no more of it. */
 const QUIET_MS = 700;
 
-function eventOf(frame: Frame): LiveEvent {
-  return { ...JSON.parse(frame.data), id: frame.id, time: Number(frame.id.split("-")[0]) } as LiveEvent;
+/** What a frame tells; nothing where it is the state of the moment: that has no time of its own. */
+export function eventsOfFrame(frame: Frame): LiveEvent[] {
+  const data = JSON.parse(frame.data) as LiveEvent & { present?: string };
+  return data.present ? [] : [{ ...data, id: frame.id, time: Number(frame.id.split("-")[0]) }];
 }
 
 /** Progress between two other events is one line: the last. */
@@ -35,7 +37,7 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
   let timer = setTimeout(() => control.abort(), QUIET_MS);
   try {
     for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-      heard.push(...parser.push(piece.value).map(eventOf));
+      heard.push(...parser.push(piece.value).flatMap(eventsOfFrame));
       clearTimeout(timer);
       timer = setTimeout(() => control.abort(), QUIET_MS);
     }
@@ -50,17 +52,19 @@ async function history(id: string, control: AbortController): Promise<LiveEvent[
 /** Events of a job, oldest first; call `stop` when nobody looks any more. */
 export function eventsOf(id: string): { list: ReadonlySignal<readonly LiveEvent[]>; stop: () => void } {
   const control = new AbortController();
-  const past = signal<readonly LiveEvent[]>([]);
+  const told = signal<readonly LiveEvent[]>([]);
   history(id, control)
-    .then((heard) => (past.value = heard))
+    .then((heard) => (told.value = heard))
     .catch(() => undefined);
   return {
-    list: computed(() =>
-      merged(
-        past.value,
-        events.value.filter((event) => event.job === id && (event.id || !past.value.length)),
-      ),
-    ),
+    list: computed(() => {
+      const job = snapshot.value.jobs.get(id)?.value;
+      const before = told.value.length || !job ? told.value : past(job);
+      return merged(
+        before,
+        events.value.filter((event) => event.job === id && event.id),
+      );
+    }),
     stop: () => control.abort(),
   };
 }

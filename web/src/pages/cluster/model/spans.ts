@@ -13,42 +13,131 @@ export interface Frame {
   to: number;
 }
 
+/** Seconds after which an answer says nothing about now. */
+const FRESH_SECONDS = 8;
+
+/** Height of a lane in pixels: a few are tall enough for a name, hundreds fit on a screen. */
 export function laneHeight(lanes: number): number {
-  return Math.max(4, Math.min(22, Math.floor(300 / Math.max(1, lanes))));
+  return Math.max(4, Math.min(34, Math.floor(320 / Math.max(1, lanes))));
+}
+
+/**
+ * Moment up to which it is known what a lane computes, for each lane: now, the last heartbeat of a worker that is
+ * silent, or when the answer was given if that is long ago. `now` in seconds since 1970 of the cluster's clock.
+ */
+export function knownUntil(stream: Stream, now: number, live = true): number[] {
+  const all = live && now - stream.to <= FRESH_SECONDS ? now : stream.to;
+  return stream.lanes.map(({ silent_since: silent }) => Math.min(all, silent ?? all));
 }
 
 export function xOf(time: number, frame: Frame): number {
   return frame.left + ((time - frame.from) / (frame.to - frame.from)) * frame.width;
 }
 
-/** Left and right edge in pixels; undefined when it is outside. What is open reaches to the end. */
-export function edges(span: Span, frame: Frame): [number, number] | undefined {
-  const end = span.open ? frame.to : span.end;
+/** Left and right edge in pixels; undefined when it is outside. What is open reaches as far as its lane is known. */
+export function edges(span: Span, frame: Frame, known = frame.to): [number, number] | undefined {
+  const end = span.open ? Math.min(frame.to, Math.max(span.start, known)) : span.end;
   if (end <= frame.from || span.start >= frame.to) return undefined;
   const from = Math.max(frame.left, xOf(span.start, frame));
   return [from, Math.max(from + 1, Math.min(frame.left + frame.width, xOf(end, frame)))];
 }
 
 /** The span at a place, the latest where several are as near as a pixel. */
-export function spanAt(stream: Stream, x: number, y: number, frame: Frame): Span | undefined {
+export function spanAt(
+  stream: Stream,
+  x: number,
+  y: number,
+  frame: Frame,
+  known: readonly number[] = [],
+): Span | undefined {
   const lane = Math.floor((y - frame.top) / frame.lane);
   return stream.spans.findLast((span) => {
-    const box = span.lane === lane ? edges(span, frame) : undefined;
+    const box = span.lane === lane ? edges(span, frame, known[lane]) : undefined;
     return box && x >= box[0] - 1 && x <= box[1] + 1;
   });
 }
 
+/** Seconds of a span from `from` to `to`; what is open ends where its lane is known no further. */
+function inside(span: Span, from: number, to: number, known = to): number {
+  return Math.max(0, Math.min(span.open ? Math.min(to, known) : span.end, to) - Math.max(span.start, from));
+}
+
 /** Share of the time from `from` to `to` that each lane was computing. */
-export function busy(stream: Stream, from: number, to: number): number[] {
+export function busy(stream: Stream, from: number, to: number, known: readonly number[] = []): number[] {
   const seconds = stream.lanes.map(() => 0);
-  for (const span of stream.spans) {
-    const inside = Math.min(span.open ? to : span.end, to) - Math.max(span.start, from);
-    if (inside > 0) seconds[span.lane] = (seconds[span.lane] ?? 0) + inside;
-  }
+  for (const span of stream.spans)
+    seconds[span.lane] = (seconds[span.lane] ?? 0) + inside(span, from, to, known[span.lane]);
   return seconds.map((each) => Math.min(1, each / Math.max(1e-9, to - from)));
 }
 
-/** The kinds that a stream shows, always in one order; null is several at once. */
-export function kindsOf(stream: Stream): string[] {
-  return [...new Set(stream.spans.map((span) => span.type ?? "several kinds"))].sort();
+/** What computes in a span: one job, or several small ones of a kind, whose name is empty. */
+export interface Work {
+  job: string;
+  kind: string;
+  /** Its share of the time of all lanes that computed. */
+  share: number;
+}
+
+/** What a stream shows, that with most lane time first. */
+export function worksOf(stream: Stream, from: number, to: number, known: readonly number[] = []): Work[] {
+  const found = new Map<string, Work>();
+  let all = 0;
+  for (const span of stream.spans) {
+    const seconds = inside(span, from, to, known[span.lane]);
+    const [job, kind] = [span.job_id ?? "", span.type ?? "several kinds"];
+    const name = job || `/${kind}`;
+    found.set(name, { job, kind, share: (found.get(name)?.share ?? 0) + seconds });
+    all += seconds;
+  }
+  return [...found.values()]
+    .map((work) => ({ ...work, share: work.share / Math.max(1e-9, all) }))
+    .sort((left, right) => right.share - left.share);
+}
+
+/**
+ * Places of jobs in the palette: each keeps its own for as long as the stream shows it, a new one takes the first that
+ * is free, in the order in which they began.
+ */
+export function placed(stream: Stream, before: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const began = [...stream.spans].sort((left, right) => left.start - right.start);
+  const jobs = new Set(began.flatMap((span) => span.job_id ?? []));
+  const places = new Map([...before].filter(([job]) => jobs.has(job)));
+  const used = new Set(places.values());
+  let free = 0;
+  for (const job of jobs) {
+    if (places.has(job)) continue;
+    while (used.has(free)) free += 1;
+    used.add(free);
+    places.set(job, free);
+  }
+  return places;
+}
+
+/** Spans of one job on one lane that follow each other closely, as one: where its name is written. */
+export interface Run {
+  lane: number;
+  job: string;
+  kind: string;
+  start: number;
+  end: number;
+}
+
+const GAP_SECONDS = 2;
+
+export function runsOf(stream: Stream, to: number, known: readonly number[] = []): Run[] {
+  const runs: Run[] = [];
+  const latest = new Map<number, Run>();
+  for (const span of stream.spans) {
+    const end = span.open ? Math.min(to, known[span.lane] ?? to) : span.end;
+    const [job, kind] = [span.job_id ?? "", span.type ?? "several kinds"];
+    const before = latest.get(span.lane);
+    if (before?.job === job && before.kind === kind && span.start - before.end <= GAP_SECONDS) {
+      before.end = Math.max(before.end, end);
+      continue;
+    }
+    const run = { lane: span.lane, job, kind, start: span.start, end };
+    latest.set(span.lane, run);
+    runs.push(run);
+  }
+  return runs;
 }

@@ -1,0 +1,109 @@
+"""The Cluster page's overview against a coordinator in memory: what it says while something is wrong."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import DIST, PHONE, Open, overflow, settled, shot, violations
+from tests.browser.fleets import Fleet, busy, job, worker
+from tests.browser.programs import served
+
+PAST = 500
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStack) -> None:
+    """A worker that was killed, one that is drained, a job that waits its turn; then the cluster is away."""
+    fleet = busy()
+    fleet.silent = {"cpu-1": time.time() - 6}
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html")
+    figures = page.get_by_role("region", name="The cluster now")
+    expect(figures).to_contain_text("81.2 M/s")
+    expect(page.locator(".others")).to_contain_text("2 of 4, 1 drained, 1 lost")
+    picture = page.locator("figure", has_text="Worker stream").get_by_role("img")
+    expect(picture).to_have_attribute("aria-label", re.compile("; 4 compute now"))  # 8 but those of cpu-1
+    stands = page.locator(".now li", has_text="0aa1b2c3")
+    expect(stands).to_contain_text("waits its turn")
+    expect(stands).to_contain_text("3 jobs are before it")
+    expect(stands).not_to_contain_text("left")
+    lines = page.locator(".events.lines li")
+    expect(lines).to_have_count(6)  # one a job, not one an event
+    shot(page, "overview-busy")
+    fleet.away = True
+    expect(page.locator(".connection")).to_have_attribute("data-state", "reconnecting", timeout=15_000)
+    expect(picture).to_have_attribute("aria-label", re.compile("; 0 compute now"))
+    assert page.locator(".headlines").evaluate("each => getComputedStyle(each).filter") == "grayscale(1)"
+    shot(page, "overview-away")
+    fleet.away = False
+
+
+def test_three_things_to_run_where_nothing_has_run(open_address: Open, stack: ExitStack) -> None:
+    fleet = Fleet([], [worker("cpu-1", "idle")])
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html", viewport=PHONE, has_touch=True)
+    welcome = page.get_by_role("region", name="Nothing has run here yet")
+    expect(welcome.get_by_role("button", name="Run")).to_have_count(3)
+    expect(welcome).to_contain_text("waits until a runner is started")
+    expect(page.get_by_role("button", name="New job")).to_be_visible()
+    settled(page)
+    assert violations(page) == [] and overflow(page) == 0
+    shot(page, "overview-welcome-phone")
+    welcome.get_by_role("listitem").filter(has_text="--start-number 1").get_by_role("button", name="Run").tap()
+    expect(welcome).to_be_hidden()
+    assert fleet.submitted[0]["parameters"]["start_number"] == 1
+    expect(page.locator(".now li")).to_have_count(1)
+
+
+def test_a_job_that_somebody_else_deleted_is_gone_once_it_is_looked_at(open_address: Open, stack: ExitStack) -> None:
+    fleet = Fleet(
+        [job("5c7b3fb0a1d24e6f", "done", age=PAST), job("81d2c3b4a5968778", "done")], [worker("cpu-1", "idle")]
+    )
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs")
+    rows = page.locator(".job-table tbody tr")
+    expect(rows).to_have_count(2)
+    del fleet.jobs["5c7b3fb0a1d24e6f"]
+    rows.last.locator(".opens").click()
+    expect(page.get_by_role("complementary")).to_contain_text("There is no job 5c7b3fb0a1d24e6f")
+    expect(rows).to_have_count(1)
+    shot(page, "deleted-job")
+
+
+def test_events_of_a_job_have_the_times_at_which_they_happened(open_address: Open, stack: ExitStack) -> None:
+    """A job that keeps no events is told by its state of this moment, which is no event of this moment."""
+    fleet = Fleet([job("5c7b3fb0a1d24e6f", "queued", age=PAST)], [worker("cpu-1")])
+    fleet.present = "5c7b3fb0a1d24e6f"
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html#tab=jobs&job=5c7b3fb0a1d24e6f")
+    events = page.get_by_role("list", name="Events of this job")
+    expect(events.get_by_role("listitem")).to_have_count(1)
+    page.wait_for_timeout(1000)  # what is asked for comes, and changes nothing
+    expect(events.get_by_role("listitem")).to_have_count(1)
+    created = fleet.jobs["5c7b3fb0a1d24e6f"]["created"]
+    expect(events.locator("time")).to_have_text(page.evaluate(CLOCK, created))
+
+
+CLOCK = "at => new Date(at).toTimeString().slice(0, 8)"
+
+
+def test_the_oldest_wait_goes_on_between_the_cluster_s_words(open_address: Open, stack: ExitStack) -> None:
+    drained = "the only worker that serves the queue any.normal is drained"
+    fleet = Fleet([job("5c7b3fb0a1d24e6f", "queued", waiting_because=drained)], [worker("cpu-1", "drained")])
+    fleet.queues = [{"queue": "any.normal", "jobs": 1, "bells": 0, "oldest_wait_seconds": 25.0}]
+    page = open_address(stack.enter_context(served(fleet, DIST)) + "/cluster.html")
+    waiting = page.get_by_role("region", name="The cluster now").locator("div", has_text="Waiting")
+    expect(waiting).to_contain_text(re.compile(r"oldest 2\d.s"))
+    before = waiting.inner_text()
+    expect(waiting).not_to_have_text(before, timeout=5000)
+    # A worker that is free again changes why it waits, though no event of the job comes.
+    fleet.jobs["5c7b3fb0a1d24e6f"]["waiting_because"] = "it is next in the queue any.normal"
+    fleet.set_worker(worker("cpu-1", "idle"))
+    expect(page.locator(".now li")).to_contain_text("it is next", timeout=10_000)

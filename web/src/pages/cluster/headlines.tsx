@@ -1,0 +1,111 @@
+/** The figures that matter most, large, each with its last ten minutes; the others below them, small. */
+
+import type { ComponentChildren } from "preact";
+import { get, type History, type Status } from "../../lib/api";
+import { oldestWait, speedsOf, whyNoSpeed } from "../../lib/fleet";
+import { integer, rate, seconds } from "../../lib/format";
+import { connection, type Fleet } from "../../lib/live";
+import { Headlines as Row, type Headline } from "../../ui/headline";
+import { now } from "../../ui/page";
+import { counts, desiredText } from "./model/counts";
+import { useDesired } from "./model/desired";
+import { usePolled } from "./model/polled";
+import { go, state } from "./model/state";
+import { takesWork, workersText } from "./model/workers";
+
+const SECONDS = 600;
+const REFRESH_SECONDS = 5;
+const POINTS = 60;
+const NAMES = "units.*,jobs.running,jobs.queued";
+
+/** Shows the jobs of one state. */
+function list(name: string): void {
+  state.filter.value = `state:${name}`;
+  go("jobs");
+}
+
+export function Headlines({ fleet }: { fleet: Fleet }) {
+  const history = usePolled("headlines", REFRESH_SECONDS, (control) =>
+    get<History>("/api/history", { names: NAMES, seconds: SECONDS, points: POINTS }, control),
+  ).value.value;
+  const { status } = fleet;
+  if (!status) return null;
+  const lately = (name: string) => history?.series[name]?.mean ?? [];
+  return (
+    <div class="stack">
+      <Row label="The cluster now" list={[...speeds(fleet, status, lately), ...loads(fleet, status, lately)]} />
+      <Others fleet={fleet} status={status} />
+    </div>
+  );
+}
+
+type Lately = (name: string) => readonly (number | null)[];
+
+/** Speeds of kinds stand beside each other: units of one are not those of another. The two fastest are shown. */
+function speeds({ workers }: Fleet, status: Status, lately: Lately): Headline[] {
+  const live = workers.filter((worker) => worker.live).length;
+  const all = speedsOf(status, live).sort(([, left], [, right]) => right - left);
+  if (!all.length) return [{ label: "Speed", value: "0/s", after: whyNoSpeed(status, live), tone: "soft" }];
+  return all.slice(0, 2).map(([kind, speed]) => ({
+    label: all.length > 1 ? `Speed, ${kind}` : "Speed",
+    value: rate(speed),
+    after: all.length > 1 ? "units" : kind,
+    hint: `Committed units of ${kind} a second`,
+    lately: lately(`units.${kind}`),
+  }));
+}
+
+function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Headline[] {
+  const live = workers.filter((worker) => worker.live);
+  const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
+  const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
+  const wait = oldestWait(queues, connection.value === "live" ? now.value : 0);
+  const waiting = status.jobs.queued ?? 0;
+  return [
+    {
+      label: "Running",
+      value: integer(status.jobs.running ?? 0),
+      after: `${used} of ${lanes} ${lanes === 1 ? "lane" : "lanes"} busy`,
+      lately: lately("jobs.running"),
+      onOpen: () => list("running"),
+    },
+    {
+      label: "Waiting",
+      value: integer(waiting),
+      after: wait ? `oldest ${seconds(wait)}` : "",
+      lately: lately("jobs.queued"),
+      onOpen: () => list("queued"),
+      ...(waiting && !live.some(takesWork) ? { tone: "bad" as const } : {}),
+    },
+  ];
+}
+
+function Others({ fleet: { workers }, status }: { fleet: Fleet; status: Status }) {
+  const desired = desiredText(counts(workers, useDesired()));
+  const figures: [string, ComponentChildren][] = [
+    ["Workers", workersText(workers, status.cluster_size)],
+    ["Desired", desired],
+    ["Failed", status.jobs.failed ? integer(status.jobs.failed) : ""],
+    ["Done", integer(status.jobs.done ?? 0)],
+  ];
+  return (
+    <dl class="others ages">
+      {figures
+        .filter(([, value]) => value)
+        .map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd class={`num ${name === "Failed" ? "bad" : ""}`}>
+              {name === "Failed" || name === "Done" ? (
+                <button type="button" class="link" onClick={() => list(name.toLowerCase())}>
+                  {value}
+                </button>
+              ) : (
+                value
+              )}
+            </dd>
+          </div>
+        ))}
+    </dl>
+  );
+}

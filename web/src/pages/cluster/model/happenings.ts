@@ -1,0 +1,62 @@
+/** What happened lately, one line a job, a workflow or a worker. Pure. */
+
+import { ENDED, type LiveEvent } from "../../../lib/fleet";
+import { seconds } from "../../../lib/format";
+
+export interface Happening {
+  /** Of the job, workflow or worker. */
+  name: string;
+  /** The latest event of it. */
+  last: LiveEvent;
+  text: string;
+}
+
+function nameOf({ job, workflow, worker }: LiveEvent): string {
+  return job ?? workflow ?? worker ?? "";
+}
+
+/** ms since 1970 of the last event of a type before a place. */
+function before(list: readonly LiveEvent[], place: number, type: string): number | undefined {
+  return list.slice(0, place).findLast((event) => event.type === type)?.time;
+}
+
+/** How long a job waited and ran up to an event of it, as far as its other events tell. */
+function times(list: readonly LiveEvent[], place: number): string[] {
+  const [queued, running] = [before(list, place + 1, "queued"), before(list, place + 1, "running")];
+  const { time, type } = list[place] as LiveEvent;
+  const waited = queued !== undefined && running !== undefined && running >= queued ? running - queued : undefined;
+  const ran = running !== undefined && type !== "running" && type !== "queued" ? time - running : undefined;
+  return [
+    waited === undefined ? "" : `waited ${seconds(waited / 1000)}`,
+    ran === undefined ? "" : `ran ${seconds(ran / 1000)}`,
+  ].filter(Boolean);
+}
+
+/** An event in words, without its subject. */
+export function said({ job, type, state, error }: LiveEvent): string {
+  if (!job) return type === "worker" || type === "workflow" ? (state ?? "") : type;
+  return `${type}${error ? `: ${error}` : ""}`;
+}
+
+function line(list: readonly LiveEvent[]): Happening {
+  const place = list.length - 1;
+  const last = list[place] as LiveEvent;
+  const words = last.job && (ENDED as readonly string[]).includes(last.type) ? times(list, place) : [];
+  return { name: nameOf(last), last, text: [said(last), ...words].join(", ") };
+}
+
+/** The subjects of the newest events, the latest first; at most `most`. */
+export function happenings(events: readonly LiveEvent[], most: number): Happening[] {
+  const bySubject = new Map<string, LiveEvent[]>();
+  for (const event of events) {
+    const name = nameOf(event);
+    if (!name) continue;
+    const known = bySubject.get(name) ?? [];
+    known.push(event);
+    bySubject.set(name, known);
+  }
+  return [...bySubject.values()]
+    .map(line)
+    .sort((left, right) => right.last.time - left.last.time)
+    .slice(0, most);
+}

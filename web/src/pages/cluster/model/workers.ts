@@ -1,0 +1,41 @@
+/** How workers are, in words. Pure. */
+
+import type { Worker } from "../../../lib/api";
+
+type Known = Pick<Worker, "live" | "draining" | "state">;
+
+/** A worker that drains says so from the moment it was asked to. */
+export function shownState({ live, draining, state }: Known): string {
+  return live && draining && state !== "drained" ? "draining" : state;
+}
+
+/** Whether a worker takes new work. */
+export function takesWork({ live, draining, state }: Known): boolean {
+  return live && !draining && state !== "parked" && state !== "starting";
+}
+
+/** Lost ones before those that work, those that stopped last. */
+export function urgency(worker: Known): number {
+  if (worker.state === "lost") return 0;
+  if (!worker.live) return 3;
+  return takesWork(worker) ? 2 : 1;
+}
+
+const HELD = ["starting", "parked", "draining", "drained"];
+
+/**
+ * Workers in a line: `2 of 3`, and what keeps others from working: `0 of 1, 1 drained`. `configured`: how many there
+ * should be.
+ */
+export function workersText(workers: readonly Known[], configured: number | null): string {
+  const live = workers.filter((worker) => worker.live);
+  const able = live.filter(takesWork).length;
+  const all = Math.max(configured ?? 0, live.length);
+  const held = HELD.map((name): [string, number] => [
+    name,
+    live.filter((worker) => shownState(worker) === name).length,
+  ]).filter(([, count]) => count);
+  const lost = workers.filter((worker) => worker.state === "lost").length;
+  const first = able === all && !configured ? String(able) : `${able} of ${all}`;
+  return [first, ...held.map(([name, count]) => `${count} ${name}`), ...(lost ? [`${lost} lost`] : [])].join(", ");
+}

@@ -1,0 +1,105 @@
+/** Workers as tiles: at one glance which computes what, and which does not. */
+
+import type { Worker } from "../../lib/api";
+import { percent, seconds } from "../../lib/format";
+import { Bar } from "../../ui/progress";
+import { State } from "../../ui/state";
+import { colourOf } from "./model/colours";
+import { shownState, urgency } from "./model/workers";
+import { titleOfJob } from "./model/names";
+import { fleet, go, open } from "./model/state";
+import { Swatch } from "./swatch";
+
+/** Tiles shown; the tab of workers has all. */
+const MOST_TILES = 24;
+/** Lanes of a worker drawn one by one; more are a bar. */
+const MOST_LANES = 32;
+
+export function Tiles() {
+  const all = fleet.value.workers;
+  // In their own order, which never changes; of many, those that need somebody are not cut.
+  const kept = new Set([...all].sort((left, right) => urgency(left) - urgency(right)).slice(0, MOST_TILES));
+  const rest = all.length - kept.size;
+  if (!all.length)
+    return (
+      <p class="soft">
+        No worker is live.{" "}
+        <button type="button" class="link" onClick={() => go("workers")}>
+          How to start one
+        </button>
+      </p>
+    );
+  return (
+    <>
+      <ul class="tiles">
+        {all
+          .filter((worker) => kept.has(worker))
+          .map((worker) => (
+            <Tile key={worker.id} worker={worker} />
+          ))}
+      </ul>
+      {rest > 0 && (
+        <button type="button" class="link" onClick={() => go("workers")}>
+          All {all.length} workers
+        </button>
+      )}
+    </>
+  );
+}
+
+function Tile({ worker }: { worker: Worker }) {
+  const { id, live, lanes, busy_lanes: busy, cpu_ratio: cpu, seen_seconds_ago: seen, job } = worker;
+  return (
+    <li data-live={live} data-worker={id}>
+      <div class="row">
+        <span class="mono grow">{id}</span>
+        <State of={shownState(worker)} />
+      </div>
+      {live ? (
+        <>
+          <LaneCells lanes={lanes} busy={busy} job={job ?? ""} />
+          <p class="small row">
+            <span class="num">
+              {busy} of {lanes}
+            </span>{" "}
+            <span class="soft grow">{lanes === 1 ? "lane busy" : "lanes busy"}</span>
+            <span class="progress" title="CPU of its host">
+              <span class="soft">CPU</span>
+              <Bar ratio={cpu} label={`CPU of ${id}`} />
+              <span class="num">{percent(cpu)}</span>
+            </span>
+          </p>
+          <p class="small clip">
+            {job ? (
+              <>
+                <Swatch job={job} />{" "}
+                <button type="button" class="link" onClick={() => open(job)}>
+                  {titleOfJob(job, undefined)}
+                </button>
+              </>
+            ) : (
+              <span class="soft">{worker.draining ? "takes no new work" : "waits for work"}</span>
+            )}
+          </p>
+        </>
+      ) : (
+        <p class="small">
+          last heard <span class="num">{seconds(seen)}</span> ago
+        </p>
+      )}
+    </li>
+  );
+}
+
+function LaneCells({ lanes, busy, job }: { lanes: number; busy: number; job: string }) {
+  if (lanes > MOST_LANES) return <Bar ratio={busy / lanes} label="busy lanes" />;
+  const series = colourOf(job)?.series;
+  const colour = series && job ? `var(--series-${series})` : "var(--accent)";
+  return (
+    <span class="lane-cells" aria-hidden="true">
+      {Array.from({ length: lanes }, (_, lane) => (
+        <i key={lane} style={lane < busy ? { background: colour, borderColor: colour } : {}} />
+      ))}
+    </span>
+  );
+}
