@@ -55,7 +55,8 @@ def test_a_job_from_the_form_to_its_result(page: Page, pages: Live) -> None:
     # n = 871 has the longest way of all numbers up to 1000: 178 steps.
     expect(drawer.locator(".tree").first).to_contain_text("871")
     expect(drawer.locator(".tree").first).to_contain_text("178")
-    job = drawer.get_by_role("heading").first.inner_text()
+    expect(drawer.get_by_role("heading").first).to_contain_text("Collatz")
+    job = page.url.split("job=")[1].split("&")[0]
     assert pages.job(job)["parameters"]["number_count"] == 1000
     expect(drawer.get_by_role("link", name="Open in Collatz")).to_have_attribute("href", f"/collatz.html#job={job}")
     shot(page, "drawer-done-light")
@@ -287,7 +288,7 @@ def test_the_stream_shows_who_computed_what(page: Page, pages: Live, long_job: s
     box = canvas.bounding_box()
     assert box
     page.mouse.move(box["x"] + box["width"] - 12, box["y"] + box["height"] - 30)
-    expect(figure.locator(".readout")).to_contain_text(long_job)
+    expect(figure.locator(".readout")).to_contain_text(re.compile("Collatz.*computing now"))
     page.keyboard.press("Shift+T")
     expect(figure.get_by_role("table")).to_contain_text(long_job)
 
@@ -342,7 +343,7 @@ def test_gpus_are_all_on_one_screen_and_waste_is_marked(open_page: Open, gpus: N
     page = open_page("/cluster.html#tab=gpus")
     first, second = page.get_by_role("region", name="gpu-0 #0"), page.get_by_role("region", name="gpu-1 #1")
     expect(second).to_contain_text("held, idle")
-    expect(first).to_contain_text("0123456789abcdef")
+    expect(first).to_contain_text("01234567")
     expect(first).not_to_contain_text("held, idle")
     expect(first.get_by_role("img").first).to_have_attribute(
         "aria-label", re.compile("Utilisation.*93"), timeout=15_000

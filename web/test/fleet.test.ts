@@ -4,7 +4,7 @@ import {
   adopted,
   apply,
   clockAhead,
-  computed,
+  beingComputed,
   empty,
   oldestWait,
   secondsRun,
@@ -165,7 +165,7 @@ test("a worker that is free, full, drained or lost changes why jobs wait; one th
 test("jobs that should be computed now are those that run and have a speed", () => {
   model.jobs.set("b", job({ job_id: "b", rate: 5 }));
   model.jobs.set("c", job({ job_id: "c", rate: 5, state: "done" }));
-  expect(computed(model)).toEqual(["b"]);
+  expect(beingComputed(model)).toEqual(["b"]);
 });
 
 test("there is no speed without a live worker", () => {

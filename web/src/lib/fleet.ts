@@ -232,11 +232,14 @@ function workerRow(model: Model, worker: Worker & Gone): Change {
   model.workers = placed(model.workers, worker, (each) => each.id);
   model.gpus = gpus(model.workers);
   const other = before?.live !== worker.live || hasRoom(before) !== hasRoom(worker);
-  return { rows: true, waits: other && [...model.jobs.values()].some((job) => job.state === "queued" || job.waiting_because) };
+  return {
+    rows: true,
+    waits: other && [...model.jobs.values()].some((job) => job.state === "queued" || job.waiting_because),
+  };
 }
 
 /** Ids of jobs that should be computed now, as far as the page knows. */
-export function computed(model: Model): string[] {
+export function beingComputed(model: Model): string[] {
   return [...model.jobs.values()]
     .filter((job) => job.state === "running" && job.rate !== null)
     .map((job) => job.job_id);

@@ -23,7 +23,7 @@ import {
   adopted,
   apply,
   clockAhead,
-  computed,
+  beingComputed,
   empty,
   ended,
   MOST_JOBS,
@@ -387,7 +387,7 @@ let quietAt = 0;
 function askQuiet(): void {
   if (Date.now() - quietAt < QUIET_MS) return;
   quietAt = Date.now();
-  const running = new Set(computed(model));
+  const running = new Set(beingComputed(model));
   for (const id of lastWord.keys()) if (!running.has(id)) lastWord.delete(id);
   for (const id of running) {
     if (Date.now() - (lastWord.get(id) ?? 0) < QUIET_MS) continue;

@@ -8,9 +8,8 @@ import { later } from "../../ui/later";
 import { Page } from "../../ui/page";
 import { Panel, Tabs } from "../../ui/tabs";
 import { perform } from "./model/acts";
-import { Gpus } from "./gpus";
+import { firing } from "./model/silence";
 import { focusRow, Jobs, meant, focused, moveRow } from "./jobs";
-import { firing, Monitoring } from "./monitoring";
 import { Overview } from "./overview";
 import {
   closeForm,
@@ -28,16 +27,18 @@ import {
 } from "./model/state";
 import { Workers } from "./workers";
 
+const Gpus = later(() => import("./gpus").then((part) => part.Gpus));
+const Monitoring = later(() => import("./monitoring").then((part) => part.Monitoring));
 const Workflows = later(() => import("./workflows").then((part) => part.Workflows));
 const SubmitDialog = later(() => import("./submit").then((part) => part.SubmitDialog), 0);
 
 const PANELS: Record<TabName, () => preact.JSX.Element> = {
   overview: Overview,
-  gpus: Gpus,
+  gpus: () => <Gpus />,
   workers: Workers,
   jobs: Jobs,
   workflows: () => <Workflows />,
-  monitoring: Monitoring,
+  monitoring: () => <Monitoring />,
 };
 
 function toJobs(then: () => void): void {

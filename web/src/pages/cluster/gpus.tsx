@@ -6,62 +6,11 @@ import { known } from "../../lib/live";
 import { Chart, type Series } from "../../ui/chart";
 import { State } from "../../ui/state";
 import { Empty, Skeleton } from "../../ui/table";
+import { Owner, title } from "./gpu-strip";
 import { usePolled, type Polled } from "./model/polled";
-import { fleet, open, state } from "./model/state";
+import { fleet, state } from "./model/state";
 import { Range, REFRESH_SECONDS } from "./range";
 import { Trouble } from "../../ui/trouble";
-
-/** Held by a job, and idle: waste that a mean does not show. */
-function idle(gpu: Gpu): boolean {
-  return gpu.live && gpu.job !== null && (gpu.utilization_ratio ?? 1) < 0.01;
-}
-
-function title(gpu: Gpu): string {
-  return `${gpu.worker}${gpu.index === undefined || gpu.index === null ? "" : ` #${gpu.index}`}`;
-}
-
-function Owner({ gpu }: { gpu: Gpu }) {
-  if (!gpu.live) return <State of="lost" text="its worker is gone" />;
-  if (!gpu.job) return <State of="idle" text="free" />;
-  return (
-    <>
-      <button type="button" class="link mono" onClick={() => open(gpu.job ?? "")}>
-        {gpu.job}
-      </button>
-      {idle(gpu) && <State of="stale" text="held, idle" />}
-    </>
-  );
-}
-
-/** 0..1; nothing where nothing is known now. */
-function used(gpu: Gpu): number {
-  return gpu.live ? (gpu.utilization_ratio ?? 0) : 0;
-}
-
-/** One cell a GPU. */
-export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
-  if (!gpus.length)
-    return (
-      <p class="soft">
-        No GPU worker is live; the <a href="#tab=gpus">GPUs tab</a> says how to start one.
-      </p>
-    );
-  return (
-    <ul class="gpu-strip">
-      {gpus.map((gpu) => (
-        <li key={gpu.uuid}>
-          <span class="fill" style={{ width: `${100 * used(gpu)}%` }} />
-          <span class="small soft">{title(gpu)}</span>
-          <span class="num">{(gpu.live && percent(gpu.utilization_ratio)) || "not known"}</span>
-          <span class="small num">{gpu.live && bytes(gpu.memory_used_bytes)}</span>
-          <span class="small">
-            <Owner gpu={gpu} />
-          </span>
-        </li>
-      ))}
-    </ul>
-  );
-}
 
 export function Gpus() {
   if (!known.value) return <Skeleton rows={6} />;

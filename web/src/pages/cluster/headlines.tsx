@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { get, type History, type Status } from "../../lib/api";
 import { oldestWait, speedsOf, whyNoSpeed } from "../../lib/fleet";
 import { integer, rate, seconds } from "../../lib/format";
-import { connection, type Fleet } from "../../lib/live";
+import { age, type Fleet } from "../../lib/live";
 import { Headlines as Row, type Headline } from "../../ui/headline";
 import { now } from "../../ui/page";
 import { counts, desiredText } from "./model/counts";
@@ -59,7 +59,7 @@ function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Head
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
   const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
-  const wait = oldestWait(queues, connection.value === "live" ? now.value : 0);
+  const wait = oldestWait(queues, age.value === "live" ? now.value : 0);
   const waiting = status.jobs.queued ?? 0;
   return [
     {

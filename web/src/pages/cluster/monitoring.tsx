@@ -11,7 +11,7 @@ import { Skeleton, Table, type Column } from "../../ui/table";
 import { lines, named, one } from "./model/lines";
 import { usePolled } from "./model/polled";
 import { Range, REFRESH_SECONDS } from "./range";
-import { silence, silenced, silencedUntil } from "./model/silence";
+import { silence, silencedUntil } from "./model/silence";
 import { fleet, state } from "./model/state";
 import { takesWork } from "./model/workers";
 import { Trouble } from "../../ui/trouble";
@@ -127,11 +127,6 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
     );
   }
   return <Table label="Alerts" columns={ALERTS} rows={ordered(alerts)} name={(alert) => alert.id} class="cards" />;
-}
-
-/** Alerts that fire and are not silenced here. */
-export function firing(alerts: readonly Alert[]): number {
-  return alerts.filter((alert) => alert.state === "firing" && !silenced(alert.id)).length;
 }
 
 // -- services -------------------------------------------------------------------------------------------------------

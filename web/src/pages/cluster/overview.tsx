@@ -3,16 +3,17 @@
 import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
 import { integer, seconds } from "../../lib/format";
-import { clusterTime, known, type Fleet } from "../../lib/live";
+import { age, clusterTime, known, type Fleet } from "../../lib/live";
 import { secondsRun, waitOf } from "../../lib/fleet";
-import { moment, shortId, titleOf } from "../../lib/naming";
+import { moment } from "../../lib/naming";
 import { waits } from "../../lib/summary";
 import { later } from "../../ui/later";
 import { now } from "../../ui/page";
+import { JobName } from "../../ui/job-name";
 import { Progress } from "../../ui/progress";
 import { Skeleton, Table, type Column } from "../../ui/table";
 import { Events } from "./events";
-import { GpuStrip } from "./gpus";
+import { GpuStrip } from "./gpu-strip";
 import { Headlines } from "./headlines";
 import { JobState } from "./job-state";
 import { compose, fleet, happened, open } from "./model/state";
@@ -80,11 +81,8 @@ function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
     <li>
       <div class="row">
         <Swatch job={id} />
-        <button type="button" class="link" onClick={() => open(id)}>
-          {titleOf(job)}
-        </button>
-        <span class="mono soft small grow" title={id}>
-          {shortId(id)}
+        <span class="grow">
+          <JobName job={job} onOpen={() => open(id)} />
         </span>
         <JobState job={job} />
       </div>
@@ -138,7 +136,7 @@ const QUEUES: Column<Queue>[] = [
     id: "wait",
     title: "oldest waits",
     end: true,
-    cell: (row) => <span class="num">{seconds(waitOf(row, now.value))}</span>,
+    cell: (row) => <span class="num">{seconds(waitOf(row, age.value === "live" ? now.value : 0))}</span>,
   },
 ];
 

@@ -3,7 +3,7 @@
 import { computed, signal, useSignal } from "@preact/signals";
 import { get, type Span, type Stream, type Worker } from "../../lib/api";
 import { amount, clock, compact, percent, seconds } from "../../lib/format";
-import { connection } from "../../lib/live";
+import { age } from "../../lib/live";
 import { token } from "../../lib/theme";
 import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
@@ -92,7 +92,7 @@ function Lanes({ stream, until, answers }: { stream: Stream; until: number | und
   const hovered = useSignal<Span | undefined>(undefined);
   const shown = (): Shown => {
     const to = until ?? cluster.value;
-    return { stream, to, known: knownUntil(stream, to, answers && connection.value === "live") };
+    return { stream, to, known: knownUntil(stream, to, answers && age.value === "live") };
   };
   const canvas = useCanvas((context, width) => draw(context, width, shown()));
   if (!stream.lanes.length) return <NoLanes />;

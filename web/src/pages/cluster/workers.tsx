@@ -12,6 +12,7 @@ import { failed, toast } from "../../ui/toast";
 import { counts, titleOf } from "./model/counts";
 import { useDesired } from "./model/desired";
 import { runnersOf } from "./model/runners";
+import { titleOfJob } from "./model/names";
 import { fleet, open } from "./model/state";
 import { shownState } from "./model/workers";
 import { Runners } from "./runners";
@@ -83,8 +84,8 @@ const COLUMNS: Column<Worker>[] = [
     cell: (worker) =>
       worker.live &&
       worker.job && (
-        <button type="button" class="link mono" onClick={() => open(worker.job ?? "")}>
-          {worker.job}
+        <button type="button" class="link" title={worker.job} onClick={() => open(worker.job ?? "")}>
+          {titleOfJob(worker.job, undefined)}
         </button>
       ),
   },

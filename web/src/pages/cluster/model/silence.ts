@@ -1,6 +1,7 @@
 /** Alerts that this browser does not count for a while. The cluster goes on watching them, and others see them. */
 
 import { signal } from "@preact/signals";
+import type { Alert } from "../../../lib/api";
 
 const KEY = "silenced";
 
@@ -30,4 +31,9 @@ export function silencedUntil(id: string): number {
 
 export function silenced(id: string): boolean {
   return silencedUntil(id) > 0;
+}
+
+/** Alerts that fire and are not silenced here. */
+export function firing(alerts: readonly Alert[]): number {
+  return alerts.filter((alert) => alert.state === "firing" && !silenced(alert.id)).length;
 }

@@ -1,0 +1,53 @@
+/** GPUs, one cell each: how much of it is used, and whose it is. */
+
+import type { Gpu } from "../../lib/api";
+import { bytes, percent } from "../../lib/format";
+import { State } from "../../ui/state";
+import { titleOfJob } from "./model/names";
+import { open } from "./model/state";
+
+/** Held by a job, and idle: waste that a mean does not show. */
+function idle(gpu: Gpu): boolean {
+  return gpu.live && gpu.job !== null && (gpu.utilization_ratio ?? 1) < 0.01;
+}
+
+export function title(gpu: Gpu): string {
+  return `${gpu.worker}${gpu.index === undefined || gpu.index === null ? "" : ` #${gpu.index}`}`;
+}
+
+export function Owner({ gpu }: { gpu: Gpu }) {
+  if (!gpu.live) return <State of="lost" text="its worker is gone" />;
+  if (!gpu.job) return <State of="idle" text="free" />;
+  return (
+    <>
+      <button type="button" class="link" title={gpu.job} onClick={() => open(gpu.job ?? "")}>
+        {titleOfJob(gpu.job, undefined)}
+      </button>
+      {idle(gpu) && <State of="stale" text="held, idle" />}
+    </>
+  );
+}
+
+/** 0..1; nothing where nothing is known now. */
+function used(gpu: Gpu): number {
+  return gpu.live ? (gpu.utilization_ratio ?? 0) : 0;
+}
+
+/** One cell a GPU. */
+export function GpuStrip({ gpus }: { gpus: readonly Gpu[] }) {
+  return (
+    <ul class="gpu-strip">
+      {gpus.map((gpu) => (
+        <li key={gpu.uuid}>
+          <span class="fill" style={{ width: `${100 * used(gpu)}%` }} />
+          <span class="small soft">{title(gpu)}</span>
+          <span class="num">{(gpu.live && percent(gpu.utilization_ratio)) || "not known"}</span>
+          <span class="small num">{gpu.live && bytes(gpu.memory_used_bytes)}</span>
+          <span class="small">
+            <Owner gpu={gpu} />
+          </span>
+        </li>
+      ))}
+    </ul>
+  );
+}
