@@ -95,8 +95,8 @@ class FleetReads(Part):
             pipe.zscore(keys.WORKERS, name).hget(keys.worker(name), "seen")
         *replies, (seconds, micros) = skipped.replies(pipe.time())
         now = seconds * 1000 + micros // 1000
-        stored = [(name, pair) for name, *pair in zip(asked, replies[::2], replies[1::2], strict=True)]
-        return dict(skipped.readable("worker", stored, lambda name, pair: (name, _last_heard(*pair, now))))
+        stored = zip(asked, zip(replies[::2], replies[1::2], strict=True), strict=True)
+        return dict(skipped.readable("worker", stored, lambda name, pair: (name, _last_heard(pair, now))))
 
     def load(self) -> Load:
         """Return the load of this moment: one round trip, two while tenants are registered."""
@@ -146,7 +146,8 @@ class FleetReads(Part):
         return dict(zip(queues.ALL, pipe.execute(), strict=True))
 
 
-def _last_heard(expiry: float | None, seen: bytes | None, now: int) -> LastHeard:
+def _last_heard(stored: tuple[float | None, bytes | None], now: int) -> LastHeard:
+    expiry, seen = stored
     return LastHeard(int(seen or 0), expiry is None or expiry <= now)
 
 
