@@ -23,7 +23,7 @@ _REPEATS = 50
 #: Rest after the children of jobs that failed were told between two rounds.
 _TOLD_REST_SECONDS = 0.05
 #: Calls of WAKE in a round, each of up to 64 jobs.
-_WAKES = 200
+_WAKES = 400
 #: Ranges beyond an eighth more than the last joining left, from which on a mark is joined; rounds between two looks.
 _JOIN_AT, _JOIN_EVERY = 64, 10
 #: Rounds between two times that usage of old days is added up, and that stored bytes are counted again.

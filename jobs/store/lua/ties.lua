@@ -4,7 +4,7 @@
 local K, telling = {}, false
 -- What one call does at most: children that it tells, and parents that it reads for them.
 local TOLD_AT_ONCE = 64
-local STEPS_AT_ONCE = 1000
+local STEPS_AT_ONCE = 600
 
 local function has(j, letter) return string.find(j.ties, letter, 1, true) ~= nil end
 
