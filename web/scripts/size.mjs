@@ -17,7 +17,7 @@ function text(path) {
   }
 }
 
-const NAME = String.raw`[\w.-]+\.(?:js|css)`;
+const NAME = String.raw`[\w.-]+\.(?:json|js|css)`;
 const ANY = new RegExp(String.raw`assets/(${NAME})|["'${"`"}]\./(${NAME})["'${"`"}]`, "g");
 const IMPORTED = new RegExp(String.raw`(?:from|import)\s*["'${"`"}]\./(${NAME})["'${"`"}]`, "g");
 

@@ -14,16 +14,17 @@ export interface Palette {
 
 /** Least to most; on white all are dark enough, on black light enough. */
 const RAMPS: Record<Mode, { light: Rgb[]; dark: Rgb[] }> = {
+  /** From depth 1 to the deepest: roots have a colour of their own. */
   depth: {
     light: [
-      [68, 1, 84],
-      [62, 74, 137],
-      [38, 120, 142],
-      [44, 158, 122],
+      [43, 108, 196],
+      [0, 128, 128],
+      [70, 130, 45],
+      [160, 118, 0],
     ],
     dark: [
-      [86, 134, 190],
-      [40, 160, 155],
+      [78, 142, 214],
+      [40, 165, 155],
       [120, 205, 100],
       [253, 231, 37],
     ],
@@ -51,29 +52,47 @@ const RAMPS: Record<Mode, { light: Rgb[]; dark: Rgb[] }> = {
     ],
   },
 };
+const ROOTS: { light: Rgb; dark: Rgb } = { light: [61, 20, 96], dark: [201, 178, 255] };
 
 export function colour([red, green, blue]: Rgb): string {
   return `rgb(${red} ${green} ${blue})`;
 }
 
-function ramp(stops: readonly Rgb[]): Uint8Array {
-  const table = new Uint8Array(256 * 3);
-  for (let place = 0; place < 256; place += 1) {
-    const at = (place / 255) * (stops.length - 1);
-    const low = Math.min(stops.length - 2, Math.floor(at));
-    const [from, to] = [stops[low] as Rgb, stops[low + 1] as Rgb];
-    for (let part = 0; part < 3; part += 1)
-      table[3 * place + part] = Math.round(
-        (from[part] as number) + ((to[part] as number) - (from[part] as number)) * (at - low),
-      );
-  }
-  return table;
+function mixed(from: Rgb, to: Rgb, share: number): Rgb {
+  const part = (place: 0 | 1 | 2) => Math.round(from[place] + (to[place] - from[place]) * share);
+  return [part(0), part(1), part(2)];
 }
 
-export function palette(mode: Mode, dark: boolean): Palette {
+/** The colour at 0..1 between the first stop and the last. */
+function between(stops: readonly Rgb[], at: number): Rgb {
+  const place = Math.max(0, Math.min(1, at)) * (stops.length - 1);
+  const low = Math.min(stops.length - 2, Math.floor(place));
+  return mixed(stops[low] as Rgb, stops[low + 1] as Rgb, place - low);
+}
+
+/** The colour of a depth, whole or a mean of several. */
+function ofDepth(stops: readonly Rgb[], root: Rgb, depth: number, deepest: number): Rgb {
+  if (depth <= 1) return mixed(root, stops[0] as Rgb, depth);
+  return between(stops, (depth - 1) / Math.max(1, deepest - 1));
+}
+
+function table(colourAt: (level: number) => Rgb): Uint8Array {
+  const ramp = new Uint8Array(256 * 3);
+  for (let place = 0; place < 256; place += 1) ramp.set(colourAt(place / 255), 3 * place);
+  return ramp;
+}
+
+/** Colours of a mode; `deepest` is the depth that level 1 of the mode depth stands for. */
+export function palette(mode: Mode, dark: boolean, deepest = 1): Palette {
+  const theme = dark ? "dark" : "light";
+  const stops = RAMPS[mode][theme];
+  const most = Math.max(1, deepest);
+  const ramp = table((level) =>
+    mode === "depth" ? ofDepth(stops, ROOTS[theme], level * most, most) : between(stops, level),
+  );
   return dark
-    ? { ramp: ramp(RAMPS[mode].dark), steal: [224, 160, 196], blocked: [128, 140, 152], ground: [33, 37, 43] }
-    : { ramp: ramp(RAMPS[mode].light), steal: [160, 74, 124], blocked: [112, 126, 140], ground: [255, 255, 255] };
+    ? { ramp, steal: [224, 160, 196], blocked: [128, 140, 152], ground: [33, 37, 43] }
+    : { ramp, steal: [160, 74, 124], blocked: [112, 126, 140], ground: [255, 255, 255] };
 }
 
 /** The colour of a level 0..1. */

@@ -40,8 +40,13 @@ export interface Scene {
   critical: readonly number[];
   picked: number;
   family: readonly number[];
+  /** Height that the lanes may take, in px. */
+  room: number;
 }
 
+/** Heights of lanes: of one picture, and of each of two that stand in one screen. */
+export const ROOM = 340,
+  HALF_ROOM = 150;
 const AXIS = 20;
 /** Slices of this many px are drawn with an edge of their own. */
 const EDGED = 5;
@@ -49,12 +54,12 @@ const LABELLED = 44;
 /** Steals in view, above which there are ticks instead of arrows. */
 export const MOST_ARROWS = 300;
 
-export function frameOf(width: number, cores: number): Frame {
+export function frameOf(width: number, cores: number, room = ROOM): Frame {
   const left = width < 480 ? 32 : 60;
   return {
     left,
     width: Math.max(1, width - left - 4),
-    lane: Math.max(7, Math.min(30, Math.floor(340 / cores))),
+    lane: Math.max(room < ROOM ? 5 : 7, Math.min(30, Math.floor(room / cores))),
     cores,
   };
 }
@@ -138,7 +143,7 @@ type Context = CanvasRenderingContext2D;
 
 export function drawLanes(context: Context, width: number, scene: Scene): void {
   const { trace } = scene.loaded;
-  const frame = frameOf(width, trace.cores);
+  const frame = frameOf(width, trace.cores, scene.room);
   const bottom = frame.lane * frame.cores;
   ground(context, frame, scene);
   const image = paint(scene, Math.max(1, Math.round(frame.width * (devicePixelRatio || 1))));
@@ -163,9 +168,9 @@ export function drawLanes(context: Context, width: number, scene: Scene): void {
   context.clip();
   edges(context, frame, scene, gap);
   later(context, frame, scene, bottom);
+  if (scene.picked !== NONE) single(context, frame, scene, gap, bottom);
   if (scene.critical.length) outline(context, frame, scene, scene.critical, scene.inks.ink, 2);
-  if (scene.family.length) outline(context, frame, scene, scene.family, scene.inks.accent, 1.5);
-  if (scene.picked !== NONE) outline(context, frame, scene, [scene.picked], scene.inks.accent, 3);
+  if (scene.picked !== NONE) halo(context, frame, scene, gap);
   if (scene.steals) arrows(context, frame, scene);
   marks(context, frame, scene, bottom);
   context.restore();
@@ -278,6 +283,52 @@ function later(context: Context, frame: Frame, scene: Scene, bottom: number): vo
   context.globalAlpha = 1;
 }
 
+/** Where the slices of some threads are drawn, those in view. */
+function* boxes(
+  frame: Frame,
+  { loaded: { trace }, view }: Scene,
+  threads: readonly number[],
+): Generator<{ slice: number; x: number; y: number; wide: number }> {
+  for (const thread of threads)
+    for (const slice of slicesOf(trace, thread)) {
+      const x = xOf(frame, view, trace.start[slice] as number);
+      const wide = Math.max(2, xOf(frame, view, trace.end[slice] as number) - x);
+      if (x > frame.left + frame.width || x + wide < frame.left) continue;
+      yield { slice, x, y: laneOf(trace, slice) * frame.lane, wide };
+    }
+}
+
+/** Pales all but the picked thread, its ancestors and its children. */
+function single(context: Context, frame: Frame, scene: Scene, gap: number, bottom: number): void {
+  context.globalAlpha = 0.6;
+  context.fillStyle = colour(scene.palette.ground);
+  context.fillRect(frame.left, 0, frame.width, bottom);
+  context.globalAlpha = 1;
+  const tall = frame.lane - gap;
+  context.textAlign = "left";
+  for (const { slice, x, y, wide } of boxes(frame, scene, [...scene.family, scene.picked])) {
+    const kind = scene.loaded.trace.kind[slice];
+    const held = kind === BLOCKED;
+    context.fillStyle = colour(held ? scene.palette.blocked : shadeAt(scene.palette, levelOf(scene, slice)));
+    context.fillRect(x, y + gap / 2, wide - (wide > EDGED ? 0.5 : 0), tall);
+    if (held) hatch(context, x, y + gap / 2, wide, tall, scene, true);
+    else if (wide >= LABELLED && tall >= 12) label(context, scene, slice, x, y + gap / 2, wide, tall);
+  }
+}
+
+/** A bright rim with a line of the accent around the slices of the picked thread. */
+function halo(context: Context, frame: Frame, scene: Scene, gap: number): void {
+  for (const { x, y, wide } of boxes(frame, scene, [scene.picked])) {
+    const box = [x - 1, y + gap / 2 - 0.5, wide + 2, frame.lane - gap + 1] as const;
+    context.strokeStyle = scene.inks.ground;
+    context.lineWidth = 6;
+    context.strokeRect(...box);
+    context.strokeStyle = scene.inks.accent;
+    context.lineWidth = 2.5;
+    context.strokeRect(...box);
+  }
+}
+
 function outline(
   context: Context,
   frame: Frame,
@@ -286,17 +337,10 @@ function outline(
   ink: string,
   thick: number,
 ): void {
-  const { trace } = scene.loaded;
   context.strokeStyle = ink;
   context.lineWidth = thick;
-  for (const thread of threads) {
-    for (const slice of slicesOf(trace, thread)) {
-      const x = xOf(frame, scene.view, trace.start[slice] as number);
-      const wide = Math.max(2, xOf(frame, scene.view, trace.end[slice] as number) - x);
-      if (x > frame.left + frame.width || x + wide < frame.left) continue;
-      context.strokeRect(x, laneOf(trace, slice) * frame.lane + thick / 2, wide, frame.lane - thick);
-    }
-  }
+  for (const { x, y, wide } of boxes(frame, scene, threads))
+    context.strokeRect(x, y + thick / 2, wide, frame.lane - thick);
 }
 
 function laneOf({ lanes }: Trace, slice: number): number {
@@ -306,7 +350,14 @@ function laneOf({ lanes }: Trace, slice: number): number {
 }
 
 /** From the victim to the thief; ticks on the thief's lane where there would be too many. */
-function arrows(context: Context, frame: Frame, { loaded: { trace }, view, inks, at }: Scene): void {
+function arrows(context: Context, frame: Frame, scene: Scene): void {
+  const {
+    loaded: { trace },
+    view,
+    inks,
+    at,
+  } = scene;
+  const family = new Set([...scene.family, scene.picked]);
   const { time, from, to } = trace.steals;
   const first = countUpTo(time, view.t0);
   const last = countUpTo(time, Math.min(view.t1, at ?? view.t1));
@@ -320,6 +371,7 @@ function arrows(context: Context, frame: Frame, { loaded: { trace }, view, inks,
       context.fillRect(x - 0.5, end - frame.lane / 2, 1, 3);
       continue;
     }
+    context.globalAlpha = scene.picked === NONE || family.has(trace.steals.thread[steal] as number) ? 1 : 0.25;
     const begin = ((from[steal] as number) + 0.5) * frame.lane;
     const tip = begin < end ? -4 : 4;
     context.beginPath();
@@ -333,6 +385,7 @@ function arrows(context: Context, frame: Frame, { loaded: { trace }, view, inks,
     context.lineTo(x + 3, end + tip);
     context.fill();
   }
+  context.globalAlpha = 1;
 }
 
 /** The marked range, the cursor and the playhead. */

@@ -123,9 +123,8 @@ export function icicle(tree: Tree, sums: Weights, root: number, width: number, r
   const place = (thread: number, row: number, x: number) => {
     const wide = (sums.time[thread] as number) * scale;
     pieces.push({ thread, row, x, width: wide, count: sums.seen[thread] as number });
-    // The thread's own computing is at the left, with nothing below it.
-    const inner = childrenOf(tree, thread).reduce((sum, child) => sum + (sums.time[child] as number), 0) * scale;
-    spread(childrenOf(tree, thread), row + 1, x + wide - inner);
+    // The thread's own computing is at the right, with nothing below it: a deep tree goes down along the left edge.
+    spread(childrenOf(tree, thread), row + 1, x);
   };
   const spread = (threads: Uint32Array, row: number, from: number) => {
     if (row >= rows) return;

@@ -6,6 +6,14 @@ export interface Bin {
   count: number;
 }
 
+/** How tall bars are. Unequally wide ones are as tall as they are dense, so that areas compare; `dense` says so. */
+export function heights(bins: readonly Bin[]): { dense: boolean; tall: number[] } {
+  const widths = bins.map((bin) => bin.to - bin.from);
+  const [least, most] = [Math.min(...widths), Math.max(...widths)];
+  const dense = least > 0 && most > 1.001 * least;
+  return { dense, tall: bins.map((bin, place) => (dense ? bin.count / (widths[place] as number) : bin.count)) };
+}
+
 /** Pixels around the bars, for their labels. */
 export const EDGE = { left: 44, right: 8, top: 8, bottom: 20 };
 

@@ -210,11 +210,13 @@ function Switch({ field, value, onChange, errors, path }: InputProps) {
 function Choices({ field, value, onChange, errors, path }: InputProps) {
   const listed = value ?? field.default;
   const values = (Array.isArray(listed) ? listed : [listed]).map(String);
-  const wrong = trouble(errors, path);
+  // Nothing ticked is shown as it is, and refused: the default in its place would look like a click that was lost.
+  const none = value !== undefined && !values.length;
+  const wrong = trouble(errors, path) ?? (none ? "choose at least one" : undefined);
   const toggle = (option: string, on: boolean) => {
     const next = (field.item?.options ?? []).filter((each) => (each === option ? on : values.includes(each)));
     const usual = next.length === 1 && next[0] === field.default;
-    onChange(usual || !next.length ? undefined : field.single && next.length === 1 ? next[0] : next);
+    onChange(usual ? undefined : field.single && next.length === 1 ? next[0] : next);
   };
   return (
     <div class="field" role="group" aria-label={field.label}>

@@ -2,7 +2,7 @@
 
 import { compact, integer } from "../lib/format";
 import { token } from "../lib/theme";
-import { EDGE, placeAt, type Bin } from "./bins";
+import { EDGE, heights, placeAt, type Bin } from "./bins";
 import { useCanvas, type Draw } from "./canvas";
 import { Canvas, Figure } from "./figure";
 
@@ -13,6 +13,8 @@ interface HistogramProps {
   bins: readonly Bin[];
   /** Unit of the values on the x axis, such as ms. */
   unit?: string;
+  /** What is counted, such as replicas. */
+  counted?: string;
   height?: number;
   /** Places to be marked, with their labels. */
   marks?: readonly { at: number; label: string }[];
@@ -22,17 +24,20 @@ interface HistogramProps {
 
 function summaryOf({ title, bins, unit = "" }: HistogramProps): string {
   const total = bins.reduce((sum, bin) => sum + bin.count, 0);
-  const tallest = bins.reduce((best, bin) => (bin.count > best.count ? bin : best), { from: 0, to: 0, count: 0 });
+  const { dense, tall } = heights(bins);
+  const tallest = bins[tall.indexOf(Math.max(...tall))] ?? { from: 0, to: 0, count: 0 };
   if (!total) return `${title}: no values.`;
   return (
     `${title}: ${integer(total)} values from ${compact(bins[0]?.from ?? 0)} to ${compact(bins.at(-1)?.to ?? 0)} ` +
     `${unit}; ` +
-    `most, ${integer(tallest.count)}, between ${compact(tallest.from)} and ${compact(tallest.to)} ${unit}.`
+    `${dense ? "densest" : "most"}, ${integer(tallest.count)}, between ${compact(tallest.from)} and ` +
+    `${compact(tallest.to)} ${unit}.`
   );
 }
 
 export function Histogram(props: HistogramProps) {
-  const { title, bins, unit = "", height = 140, onPick } = props;
+  const { title, bins, unit = "", counted = "values", height = 140, onPick } = props;
+  const note = heights(bins).dense && <span class="small soft">{`${counted} per ${unit || "unit"}`}</span>;
   const summary = summaryOf(props);
   const paint: Draw = (context, width, tall) => draw(context, width, tall, props);
   const canvas = useCanvas(paint);
@@ -46,7 +51,7 @@ export function Histogram(props: HistogramProps) {
     rows: bins.map((bin) => [compact(bin.from), compact(bin.to), integer(bin.count)]),
   });
   return (
-    <Figure title={title} summary={summary} twin={twin} saved={{ title, draw: paint }}>
+    <Figure title={title} summary={summary} twin={twin} note={note} saved={{ title, draw: paint }}>
       <div onClick={onPick ? pick : undefined} style={{ height: `${height}px` }} class="histogram">
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
@@ -63,11 +68,14 @@ function draw(
   const first = bins[0];
   const last = bins.at(-1);
   if (!first || !last) return;
-  const most = Math.max(1, ...bins.map((bin) => bin.count));
+  const { dense, tall: values } = heights(bins);
+  const most = Math.max(dense ? Number.MIN_VALUE : 1, ...values);
   const span = last.to - first.from || 1;
-  const [wide, tall] = [width - EDGE.left - EDGE.right, height - EDGE.top - EDGE.bottom];
+  // Labels of marks stand above the bars.
+  const head = marks.length ? 20 : EDGE.top;
+  const [wide, tall] = [width - EDGE.left - EDGE.right, height - head - EDGE.bottom];
   const x = (value: number) => EDGE.left + ((value - first.from) / span) * wide;
-  const y = (count: number) => EDGE.top + tall * (1 - count / most);
+  const y = (count: number) => head + tall * (1 - count / most);
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   context.fillStyle = token("ink-soft");
   context.textBaseline = "middle";
@@ -82,16 +90,17 @@ function draw(
     if (!bin.count) continue;
     context.fillStyle = token(place === selected ? "ink" : "series-1");
     const gap = x(bin.to) - x(bin.from) > 4 ? 1 : 0;
-    context.fillRect(x(bin.from), y(bin.count), Math.max(1, x(bin.to) - x(bin.from) - gap), y(0) - y(bin.count));
+    const up = y(values[place] as number);
+    context.fillRect(x(bin.from), up, Math.max(1, x(bin.to) - x(bin.from) - gap), y(0) - up);
   }
   context.strokeStyle = token("line-strong");
   context.strokeRect(EDGE.left + 0.5, y(0) + 0.5, wide, 0);
   for (const mark of marks) {
     context.strokeStyle = context.fillStyle = token("ink");
     context.setLineDash([3, 3]);
-    context.strokeRect(Math.round(x(mark.at)) + 0.5, EDGE.top, 0, tall);
+    context.strokeRect(Math.round(x(mark.at)) + 0.5, 4, 0, head + tall - 4);
     context.setLineDash([]);
     context.textAlign = x(mark.at) > width / 2 ? "right" : "left";
-    context.fillText(mark.label, x(mark.at) + (x(mark.at) > width / 2 ? -4 : 4), EDGE.top + 9);
+    context.fillText(mark.label, x(mark.at) + (x(mark.at) > width / 2 ? -4 : 4), 13);
   }
 }

@@ -7,9 +7,9 @@ import { keys } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
 import { later } from "../../ui/later";
 import { Page } from "../../ui/page";
-import { Empty } from "../../ui/table";
+import EXAMPLE from "./example.json?url";
 import { Setup } from "./setup";
-import { main, run, saving, say, state } from "./model/state";
+import { main, run, saving, say, showExample, state, type Example } from "./model/state";
 
 const Desk = later(() => import("./desk").then((part) => part.Desk));
 const SaveDialog = later(() => import("./save").then((part) => part.SaveDialog));
@@ -23,31 +23,38 @@ function titled(): void {
     `- Threads Cluster`;
 }
 
+let brought: Promise<Example> | undefined;
+
+/** The example, while neither a job nor a file is wanted. */
+function exemplify(): void {
+  const { loaded, loading, problem } = main.value.value;
+  if (state.job.value || loaded || loading || problem) return;
+  brought ??= fetch(EXAMPLE).then((answer) => answer.json() as Promise<Example>);
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  showExample(brought, still).catch(() => (brought = undefined)); // the presets are there without it
+}
+
 export function ThreadsPage() {
   useEffect(() => {
     say("Threads Cluster: a program of threads that spawn threads, on a simulated machine");
     return keys({ E: { text: "save and open files", run: () => (saving.value = true) } });
   }, []);
   useEffect(() => effect(titled), []);
-  const { loaded, loading, problem } = main.value.value;
-  const used = state.job.value || loaded || loading || problem;
+  // After the first paint: what is read at once is there without it.
+  useEffect(() => {
+    let stop = () => {};
+    const timer = setTimeout(() => (stop = effect(exemplify)), 50);
+    return () => {
+      clearTimeout(timer);
+      stop();
+    };
+  }, []);
   return (
     <Page current="threads">
       <h1 class="visually-hidden">Threads</h1>
       <Setup />
-      {used ? <Desk /> : <Welcome />}
+      {(state.job.value || main.value.value.loaded || main.value.value.loading || main.value.value.problem) && <Desk />}
       {saving.value && <SaveDialog />}
     </Page>
-  );
-}
-
-function Welcome() {
-  return (
-    <Empty title="One program, thousands of runs">
-      <p>
-        Start simulates a program whose threads spawn threads, on 1 to 64 cores under a policy, as often as you say.
-        Then you see how long it takes and how that varies; every run can be opened here core by core.
-      </p>
-    </Empty>
   );
 }

@@ -2,12 +2,16 @@
  * All that needs a replica or a result: pictures, distribution, tree, log, statistics, and the keys that act on them.
  */
 
+import type { Signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { percent } from "../../lib/format";
+import { verbs } from "../../lib/jobs";
 import { keys, type Keys } from "../../lib/keys";
 import { MODES } from "../../timeline/lod";
 import { threadAt } from "./model/log";
 import { NONE } from "../../timeline/model";
+import { later } from "../../ui/later";
+import { act } from "../../ui/progress";
 import { Skeleton } from "../../ui/table";
 import { Panel, Tabs } from "../../ui/tabs";
 import { failed, toast } from "../../ui/toast";
@@ -15,6 +19,8 @@ import { Details, zoomToPicked } from "./details";
 import { Counters, Distribution, Metrics, Window } from "./figures";
 import { fit, Lanes, Legend, Overview, pan, useChase, zoom } from "./lanes";
 import { LogView } from "./log";
+import { standing, type Standing } from "./model/standing";
+import { sweeps } from "./model/sweep";
 import { Player, resetWithUndo } from "./player";
 import {
   cell,
@@ -24,7 +30,6 @@ import {
   main,
   mark,
   other,
-  otherId,
   otherLoaded,
   otherRun,
   pick,
@@ -34,15 +39,18 @@ import {
   replica,
   run,
   saving,
+  showCell,
   state,
   tab,
   TABS,
+  unknown,
   until,
   view,
   type TabName,
 } from "./model/state";
 import { TreeView } from "./tree";
 
+const Sweep = later(() => import("./sweep").then((part) => part.Sweep), 6);
 const SCHEDULERS = ["fifo", "lifo", "round_robin", "work_stealing"];
 
 function markSeen(): void {
@@ -83,7 +91,10 @@ export function Desk() {
   useChase();
   return (
     <>
-      <Metrics />
+      <div class="answers">
+        <Metrics />
+        {sweeps(run.result.value?.cells ?? []) && <Sweep />}
+      </div>
       <div class="desk">
         <div class="picture ages">
           <Picture />
@@ -111,10 +122,11 @@ function Picture() {
     );
   if (!loaded.value) return <Waiting loading={loading} />;
   return (
-    <>
+    <div class="shown" data-loading={loading} aria-busy={loading}>
       <Tools />
       <Counters />
       <Overview from={loaded} />
+      {state.vs.value && <h2 class="rival-title">{loaded.value.trace.scheduler.replaceAll("_", " ")}</h2>}
       <Lanes from={loaded} first />
       {state.vs.value && <Rival />}
       <Legend />
@@ -124,41 +136,54 @@ function Picture() {
           The trace was cut at its limit of events: later ones are not drawn, but count in the results above.
         </p>
       )}
-    </>
+    </div>
   );
 }
 
 function Waiting({ loading }: { loading: boolean }) {
   const job = run.job.value;
-  const problem = run.problem.value;
-  if (problem)
-    return (
-      <p class="trouble" role="alert">
-        The result could not be loaded: {problem.detail}
-      </p>
-    );
-  if (job?.state === "failed")
-    return (
-      <p class="trouble" role="alert">
-        The job failed: {job.error}
-      </p>
-    );
+  const { text, bad, coming } = standingNow(loading);
   return (
-    <div class="waiting">
-      <p class="soft" aria-live="polite">
-        {loading
-          ? `A worker records replica ${replica.value}`
-          : job?.state === "cancelled"
-            ? "The job was cancelled; Change starts another."
-            : "The picture comes with the result"}
+    <div class={coming ? "waiting" : "stack"}>
+      <p class={bad ? "trouble" : "soft"} role={bad ? "alert" : "status"}>
+        {text}
       </p>
-      <Skeleton rows={8} />
+      {coming && <Skeleton rows={8} />}
+      <div class="row">
+        {job && verbs(job).includes("retry") && (
+          <button type="button" onClick={() => void act(job.job_id, "retry")}>
+            Retry
+          </button>
+        )}
+        {!coming && <a href="/">Show the example</a>}
+      </div>
     </div>
   );
 }
 
+function standingNow(loading: boolean): Standing {
+  return standing({
+    id: state.job.value,
+    job: run.job.value,
+    seen: run.seen.value,
+    trouble: unknown.value,
+    problem: run.problem.value,
+    recording: loading ? replica.value : undefined,
+  });
+}
+
+/** What pictures can be coloured by: where nothing was stolen or waited, those say nothing. */
+function modes(): readonly string[] {
+  const opened = loaded.value;
+  if (!opened) return MODES;
+  const { trace, index } = opened;
+  const says: Record<string, boolean> = { stolen: trace.steals.time.length > 0, wait: index.longest > 0 };
+  return MODES.filter((each) => says[each] ?? true);
+}
+
 function Tools() {
-  const mine = cell.value;
+  const mine = state.job.value ? cell.value : undefined;
+  const offered = modes();
   const cells = run.result.value?.cells ?? [];
   const others = SCHEDULERS.filter((each) => each !== mine?.scheduler);
   const against = (scheduler: string) =>
@@ -175,16 +200,10 @@ function Tools() {
   };
   return (
     <div class="row tools" role="group" aria-label="Picture">
-      {cells.length > 1 && (
+      {mine && cells.length > 1 && (
         <label class="row">
           cell{" "}
-          <select
-            value={String(mine?.cell ?? 0)}
-            onChange={(event) => {
-              state.cell.value = Number(event.currentTarget.value);
-              state.commit();
-            }}
-          >
+          <select value={String(mine?.cell ?? 0)} onChange={(event) => showCell(Number(event.currentTarget.value))}>
             {cells.map((each) => (
               <option key={each.cell} value={String(each.cell)}>
                 {each.cores} cores, {each.scheduler.replaceAll("_", " ")}
@@ -195,39 +214,39 @@ function Tools() {
       )}
       {mine && (
         <span class="row">
-          <button type="button" aria-label="Former replica" onClick={() => choose(replica.peek() - 1)}>
-            [
+          <button
+            type="button"
+            aria-label="Previous replica"
+            disabled={replica.value === 0}
+            onClick={() => choose(replica.peek() - 1)}
+          >
+            ‹
           </button>
           <span class="num">replica {loaded.value?.trace.replica ?? replica.value}</span>
-          <button type="button" aria-label="Next replica" onClick={() => choose(replica.peek() + 1)}>
-            ]
+          <button
+            type="button"
+            aria-label="Next replica"
+            disabled={replica.value >= mine.replicas - 1}
+            onClick={() => choose(replica.peek() + 1)}
+          >
+            ›
           </button>
         </span>
       )}
-      <label class="row">
-        colour{" "}
-        <select value={state.color.value} onChange={(event) => (state.color.value = event.currentTarget.value)}>
-          {MODES.map((each) => (
-            <option key={each} value={each}>
-              {each}
-            </option>
-          ))}
-        </select>
-      </label>
-      <button
-        type="button"
-        aria-pressed={state.critical.value}
-        onClick={() => (state.critical.value = !state.critical.peek())}
-      >
-        Critical path
-      </button>
-      <button
-        type="button"
-        aria-pressed={state.steals.value}
-        onClick={() => (state.steals.value = !state.steals.peek())}
-      >
-        Steals
-      </button>
+      {offered.length > 1 && (
+        <label class="row">
+          colour{" "}
+          <select value={state.color.value} onChange={(event) => (state.color.value = event.currentTarget.value)}>
+            {offered.map((each) => (
+              <option key={each} value={each}>
+                {each}
+              </option>
+            ))}
+          </select>
+        </label>
+      )}
+      {loaded.value?.critical.whole && <Switch of={state.critical}>Critical path</Switch>}
+      {offered.includes("stolen") && <Switch of={state.steals}>Steals</Switch>}
       {mine && (
         <label class="row">
           compare with{" "}
@@ -257,6 +276,15 @@ function Tools() {
   );
 }
 
+/** A button that stays pressed while something is shown. */
+function Switch({ of, children }: { of: Signal<boolean>; children: string }) {
+  return (
+    <button type="button" aria-pressed={of.value} onClick={() => (of.value = !of.peek())}>
+      {children}
+    </button>
+  );
+}
+
 /** The second policy's lanes, or why they are not there yet. */
 function Rival() {
   const { loading, problem } = other.value.value;
@@ -274,9 +302,7 @@ function Rival() {
   if (otherLoaded.value)
     return (
       <>
-        <h2 class="rival-title">
-          The same program with {name}: {otherId.value ? "a job of its own" : "another cell"}, the same threads and work
-        </h2>
+        <h2 class="rival-title">{name}, the same replica: the same threads and work</h2>
         <Lanes from={otherLoaded} first={false} />
       </>
     );
@@ -298,7 +324,7 @@ function Rival() {
 function Lower() {
   const SHOWN: Record<TabName, () => preact.JSX.Element | null> = { tree: TreeView, log: LogView, statistics: Window };
   const Shown = SHOWN[tab.value];
-  if (!loaded.value && !state.job.value) return null;
+  if (!loaded.value && !standingNow(main.value.value.loading).coming) return null;
   return (
     <section class="lower" aria-label="Details of the replica">
       <Tabs

@@ -8,11 +8,13 @@ import { compact, integer, percent, rate } from "../../lib/format";
 import { Histogram } from "../../ui/histogram";
 import { failed, toast } from "../../ui/toast";
 import { barsOf, type Cell, type Metric } from "./model/result";
+import { verdictOf } from "./model/verdict";
 import {
   cell,
   choose,
   chooseQuantile,
   chooseWithin,
+  example,
   loaded,
   main,
   otherCell,
@@ -22,19 +24,23 @@ import {
   replica,
   run,
   searching,
+  start,
+  state,
   until,
 } from "./model/state";
 
 const plain = (value: number) => (value >= 10_000 ? integer(value) : String(Number(value.toPrecision(4))));
 const brief = (value: number) => String(Number(value.toPrecision(3)));
+const HEADLINES: [string, string, (value: number) => string][] = [
+  ["speedup", "speedup", brief],
+  ["makespan_us", "mean makespan", (value) => us(Number(value.toPrecision(3)))],
+  ["utilization", "utilisation", (value) => percent(value, 1)],
+];
 const METRICS: [string, string, (value: number) => string][] = [
-  ["makespan_us", "makespan", us],
-  ["speedup", "speedup", plain],
-  ["utilization", "utilization", (value) => percent(value, 1)],
   ["parallelism", "parallelism", plain],
   ["steals", "steals", plain],
   ["threads", "threads", plain],
-  ["peak_live_threads", "most alive", plain],
+  ["peak_live_threads", "peak live threads", plain],
 ];
 
 /** Half the width of an interval, two digits of it. */
@@ -42,30 +48,29 @@ function spread(metric: Metric, write: (value: number) => string): string {
   return metric.ci ? ` ±\u202f${write(Number(((metric.ci[1] - metric.ci[0]) / 2).toPrecision(2)))}` : "";
 }
 
-function Value({
-  name,
-  title,
-  write,
-  of,
-}: {
+interface ValueProps {
   name: string;
   title: string;
   write: (value: number) => string;
   of: Cell;
-}) {
+}
+
+/** A mean with half of its interval, and the one that it is compared with. */
+function Value({ name, title, write, of }: ValueProps) {
   const metric = of.metrics[name];
   const rival = otherCell.value?.metrics[name];
   if (!metric) return null;
   const hint = metric.ci
-    ? `interval ${write(metric.ci[0])} to ${write(metric.ci[1])}; 90 % of the replicas are in ` +
+    ? `interval ${write(metric.ci[0])} to ${write(metric.ci[1])}; 90\u202f% of the replicas are in ` +
       `${write(metric.p05)} to ${write(metric.p95)}`
     : "";
   return (
     <div>
       <dt>{title}</dt>
       <dd class="num" title={hint}>
-        {write(metric.mean)}
-        <span class="soft">{spread(metric, write)}</span>
+        <span class="value">{write(metric.mean)}</span>
+        {name === "speedup" && <span class="soft"> of {of.cores}</span>}
+        <span class="soft spread">{spread(metric, write)}</span>
         {rival && (
           <span class="rival">
             {" "}
@@ -78,6 +83,21 @@ function Value({
   );
 }
 
+/** What a result covers that is not whole, by the job's state. */
+const SO_FAR: Record<string, string> = { running: " so far", cancelled: " that were done when it was cancelled" };
+
+/** Which of two policies is faster. */
+function Verdict() {
+  const [mine, rival] = [cell.value, otherCell.value];
+  const verdict = mine && rival && verdictOf(mine, rival);
+  if (!verdict) return null;
+  return (
+    <p class="verdict" data-clear={verdict.clear} aria-live="polite">
+      {verdict.text}
+    </p>
+  );
+}
+
 /** Means over all replicas with their intervals. */
 export function Metrics() {
   const mine = cell.value;
@@ -87,19 +107,28 @@ export function Metrics() {
   const { deadlocked, capped } = mine.outcomes;
   return (
     <section class="metrics ages" aria-label="Results over all replicas">
-      <dl>
-        {METRICS.map(([name, title, write]) => (
-          <Value key={name} name={name} title={title} write={write} of={mine} />
-        ))}
-        {mine.deadlock && (
-          <div>
-            <dt>deadlocks</dt>
-            <dd class="num">{percent(mine.deadlock.probability.mean, 1)}</dd>
-          </div>
-        )}
-      </dl>
+      <Verdict />
+      <div class="values">
+        <dl class="headlines">
+          {HEADLINES.map(([name, title, write]) => (
+            <Value key={name} name={name} title={title} write={write} of={mine} />
+          ))}
+        </dl>
+        <dl>
+          {METRICS.map(([name, title, write]) => (
+            <Value key={name} name={name} title={title} write={write} of={mine} />
+          ))}
+          {mine.deadlock && (
+            <div>
+              <dt>deadlocks</dt>
+              <dd class="num">{percent(mine.deadlock.probability.mean, 1)}</dd>
+            </div>
+          )}
+        </dl>
+      </div>
       <p class="small soft">
-        Means of {integer(mine.replicas)} replicas{run.partial.value && " so far"}, ± half of the {level} interval
+        Means of {integer(mine.replicas)} replicas{run.partial.value && SO_FAR[run.job.value?.state ?? ""]}, ± half of
+        the {level} interval
         {otherCell.value && (
           <>
             ; second line: <b>{otherCell.value.scheduler.replaceAll("_", " ")}</b>
@@ -142,17 +171,17 @@ export function Counters() {
   const whole: [string, string, string?][] = critical.whole
     ? [
         [
-          "T1, T∞",
+          "work T₁, span T∞",
           `${us(critical.work)}, ${us(critical.span)}`,
           "work with all costs on one core; the longest way along spawns and joins",
         ],
         [
-          "speedup",
-          `${brief(speedup)} (Brent ≥ ${brief(limits.least_speedup)}, ≤ ${brief(limits.most_speedup)})`,
-          "of this replica; Brent's bound holds for greedy schedules",
+          "speedup, Brent's bounds",
+          `${brief(speedup)}, ${brief(limits.least_speedup)} to ${brief(limits.most_speedup)}`,
+          "of this replica; the bounds hold for greedy schedules",
         ],
       ]
-    : [["T1, T∞", trace.truncated ? "the trace is cut" : "deadlocked"]];
+    : [["work T₁, span T∞", trace.truncated ? "the trace is cut" : "deadlocked"]];
   return (
     <dl class="counters" aria-label={`Replica ${trace.replica}`}>
       {[...rows, ...whole].map(([title, value, hint]) => (
@@ -184,46 +213,83 @@ export function Distribution() {
     if (!bar?.count) return toast("No replica is in this bar");
     seek(chooseWithin(bar.low, bar.high));
   };
-  const { fastest, slowest, deadlocked } = mine.examples;
-  const ready = !run.partial.value;
+  const ready = !run.partial.value && state.job.value !== "";
   return (
     <section class="distribution ages" aria-label="Distribution over replicas">
       <Histogram
         title="Makespan over replicas"
         bins={shown}
         unit={unit === 1000 ? "ms" : "µs"}
+        counted="replicas"
         height={130}
         selected={selected}
         marks={mine.metrics.makespan_us ? [{ at: mine.metrics.makespan_us.mean / unit, label: "mean" }] : []}
         {...(ready ? { onPick: pickBar } : {})}
       />
+      {ready && <Picks mine={mine} />}
+      {example.value && !state.job.value && <RunHere />}
+    </section>
+  );
+}
+
+function Picks({ mine }: { mine: Cell }) {
+  const { fastest, slowest, deadlocked } = mine.examples;
+  const quantiles: [string, number][] = [
+    ["5\u202f%", 0.05],
+    ["Median", 0.5],
+    ["95\u202f%", 0.95],
+  ];
+  return (
+    <>
       <div class="row picks" role="group" aria-label="Load a replica">
-        <button type="button" disabled={!ready || !fastest} onClick={() => fastest && choose(fastest.replica)}>
-          Fastest
-        </button>
-        <button type="button" disabled={!ready} onClick={() => seek(chooseQuantile(0.05))}>
-          5 %
-        </button>
-        <button type="button" disabled={!ready} onClick={() => seek(chooseQuantile(0.5))}>
-          Median
-        </button>
-        <button type="button" disabled={!ready} onClick={() => seek(chooseQuantile(0.95))}>
-          95 %
-        </button>
-        <button type="button" disabled={!ready || !slowest} onClick={() => slowest && choose(slowest.replica)}>
-          Slowest
-        </button>
+        {fastest && (
+          <button type="button" onClick={() => choose(fastest.replica)}>
+            Fastest
+          </button>
+        )}
+        {quantiles.map(([title, share]) => (
+          <button type="button" key={title} onClick={() => seek(chooseQuantile(share))}>
+            {title}
+          </button>
+        ))}
+        {slowest && (
+          <button type="button" onClick={() => choose(slowest.replica)}>
+            Slowest
+          </button>
+        )}
         {deadlocked && (
-          <button type="button" disabled={!ready} onClick={() => choose(deadlocked.replica)}>
+          <button type="button" onClick={() => choose(deadlocked.replica)}>
             Deadlocked
           </button>
         )}
       </div>
       <p class="small soft" aria-live="polite">
         {searching.value ||
-          `A click on a bar loads the first of its replicas. Shown: replica ${integer(replica.value)}.`}
+          `${shownReplica()} A bar or a button loads the first of its replicas; to find it, small jobs run.`}
       </p>
-    </section>
+    </>
+  );
+}
+
+/** The replica in the picture, and the one that is on its way. */
+function shownReplica(): string {
+  const trace = loaded.value?.trace;
+  if (main.value.value.loading) return `Loading replica ${integer(replica.value)}.`;
+  return trace ? `Shown: replica ${integer(trace.replica)}.` : "";
+}
+
+/** The example is nobody's job: the rest of its replicas comes with one. */
+function RunHere() {
+  const parameters = example.value?.result.parameters ?? {};
+  const given = Object.fromEntries(Object.entries(parameters).filter(([, each]) => each !== null));
+  const run = () => start(given).catch((error: unknown) => failed("Start", error));
+  return (
+    <p class="small soft">
+      <button type="button" onClick={() => void run()}>
+        Run it here
+      </button>{" "}
+      to open any of its {integer(Number(parameters.replicas))} replicas.
+    </p>
   );
 }
 
@@ -255,10 +321,10 @@ export function Window() {
     ["threads started", (each) => integer(each.started)],
     ["slices", (each) => integer(each.slices)],
     ["steals, attempts", (each) => `${integer(each.stolen)}, ${integer(each.attempts)}`],
-    ["waited at all", (each) => integer(each.wait.waited)],
-    ["wait, mean", (each) => us(each.wait.mean)],
-    ["wait, half below", (each) => us(each.wait.p50)],
-    ["wait, 95 % below", (each) => us(each.wait.p95)],
+    ["threads that waited", (each) => integer(each.wait.waited)],
+    ["mean wait", (each) => us(each.wait.mean)],
+    ["median wait", (each) => us(each.wait.p50)],
+    ["95th percentile of wait", (each) => us(each.wait.p95)],
     ["longest wait", (each) => us(each.wait.max)],
   ];
   return (
@@ -304,10 +370,10 @@ export function Window() {
                   busy
                 </th>
                 <th scope="col" class="end">
-                  looks for work
+                  idle (stealing)
                 </th>
                 <th scope="col" class="end">
-                  held
+                  blocked
                 </th>
                 <th scope="col" class="end">
                   slices

@@ -8,11 +8,13 @@ import {
   drawLanes,
   drawOverview,
   frameOf,
+  HALF_ROOM,
   heightOf,
   hit,
   MOST_ARROWS,
   OVERVIEW_HEIGHT,
   overviewTime,
+  ROOM,
   timeAt,
   type Scene,
 } from "../../timeline/timeline";
@@ -33,6 +35,7 @@ import {
   loaded,
   mark,
   mode,
+  otherLoaded,
   pick,
   picked,
   playhead,
@@ -45,7 +48,9 @@ import {
   view,
 } from "./model/state";
 
-const paint = computed(() => palette(mode.value, dark.value));
+const paint = computed(() => palette(mode.value, dark.value, loaded.value?.index.deepest));
+/** Two pictures share the room of the screen. */
+const room = computed(() => (otherLoaded.value ? HALF_ROOM : ROOM));
 const inks = computed(() => {
   void dark.value;
   return {
@@ -80,6 +85,7 @@ function sceneOf(opened: Loaded, first: boolean): Scene {
     critical: state.critical.value ? opened.critical.path : [],
     picked: first ? picked.value : NONE,
     family: first ? family.value : [],
+    room: room.value,
   };
 }
 
@@ -199,7 +205,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
   const element = useRef<HTMLDivElement>(null);
   const place = (event: { clientX: number; clientY: number }) => {
     const box = (element.current as HTMLElement).getBoundingClientRect();
-    const frame = frameOf(box.width, opened?.trace.cores ?? 1);
+    const frame = frameOf(box.width, opened?.trace.cores ?? 1, room.peek());
     const [x, y] = [event.clientX - box.left, event.clientY - box.top];
     return { frame, x, y, time: timeAt(frame, view.peek(), x) };
   };
@@ -295,7 +301,7 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
     const { frame, x, y } = hands.place(event);
     under.value = coreAt(frame, y) === undefined ? NONE : hit(opened, frame, view.peek(), x, y);
   };
-  const height = heightOf(frameOf(globalThis.innerWidth, trace.cores));
+  const height = heightOf(frameOf(globalThis.innerWidth, trace.cores, room.value));
   return (
     <Figure summary={summary} twin={() => twinOf(opened, t0, t1)}>
       <div
@@ -322,7 +328,9 @@ export function Lanes({ from, first }: { from: ReadonlySignal<Loaded | undefined
   );
 }
 
-const HELP = "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread.";
+const HELP = matchMedia("(pointer: coarse)").matches
+  ? "Drag to pan, pinch to zoom, tap a slice for its thread."
+  : "Drag to pan, turn the wheel to zoom, drag with Shift to mark a range, click a slice for its thread.";
 
 function describe({ trace, index }: Loaded, t0: number, t1: number): string {
   const { busyCores, slices, steals } = glance(trace, index, Math.max(0, t0), Math.min(trace.until, t1));
@@ -354,9 +362,9 @@ export function Legend() {
   const { steals } = trace;
   const { deepest } = index;
   const depths =
-    deepest <= 3
+    deepest <= 5
       ? Array.from({ length: deepest + 1 }, (_, depth) => depth)
-      : [0, 1, 2, 3, ...(deepest > 4 ? [Math.ceil((3 + deepest) / 2)] : []), deepest];
+      : [0, 1, ...[1, 2, 3].map((part) => Math.round(1 + (part * (deepest - 1)) / 4)), deepest];
   const scales = {
     depth: depths.map((depth) => [depth / Math.max(1, deepest), depth === 0 ? "root" : `depth ${depth}`] as const),
     stolen: [
@@ -382,20 +390,20 @@ export function Legend() {
       {trace.kind.includes(3) && (
         <li>
           <i class="swatch hatched" style={{ backgroundColor: colour(paint.value.steal) }} />
-          looks for work
+          idle (stealing)
         </li>
       )}
       {trace.kind.includes(1) && (
         <li>
           <i class="swatch hatched down" style={{ backgroundColor: colour(paint.value.blocked) }} />
-          held by a thread that waits
+          blocked in join
         </li>
       )}
       {steals.time.length > 0 && state.steals.value && (
         <li>
           {many > MOST_ARROWS
             ? `${integer(many)} steals as ticks; arrows from ${MOST_ARROWS} on down`
-            : "arrow: from whom, to whom stolen"}
+            : "arrow: a steal, from victim to thief"}
         </li>
       )}
       {state.critical.value && (

@@ -3,7 +3,7 @@
 import { us } from "./model/log";
 import { pace, slot, speedAt } from "../../timeline/clock";
 import { toast } from "../../ui/toast";
-import { loaded, play, playing, reset, state, until } from "./model/state";
+import { loaded, play, playing, reset, seekTo, state, told, until } from "./model/state";
 
 export function resetWithUndo(): void {
   const undo = reset();
@@ -29,11 +29,11 @@ export function Player() {
           min={0}
           max={1000}
           step={1}
-          value={Math.round((1000 * state.at.value) / until.value)}
-          aria-valuetext={us(state.at.value)}
-          onInput={(event) => (state.at.value = (Number(event.currentTarget.value) / 1000) * until.value)}
+          value={Math.round((1000 * told.value) / until.value)}
+          aria-valuetext={us(told.value)}
+          onInput={(event) => seekTo((Number(event.currentTarget.value) / 1000) * until.value)}
         />
-        <span class="num clock">{us(state.at.value)}</span>
+        <span class="num clock">{us(told.value)}</span>
       </label>
       <label class="row speed">
         <span>speed</span>

@@ -7,11 +7,11 @@ import { us } from "./model/log";
 import { Dialog } from "../../ui/dialog";
 import { failed, toast } from "../../ui/toast";
 import { described } from "./setup";
-import { loaded, main, range, saving, state, until } from "./model/state";
+import { loaded, openFile, range, saving, state, until } from "./model/state";
 
 function nameOf(end: string): string {
   const trace = loaded.peek()?.trace;
-  return `threads-${state.job.peek() || "file"}-replica-${trace?.replica ?? 0}.${end}`;
+  return `threads-${state.job.peek() || "example"}-replica-${trace?.replica ?? 0}.${end}`;
 }
 
 function note(): Record<string, unknown> {
@@ -71,7 +71,7 @@ export function SaveDialog() {
   const open = async (file: File | undefined) => {
     if (!file) return;
     saving.value = false;
-    await main.show(file);
+    await openFile(file);
   };
   return (
     <Dialog title="Save and open" onClose={() => (saving.value = false)}>

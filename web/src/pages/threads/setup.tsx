@@ -11,8 +11,10 @@ import { later } from "../../ui/later";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton } from "../../ui/table";
-import { expectedThreads } from "./model/result";
-import { draft, problemOf, run, start, state } from "./model/state";
+import { failed } from "../../ui/toast";
+import PRESETS from "./model/presets.json";
+import { applying, expectedThreads } from "./model/result";
+import { draft, loaded, main, problemOf, run, start, state, unknown } from "./model/state";
 
 const SchemaForm = later(() => import("../../ui/form").then((part) => part.SchemaForm), 6);
 const FEW = ["scheduler", "cores", "max_depth", "thread_count", "replicas", "seed", "spawn"] as const;
@@ -42,10 +44,11 @@ const all = computed<Record<string, unknown>>(() => ({ ...defaults(), ...given.v
 /** In a few words: what is run on what. */
 export function described(parameters: Record<string, unknown>): string {
   const each = (value: unknown) => (Array.isArray(value) ? value : [value]).join(", ").replaceAll("_", " ");
+  const some = (count: unknown, name: string) => `${integer(Number(count))} ${name}${Number(count) === 1 ? "" : "s"}`;
   return (
-    `${each(parameters.scheduler)} on ${each(parameters.cores)} cores, ` +
-    `${integer(Number(parameters.thread_count))} roots, depth ${each(parameters.max_depth)}, ` +
-    `${integer(Number(parameters.replicas))} replicas, seed ${parameters.seed ?? "drawn"}`
+    `${each(parameters.scheduler)} on ${each(parameters.cores)} core${String(parameters.cores) === "1" ? "" : "s"}, ` +
+    `${some(parameters.thread_count, "root")}, depth ${each(parameters.max_depth)}, ` +
+    `${some(parameters.replicas, "replica")}, seed ${parameters.seed ?? "drawn"}`
   );
 }
 
@@ -59,19 +62,62 @@ export function Setup() {
       ),
     [],
   );
-  if (problem.value)
-    return (
-      <p class="trouble" role="alert">
-        The list of parameters could not be loaded: {problem.value.detail}
-      </p>
-    );
-  if (!kind.value) return <Skeleton rows={3} />;
-  const shown = !state.job.value || editing.value;
   return (
     <section class="setup" aria-label="Program and machine">
-      {state.job.value && <Summary />}
-      {shown && <Form kind={kind.value} />}
+      {state.job.value && !lost() ? <Summary /> : <Welcome />}
+      {editing.value && problem.value && (
+        <p class="trouble" role="alert">
+          The list of parameters could not be loaded: {problem.value.detail}
+        </p>
+      )}
+      {editing.value && !problem.value && (kind.value ? <Form kind={kind.value} /> : <Skeleton rows={3} />)}
     </section>
+  );
+}
+
+/** True when there is no such job, or not any more. */
+function lost(): boolean {
+  return !run.job.value && (run.seen.value || unknown.value !== undefined);
+}
+
+/** What this is, in one sentence, and what to run first. */
+function Welcome() {
+  const trace = loaded.value?.trace;
+  const { loading, problem } = main.value.value;
+  const told = run.result.value || (!trace && !loading && !problem);
+  return (
+    <div class="welcome">
+      {!state.job.value && (
+        <p class="lead">
+          {told
+            ? "A program whose threads spawn threads, simulated on 8 cores: each bar is a thread, each arrow a " +
+              "steal, each figure a mean of 300 such runs."
+            : "A run that was saved to a file."}
+        </p>
+      )}
+      <div class="row presets" role="group" aria-label="Run on this cluster">
+        <span>Run</span>
+        {PRESETS.map(({ title, about, parameters }) => (
+          <button
+            type="button"
+            key={title}
+            title={about}
+            onClick={() => void start(parameters).catch((error: unknown) => failed(title, error))}
+          >
+            {title}
+          </button>
+        ))}
+        <Unfold closed="Your own program" />
+      </div>
+    </div>
+  );
+}
+
+function Unfold({ closed }: { closed: string }) {
+  return (
+    <button type="button" aria-expanded={editing.value} onClick={() => (editing.value = !editing.value)}>
+      {editing.value ? "Hide the form" : closed}
+    </button>
   );
 }
 
@@ -81,16 +127,16 @@ function Summary() {
   return (
     <div class="row summary">
       {job && <State of={job.state} />}
-      <span class="grow program">{job ? described({ ...defaults(), ...job.parameters }) : "Loading the job"}</span>
+      <span class="grow program">
+        {job ? described({ ...defaults(), ...job.parameters }) : unknown.value ? "" : "Loading the job"}
+      </span>
       {active && (
         <span class="how">
           <Progress job={job} steering unit="replicas" />
         </span>
       )}
       {active && job.waiting_because && <span class="soft small">{job.waiting_because}</span>}
-      <button type="button" aria-expanded={editing.value} onClick={() => (editing.value = !editing.value)}>
-        {editing.value ? "Hide the form" : "Change"}
-      </button>
+      <Unfold closed="Change" />
     </div>
   );
 }
@@ -100,7 +146,7 @@ function errorsOf(problem: Problem | undefined): Record<string, string> {
   return problem?.field ? { [problem.field.replace(/^parameters\./, "")]: problem.detail } : {};
 }
 
-function Form({ kind: { schema, example } }: { kind: Kind }) {
+function Form({ kind: { schema } }: { kind: Kind }) {
   const problem = useSignal<Problem | undefined>(undefined);
   const busy = useSignal(false);
   const send = async (event: Event) => {
@@ -122,7 +168,7 @@ function Form({ kind: { schema, example } }: { kind: Kind }) {
   return (
     <form class="program-form" onSubmit={(event) => void send(event)} noValidate>
       <SchemaForm
-        schema={schema as Schema}
+        schema={applying(schema as Schema, all.value, given.value)}
         value={given.value}
         few={FEW}
         errors={errorsOf(problem.value)}
@@ -136,9 +182,14 @@ function Form({ kind: { schema, example } }: { kind: Kind }) {
       <div class="row starting">
         <Expected />
         <span class="grow" />
-        <button type="button" onClick={() => set({ ...example, cores: 8, thread_count: 40, replicas: 1000 })}>
-          Fill in an example
-        </button>
+        <span class="row" role="group" aria-label="Fill in">
+          <span class="soft">Fill in</span>
+          {PRESETS.map(({ title, about, parameters }) => (
+            <button type="button" key={title} title={about} onClick={() => set(parameters)}>
+              {title}
+            </button>
+          ))}
+        </span>
         <button type="submit" class="primary" disabled={busy.value}>
           {busy.value ? "Starting" : "Start"}
         </button>

@@ -13,7 +13,13 @@ import { useCanvas } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
 import { loaded, mode, pick, picked, playhead, calmRange as range, state } from "./model/state";
 
-const ROW = 20;
+/** Height of a row of the icicle in px, and of all of them at most: deep trees have flat rows. */
+const ROW = 20,
+  TALL = 480;
+
+function heightOf(rows: number): number {
+  return Math.max(8, Math.min(ROW, Math.floor(TALL / rows)));
+}
 
 function levelOf({ trace, index }: Loaded, thread: number): number {
   const first = trace.threads.slice[thread] as number;
@@ -104,16 +110,17 @@ function time({ thread }: Piece, held: Weights): string {
 
 function Icicle({ opened, held, root, heaviest }: PartProps) {
   const { trace, tree, index } = opened;
-  const rows = Math.min(24, (root === NONE ? index.deepest : (tree.height[root] as number)) + 1);
+  const rows = (root === NONE ? index.deepest : (tree.height[root] as number)) + 1;
+  const tall = heightOf(rows);
   const pieces = useSignal<Piece[]>([]);
   const under = useSignal<Piece | undefined>(undefined);
   const canvas = useCanvas((context, width) => {
     pieces.value = icicle(tree, held, root, width, rows);
-    draw(context, opened, pieces.peek(), heaviest);
+    draw(context, opened, pieces.peek(), heaviest, tall);
   });
   const at = (event: MouseEvent) => {
     const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
-    const [x, row] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / ROW)];
+    const [x, row] = [event.clientX - box.left, Math.floor((event.clientY - box.top) / tall)];
     return pieces.peek().find((piece) => piece.row === row && x >= piece.x && x < piece.x + piece.width);
   };
   const name = (piece: Piece) =>
@@ -145,7 +152,7 @@ function Icicle({ opened, held, root, heaviest }: PartProps) {
     <Figure summary={summary} twin={twin}>
       <div
         class="icicle"
-        style={{ height: `${rows * ROW}px` }}
+        style={{ height: `${rows * tall}px` }}
         onClick={(event) => ((piece) => piece && pick(piece.thread))(at(event))}
         onDblClick={(event) => enter(at(event))}
         onMouseMove={(event) => (under.value = at(event))}
@@ -165,9 +172,10 @@ function draw(
   opened: Loaded,
   pieces: readonly Piece[],
   heaviest: readonly number[],
+  tall: number,
 ): void {
   const { trace } = opened;
-  const paint = palette(mode.value, dark.value);
+  const paint = palette(mode.value, dark.value, opened.index.deepest);
   const [now, heavy] = [playhead.value ?? Infinity, new Set(heaviest)];
   const pickedThread = picked.value;
   const line = new Set(pickedThread === NONE ? [] : lineage(trace.threads, pickedThread));
@@ -175,38 +183,47 @@ function draw(
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   context.textBaseline = "middle";
   for (const { thread, row, x, width, count } of pieces) {
-    const y = row * ROW;
+    const y = row * tall;
     const wide = Math.max(0.5, width - (width > 3 ? 1 : 0));
     const unborn = thread !== NONE && (trace.threads.born[thread] as number) > now;
     // A heap of narrow threads has no colour of its own.
     context.fillStyle = thread === NONE ? token("line-strong") : colour(shadeAt(paint, levelOf(opened, thread)));
     context.globalAlpha = unborn ? 0.15 : thread === NONE ? 0.6 : 1;
-    context.fillRect(x, y, wide, ROW - 1);
+    context.fillRect(x, y, wide, tall - 1);
     context.globalAlpha = 1;
     if (thread === NONE) {
-      text(context, `${compact(count)} threads`, x, y, wide, token("ink"));
+      text(context, `${compact(count)} threads`, x, y, wide, tall, token("ink"));
       continue;
     }
     const mark = thread === pickedThread ? 3 : line.has(thread) ? 2 : 0;
     if (heavy.has(thread)) {
       context.fillStyle = token("ink");
-      context.fillRect(x, y + ROW - 4, wide, 3);
+      context.fillRect(x, y + tall - 3, wide, 2);
     }
     if (mark || way.has(thread)) {
       context.strokeStyle = token(mark ? "accent" : "ink");
       context.lineWidth = mark || 2;
-      context.strokeRect(x + 1, y + 1, Math.max(1, wide - 2), ROW - 3);
+      context.strokeRect(x + 1, y + 1, Math.max(1, wide - 2), tall - 3);
     }
     const [red, green, blue] = shadeAt(paint, levelOf(opened, thread));
     const bright = 0.2126 * (red / 255) ** 2.2 + 0.7152 * (green / 255) ** 2.2 + 0.0722 * (blue / 255) ** 2.2 > 0.22;
-    text(context, pathOf(trace.threads, thread), x, y, wide, unborn ? token("ink") : bright ? "#101418" : "#ffffff");
+    const ink = unborn ? token("ink") : bright ? "#101418" : "#ffffff";
+    text(context, pathOf(trace.threads, thread), x, y, wide, tall, ink);
   }
 }
 
-function text(context: CanvasRenderingContext2D, words: string, x: number, y: number, room: number, ink: string): void {
-  if (room < 24 || context.measureText(words).width > room - 8) return;
+function text(
+  context: CanvasRenderingContext2D,
+  words: string,
+  x: number,
+  y: number,
+  room: number,
+  tall: number,
+  ink: string,
+): void {
+  if (room < 24 || tall < 14 || context.measureText(words).width > room - 8) return;
   context.fillStyle = ink;
-  context.fillText(words, x + 4, y + ROW / 2);
+  context.fillText(words, x + 4, y + tall / 2);
 }
 
 // -- list -------------------------------------------------------------------------------------------------------------

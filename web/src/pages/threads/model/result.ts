@@ -146,3 +146,23 @@ export function expectedThreads(parameters: Record<string, unknown>): number | u
   }
   return sum;
 }
+
+/** Parameters that one value of another makes meaningless: the API refuses or ignores them then. */
+const ONLY_WITH: Record<string, (given: Record<string, unknown>) => boolean> = {
+  quantum_us: ({ scheduler }) => [scheduler].flat().includes("round_robin"),
+  steal_cost_us: ({ scheduler }) => [scheduler].flat().includes("work_stealing"),
+  join_cost_us: ({ join }) => join !== "none",
+  trace: () => false,
+};
+
+/** The schema without the fields that do not apply to these parameters; those that were given stay. */
+export function applying<S extends { properties?: Record<string, unknown> }>(
+  schema: S,
+  parameters: Record<string, unknown>,
+  given: Record<string, unknown> = {},
+): S {
+  const kept = Object.entries(schema.properties ?? {}).filter(
+    ([name]) => name in given || (ONLY_WITH[name]?.(parameters) ?? true),
+  );
+  return { ...schema, properties: Object.fromEntries(kept) };
+}

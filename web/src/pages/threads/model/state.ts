@@ -9,7 +9,7 @@ import type { Loaded } from "../../../timeline/load";
 import { kept, whole, type View } from "../../../timeline/view";
 import { bytes, Problem, type Job } from "../../../lib/api";
 import { hashState } from "../../../lib/hash";
-import { remove, result, submit, watch } from "../../../lib/jobs";
+import { remove, result, submit, trouble, watch } from "../../../lib/jobs";
 import { Ring } from "../../../lib/ring";
 import { advanced, toggled } from "../../../timeline/clock";
 import { readTrace } from "../../../timeline/reader";
@@ -29,7 +29,7 @@ export const state = hashState({
   to: 0,
   a: 0,
   b: 0,
-  at: 0,
+  at: -1,
   pick: "",
   color: "depth",
   critical: false,
@@ -77,6 +77,8 @@ export interface Run {
   /** True while the result covers only what is committed so far. */
   partial: ReadonlySignal<boolean>;
   problem: ReadonlySignal<Problem | undefined>;
+  /** True once the job was known: if it is not any more, it was deleted. */
+  seen: ReadonlySignal<boolean>;
 }
 
 export function problemOf(error: unknown): Problem {
@@ -93,11 +95,15 @@ function followed(id: ReadonlySignal<string>): Run {
   const latest = signal<ThreadResult | undefined>(undefined);
   const partial = signal(false);
   const problem = signal<Problem | undefined>(undefined);
+  const seen = signal(false);
   let stop = () => {};
   effect(() => {
     const wanted = id.value;
     stop();
-    batch(() => ([job.value, latest.value, partial.value, problem.value] = [undefined, undefined, false, undefined]));
+    batch(() => {
+      [job.value, latest.value, partial.value, problem.value] = [undefined, undefined, false, undefined];
+      seen.value = false;
+    });
     if (wanted) stop = untracked(() => follow(wanted));
   });
   function follow(wanted: string): () => void {
@@ -119,6 +125,7 @@ function followed(id: ReadonlySignal<string>): Run {
     const leave = effect(() => {
       const now = watched.value;
       job.value = now;
+      if (now) seen.value = true;
       if (!now || now.state === ended) return;
       if (!["done", "failed", "cancelled", "skipped"].includes(now.state)) {
         ended = "";
@@ -127,6 +134,7 @@ function followed(id: ReadonlySignal<string>): Run {
       ended = now.state;
       say(`job ${wanted} is ${now.state}${now.error ? `: ${now.error}` : ""}`);
       if (now.state === "done") void ask(false);
+      if (now.state === "cancelled") void ask(true);
     });
     timer = setTimeout(poll, PARTIAL_MS) as unknown as number;
     return () => {
@@ -135,11 +143,25 @@ function followed(id: ReadonlySignal<string>): Run {
       leave();
     };
   }
-  return { job, result: latest, partial, problem };
+  return { job, result: latest, partial, problem, seen };
 }
 
+/** A finished run that the page brings with itself: what a first visit sees. */
+export interface Example {
+  result: ThreadResult;
+  trace: unknown;
+}
+
+export const example = signal<Example | undefined>(undefined);
+
 const id = computed(() => state.job.value);
-export const run = followed(id);
+const chosen = followed(id);
+export const run: Run = {
+  ...chosen,
+  result: computed(() => (id.value ? chosen.result.value : example.value?.result)),
+};
+/** Why the job is not known. */
+export const unknown = computed(() => (id.value ? trouble(id.value).value : undefined));
 /** The job to compare with; often the same, another cell of it. */
 export const otherId = computed(() => state.job2.value);
 export const otherRun = followed(otherId);
@@ -168,7 +190,7 @@ export interface TraceState {
 
 const NOTHING: TraceState = { loaded: undefined, loading: false, problem: undefined };
 
-/** The trace of a replica, for as long as the same is wanted. `wanted` gives job, cell and replica, or "". */
+/** The trace of a replica, for as long as the same is wanted. `wanted` gives job, cell and replica, or less. */
 function traced(wanted: ReadonlySignal<string>): {
   value: ReadonlySignal<TraceState>;
   again: () => void;
@@ -203,7 +225,7 @@ function traced(wanted: ReadonlySignal<string>): {
     void tries.value;
     const signal = renew();
     const [job, cell, replica] = wanted.value.split(" ");
-    if (!job) {
+    if (!replica) {
       value.value = NOTHING;
       return;
     }
@@ -221,12 +243,12 @@ function traced(wanted: ReadonlySignal<string>): {
 
 export const replica = computed(() => Math.max(0, state.replica.value));
 const wanted = computed(() =>
-  cell.value && !run.partial.value
+  id.value && cell.value && !run.partial.value
     ? `${id.value} ${cell.value.cell} ${Math.min(replica.value, cell.value.replicas - 1)}`
-    : "",
+    : id.value,
 );
 const otherWanted = computed(() =>
-  wanted.value && otherCell.value && !otherRun.partial.value
+  id.value && otherCell.value && !otherRun.partial.value
     ? `${otherId.value || id.value} ${otherCell.value.cell} ${replica.value}`
     : "",
 );
@@ -309,10 +331,16 @@ export const cursor = signal<number | undefined>(undefined);
 // -- playback ---------------------------------------------------------------------------------------------------------
 
 export const playing = signal(false);
-/** Undefined at either end: then everything is shown. */
-export const playhead = computed(() =>
-  state.at.value > 0 && state.at.value < until.value ? state.at.value : undefined,
-);
+/** A playhead that was not moved is at the end. */
+const END = -1;
+/** µs of the trace that are told: all of them until it is played or sought. */
+export const told = computed(() => (state.at.value < 0 || state.at.value > until.value ? until.value : state.at.value));
+/** Undefined at the end: then everything is shown. */
+export const playhead = computed(() => (told.value < until.value ? told.value : undefined));
+
+export function seekTo(at: number): void {
+  state.at.value = at < until.peek() ? at : END;
+}
 
 /** The marked range and the playhead for numbers and texts. */
 export const calmRange = sampled(range, 150);
@@ -321,17 +349,28 @@ export const calmPlayhead = sampled(playhead, 150);
 let last = 0;
 
 function tick(now: number): void {
+  // A frame may have begun before the click that started it.
   if (!playing.peek()) return;
-  const next = advanced({ at: state.at.peek(), playing: true, speed: state.speed.peek() }, until.peek(), now - last);
+  const next = advanced(
+    { at: told.peek(), playing: true, speed: state.speed.peek() },
+    until.peek(),
+    Math.max(0, now - last),
+  );
   last = now;
-  batch(() => ([state.at.value, playing.value] = [next.at, next.playing]));
+  batch(() => {
+    seekTo(next.at);
+    playing.value = next.playing;
+  });
   if (next.playing) requestAnimationFrame(tick);
 }
 
 export function play(): void {
   if (!loaded.peek()) return;
-  const next = toggled({ at: state.at.peek(), playing: playing.peek(), speed: state.speed.peek() }, until.peek());
-  batch(() => ([state.at.value, playing.value] = [next.at, next.playing]));
+  const next = toggled({ at: told.peek(), playing: playing.peek(), speed: state.speed.peek() }, until.peek());
+  batch(() => {
+    seekTo(next.at);
+    playing.value = next.playing;
+  });
   last = performance.now();
   if (next.playing) requestAnimationFrame(tick);
 }
@@ -343,6 +382,7 @@ export function reset(): () => void {
   batch(() => {
     playing.value = false;
     for (const [each] of keep) each.value = 0;
+    state.at.value = END;
     for (const [each] of text) each.value = "";
     slice.value = NONE;
   });
@@ -369,10 +409,35 @@ export function open(job: string): void {
   state.commit();
 }
 
+/** Shows a file instead of a job. */
+export async function openFile(file: Blob): Promise<void> {
+  example.value = undefined;
+  open("");
+  await main.show(file);
+}
+
+/** Shows the run that the page brings with itself, from its start, and plays it. */
+export async function showExample(fetched: Promise<Example>, still: boolean): Promise<void> {
+  const brought = await fetched;
+  if (id.peek() || main.value.peek().loaded || main.value.peek().loading) return;
+  example.value = brought;
+  await main.show(new Blob([JSON.stringify(brought.trace)]));
+  if (!id.peek() && !still && state.at.peek() === END && !playing.peek()) play();
+}
+
 export async function start(parameters: Record<string, unknown>): Promise<void> {
   const job = await submit("thread", parameters);
   say(`job ${job} submitted`);
   open(job);
+}
+
+/** Shows another cell of the job. */
+export function showCell(next: number): void {
+  reset();
+  batch(() => {
+    [state.cell.value, state.vs.value, state.job2.value] = [next, "", ""];
+  });
+  state.commit();
 }
 
 export function choose(next: number): void {

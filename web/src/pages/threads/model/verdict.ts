@@ -1,0 +1,42 @@
+/** Which of two policies is faster, and whether the replicas are enough to say so. Pure. */
+
+import { percent } from "../../../lib/format";
+import type { Cell, Metric } from "./result";
+
+export interface Verdict {
+  /** True when the difference is larger than the intervals allow for. */
+  clear: boolean;
+  text: string;
+}
+
+function half({ ci }: Metric): number {
+  return ci ? (ci[1] - ci[0]) / 2 : Number.POSITIVE_INFINITY;
+}
+
+function named({ scheduler }: Cell): string {
+  return scheduler.replaceAll("_", " ");
+}
+
+/** Three digits of each mean, in the unit that suits the longer one. */
+function times(first: number, second: number): string {
+  const most = Math.max(first, second);
+  const [size, unit] = most >= 1e6 ? [1e6, "s"] : most >= 1000 ? [1000, "ms"] : [1, "µs"];
+  const digits = Math.max(0, 2 - Math.floor(Math.log10(most / size)));
+  return `${(first / size).toFixed(digits)} against ${(second / size).toFixed(digits)}\u202f${unit}`;
+}
+
+/**
+ * The verdict on the mean makespans of two cells; undefined where one has none. Both have the same trees of threads, so
+ * their makespans rise and fall together: taking them as independent is the careful side.
+ */
+export function verdictOf(mine: Cell, rival: Cell): Verdict | undefined {
+  const [one, other] = [mine.metrics.makespan_us, rival.metrics.makespan_us];
+  if (!one || !other || !(one.mean > 0) || !(other.mean > 0)) return undefined;
+  const [fast, slow, winner, loser] = one.mean <= other.mean ? [one, other, mine, rival] : [other, one, rival, mine];
+  const clear = slow.mean - fast.mean > Math.hypot(half(one), half(other));
+  const means = times(fast.mean, slow.mean);
+  const text = clear
+    ? `${named(winner)} ${percent(slow.mean / fast.mean - 1, slow.mean / fast.mean < 1.1 ? 1 : 0)} faster: ${means}`
+    : `No clear difference between ${named(winner)} and ${named(loser)}: ${means}; the intervals overlap`;
+  return { clear, text };
+}

@@ -1,0 +1,189 @@
+/** A sweep at a glance: speedup over cores, a line for each scheduler, and the way to each cell. */
+
+import { useSignal } from "@preact/signals";
+import { token } from "../../lib/theme";
+import { ticksOf } from "../../timeline/view";
+import { useCanvas } from "../../ui/canvas";
+import { Canvas, Figure } from "../../ui/figure";
+import { cell, run, showCell } from "./model/state";
+import { apart, bestOf, linesOf, nearest, xOf, yOf, type Line, type Plane } from "./model/sweep";
+
+const TALL = 190;
+const EDGE = { left: 44, right: 116, top: 14, bottom: 34 };
+/** Pixels around a point within which a pointer means it. */
+const REACH = 28;
+const DASHES: readonly (readonly number[])[] = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
+
+function brief(value: number): string {
+  return String(Number(value.toPrecision(3)));
+}
+
+function named(scheduler: string): string {
+  return scheduler.replaceAll("_", " ");
+}
+
+function planeOf(width: number, height: number, lines: readonly Line[]): Plane {
+  const points = lines.flatMap((line) => line.points);
+  const cores = Math.max(...points.map((point) => point.cores));
+  return {
+    left: EDGE.left,
+    top: EDGE.top,
+    wide: Math.max(1, width - EDGE.left - EDGE.right),
+    tall: height - EDGE.top - EDGE.bottom,
+    cores: cores * 1.04,
+    speedup: 1.08 * Math.max(...points.map((point) => point.high)),
+  };
+}
+
+export function Sweep() {
+  const lines = linesOf(run.result.value?.cells ?? []);
+  const level = Number(run.result.value?.parameters.confidence ?? 0.95);
+  const under = useSignal<number | undefined>(undefined);
+  const shown = cell.value?.cell;
+  const canvas = useCanvas((context, width, height) =>
+    draw(context, planeOf(width, height, lines), lines, under.value ?? shown),
+  );
+  if (!lines.length) return null;
+  const summary =
+    `Speedup over cores, ${lines.map((line) => named(line.scheduler)).join(", ")}. ${bestOf(lines)}. ` +
+    `The select named cell opens each of them.`;
+  const at = (event: MouseEvent) => {
+    const box = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    const plane = planeOf(box.width, box.height, lines);
+    return nearest(plane, lines, event.clientX - box.left, event.clientY - box.top, REACH);
+  };
+  const open = (found: number | undefined) => found !== undefined && showCell(found);
+  const twin = () => ({
+    head: ["scheduler", "cores", "speedup", "from", "to"],
+    rows: lines.flatMap(({ scheduler, points }) =>
+      points.map((point) => [named(scheduler), point.cores, brief(point.mean), brief(point.low), brief(point.high)]),
+    ),
+  });
+  return (
+    <Figure
+      title="Speedup over cores"
+      note={
+        <span class="small soft">
+          {bestOf(lines)}; bands: {brief(100 * level)}
+          {"\u202f"}% intervals. Click a point for its runs.
+        </span>
+      }
+      summary={summary}
+      twin={twin}
+      class="sweep ages"
+    >
+      <div
+        style={{ height: `${TALL}px`, cursor: under.value === undefined ? "default" : "pointer" }}
+        onMouseMove={(event) => (under.value = at(event))}
+        onMouseLeave={() => (under.value = undefined)}
+        onClick={(event) => open(at(event))}
+      >
+        <Canvas at={canvas} summary={summary} class="fill" />
+      </div>
+    </Figure>
+  );
+}
+
+type Context = CanvasRenderingContext2D;
+
+function draw(context: Context, plane: Plane, lines: readonly Line[], marked: number | undefined): void {
+  context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  axes(context, plane, lines);
+  ideal(context, plane);
+  for (const [place, line] of lines.entries()) band(context, plane, line, token(`series-${place + 1}`));
+  for (const [place, line] of lines.entries())
+    curve(context, plane, line, token(`series-${place + 1}`), DASHES[place] ?? []);
+  labels(context, plane, lines);
+  for (const [place, { points }] of lines.entries())
+    for (const point of points.filter((each) => each.cell === marked)) ring(context, plane, point, place);
+}
+
+function axes(context: Context, plane: Plane, lines: readonly Line[]): void {
+  const { left, top: high, wide, tall, speedup } = plane;
+  context.strokeStyle = token("line");
+  context.lineWidth = 1;
+  context.fillStyle = token("ink-soft");
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  for (const value of ticksOf({ t0: 0, t1: speedup }, 5).at) {
+    const y = Math.round(yOf(plane, value)) + 0.5;
+    context.strokeRect(left, y, wide, 0);
+    context.fillText(brief(value), left - 6, y);
+  }
+  context.textAlign = "center";
+  let free = Number.NEGATIVE_INFINITY;
+  for (const cores of [...new Set(lines.flatMap((line) => line.points.map((point) => point.cores)))].sort(
+    (a, b) => a - b,
+  )) {
+    const x = Math.round(xOf(plane, cores)) + 0.5;
+    context.strokeRect(x, high, 0, tall + 4);
+    if (x < free) continue;
+    context.fillText(String(cores), x, high + tall + 12);
+    free = x + 22;
+  }
+  context.textAlign = "right";
+  context.fillText("cores", left + wide, high + tall + 26);
+}
+
+/** What as many cores as there are would give at most. */
+function ideal(context: Context, plane: Plane): void {
+  const most = Math.min(plane.cores, plane.speedup);
+  const [x, y] = [xOf(plane, most), yOf(plane, most)];
+  context.strokeStyle = token("ink-soft");
+  context.lineWidth = 1;
+  context.setLineDash([2, 4]);
+  context.beginPath();
+  context.moveTo(xOf(plane, 0), yOf(plane, 0));
+  context.lineTo(x, y);
+  context.stroke();
+  context.setLineDash([]);
+  context.fillStyle = token("ink-soft");
+  context.textAlign = "right";
+  context.fillText("ideal", x - 8, y + 6);
+}
+
+function band(context: Context, plane: Plane, { points }: Line, ink: string): void {
+  context.globalAlpha = 0.2;
+  context.fillStyle = ink;
+  context.beginPath();
+  for (const { cores, high } of points) context.lineTo(xOf(plane, cores), yOf(plane, high));
+  for (const { cores, low } of points.toReversed()) context.lineTo(xOf(plane, cores), yOf(plane, low));
+  context.fill();
+  context.globalAlpha = 1;
+}
+
+function curve(context: Context, plane: Plane, { points }: Line, ink: string, dash: readonly number[]): void {
+  context.strokeStyle = context.fillStyle = ink;
+  context.lineWidth = 2;
+  context.setLineDash([...dash]);
+  context.beginPath();
+  for (const { cores, mean } of points) context.lineTo(xOf(plane, cores), yOf(plane, mean));
+  context.stroke();
+  context.setLineDash([]);
+  for (const { cores, mean } of points) {
+    context.beginPath();
+    context.arc(xOf(plane, cores), yOf(plane, mean), 3, 0, 7);
+    context.fill();
+  }
+}
+
+function labels(context: Context, plane: Plane, lines: readonly Line[]): void {
+  const ends = lines.map(({ points }) => points.at(-1));
+  const wanted = ends.map((end) => yOf(plane, end?.mean ?? 0));
+  const places = apart(wanted, 15, plane.top + plane.tall - 6);
+  context.textAlign = "left";
+  for (const [place, { scheduler }] of lines.entries()) {
+    context.fillStyle = token(`series-${place + 1}`);
+    context.fillText(named(scheduler), xOf(plane, ends[place]?.cores ?? 0) + 10, places[place] as number);
+  }
+}
+
+function ring(context: Context, plane: Plane, { cores, mean }: { cores: number; mean: number }, place: number): void {
+  context.beginPath();
+  context.arc(xOf(plane, cores), yOf(plane, mean), 6, 0, 7);
+  context.fillStyle = token("bg");
+  context.fill();
+  context.strokeStyle = token(`series-${place + 1}`);
+  context.lineWidth = 3;
+  context.stroke();
+}

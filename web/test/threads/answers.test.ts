@@ -1,0 +1,196 @@
+/** What the threads page answers: verdicts, sweeps, why there is no picture, where the playhead is. */
+
+import { describe, expect, it } from "vitest";
+import { Problem } from "../../src/lib/api";
+import { flat, nested } from "../../src/lib/parameters";
+import { advanced, toggled } from "../../src/timeline/clock";
+import { palette, shadeAt, type Rgb } from "../../src/timeline/palette";
+import { heights } from "../../src/ui/bins";
+import { applying, barsOf, type Cell, type Metric } from "../../src/pages/threads/model/result";
+import { standing } from "../../src/pages/threads/model/standing";
+import { apart, bestOf, linesOf, nearest, sweeps, xOf, yOf } from "../../src/pages/threads/model/sweep";
+import { verdictOf } from "../../src/pages/threads/model/verdict";
+
+function metric(mean: number, half: number | null): Metric {
+  const ci: [number, number] | null = half === null ? null : [mean - half, mean + half];
+  return { mean, ci, stdev: 1, min: 0, p05: 0, p50: mean, p95: 0, p99: 0, max: 0 };
+}
+
+function cellOf(scheduler: string, metrics: Record<string, Metric>, more: Partial<Cell> = {}): Cell {
+  return {
+    cell: 0,
+    cores: 8,
+    scheduler,
+    replicas: 300,
+    outcomes: { completed: 300, deadlocked: 0, capped: 0 },
+    metrics,
+    latency: {},
+    histograms: {},
+    examples: {},
+    deadlock: null,
+    ...more,
+  };
+}
+
+describe("verdict", () => {
+  const stealing = cellOf("work_stealing", { makespan_us: metric(2142, 52) });
+  it("names who is faster, by how much, and both means in one unit", () => {
+    const fifo = cellOf("fifo", { makespan_us: metric(2000, 47) });
+    const found = verdictOf(stealing, fifo);
+    expect(found).toEqual({ clear: true, text: "fifo 7.1\u202f% faster: 2.00 against 2.14\u202fms" });
+    expect(verdictOf(fifo, stealing)).toEqual(found);
+    const slow = cellOf("lifo", { makespan_us: metric(4284, 47) });
+    expect(verdictOf(slow, stealing)?.text).toBe("work stealing 100\u202f% faster: 2.14 against 4.28\u202fms");
+  });
+  it("claims no difference that the intervals do not show", () => {
+    const near = cellOf("fifo", { makespan_us: metric(2100, 47) });
+    expect(verdictOf(stealing, near)?.clear).toBe(false);
+    expect(verdictOf(stealing, near)?.text).toContain("No clear difference");
+    const single = cellOf("fifo", { makespan_us: metric(1000, null) });
+    expect(verdictOf(stealing, single)?.clear).toBe(false);
+    expect(verdictOf(stealing, cellOf("fifo", {}))).toBeUndefined();
+  });
+  it("writes short and long times in their own unit", () => {
+    const text = (one: number, other: number) =>
+      verdictOf(cellOf("a", { makespan_us: metric(one, 0) }), cellOf("b", { makespan_us: metric(other, 0) }))?.text;
+    expect(text(1, 3)).toContain("1.00 against 3.00\u202fµs");
+    expect(text(900, 1200)).toContain("0.90 against 1.20\u202fms");
+    expect(text(123_456, 234_567)).toContain("123 against 235\u202fms");
+  });
+});
+
+describe("sweep", () => {
+  const cells = [1, 2, 4].flatMap((cores, row) =>
+    ["fifo", "lifo"].map((scheduler, column) =>
+      cellOf(
+        scheduler,
+        { speedup: metric(cores * (scheduler === "fifo" ? 1 : 0.5), 0.1) },
+        { cores, cell: 2 * row + column },
+      ),
+    ),
+  );
+  const lines = linesOf(cells.toReversed());
+  const plane = { left: 40, top: 10, wide: 400, tall: 200, cores: 5, speedup: 5 };
+  it("is a line for each scheduler, its points by cores", () => {
+    expect(sweeps(cells)).toBe(true);
+    expect(sweeps(cells.filter((each) => each.cores === 4))).toBe(false);
+    expect(lines.map((line) => line.scheduler).sort()).toEqual(["fifo", "lifo"]);
+    for (const { points } of lines) expect(points.map((point) => point.cores)).toEqual([1, 2, 4]);
+    expect(linesOf([cellOf("fifo", {})])).toEqual([]);
+  });
+  it("opens the cell whose point is meant, and none far from every point", () => {
+    for (const { points } of lines)
+      for (const { cell, cores, mean } of points)
+        expect(nearest(plane, lines, xOf(plane, cores) + 3, yOf(plane, mean) - 3, 20)).toBe(cell);
+    expect(nearest(plane, lines, xOf(plane, 3), yOf(plane, 4.5), 20)).toBeUndefined();
+  });
+  it("names as alike those that the interval does not tell apart", () => {
+    expect(bestOf(lines)).toBe("Most: 4 on 4 cores with fifo");
+    const close = [...cells, cellOf("round_robin", { speedup: metric(3.95, 0.1) }, { cores: 4, cell: 9 })];
+    expect(bestOf(linesOf(close))).toBe("Most: 4 on 4 cores with fifo (round robin within the interval)");
+  });
+  it("keeps labels apart, in their order and on the canvas", () => {
+    expect(apart([50, 52, 10], 15, 200)).toEqual([50, 65, 10]);
+    const low = apart([198, 199, 200], 15, 200);
+    expect(low).toEqual([170, 185, 200]);
+  });
+});
+
+describe("why there is no picture", () => {
+  const base = { id: "ab", job: undefined, seen: false, trouble: undefined, problem: undefined, recording: undefined };
+  const gone = new Problem(404, "Not found", "there is no job ab");
+  it("of a job that is not known says so instead of waiting for ever", () => {
+    expect(standing(base)).toMatchObject({ coming: true, bad: false });
+    expect(standing({ ...base, trouble: gone })).toMatchObject({ coming: false, bad: true });
+    expect(standing({ ...base, trouble: gone }).text).toContain("There is no job ab");
+    expect(standing({ ...base, seen: true }).text).toContain("was deleted");
+    expect(standing({ ...base, trouble: new Problem(503, "Busy", "Redis is away") }).text).toContain("Redis is away");
+  });
+  it.each(["failed", "cancelled", "skipped"] as const)("of a %s job waits for nothing", (state) => {
+    const found = standing({ ...base, job: { state, error: "why" } });
+    expect(found.coming).toBe(false);
+    expect(found.text).toContain(state);
+  });
+  it("names the replica that a worker records", () => {
+    const job = { state: "done" as const, error: null };
+    expect(standing({ ...base, job, recording: 345 }).text).toContain("345");
+    expect(standing({ ...base, job }).coming).toBe(true);
+    expect(standing({ ...base, job, problem: gone })).toMatchObject({ bad: true, coming: false });
+    expect(standing({ ...base, id: "" }).coming).toBe(true);
+  });
+});
+
+it("bars that are not equally wide are as tall as they are dense", () => {
+  // Evenly spread numbers over an octave's edge: bins there double their width, and counts with them.
+  const bars = barsOf(
+    cellOf("fifo", {}, {
+      histograms: { makespan_ns: { bins: Array.from({ length: 40 }, (_, at) => [172 + at, at < 20 ? 10 : 20]) } },
+    } as Partial<Cell>),
+  );
+  const found = heights(bars);
+  expect(new Set(bars.map((bar) => bar.count))).toEqual(new Set([10, 20]));
+  expect(found.dense).toBe(true);
+  for (const tall of found.tall) expect(tall).toBeCloseTo(found.tall[0] as number, 6);
+  expect(heights([0, 1, 2].map((from) => ({ from, to: from + 1, count: from })))).toEqual({
+    dense: false,
+    tall: [0, 1, 2],
+  });
+  expect(heights([])).toEqual({ dense: false, tall: [] });
+});
+
+describe("playback", () => {
+  it("begins anew at the end, and stops there", () => {
+    expect(toggled({ at: 100, playing: false, speed: 10 }, 100)).toEqual({ at: 0, playing: true, speed: 10 });
+    expect(advanced({ at: 99, playing: true, speed: 10 }, 100, 5000)).toEqual({ at: 100, playing: false, speed: 10 });
+  });
+});
+
+function lab(rgb: Rgb): number[] {
+  const [red, green, blue] = rgb.map((each) =>
+    each / 255 <= 0.04045 ? each / 255 / 12.92 : ((each / 255 + 0.055) / 1.055) ** 2.4,
+  ) as [number, number, number];
+  const long = Math.cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue);
+  const middle = Math.cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue);
+  const short = Math.cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue);
+  return [
+    0.2104542553 * long + 0.793617785 * middle - 0.0040720468 * short,
+    1.9779984951 * long - 2.428592205 * middle + 0.4505937099 * short,
+    0.0259040371 * long + 0.7827717662 * middle - 0.808675766 * short,
+  ];
+}
+
+function apartness(one: Rgb, other: Rgb): number {
+  const [first, second] = [lab(one), lab(other)];
+  return Math.hypot(...first.map((each, place) => each - (second[place] as number)));
+}
+
+describe.each([false, true])("depths in dark %s", (dark) => {
+  it.each([1, 2, 5, 30, 64])("of %i: a root is never taken for its children", (deepest) => {
+    const found = palette("depth", dark, deepest);
+    expect(apartness(shadeAt(found, 0), shadeAt(found, 1 / deepest))).toBeGreaterThan(0.15);
+  });
+  it("differ from one to the next in a shallow tree", () => {
+    const found = palette("depth", dark, 5);
+    for (let depth = 0; depth < 5; depth += 1)
+      expect(apartness(shadeAt(found, depth / 5), shadeAt(found, (depth + 1) / 5))).toBeGreaterThan(0.05);
+  });
+});
+
+describe("the form", () => {
+  const schema = { properties: { quantum_us: {}, steal_cost_us: {}, join_cost_us: {}, cores: {}, trace: {} } };
+  const shown = (parameters: Record<string, unknown>, given = {}) =>
+    Object.keys(applying(schema, parameters, given).properties);
+  it("hides what does not apply, and keeps what was given", () => {
+    expect(shown({ scheduler: "fifo", join: "none" })).toEqual(["cores"]);
+    expect(shown({ scheduler: ["fifo", "round_robin"], join: "suspend" })).toEqual([
+      "quantum_us",
+      "join_cost_us",
+      "cores",
+    ]);
+    expect(shown({ scheduler: "work_stealing", join: "none" })).toEqual(["steal_cost_us", "cores"]);
+    expect(shown({ scheduler: "fifo", join: "none" }, { quantum_us: 5 })).toEqual(["quantum_us", "cores"]);
+  });
+  it("keeps a list that was emptied in the address: no default takes its place", () => {
+    expect(nested(flat({ scheduler: [] }))).toEqual({ scheduler: [] });
+  });
+});
