@@ -21,6 +21,8 @@ export interface Inks {
   line: string;
   accent: string;
   ground: string;
+  /** Around what is picked. */
+  halo: string;
 }
 
 export interface Scene {
@@ -320,7 +322,7 @@ function single(context: Context, frame: Frame, scene: Scene, gap: number, botto
 function halo(context: Context, frame: Frame, scene: Scene, gap: number): void {
   for (const { x, y, wide } of boxes(frame, scene, [scene.picked])) {
     const box = [x - 1, y + gap / 2 - 0.5, wide + 2, frame.lane - gap + 1] as const;
-    context.strokeStyle = scene.inks.ground;
+    context.strokeStyle = scene.inks.halo;
     context.lineWidth = 6;
     context.strokeRect(...box);
     context.strokeStyle = scene.inks.accent;

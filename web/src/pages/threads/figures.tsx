@@ -5,6 +5,7 @@ import { bounds } from "../../timeline/critical";
 import { us } from "./model/log";
 import { moment, statistics } from "./model/statistics";
 import { compact, integer, percent, rate } from "../../lib/format";
+import { Headlines, type Headline } from "../../ui/headline";
 import { Histogram } from "../../ui/histogram";
 import { failed, toast } from "../../ui/toast";
 import { barsOf, type Cell, type Metric } from "./model/result";
@@ -48,6 +49,28 @@ function spread(metric: Metric, write: (value: number) => string): string {
   return metric.ci ? ` ±\u202f${write(Number(((metric.ci[1] - metric.ci[0]) / 2).toPrecision(2)))}` : "";
 }
 
+/** The interval of a mean and where most replicas are, in words. */
+function hintOf(metric: Metric, write: (value: number) => string): string {
+  if (!metric.ci) return "";
+  const [low, high] = metric.ci.map(write);
+  return `interval ${low} to ${high}; 90\u202f% of the replicas are in ${write(metric.p05)} to ${write(metric.p95)}`;
+}
+
+/** The three answers of a cell, each with what it is compared with. */
+function headlinesOf(mine: Cell): Headline[] {
+  const rival = otherCell.value;
+  return HEADLINES.flatMap(([name, label, write]) => {
+    const [metric, other] = [mine.metrics[name], rival?.metrics[name]];
+    if (!metric) return [];
+    const after = [
+      name === "speedup" ? `of ${mine.cores}` : "",
+      spread(metric, write).trim(),
+      rival && other ? `(${write(other.mean)} ${rival.scheduler.replaceAll("_", " ")})` : "",
+    ];
+    return { label, value: write(metric.mean), after: after.filter(Boolean).join(" "), hint: hintOf(metric, write) };
+  });
+}
+
 interface ValueProps {
   name: string;
   title: string;
@@ -60,17 +83,13 @@ function Value({ name, title, write, of }: ValueProps) {
   const metric = of.metrics[name];
   const rival = otherCell.value?.metrics[name];
   if (!metric) return null;
-  const hint = metric.ci
-    ? `interval ${write(metric.ci[0])} to ${write(metric.ci[1])}; 90\u202f% of the replicas are in ` +
-      `${write(metric.p05)} to ${write(metric.p95)}`
-    : "";
+  const hint = hintOf(metric, write);
   return (
     <div>
       <dt>{title}</dt>
       <dd class="num" title={hint}>
-        <span class="value">{write(metric.mean)}</span>
-        {name === "speedup" && <span class="soft"> of {of.cores}</span>}
-        <span class="soft spread">{spread(metric, write)}</span>
+        {write(metric.mean)}
+        <span class="soft">{spread(metric, write)}</span>
         {rival && (
           <span class="rival">
             {" "}
@@ -109,11 +128,7 @@ export function Metrics() {
     <section class="metrics ages" aria-label="Results over all replicas">
       <Verdict />
       <div class="values">
-        <dl class="headlines">
-          {HEADLINES.map(([name, title, write]) => (
-            <Value key={name} name={name} title={title} write={write} of={mine} />
-          ))}
-        </dl>
+        <Headlines label="Speedup, makespan, utilisation" list={headlinesOf(mine)} />
         <dl>
           {METRICS.map(([name, title, write]) => (
             <Value key={name} name={name} title={title} write={write} of={mine} />

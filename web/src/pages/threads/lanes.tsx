@@ -59,6 +59,7 @@ const inks = computed(() => {
     line: token("line-strong"),
     accent: token("accent"),
     ground: token("bg"),
+    halo: token("halo"),
   };
 });
 

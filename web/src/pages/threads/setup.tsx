@@ -4,6 +4,8 @@ import { computed, signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { Problem, Kind } from "../../lib/api";
 import { compact, integer } from "../../lib/format";
+import { clusterTime, now } from "../../lib/live";
+import { shortId, took } from "../../lib/naming";
 import { kinds } from "../../lib/jobs";
 import { flat } from "../../lib/parameters";
 import type { Schema } from "../../ui/fields";
@@ -130,6 +132,9 @@ function Summary() {
       <span class="grow program">
         {job ? described({ ...defaults(), ...job.parameters }) : unknown.value ? "" : "Loading the job"}
       </span>
+      {job && !active && (
+        <span class="soft small">{`${shortId(job.job_id)}, took ${took(job, clusterTime(now.value))}`}</span>
+      )}
       {active && (
         <span class="how">
           <Progress job={job} steering unit="replicas" />
