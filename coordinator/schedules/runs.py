@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds by which a run may be late and is not a missed one.
 ON_TIME = 60
-#: Schedules of one round.
-_AT_ONCE = 50
+#: Schedules that are run at once, and those of which is looked at once whether they were set by a wrong clock.
+AT_ONCE, _DOUBTED = 50, 200
 
 #: Returns the states of jobs; None for those that are gone.
 States = Callable[[Sequence[str]], Sequence[str | None]]
@@ -58,20 +58,55 @@ class Runs:
         self._workflows = workflows
         self._on_behalf = on_behalf
         self._states = states
+        #: Due schedules, the first ones, that were tried and stayed due.
+        self._stayed = 0
+        #: Redis' time when it was last looked at, and schedules at which is still to be looked.
+        self._latest: int | None = None
+        self._doubted: list[str] = []
 
     def run_due(self) -> int:
-        """Run the schedules that are due; return how many were. One that fails holds up no other."""
-        now, due = self._store.due(_AT_ONCE)
-        for schedule in due:
-            try:
-                self._run(schedule, now)
-            except errors.Unavailable as error:
-                log.warning("a run of a schedule waits: %s", error, extra={"schedule": schedule.schedule_id})
-            except connection.Unreachable:
-                raise
-            except Exception:
-                log.exception("a run of a schedule failed", extra={"schedule": schedule.schedule_id})
+        """Run schedules that are due; return how many were looked at. One that fails holds up no other."""
+        now, due = self._store.due(AT_ONCE, self._stayed)
+        stayed = sum(not self._tried(schedule, now) for schedule in due)
+        # Those that failed are due still, before all others.
+        self._stayed = self._stayed + stayed if len(due) == AT_ONCE else 0
+        self._correct(now)
         return len(due)
+
+    def _tried(self, schedule: Schedule, now: int) -> bool:
+        """Run a schedule; False: it failed, and stays due."""
+        try:
+            self._run(schedule, now)
+        except errors.Unavailable as error:
+            log.warning("a run of a schedule waits: %s", error, extra={"schedule": schedule.schedule_id})
+        except connection.Unreachable:
+            raise
+        except Exception:
+            log.exception("a run of a schedule failed", extra={"schedule": schedule.schedule_id})
+        else:
+            return True
+        return False
+
+    def _correct(self, now: int) -> None:
+        """Move schedules back whose next run is later than it should be, since Redis' clock was ahead: some a call.
+
+        All are looked at once this has begun, and whenever the clock has stepped back.
+        """
+        if self._latest is None or now < self._latest:
+            self._doubted = self._store.coming()
+        self._latest = now
+        some, self._doubted = self._doubted[:_DOUBTED], self._doubted[_DOUBTED:]
+        for schedule in self._store.times(some):
+            if schedule.next <= now or schedule.firing or schedule.paused:
+                continue
+            try:
+                following = times(schedule).after(now)
+            except Exception as error:
+                log.warning("a schedule has no times: %r", error, extra={"schedule": schedule.schedule_id})
+                continue
+            if following is not None and following < schedule.next:
+                log.warning("a clock was ahead; a schedule is moved back", extra={"schedule": schedule.schedule_id})
+                self._store.claim(schedule, 0, following, 0)
 
     def run_now(self, schedule: Schedule) -> str:
         """Submit what a schedule submits at once, and return the id of that job or workflow.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
-from coordinator.schedules.runs import Runs
+from coordinator.schedules.runs import AT_ONCE, Runs
 from jobs.store import connection
 
 log = logging.getLogger(__name__)
@@ -28,11 +29,17 @@ class Timekeeper(threading.Thread):
         while not self._ended.wait(ROUND_SECONDS):
             try:
                 if self._leads():
-                    self._runs.run_due()
+                    self._round()
             except connection.Unreachable as error:
                 log.warning("schedules wait: redis cannot be reached: %s", error)
             except Exception:
                 log.exception("running schedules failed")
+
+    def _round(self) -> None:
+        """Run what is due, for as long as a round lasts: many are due at full hours."""
+        until = time.monotonic() + ROUND_SECONDS
+        while self._runs.run_due() == AT_ONCE and not self._ended.is_set() and time.monotonic() < until:
+            pass
 
     def stop(self) -> None:
         """End after the round of this moment."""

@@ -6,15 +6,17 @@ stays due, so that a leader that dies is followed by one that submits the same j
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.models import ANONYMOUS, Actor
-from jobs.store import keys
+from jobs.store import keys, skipped
 from jobs.store.scripts import Part
 
 #: Schedules of a tenant at most.
 MAX_SCHEDULES = 1000
+#: Fields that say when a schedule runs.
+_TIMES = (b"name", b"every", b"cron", b"timezone", b"created", b"paused", b"next", b"firing")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
@@ -87,10 +89,26 @@ class Schedules(Part):
         """Let it run from this time on; False when there is none."""
         return bool(self._scripts.kept("turn_schedule", tenant, name, following, *actor))
 
-    def due(self, most: int) -> tuple[int, list[Schedule]]:
-        """Return Redis' time in seconds and at most so many schedules that are due."""
-        now, *found = self._scripts.run("due_schedules", most)
+    def due(self, most: int, without: int = 0) -> tuple[int, list[Schedule]]:
+        """Return Redis' time in seconds and at most so many schedules that are due, but the first `without`."""
+        now, *found = self._scripts.run("due_schedules", most, without)
         return int(now), [_schedule(words[0].decode(), words[1:]) for words in found]
+
+    def coming(self) -> list[str]:
+        """Return the ids of all schedules that run again, the latest first."""
+        return [one.decode(errors="replace") for one in self._client.zrevrange(keys.SCHEDULES, 0, -1)]
+
+    def times(self, ids: Sequence[str]) -> list[Schedule]:
+        """Return those of these schedules that there are, without what they submit and what became of it."""
+        pipe = self._pipe()
+        for each in ids:
+            pipe.hmget(keys.schedule(each), _TIMES)
+        rows = skipped.replies(pipe) if ids else []
+        found = [(each, row) for each, row in zip(ids, rows, strict=True) if row and row[0]]
+        return [
+            _schedule(each, [word for name, value in zip(_TIMES, row, strict=True) if value for word in (name, value)])
+            for each, row in found
+        ]
 
     def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
         """Move a schedule on to its following time, 0: none, and claim a run, 0: none; False when somebody else did."""

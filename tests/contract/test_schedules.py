@@ -12,6 +12,7 @@ import pytest
 from coordinator.artifacts.trees import Trees
 from coordinator.jobs.on_behalf import OnBehalf
 from coordinator.queries import Queries
+from coordinator.schedules import runs
 from coordinator.schedules.runs import Runs, times
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
@@ -237,6 +238,42 @@ def test_a_thousand_that_are_due_at_once_run_in_rounds_and_none_is_added_beyond(
     board.advance_to(60)
     rounds = [board.runs.run_due() for _ in range(21)]
     assert rounds == [50] * 20 + [0] and board.jobs() == [60] * 1000
+
+
+def test_many_that_fail_hold_up_no_other(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that fail stay due, before all others: 50 of them filled each round."""
+    for number in range(runs.AT_ONCE + 10):
+        board.add(schedule_id=f"n{number}", name=f"n{number}", timezone="Europe/Nowhere", cron="* * * * *", every=60)
+        board.bench.client.hset(keys.schedule(f"n{number}"), "every", 0)
+    board.add(every=61)
+    board.advance_to(61)
+    assert [board.runs.run_due(), board.runs.run_due()] == [runs.AT_ONCE, 11] and board.jobs() == [61]
+    assert board.runs.run_due() == runs.AT_ONCE, "then those that failed are tried again"
+
+
+def test_a_clock_that_was_ahead_delays_no_run_once_it_is_right(board: Board) -> None:
+    board.add()
+    board.add(schedule_id="c2", name="daily", every=0, cron="0 3 * * *")
+    daily = board.one_named("daily").next
+    board.pass_to(10 * 366 * 86400)
+    assert board.one_named("it").next > NOW + 86400 and board.one_named("daily").next > daily
+    board.cancel()
+    board.pass_to(130)
+    assert (board.one_named("it").next, board.one_named("daily").next) == (NOW + 180, daily)
+    board.pass_to(180)
+    assert 180 in board.jobs() and board.one_named("it").next == NOW + 240
+
+
+def test_whoever_begins_to_lead_corrects_what_a_wrong_clock_has_set(board: Board) -> None:
+    for number in range(3):
+        board.add(schedule_id=f"n{number}", name=f"n{number}")
+    board.store.schedules.pause("default", "n2")
+    board.pass_to(366 * 86400)
+    board.cancel()
+    board.advance_to(60)
+    following = Board(board.bench)
+    assert following.runs.run_due() == 0
+    assert [board.one_named(f"n{number}").next for number in range(3)] == [NOW + 120, NOW + 120, 0]
 
 
 def test_a_nightly_run_follows_the_clocks_of_its_zone(board: Board) -> None:
