@@ -41,6 +41,8 @@ class Lookup(NamedTuple):
     powers: Any
     #: 3^c of the residues modulo 16 after four shortcut steps, then d of each.
     four: Any
+    #: 3^c + (d << 32) of each residue modulo 2^8 after eight.
+    eight: Any
 
 
 class Groups(NamedTuple):
@@ -136,7 +138,9 @@ def lookup() -> Lookup:
     ends = _delays(LOW_BITS) << np.uint32(DELAY_SHIFT) | logs.astype(np.uint32)
     four = np.array([advance(np.uint64(r), 4) for r in range(16)], np.uint64)
     four = np.concatenate([powers[four[:, 0]], four[:, 1]])
-    return Lookup(steps=_steps(STEP_BITS), ends=ends, powers=powers, four=four)
+    eight = np.array([advance(np.uint64(r), 8) for r in range(256)], np.uint64)
+    eight = powers[eight[:, 0]] + (eight[:, 1] << np.uint64(32))
+    return Lookup(steps=_steps(STEP_BITS), ends=ends, powers=powers, four=four, eight=eight)
 
 
 @lru_cache

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jobs.kinds.collatz import partials, vectors
+from jobs.kinds.collatz import partials, quads, vectors
 from jobs.kinds.collatz import verify_sweep as sweep
 from jobs.kinds.collatz import verify_sweep_portable as sweep_portable
 from jobs.kinds.collatz.tables import lookup
@@ -167,7 +167,10 @@ def _rooms() -> tuple[sweep.Room, sweep.Room]:
         size = sweep.POOL + sweep.ROOM
         places = np.concatenate([np.arange(256, dtype=np.uint8), np.zeros(320, np.uint8)])
         low, high = np.zeros(size, np.uint64), np.zeros(size, np.uint64)
-        return sweep.Room(low=low, high=high, places=places, steps=table.steps, powers=table.powers, four=table.four)
+        return sweep.Room(
+            low=low, high=high, places=places, steps=table.steps, powers=table.powers, four=table.four,
+            eight=table.eight, orders=quads.orders(),
+        )  # fmt: skip
 
     return room(), room()
 
@@ -175,18 +178,23 @@ def _rooms() -> tuple[sweep.Room, sweep.Room]:
 @lru_cache
 def sweeps() -> Any:
     """The module with the sweeps for this CPU."""
-    if not vectors.available():
-        return sweep_portable
-    from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
+    if vectors.available():
+        from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
 
-    return sweep_vector
+        return sweep_vector
+    if quads.available():
+        from jobs.kinds.collatz import verify_sweep_quad as sweep_quad
+
+        return sweep_quad
+    return sweep_portable
 
 
 def _sweep(task: Piece, tally: np.ndarray) -> bool:
     narrow, wide = _rooms()
     if task.h < NARROW_BLOCKS:
         return bool(sweeps().narrow(task.task(), sieve(), narrow, tally))
-    return bool(sweeps().wide(task.task(), sieve(), wide, tally))
+    module = sweeps() if task.h < sweeps().END >> BLOCK_BITS else sweep_portable
+    return bool(module.wide(task.task(), sieve(), wide, tally))
 
 
 def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
@@ -204,5 +212,5 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 def warm() -> None:
     """Compiles both sweeps and builds the tables."""
-    for h in (1, NARROW_BLOCKS):
+    for h in {1, NARROW_BLOCKS, min(sweeps().END, 2**95) >> BLOCK_BITS}:
         Seen().take(piece(h << BLOCK_BITS, (h << BLOCK_BITS) + 1000))

@@ -64,8 +64,10 @@ class Room(NamedTuple):
     places: Any
     steps: Any
     powers: Any
-    #: Of four steps, for vectors: 3^c of the 16 residues, then d.
+    #: Of four and of eight steps, and moves of lanes, for vectors: as in `tables` and `quads`.
     four: Any
+    eight: Any
+    orders: Any
 
 
 @njit(nogil=True, cache=True)

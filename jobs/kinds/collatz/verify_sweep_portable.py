@@ -29,6 +29,9 @@ from jobs.kinds.collatz.verify_sweep import (
 )
 from jobs.kinds.collatz.wide import LIMB, in_limbs
 
+#: Numbers below this, which are all, are swept.
+END = 2**96
+
 _ZERO, _ONE, _WORD = np.uint64(0), np.uint64(1), np.uint64(64)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)
 _C_SHIFT, _D_MASK = np.uint64(C_SHIFT), np.uint64(2**C_SHIFT - 1)

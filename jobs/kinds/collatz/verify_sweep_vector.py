@@ -47,6 +47,8 @@ from jobs.kinds.collatz.verify_sweep import (
 )
 from jobs.kinds.collatz.wide import LIMB, in_limbs
 
+#: Numbers below this, which are all, are swept.
+END = 2**96
 #: Where the cells of a residue are listed among the places.
 LISTED = 256
 

@@ -1,0 +1,260 @@
+"""Four 64-bit lanes as a numba type, for CPUs with AVX2, and the few operations that the kernels need.
+
+A comparison gives lanes of all ones or all zeros. Whoever calls these asks `available()` first: without AVX2 LLVM would
+end the process.
+"""
+
+# mypy: ignore-errors
+# these are numba's type rules and LLVM's instructions
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, models, register_model
+
+#: Lanes of a vector.
+WIDTH = 4
+NEEDED = ("avx2", "popcnt", "lzcnt", "bmi")
+
+_I1, _I8, _I32, _I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_LANES, _MASK, _HALVES = ir.VectorType(_I64, WIDTH), ir.VectorType(_I1, WIDTH), ir.VectorType(_I32, 2 * WIDTH)
+_DOUBLE, _DOUBLES = ir.DoubleType(), ir.VectorType(ir.DoubleType(), WIDTH)
+_NOTHING, _LOW_HALF = ir.Constant(_LANES, [0] * WIDTH), ir.Constant(_LANES, [2**32 - 1] * WIDTH)
+
+
+class Orders(NamedTuple):
+    """Tables of moves of lanes and of bits."""
+
+    #: Row of eight halves of lanes for each of 16 masks: moves the lanes whose bit is set to the front.
+    squeezes: Any
+    #: Row of four lanes for 0..4: all ones in the first lanes.
+    firsts: Any
+    #: Of each byte, the places of its bits that are set, as bytes of a word.
+    places: Any
+
+
+@lru_cache
+def available() -> bool:
+    """Tell whether numba compiles for a CPU that has these instructions."""
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return {f"+{feature}" for feature in NEEDED} <= set(features.split(","))
+
+
+@lru_cache
+def orders() -> Orders:
+    squeezes, places = np.zeros((16, 8), np.uint32), np.zeros((256, 8), np.uint8)
+    for mask in range(16):
+        halves = [half for lane in range(WIDTH) if mask >> lane & 1 for half in (2 * lane, 2 * lane + 1)]
+        squeezes[mask, : len(halves)] = halves
+    for byte in range(256):
+        found = [bit for bit in range(8) if byte >> bit & 1]
+        places[byte, : len(found)] = found
+    firsts = np.array([2**64 - 1] * WIDTH + [0] * WIDTH, np.uint64)
+    firsts = np.concatenate([firsts[WIDTH - count :][:WIDTH] for count in range(WIDTH + 1)])
+    return Orders(squeezes=squeezes.ravel(), firsts=firsts, places=places.view(np.uint64).ravel())
+
+
+class Quad(types.Type):
+    """Four unsigned 64-bit integers in a register."""
+
+    def __init__(self) -> None:
+        super().__init__(name="CollatzQuad")
+
+
+@register_model(Quad)
+class _QuadModel(models.PrimitiveModel):
+    def __init__(self, manager, kind) -> None:
+        super().__init__(manager, kind, _LANES)
+
+
+QUAD = Quad()
+
+
+def _address(context, builder, array_type, array, index, pointee):
+    """Address of element `index` of a contiguous array, as a pointer to `pointee`."""
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), pointee.as_pointer())
+
+
+@intrinsic
+def load(typing, array, index):
+    """Four elements of a uint64 array from index on."""
+
+    def emit(context, builder, signature, given):
+        return builder.load(_address(context, builder, signature.args[0], *given, _LANES), align=8)
+
+    return QUAD(array, types.intp), emit
+
+
+@intrinsic
+def store(typing, array, index, lanes):
+    """Writes four elements of a uint64 array from index on."""
+
+    def emit(context, builder, signature, given):
+        builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _LANES), align=8)
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, lanes), emit
+
+
+@intrinsic
+def store_word(typing, array, index, word):
+    """Writes eight elements of a uint8 array from index on, the lowest byte of the word first."""
+
+    def emit(context, builder, signature, given):
+        builder.store(given[2], _address(context, builder, signature.args[0], *given[:2], _I64), align=1)
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, types.uint64), emit
+
+
+@intrinsic
+def widen(typing, array, index):
+    """Four elements of a uint8 array from index on, each in a lane."""
+    four = ir.VectorType(_I8, WIDTH)
+
+    def emit(context, builder, signature, given):
+        address = _address(context, builder, signature.args[0], *given, four)
+        return builder.zext(builder.load(address, align=1), _LANES)
+
+    return QUAD(array, types.intp), emit
+
+
+def _gathered(builder, data, first):
+    """Elements of a table by the lowest bytes of four words from address `first` on.
+
+    The empty assembly keeps LLVM from taking the bytes out of a register instead, which costs two instructions each.
+    As floating-point numbers two elements become a pair by loads alone.
+    """
+    bytewise = ir.FunctionType(first.type, [first.type])
+    first = builder.asm(bytewise, "", "=r,0", [first], side_effect=False)
+    data, found = builder.bitcast(data, _DOUBLE.as_pointer()), ir.Constant(_DOUBLES, ir.Undefined)
+    for lane in range(WIDTH):
+        byte = builder.load(builder.gep(first, [ir.Constant(_I64, 8 * lane)]), align=1)
+        element = builder.load(builder.gep(data, [builder.zext(byte, _I64)]), align=8)
+        found = builder.insert_element(found, element, ir.Constant(_I32, lane))
+    return builder.bitcast(found, _LANES)
+
+
+@intrinsic
+def lookup(typing, table, lanes):
+    """Elements of a uint64 table of 256 by the lanes' lowest bytes, which go through memory, where loads find them."""
+
+    def emit(context, builder, signature, given):
+        scratch = cgutils.alloca_once(builder, _LANES)
+        scratch.align = 32
+        builder.store(given[1], scratch, align=32)
+        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        return _gathered(builder, data, builder.bitcast(scratch, _I8.as_pointer()))
+
+    return QUAD(table, QUAD), emit
+
+
+@intrinsic
+def lookup_at(typing, table, array, index):
+    """`lookup` by four elements of a uint64 array from index on."""
+
+    def emit(context, builder, signature, given):
+        data = context.make_array(signature.args[0])(context, builder, given[0]).data
+        return _gathered(builder, data, _address(context, builder, signature.args[1], *given[1:], _I8))
+
+    return QUAD(table, array, types.intp), emit
+
+
+@intrinsic
+def splat(typing, value):
+    """The same in every lane."""
+
+    def emit(context, builder, signature, given):
+        nothing = ir.Constant(_LANES, ir.Undefined)
+        first = builder.insert_element(nothing, given[0], ir.Constant(_I32, 0))
+        return builder.shuffle_vector(first, nothing, ir.Constant(ir.VectorType(_I32, WIDTH), [0] * WIDTH))
+
+    return QUAD(types.uint64), emit
+
+
+def _binary(operation):
+    @intrinsic
+    def lanewise(typing, left, right):
+        def emit(context, builder, signature, given):
+            return getattr(builder, operation)(*given)
+
+        return QUAD(QUAD, QUAD), emit
+
+    return lanewise
+
+
+add, sub = _binary("add"), _binary("sub")
+both, either = _binary("and_"), _binary("or_")
+#: Shift counts are lanes too and must be below 64.
+down, up = _binary("lshr"), _binary("shl")
+
+
+@intrinsic
+def product(typing, left, right):
+    """The product of the lanes' lower halves."""
+
+    def emit(context, builder, signature, given):
+        return builder.mul(*(builder.and_(side, _LOW_HALF) for side in given))
+
+    return QUAD(QUAD, QUAD), emit
+
+
+def _comparison(emit_it):
+    @intrinsic
+    def compare(typing, left, right):
+        def emit(context, builder, signature, given):
+            return builder.sext(emit_it(builder, *given), _LANES)
+
+        return QUAD(QUAD, QUAD), emit
+
+    return compare
+
+
+#: Where left < right, as unsigned integers; and as signed ones, an instruction less.
+below = _comparison(lambda builder, left, right: builder.icmp_unsigned("<", left, right))
+below_signed = _comparison(lambda builder, left, right: builder.icmp_signed("<", left, right))
+same = _comparison(lambda builder, left, right: builder.icmp_unsigned("==", left, right))
+
+
+@intrinsic
+def bits(typing, lanes):
+    """The highest bit of each lane."""
+
+    def emit(context, builder, signature, given):
+        return builder.zext(builder.bitcast(builder.icmp_signed("<", given[0], _NOTHING), ir.IntType(WIDTH)), _I64)
+
+    return types.uint64(QUAD), emit
+
+
+@intrinsic
+def choose(typing, mask, lanes, others):
+    """The lanes where the mask is all ones, and elsewhere the others."""
+
+    def emit(context, builder, signature, given):
+        return builder.select(builder.icmp_signed("<", given[0], _NOTHING), given[1], given[2])
+
+    return QUAD(QUAD, QUAD, QUAD), emit
+
+
+@intrinsic
+def squeeze(typing, squeezes, mask, lanes):
+    """The lanes whose bit is set, moved to the front; the rest is anything."""
+
+    def emit(context, builder, signature, given):
+        index = builder.shl(given[1], ir.Constant(_I64, 3))
+        order = builder.load(_address(context, builder, signature.args[0], given[0], index, _HALVES), align=4)
+        name = "llvm.x86.avx2.permd"
+        function = builder.module.globals.get(name)
+        if function is None:
+            function = ir.Function(builder.module, ir.FunctionType(_HALVES, [_HALVES, _HALVES]), name)
+        return builder.bitcast(builder.call(function, [builder.bitcast(given[2], _HALVES), order]), _LANES)
+
+    return QUAD(squeezes, types.uint64, QUAD), emit

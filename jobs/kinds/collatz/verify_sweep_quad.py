@@ -1,0 +1,272 @@
+"""The sweeps of verification for CPUs with AVX2: four numbers at once, eight steps by a lookup."""
+
+# mypy: ignore-errors
+# numba types these functions, by rules that mypy does not know: int and int64 are one type
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from jobs.kinds.collatz.bits import ones
+from jobs.kinds.collatz.quad_steps import HIGH_BITS, sixteen_narrow, sixteen_wide
+from jobs.kinds.collatz.quads import (
+    add,
+    below,
+    below_signed,
+    bits,
+    both,
+    down,
+    either,
+    load,
+    lookup,
+    lookup_at,
+    product,
+    same,
+    splat,
+    squeeze,
+    store,
+    store_word,
+    up,
+    widen,
+)
+from jobs.kinds.collatz.verify_sieve import Sieve
+from jobs.kinds.collatz.verify_sweep import (
+    BITS_HIGH,
+    BITS_LOW,
+    BLOCKS,
+    CANDIDATES,
+    PASSES,
+    POOL,
+    SUM_HIGH,
+    SUM_LOW,
+    Room,
+    Task,
+    entrance,
+    finish_residue,
+    settle,
+    unpack,
+)
+from jobs.kinds.collatz.wide import LIMB, in_limbs
+
+#: Greater numbers are left to the sweeps for any CPU: too many would outgrow these limbs.
+END = 2**72
+#: Where the cells of a residue are listed among the places.
+LISTED = 256
+
+_ZERO, _HALF, _BYTE, _EIGHT = np.uint64(0), np.uint64(32), np.uint64(255), np.uint64(8)
+_ALL_BITS, _EIGHT_ON = np.uint64(15), np.uint64(0x0808080808080808)
+_LIMB, _LIMB_MASK, _HIGH_BITS = np.uint64(LIMB), np.uint64(2**LIMB - 1), np.uint64(HIGH_BITS)
+#: A residue enters a pool from less than this, so that it fits in every cell: 256 * 3^24 < 2^47.
+_NARROW, _WIDE = np.uint64(2**53), np.uint64(2 ** (HIGH_BITS - 1))
+
+
+@njit(nogil=True, cache=True)
+def _list_cells(row: int, entry: int, masks, threes, cells, bytewise, places) -> int:
+    """Writes the cells of a residue's candidates as bytes; how many."""
+    listed, first = np.uint64(LISTED), _ZERO
+    for word in range(4):
+        live = masks[row, word] & threes[entry, word] & cells[word]
+        for _ in range(8):
+            store_word(places, listed, bytewise[live & _BYTE] + first)
+            listed += ones(live & _BYTE)
+            first += _EIGHT_ON
+            live >>= _EIGHT
+    return np.int64(listed) - LISTED
+
+
+@njit(nogil=True, cache=True)
+def _carry(low, high, tally: np.ndarray) -> None:
+    """Keeps sums of limbs."""
+    store(tally, SUM_LOW, both(low, splat(_LIMB_MASK)))
+    store(tally, SUM_HIGH, add(high, down(low, splat(_LIMB))))
+
+
+@njit(nogil=True, cache=True)
+def _times(cell, power):
+    """A cell times a power of three below 2^40."""
+    return add(product(cell, power), up(product(cell, down(power, splat(_HALF))), splat(_HALF)))
+
+
+@njit(nogil=True, cache=True)
+def narrow(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+    """A sweep for blocks below 2^48, one limb a number; False when it failed, and then the tally means nothing."""
+    waiting, i = np.int64(0), task.first
+    while i < task.end:
+        i, waiting = _enter_narrow(i, waiting, task, sieve, room, tally)
+        if waiting > POOL:
+            waiting = _down_narrow(waiting, np.int64(POOL), task, room, tally)
+        elif i < task.end:
+            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            i += 1
+        if waiting < 0:
+            return False
+    return _down_narrow(waiting, np.int64(0), task, room, tally) == 0
+
+
+@njit(nogil=True, cache=True)
+def _enter_narrow(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
+    places, pool, eight, h, end, around = room.places, room.low, room.eight, task.h, task.end, task.rho
+    squeezes, firsts, bytewise = room.orders.squeezes, room.orders.firsts, room.orders.places
+    floor, limb, mask = splat(task.floor_low), splat(_LIMB), splat(_LIMB_MASK)
+    stopped, high_sum, every = load(tally, SUM_LOW), load(tally, SUM_HIGH), load(tally, BITS_LOW)
+    entered, into = 0, np.uint64(waiting)
+    while i < end and into <= np.uint64(POOL):
+        power, d, rho = unpack(packed[i], powers)
+        high, low = entrance(power, d, h)
+        if high or low >= _NARROW:
+            break
+        listed = _list_cells(i, rho + around, masks, threes, cells, bytewise, places)
+        entered += listed
+        first, factor = splat(low), splat(power)
+        for j in range(0, listed, 4):
+            x = add(first, _times(widen(places, LISTED + j), factor))
+            x = both(x, load(firsts, 4 * min(4, listed - j)))
+            x = sixteen_narrow(x, lookup(eight, x), eight)
+            stops = below(x, floor)
+            every, stopped = either(every, x), add(stopped, both(stops, x))
+            left = bits(stops) ^ _ALL_BITS
+            store(pool, into, squeeze(squeezes, left, x))
+            into += ones(left)
+        high_sum = add(high_sum, down(stopped, limb))
+        stopped = both(stopped, mask)
+        i += 1
+    store(tally, BITS_LOW, every)
+    _carry(stopped, high_sum, tally)
+    tally[CANDIDATES] += np.uint64(entered)
+    tally[BLOCKS] += np.uint64(entered)
+    return i, np.int64(into)
+
+
+@njit(nogil=True, cache=True)
+def _down_narrow(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Passes over the pool until at most `most` wait; how many do, or -1."""
+    for _ in range(PASSES):
+        waiting = settle(waiting, _ZERO, task, room, tally)
+        if waiting <= most:
+            return waiting
+        tally[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_narrow(waiting, task, room, tally)
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _pass_narrow(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """16 steps of the pool's numbers; how many wait then. Zeros after the last stay zeros and stop."""
+    pool, eight, squeezes, left, floor = room.low, room.eight, room.orders.squeezes, _ZERO, splat(task.floor_low)
+    stopped, every = load(tally, SUM_LOW), load(tally, BITS_LOW)
+    store(pool, waiting, splat(_ZERO))
+    for j in range(0, waiting, 4):
+        x = sixteen_narrow(load(pool, j), lookup_at(eight, pool, j), eight)
+        stops = below(x, floor)
+        every, stopped = either(every, x), add(stopped, both(stops, x))
+        stay = bits(stops) ^ _ALL_BITS
+        store(pool, left, squeeze(squeezes, stay, x))
+        left += ones(stay)
+    store(tally, BITS_LOW, every)
+    _carry(stopped, load(tally, SUM_HIGH), tally)
+    return np.int64(left)
+
+
+@njit(nogil=True, cache=True)
+def wide(task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> bool:
+    """A sweep for blocks below END, two limbs a number; False when it failed, and then the tally means nothing."""
+    waiting, i = np.int64(0), task.first
+    while i < task.end:
+        i, waiting = _enter_wide(i, waiting, task, sieve, room, tally)
+        if waiting > POOL:
+            waiting = _down_wide(waiting, np.int64(POOL), task, room, tally)
+        elif i < task.end:
+            waiting = waiting if finish_residue(i, task, sieve, room, tally) else -1
+            i += 1
+        if waiting < 0:
+            return False
+    return _down_wide(waiting, np.int64(0), task, room, tally) == 0
+
+
+@njit(nogil=True, cache=True)
+def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tally: np.ndarray) -> tuple[int, int]:
+    """Takes residues in until the pool is full or one stands too high: (that one, how many wait)."""
+    packed, masks, threes, powers, cells = sieve.packed, sieve.masks, sieve.threes, sieve.powers, task.cells
+    places, pool_low, pool_high, eight = room.places, room.low, room.high, room.eight
+    squeezes, firsts, bytewise = room.orders.squeezes, room.orders.firsts, room.orders.places
+    h, end, around = task.h, task.end, task.rho
+    floor_limbs = in_limbs(task.floor_high, task.floor_low)
+    floor_high, floor_low, mask, limb = splat(floor_limbs[0]), splat(floor_limbs[1]), splat(_LIMB_MASK), splat(_LIMB)
+    sum_low, sum_high = load(tally, SUM_LOW), load(tally, SUM_HIGH)
+    all_low, all_high = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    entered, into = 0, np.uint64(waiting)
+    while i < end and into <= np.uint64(POOL):
+        power, d, rho = unpack(packed[i], powers)
+        high, low = in_limbs(*entrance(power, d, h))
+        if high >= _WIDE:
+            break
+        listed = _list_cells(i, rho + around, masks, threes, cells, bytewise, places)
+        entered += listed
+        first_low, first_high, factor = splat(low), splat(high), splat(power)
+        for j in range(0, listed, 4):
+            valid = load(firsts, 4 * min(4, listed - j))
+            # what the low limb carries stays there: it is below 2^55
+            xl = both(valid, add(first_low, _times(widen(places, LISTED + j), factor)))
+            xh = add(both(valid, first_high), down(xl, limb))
+            xl = both(xl, mask)
+            xl, xh = sixteen_wide(xl, xh, lookup(eight, xl), eight)
+            stops = either(
+                below_signed(xh, floor_high), both(same(xh, floor_high), below_signed(xl, floor_low))
+            )
+            all_low, all_high = either(all_low, xl), either(all_high, xh)
+            sum_low, sum_high = add(sum_low, both(stops, xl)), add(sum_high, both(stops, xh))
+            left = bits(stops) ^ _ALL_BITS
+            kept_low, kept_high = squeeze(squeezes, left, xl), squeeze(squeezes, left, xh)
+            store(pool_low, into, kept_low)
+            store(pool_high, into, kept_high)
+            into += ones(left)
+        sum_high = add(sum_high, down(sum_low, limb))
+        sum_low = both(sum_low, mask)
+        i += 1
+    store(tally, BITS_LOW, all_low)
+    store(tally, BITS_HIGH, all_high)
+    _carry(sum_low, sum_high, tally)
+    tally[CANDIDATES] += np.uint64(entered)
+    tally[BLOCKS] += np.uint64(entered)
+    return i, np.int64(into)
+
+
+@njit(nogil=True, cache=True)
+def _down_wide(waiting: int, most: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """Passes over the pool until at most `most` wait; how many do, or -1."""
+    for _ in range(PASSES):
+        waiting = settle(waiting, _HIGH_BITS, task, room, tally)
+        if waiting <= most:
+            return waiting
+        tally[BLOCKS] += np.uint64(waiting)
+        waiting = _pass_wide(waiting, task, room, tally)
+    return -1
+
+
+@njit(nogil=True, cache=True)
+def _pass_wide(waiting: int, task: Task, room: Room, tally: np.ndarray) -> int:
+    """16 steps of the pool's numbers; how many wait then. Zeros after the last stay zeros and stop."""
+    pool_low, pool_high, eight, squeezes, left = room.low, room.high, room.eight, room.orders.squeezes, _ZERO
+    floor_high, floor_low = in_limbs(task.floor_high, task.floor_low)
+    floor = splat(floor_low), splat(floor_high)
+    sums = load(tally, SUM_LOW), load(tally, SUM_HIGH)
+    every = load(tally, BITS_LOW), load(tally, BITS_HIGH)
+    store(pool_low, waiting, splat(_ZERO))
+    store(pool_high, waiting, splat(_ZERO))
+    for j in range(0, waiting, 4):
+        xl, xh = sixteen_wide(load(pool_low, j), load(pool_high, j), lookup_at(eight, pool_low, j), eight)
+        stops = either(below_signed(xh, floor[1]), both(same(xh, floor[1]), below_signed(xl, floor[0])))
+        every = either(every[0], xl), either(every[1], xh)
+        sums = add(sums[0], both(stops, xl)), add(sums[1], both(stops, xh))
+        stay = bits(stops) ^ _ALL_BITS
+        kept_low, kept_high = squeeze(squeezes, stay, xl), squeeze(squeezes, stay, xh)
+        store(pool_low, left, kept_low)
+        store(pool_high, left, kept_high)
+        left += ones(stay)
+    store(tally, BITS_LOW, every[0])
+    store(tally, BITS_HIGH, every[1])
+    _carry(sums[0], sums[1], tally)
+    return np.int64(left)
