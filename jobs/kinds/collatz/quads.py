@@ -38,6 +38,8 @@ class Orders(NamedTuple):
     firsts: Any
     #: Of each byte, the places of its bits that are set, as bytes of a word.
     places: Any
+    #: 0, 1, 2, 3.
+    lanes: Any
 
 
 @lru_cache
@@ -58,7 +60,7 @@ def orders() -> Orders:
         places[byte, : len(found)] = found
     firsts = np.array([2**64 - 1] * WIDTH + [0] * WIDTH, np.uint64)
     firsts = np.concatenate([firsts[WIDTH - count :][:WIDTH] for count in range(WIDTH + 1)])
-    return Orders(squeezes=squeezes.ravel(), firsts=firsts, places=places.view(np.uint64).ravel())
+    return Orders(squeezes=squeezes.ravel(), firsts=firsts, places=places.view(np.uint64).ravel(), lanes=np.arange(WIDTH, dtype=np.uint64))
 
 
 class Quad(types.Type):

@@ -23,6 +23,7 @@ from jobs.kinds.collatz.statistics import (
     digits,
     pieces,
     tails,
+    tails_at,
 )
 from jobs.kinds.collatz.wide import LIMB
 from jobs.kinds.contract import Tick
@@ -85,7 +86,7 @@ class Records(Tally):
         low, high = np.uint64(start - self.origin), np.uint64(end - self.origin)
         failure, walked = block_limits(start, low, high, bits, self.notes)
         narrow = start < NARROW_END
-        block = tails().narrow_rare if narrow else tails().wide_rare
+        block = tails().narrow_rare if narrow else tails_at(start).wide_rare
         number, lookup = digits(start >> bits, narrow), tables.lookup()
         failure = failure or block(number, bits, self.groups, lookup, low, self.floors, walked, self.notes, self.tile)
         self.check(failure, start, end)
@@ -137,7 +138,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
 
 def warm() -> None:
     """Compiles what statistics do not need."""
-    for start in (2**40, 2 * NARROW_END):
+    for start in {2**40, 2 * NARROW_END, min(tails().END, 2**95)}:
         bits = max(WIDE_LEVELS)
         spec: dict[str, Any] = {"start": str(start), "batch_size": None}
         spec["known"] = {"delay": 1500, "path": str(2**90), "complete": None}

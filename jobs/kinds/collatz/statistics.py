@@ -13,7 +13,7 @@ import numpy as np
 
 from jobs.kinds.collatz import statistics_blocks as blocks
 from jobs.kinds.collatz import statistics_tails_portable as tails_portable
-from jobs.kinds.collatz import tables, vectors
+from jobs.kinds.collatz import quads, tables, vectors
 from jobs.kinds.collatz.partials import Record, column_row, running, sorted_pairs
 from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.contract import Tick
@@ -71,7 +71,7 @@ class Tally:
     def _block(self, start: int, low: np.uint64, high: np.uint64, bits: int) -> int:
         failure, walked = block_limits(start, low, high, bits, self.notes)
         narrow, groups, lookup = start < NARROW_END, tables.groups(bits), tables.lookup()
-        block, number = tails().narrow if narrow else tails().wide, digits(start >> bits, narrow)
+        block, number = tails().narrow if narrow else tails_at(start).wide, digits(start >> bits, narrow)
         return failure or block(number, bits, groups, lookup, low, log(start, 3), walked, self.notes, self.tile)
 
     def _take_wide(self) -> None:
@@ -142,11 +142,20 @@ def walk(n: int) -> tuple[int, int]:
 @lru_cache
 def tails() -> Any:
     """The module with the blocks for this CPU."""
-    if not vectors.available():
-        return tails_portable
-    from jobs.kinds.collatz import statistics_tails_vector as tails_vector
+    if vectors.available():
+        from jobs.kinds.collatz import statistics_tails_vector as tails_vector
 
-    return tails_vector
+        return tails_vector
+    if quads.available():
+        from jobs.kinds.collatz import statistics_tails_quad as tails_quad
+
+        return tails_quad
+    return tails_portable
+
+
+def tails_at(start: int) -> Any:
+    """The module for blocks of two limbs from `start` on."""
+    return tails() if start < tails().END else tails_portable
 
 
 def pieces(start: int, end: int, most: int, levels: tuple[int, ...] = LEVELS) -> Iterator[tuple[int, int, int]]:
@@ -194,5 +203,6 @@ def warm() -> None:
         tally = Tally(LEAST_BLOCK << bits)
         tally.take(LEAST_BLOCK << bits, (LEAST_BLOCK + 1) << bits, bits)
     Tally(1).take(1, 100, 0)
-    tally = Tally(2 * NARROW_END)
-    tally.take(2 * NARROW_END, 2 * NARROW_END + 2**10, 10)
+    for start in {2 * NARROW_END, min(tails().END, 2**95)}:
+        tally = Tally(start)
+        tally.take(start, start + 2**10, 10)

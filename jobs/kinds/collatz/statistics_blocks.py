@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from jobs.kinds.collatz import quads
 from jobs.kinds.collatz.tables import DELAY_SHIFT, LOG_BITS, WEIGHT_SHIFT, Lookup
 from jobs.kinds.collatz.wide import descend, exceeds, walk
 
@@ -26,6 +27,8 @@ DELAYS = 8192
 LONG = 4000
 #: Classes whose state is in the first-level cache at a time.
 TILE = 2048
+#: Powers of three of which products are kept: of 24 steps at most.
+POWERS = 32
 #: Where the number of residues lies in a lane's tag; below it is an index.
 TAG_WEIGHT = 16
 #: From a boundary value x no value of the next 16 steps exceeds 2 * 1.5^16 * (x + 1) < 2^11 (x + 1).
@@ -72,6 +75,10 @@ class Tile(NamedTuple):
     ended: Any
     #: Delays by index, of the odd ones at least; 0 elsewhere.
     delays: Any
+    #: 3^c h of the block, for vectors of four: low limbs by c, then high ones.
+    products: Any
+    #: Moves of their lanes.
+    orders: Any
 
 
 def empty_notes(origin: int = 0) -> Notes:
@@ -88,7 +95,9 @@ def empty_notes(origin: int = 0) -> Notes:
 def tile() -> Tile:
     """Room for the vectors that reach beyond a tile's end as well."""
     lanes = [np.zeros(TILE + 8, np.uint64) for _ in range(5)]
-    return Tile(*lanes, delays=np.zeros(TILE, np.uint16))
+    return Tile(
+        *lanes, delays=np.zeros(TILE, np.uint16), products=np.zeros(2 * POWERS, np.uint64), orders=quads.orders()
+    )
 
 
 @njit(nogil=True, cache=True)

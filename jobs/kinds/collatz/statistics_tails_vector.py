@@ -45,6 +45,9 @@ from jobs.kinds.collatz.vectors import (
 )
 from jobs.kinds.collatz.wide import LIMB, SAFE
 
+#: Blocks below this, which are all, are taken.
+END = 2**96
+
 _ZERO, _ALL, _EIGHT, _FIFTEEN = np.uint64(0), np.uint64(2**64 - 1), np.uint64(8), np.uint64(15)
 _CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
 _D_SHIFT, _LOW = np.uint64(D_SHIFT), np.uint64(2**LOW_BITS)
