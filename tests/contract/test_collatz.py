@@ -21,9 +21,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs.kinds import registry
-from jobs.kinds.collatz import partials, statistics, tables, trajectory, vectors, wide
+from jobs.kinds.collatz import partials, statistics, tables, trajectory, wide
 from jobs.kinds.collatz import statistics_blocks as blocks
-from jobs.kinds.collatz import statistics_tails_portable as tails_portable
 from jobs.kinds.collatz.trajectory_curve import FRACTION_BITS, leading, log2
 from jobs.models import MAX_UNITS, Device
 
@@ -60,11 +59,10 @@ def walk_spec(n: int, max_points: int = 4000, step_limit: int = definition.STEP_
     return {"mode": "trajectory", "n": str(n), "max_points": max_points, "step_limit": step_limit}
 
 
-@pytest.fixture(params=["portable"] + ["vector"] * vectors.available())
+@pytest.fixture(params=statistics.all_tails(), ids=lambda module: module.__name__.rpartition("_")[2])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sets of tails, where this CPU has both."""
-    if request.param == "portable":
-        monkeypatch.setattr(statistics, "tails", lambda: tails_portable)
+    """Every set of tails that this CPU has."""
+    monkeypatch.setattr(statistics, "tails", lambda: request.param)
 
 
 # Known answers
@@ -148,20 +146,20 @@ def test_all_tails_agree_on_greater_blocks(start: int, monkeypatch: pytest.Monke
     start <<= 22
     usual = computed(start, 2**22)
     assert sum(count for _, count in usual["histogram"]) == 2**22
-    monkeypatch.setattr(statistics, "NARROW_END", 0)
-    assert computed(start, 2**22) == usual
-    monkeypatch.setattr(statistics, "tails", lambda: tails_portable)
-    assert computed(start, 2**22) == usual
-    monkeypatch.setattr(statistics, "NARROW_END", 2**48)
-    assert computed(start, 2**22) == usual
+    for tails in statistics.all_tails():
+        monkeypatch.setattr(statistics, "tails", lambda tails=tails: tails)
+        for end in (0, 2**48):
+            monkeypatch.setattr(statistics, "NARROW_END", end)
+            assert computed(start, 2**22) == usual, (tails, end)
 
 
 @pytest.mark.parametrize("h", [8, 60, 2**16, 2**20 - 1])
 def test_the_greatest_blocks_are_four_smaller_ones(h: int, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = computed(h << 24, 2**24)
     assert computed(h << 24, 2**24, 2**22) == usual
-    monkeypatch.setattr(statistics, "tails", lambda: tails_portable)
-    assert computed(h << 24, 2**24) == usual
+    for tails in statistics.all_tails():
+        monkeypatch.setattr(statistics, "tails", lambda tails=tails: tails)
+        assert computed(h << 24, 2**24) == usual, tails
 
 
 def test_odd_steps_are_told_from_logarithms_with_room_to_spare() -> None:

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobs.kinds import registry
-from jobs.kinds.collatz import records, statistics, vectors
+from jobs.kinds.collatz import records, statistics
 from jobs.kinds.collatz import records_published as published
 from jobs.kinds.collatz import statistics_columns as columns
-from jobs.kinds.collatz import statistics_tails_portable as tails_portable
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")
@@ -46,10 +45,11 @@ def found(start: int, count: int, **more: Any) -> Any:
     return partial
 
 
-@pytest.fixture(params=["portable"] + ["vector"] * vectors.available())
+@pytest.fixture(params=statistics.all_tails(), ids=lambda module: module.__name__.rpartition("_")[2])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "portable":
-        monkeypatch.setattr(statistics, "tails", lambda: tails_portable)
+    """Every set of tails that this CPU has, in both modules that ask."""
+    for module in (statistics, records):
+        monkeypatch.setattr(module, "tails", lambda: request.param)
 
 
 def test_the_published_records_are_those_of_the_golden_answers() -> None:

@@ -16,10 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jobs.kinds import registry
-from jobs.kinds.collatz import partials, vectors, verify
+from jobs.kinds.collatz import partials, verify
 from jobs.kinds.collatz import verify_sieve as sieves
 from jobs.kinds.collatz import verify_sweep as sweep
-from jobs.kinds.collatz import verify_sweep_portable as sweep_portable
 from jobs.models import Device
 
 definition: Any = registry.definition("collatz")
@@ -36,7 +35,6 @@ STARTS = st.one_of(
     st.tuples(st.sampled_from(EDGES), st.integers(-100, 90)).map(sum),
     st.tuples(st.integers(1, 95), st.integers(-2, 2)).map(lambda pair: max(1, 2 ** pair[0] + pair[1])),
 )
-PATHS = ["portable"] + ["vector"] * vectors.available()
 
 
 def go_on(_: int) -> bool:
@@ -63,14 +61,13 @@ def nothing_fits(real: Any) -> Any:
 
         return run
 
-    return SimpleNamespace(narrow=failing("narrow"), wide=failing("wide"))
+    return SimpleNamespace(narrow=failing("narrow"), wide=failing("wide"), END=real.END)
 
 
-@pytest.fixture(params=PATHS)
+@pytest.fixture(params=verify.all_sweeps(), ids=lambda module: module.__name__.rpartition("_")[2])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both sets of sweeps, where this CPU has both."""
-    if request.param == "portable":
-        monkeypatch.setattr(verify, "sweeps", lambda: sweep_portable)
+    """Every set of sweeps that this CPU has."""
+    monkeypatch.setattr(verify, "sweeps", lambda: request.param)
 
 
 # Kernel and reference
@@ -85,15 +82,15 @@ def test_every_sweep_sees_what_the_reference_saw(known: dict[str, Any]) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(STARTS, st.integers(1, 150), st.integers(0, 60), st.booleans())
-@example(1, 100, 0, True)
-@example(2**96 - 100, 100, 0, True)
-def test_verification_is_the_reference_wherever_it_starts(start: int, count: int, skip: int, portable: bool) -> None:
+@given(STARTS, st.integers(1, 150), st.integers(0, 60), st.sampled_from(verify.all_sweeps()))
+@example(1, 100, 0, verify.all_sweeps()[0])
+@example(2**96 - 100, 100, 0, verify.all_sweeps()[0])
+def test_verification_is_the_reference_wherever_it_starts(start: int, count: int, skip: int, sweeps: Any) -> None:
     hi = min(skip + count, END - start)
     lo = min(skip, hi - 1)
     before = verify.sweeps
     try:
-        verify.sweeps = (lambda: sweep_portable) if portable else before
+        verify.sweeps = lambda: sweeps
         assert kernel.run(spec(start, hi), lo, hi, go_on) == (hi, reference.run(spec(start, hi), lo, hi))
     finally:
         verify.sweeps = before
@@ -104,13 +101,11 @@ def test_all_sweeps_agree_on_millions_of_numbers(start: int, monkeypatch: pytest
     start, count = start + 12 * CELL + 1000, 4 * CELL
     usual = computed(start, count)
     assert usual["candidates"] / count == pytest.approx(44 / 81 * 34008263 / BLOCK, rel=0.01)
-    monkeypatch.setattr(verify, "NARROW_BLOCKS", 0)
-    assert computed(start, count) == usual
-    monkeypatch.setattr(verify, "sweeps", lambda: sweep_portable)
-    assert computed(start, count) == usual
-    if start < 2**44:
-        monkeypatch.setattr(verify, "NARROW_BLOCKS", 2**16)
-        assert computed(start, count) == usual
+    for sweeps in verify.all_sweeps():
+        monkeypatch.setattr(verify, "sweeps", lambda sweeps=sweeps: sweeps)
+        for narrow_blocks in (0, 2**16)[: 1 + (start < 2**44)]:
+            monkeypatch.setattr(verify, "NARROW_BLOCKS", narrow_blocks)
+            assert computed(start, count) == usual, (sweeps, narrow_blocks)
 
 
 @pytest.mark.usefixtures("path")
@@ -250,7 +245,7 @@ def test_told_to_stop_it_keeps_what_it_has(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_number_that_never_stops_ends_a_sweep_and_not_the_process() -> None:
-    for module in [sweep_portable, verify.sweeps()]:
+    for module in verify.all_sweeps():
         for name, start in (("narrow", 2**40), ("wide", 2**70)):
             task = verify.piece(start, start + 5000)._replace(floor=0).task()
             tally = np.zeros(sweep.WORDS, np.uint64)

@@ -60,7 +60,10 @@ def orders() -> Orders:
         places[byte, : len(found)] = found
     firsts = np.array([2**64 - 1] * WIDTH + [0] * WIDTH, np.uint64)
     firsts = np.concatenate([firsts[WIDTH - count :][:WIDTH] for count in range(WIDTH + 1)])
-    return Orders(squeezes=squeezes.ravel(), firsts=firsts, places=places.view(np.uint64).ravel(), lanes=np.arange(WIDTH, dtype=np.uint64))
+    return Orders(
+        squeezes=squeezes.ravel(), firsts=firsts, places=places.view(np.uint64).ravel(),
+        lanes=np.arange(WIDTH, dtype=np.uint64),
+    )  # fmt: skip
 
 
 class Quad(types.Type):

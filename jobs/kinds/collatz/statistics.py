@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from jobs.kinds.collatz import quads, tables, vectors
 from jobs.kinds.collatz import statistics_blocks as blocks
 from jobs.kinds.collatz import statistics_tails_portable as tails_portable
-from jobs.kinds.collatz import quads, tables, vectors
 from jobs.kinds.collatz.partials import Record, column_row, running, sorted_pairs
 from jobs.kinds.collatz.statistics_columns import layout
 from jobs.kinds.contract import Tick
@@ -139,18 +139,18 @@ def walk(n: int) -> tuple[int, int]:
     return delay, peak
 
 
+def all_tails() -> list[Any]:
+    """The modules with blocks that run on this CPU, the fastest last."""
+    from jobs.kinds.collatz import statistics_tails_quad as tails_quad
+    from jobs.kinds.collatz import statistics_tails_vector as tails_vector
+
+    return [tails_portable, *[tails_quad] * quads.available(), *[tails_vector] * vectors.available()]
+
+
 @lru_cache
 def tails() -> Any:
     """The module with the blocks for this CPU."""
-    if vectors.available():
-        from jobs.kinds.collatz import statistics_tails_vector as tails_vector
-
-        return tails_vector
-    if quads.available():
-        from jobs.kinds.collatz import statistics_tails_quad as tails_quad
-
-        return tails_quad
-    return tails_portable
+    return all_tails()[-1]
 
 
 def tails_at(start: int) -> Any:

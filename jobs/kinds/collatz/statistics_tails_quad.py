@@ -59,7 +59,7 @@ _HIGH = np.uint64(2**HIGH_BITS)
 
 @njit(nogil=True, cache=True)
 def _fill_products(h, tile: Tile) -> None:
-    """3^c h for c = 0..31, in limbs of 54 and 64 bits; h in digits of 27 bits, of which one stands for all below 2^64."""
+    """3^c h for c = 0..31, in limbs of 54 and 64 bits; h comes in digits of 27 bits, or as one word."""
     low, high = h[0], _ZERO
     if len(h) > 1:
         low, high = h[0] | h[1] << _DIGIT, h[2] | h[3] << _DIGIT
@@ -116,7 +116,14 @@ def _narrow_tails(
     eight, ends, squeezes, products = tables.eight, tables.ends, tile.orders.squeezes, tile.products
     low, live, end, ended = tile.low, tile.live, tile.end, tile.ended
     lowest, greatest_one = splat(_LOW), splat(limit)
-    most, odd, alive, taken, lanes, step = np.int64(0), False, len(packed), steps, load(tile.orders.lanes, 0), splat(_FOUR)
+    most, odd, alive, taken, lanes, step = (
+        np.int64(0),
+        False,
+        len(packed),
+        steps,
+        load(tile.orders.lanes, 0),
+        splat(_FOUR),
+    )
     while alive:
         left, over, at, all_leave = _ZERO, _ZERO, lanes, _ZERO if taken <= LONG else _LANES
         for j in range(0, alive, 4):
@@ -183,7 +190,14 @@ def _wide_tails(
     lows, highs, live, end, ended = tile.low, tile.high, tile.live, tile.end, tile.ended
     lowest, nothing, everything = splat(_LOW), splat(_ZERO), splat(_ALL)
     limit_high, limit_low = splat(limit[0]), splat(limit[1])
-    most, odd, alive, taken, lanes, step = np.int64(0), False, len(packed), steps, load(tile.orders.lanes, 0), splat(_FOUR)
+    most, odd, alive, taken, lanes, step = (
+        np.int64(0),
+        False,
+        len(packed),
+        steps,
+        load(tile.orders.lanes, 0),
+        splat(_FOUR),
+    )
     while alive:
         left, over, at, all_leave = _ZERO, _ZERO, lanes, _ZERO if taken <= LONG else _LANES
         for j in range(0, alive, 4):
@@ -296,13 +310,9 @@ def _wide_rare_tails(packed, tables: Lookup, limit, floors, tile: Tile) -> None:
                 low, high = sixteen_wide(load(lows, j), load(highs, j), lookup_at(eight, lows, j), eight)
                 index = load(live, j)
             valid = _valid(alive, j)
-            great = either(
-                below_signed(limit_high, high), both(same(high, limit_high), below_signed(limit_low, low))
-            )
+            great = either(below_signed(limit_high, high), both(same(high, limit_high), below_signed(limit_low, low)))
             great_bits = bits(great) & valid
-            above = either(
-                below(floor_high, high), both(same(high, floor_high), below_signed(floor_low, low))
-            )
+            above = either(below(floor_high, high), both(same(high, floor_high), below_signed(floor_low, low)))
             stays = bits(above) & valid & ~great_bits
             left_low, left_high = squeeze(squeezes, stays, low), squeeze(squeezes, stays, high)
             left_index = squeeze(squeezes, stays, index)

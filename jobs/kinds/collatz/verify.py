@@ -175,18 +175,18 @@ def _rooms() -> tuple[sweep.Room, sweep.Room]:
     return room(), room()
 
 
+def all_sweeps() -> list[Any]:
+    """The modules with sweeps that run on this CPU, the fastest last."""
+    from jobs.kinds.collatz import verify_sweep_quad as sweep_quad
+    from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
+
+    return [sweep_portable, *[sweep_quad] * quads.available(), *[sweep_vector] * vectors.available()]
+
+
 @lru_cache
 def sweeps() -> Any:
     """The module with the sweeps for this CPU."""
-    if vectors.available():
-        from jobs.kinds.collatz import verify_sweep_vector as sweep_vector
-
-        return sweep_vector
-    if quads.available():
-        from jobs.kinds.collatz import verify_sweep_quad as sweep_quad
-
-        return sweep_quad
-    return sweep_portable
+    return all_sweeps()[-1]
 
 
 def _sweep(task: Piece, tally: np.ndarray) -> bool:

@@ -213,9 +213,7 @@ def _enter_wide(i: int, waiting: int, task: Task, sieve: Sieve, room: Room, tall
             xh = add(both(valid, first_high), down(xl, limb))
             xl = both(xl, mask)
             xl, xh = sixteen_wide(xl, xh, lookup(eight, xl), eight)
-            stops = either(
-                below_signed(xh, floor_high), both(same(xh, floor_high), below_signed(xl, floor_low))
-            )
+            stops = either(below_signed(xh, floor_high), both(same(xh, floor_high), below_signed(xl, floor_low)))
             all_low, all_high = either(all_low, xl), either(all_high, xh)
             sum_low, sum_high = add(sum_low, both(stops, xl)), add(sum_high, both(stops, xh))
             left = bits(stops) ^ _ALL_BITS
