@@ -64,7 +64,7 @@ def drawn(page: Page, source: str) -> Any:
 
 def whole(page: Page, numbers: int) -> Any:
     found = picture(page)
-    expect(found).to_have_attribute("data-numbers", str(numbers))
+    expect(found).to_have_attribute("data-numbers", str(numbers), timeout=20_000)
     return found
 
 
@@ -110,16 +110,20 @@ def test_a_run_from_start_to_its_records(open_page: Open, pages: Live) -> None:
     job = re.search(r"job=(\w+)", page.url)
     assert job, page.url
     assert pages.job(job[1])["parameters"]["columns"] == 1024
+    expect(page.locator("#range-note")).to_contain_text("on this cluster, at")
     shot(page, "collatz-run-light")
 
 
 def test_progress_pause_and_cancel(open_page: Open, pages: Live, quiet: None) -> None:
     page = open_page(f"{ADDRESS}#to={LONG}")
-    expect(page.get_by_text("Nothing is known of these")).to_be_visible()
+    drawn(page, "sample")
     page.get_by_role("button", name="Start").click()
     bar = page.get_by_role("progressbar")
     drawn(page, "columns")
-    expect(page.get_by_role("region", name="Records")).to_contain_text(spaced(63_728_127))
+    records = page.get_by_role("region", name="Records")
+    records.get_by_role("button", name=re.compile("^All ")).first.click()
+    expect(records).to_contain_text(spaced(63_728_127))
+    page.evaluate("document.activeElement.blur()")
     expect(page).to_have_title(re.compile("%"))
     shot(page, "collatz-live-light")
     page.keyboard.press("Space")
@@ -299,11 +303,57 @@ def test_the_wheel_zooms_at_the_pointer_and_the_address_keeps_it(open_page: Open
     assert "span=" in page.url
 
 
-def test_a_window_between_is_computed_by_a_job(open_page: Open, pages: Live) -> None:
+def test_a_window_is_counted_by_a_job_when_it_is_told_to(open_page: Open, pages: Live) -> None:
     before = len(pages.get("/api/jobs?limit=200")["jobs"])
     page = open_page(f"{ADDRESS}#from=2^45&to=2^45%2B10^12&x={2**45 + 10**9}&span=3000000")
+    drawn(page, "sample")
+    page.wait_for_timeout(1500)
+    assert len(pages.get("/api/jobs?limit=200")["jobs"]) == before
+    page.get_by_role("button", name="Count all").click()
     drawn(page, "columns")
     assert len(pages.get("/api/jobs?limit=200")["jobs"]) == before + 1
+
+
+def test_a_wider_range_is_seen_at_once(open_page: Open) -> None:
+    page = open_page(ADDRESS)
+    whole(page, MILLION)
+    page.get_by_label("to", exact=True).fill("10^11")
+    page.get_by_label("to", exact=True).press("Enter")
+    found = drawn(page, "sample")
+    until(lambda: int(found.get_attribute("data-numbers") or 0) >= 20_000)
+    expect(page.locator(".missing.note")).to_contain_text("of 100\u202fG numbers, spread evenly")
+    page.get_by_label("colour").select_option("residue")
+    expect(page.locator(".under-picture .legend")).to_contain_text("several")
+    page.keyboard.press("h")
+    expect(page.locator("#panel-histogram")).to_contain_text(f"Steps of {spaced(10**11)} numbers")
+    expect(page.locator("#panel-histogram")).to_contain_text("estimated from")
+
+
+def test_a_job_that_is_not_there_is_told_and_asked_for_once(open_page: Open, pages: Live) -> None:
+    page = open_page(ADDRESS)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/api/jobs/" in request.url else None)
+    page.goto(page.url.split("#")[0] + "#job=c0ffee00c0ffee00")
+    page.reload()
+    line = page.get_by_role("region", name="Job")
+    expect(line).to_contain_text("There is no job c0ffee00c0ffee00")
+    expect(page.get_by_role("button", name="Start")).to_be_enabled()
+    for verb in ("Pause", "Cancel"):
+        expect(page.get_by_role("button", name=verb)).to_have_count(0)
+    page.wait_for_timeout(1500)
+    assert len(asked) == 1
+
+
+def test_a_cancelled_job_shows_what_it_had(open_page: Open, pages: Live) -> None:
+    job = pages.submit("collatz", {"start_number": "1", "number_count": 10**12, "columns": 1024, "density": True})
+    until(lambda: int(pages.job(job)["done"]) > 0)
+    pages.post(f"/api/jobs/{job}/cancel")
+    assert pages.wait_for(job, "cancelled")
+    page = open_page(f"{ADDRESS}#job={job}")
+    expect(page.get_by_role("region", name="Job").get_by_text("cancelled", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Start")).to_be_enabled()
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    until(lambda: picture(page).get_attribute("data-source") in ("columns", "sample"))
 
 
 def test_colours_by_peak_and_residue(open_page: Open) -> None:
@@ -419,7 +469,7 @@ def test_pictures_and_the_log_are_saved(open_page: Open) -> None:
     assert len(content) > 5000  # an empty picture has fewer bytes
     page.keyboard.press("5")
     name, content = saved(page, lambda: page.get_by_role("button", name="SVG").click())
-    numbers = {n for start in range(2, 3001) for n in trajectory(start)[:-1]}
+    numbers = {n for start in range(2, 8001) for n in trajectory(start)[:-1]}
     assert name == "collatz-coral.svg" and content.decode().count("M") == len(numbers)
     page.keyboard.press("6")
     name, content = saved(page, lambda: page.get_by_role("button", name="Save as text").click())
@@ -511,6 +561,14 @@ def test_the_inverse_tree_unfolds_and_moves_its_root(open_page: Open) -> None:
     page.locator(".twig[data-value='5']").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".node-facts")).to_contain_text("5 → 16 → 8 → 4 → 2 → 1")
+    lit = page.locator(".twig.lit").evaluate_all("all => all.map((each) => Number(each.dataset.value))")
+    assert sorted(lit, reverse=True) == sorted(trajectory(5), reverse=True)
+    box = page.locator(".tree-around").bounding_box()
+    assert box
+    for twig in nodes.all():
+        place = twig.locator(".hit").bounding_box()
+        assert place and box["x"] <= place["x"] and place["x"] + place["width"] <= box["x"] + box["width"]
+        assert box["y"] <= place["y"] and place["y"] + place["height"] <= box["y"] + box["height"]
     shot(page, "collatz-tree-light")
     page.get_by_role("button", name="Make it the root").click()
     expect(page.locator(".twig").first).to_have_attribute("data-value", "5")
@@ -582,6 +640,9 @@ def test_on_a_phone_the_picture_comes_first(open_page: Open) -> None:
         settled(page)
         assert violations(page) == [], theme
         page.screenshot(path=shot(page, f"collatz-phone-{theme}"), full_page=True)
+    page.get_by_role("region", name="Records").get_by_role("button", name=spaced(77_031), exact=True).tap()
+    expect(page.locator("dd[data-fact='Steps']")).to_have_text("350")
+    expect(page.locator(".trajectory h2")).to_be_in_viewport()
     for number, tab in enumerate(TABS, 1):
         page.keyboard.press(str(number))
         for theme in in_both_themes(page):

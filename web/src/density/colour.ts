@@ -47,7 +47,7 @@ export function css([red, green, blue]: readonly [number, number, number]): stri
 }
 
 export interface Look {
-  /** count: log of how many; value: between least and most; class: residues. */
+  /** count: log of how many, from least to most; value: between them; class: residues. */
   mode: "count" | "value" | "class";
   least: number;
   most: number;
@@ -56,7 +56,10 @@ export interface Look {
 
 /** The share of the scale that a cell takes. */
 export function share(value: number, { mode, least, most }: Look): number {
-  if (mode === "count") return Math.log1p(value) / Math.log1p(Math.max(1, most));
+  if (mode === "count") {
+    const low = Math.log1p(least);
+    return (Math.log1p(value) - low) / (Math.log1p(Math.max(1, most)) - low);
+  }
   return (value - least) / Math.max(1, most - least);
 }
 

@@ -22,7 +22,7 @@ vec3 viridis(float t) { return ${VIRIDIS.map(vector).reduceRight((rest, each) =>
 vec3 colourOf(float value) {
   if (mode == 2) return classes[clamp(int(value + .5) - 1, 0, 8)];
   float share = mode == 0
-    ? log(1. + value) / log(1. + max(1., bounds.y))
+    ? (log(1. + value) - log(1. + bounds.x)) / (log(1. + max(1., bounds.y)) - log(1. + bounds.x))
     : (value - bounds.x) / max(1., bounds.y - bounds.x);
   return clamp(viridis(mix(part.x, part.y, clamp(share, 0., 1.))), 0., 1.);
 }`;

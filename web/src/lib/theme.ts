@@ -51,5 +51,7 @@ function resolve(name: string): string {
   return colour;
 }
 
+/** True where fingers point: there is no wheel and no Shift key. */
+export const touch = matchMedia("(hover: none)").matches;
 /** True when the reader wants no motion. */
 export const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;

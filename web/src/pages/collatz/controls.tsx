@@ -1,21 +1,25 @@
 /** The row that starts and steers a run, and how far it is. */
 
-import { computed } from "@preact/signals";
+import { batch, computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { STRATEGIES, MEANING } from "./model/strategies";
-import { compact, rate } from "../../lib/format";
+import { rate } from "../../lib/format";
 import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { active, cancel, current, jobViews, pause, phase, resume, runtimeText, start } from "./model/run";
+import { expectation } from "./model/estimate";
+import { active, cancel, current, jobViews, lost, pause, phase, resume, runtimeText, start } from "./model/run";
+import { learnPace, situation } from "./model/situation";
 import { reset } from "./model/acts";
 import { Check, Numeral, Whole } from "./fields";
 import { asked, COLOURS, fit, metric, size, state, strategy } from "./model/state";
 import { snapshot } from "../../lib/live";
 
 function set(name: "from" | "to", value: string): void {
-  state[name].value = value;
-  fit();
+  batch(() => {
+    state[name].value = value;
+    fit();
+  });
 }
 
 /** Characters of a field: all of them, while they are not too many. */
@@ -43,14 +47,21 @@ function Range() {
         size={wide(state.to.value, 12)}
         set={(text) => set("to", text)}
       />
-      <span id="range-note" class={why.from || why.to ? "small bad" : "small soft"} role="status">
+      <span
+        id="range-note"
+        class={why.from || why.to ? "small bad" : "small soft"}
+        role="status"
+        title={
+          situation.value.pace ? `as job ${situation.value.pace.job} ran` : "no job of this kind was done here yet"
+        }
+      >
         {why.from
           ? `from ${why.from}`
           : why.to
             ? `to ${why.to}`
             : unbounded
-              ? `no end: ${compact(size.value)} numbers, until cancelled`
-              : `${compact(size.value)} numbers`}
+              ? `no end: ${expectation(size.value, situation.value)}, until cancelled`
+              : expectation(size.value, situation.value)}
       </span>
     </>
   );
@@ -99,7 +110,7 @@ const BASE = "Collatz - Threads Cluster";
 function useTitle(): void {
   const job = current.value;
   const share =
-    job && phase.value !== "idle" && phase.value !== "ended"
+    job && (phase.value === "running" || phase.value === "paused")
       ? `${Math.floor(job.progress * 100)}\u202f% ${engine.value} - `
       : "";
   useEffect(() => {
@@ -110,6 +121,7 @@ function useTitle(): void {
 
 export function Controls() {
   useTitle();
+  useEffect(() => void learnPace(), []);
   const running = phase.value === "running" || phase.value === "paused";
   const wrong = Object.keys(asked.value.why).length > 0;
   return (
@@ -117,7 +129,12 @@ export function Controls() {
       <Range />
       <Strategy />
       {!running && (
-        <button type="button" class="primary" disabled={wrong} onClick={() => void start()}>
+        <button
+          type="button"
+          class="primary"
+          disabled={wrong || phase.value === "opening"}
+          onClick={() => void start()}
+        >
           Start
         </button>
       )}
@@ -151,12 +168,6 @@ export function Controls() {
         </select>
       </label>
       <Check name="log">log n</Check>
-      <Check
-        name="auto"
-        title="While you look at a window of up to 1 G numbers for a moment, a job computes it in finer columns"
-      >
-        refine
-      </Check>
     </section>
   );
 }
@@ -184,9 +195,15 @@ export function JobLine() {
           {job.error && <span class="small bad">{job.error}</span>}
           <span class="small num soft">runtime {runtimeText(now.value)}</span>
         </>
+      ) : lost.value ? (
+        <span class="small bad" role="status">
+          {lost.value} <a href="/cluster.html#tab=jobs">All jobs</a>
+        </span>
       ) : (
         <span class="small soft">
-          No job yet. Start computes the range on the cluster; what you see before is computed in this page.
+          {phase.value === "opening"
+            ? `Looking up job ${state.job.value}`
+            : "No job yet. Start counts every number on the cluster; what you see before is computed in this page."}
         </span>
       )}
       <span class="grow" />

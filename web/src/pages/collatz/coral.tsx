@@ -1,42 +1,55 @@
 /** Trajectories as a coral: left on even numbers, right on odd ones. */
 
-import { computed } from "@preact/signals";
-import { bounds, coral, svg } from "./model/coral";
-import { css, viridis } from "../../density/colour";
-import { download } from "../../lib/export";
+import { computed, signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { bounds, coral, svg, upright } from "./model/coral";
+import { colours, PALETTES, type Palette } from "./model/palette";
+import { download, png } from "../../lib/export";
 import { integer } from "../../lib/format";
-import { dark } from "../../lib/theme";
+import { calm, dark, token } from "../../lib/theme";
 import { Canvas, Figure } from "../../ui/figure";
-import { savePicture } from "./model/acts";
-import { usePicture } from "./model/save";
+import { useSaved } from "./model/save";
+import { useCanvas } from "../../ui/canvas";
 import { state } from "./model/state";
 
 const MOST = 30_000;
+/** ms from the root to the last tip. */
+const GROWTH_MS = 2400;
+/** Pixels of the picture that is saved: 4K. */
+const SAVED = { width: 3840, height: 2160 };
 
 const segments = computed(() =>
-  coral({
-    numbers: Math.max(2, Math.min(MOST, Math.round(state.numbers.value))),
-    even: state.even.value,
-    odd: state.odd.value,
-  }),
+  upright(
+    coral({
+      numbers: Math.max(2, Math.min(MOST, Math.round(state.numbers.value))),
+      even: state.even.value,
+      odd: state.odd.value,
+    }),
+  ),
 );
+const palette = computed<Palette>(() => PALETTES.find((each) => each === state.palette.value) ?? "viridis");
+/** How much of the depth has grown, 0 to 1. */
+const grown = signal(1);
 
-function draw(context: CanvasRenderingContext2D, width: number, height: number): void {
+function draw(context: CanvasRenderingContext2D, width: number, height: number, share = 1): void {
   const all = segments.value;
   const box = bounds(all);
-  const scale = 0.94 * Math.min(width / box.width, height / box.height);
+  const scale = 0.96 * Math.min(width / box.width, height / box.height);
   const x = (value: number) => width / 2 + (value - box.left - box.width / 2) * scale;
   const y = (value: number) => height / 2 - (value - box.top + box.height / 2) * scale;
   const deepest = all.at(-1)?.depth || 1;
+  const paint = colours(palette.value, dark.value);
+  const thick = Math.max(1, Math.min(width, height) / 700);
   context.lineCap = "round";
   let depth = 0;
   const flush = () => {
-    context.strokeStyle = css(viridis(depth / deepest, dark.value));
-    context.lineWidth = Math.max(0.6, 3.5 * (1 - depth / deepest));
+    context.strokeStyle = paint(depth / deepest);
+    context.lineWidth = thick * Math.max(0.6, 3.5 * (1 - depth / deepest));
     context.stroke();
   };
   context.beginPath();
   for (const each of all) {
+    if (each.depth > share * deepest) break;
     if (each.depth !== depth) {
       flush();
       context.beginPath();
@@ -46,6 +59,49 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
     context.lineTo(x(each.x1), y(each.y1));
   }
   flush();
+}
+
+let frame = 0;
+
+function stop(): void {
+  cancelAnimationFrame(frame);
+  grown.value = 1;
+}
+
+/** Lets the coral grow from its root; gives what stops it. */
+function grow(): () => void {
+  cancelAnimationFrame(frame);
+  if (calm) return stop;
+  const began = performance.now();
+  const step = (now: number) => {
+    grown.value = Math.min(1, Math.max(0, now - began) / GROWTH_MS);
+    if (grown.peek() < 1) frame = requestAnimationFrame(step);
+  };
+  grown.value = 0;
+  frame = requestAnimationFrame(step);
+  return stop;
+}
+
+function title(): string {
+  return (
+    `Collatz coral: trajectories of 2 to ${integer(state.numbers.value)} back from 1, even turns left by ` +
+    `${state.even.value}°, odd right by ${state.odd.value}°`
+  );
+}
+
+/** The whole coral in 4K on the page's ground, with its parameters below. */
+function large(): HTMLCanvasElement | undefined {
+  const canvas = Object.assign(document.createElement("canvas"), SAVED);
+  const context = canvas.getContext("2d");
+  if (!context) return undefined;
+  context.fillStyle = token("bg");
+  context.fillRect(0, 0, SAVED.width, SAVED.height);
+  draw(context, SAVED.width, SAVED.height - 90);
+  context.fillStyle = token("ink-soft");
+  context.font = `40px ${getComputedStyle(document.body).fontFamily}`;
+  context.textAlign = "center";
+  context.fillText(title(), SAVED.width / 2, SAVED.height - 34);
+  return canvas;
 }
 
 function Slider({
@@ -84,22 +140,36 @@ function Slider({
   );
 }
 
+function Palettes() {
+  return (
+    <label class="inline">
+      palette
+      <select value={palette.value} onChange={(event) => (state.palette.value = event.currentTarget.value)}>
+        {PALETTES.map((each) => (
+          <option key={each} value={each}>
+            {each}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 export function CoralView() {
-  const canvas = usePicture("coral", draw);
-  const words =
-    `The trajectories of 2 to ${integer(state.numbers.value)} back from 1, ` +
-    `${integer(segments.value.length)} numbers; even turns left by ${state.even.value}°, odd right by ` +
-    `${state.odd.value}°`;
+  useSaved("coral", large);
+  useEffect(grow, []);
+  const canvas = useCanvas((context, width, height) => draw(context, width, height, grown.value));
+  const words = `${title()}; ${integer(segments.value.length)} numbers`;
   const save = () =>
-    download(
-      "collatz-coral.svg",
-      svg(segments.value, (share) => css(viridis(share, dark.value)), words),
-      "image/svg+xml",
-    );
+    download("collatz-coral.svg", svg(segments.value, colours(palette.value, dark.value), words), "image/svg+xml");
+  const save4k = () => {
+    const picture = large();
+    if (picture) png(picture, "collatz-coral.png");
+  };
   return (
     <div class="stack">
       <Figure summary={`${words}.`} twin={() => ({ head: ["steps from 1", "numbers"], rows: levels() })}>
-        <div class="plot-space tall">
+        <div class="plot-space coral-space">
           <Canvas at={canvas} summary={`${words}.`} class="fill" />
         </div>
       </Figure>
@@ -107,8 +177,14 @@ export function CoralView() {
         <Slider name="even" text="even turns" least={-45} most={45} step={0.05} unit="°" />
         <Slider name="odd" text="odd turns" least={-45} most={45} step={0.05} unit="°" />
         <Slider name="numbers" text="numbers to" least={10} most={MOST} step={10} unit="" />
-        <button type="button" onClick={() => savePicture("coral")}>
-          PNG
+        <Palettes />
+        {!calm && (
+          <button type="button" onClick={grow}>
+            Grow
+          </button>
+        )}
+        <button type="button" onClick={save4k}>
+          PNG, 4K
         </button>
         <button type="button" onClick={save}>
           SVG

@@ -2,22 +2,24 @@
 
 import { effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { back } from "./model/layers";
+import { back, type Exact } from "./model/layers";
 import { bitLength } from "./model/number";
-import { distance, moved, panned, seen, zoomed, type Range } from "./model/view";
+import { chunks, distance, moved, panned, seen, zoomed, type Range } from "./model/view";
+import type { Sample } from "./model/sample";
 import { walk } from "./model/walk";
 import { painter } from "../../density/density";
 import type { Painter } from "../../density/painter";
 import { compact, integer } from "../../lib/format";
-import { dark } from "../../lib/theme";
+import { dark, touch } from "../../lib/theme";
 import { Figure, tables } from "../../ui/figure";
 import { drawAxes, drawOver, EDGE, type Ring } from "./model/axes";
 import { Coverage } from "./coverage";
-import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need } from "./model/data";
+import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need, sampleOf, samplesOf } from "./model/data";
+import { Counting, CountThese } from "./count";
 import { Legend } from "./legend";
-import { AUTO_MOST, phase, records, refine, refining } from "./model/run";
+import { records } from "./model/run";
 import { useSaved } from "./model/save";
-import { finest, scene, type Scene } from "./model/scene";
+import { scene, type Scene } from "./model/scene";
 import { choose, limits, look, metric, pointed, range, select, selection, state, view } from "./model/state";
 
 /** The scene on the screen now; undefined before the first picture. */
@@ -26,9 +28,6 @@ export const drawn = signal<Scene | undefined>(undefined);
 const how = signal<{ kind: string; software: boolean; ms: number }>({ kind: "", software: false, ms: 0 });
 /** While the pointer draws a selection. */
 const brushing = signal<Range | undefined>(undefined);
-
-/** Pause of the user before a window is computed for the picture. */
-const IDLE_MS = 700;
 
 interface Parts {
   data: HTMLCanvasElement;
@@ -64,6 +63,18 @@ function sized(
   return context;
 }
 
+/** In a view of no more numbers, every chunk is looked up. */
+const FEW = BigInt(2 * EXACT_MOST);
+
+/** Exact numbers that are drawn: most of what is in view, or none; on a log axis also the beginning of a wide view. */
+function exactIn(now: Range): Exact[] {
+  const wide = now.end - now.first > FEW;
+  if (wide && !state.log.value) return [];
+  const part = wide ? { first: now.first, end: now.first + FEW } : now;
+  const known = exactOf(part);
+  return wide || 2 * known.length >= chunks(part).length ? known : [];
+}
+
 /** Draws the data. The WebGL canvas is whole only within the task that calls this. */
 function paint(): void {
   if (!parts || !brush) return;
@@ -88,9 +99,12 @@ function paint(): void {
       scale,
       mostPoints: brush.mostPoints,
     },
-    Number(now.end - now.first) <= 2 * EXACT_MOST ? exactOf(now) : [],
-    isExact(now),
-    densitiesOf(now),
+    {
+      exact: exactIn(now),
+      whole: isExact(now),
+      densities: densitiesOf(now),
+      samples: samplesOf(now),
+    },
   );
   if (picture.points) brush.points(picture.points, picture.look);
   else if (picture.grid) brush.grid(picture.grid, picture.look);
@@ -137,24 +151,9 @@ export function composed(): HTMLCanvasElement | undefined {
   return canvas;
 }
 
-/** Has missing numbers computed: in this page, or by a job once the user rests. */
+/** Has missing numbers computed in this page. */
 function gather(): () => void {
-  let timer = 0;
-  const stop = effect(() => {
-    const now = seen(view.value, limits);
-    clearTimeout(timer);
-    need(now);
-    const count = Number(now.end - now.first);
-    if (count <= EXACT_MOST || count > AUTO_MOST || !state.auto.value || !state.span.value || phase.value === "running")
-      return;
-    const width = drawn.peek()?.grid?.width ?? 1000;
-    if (finest(densitiesOf(now)) > (3 * count) / Math.min(width, 1024))
-      timer = window.setTimeout(() => void refine(now), IDLE_MS);
-  });
-  return () => {
-    stop();
-    clearTimeout(timer);
-  };
+  return effect(() => need(seen(view.value, limits), state.log.value));
 }
 
 // -- acts -----------------------------------------------------------------------------------------------------------
@@ -342,18 +341,31 @@ function summaryText(): string {
   const now = seen(view.value, limits);
   const picture = drawn.value;
   const head = `Steps to 1 of ${integer(now.first)} to ${integer(now.end - 1n)}`;
-  if (!picture || picture.source === "none") return `${head}: nothing is known yet.`;
+  if (!picture || picture.source === "none") return `${head}: being computed.`;
   const { low, high } = picture.frame;
   const what = {
     points: "every number a point",
     exact: `every number counted, ${integer(picture.lit)} pixels lit`,
-    columns: "columns of finished jobs",
+    columns: "columns of jobs, single numbers where there are none",
+    sample: `${integer(sampleOf(now)?.far.length ?? picture.numbers)} numbers spread over the range`,
     none: "",
   };
   return (
     `${head}, between ${low} and ${high} steps: ${what[picture.source]}. ${records.value.delay.length} delay ` +
     `records are ringed.`
   );
+}
+
+/** The numbers of a sample; exact as far as doubles tell them apart. */
+function sampledTwin({ range, far, delays, bits }: Sample, { first, end }: Range) {
+  const rows: string[][] = [];
+  for (const [place, off] of far.entries()) {
+    const n = range.first + BigInt(off);
+    if (n < first || n >= end) continue;
+    if (rows.length === 1000) break;
+    rows.push([off < 2 ** 53 ? integer(n) : compact(n), String(delays[place]), String(bits[place])]);
+  }
+  return { head: ["n of the sample", "steps", "bits of the peak"], rows };
 }
 
 function twin() {
@@ -373,6 +385,8 @@ function twin() {
     }
     return { head: ["n", "steps", "bits of the peak"], rows };
   }
+  const spread = drawn.peek()?.source === "sample" ? sampleOf(now) : undefined;
+  if (spread) return sampledTwin(spread, now);
   const finestOne = densitiesOf(now).at(-1);
   for (let column = 0; finestOne && column < finestOne.offset.length; column += 1) {
     const first = finestOne.start + BigInt(finestOne.offset[column] as number);
@@ -427,6 +441,7 @@ export function Graph() {
         />
         <canvas ref={at.over} class="fill" role="img" aria-label={summary} />
         <Missing />
+        <Counting />
       </div>
       <div class="under-picture">
         <Legend scene={drawn.value} />
@@ -439,45 +454,35 @@ export function Graph() {
   );
 }
 
-/** Says what is missing and what to do about it. */
+/** Says what the picture lacks. */
 function Missing() {
   const now = seen(view.value, limits);
-  const picture = drawn.value;
-  const count = now.end - now.first;
+  const source = drawn.value?.source;
   if (broken.value) return <p class="missing trouble">The page cannot compute: {broken.value}. Reload it.</p>;
-  if (refining.value)
+  if (source === "sample")
     return (
       <p class="missing note" role="status">
-        A job computes this window
+        {integer(sampleOf(now)?.far.length ?? 0)} of {compact(now.end - now.first)} numbers, spread evenly
       </p>
     );
-  if (picture?.source !== "none" || phase.value === "running") return null;
-  if (count <= BigInt(EXACT_MOST))
+  if (source === "columns" && metric.value !== "count")
     return (
       <p class="missing note" role="status">
-        Computing {compact(count)} numbers in this page
+        columns have counts only
       </p>
     );
-  return (
-    <div class="missing empty">
-      <h3>Nothing is known of these {compact(count)} numbers</h3>
-      <p>Start a job over the range, or zoom in: up to {integer(EXACT_MOST)} numbers are computed in this page.</p>
-      {count <= 10n ** 13n && (
-        <p>
-          <button type="button" onClick={() => void refine(now)}>
-            Compute what is in view
-          </button>
-        </p>
-      )}
-    </div>
-  );
+  return null;
 }
 
 /** n, steps and peak under the pointer. */
 function Pointed() {
   const n = pointed.value;
   if (n === undefined || n < 1n)
-    return <p class="pointed soft small">Point at a number; a click shows its trajectory.</p>;
+    return (
+      <p class="pointed soft small">
+        {touch ? "Tap a number for its trajectory." : "Point at a number; a click shows its trajectory."}
+      </p>
+    );
   const { delay, peak } = walk(n);
   return (
     <p class="pointed num small">
@@ -486,10 +491,12 @@ function Pointed() {
   );
 }
 
+/** What counts the numbers in view is offered where the picture is coarser than that. */
 function Zoom() {
   const full = !state.span.value;
   return (
     <span class="row tools">
+      <CountThese picture={drawn.value} />
       <button type="button" aria-pressed={brushMode.value} onClick={() => (brushMode.value = !brushMode.value)}>
         Select
       </button>

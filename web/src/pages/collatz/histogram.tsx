@@ -43,7 +43,7 @@ function draw(
   const x = (steps: number) => box.left + (box.width * (steps - low)) / (high - low);
   const y = (count: number) => box.top + box.height * (1 - Math.min(top, up(count)) / top);
   yTicks(context, box, 0, top, (value) => compact(state.logcounts.value ? Math.round(Math.expm1(value)) : value));
-  xTicks(context, box, low, high, String, "steps to 1");
+  xTicks(context, box, low, high, integer, "steps to 1");
   context.fillStyle = token("series-1");
   const bar = Math.max(1, box.width / (high - low) - (box.width / (high - low) > 4 ? 1 : 0));
   for (const [steps, count] of histogram) context.fillRect(x(steps), y(count), bar, box.top + box.height - y(count));
@@ -85,7 +85,11 @@ function vertical(context: CanvasRenderingContext2D, box: Box, x: number, text: 
   context.fillText(text, x + (left ? -6 : 6), box.top + (dashed ? 2 : 18));
 }
 
-const SOURCES = { exact: "every number counted", columns: "whole columns of a job", none: "nothing is known" };
+/** What the counts rest on. */
+function basis({ source, looked }: Counted): string {
+  if (source === "sample") return `estimated from ${integer(looked ?? 0)} numbers, spread evenly`;
+  return { exact: "every number counted", columns: "whole columns of a job", none: "being computed" }[source];
+}
 
 export function HistogramView() {
   const wanted = countedRange();
@@ -113,7 +117,7 @@ export function HistogramView() {
         </div>
       </Figure>
       <p class="small">
-        {words}; {SOURCES[data.source]}.{" "}
+        {words}; {basis(data)}.{" "}
         <span class="soft">
           The line is the log-normal with this mean and deviation; the random model expects a mean of{" "}
           {expectedMean(data.range.first, data.range.end).toFixed(1)}.
@@ -122,7 +126,7 @@ export function HistogramView() {
       {figures && <Classes histogram={data.histogram} total={figures.count} />}
       <div class="row">
         <Check name="logcounts">log counts</Check>
-        <button type="button" disabled={!figures} onClick={() => saveHistogram(data.range, data.histogram)}>
+        <button type="button" disabled={!figures} onClick={() => saveHistogram(data)}>
           CSV of the histogram
         </button>
         <button type="button" onClick={() => void saveNumbers()}>
@@ -138,11 +142,10 @@ export function HistogramView() {
   );
 }
 
-export function Nothing() {
+function Nothing() {
   return (
-    <div class="empty">
-      <h3>Nothing is known of this range yet</h3>
-      <p>Start a job, or select at most a million numbers in the graph: these are computed in this page.</p>
+    <div class="empty" aria-busy="true">
+      <h3>Being computed in this page</h3>
     </div>
   );
 }

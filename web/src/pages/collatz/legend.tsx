@@ -1,6 +1,6 @@
 /** Meaning of the colours and marks of the picture. */
 
-import { integer } from "../../lib/format";
+import { compact, integer } from "../../lib/format";
 import { dark } from "../../lib/theme";
 import { CLASSES, css, MIXED_COLOUR, viridis } from "../../density/colour";
 import { state } from "./model/state";
@@ -24,7 +24,11 @@ export function Legend({ scene }: { scene: Scene | undefined }) {
   return (
     <ul class="legend">
       {look?.mode === "count" && scene?.source !== "points" && scene?.source !== "none" && (
-        <Scale text="numbers a pixel, log" low={look.most < 1 ? "0" : "1"} high={integer(Math.max(1, look.most))} />
+        <Scale
+          text="numbers a pixel, log"
+          low={look.most < 1 ? "0" : integer(Math.max(1, look.least))}
+          high={compact(Math.max(1, Math.round(look.most)))}
+        />
       )}
       {look?.mode === "value" && <Scale text="bits of the peak" low={String(look.least)} high={String(look.most)} />}
       {look?.mode === "class" &&
@@ -36,7 +40,7 @@ export function Legend({ scene }: { scene: Scene | undefined }) {
             {residue} mod {modulus}
           </li>
         ))}
-      {look?.mode === "class" && scene?.source === "exact" && (
+      {look?.mode === "class" && (scene?.source === "exact" || scene?.source === "sample") && (
         <li>
           <svg viewBox="0 0 18 8" aria-hidden="true">
             <rect x="5" width="8" height="8" fill={`rgb(${MIXED_COLOUR.join(",")})`} />

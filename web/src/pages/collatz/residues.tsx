@@ -59,7 +59,7 @@ function draw(
   const high = Math.max(...means) * 1.04;
   const y = (value: number) => box.top + box.height * (1 - value / high);
   yTicks(context, box, 0, high, (value) => String(Math.round(value)));
-  xTicks(context, box, 0, modulus, String, `n mod ${modulus}`);
+  xTicks(context, box, 0, modulus, integer, `n mod ${modulus}`);
   const wide = box.width / modulus;
   for (const [place, { residue }] of rows.entries()) {
     context.fillStyle = token("series-1");

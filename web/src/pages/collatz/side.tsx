@@ -1,14 +1,16 @@
 /** Records and figures of the run, beside the picture. */
 
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 import { fastest } from "./model/inverse";
 import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
 import { computing } from "./model/client";
 import { compact, integer } from "../../lib/format";
 import { now } from "../../ui/page";
 import { totalRate } from "./controls";
-import { computedHere, exactOf, isExact, learnt } from "./model/data";
+import { computedHere, exactOf, isExact, learnt, need } from "./model/data";
 import { active, contiguous, jobViews, phase, records, results, runtimeText, about, current } from "./model/run";
-import { choose, range } from "./model/state";
+import { choose, range, tab } from "./model/state";
 
 const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = {
   published: { mark: "\u2713", text: "in the published list" },
@@ -17,14 +19,8 @@ const STANDINGS: Record<Compared["standing"], { mark: string; text: string }> = 
   wrong: { mark: "\u2717", text: "contradicts the published list" },
 };
 
-function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
+function Row({ record }: { record: Compared }) {
   const { mark, text } = STANDINGS[record.standing];
-  const value =
-    kind === "delay"
-      ? integer(record.value)
-      : record.value < 10n ** 12n
-        ? integer(record.value)
-        : compact(record.value);
   return (
     <tr>
       <td class="num">
@@ -32,9 +28,7 @@ function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
           {integer(record.n)}
         </button>
       </td>
-      <td class="num end" title={integer(record.value)}>
-        {value}
-      </td>
+      <td class="num end">{integer(record.value)}</td>
       <td class={record.standing === "wrong" ? "bad" : record.standing === "published" ? "good" : ""} title={text}>
         {mark}
         <span class="visually-hidden">{text}</span>
@@ -43,16 +37,21 @@ function Row({ kind, record }: { kind: RecordKind; record: Compared }) {
   );
 }
 
+/** Records of a list that are shown at first: the greatest. */
+const FEW = 8;
+
 function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; unit: string }) {
+  const all = useSignal(false);
   const compared = compare(kind, records.value[kind]).toReversed();
   const known = compared.filter((each) => each.standing === "published").length;
+  const shown = all.value ? compared : compared.slice(0, FEW);
   return (
     <section>
       <h3>
         {title} <span class="soft num">{compared.length ? `${compared.length}, ${known} published` : ""}</span>
       </h3>
       {compared.length > 0 && (
-        <div class="scroll short-list" role="region" aria-label={title} tabIndex={0}>
+        <div class="short-list">
           <table>
             <thead class="visually-hidden">
               <tr>
@@ -62,11 +61,16 @@ function RecordList({ kind, title, unit }: { kind: RecordKind; title: string; un
               </tr>
             </thead>
             <tbody>
-              {compared.map((record) => (
-                <Row key={String(record.n)} kind={kind} record={record} />
+              {shown.map((record) => (
+                <Row key={String(record.n)} record={record} />
               ))}
             </tbody>
           </table>
+          {compared.length > FEW && (
+            <button type="button" class="link small" onClick={() => (all.value = !all.value)}>
+              {all.value ? `The last ${FEW}` : `All ${compared.length}`}
+            </button>
+          )}
         </div>
       )}
       <Missing kind={kind} />
@@ -125,12 +129,25 @@ function Fastest() {
   );
 }
 
+/** Views that have their own numbers computed. */
+const COMPUTING: readonly string[] = ["graph", "histogram", "residues"];
+
 export function Records() {
   const { delay, path } = records.value;
   const any = delay.length + path.length > 0;
+  useEffect(() => {
+    if (!COMPUTING.includes(tab.value)) need(range.value);
+  }, [tab.value, String(range.value.first), String(range.value.end)]);
   return (
     <section class="records" aria-label="Records">
-      <h2>Records {any && !contiguous.value && <span class="soft small">of the windows looked at</span>}</h2>
+      <h2>
+        Records{" "}
+        {any && (
+          <span class="soft small">
+            {!results.value.size ? "computed in this page" : contiguous.value ? "" : "of the windows looked at"}
+          </span>
+        )}
+      </h2>
       {!any && (
         <p class="small soft">
           Start finds the numbers with more steps, or a greater value, than all smaller ones of the range, and compares
@@ -188,11 +205,7 @@ export function Stats() {
       longest ? `${integer(longest.value)} steps` : "\u2013",
       longest ? `at ${integer(longest.n)}` : undefined,
     ],
-    [
-      "Highest peak",
-      highest ? compact(highest.value) : "\u2013",
-      highest ? `${integer(highest.value)} at ${integer(highest.n)}` : undefined,
-    ],
+    ["Highest peak", highest ? integer(highest.value) : "\u2013", highest ? `at ${integer(highest.n)}` : undefined],
     ["Current number", currentNumber() || "\u2013"],
     ["Rate", phase.value === "running" ? totalRate() : "\u2013"],
     ["Runtime", runtimeText(now.value)],

@@ -4,7 +4,7 @@ import { computed, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { terms, trajectory } from "./model/client";
 import type { Path } from "./model/messages";
-import { bitLength, positive } from "./model/number";
+import { bitLength, positive, power } from "./model/number";
 import { bitAt, decimated, meeting } from "./model/walk";
 import { copy } from "../../lib/export";
 import { compact, integer, percent } from "../../lib/format";
@@ -15,7 +15,7 @@ import { isStar, log } from "./model/events";
 import { Check, Numeral } from "./fields";
 import { letters, xTicks, yTicks, type Box } from "./model/plot";
 import { usePicture } from "./model/save";
-import { compare, MOST_PATHS, startNumber, state } from "./model/state";
+import { chosen, compare, MOST_PATHS, startNumber, state } from "./model/state";
 
 const DASHES: number[][] = [[], [6, 3], [2, 2], [8, 3, 2, 3], [12, 4], [1, 3], [4, 2, 1, 2], [3, 6]];
 const EDGE = { left: 60, right: 12, top: 10, bottom: 54 };
@@ -128,7 +128,7 @@ function draw(context: CanvasRenderingContext2D, width: number, height: number):
   const [from, to] = span.value;
   const high =
     Math.max(4, ...shown.value.map((path) => path.logs.reduce((most, value) => Math.max(most, value), 0))) * 1.04;
-  yTicks(context, box, 0, high, (value) => `2^${Math.round(value)}`);
+  yTicks(context, box, 0, high, (value) => power(2, Math.round(value)));
   xTicks(
     context,
     { ...box, height: box.height + STRIP + GAP },
@@ -382,7 +382,7 @@ function Terms() {
 
 /** A factor from its log2. */
 function times(log: number): string {
-  return log < 60 ? compact(2 ** log) : `2^${Math.round(log)}`;
+  return log < 60 ? compact(2 ** log) : power(2, Math.round(log));
 }
 
 function Facts({ path }: { path: Path }) {
@@ -564,6 +564,12 @@ export function Trajectory() {
   }, [path === undefined]);
   const wrong = startNumber.value.why;
   const summary = summaryText();
+  const section = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // where the page is one column, what was chosen is out of sight
+    if (chosen.value && matchMedia("(max-width: 900px)").matches)
+      section.current?.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+  }, [chosen.value]);
   const down = (event: PointerEvent) => {
     (event.currentTarget as HTMLElement).setPointerCapture(event.pointerId);
     const [from, to] = span.peek();
@@ -585,7 +591,7 @@ export function Trajectory() {
     stepTo(from + shareOf(event, event.currentTarget as HTMLElement) * (to - from) - shift(path));
   };
   return (
-    <section class="trajectory" aria-label="Trajectory">
+    <section class="trajectory" aria-label="Trajectory" ref={section}>
       <div class="row">
         <h2>Trajectory</h2>
         <Numeral

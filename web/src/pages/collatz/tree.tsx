@@ -1,6 +1,8 @@
 /** The inverse tree: every number that comes to the root, unfolded on demand. */
 
-import { before, grow, placed, type Branch } from "./model/inverse";
+import { computed, signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { around, before, grow, pathOf, placed, type Branch } from "./model/inverse";
 import { CLASSES, classOf } from "./model/fit";
 import { positive } from "./model/number";
 import { next, walk } from "./model/walk";
@@ -15,6 +17,8 @@ import { short } from "./trajectory";
 const MOST = 600;
 const MOST_DEPTH = 60;
 const ROW = 18;
+/** Around the picture, for names. */
+const MARGIN = 44;
 
 function toggle(value: bigint): void {
   const name = String(value);
@@ -32,14 +36,33 @@ function pick({ folded, value }: Branch): void {
   }
 }
 
+const root = computed(() => positive(state.root.value).value ?? 1n);
+const grown = computed(() =>
+  grow(root.value, {
+    depth: Math.max(1, Math.min(MOST_DEPTH, state.depth.value)),
+    toggled: new Set(state.open.value),
+    prune: state.prune.value,
+    most: MOST,
+  }),
+);
 /** Steps to 1 of the root, which those of every branch follow from. */
-function rootDelay(root: bigint): number {
-  return walk(root).delay;
+const rootDelay = computed(() => walk(root.value).delay);
+const places = computed(() => placed(grown.value.root));
+/** What leads from the chosen number to the root. */
+const lit = computed(() => pathOf(places.value, state.node.value));
+
+interface TwigProps {
+  branch: Branch;
+  x: number;
+  y: number;
+  /** Turn of the name, in degrees; on the left it reads the other way. */
+  turn?: number;
+  named?: boolean;
 }
 
-function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: number; step: number }) {
+function Twig({ branch, x, y, turn = 0, named = true }: TwigProps) {
   const { value, depth, folded } = branch;
-  const steps = delay + depth;
+  const steps = rootDelay.value + depth;
   const kind = classOf(steps);
   const onKey = (event: KeyboardEvent) => {
     if (event.key !== "Enter" && event.key !== " ") return;
@@ -48,10 +71,11 @@ function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: nu
     pick(branch);
   };
   const name = `${integer(value)}, ${steps} steps${folded ? ", unfold" : ""}`;
+  const flipped = Math.abs(turn) > 90;
   return (
     <g
-      class="twig"
-      transform={`translate(${depth * step + 24},${y})`}
+      class={lit.value.has(value) ? "twig lit" : "twig"}
+      transform={`translate(${x.toFixed(1)},${y.toFixed(1)})`}
       role="button"
       tabindex={0}
       aria-label={name}
@@ -60,6 +84,7 @@ function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: nu
       onClick={() => pick(branch)}
       onKeyDown={onKey}
     >
+      <title>{name}</title>
       <rect class="hit" x="-12" y="-9" width="24" height="18" />
       <g
         fill={folded ? "var(--bg)" : `var(--series-${kind + 1})`}
@@ -68,63 +93,144 @@ function Twig({ branch, y, delay, step }: { branch: Branch; y: number; delay: nu
       >
         {SHAPES[kind]}
       </g>
-      <text x="9" y="4">
+      <text
+        class={named || lit.value.has(value) ? undefined : "unnamed"}
+        x={flipped ? -9 : 9}
+        y="4"
+        text-anchor={flipped ? "end" : undefined}
+        transform={turn ? `rotate(${(flipped ? turn + 180 : turn).toFixed(1)})` : undefined}
+      >
         {short(value)}
       </text>
     </g>
   );
 }
 
-export function TreeView() {
-  const typed = positive(state.root.value);
-  const root = typed.value ?? 1n;
-  const depth = Math.max(1, Math.min(MOST_DEPTH, state.depth.value));
-  const grown = grow(root, { depth, toggled: new Set(state.open.value), prune: state.prune.value, most: MOST });
-  const nodes = placed(grown.root);
-  const high = ROW * (1 + Math.max(...nodes.map(({ row }) => row)));
-  const deepest = Math.max(...nodes.map(({ branch }) => branch.depth));
-  const step = Math.max(46, 30 + 7.4 * Math.max(...nodes.map(({ branch }) => short(branch.value).length)));
+/** The class of the line from a number to the one that it grows from. */
+function lineOf(value: bigint, from: bigint): string {
+  return `link${value === 2n * from ? "" : " odd"}${lit.value.has(value) ? " lit" : ""}`;
+}
+
+/** Width and height of the place for the tree. */
+const size = signal<[number, number]>([800, 480]);
+
+/** All of the tree at once, around the first number that is reached in two ways. */
+function Around() {
+  const box = useRef<SVGSVGElement>(null);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const watcher = new ResizeObserver(() => (size.value = [element.clientWidth, element.clientHeight]));
+    watcher.observe(element);
+    return () => watcher.disconnect();
+  }, []);
+  const [width, height] = size.value;
+  const spots = around(grown.value.root, Math.max(80, width - 2 * MARGIN), Math.max(80, height - 2 * MARGIN));
+  const degrees = (angle: number) => (((((angle * 180) / Math.PI + 540) % 360) + 360) % 360) - 180;
+  return (
+    <svg ref={box} class="tree-around" viewBox={`${-width / 2} ${-height / 2} ${width} ${height}`}>
+      {spots.map(
+        ({ branch: { value }, from, x, y }) =>
+          from && (
+            <path
+              key={String(value)}
+              class={lineOf(value, from.branch.value)}
+              d={`M${from.x.toFixed(1)} ${from.y.toFixed(1)}L${x.toFixed(1)} ${y.toFixed(1)}`}
+            />
+          ),
+      )}
+      {spots.map(({ branch, x, y, angle, named }) => (
+        <Twig key={String(branch.value)} branch={branch} x={x} y={y} turn={degrees(angle)} named={named} />
+      ))}
+    </svg>
+  );
+}
+
+/** A line for each leaf, to be scrolled; it opens where the root is. */
+function Rows({ label }: { label: string }) {
+  const box = useRef<HTMLDivElement>(null);
+  const all = places.value;
+  const high = ROW * (1 + Math.max(...all.map(({ row }) => row)));
+  const deepest = Math.max(...all.map(({ branch }) => branch.depth));
+  const step = Math.max(46, 30 + 7.4 * Math.max(...all.map(({ branch }) => short(branch.value).length)));
   const wide = deepest * step + 24 + step;
   const at = (depth: number) => depth * step + 24;
-  const delay = rootDelay(root);
+  useEffect(() => {
+    const element = box.current;
+    if (element) element.scrollTo(0, (all[0]?.row ?? 0) * ROW - element.clientHeight / 2);
+  }, [root.value, high]);
+  return (
+    <div class="tree-space" ref={box} tabIndex={0} role="region" aria-label={label}>
+      <svg width={wide} height={high} viewBox={`0 ${-ROW / 2} ${wide} ${high}`}>
+        {all.map(
+          ({ branch: { value, depth }, row, from }) =>
+            from && (
+              <path
+                key={String(value)}
+                class={lineOf(value, from.branch.value)}
+                d={
+                  `M${at(depth - 1)} ${from.row * ROW}C${at(depth - 0.5)} ${from.row * ROW} ` +
+                  `${at(depth - 0.5)} ${row * ROW} ${at(depth)} ${row * ROW}`
+                }
+              />
+            ),
+        )}
+        {all.map(({ branch, row }) => (
+          <Twig key={String(branch.value)} branch={branch} x={at(branch.depth)} y={row * ROW} />
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+function Growth({ words, why }: { words: string; why: string | undefined }) {
+  return (
+    <div class="row">
+      <Numeral
+        text="root"
+        value={state.root.value}
+        why={why}
+        size={10}
+        set={(text) => {
+          state.root.value = text;
+          state.open.value = [];
+          state.commit();
+        }}
+      />
+      {why && (
+        <span class="small bad" role="status">
+          {why}
+        </span>
+      )}
+      <Whole name="depth" text="levels" least={1} most={MOST_DEPTH} />
+      <Check name="prune" title="Only doublings lead to multiples of 3, so nothing branches above them">
+        stop at multiples of 3
+      </Check>
+      <Check name="rows">in rows</Check>
+      {state.open.value.length > 0 && (
+        <button type="button" onClick={() => (state.open.value = [])}>
+          Fold what was unfolded
+        </button>
+      )}
+      <span class="small soft">{words}. Hollow: unfold with a click.</span>
+    </div>
+  );
+}
+
+export function TreeView() {
+  const { count, cut } = grown.value;
+  const deepest = Math.max(...places.value.map(({ branch }) => branch.depth));
   const words =
-    `Inverse tree of ${short(root)}: ${integer(grown.count)} numbers, ${deepest} ` +
-    `levels${grown.cut ? `; at most ${MOST} are drawn, the rest is folded` : ""}`;
+    `Inverse tree of ${short(root.value)}: ${integer(count)} number${count === 1 ? "" : "s"}, ${deepest} ` +
+    `level${deepest === 1 ? "" : "s"}${cut ? `; at most ${MOST} are drawn, the rest is folded` : ""}`;
   return (
     <div class="stack">
-      <div class="row">
-        <Numeral
-          text="root"
-          value={state.root.value}
-          why={typed.why}
-          size={10}
-          set={(text) => {
-            state.root.value = text;
-            state.open.value = [];
-            state.commit();
-          }}
-        />
-        {typed.why && (
-          <span class="small bad" role="status">
-            {typed.why}
-          </span>
-        )}
-        <Whole name="depth" text="levels" least={1} most={MOST_DEPTH} />
-        <Check name="prune" title="Only doublings lead to multiples of 3, so nothing branches above them">
-          stop at multiples of 3
-        </Check>
-        {state.open.value.length > 0 && (
-          <button type="button" onClick={() => (state.open.value = [])}>
-            Fold what was unfolded
-          </button>
-        )}
-        <span class="small soft">{words}. Hollow: unfold with a click.</span>
-      </div>
+      <Growth words={words} why={positive(state.root.value).why} />
       <Figure
         summary={`${words}.`}
         twin={() => ({
           head: ["n", "steps to the root", "comes from"],
-          rows: nodes.map(({ branch }) => [
+          rows: places.value.map(({ branch }) => [
             short(branch.value),
             branch.depth,
             before(branch.value).map(short).join(", "),
@@ -132,27 +238,8 @@ export function TreeView() {
         })}
       >
         <div class="tree-body">
-          <div class="tree-space" tabIndex={0} role="region" aria-label={`${words}.`}>
-            <svg width={wide} height={high} viewBox={`0 ${-ROW / 2} ${wide} ${high}`}>
-              {nodes.map(
-                ({ branch: { value, depth }, row, from }) =>
-                  from && (
-                    <path
-                      key={String(value)}
-                      class={value === 2n * from.branch.value ? "link" : "link odd"}
-                      d={
-                        `M${at(depth - 1)} ${from.row * ROW}C${at(depth - 0.5)} ${from.row * ROW} ` +
-                        `${at(depth - 0.5)} ${row * ROW} ${at(depth)} ${row * ROW}`
-                      }
-                    />
-                  ),
-              )}
-              {nodes.map(({ branch, row }) => (
-                <Twig key={String(branch.value)} branch={branch} y={row * ROW} delay={delay} step={step} />
-              ))}
-            </svg>
-          </div>
-          <NodeFacts />
+          {state.rows.value ? <Rows label={`${words}.`} /> : <Around />}
+          <BranchFacts />
         </div>
       </Figure>
       <ul class="classes small">
@@ -179,7 +266,7 @@ export function TreeView() {
 }
 
 /** About the branch that was clicked: start, steps, greatest value, first terms. */
-function NodeFacts() {
+function BranchFacts() {
   const value = state.node.value ? positive(state.node.value).value : undefined;
   if (value === undefined)
     return <aside class="node-facts small soft">Choose a number for its steps, peak and first terms.</aside>;

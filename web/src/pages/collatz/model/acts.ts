@@ -3,9 +3,10 @@
 import { tableOf } from "./client";
 import { download, png } from "../../../lib/export";
 import { integer } from "../../../lib/format";
+import { touch } from "../../../lib/theme";
 import { confirm } from "../../../ui/dialog";
 import { failed, toast } from "../../../ui/toast";
-import { forgetAll, recall } from "./data";
+import { forgetAll, recall, type Counted } from "./data";
 import { asText, clear, lines, log, restore, shown } from "./events";
 import { seen, type Range } from "./view";
 import { active, cancel, forget, recallRun } from "./run";
@@ -57,8 +58,8 @@ export async function saveNumbers(): Promise<void> {
   const count = range.end - range.first;
   if (count > BigInt(CSV_MOST)) {
     toast(
-      `A CSV holds at most ${integer(CSV_MOST)} numbers; this would be ${integer(count)}. Select fewer (Shift ` +
-        `and drag, or M), or save the histogram`,
+      `A CSV holds at most ${integer(CSV_MOST)} numbers; this would be ${integer(count)}. Select fewer (${touch ? "Select, then drag" : "Shift and drag, or M"}), ` +
+        `or save the histogram`,
     );
     return;
   }
@@ -75,12 +76,14 @@ export async function saveNumbers(): Promise<void> {
   download(nameOf(range, "csv"), new Blob(parts, { type: "text/csv" }));
 }
 
-/** Delays and how many numbers have them. */
-export function saveHistogram(range: Range, histogram: ReadonlyMap<number, number>): void {
-  const rows = [...histogram].sort(([left], [right]) => left - right).map(([steps, count]) => `${steps},${count}\r\n`);
+/** Delays and how many numbers have them, or would by a sample. */
+export function saveHistogram({ range, histogram, source }: Counted): void {
+  const rows = [...histogram]
+    .sort(([left], [right]) => left - right)
+    .map(([steps, count]) => `${steps},${Math.round(count)}\r\n`);
   download(
     `collatz-histogram-${range.first}-${range.end - 1n}.csv`,
-    ["Steps,Numbers\r\n", ...rows].join(""),
+    [source === "sample" ? "Steps,EstimatedNumbers\r\n" : "Steps,Numbers\r\n", ...rows].join(""),
     "text/csv",
   );
 }

@@ -2,7 +2,7 @@
 
 import { across } from "./layers";
 import { expected } from "./fit";
-import { log2 } from "./number";
+import { log2, power } from "./number";
 import { distance, roundStep, ticks, under, type Range } from "./view";
 import { compact, integer } from "../../../lib/format";
 import { token } from "../../../lib/theme";
@@ -76,7 +76,7 @@ function xAxis(context: Context, scene: Scene, width: number, height: number): v
 
 function powerText(n: bigint): string {
   const bits = Math.round(log2(n));
-  return 2n ** BigInt(bits) === n && n > 1024n ? `2^${bits}` : integer(n);
+  return 2n ** BigInt(bits) === n && n > 1024n ? power(2, bits) : integer(n);
 }
 
 /** Powers of two. */
@@ -97,7 +97,7 @@ function yAxis(context: Context, { frame: { low, high } }: Scene, width: number,
     context.fillStyle = token("line");
     context.fillRect(EDGE.left, y, width, 1);
     context.fillStyle = token("ink-soft");
-    context.fillText(String(value), EDGE.left - 6, Math.max(7, y));
+    context.fillText(integer(value), EDGE.left - 6, Math.max(7, y));
   }
   context.save();
   context.translate(9, EDGE.top + height / 2);

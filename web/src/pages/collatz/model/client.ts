@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { Answer, Answers, Asks } from "./messages";
+import type { Range } from "./view";
 
 /** Questions that are being computed in this page. */
 export const computing = signal(0);
@@ -56,6 +57,7 @@ const pictures = new Desk();
 const paths = new Desk();
 
 export const delays = (start: bigint, count: number) => pictures.ask("window", { start, count });
+export const sampled = (range: Range, count: number, log: boolean) => pictures.ask("sample", { range, count, log });
 export const trajectory = (n: bigint) => paths.ask("walk", { n });
 export const terms = (n: bigint, step: number, count: number) => paths.ask("terms", { n, step, count });
 export const tableOf = (start: bigint, count: number) => paths.ask("table", { start, count });

@@ -52,6 +52,21 @@ export function coral({ numbers, even, odd }: Shape): Segment[] {
   return segments.sort((left, right) => left.depth - right.depth);
 }
 
+/** The coral turned so that most of it stands above its root. */
+export function upright(segments: readonly Segment[]): Segment[] {
+  let [x, y] = [0, 0];
+  for (const each of segments) [x, y] = [x + each.x1, y + each.y1];
+  const turn = Math.PI / 2 - Math.atan2(y, x);
+  const [cos, sin] = [Math.cos(turn), Math.sin(turn)];
+  return segments.map(({ x0, y0, x1, y1, depth }) => ({
+    x0: x0 * cos - y0 * sin,
+    y0: x0 * sin + y0 * cos,
+    x1: x1 * cos - y1 * sin,
+    y1: x1 * sin + y1 * cos,
+    depth,
+  }));
+}
+
 export interface Box {
   left: number;
   top: number;

@@ -1,8 +1,9 @@
 /** Known values of the numbers: exact ones computed in this page, and columns from jobs. */
 
 import { signal } from "@preact/signals";
-import { delays } from "./client";
+import { delays, sampled } from "./client";
 import { coarseness, countColumns, countExact, type Density, type Exact, type Histogram } from "./layers";
+import type { Sample } from "./sample";
 import { CHUNK, CHUNK_BITS, chunks, type Range } from "./view";
 
 /** Numbers in a window that the page computes by itself, at most. */
@@ -12,9 +13,19 @@ const KEEP_CHUNKS = 64;
 /** Jobs whose columns are kept, at most. */
 const KEEP_DENSITIES = 24;
 
+/** Numbers of the samples of a range, one after the other. */
+export const ROUNDS = [20_000, 80_000, 320_000];
+/** After a sample that took so long, none is taken that takes four times as long. */
+const SLOW_MS = 500;
+const KEEP_SAMPLES = 3;
+
 const cache = new Map<bigint, Exact>();
 const pending = new Set<bigint>();
 let wanted: bigint[] = [];
+/** The range that is wanted now, and how many samples of it were taken. */
+let aim = { key: "", range: { first: 1n, end: 1n }, log: false, round: 0 };
+/** The newest first. */
+let samples: readonly Sample[] = [];
 let busy = false;
 
 /** Grows with everything that is learnt: pictures read it. */
@@ -35,19 +46,20 @@ export function isExact(range: Range): boolean {
   return Number(range.end - range.first) <= 2 * EXACT_MOST && chunks(range).every((index) => cache.has(index));
 }
 
-/** Computes what is missing of a range, the middle first; a later call replaces what was not begun. */
-export function need(range: Range): void {
-  if (Number(range.end - range.first) > EXACT_MOST) {
-    wanted = [];
-    return;
+/** Computes what is missing of a range: a sample at once, then every number, or larger samples where they are many. */
+export function need(range: Range, log = false): void {
+  const key = `${range.first} ${range.end} ${log}`;
+  if (key !== aim.key) aim = { key, range, log, round: 0 };
+  wanted = [];
+  if (Number(range.end - range.first) <= EXACT_MOST) {
+    const all = chunks(range);
+    const middle = (all.length - 1) / 2;
+    const near = all
+      .map((index, place) => ({ index, off: Math.abs(place - middle) }))
+      .sort((one, other) => one.off - other.off);
+    for (const { index } of near) touch(index);
+    wanted = near.map(({ index }) => index).filter((index) => !cache.has(index) && !pending.has(index));
   }
-  const all = chunks(range);
-  const middle = (all.length - 1) / 2;
-  const near = all
-    .map((index, place) => ({ index, off: Math.abs(place - middle) }))
-    .sort((one, other) => one.off - other.off);
-  for (const { index } of near) touch(index);
-  wanted = near.map(({ index }) => index).filter((index) => !cache.has(index) && !pending.has(index));
   void work();
 }
 
@@ -58,17 +70,50 @@ function touch(index: bigint): void {
   cache.set(index, kept);
 }
 
+/** What is to be computed next: how the whole looks, then every number, then how it looks more precisely. */
+function task(): Promise<void> | undefined {
+  const { range, round } = aim;
+  const few = Number(range.end - range.first) <= EXACT_MOST;
+  if (round === 0 && !isExact(range)) return look();
+  const index = wanted.shift();
+  if (index !== undefined) return compute(index);
+  return few || round >= ROUNDS.length ? undefined : look();
+}
+
 async function work(): Promise<void> {
   if (busy) return;
   busy = true;
   try {
-    for (let index = wanted.shift(); index !== undefined; index = wanted.shift()) await compute(index);
+    for (let next = task(); next; next = task()) await next;
     broken.value = "";
   } catch (error) {
-    wanted = [];
+    [wanted, aim] = [[], { ...aim, round: ROUNDS.length }];
     broken.value = error instanceof Error ? error.message : String(error);
   }
   busy = false;
+}
+
+async function look(): Promise<void> {
+  const [asked, began] = [aim, performance.now()];
+  const found = await sampled(asked.range, ROUNDS[asked.round] as number, asked.log);
+  asked.round = performance.now() - began > SLOW_MS ? ROUNDS.length : asked.round + 1;
+  // the one before shows what the new one does not reach, while the view moves
+  samples = [found, ...samples.filter((each) => !within(each.range, found.range))].slice(0, KEEP_SAMPLES);
+  learnt.value = learnt.peek() + 1;
+}
+
+function within(inner: Range, outer: Range): boolean {
+  return inner.first >= outer.first && inner.end <= outer.end;
+}
+
+/** Samples that touch a range, the newest first. */
+export function samplesOf({ first, end }: Range): Sample[] {
+  return samples.filter(({ range }) => range.first < end && first < range.end);
+}
+
+/** Numbers of the sample of a range, and how many it spreads over; undefined before there is one. */
+export function sampleOf(range: Range): Sample | undefined {
+  return samples.find((each) => within(range, each.range));
 }
 
 async function compute(index: bigint): Promise<void> {
@@ -115,10 +160,12 @@ export interface Counted {
   histogram: Histogram;
   /** The numbers that were counted. */
   range: Range;
-  source: "exact" | "columns" | "none";
+  source: "exact" | "columns" | "sample" | "none";
+  /** Numbers that a sample looked at. */
+  looked?: number;
 }
 
-/** Delays of a range: of every number where they are exact, else of the whole columns of the finest job. */
+/** Delays of a range: of every number where they are exact, else of the whole columns of the finest job, else a sample. */
 export function histogramOf(range: Range): Counted {
   if (isExact(range)) {
     const histogram: Histogram = new Map();
@@ -129,5 +176,23 @@ export function histogramOf(range: Range): Counted {
     const { histogram, first, end } = countColumns(density, range.first, range.end);
     if (histogram.size) return { histogram, range: { first, end }, source: "columns" };
   }
-  return { histogram: new Map(), range, source: "none" };
+  const one = sampleOf(range);
+  return one ? estimated(one, range) : { histogram: new Map(), range, source: "none" };
+}
+
+/** Delays of a range, each number of a sample counted as often as numbers it stands for. */
+function estimated(from: Sample, range: Range): Counted {
+  const histogram: Histogram = new Map();
+  const [low, high] = [range.first, range.end].map((n) => Number(n - from.range.first)) as [number, number];
+  let [looked, sum] = [0, 0];
+  for (const [place, far] of from.far.entries()) {
+    if (far < low || far >= high) continue;
+    const delay = from.delays[place] as number;
+    histogram.set(delay, (histogram.get(delay) ?? 0) + (from.weight[place] as number));
+    sum += from.weight[place] as number;
+    looked += 1;
+  }
+  // strata overhang the range at its ends
+  for (const [delay, times] of histogram) histogram.set(delay, (times * (high - low)) / sum);
+  return { histogram, range, source: looked ? "sample" : "none", looked };
 }

@@ -152,6 +152,27 @@ function one(n: bigint | number, known: Tables): void {
   }
 }
 
+/** Step by step to 1 in doubles; false where they do not hold a value exactly. For few numbers, before tables are made. */
+function stepwise(n: number): boolean {
+  let [value, steps, peak] = [n, 0, n];
+  for (; value !== 1; steps += 1) {
+    if (value % 2 === 0) value /= 2;
+    else if (value > SAFE_ODD) return false;
+    else {
+      value = 3 * value + 1;
+      if (value > peak) peak = value;
+    }
+  }
+  [state.steps, state.bits] = [steps, bitsOf(peak)];
+  return true;
+}
+
+/** Steps of a number from 1 on, and bits of its greatest value; the same object each time. */
+export function delayOf(n: bigint | number): Readonly<typeof state> {
+  if (tables || typeof n !== "number" || !stepwise(n)) one(n, ready());
+  return state;
+}
+
 export interface Window {
   start: bigint;
   delays: Uint16Array;

@@ -78,6 +78,82 @@ export function placed(root: Branch): Placed[] {
   return all;
 }
 
+/** A branch on the plane; distances in pixels, y downwards. */
+export interface Spot {
+  branch: Branch;
+  from: Spot | undefined;
+  x: number;
+  y: number;
+  /** Direction of its name, in radians: outwards at the tips, level elsewhere. */
+  angle: number;
+  /** There is room for its name. */
+  named: boolean;
+}
+
+/** Part of the circle that branches take: below is room for the stem. */
+const FAN = (2 * Math.PI * 320) / 360;
+/** Room that a name needs: between lines, for a letter, from its mark. */
+const NAME = { line: 13, letter: 7.4, gap: 9 };
+/** An ellipse is so much longer than wide at most. */
+const MOST_STRETCH = 1.7;
+
+/**
+ * Places of all branches around the first one that divides, within `width` x `height` around (0, 0): what comes before
+ * it is a stem from below. Each comes after what it grows from.
+ */
+export function around(root: Branch, width: number, height: number): Spot[] {
+  const places = placed(root);
+  const leaves = 1 + Math.max(...places.map(({ row }) => row));
+  const deepest = Math.max(...places.map(({ branch }) => branch.depth));
+  const stem = places.find(({ branch }) => branch.children.length > 1)?.branch.depth ?? deepest;
+  const radius = Math.max(20, Math.min(width, height) / 2);
+  const [wide, high] = [width, height].map((side) => Math.min(MOST_STRETCH, side / (2 * radius))) as [number, number];
+  const ring = radius / Math.max(1, deepest - stem);
+  const joint = leaves > 1 ? Math.min(ring, (0.9 * radius) / Math.max(1, stem)) : (2 * radius) / Math.max(1, stem);
+  const foot = leaves > 1 ? 0 : -radius;
+  const spots = new Map<Placed, Spot>();
+  for (const place of places) {
+    const { branch, row } = place;
+    const far = Math.max(0, ring * (branch.depth - stem));
+    const turn = -Math.PI / 2 + (leaves > 1 ? (row / (leaves - 1) - 0.5) * FAN : 0);
+    const [x, y] = [far * wide * Math.cos(turn), far * high * Math.sin(turn)];
+    const below = far ? 0 : foot + joint * Math.max(0, stem - branch.depth);
+    const tip = far > 0 && branch.children.length === 0;
+    const from = place.from && spots.get(place.from);
+    spots.set(place, { branch, from, x, y: y + below, angle: tip ? Math.atan2(y, x) : 0, named: false });
+  }
+  return named([...spots.values()], (FAN * radius) / leaves >= NAME.line);
+}
+
+/** Names the tips where they have room, and of the others those that hide nothing. */
+function named(spots: Spot[], tips: boolean): Spot[] {
+  const written: Spot[] = [];
+  const wide = ({ branch }: Spot) => NAME.gap + NAME.letter * (String(branch.value).length + 1);
+  for (const spot of spots) {
+    if (spot.angle) {
+      spot.named = tips;
+      continue;
+    }
+    const hidden = (other: Spot, more: number) =>
+      other !== spot &&
+      Math.abs(other.y - spot.y) < NAME.line &&
+      other.x + more > spot.x &&
+      other.x < spot.x + wide(spot);
+    spot.named = !spots.some((other) => hidden(other, 6)) && !written.some((other) => hidden(other, wide(other)));
+    if (spot.named) written.push(spot);
+  }
+  return spots;
+}
+
+/** The values from one branch down to the root. */
+export function pathOf(places: readonly { branch: Branch; from: unknown }[], value: string): ReadonlySet<bigint> {
+  type Step = { branch: Branch; from: Step | undefined } | undefined;
+  let at = places.find(({ branch }) => String(branch.value) === value) as Step;
+  const path = new Set<bigint>();
+  for (; at; at = at.from) path.add(at.branch.value);
+  return path;
+}
+
 function isPowerOfTwo(value: bigint): boolean {
   return (value & (value - 1n)) === 0n;
 }

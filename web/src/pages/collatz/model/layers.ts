@@ -1,7 +1,9 @@
 /** Delays as counts on a grid of pixels, from exact values or from a job's columns. Pure. */
 
 import { grid, type Grid } from "../../../density/grid";
+import { joined, left, type Covered } from "./cover";
 import { unpack } from "./packed";
+import type { Sample } from "./sample";
 import { distance, type View } from "./view";
 
 export interface Frame {
@@ -197,35 +199,95 @@ function edges(density: Density, far: number, column: number): [number, number] 
 }
 
 /**
- * Adds a density to a grid, over whatever coarser one is there: pixel columns that it covers are its own. A column
- * wider than a pixel is spread evenly, so cells may hold fractions.
+ * Adds what of a density nothing finer covers, and gives what is covered then. A column wider than a pixel is spread
+ * evenly, so cells may hold fractions; one wider than `widest` pixels would be a slab, and is left out.
  */
-export function paintDensity(into: Grid, frame: Frame, density: Density): void {
-  const { width, height, cells } = into;
+export function paintDensity(
+  into: Grid,
+  frame: Frame,
+  density: Density,
+  covered: Covered = [],
+  widest = Infinity,
+): Covered {
   const far = distance(frame.view, density.start);
-  const x = across(frame, width);
-  const rows = height / (frame.high - frame.low);
-  const cleared = new Uint8Array(width);
+  const x = across(frame, into.width);
+  const drawn: [number, number][] = [];
   for (let column = 0; column < density.offset.length; column += 1) {
     const [from, to] = edges(density, far, column);
-    if (to <= 0 || from >= frame.view.span) continue;
-    const left = Math.floor(x(from));
-    const right = Math.max(left + 1, Math.floor(x(to)));
-    const share = 1 / (right - left);
-    for (let pixel = Math.max(0, left); pixel < Math.min(width, right); pixel += 1) {
-      if (!cleared[pixel]) for (let row = 0; row < height; row += 1) cells[row * width + pixel] = 0;
-      cleared[pixel] = 1;
-    }
-    for (let entry = density.first[column] as number; entry < (density.first[column + 1] as number); entry += 1) {
-      const row = Math.floor(((density.delay[entry] as number) - frame.low) * rows);
-      if (row < 0 || row >= height) continue;
-      const add = (density.times[entry] as number) * share;
-      for (let pixel = Math.max(0, left); pixel < Math.min(width, right); pixel += 1) {
-        const cell = row * width + pixel;
-        cells[cell] = (cells[cell] as number) + add;
-      }
+    if (to <= 0 || from >= frame.view.span || x(to) - x(from) > widest) continue;
+    for (const [begin, end] of left(covered, from, to)) {
+      paintColumn(into, frame, density, column, [x(begin), x(end)], (end - begin) / (to - from));
+      drawn.push([begin, end]);
     }
   }
+  return drawn.length ? joined(covered, drawn) : covered;
+}
+
+/** Adds a share of a column's numbers, spread over the pixels between two places. */
+function paintColumn(
+  { width, height, cells }: Grid,
+  { low, high }: Frame,
+  { first, delay, times }: Density,
+  column: number,
+  [from, to]: readonly [number, number],
+  share: number,
+): void {
+  const rows = height / (high - low);
+  const left = Math.floor(from);
+  const right = Math.max(left + 1, Math.floor(to));
+  for (let entry = first[column] as number; entry < (first[column + 1] as number); entry += 1) {
+    const row = Math.floor(((delay[entry] as number) - low) * rows);
+    if (row < 0 || row >= height) continue;
+    const add = ((times[entry] as number) * share) / (right - left);
+    for (let pixel = Math.max(0, left); pixel < Math.min(width, right); pixel += 1) {
+      const cell = row * width + pixel;
+      cells[cell] = (cells[cell] as number) + add;
+    }
+  }
+}
+
+/** How a number of a sample changes its cell. */
+function sampled(metric: Metric, { weight, bits, rest }: Sample, modulus: number): (old: number, at: number) => number {
+  if (metric === "count") return (old, at) => old + (weight[at] as number);
+  if (metric === "peak") return (old, at) => Math.max(old, bits[at] as number);
+  return (old, at) => {
+    const own = ((rest[at] as number) % modulus) + 1;
+    return old === 0 || old === own ? own : MIXED;
+  };
+}
+
+/** Adds the numbers of a sample where nothing finer is; gives how many. Counts are of the numbers they stand for. */
+export function paintSample(
+  { width, height, cells }: Grid,
+  frame: Frame,
+  sample: Sample,
+  covered: Covered = [],
+  metric: Metric = "count",
+  modulus = 2,
+): number {
+  const far = distance(frame.view, sample.range.first);
+  const [x, rows] = [across(frame, width), height / (frame.high - frame.low)];
+  const paint = sampled(metric, sample, modulus);
+  let [part, count] = [0, 0];
+  for (let place = 0; place < sample.far.length; place += 1) {
+    const at = far + (sample.far[place] as number);
+    while (part < covered.length && (covered[part] as readonly [number, number])[1] <= at) part += 1;
+    if (part < covered.length && (covered[part] as readonly [number, number])[0] <= at) continue;
+    const column = Math.floor(x(at));
+    const row = Math.floor(((sample.delays[place] as number) - frame.low) * rows);
+    if (column < 0 || column >= width || row < 0 || row >= height) continue;
+    const cell = row * width + column;
+    cells[cell] = paint(cells[cell] as number, place);
+    count += 1;
+  }
+  return count;
+}
+
+/** The least cell that holds something; 0 for none. */
+export function least({ cells }: Grid): number {
+  let found = Infinity;
+  for (const value of cells) if (value > 0 && value < found) found = value;
+  return found === Infinity ? 0 : found;
 }
 
 /** The greatest cell. */

@@ -1,6 +1,8 @@
 /** Messages between the page and its web worker. */
 
 import type { Window } from "./delays";
+import type { Sample } from "./sample";
+import type { Range } from "./view";
 import type { Meeting, Trajectory } from "./walk";
 
 export interface Asks {
@@ -10,6 +12,8 @@ export interface Asks {
   walk: { n: bigint };
   /** Values at steps of a trajectory that was walked before or is walked now. */
   terms: { n: bigint; step: number; count: number };
+  /** About `count` numbers spread over a range. */
+  sample: { range: Range; count: number; log: boolean };
   /** Lines of a CSV: number, steps, greatest value. */
   table: { start: bigint; count: number };
 }
@@ -18,6 +22,7 @@ export interface Answers {
   window: Window;
   walk: Omit<Trajectory, "kept">;
   terms: { values: bigint[] };
+  sample: Sample;
   table: { text: string };
 }
 

@@ -21,6 +21,14 @@ export function log2(value: bigint): number {
   return Math.log2(Number(value >> BigInt(excess))) + excess;
 }
 
+const RAISED = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079";
+
+/** A power as it is printed, 2¹⁵, for pictures and running text. */
+export function power(base: number, exponent: number): string {
+  const digits = [...String(Math.abs(exponent))].map((digit) => RAISED[Number(digit)]);
+  return `${base}${exponent < 0 ? "\u207b" : ""}${digits.join("")}`;
+}
+
 class Complaint extends Error {}
 
 const TOO_LONG = `more than ${MAX_DIGITS.toLocaleString("en").replace(",", "\u202f")} digits`;

@@ -1,6 +1,6 @@
 /** Runs of jobs: started, followed, paused, cancelled; what they find, as it comes. */
 
-import { batch, computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal, type ReadonlySignal } from "@preact/signals";
 import { fromBinary, fromResult } from "./layers";
 import { nextWindow, type Knowledge, type Setting, type Strategy } from "./strategies";
 import { aligned, type Range } from "./view";
@@ -8,10 +8,11 @@ import { bytes, Problem, type Job } from "../../../lib/api";
 import { ended } from "../../../lib/fleet";
 import { compact, integer, seconds } from "../../../lib/format";
 import { result, steer, submit, watch, type Verb } from "../../../lib/jobs";
-import { clusterTime } from "../../../lib/live";
+import { clusterTime, keep as keepJob } from "../../../lib/live";
 import { failed } from "../../../ui/toast";
-import { learn } from "./data";
+import { exactOf, isExact, learn, learnt } from "./data";
 import { isStar, log } from "./events";
+import { recordsOf, type PageRecords } from "./found";
 import { runtime } from "./runtime";
 import { asked, choose, limits, range, state, strategy } from "./state";
 
@@ -54,9 +55,12 @@ export interface JobResult {
   statement: string;
 }
 
-export type Phase = "idle" | "running" | "paused" | "ended";
+/** opening: a job of the address is looked up. */
+export type Phase = "idle" | "opening" | "running" | "paused" | "ended";
 
 export const phase = signal<Phase>("idle");
+/** Why the job of the address is not shown, and what to do. */
+export const lost = signal("");
 /** Ids of the run's jobs, in order. */
 export const jobs = signal<readonly string[]>([]);
 export const results = signal<ReadonlyMap<string, JobResult>>(new Map());
@@ -66,6 +70,8 @@ let turn = 0;
 const views = computed(() => jobs.value.map((id) => ({ id, job: watch(id).value })));
 export const jobViews = computed(() => views.value.flatMap(({ job }) => (job ? [job] : [])));
 export const active = computed(() => jobViews.value.filter((job) => !ended(job)));
+/** Jobs of the run that ended. */
+export const finished = computed(() => jobViews.value.length - active.value.length);
 /** The job that is shown: of several the last that is not done. */
 export const current = computed<Job | undefined>(() => active.value.at(-1) ?? jobViews.value.at(-1));
 
@@ -86,9 +92,22 @@ function running(all: readonly Found[]): Found[] {
   return kept;
 }
 
-/** Records of all jobs of the run together: what exceeds everything smaller that the run has looked at. */
+let walked: { key: string; records: PageRecords } | undefined;
+
+/** Records of the range as the page computed it itself, once it has every number. */
+const pageRecords = computed<PageRecords>(() => {
+  learnt.value;
+  const { first, end } = range.value;
+  const key = `${first} ${end}`;
+  if (walked?.key !== key)
+    walked = isExact(range.value) ? { key, records: recordsOf(exactOf(range.value), range.value) } : undefined;
+  return walked?.records ?? { delay: [], path: [] };
+});
+
+/** Records of all jobs of the run together: what exceeds everything smaller that the run has looked at; else the page's. */
 export const records = computed(() => {
   const all = [...results.value.values()];
+  if (!all.length) return pageRecords.value;
   return { delay: running(all.flatMap((each) => each.delay)), path: running(all.flatMap((each) => each.path)) };
 });
 
@@ -154,9 +173,8 @@ function tell(kind: "delay" | "path", { n, value }: Found): void {
 // -- following one job ----------------------------------------------------------------------------------------------
 
 /** Resolves when the job's view changes, or after `most` ms. */
-function changed(id: string, most: number): Promise<void> {
+function changed(view: ReadonlySignal<Job | undefined>, most: number): Promise<void> {
   return new Promise((done) => {
-    const view = watch(id);
     const seen = view.peek();
     const stop = effect(() => {
       if (view.value !== seen) queueMicrotask(finish);
@@ -193,11 +211,12 @@ async function finish(job: Job): Promise<void> {
 /** Follows a job to its end; gives its last view. */
 async function follow(id: string, mine: number): Promise<Job | undefined> {
   let [wait, looked, done] = [FIRST_LOOK_MS, Date.now(), 0];
+  const view = watch(id);
   while (mine === turn) {
-    const job = watch(id).peek();
+    const job = view.peek();
     if (job && ended(job)) {
       if (job.state === "done") await finish(job);
-      else log("job", `${id} is ${job.state}${job.error ? `: ${job.error}` : ""}`);
+      else await stopped(job);
       return job;
     }
     const due = Date.now() - looked >= wait;
@@ -205,9 +224,15 @@ async function follow(id: string, mine: number): Promise<Job | undefined> {
       await peek(job).catch(() => undefined); // the end may have come in between
       [looked, wait, done] = [Date.now(), Math.min(LAST_LOOK_MS, wait * 1.5), Number(job.done)];
     }
-    await changed(id, 1000);
+    await changed(view, 1000);
   }
   return undefined;
+}
+
+/** Takes what a job had when it was cancelled or failed, as far as the cluster has kept it. */
+async function stopped(job: Job): Promise<void> {
+  if (about(job).mode === "statistics") await peek(job).catch(() => undefined);
+  log("job", `${job.job_id} is ${job.state}${job.error ? `: ${job.error}` : ""}`);
 }
 
 // -- starting -------------------------------------------------------------------------------------------------------
@@ -228,12 +253,13 @@ async function send(window: Range, columns: number, high = false): Promise<strin
   return id;
 }
 
-function begin(): number {
+function begin(as: Phase = "running"): number {
   turn += 1;
   batch(() => {
     jobs.value = [];
     results.value = new Map();
-    phase.value = "running";
+    lost.value = "";
+    phase.value = as;
   });
   return turn;
 }
@@ -298,25 +324,41 @@ function unpaused(mine: number): Promise<void> {
 
 /** Shows a job that was submitted somewhere: its range, and what it finds. */
 export async function open(id: string): Promise<void> {
-  const mine = begin();
-  jobs.value = [id];
+  const mine = begin("opening");
   try {
-    for (let tries = 0; !watch(id).peek() && tries < 50; tries += 1) await changed(id, 200);
-    const job = watch(id).peek();
-    if (!job) throw new Problem(404, "No such job", `there is no job ${id}; the cluster page lists them`);
-    if (job.type !== "collatz")
-      throw new Problem(400, "Another kind", `job ${id} is of kind ${job.type}; the cluster page shows it`);
+    const job = await found(id);
+    if (mine !== turn) return;
     const { range: own, mode } = about(job);
-    if (mode !== "trajectory") {
-      state.from.value = String(own.first);
-      state.to.value = String(own.end - 1n);
-    }
-    if (job.state === "paused") phase.value = "paused";
+    batch(() => {
+      jobs.value = [id];
+      if (mode !== "trajectory") [state.from.value, state.to.value] = [String(own.first), String(own.end - 1n)];
+      phase.value = ended(job) ? "ended" : job.state === "paused" ? "paused" : "running";
+    });
     await follow(id, mine);
   } catch (error) {
-    failed(`Job ${id}`, error);
+    if (mine !== turn) return;
+    lost.value = whyLost(id, error);
+    if (!jobs.peek().length) phase.value = "idle";
+    log("system", lost.peek());
   }
-  if (mine === turn) endRun();
+  if (mine === turn && phase.peek() !== "idle") endRun();
+}
+
+/** A job of this kind, asked for once. Throws Problem. */
+async function found(id: string): Promise<Job> {
+  await keepJob(id);
+  const view = watch(id);
+  while (!view.peek()) await changed(view, 1000);
+  const job = view.peek() as Job;
+  if (job.type !== "collatz")
+    throw new Problem(400, "Another kind", `job ${id} is of kind ${job.type}; the Cluster page shows it`);
+  return job;
+}
+
+function whyLost(id: string, error: unknown): string {
+  if (error instanceof Problem && error.status === 404)
+    return `There is no job ${id}: it was deleted, or the address is wrong.`;
+  return `Job ${id} is not shown: ${error instanceof Error ? error.message : String(error)}.`;
 }
 
 async function steerAll(verb: Verb): Promise<void> {
@@ -355,7 +397,7 @@ export async function cancel(): Promise<void> {
 export function toggle(): void {
   if (phase.peek() === "running") void pause();
   else if (phase.peek() === "paused") void resume();
-  else void start();
+  else if (phase.peek() !== "opening") void start();
 }
 
 export interface Before {
@@ -370,6 +412,7 @@ export function forget(): Before {
   batch(() => {
     jobs.value = [];
     results.value = new Map();
+    lost.value = "";
     phase.value = "idle";
     state.job.value = "";
   });
@@ -385,29 +428,24 @@ export function recallRun(before: Before): void {
   });
 }
 
-// -- windows that the picture asks for ------------------------------------------------------------------------------
+// -- windows that the picture is counted in --------------------------------------------------------------------------
 
-/** Numbers of a window that is computed without being asked for. */
-export const AUTO_MOST = 2 ** 30;
-const refined = new Set<string>();
-/** Windows that are being computed for the picture. */
-export const refining = signal(0);
+/** Numbers of a window that is counted for the picture, at most. */
+export const WINDOW_MOST = 10n ** 13n;
+/** The job that counts the numbers in view. */
+export const counting = signal<string>("");
 
-/** Has a window computed in finer columns; the same window is not asked for twice. */
-export async function refine(seen: Range): Promise<void> {
-  const window = aligned(seen, COLUMNS, limits);
-  const key = `${window.first} ${window.end}`;
-  if (refined.has(key)) return;
-  refined.add(key);
-  refining.value = refining.peek() + 1;
+/** Has the numbers in view counted by a job, in columns as fine as the picture. */
+export async function count(seen: Range): Promise<void> {
+  if (counting.peek()) return;
   try {
-    const id = await send(window, COLUMNS, true);
-    while (!ended(watch(id).peek() ?? { state: "queued" })) await changed(id, 2000);
-    if (watch(id).peek()?.state === "done") learn(fromBinary(id, await bytes(`/api/jobs/${id}/density.bin`)));
-    else refined.delete(key);
+    const id = await send(aligned(seen, COLUMNS, limits), COLUMNS, true);
+    counting.value = id;
+    const view = watch(id);
+    while (!ended(view.peek() ?? { state: "queued" })) await changed(view, 2000);
+    if (view.peek()?.state === "done") learn(fromBinary(id, await bytes(`/api/jobs/${id}/density.bin`)));
   } catch (error) {
-    refined.delete(key);
-    failed("This window", error);
+    failed("These numbers were not counted", error);
   }
-  refining.value = refining.peek() - 1;
+  counting.value = "";
 }

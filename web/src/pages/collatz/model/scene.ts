@@ -5,12 +5,15 @@
 import type { Points } from "../../../density/painter";
 import type { Look } from "../../../density/colour";
 import { grid, type Grid } from "../../../density/grid";
+import { joined, type Covered } from "./cover";
 import {
   coarseness,
   greatest,
+  least,
   lit,
   paintDensity,
   paintExact,
+  paintSample,
   across,
   thickened,
   type Density,
@@ -18,6 +21,7 @@ import {
   type Frame,
   type Metric,
 } from "./layers";
+import type { Sample } from "./sample";
 import { distance, type View } from "./view";
 
 export interface Wanted {
@@ -41,8 +45,8 @@ export interface Scene {
   /** Numbers that are drawn, pixels that they light; 0 for points. */
   numbers: number;
   lit: number;
-  /** The source that it is drawn from. */
-  source: "points" | "exact" | "columns" | "none";
+  /** The coarsest source but samples that it is drawn from; a sample where there is nothing else. */
+  source: "points" | "exact" | "columns" | "sample" | "none";
 }
 
 /** Pixels a number from which on each is a point. */
@@ -60,17 +64,22 @@ function scanned(delays: Uint16Array): [number, number] {
   return [least, most];
 }
 
-const known = new WeakMap<Exact, [number, number]>();
+const known = new WeakMap<object, [number, number]>();
 
-/** Least and greatest delay of a whole chunk. */
-function extremes(exact: Exact): [number, number] {
-  const extremes = known.get(exact) ?? scanned(exact.delays);
-  known.set(exact, extremes);
+/** Least and greatest delay of a whole chunk or sample. */
+function extremes(all: { delays: Uint16Array }): [number, number] {
+  const extremes = known.get(all) ?? scanned(all.delays);
+  known.set(all, extremes);
   return extremes;
 }
 
 /** Delays to be seen, a little wider than they are, at round places so that the axis does not tremble. */
-export function bounds(view: View, exact: readonly Exact[], densities: readonly Density[]): [number, number] {
+export function bounds(
+  view: View,
+  exact: readonly Exact[],
+  densities: readonly Density[],
+  samples: readonly Sample[] = [],
+): [number, number] {
   let [least, most] = [Infinity, -Infinity];
   for (const each of exact) {
     const far = distance(view, each.start);
@@ -80,6 +89,10 @@ export function bounds(view: View, exact: readonly Exact[], densities: readonly 
     [least, most] = [Math.min(least, low), Math.max(most, high)];
   }
   for (const each of densities) [least, most] = [Math.min(least, each.least), Math.max(most, each.greatest)];
+  for (const each of samples) {
+    const [low, high] = extremes(each);
+    [least, most] = [Math.min(least, low), Math.max(most, high)];
+  }
   if (most < 0) return [0, 500];
   const step = most > 400 ? 50 : 20;
   const high = Math.ceil((most + step / 4) / step) * step;
@@ -91,7 +104,7 @@ function lookOf({ metric, dark, modulus }: Wanted, most: number, least: number):
   return { mode: metric === "count" ? "count" : "value", least, most: Math.max(most, least + 1), dark };
 }
 
-function leastBits(exact: readonly Exact[]): number {
+function leastBits(exact: readonly { bits: Uint16Array }[]): number {
   return Math.min(...exact.map((each) => each.bits.reduce((least, bits) => Math.min(least, bits), 65_535)), 65_535);
 }
 
@@ -139,32 +152,75 @@ function pointScene(wanted: Wanted, frame: Frame, exact: readonly Exact[]): Scen
   };
 }
 
-/** Builds the picture of the numbers in view. `whole` says that every one of them is known. */
-export function scene(wanted: Wanted, exact: readonly Exact[], whole: boolean, densities: readonly Density[]): Scene {
-  const { view, log, metric, modulus, width, height, scale } = wanted;
-  const coarse = whole ? [] : densities;
-  const [low, high] = bounds(view, exact, coarse);
+/** Columns wider than so many pixels are slabs: a sample says more. */
+const WIDEST = 6;
+
+/** What is known of the numbers in view, the finest first. */
+export interface Known {
+  exact: readonly Exact[];
+  /** Every number in view is among the exact ones. */
+  whole: boolean;
+  densities: readonly Density[];
+  samples: readonly Sample[];
+}
+
+/** Builds the picture of the numbers in view. Each number is drawn from one source, the finest that knows it. */
+export function scene(wanted: Wanted, known: Known): Scene {
+  const { view, log, metric, width, height, scale } = wanted;
+  const coarse = known.whole ? [] : known.densities;
+  const samples = known.whole ? [] : known.samples;
+  const [low, high] = bounds(view, known.exact, coarse, samples);
   const frame = { view, low, high, log };
-  const asPoints = !log && whole && width / view.span >= POINT_PIXELS * wanted.scale && view.span <= wanted.mostPoints;
-  if (asPoints) return pointScene(wanted, frame, exact);
+  const single = !log && known.whole && width / view.span >= POINT_PIXELS * wanted.scale;
+  if (single && view.span <= wanted.mostPoints) return pointScene(wanted, frame, known.exact);
   const cells = grid(width, height);
-  const shown = whole || !coarse.length ? metric : "count";
-  for (const each of coarse) paintDensity(cells, frame, each);
-  let numbers = 0;
-  // beside columns, single chunks would be counted twice
-  if (!coarse.length) for (const each of exact) numbers += paintExact(cells, frame, each, shown, modulus);
-  const look = lookOf({ ...wanted, metric: shown }, greatest(cells), shown === "peak" ? leastBits(exact) : 0);
+  const { numbers, source } = painted(cells, frame, wanted, { ...known, densities: coarse, samples });
   const count = lit(cells);
-  const sparse = count < SPARSE * width * height;
-  const shownCells = sparse ? thickened(cells, Math.round(1 + scale)) : cells;
   return {
     frame,
-    look,
-    grid: shownCells,
+    look: lookOf(wanted, greatest(cells), lowEnd(metric, cells, known)),
+    grid: count < SPARSE * width * height ? thickened(cells, Math.round(1 + scale)) : cells,
     numbers,
     lit: count,
-    source: count === 0 ? "none" : coarse.length ? "columns" : "exact",
+    source: count === 0 ? "none" : source,
   };
+}
+
+/** Where the scale of colours begins. A sample's numbers stand for many each: theirs begins near the least cell. */
+function lowEnd(metric: Metric, cells: Grid, { exact, whole, samples }: Known): number {
+  if (metric === "peak") return Math.min(leastBits(exact), leastBits(samples));
+  if (metric === "residue") return 0;
+  const fewest = whole ? 0 : least(cells);
+  return fewest > 4 ? fewest / 4 : 0;
+}
+
+function painted(
+  cells: Grid,
+  frame: Frame,
+  { metric, modulus, width }: Wanted,
+  { exact, densities, samples }: Known,
+): Pick<Scene, "numbers" | "source"> {
+  let [covered, numbers]: [Covered, number] = [[], 0];
+  for (const each of exact) {
+    numbers += paintExact(cells, frame, each, metric, modulus);
+    const from = distance(frame.view, each.start);
+    covered = joined(covered, [[from, from + each.delays.length]]);
+  }
+  let source: Scene["source"] = "exact";
+  // columns tell how many numbers take how many steps, nothing else of them
+  for (const each of metric === "count" ? densities.toReversed() : []) {
+    const before = covered;
+    covered = paintDensity(cells, frame, each, covered, Math.max(WIDEST, width / 200));
+    if (covered !== before) source = "columns";
+  }
+  for (const each of samples) {
+    const count = paintSample(cells, frame, each, covered, metric, modulus);
+    const from = distance(frame.view, each.range.first);
+    covered = joined(covered, [[from, from + Number(each.range.end - each.range.first)]]);
+    if (count && source === "exact") source = "sample";
+    numbers += count;
+  }
+  return { numbers, source };
 }
 
 /** The finest columns of those there are, in numbers; Infinity for none. */

@@ -27,7 +27,6 @@ export const state = hashState({
   windows: 16,
   parallel: 2,
   seed: 1,
-  auto: true,
   x: "",
   span: 0,
   sel: "",
@@ -44,12 +43,14 @@ export const state = hashState({
   logcounts: false,
   root: "1",
   depth: 12,
+  rows: false,
   prune: false,
   open: [] as readonly string[],
   node: "",
-  numbers: 3000,
+  numbers: 8000,
   even: 8.65,
   odd: 16.2,
+  palette: "viridis",
   find: "",
   length: "",
   stars: false,
@@ -148,8 +149,12 @@ export function select(numbers: Range | undefined): void {
 /** The number whose trajectory is shown, or why there is none. */
 export const startNumber = computed(() => positive(state.n.value));
 
+/** Grows with every number that is chosen: the trajectory comes into sight. */
+export const chosen = signal(0);
+
 /** Shows the trajectory of a number. */
 export function choose(n: bigint | string): void {
+  chosen.value = chosen.peek() + 1;
   state.n.value = String(n);
   state.step.value = 0;
   state.steps.value = "";

@@ -2,6 +2,7 @@
 
 import { table, window as delaysOf } from "./delays";
 import type { Answer, Answers, Ask } from "./messages";
+import { sample } from "./sample";
 import { values, walk, type Trajectory } from "./walk";
 
 /** Trajectories that are kept for their terms. */
@@ -20,6 +21,10 @@ function answer(ask: Ask): [Answers[keyof Answers], Transferable[]] {
   if (ask.kind === "window") {
     const exact = delaysOf(ask.body.start, ask.body.count);
     return [exact, [exact.delays.buffer, exact.bits.buffer]];
+  }
+  if (ask.kind === "sample") {
+    const made = sample(ask.body.range, ask.body.count, ask.body.log);
+    return [made, [made.far, made.weight, made.delays, made.bits, made.rest].map((each) => each.buffer)];
   }
   if (ask.kind === "table") return [{ text: table(ask.body.start, ask.body.count) }, []];
   if (ask.kind === "terms") return [{ values: values(walked(ask.body.n), ask.body.step, ask.body.count) }, []];

@@ -1,0 +1,43 @@
+/** Counting every number in view by a job of the cluster: offered, never begun by itself. */
+
+import { compact, integer } from "../../lib/format";
+import { cancel, watch } from "../../lib/jobs";
+import { Bar } from "../../ui/progress";
+import { failed } from "../../ui/toast";
+import { EXACT_MOST } from "./model/data";
+import { expectation } from "./model/estimate";
+import { count, counting, WINDOW_MOST } from "./model/run";
+import { situation } from "./model/situation";
+import type { Scene } from "./model/scene";
+import { limits, metric, view } from "./model/state";
+import { seen } from "./model/view";
+
+/** Begins the job, where the picture shows a sample. */
+export function CountThese({ picture }: { picture: Scene | undefined }) {
+  const now = seen(view.value, limits);
+  const many = now.end - now.first;
+  if (counting.value || picture?.source !== "sample" || metric.value !== "count") return null;
+  if (many <= BigInt(EXACT_MOST) || many > WINDOW_MOST) return null;
+  return (
+    <button type="button" title={`A job: ${expectation(many, situation.value)}`} onClick={() => void count(now)}>
+      Count all {compact(many)}
+    </button>
+  );
+}
+
+/** How far the job is. */
+export function Counting() {
+  const id = counting.value;
+  const job = id ? watch(id).value : undefined;
+  if (!job) return null;
+  const stop = () => void cancel(id).catch((error: unknown) => failed(`Cancel ${id}`, error));
+  return (
+    <div class="missing note counting" role="status">
+      <a href={`/cluster.html#tab=jobs&job=${id}`}>A job</a> counts {integer(job.total)} numbers{" "}
+      <Bar ratio={job.progress} label={`job ${id}`} />
+      <button type="button" class="link" onClick={stop}>
+        Cancel
+      </button>
+    </div>
+  );
+}

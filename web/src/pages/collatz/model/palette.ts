@@ -1,0 +1,63 @@
+/** Palettes of the coral: a colour for each share of the way from the root to the tips. Pure. */
+
+import { css, viridis } from "../../../density/colour";
+
+export const PALETTES = ["viridis", "coral", "kelp", "ink"] as const;
+export type Palette = (typeof PALETTES)[number];
+
+type Stop = readonly [number, number, number];
+
+/** From the root to the tips, on light and on dark ground. */
+const STOPS: Record<Exclude<Palette, "viridis">, readonly [light: readonly Stop[], dark: readonly Stop[]]> = {
+  coral: [
+    [
+      [92, 22, 54],
+      [196, 52, 66],
+      [238, 130, 92],
+    ],
+    [
+      [255, 226, 190],
+      [250, 128, 104],
+      [214, 62, 104],
+    ],
+  ],
+  kelp: [
+    [
+      [20, 48, 44],
+      [24, 112, 96],
+      [120, 160, 60],
+    ],
+    [
+      [224, 240, 170],
+      [84, 190, 150],
+      [40, 120, 170],
+    ],
+  ],
+  ink: [
+    [
+      [20, 24, 30],
+      [70, 78, 90],
+      [130, 138, 150],
+    ],
+    [
+      [250, 250, 252],
+      [186, 192, 202],
+      [120, 128, 142],
+    ],
+  ],
+};
+
+function between(stops: readonly Stop[], share: number): Stop {
+  const at = Math.min(1, Math.max(0, share)) * (stops.length - 1);
+  const place = Math.min(stops.length - 2, Math.floor(at));
+  const [from, to] = [stops[place] as Stop, stops[place + 1] as Stop];
+  const mixed = from.map((channel, each) => Math.round(channel + (at - place) * ((to[each] as number) - channel)));
+  return mixed as unknown as Stop;
+}
+
+/** The colours of a palette on light or dark ground. */
+export function colours(palette: Palette, dark: boolean): (share: number) => string {
+  if (palette === "viridis") return (share) => css(viridis(share, dark));
+  const stops = STOPS[palette][dark ? 1 : 0];
+  return (share) => css(between(stops, share));
+}

@@ -1,0 +1,230 @@
+import { describe, expect, it, test } from "vitest";
+import { grid } from "../../src/density/grid";
+import { share } from "../../src/density/colour";
+import { joined, left } from "../../src/pages/collatz/model/cover";
+import { window } from "../../src/pages/collatz/model/delays";
+import { expectation, paceOf } from "../../src/pages/collatz/model/estimate";
+import { recordsOf } from "../../src/pages/collatz/model/found";
+import { fromResult, MIXED, paintDensity, paintExact, paintSample } from "../../src/pages/collatz/model/layers";
+import { bitLength } from "../../src/pages/collatz/model/number";
+import { published } from "../../src/pages/collatz/model/records";
+import { CYCLE, sample, type Sample } from "../../src/pages/collatz/model/sample";
+import { scene, type Known } from "../../src/pages/collatz/model/scene";
+import { whole, type Range } from "../../src/pages/collatz/model/view";
+import { walk } from "../../src/pages/collatz/model/walk";
+
+const sum = (values: Iterable<number>) => [...values].reduce((total, value) => total + value, 0);
+const RANGES: [string, Range][] = [
+  ["a million", { first: 1n, end: 1_000_001n }],
+  ["10^11, where a stratum is wider than 32 bits of a draw", { first: 1n, end: 10n ** 11n }],
+  ["the widest range of doubles", { first: 1n, end: 2n ** 53n }],
+  ["beyond doubles", { first: 2n ** 70n, end: 2n ** 70n + 2n ** 60n }],
+];
+
+describe.each(RANGES)("a sample of %s", (_, range) => {
+  const one = sample(range, 4000, false);
+  const at = (place: number) => range.first + BigInt(one.far[place] as number);
+  it("has as many numbers as asked for, up to twice as many, and stands for all", () => {
+    expect(one.far.length).toBeGreaterThanOrEqual(3990);
+    expect(one.far.length).toBeLessThanOrEqual(8002);
+    expect(sum(one.weight) / Number(range.end - range.first)).toBeCloseTo(1, 2);
+  });
+  it("has no stripe: every residue is as frequent as any other", () => {
+    for (const modulus of [2, 3, 4, 7, 8]) {
+      const expected = one.rest.length / modulus;
+      const counts = Array.from({ length: modulus }, (_, each) => one.rest.filter((r) => r % modulus === each).length);
+      for (const count of counts) expect(Math.abs(count - expected)).toBeLessThan(6 * Math.sqrt(expected));
+    }
+  });
+  it("has the steps, peaks and residues of its numbers", () => {
+    if (range.end > 2n ** 53n) return;
+    for (let place = 0; place < one.far.length; place += 97) {
+      const { delay, peak } = walk(at(place));
+      expect([one.delays[place], one.bits[place]]).toEqual([delay, bitLength(peak)]);
+      expect(one.rest[place]).toBe(Number(at(place) % BigInt(CYCLE)));
+    }
+  });
+});
+
+test("a sample of few numbers is all of them, also on a log axis", () => {
+  const range = { first: 5n, end: 305n };
+  for (const log of [false, true]) {
+    const { far, weight, delays } = sample(range, 20_000, log);
+    expect([...far]).toEqual(Array.from({ length: 300 }, (_, place) => place));
+    expect(new Set(weight)).toEqual(new Set([1]));
+    expect([...delays]).toEqual([...window(5n, 300).delays]);
+  }
+});
+
+test("what is in view stays where it is while the view moves", () => {
+  const [one, two] = [0n, 10n ** 8n].map((by) => sample({ first: 1n + by, end: 10n ** 9n + by }, 5000, false));
+  const own = new Set(one!.far);
+  const kept = [...two!.far].filter((far) => own.has(far + 10 ** 8)).length;
+  // a tenth is new
+  expect(kept / two!.far.length).toBeGreaterThan(0.89);
+});
+
+test("a sample's mean is the mean of the range", () => {
+  const all = window(1n, 1_000_000).delays;
+  const { delays, weight } = sample({ first: 1n, end: 1_000_001n }, 20_000, false);
+  const mean = sum(delays.map((delay, place) => delay * (weight[place] as number))) / sum(weight);
+  expect(Math.abs(mean - sum(all) / all.length)).toBeLessThan(1.5);
+});
+
+describe("what is covered", () => {
+  it("is joined, and what is left of a part is told", () => {
+    const covered = joined(joined([], [[10, 20]]), [
+      [30, 40],
+      [20, 25],
+    ]);
+    expect(covered).toEqual([
+      [10, 25],
+      [30, 40],
+    ]);
+    expect(left(covered, 0, 50)).toEqual([
+      [0, 10],
+      [25, 30],
+      [40, 50],
+    ]);
+    expect(left(covered, 12, 24)).toEqual([]);
+    expect(left([], 3, 4)).toEqual([[3, 4]]);
+  });
+});
+
+/** Columns of `wide` numbers each, as a job has them. */
+function columns(job: string, first: bigint, count: number, wide: number) {
+  const starts = Array.from({ length: count }, (_, column) => String(first + BigInt(column * wide)));
+  const density = starts.map((start) => {
+    const counts = new Map<number, number>();
+    for (const delay of window(BigInt(start), wide).delays) counts.set(delay, (counts.get(delay) ?? 0) + 1);
+    return [...counts];
+  });
+  return fromResult(job, { start: starts, count: starts.map(() => wide), density })!;
+}
+
+describe("a picture of several sources", () => {
+  const frame = { view: whole({ first: 1n, end: 4001n }), low: 0, high: 300, log: false };
+  const total = (cells: Float32Array) => sum(cells);
+  it("neither counts a number twice nor erases it, where windows meet within a pixel", () => {
+    // 7 pixels: every window ends inside one
+    const cells = grid(7, 300);
+    let covered = paintDensity(cells, frame, columns("a", 1n, 10, 100));
+    covered = paintDensity(cells, frame, columns("b", 1001n, 10, 100), covered);
+    paintDensity(cells, frame, columns("c", 2001n, 4, 500), covered);
+    expect(total(cells.cells)).toBeCloseTo(4000, 2);
+  });
+  it("draws of a coarse window what a fine one leaves, in any place", () => {
+    const cells = grid(500, 300);
+    const covered = paintDensity(cells, frame, columns("fine", 1501n, 10, 100));
+    paintDensity(cells, frame, columns("coarse", 1n, 40, 100), covered);
+    expect(total(cells.cells)).toBeCloseTo(4000, 2);
+  });
+  it("draws exact numbers first, then columns, then a sample", () => {
+    const cells = grid(400, 300);
+    const exact = window(1n, 1000);
+    paintExact(cells, frame, exact);
+    const covered = paintDensity(cells, frame, columns("j", 1n, 20, 100), [[0, 1000]]);
+    expect(covered).toEqual([[0, 2000]]);
+    const count = paintSample(cells, frame, sample({ first: 1n, end: 4001n }, 4000, false), covered);
+    expect(count).toBe(2000);
+    expect(total(cells.cells)).toBeCloseTo(4000, 2);
+  });
+  it("leaves columns out that would be slabs, and a sample stands there", () => {
+    const log = { ...frame, log: true };
+    const [slab, cells] = [grid(400, 300), grid(400, 300)];
+    const job = columns("j", 1n, 4, 1000);
+    paintDensity(slab, log, job);
+    const across = (row: number) => slab.cells.subarray(row * 400, row * 400 + 200);
+    // the row of 111 steps has one value over half of the picture: nothing of it is known so
+    expect(new Set(across(111)).size).toBe(1);
+    const covered = paintDensity(cells, log, job, [], 20);
+    expect(covered.length === 0 || covered[0]![0] >= 1000).toBe(true);
+    paintSample(cells, log, sample({ first: 1n, end: 4001n }, 20_000, true), covered);
+    // 27 alone has 111 steps there, in its own pixel
+    const row = [...cells.cells.subarray(111 * 400, 111 * 400 + 200)];
+    expect(row.filter((value) => value > 0)).toEqual([1]);
+  });
+});
+
+describe("colours of more numbers than are computed one by one", () => {
+  const range = { first: 1n, end: 10n ** 9n };
+  const some = sample(range, 20_000, false);
+  const wanted = { view: whole(range), log: false, modulus: 3, dark: false, width: 300, height: 200, scale: 1 };
+  const known: Known = { exact: [], whole: false, densities: [], samples: [some] };
+  const drawn = (metric: "count" | "peak" | "residue") => scene({ ...wanted, metric, mostPoints: 5e4 }, known);
+  it("are those of the sample's peaks and residues", () => {
+    const peak = drawn("peak");
+    expect([peak.source, peak.look.mode]).toEqual(["sample", "value"]);
+    expect(peak.look.most).toBe(some.bits.reduce((most, bits) => Math.max(most, bits), 0));
+    const residue = drawn("residue");
+    expect(residue.look.mode).toBe("class");
+    expect(new Set(residue.grid!.cells)).toEqual(new Set([0, 1, 2, 3, MIXED]));
+  });
+  it("are not those of columns, which have counts only", () => {
+    const job = columns("j", 1n, 200, 100);
+    const both = { ...known, densities: [job] };
+    const near = { ...wanted, view: whole({ first: 1n, end: 20_001n }), mostPoints: 5e4 };
+    expect(scene({ ...near, metric: "count" }, both).source).toBe("columns");
+    expect(
+      scene({ ...near, metric: "peak" }, { ...both, samples: [sample({ first: 1n, end: 20_001n }, 5000, false)] }),
+    ).toMatchObject({ source: "sample", look: { mode: "value" } });
+  });
+  it("use the whole scale, though each number stands for thousands", () => {
+    const { look, grid: cells } = drawn("count");
+    const shares = [...cells!.cells].filter((value) => value > 0).map((value) => share(value, look));
+    expect(Math.min(...shares)).toBeLessThan(0.5);
+    expect(Math.max(...shares)).toBe(1);
+  });
+  it("find the numbers drawn, and their axis, of a sample alone", () => {
+    const { numbers, frame } = drawn("count");
+    expect(numbers).toBe((some as Sample).far.length);
+    expect(frame.high).toBeGreaterThan(400);
+  });
+});
+
+test("records of numbers that are known are the published ones", () => {
+  const chunks = [window(1n, 65_535), window(65_536n, 65_536), window(131_072n, 65_536)];
+  const found = recordsOf(chunks, { first: 1n, end: 150_001n });
+  for (const kind of ["delay", "path"] as const)
+    expect(found[kind]).toEqual(published(kind).filter(({ n }) => n <= 150_000n));
+  const late = recordsOf(chunks, { first: 100_000n, end: 100_100n });
+  expect(late.delay[0]).toEqual({ n: 100_000n, value: 128n });
+});
+
+describe("what a range will take", () => {
+  const job = (id: string, seconds: number, done: number, more: object = {}) => ({
+    job_id: id,
+    type: "collatz",
+    state: "done" as const,
+    parameters: { mode: "statistics" },
+    done,
+    seconds,
+    ...more,
+  });
+  it("follows from the job of this mode that computed longest", () => {
+    const jobs = [
+      job("a", 0.4, 1_000_000),
+      job("b", 50, 5e9),
+      job("c", 900, 1e9, { parameters: { mode: "verify" } }),
+      job("d", 900, 1e9, { state: "cancelled" }),
+      job("e", 900, 1e9, { type: "other" }),
+    ];
+    expect(paceOf(jobs)).toEqual({ rate: 1e8, job: "b", short: false });
+    expect(paceOf(jobs.slice(0, 1))).toEqual({ rate: 2.5e6, job: "a", short: true });
+    expect(paceOf([])).toBeUndefined();
+  });
+  const pace = { rate: 1e8, job: "b", short: false };
+  it.each([
+    [10n ** 14n, { pace, workers: 2, waiting: 0 }, "100 T numbers: about 11 d 13 h on this cluster, at 100 M/s"],
+    [10n ** 6n, { pace, workers: 2, waiting: 0 }, "1 M numbers: about a second on this cluster, at 100 M/s"],
+    [
+      10n ** 10n,
+      { pace: { ...pace, short: true }, workers: 1, waiting: 2 },
+      "10 G numbers: at most about 1 min 40 s on this cluster, at 100 M/s, after 2 jobs that wait",
+    ],
+    [1n, { pace: undefined, workers: 1, waiting: 1 }, "1 number, time not known yet, after 1 job that waits"],
+    [5n, { pace, workers: 0, waiting: 0 }, "5 numbers: no worker is live, the job would wait"],
+  ])("%s numbers", (numbers, situation, words) => {
+    expect(expectation(numbers, situation).replaceAll("\u202f", " ")).toContain(words);
+  });
+});
