@@ -105,8 +105,8 @@ def test_a_run_from_start_to_its_records(open_page: Open, pages: Live) -> None:
     expect(records.locator("tr").filter(has_text=spaced(704_511))).to_contain_text(spaced(56_991_483_520))
     expect(records).not_to_contain_text("contradicts")
     expect(records).not_to_contain_text("not found")
-    figures = page.get_by_role("region", name="Statistics")
-    expect(figures).to_contain_text("524 steps")
+    figures = page.get_by_role("region", name="Figures")
+    expect(figures).to_contain_text(re.compile(rf"Most steps\s*524 at {spaced(837_799)}"))
     job = re.search(r"job=(\w+)", page.url)
     assert job, page.url
     assert pages.job(job[1])["parameters"]["columns"] == 1024

@@ -3,9 +3,9 @@
 import { batch, computed } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { STRATEGIES, MEANING } from "./model/strategies";
-import { rate } from "../../lib/format";
 import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
+import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
 import { expectation } from "./model/estimate";
 import { active, cancel, current, jobViews, lost, pause, phase, resume, runtimeText, start } from "./model/run";
@@ -182,8 +182,8 @@ export function JobLine() {
       {job ? (
         <>
           <State of={job.state} />
-          <a class="num" href={`/cluster.html#tab=jobs&job=${job.job_id}`}>
-            {job.job_id}
+          <a href={`/cluster.html#tab=jobs&job=${job.job_id}`}>
+            <JobName job={job} />
           </a>
           <Progress job={job} />
           {all.length > 1 && (
@@ -212,6 +212,8 @@ export function JobLine() {
   );
 }
 
-export function totalRate(): string {
-  return rate(active.value.reduce((sum, job) => sum + (job.rate ?? 0), 0));
+/** Numbers/s of the run's jobs together; null while none is known. */
+export function speed(): number | null {
+  const known = active.value.flatMap((job) => job.rate ?? []);
+  return known.length ? known.reduce((sum, each) => sum + each, 0) : null;
 }

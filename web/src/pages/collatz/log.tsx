@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { CLASSES } from "./model/fit";
 import { clock, integer } from "../../lib/format";
 import { clearLog, saveLog } from "./model/acts";
-import { CAPACITY, dropped, lines, shown } from "./model/events";
+import { CAPACITY, dropped, finding, lines, shown } from "./model/events";
 import { Check } from "./fields";
 import { state } from "./model/state";
 
@@ -17,6 +17,10 @@ export function LogView() {
   useEffect(() => {
     if (state.follow.value && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [some, state.follow.value]);
+  useEffect(() => {
+    if (finding.value) document.getElementById("find")?.focus();
+    finding.value = false;
+  }, [finding.value]);
   const rolled = () => {
     const element = box.current;
     // scrolling up lets go of the end

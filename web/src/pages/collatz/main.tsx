@@ -8,16 +8,16 @@ import { later } from "../../ui/later";
 import { mount, Page } from "../../ui/page";
 import { clearLog, cycle, reset, saveNumbers, savePicture } from "./model/acts";
 import { Controls, JobLine } from "./controls";
-import { log } from "./model/events";
+import { finding, log } from "./model/events";
 import { Graph, markSeen, pan, step, zoom } from "./graph";
-import { LogView } from "./log";
 import { open, toggle } from "./model/run";
-import { Records, Rules, Stats } from "./side";
+import { Figures, Records, Rules, Stats } from "./side";
 import { choose, fit, show, startNumber, state, tab, TABS } from "./model/state";
 import { play, stepTo, Trajectory } from "./trajectory";
 
 const CoralView = later(() => import("./coral").then((part) => part.CoralView));
 const HistogramView = later(() => import("./histogram").then((part) => part.HistogramView));
+const LogView = later(() => import("./log").then((part) => part.LogView));
 const ResiduesView = later(() => import("./residues").then((part) => part.ResiduesView));
 const TreeView = later(() => import("./tree").then((part) => part.TreeView));
 
@@ -53,8 +53,8 @@ function focusNumber(): void {
 }
 
 function find(): void {
+  finding.value = true;
   show("log");
-  requestAnimationFrame(() => document.getElementById("find")?.focus());
 }
 
 const BOUND = {
@@ -118,6 +118,7 @@ function App() {
           </Panel>
         </div>
         <div class="side">
+          <Figures />
           <Records />
           <Stats />
           <Rules />

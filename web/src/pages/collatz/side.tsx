@@ -1,14 +1,15 @@
 /** Records and figures of the run, beside the picture. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { fastest } from "./model/inverse";
 import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
 import { computing } from "./model/client";
-import { compact, integer } from "../../lib/format";
+import { compact, integer, rate } from "../../lib/format";
 import { now } from "../../ui/page";
-import { totalRate } from "./controls";
-import { computedHere, exactOf, isExact, learnt, need } from "./model/data";
+import { Headlines, type Headline } from "../../ui/headline";
+import { speed } from "./controls";
+import { computedHere, exactOf, isExact, learnt, need, sampleOf } from "./model/data";
 import { active, contiguous, jobViews, phase, records, results, runtimeText, about, current } from "./model/run";
 import { choose, range, tab } from "./model/state";
 
@@ -188,9 +189,63 @@ function currentNumber(): string {
   return integer(at < own.end ? at : own.end - 1n);
 }
 
-export function Stats() {
+/** Speeds that a sparkline shows, one a second. */
+const LATELY = 60;
+
+function useSpeeds(): readonly (number | null)[] {
+  const kept = useRef<(number | null)[]>([]);
+  const running = phase.value === "running";
+  useEffect(() => {
+    kept.current = running ? [...kept.current, speed()].slice(-LATELY) : [];
+  }, [now.value, running]);
+  return kept.current;
+}
+
+/** Digits in full while they fit beside a picture. */
+function large(value: bigint): string {
+  return value < 10n ** 15n ? integer(value) : compact(value);
+}
+
+function numbers(): Headline {
+  const tested = jobViews.value.reduce((sum, job) => sum + BigInt(job.done), 0n);
+  const all = range.value.end - range.value.first;
+  if (jobViews.value.length)
+    return { label: "Numbers counted", value: compact(tested), hint: `${integer(tested)}, by the cluster` };
+  learnt.value;
+  if (isExact(range.value)) return { label: "Numbers counted", value: compact(all), after: "in this page" };
+  const few = sampleOf(range.value)?.far.length;
+  return { label: "Numbers sampled", value: few ? compact(few) : "\u2013", after: `of ${compact(all)}` };
+}
+
+/** What the page is about: how fast or how many, the longest, the highest. */
+export function Figures() {
+  const speeds = useSpeeds();
   const { delay, path } = records.value;
   const [longest, highest] = [delay.at(-1), path.at(-1)];
+  const first =
+    phase.value === "running"
+      ? { label: "Speed", value: speed() === null ? "\u2013" : compact(speed()), after: "numbers/s", lately: speeds }
+      : numbers();
+  const at = (found: { n: bigint } | undefined) =>
+    found ? { after: `at ${integer(found.n)}`, onOpen: () => choose(found.n) } : {};
+  return (
+    <Headlines
+      label="Figures"
+      list={[
+        first,
+        { label: "Most steps", value: longest ? integer(longest.value) : "\u2013", ...at(longest) },
+        {
+          label: "Highest peak",
+          value: highest ? large(highest.value) : "\u2013",
+          ...(highest ? { hint: integer(highest.value) } : {}),
+          ...at(highest),
+        },
+      ]}
+    />
+  );
+}
+
+export function Stats() {
   const tested = jobViews.value.reduce((sum, job) => sum + BigInt(job.done), 0n);
   const rows: [string, string, string?][] = [
     [
@@ -200,14 +255,8 @@ export function Stats() {
     ],
     ["Numbers tested", compact(tested), integer(tested)],
     ["In this page", compact(computedHere.value), integer(computedHere.value)],
-    [
-      "Longest",
-      longest ? `${integer(longest.value)} steps` : "\u2013",
-      longest ? `at ${integer(longest.n)}` : undefined,
-    ],
-    ["Highest peak", highest ? integer(highest.value) : "\u2013", highest ? `at ${integer(highest.n)}` : undefined],
     ["Current number", currentNumber() || "\u2013"],
-    ["Rate", phase.value === "running" ? totalRate() : "\u2013"],
+    ["Rate", phase.value === "running" ? rate(speed()) || "\u2013" : "\u2013"],
     ["Runtime", runtimeText(now.value)],
   ];
   return (

@@ -16,6 +16,9 @@ export interface Line {
   star: boolean;
 }
 
+/** Somebody wants to search the log, which may still be on its way. */
+export const finding = signal(false);
+
 export const CAPACITY = 5000;
 const ring = new Ring<Line>(CAPACITY);
 let count = 0;

@@ -7,7 +7,7 @@ import { aligned, type Range } from "./view";
 import { bytes, Problem, type Job } from "../../../lib/api";
 import { ended } from "../../../lib/fleet";
 import { compact, integer, seconds } from "../../../lib/format";
-import { result, steer, submit, watch, type Verb } from "../../../lib/jobs";
+import { result, steer, submit, trouble, watch, type Verb } from "../../../lib/jobs";
 import { clusterTime, keep as keepJob } from "../../../lib/live";
 import { failed } from "../../../ui/toast";
 import { exactOf, isExact, learn, learnt } from "./data";
@@ -214,6 +214,8 @@ async function follow(id: string, mine: number): Promise<Job | undefined> {
   const view = watch(id);
   while (mine === turn) {
     const job = view.peek();
+    const gone = trouble(id).peek();
+    if (gone) throw gone;
     if (job && ended(job)) {
       if (job.state === "done") await finish(job);
       else await stopped(job);
