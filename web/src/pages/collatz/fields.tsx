@@ -1,5 +1,6 @@
 /** Fields that are bound to the page's state. */
 
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { state } from "./model/state";
 
@@ -64,6 +65,8 @@ interface NumeralProps {
 
 /** A number as people type it, such as 2^89-1. */
 export function Numeral({ text, value, why, note, id, size, set }: NumeralProps) {
+  // what is being typed outlives whatever renders the field anew
+  const typed = useSignal<string | undefined>(undefined);
   return (
     <label class={id ? "inline grow number" : "inline"}>
       {text}
@@ -71,12 +74,16 @@ export function Numeral({ text, value, why, note, id, size, set }: NumeralProps)
         class="num"
         id={id}
         size={size}
-        value={value}
+        value={typed.value ?? value}
         aria-invalid={!!why}
         aria-describedby={note}
         spellcheck={false}
         autocomplete="off"
-        onChange={(event) => set(event.currentTarget.value.trim())}
+        onInput={(event) => (typed.value = event.currentTarget.value)}
+        onChange={(event) => {
+          typed.value = undefined;
+          set(event.currentTarget.value.trim());
+        }}
       />
     </label>
   );

@@ -57,9 +57,10 @@ export async function saveNumbers(): Promise<void> {
   const range = selection.peek() ?? seen(view.peek(), limits);
   const count = range.end - range.first;
   if (count > BigInt(CSV_MOST)) {
+    const how = touch ? "Select, then drag" : "Shift and drag, or M";
     toast(
-      `A CSV holds at most ${integer(CSV_MOST)} numbers; this would be ${integer(count)}. Select fewer (${touch ? "Select, then drag" : "Shift and drag, or M"}), ` +
-        `or save the histogram`,
+      `A CSV holds at most ${integer(CSV_MOST)} numbers; this would be ${integer(count)}. ` +
+        `Select fewer (${how}), or save the histogram`,
     );
     return;
   }

@@ -165,7 +165,7 @@ export interface Counted {
   looked?: number;
 }
 
-/** Delays of a range: of every number where they are exact, else of the whole columns of the finest job, else a sample. */
+/** Delays of a range: of every number where they are exact, else of whole columns of the finest job, else a sample. */
 export function histogramOf(range: Range): Counted {
   if (isExact(range)) {
     const histogram: Histogram = new Map();

@@ -152,7 +152,7 @@ function one(n: bigint | number, known: Tables): void {
   }
 }
 
-/** Step by step to 1 in doubles; false where they do not hold a value exactly. For few numbers, before tables are made. */
+/** Step by step to 1 in doubles, without tables; false where a value is too great for them. */
 function stepwise(n: number): boolean {
   let [value, steps, peak] = [n, 0, n];
   for (; value !== 1; steps += 1) {

@@ -104,7 +104,7 @@ const pageRecords = computed<PageRecords>(() => {
   return walked?.records ?? { delay: [], path: [] };
 });
 
-/** Records of all jobs of the run together: what exceeds everything smaller that the run has looked at; else the page's. */
+/** Records of all jobs of the run together: what exceeds everything smaller that it has looked at; else the page's. */
 export const records = computed(() => {
   const all = [...results.value.values()];
   if (!all.length) return pageRecords.value;
