@@ -17,6 +17,8 @@ Path: TypeAlias = tuple[str | int, ...]
 _WHOLE = re.compile(r"\$\{([A-Za-z0-9_-]+)((?:\.[A-Za-z0-9_-]+)*)\}")
 _WITHIN = re.compile(r"\$\{([A-Za-z0-9_-]+)(?:\.[A-Za-z0-9_-]+)+\}")
 _LITERAL = "$${"
+#: Steps of a reference's path, and characters of it, that messages show.
+_SHOWN_STEPS, _SHOWN = 20, 100
 #: In actions with foreach: the item, and its number from 0.
 ITEM, INDEX = "item", "index"
 
@@ -29,7 +31,9 @@ class Reference:
     path: tuple[str, ...]
 
     def __str__(self) -> str:
-        return "${" + ".".join((self.action, *self.path)) + "}"
+        """Return it for a message, cut where it is long."""
+        text = ".".join((self.action, *self.path[:_SHOWN_STEPS]))
+        return f"${{{text[:_SHOWN]}…}}" if len(self.path) > _SHOWN_STEPS or len(text) > _SHOWN else f"${{{text}}}"
 
 
 def reference(value: Any) -> Reference | None:

@@ -192,7 +192,8 @@ def _check_references(reading: Reading, number: int, action: Action, by_id: dict
             _complain(reading, number, action, path, words)
     for path, name, whole in references.within_texts(given):
         if name in by_id or name in _RESERVED:
-            words = f"{whole} stands within a longer text, where nothing is filled in; let it be a value of its own"
+            shown = short_name(whole)
+            words = f"{shown} stands within a longer text, where nothing is filled in; let it be a value of its own"
             _complain(reading, number, action, path, words)
 
 
@@ -216,7 +217,7 @@ def _wrong_reference(one: Reference, action: Action, by_id: dict[str, Action]) -
         return ""
     there = ", ".join(sorted(gives))
     what = f"{one.action}, which has foreach," if target.foreach is not None else f"{target.type}"
-    return f"{one}: {what} gives no {one.path[0]}; it gives {there}"
+    return f"{one}: {what} gives no {short_name(one.path[0])}; it gives {there}"
 
 
 def _ordered(reading: Reading, by_id: dict[str, Action]) -> list[str]:

@@ -43,6 +43,13 @@ async def for_ever(writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
+async def go_on_for_ever(writer: asyncio.StreamWriter) -> None:
+    """Answer that the request may go on, again and again."""
+    while True:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
+        await writer.drain()
+
+
 async def in_drops(writer: asyncio.StreamWriter) -> None:
     """Answer with a header that comes a character at a time and does not end."""
     writer.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")

@@ -98,7 +98,8 @@ def test_allowed_networks_open_no_others() -> None:
 @pytest.mark.parametrize("url", [
     "http://127.0.0.1/", "http://169.254.169.254/latest/meta-data", "http://[::1]/", "http://[::ffff:127.0.0.1]/",
     "https://[fd00::1]:8443/x", "http://0/", "http://2130706433/", "http://0x7f000001/", "http://127.1/",
-    "http://localhost/", "http://LOCALHOST./",
+    "http://localhost/", "http://LOCALHOST./", "http://0x7f.1/", "http://127.0.0.1./", "http://0177.0.0.1/",
+    "http://[::ffff:7f00:1]/", "http://[0:0:0:0:0:ffff:127.0.0.1]/",
 ])  # fmt: skip
 def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
     outcome = post(destinations.url(url), Guard())
@@ -111,7 +112,8 @@ def test_no_spelling_of_this_machine_is_reached(url: str) -> None:
     ("https://user:word@host/", "user or password"), ("https://user@host/", "user or password"),
     ("https://host:0/", "port"), ("https://host:/", "port"), ("https://host:65536/", "no URL"),
     ("https://host/#x", "#"),
-    ("https://host:x/", "no URL"), ("https://ho st/", "characters"), ("https://h\n/", "characters"),
+    ("https://host:x/", "no URL"),
+    ("http://127.0.0.1:80.invalid/", "no URL"), ("https://ho st/", "characters"), ("https://h\n/", "characters"),
     ("https://m\N{LATIN SMALL LETTER U WITH DIAERESIS}ller.example/", "xn--"), ("https://host/\x00", "characters"),
     ("https://[fe80::1%25eth0]/", "interface"), ("https://[::1/", "no URL"), ("https://-host/", "no name"),
     ("https://a..b" + "c" * 300 + "/", "no name"), ("https://host\\@evil/", "characters"),
@@ -174,6 +176,8 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
     (receiver.for_ever, 200, ""), (receiver.in_drops, None, "within 0.6 s"), (receiver.silence, None, "within 0.6 s"),
     (receiver.nonsense, None, "does not answer as HTTP"),
     (answers(200, *["X-Many: y"] * 9000), None, "ended without an answer"),
+    (receiver.go_on_for_ever, None, "ended without an answer"),
+    (answers(200, "Content-Encoding: gzip", body=b"\x1f\x8b" + b"\0" * 60_000), 200, ""),
 ])  # fmt: skip
 def test_an_answer_is_bounded_in_bytes_and_time(answer: Any, status: int | None, error: str) -> None:
     with Receiver(answer) as taken:

@@ -141,6 +141,8 @@ def test_what_is_wrong_is_said_shortly_however_long_it_is() -> None:
     with pytest.raises(Unreadable) as caught:
         parsed(f"a: &{'x' * 2_000_000} 1".encode())
     assert len(caught.value.complaint.text) < 200
+    for word in (f"${{b{'.x' * 9_000}}}", f"${{b.{'x' * 9_000}}}", f"${{{'c' * 9_000}.x}}", f"is ${{b{'.x' * 9_000}}}"):
+        assert len(complaint("b", f'a, action_type: command, command: ["{word}"]')) < 400
 
 
 def test_a_text_is_utf_8_and_of_bounded_size() -> None:
