@@ -44,6 +44,8 @@ export interface Scene {
   family: readonly number[];
   /** Height that the lanes may take, in px. */
   room: number;
+  /** Pixels that are drawn for a pixel of the page. */
+  scale: number;
 }
 
 /** Heights of lanes: of one picture, and of each of two that stand in one screen. */
@@ -148,22 +150,11 @@ export function drawLanes(context: Context, width: number, scene: Scene): void {
   const frame = frameOf(width, trace.cores, scene.room);
   const bottom = frame.lane * frame.cores;
   ground(context, frame, scene);
-  const image = paint(scene, Math.max(1, Math.round(frame.width * (devicePixelRatio || 1))));
+  const image = paint(scene, Math.max(1, Math.round(frame.width * scene.scale)));
   context.imageSmoothingEnabled = false;
   const gap = frame.lane >= 12 ? 2 : 1;
-  for (let core = 0; core < frame.cores; core += 1) {
-    context.drawImage(
-      image,
-      0,
-      core,
-      image.width,
-      1,
-      frame.left,
-      core * frame.lane + gap / 2,
-      frame.width,
-      frame.lane - gap,
-    );
-  }
+  context.drawImage(image, frame.left, 0, frame.width, bottom);
+  gaps(context, frame, scene, gap);
   context.save();
   context.beginPath();
   context.rect(frame.left, 0, frame.width, bottom);
@@ -179,15 +170,11 @@ export function drawLanes(context: Context, width: number, scene: Scene): void {
   axis(context, frame, scene, bottom);
 }
 
-function ground(
-  context: Context,
-  frame: Frame,
-  { inks, palette: { ground: paper }, loaded: { trace }, view }: Scene,
-): void {
-  context.fillStyle = colour(paper);
-  const from = Math.max(frame.left, xOf(frame, view, 0));
-  const to = Math.min(frame.left + frame.width, xOf(frame, view, trace.until));
-  context.fillRect(from, 0, Math.max(0, to - from), frame.lane * frame.cores);
+function ground(context: Context, frame: Frame, scene: Scene): void {
+  const { inks } = scene;
+  context.fillStyle = colour(scene.palette.ground);
+  const [from, to] = covered(frame, scene);
+  context.fillRect(from, 0, to - from, frame.lane * frame.cores);
   context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   context.textBaseline = "middle";
   context.textAlign = "right";
@@ -199,6 +186,20 @@ function ground(
   context.strokeStyle = inks.line;
   context.lineWidth = 1;
   context.strokeRect(frame.left - 0.5, -0.5, frame.width + 1, frame.lane * frame.cores + 1);
+}
+
+/** The time that the trace covers, as pixels from and to. */
+function covered(frame: Frame, { view, loaded: { trace } }: Scene): [number, number] {
+  const from = Math.max(frame.left, xOf(frame, view, 0));
+  return [from, Math.max(from, Math.min(frame.left + frame.width, xOf(frame, view, trace.until)))];
+}
+
+/** Lines of the ground between lanes. */
+function gaps(context: Context, frame: Frame, scene: Scene, gap: number): void {
+  const [from, to] = covered(frame, scene);
+  context.fillStyle = colour(scene.palette.ground);
+  for (let core = 0; core <= frame.cores; core += 1)
+    context.fillRect(from, core * frame.lane - gap / 2, to - from, gap);
 }
 
 /** Edges, hatching and names of slices that are wide enough. */

@@ -23,6 +23,7 @@ import { standing, type Standing } from "./model/standing";
 import { sweeps } from "./model/sweep";
 import { Player, resetWithUndo } from "./player";
 import {
+  ages,
   cell,
   choose,
   compare,
@@ -91,12 +92,12 @@ export function Desk() {
   useChase();
   return (
     <>
-      <div class="answers">
+      <div class="answers" data-settled={ages.value === ""}>
         <Metrics />
         {sweeps(run.result.value?.cells ?? []) && <Sweep />}
       </div>
       <div class="desk">
-        <div class="picture ages">
+        <div class="picture">
           <Picture />
         </div>
         <aside class="side" aria-label="Picked thread and replicas">
@@ -337,7 +338,7 @@ function Lower() {
           { id: "statistics", title: "Statistics" },
         ]}
       />
-      <Panel id={tab.value} class="ages">
+      <Panel id={tab.value}>
         <Shown />
       </Panel>
     </section>

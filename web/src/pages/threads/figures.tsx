@@ -11,6 +11,7 @@ import { failed, toast } from "../../ui/toast";
 import { barsOf, type Cell, type Metric } from "./model/result";
 import { verdictOf } from "./model/verdict";
 import {
+  ages,
   cell,
   choose,
   chooseQuantile,
@@ -125,7 +126,7 @@ export function Metrics() {
   const level = percent(Number(result.parameters.confidence ?? 0.95));
   const { deadlocked, capped } = mine.outcomes;
   return (
-    <section class="metrics ages" aria-label="Results over all replicas">
+    <section class={`metrics ${ages.value}`} aria-label="Results over all replicas">
       <Verdict />
       <div class="values">
         <Headlines label="Speedup, makespan, utilisation" list={headlinesOf(mine)} />
@@ -230,7 +231,7 @@ export function Distribution() {
   };
   const ready = !run.partial.value && state.job.value !== "";
   return (
-    <section class="distribution ages" aria-label="Distribution over replicas">
+    <section class={`distribution ${ages.value}`} aria-label="Distribution over replicas">
       <Histogram
         title="Makespan over replicas"
         bins={shown}

@@ -87,7 +87,34 @@ function sceneOf(opened: Loaded, first: boolean): Scene {
     picked: first ? picked.value : NONE,
     family: first ? family.value : [],
     room: room.value,
+    scale: devicePixelRatio || 1,
   };
+}
+
+/** Room in px above lanes in a file: for the scheduler's name. */
+const NAME = 20;
+
+/** Height in px of lanes with their name, and of the overview above the first. */
+export function tallOf({ trace }: Loaded, first: boolean): number {
+  return NAME + heightOf(frameOf(1, trace.cores, room.peek())) + (first ? OVERVIEW_HEIGHT : 0);
+}
+
+/** Draws lanes as they are now, for a file: those of the page's own replica, or of the one beside it. */
+export function drawNamed(context: CanvasRenderingContext2D, width: number, opened: Loaded, first: boolean): void {
+  const scene = { ...sceneOf(opened, first), cursor: undefined, scale: 2 };
+  context.save();
+  if (first) {
+    drawOverview(context, width, scene);
+    context.translate(0, OVERVIEW_HEIGHT);
+  }
+  context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  context.fillStyle = inks.peek().ink;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillText(`${opened.trace.scheduler.replaceAll("_", " ")}, ${us(opened.trace.until)}`, 0, NAME / 2);
+  context.translate(0, NAME);
+  drawLanes(context, width, scene);
+  context.restore();
 }
 
 // -- overview ---------------------------------------------------------------------------------------------------------
@@ -197,6 +224,11 @@ const ARROWS: Keys = {
   Down: { text: "slice on the core below", run: () => step(0, 1) },
 };
 
+/** On a phone the details are below the picture: they come into sight. */
+function showDetails(): void {
+  document.querySelector(".details")?.scrollIntoView({ block: "nearest" });
+}
+
 type Grip = { kind: "pan" | "range"; x: number; time: number; moved: boolean };
 
 /** Pointer and wheel of one picture. Two pointers pinch. */
@@ -273,6 +305,7 @@ function useHands(opened: Loaded | undefined, first: boolean) {
     if (first) pick(at === NONE ? NONE : (opened.trace.thread[at] as number), at);
     if (at === NONE && !event.shiftKey && first) mark(undefined);
     state.commit();
+    if (event.pointerType === "touch" && at !== NONE) requestAnimationFrame(showDetails);
   };
   const leave = () => {
     if (!grip.current) cursor.value = undefined;

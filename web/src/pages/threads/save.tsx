@@ -5,9 +5,13 @@ import { copy, download } from "../../lib/export";
 import { assembled, chromeTrace, csvPieces } from "./model/export";
 import { us } from "./model/log";
 import { Dialog } from "../../ui/dialog";
+import type { Picture } from "../../ui/saving";
+import { savePicture, type Format } from "../../ui/sheet";
 import { failed, toast } from "../../ui/toast";
+import type { Loaded } from "../../timeline/load";
+import { drawNamed, tallOf } from "./lanes";
 import { described } from "./setup";
-import { loaded, openFile, range, saving, state, until } from "./model/state";
+import { loaded, openFile, otherLoaded, range, saving, state, until } from "./model/state";
 
 function nameOf(end: string): string {
   const trace = loaded.peek()?.trace;
@@ -30,33 +34,36 @@ async function saveText(pieces: Iterable<string>, type: string, end: string): Pr
   }
 }
 
-/** Overview and lanes as they are, with what they show in words above. */
-function savePicture(): void {
-  const canvases = [...document.querySelectorAll<HTMLCanvasElement>(".picture canvas")];
-  const scale = devicePixelRatio || 1;
-  const head = 24 * scale;
-  const sheet = document.createElement("canvas");
-  sheet.width = Math.max(...canvases.map((each) => each.width));
-  sheet.height = head + canvases.reduce((sum, each) => sum + each.height, 0);
-  const context = sheet.getContext("2d");
-  const trace = loaded.peek()?.trace;
-  if (!context || !trace) return;
-  const style = getComputedStyle(document.body);
-  context.fillStyle = style.backgroundColor;
-  context.fillRect(0, 0, sheet.width, sheet.height);
-  context.fillStyle = style.color;
-  context.font = `${12 * scale}px ${style.fontFamily}`;
-  context.fillText(
-    `${described(trace.parameters)}; replica ${trace.replica}, cell ${trace.cell}, makespan ${us(trace.until)}`,
-    4 * scale,
-    16 * scale,
-  );
-  let top = head;
-  for (const each of canvases) {
-    context.drawImage(each, 0, top);
-    top += each.height;
+/** Width in px of a picture in a file, whatever the window's. */
+const WIDE = 1200;
+
+/** Overview and lanes as they are, of both policies where two are compared. */
+function pictureOf(opened: Loaded): Picture {
+  const all = [opened, ...(otherLoaded.peek() ? [otherLoaded.peek() as Loaded] : [])];
+  const { trace } = opened;
+  const tall = (place: number) => tallOf(all[place] as Loaded, place === 0) + 12;
+  return {
+    title: `Threads on ${trace.cores} cores: ${all.map((each) => each.trace.scheduler.replaceAll("_", " ")).join(", ")}`,
+    lines: [described(trace.parameters), `replica ${trace.replica}`],
+    width: WIDE,
+    height: all.reduce((sum, _, place) => sum + tall(place), 0),
+    draw: (context) => {
+      for (const [place, each] of all.entries()) {
+        drawNamed(context, WIDE, each, place === 0);
+        context.translate(0, tall(place));
+      }
+    },
+  };
+}
+
+async function saveDrawn(format: Format): Promise<void> {
+  const opened = loaded.peek();
+  if (!opened) return;
+  try {
+    await savePicture(nameOf("").slice(0, -1), pictureOf(opened), format);
+  } catch (error) {
+    failed("The picture was not saved", error);
   }
-  sheet.toBlob((blob) => blob && download(nameOf("png"), blob));
 }
 
 export function SaveDialog() {
@@ -97,8 +104,11 @@ export function SaveDialog() {
           >
             CSV: a row for each slice
           </button>
-          <button type="button" disabled={busy.value} onClick={act(savePicture)}>
-            PNG: the picture as it is
+          <button type="button" disabled={busy.value} onClick={act(() => saveDrawn("png"))}>
+            PNG: the picture at twice the size
+          </button>
+          <button type="button" disabled={busy.value} onClick={act(() => saveDrawn("svg"))}>
+            SVG: the picture at any size
           </button>
           <button
             type="button"

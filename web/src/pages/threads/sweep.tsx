@@ -3,9 +3,9 @@
 import { useSignal } from "@preact/signals";
 import { token } from "../../lib/theme";
 import { ticksOf } from "../../timeline/view";
-import { useCanvas } from "../../ui/canvas";
+import { useCanvas, type Draw } from "../../ui/canvas";
 import { Canvas, Figure } from "../../ui/figure";
-import { cell, run, showCell } from "./model/state";
+import { ages, cell, run, showCell } from "./model/state";
 import { apart, bestOf, linesOf, nearest, xOf, yOf, type Line, type Plane } from "./model/sweep";
 
 const TALL = 190;
@@ -40,9 +40,9 @@ export function Sweep() {
   const level = Number(run.result.value?.parameters.confidence ?? 0.95);
   const under = useSignal<number | undefined>(undefined);
   const shown = cell.value?.cell;
-  const canvas = useCanvas((context, width, height) =>
-    draw(context, planeOf(width, height, lines), lines, under.value ?? shown),
-  );
+  const paint: Draw = (context, width, height) =>
+    draw(context, planeOf(width, height, lines), lines, under.value ?? shown);
+  const canvas = useCanvas(paint);
   if (!lines.length) return null;
   const summary =
     `Speedup over cores, ${lines.map((line) => named(line.scheduler)).join(", ")}. ${bestOf(lines)}. ` +
@@ -70,7 +70,8 @@ export function Sweep() {
       }
       summary={summary}
       twin={twin}
-      class="sweep ages"
+      saved={{ title: "Speedup over cores", draw: paint }}
+      class={`sweep ${ages.value}`}
     >
       <div
         style={{ height: `${TALL}px`, cursor: under.value === undefined ? "default" : "pointer" }}
@@ -119,7 +120,7 @@ function axes(context: Context, plane: Plane, lines: readonly Line[]): void {
     context.strokeRect(x, high, 0, tall + 4);
     if (x < free) continue;
     context.fillText(String(cores), x, high + tall + 12);
-    free = x + 22;
+    free = x + 15;
   }
   context.textAlign = "right";
   context.fillText("cores", left + wide, high + tall + 26);

@@ -245,6 +245,12 @@ function List({ opened, held, root, heaviest }: PartProps) {
   );
 }
 
+/** The end of a long path: the rows above have its beginning. */
+function brief(path: string): string {
+  const parts = path.split(".");
+  return parts.length > 8 ? `…${parts.slice(-4).join(".")}` : path;
+}
+
 interface RowsProps {
   opened: Loaded;
   held: Weights;
@@ -289,8 +295,8 @@ function Rows(props: RowsProps) {
               ) : (
                 <i />
               )}
-              <button type="button" class="link num" onClick={() => pick(thread)}>
-                {path}
+              <button type="button" class="link num" title={path} onClick={() => pick(thread)}>
+                {brief(path)}
               </button>
               <span class="num">{us(held.time[thread] as number)}</span>
               <span class="num soft">
@@ -299,7 +305,7 @@ function Rows(props: RowsProps) {
               <span class="meter" aria-hidden="true">
                 <i style={{ width: share(held.time[thread] as number) }} />
               </span>
-              {heaviest.includes(thread) && <span class="small soft">heaviest</span>}
+              {heaviest.includes(thread) && <span class="small soft mark">heaviest</span>}
             </span>
             {open.has(thread) && inner > 0 && <Rows {...props} parent={thread} />}
           </li>

@@ -165,6 +165,8 @@ export const unknown = computed(() => (id.value ? trouble(id.value).value : unde
 /** The job to compare with; often the same, another cell of it. */
 export const otherId = computed(() => state.job2.value);
 export const otherRun = followed(otherId);
+/** "ages" while what is shown may change yet: of a run that has ended nothing gets old. */
+export const ages = computed(() => (run.partial.value || otherRun.partial.value ? "ages" : ""));
 
 export const cell = computed<Cell | undefined>(() => {
   const cells = run.result.value?.cells ?? [];
