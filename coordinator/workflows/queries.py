@@ -123,4 +123,4 @@ def _why(whole: Document, known: Known, key: str, outdated: Mapping[str, str]) -
         kind = whole.actions[retries.action_of(key)].type
         now = registry.definition(kind).MODEL_VERSION
         return f"its job was computed by version {outdated[key]} of {kind}, which is version {now} now"
-    return "its job was deleted" if known.jobs[key].gone else "what it comes after begins anew"
+    return "its job was deleted" if known.jobs[key].gone else "it waits for what is carried out again"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from coordinator.workflows.document import Document
+from coordinator.workflows import references
+from coordinator.workflows.document import Action, Document
 from coordinator.workflows.planning import BAD, Known, item_key
 from jobs.models import TERMINAL
 
@@ -24,33 +25,90 @@ def planned(whole: Document, known: Known, outdated: Iterable[str] = ()) -> Retr
     """Return how a workflow that has ended goes on. `outdated`: jobs that cannot, since their kind has changed."""
     gone = [key for key, job in known.jobs.items() if job.state != "done" and job.gone]
     refused = [key for key, one in known.records.items() if one.state == "failed"]
-    anew = begun_anew(whole, known, (*gone, *refused, *outdated))
+    anew = begun_anew(whole, known, (*gone, *refused, *outdated, *_too_early(whole, known)))
     goes_on = [key for key, job in known.jobs.items() if job.state in ("failed", "cancelled") and key not in anew]
     return Retry(goes_on, sorted(anew))
 
 
-def begun_anew(whole: Document, known: Known, keys: Iterable[str]) -> set[str]:
-    """Return these keys, and all of the actions after theirs that are not done: those wait for the new jobs.
-
-    An action of which something goes on stays as it is.
-    """
-    anew = set(keys)
-    actions = {action_of(key) for key in anew}
-    by_action: dict[str, list[str]] = defaultdict(list)
-    for key in (*known.jobs, *known.records):
-        by_action[action_of(key)].append(key)
+def _too_early(whole: Document, known: Known) -> Iterator[str]:
+    """Yield what would go on beside an action after whose end it comes: its job has seen that end already."""
+    own = _by_action(known)
+    bad = {name for name, keys in own.items() if _has_ended_badly(keys, known)}
     for action in whole.actions.values():
-        own = by_action[action.id]
-        waits = any(name in actions for name in (*action.dependencies, *action.after_any))
-        if waits and own and action.id not in actions and _has_ended_badly(own, known):
-            actions.add(action.id)
-            anew.update(own)
-    return anew
+        if action.id in bad and not bad.isdisjoint(action.after_any):
+            yield from own[action.id]
+
+
+def begun_anew(whole: Document, known: Known, keys: Iterable[str]) -> set[str]:
+    """Return these keys, those of actions after theirs that are not done, and of jobs whose lost results are needed.
+
+    The former wait for the new jobs; an action of which something goes on stays as it is. The latter were done and are
+    gone, and an action refers to them that has yet to be submitted.
+    """
+    return _Spread(whole, known, keys).anew
 
 
 def action_of(key: str) -> str:
     """Return the action that a key belongs to."""
     return key.partition("/")[0]
+
+
+class _Spread:
+    """Actions that begin anew, from those that are given to those that must, each looked at once."""
+
+    def __init__(self, whole: Document, known: Known, keys: Iterable[str]) -> None:
+        self._whole, self._known = whole, known
+        self.anew = set(keys)
+        self._own = _by_action(known)
+        #: Jobs that were done and are gone, by action.
+        self._lost: dict[str, list[str]] = defaultdict(list)
+        for key, job in known.jobs.items():
+            if job.gone and job.state == "done":
+                self._lost[action_of(key)].append(key)
+        self._after = self._waiting()
+        first = {action_of(key) for key in self.anew} & whole.actions.keys()
+        self._seen = first | {name for name in whole.actions if name not in self._own}
+        self._run([whole.actions[name] for name in sorted(self._seen)])
+
+    def _waiting(self) -> dict[str, list[Action]]:
+        """Return the actions that wait for each."""
+        after: dict[str, list[Action]] = defaultdict(list)
+        for action in self._whole.actions.values():
+            for name in (*action.dependencies, *action.after_any):
+                after[name].append(action)
+        return after
+
+    def _run(self, todo: list[Action]) -> None:
+        while todo:
+            action = todo.pop()
+            for other in (*self._that_wait(action), *self._that_are_needed(action)):
+                self._seen.add(other.id)
+                todo.append(other)
+
+    def _that_wait(self, action: Action) -> Iterator[Action]:
+        """Yield actions after one that are not done, and forget all of each."""
+        for other in self._after.get(action.id, ()):
+            own = self._own.get(other.id, ())
+            if other.id not in self._seen and _has_ended_badly(own, self._known):
+                self.anew.update(own)
+                yield other
+
+    def _that_are_needed(self, action: Action) -> Iterator[Action]:
+        """Yield actions to which one refers and whose jobs are gone, and forget these."""
+        has_items = action.id in self._known.records and action.id not in self.anew
+        refers = action.parameters if has_items else [action.parameters, action.foreach]
+        for name in {one.action for _, one in references.found(refers)} if self._lost else ():
+            if name in self._lost and name not in self._seen:
+                self.anew.update(self._lost[name])
+                yield self._whole.actions[name]
+
+
+def _by_action(known: Known) -> dict[str, list[str]]:
+    """Return the keys of each action with which something has begun."""
+    own: dict[str, list[str]] = defaultdict(list)
+    for key in (*known.jobs, *known.records):
+        own[action_of(key)].append(key)
+    return own
 
 
 def _has_ended_badly(own: Iterable[str], known: Known) -> bool:

@@ -66,7 +66,8 @@ def test_a_cancelled_job_waits_for_the_new_one_of_a_deleted(flow: Flows) -> None
     delete(flow, workflow, "a")
     notes = retried(flow, workflow)
     assert (
-        notes[0] == "a begins anew: its job was deleted" and "c begins anew: what it comes after begins anew" in notes
+        notes[0] == "a begins anew: its job was deleted"
+        and "c begins anew: it waits for what is carried out again" in notes
     )
     assert flow.states(workflow) == {"a": "queued", "b": "blocked", "c": "blocked"}
     flow.done(workflow, "a")
@@ -126,6 +127,44 @@ def test_a_retry_of_many_jobs_lets_others_have_their_turn(flow: Flows, monkeypat
     assert 0 < len(counts) < 6 and flow.row(workflow)["state"] == "running"
     flow.look(workflow)
     assert set(flow.states(workflow).values()) == {"queued", "blocked"}
+
+
+def test_a_result_that_is_needed_and_gone_is_computed_again(flow: Flows) -> None:
+    """The action that refers to it could never be filled in."""
+    workflow = flow.submit("x", 'a, action_type: command, command: [run, "${x.value}"]', "b, action_type: approve",
+                           'c, action_type: command, command: [run, "${a.value}"], dependencies: [b]')  # fmt: skip
+    flow.look(workflow)
+    flow.done(workflow, "x", value=1)
+    flow.done(workflow, "a", value=2)
+    flow.steer(workflow, "cancel")
+    flow.look(workflow)
+    delete(flow, workflow, "x", "a")
+    retried(flow, workflow)
+    assert flow.states(workflow) == {"x": "queued", "a": "waiting", "b": "approval", "c": "waiting"}
+    flow.done(workflow, "x", value=3)
+    flow.done(workflow, "a", value=4)
+    flow.steer(workflow, "actions/b/approve")
+    flow.look(workflow)
+    assert flow.parameters(workflow, "c")["command"] == ["run", "4"]
+
+
+def test_a_result_that_is_gone_and_not_needed_is_not_computed_again(flow: Flows) -> None:
+    workflow = flow.submit("a", 'b, action_type: command, command: [run, "${a.value}"]')
+    flow.look(workflow)
+    flow.done(workflow, "a", value=1)
+    flow.failed(workflow, "b")
+    delete(flow, workflow, "a")
+    assert retried(flow, workflow) == []
+    assert flow.states(workflow) == {"a": "done", "b": "queued"}
+
+
+def test_what_comes_after_the_end_of_another_waits_for_it_again(flow: Flows) -> None:
+    workflow = flow.submit("build", "clean, after_any: [build]")
+    flow.look(workflow)
+    flow.failed(workflow, "build")
+    flow.failed(workflow, "clean")
+    assert retried(flow, workflow) == ["clean begins anew: it waits for what is carried out again"]
+    assert flow.states(workflow) == {"build": "queued", "clean": "blocked"}
 
 
 # -- what begins anew -----------------------------------------------------------------------------------------------
