@@ -161,8 +161,10 @@ def seen(store: workflows.Workflows, course: Course) -> Known:
     keys, ids = list(course.jobs), list(course.jobs.values())
     states = _states(store, ids)
     jobs = {
-        key: JobSeen(job_id, state) if state else JobSeen(job_id, _last(course.final, key), gone=True)
-        for key, job_id, state in zip(keys, ids, states, strict=True)
+        key: JobSeen(job_id, "blocked" if returns else state, returns=returns)
+        if state
+        else JobSeen(job_id, _last(course.final, key), gone=True)
+        for key, job_id, (state, returns) in zip(keys, ids, states, strict=True)
     }
     stored = course.workflow
     return Known(
@@ -171,10 +173,10 @@ def seen(store: workflows.Workflows, course: Course) -> Known:
     )  # fmt: skip
 
 
-def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[str | None]:
-    """Return the state of each job; blocked for one that is about to be: that because of which it was skipped goes on.
+def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[tuple[str | None, bool]]:
+    """Return the state of each job, None for one that is gone, and whether it comes back.
 
-    None for one that is gone.
+    It is about to be blocked where that goes on because of which it was skipped.
     """
     rows = [
         [value.decode(errors="replace") if value else None for value in row]
@@ -183,7 +185,7 @@ def _states(store: workflows.Workflows, ids: Sequence[str]) -> list[str | None]:
     roots = sorted({root for state, root in rows if state == "skipped" and root})
     found = zip(roots, store.job_fields(roots, ("state",)) if roots else (), strict=True)
     going_on = {root for root, (state,) in found if state not in (None, b"failed", b"cancelled")}
-    return ["blocked" if state == "skipped" and root in going_on else state for state, root in rows]
+    return [(state, state == "skipped" and root in going_on) for state, root in rows]
 
 
 def _last(final: Mapping[str, str], key: str) -> str | None:

@@ -61,6 +61,8 @@ class JobSeen(NamedTuple):
     #: Of one that is gone the last that was noted, None where none was.
     state: str | None
     gone: bool = False
+    #: It is skipped, and about to be blocked: that because of which it was goes on.
+    returns: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,6 +269,9 @@ class _Planner:
     def _next_of_job(self, action: Action) -> str:
         """Submit an action whose parameters are known as soon as those before it have jobs: Redis releases it."""
         after, after_any = list(self._open(action.dependencies)), list(self._open(action.after_any))
+        # Redis takes what is skipped for something that has ended.
+        if any((job := self._known.jobs.get(name)) and job.returns for name in action.after_any):
+            return WAITING
         if None not in after and None not in after_any and len({*after, *after_any}) <= MAX_PARENTS:
             self._submit(
                 action, action.id, after=tuple(filter(None, after)), after_any=tuple(filter(None, after_any))
