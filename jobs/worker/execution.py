@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs import errors
 from jobs.kinds import registry
@@ -149,8 +149,10 @@ def _finish(store: LeaseStore, job: str, kind: str, spec: Spec, derive: Derive) 
         if not gathered.parts and gathered.accumulator is None:
             return False
         derived = derive(kind, spec, gathered)
-        if gathered.parts:
-            store.results.fold(job, gathered, derived.folded)
+        if gathered.parts and store.results.fold(job, gathered, derived.folded):
+            folded = replace(gathered, accumulator=derived.folded, parts=())
+            if store.results.finish(job, folded, derived.result, derived.marks):  # as a rule, nothing has come since
+                return True
 
 
 def so_far(kind: str, spec: Spec, gathered: Gathered) -> Partial | None:

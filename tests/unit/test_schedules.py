@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from coordinator.asker import Asker, Scope
-from coordinator.schedules import routes, times
+from coordinator.schedules import routes, timekeeper, times
+from coordinator.schedules.runs import AT_ONCE
+from coordinator.schedules.timekeeper import Timekeeper
 from coordinator.schedules.times import Times
 from jobs import errors
 from jobs.store import keys
@@ -200,3 +203,14 @@ def test_who_may_run_no_programs_starts_none_by_a_schedule_of_somebody_who_may()
     routes._check_may_start(
         schedule(maker_may=True, job="command"), Asker(tenant="default", token="r", scopes=frozenset({Scope.RUN}))
     )
+
+
+def test_a_round_goes_on_while_there_is_more_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = [AT_ONCE, AT_ONCE, 3, AT_ONCE]
+    runs: Any = SimpleNamespace(run_due=lambda: looked.pop(0))
+    Timekeeper(runs, lambda: True)._round()
+    assert looked == [AT_ONCE]
+    monkeypatch.setattr(timekeeper, "ROUND_SECONDS", 0.0)
+    looked += [AT_ONCE]
+    Timekeeper(runs, lambda: True)._round()
+    assert looked == [AT_ONCE]

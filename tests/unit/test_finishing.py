@@ -1,0 +1,61 @@
+"""The end of a job: parts are folded, the result is derived and stored, with another look only where more has come."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jobs.store.results import Gathered
+from jobs.worker import execution
+from jobs.worker.execution import Derived
+
+
+class Results:
+    """Parts that come one after the other: each `gather` sees one that the `fold` before did not."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self.coming = list(parts)
+        self.accumulator: bytes | None = None
+        self.calls: list[str] = []
+
+    def gather(self, job: str, limit: int) -> Gathered:
+        self.calls.append("gather")
+        self.parts = tuple(self.coming[:1])
+        return Gathered(accumulator=self.accumulator, parts=self.parts, done=1, spec=b"{}")
+
+    def fold(self, job: str, gathered: Gathered, accumulator: bytes) -> bool:
+        self.calls.append("fold")
+        del self.coming[: len(gathered.parts)]
+        self.accumulator = accumulator
+        return True
+
+    def finish(self, job: str, gathered: Gathered, result: bytes, marks: str) -> bool:
+        self.calls.append("finish")
+        return not self.coming and (gathered.accumulator, gathered.parts) == (self.accumulator, ())
+
+
+def derive(kind: str, spec: Any, gathered: Gathered) -> Derived:
+    folded = (gathered.accumulator or b"") + b"".join(gathered.parts)
+    return Derived(folded=folded, result=b"of " + folded, marks="[]")
+
+
+@pytest.mark.parametrize(
+    ("parts", "calls"),
+    [
+        ((b"a",), ["gather", "fold", "finish"]),
+        ((b"a", b"b"), ["gather", "fold", "finish", "gather", "fold", "finish"]),
+    ],
+)
+def test_what_was_folded_is_finished_without_another_look(parts: tuple[bytes, ...], calls: list[str]) -> None:
+    results = Results(*parts)
+    store: Any = SimpleNamespace(results=results)
+    assert execution.finish(store, "j", "k", {}, derive)
+    assert results.calls == calls and results.accumulator == b"".join(parts)
+
+
+def test_a_job_that_somebody_else_has_finished_is_left_alone() -> None:
+    results = Results()
+    assert not execution.finish(SimpleNamespace(results=results), "j", "k", {}, derive)  # type: ignore[arg-type]
+    assert results.calls == ["gather"]
