@@ -6,6 +6,8 @@ const port = process.env.COORDINATOR_PORT ?? "3000";
 const SHARED =
   /node_modules\/@?preact|preload-helper|src\/(kinds|lib|ui)\/(?!form|fields|submission|outline|trouble|histogram|bins|summary|rows|sight|follow|sheet|svg|save\.|chart|scale)/;
 const JOB = /src\/(ui\/(outline|trouble)|lib\/(summary|submission))/;
+/** What the parts of the Collatz page share that it shows at first, in one script as well. */
+const NUMBERS = /src\/(density|pages\/collatz)\/(?!classes|trajectory|model\/(coral|palette|inverse))/;
 
 export default defineConfig({
   publicDir: "static",
@@ -24,6 +26,7 @@ export default defineConfig({
           groups: [
             { name: "shared", test: SHARED, minShareCount: 2 },
             { name: "job", test: JOB, minShareCount: 2 },
+            { name: "numbers", test: NUMBERS, minShareCount: 2 },
           ],
         },
       },

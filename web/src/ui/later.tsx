@@ -5,6 +5,18 @@ import type { FunctionComponent } from "preact";
 import { useEffect } from "preact/hooks";
 import { Skeleton } from "./table";
 
+/** Milliseconds after which a page that nobody sees goes on without having been painted. */
+const UNSEEN_MS = 2000;
+
+/** Resolves once something is on the screen: what is fetched before would hold that up. */
+const painted = new Promise<void>((done) => {
+  new PerformanceObserver((_, self) => {
+    self.disconnect();
+    done();
+  }).observe({ type: "paint", buffered: true });
+  setTimeout(done, UNSEEN_MS);
+});
+
 /**
  * A component that fetches itself; meanwhile `rows` lines stand in its place. After a failure the page says what to do.
  */
@@ -16,7 +28,7 @@ export function later<Props extends object>(
   const lost = signal(false);
   const ask = () => {
     lost.value = false;
-    fetch().then(
+    painted.then(fetch).then(
       (component) => (part.value = component),
       () => (lost.value = true),
     );

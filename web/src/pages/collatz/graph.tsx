@@ -12,8 +12,8 @@ import type { Painter } from "../../density/painter";
 import { compact, integer } from "../../lib/format";
 import { dark, touch } from "../../lib/theme";
 import { Figure, tables } from "../../ui/figure";
+import { later } from "../../ui/later";
 import { drawAxes, drawOver, EDGE, type Ring } from "./model/axes";
-import { Coverage } from "./coverage";
 import { broken, densitiesOf, EXACT_MOST, exactOf, isExact, learnt, need, sampleOf, samplesOf } from "./model/data";
 import { Counting, CountThese } from "./count";
 import { Legend } from "./legend";
@@ -21,6 +21,8 @@ import { records } from "./model/run";
 import { useSaved } from "./model/save";
 import { scene, type Scene } from "./model/scene";
 import { choose, limits, look, metric, pointed, range, select, selection, state, view } from "./model/state";
+
+const Coverage = later(() => import("./coverage").then((part) => part.Coverage), 2);
 
 /** The scene on the screen now; undefined before the first picture. */
 export const drawn = signal<Scene | undefined>(undefined);

@@ -13,12 +13,13 @@ import { Graph, markSeen, pan, step, zoom } from "./graph";
 import { open, toggle } from "./model/run";
 import { Figures, Records, Rules, Stats } from "./side";
 import { choose, fit, show, startNumber, state, tab, TABS } from "./model/state";
-import { play, stepTo, Trajectory } from "./trajectory";
 
 const CoralView = later(() => import("./coral").then((part) => part.CoralView));
 const HistogramView = later(() => import("./histogram").then((part) => part.HistogramView));
 const LogView = later(() => import("./log").then((part) => part.LogView));
 const ResiduesView = later(() => import("./residues").then((part) => part.ResiduesView));
+const trajectory = () => import("./trajectory");
+const Trajectory = later(() => trajectory().then((part) => part.Trajectory), 12);
 const TreeView = later(() => import("./tree").then((part) => part.TreeView));
 
 const TITLES: Record<(typeof TABS)[number], string> = {
@@ -42,6 +43,11 @@ const VIEWS = {
 function neighbour(by: bigint): void {
   const n = startNumber.peek().value;
   if (n !== undefined && n + by >= 1n) choose(n + by);
+}
+
+async function stepBy(by: number): Promise<void> {
+  const { stepTo } = await trajectory();
+  stepTo(state.step.peek() + by);
 }
 
 function focusNumber(): void {
@@ -77,9 +83,9 @@ const BOUND = {
   N: { text: "go to the number of the trajectory", run: focusNumber },
   PageUp: { text: "trajectory of n + 1", run: () => neighbour(1n) },
   PageDown: { text: "trajectory of n \u2212 1", run: () => neighbour(-1n) },
-  ".": { text: "one step forward in the trajectory", run: () => stepTo(state.step.peek() + 1) },
-  ",": { text: "one step back", run: () => stepTo(state.step.peek() - 1) },
-  P: { text: "play the trajectory, or stop", run: play },
+  ".": { text: "one step forward in the trajectory", run: () => void stepBy(1) },
+  ",": { text: "one step back", run: () => void stepBy(-1) },
+  P: { text: "play the trajectory, or stop", run: () => void trajectory().then((part) => part.play()) },
   L: { text: "log axis of the graph", run: () => (state.log.value = !state.log.peek()) },
   S: { text: "save the picture as PNG", run: () => savePicture() },
   E: { text: "save the numbers as CSV", run: () => void saveNumbers() },
