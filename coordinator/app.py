@@ -98,7 +98,9 @@ def create(settings: Settings) -> FastAPI:
     trees = Trees(own, settings)
     collector = Collector(own, trees, lambda: janitor.leading)
     on_behalf = _on_behalf(own, settings, queries, trees)
-    timekeeper = Timekeeper(Runs(own.schedules, own.workflows, on_behalf, queries.jobs.states), lambda: janitor.leading)
+    timekeeper = Timekeeper(
+        Runs(own.schedules, own.workflows, settings, on_behalf, queries.jobs.states), lambda: janitor.leading
+    )  # fmt: skip
     documents = Documents(main.workflows)
     engine = Engine(own, settings, documents, on_behalf, lambda actor: ArtifactHost(trees, actor))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
@@ -150,7 +152,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
     by_call = _on_behalf(main, settings, cluster.queries, cluster.artifacts)
-    app.state.runs = Runs(main.schedules, main.workflows, by_call, cluster.queries.jobs.states)
+    app.state.runs = Runs(main.schedules, main.workflows, settings, by_call, cluster.queries.jobs.states)
     app.state.texts, app.state.live = texts, live
     app.state.wakes = wakes
     app.state.inputs = Inputs(cluster.artifacts, main.artifacts)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from jobs import errors
 from jobs.settings import Settings
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -32,6 +33,17 @@ _SPECIAL = tuple(
         ipaddress.ip_network,
         ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "198.18.0.0/15", "240.0.0.0/4", "fec0::/10",
          "5f00::/16"),
+    )
+)  # fmt: skip
+
+#: Addresses at which clouds tell machines their credentials and settings: AWS, Google, Azure, Oracle, Alibaba, Tencent,
+#: Scaleway, OpenStack. Allowing a network around one does not allow it.
+_METADATA = frozenset(
+    map(
+        ipaddress.ip_address,
+        ("169.254.169.254", "169.254.169.253", "169.254.170.2", "169.254.170.23", "169.254.42.42", "169.254.0.23",
+         "168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::23",
+         "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42", "fe80::a9fe:a9fe"),
     )
 )  # fmt: skip
 
@@ -75,6 +87,15 @@ def _check_host(host: str, *, bracketed: bool) -> None:
         raise ValueError("has a host that is no name and no address")
 
 
+def is_address(host: str) -> bool:
+    """Return True for a host that is an address, and no name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def shown(text: str) -> str:
     """Return a URL without its path, which may hold a key."""
     origin, rest = _divided(text)
@@ -114,20 +135,33 @@ class Guard:
     def check_host(self, url: str) -> None:
         """Raise Refused for a URL whose host is an address that may not be reached; names are not looked up."""
         host = urlsplit(url).hostname or ""
-        try:
-            ipaddress.ip_address(host)
-        except ValueError:
-            return
-        self._check(host)
+        if is_address(host):
+            self._check(host)
 
     def _check(self, text: str) -> None:
         address = ipaddress.ip_address(text.partition("%")[0])
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
             address = address.ipv4_mapped
-        if any(address.version == network.version and address in network for network in self._allowed):
+        around = [each for each in self._allowed if address.version == each.version and address in each]
+        if _is_metadata(address):
+            around = [each for each in around if each.num_addresses == 1]
+        if around:
             return
         if why := _kept_from(address):
             raise Refused(f"{text} is {why}; the operator may allow its network with WEBHOOK_ALLOW")
+
+
+def receiver(text: str, settings: Settings) -> str:
+    """Return the URL that is told of an end, as `url` does. InvalidRequest, also without SECRETS_KEY."""
+    if not settings.secrets_keys():
+        why = "webhooks are signed with a key that is made of SECRETS_KEY, which is not set; set SECRETS_KEY for every"
+        raise errors.InvalidRequest(f"notify: {why} coordinator (docs/webhooks.md), or leave it out", field="notify")
+    try:
+        told = url(text)
+        Guard(settings.webhook_allow).check_host(told)
+    except (ValueError, Refused) as error:
+        raise errors.InvalidRequest(f"notify: {error}", field="notify") from None
+    return told
 
 
 def check(settings: Settings) -> None:
@@ -135,8 +169,23 @@ def check(settings: Settings) -> None:
     Guard(settings.webhook_allow)
 
 
+def _is_metadata(address: Address) -> bool:
+    """Return True for an address of a cloud's metadata, also within one that stands for an IPv4 address."""
+    same: list[Address | None] = [address]
+    if isinstance(address, ipaddress.IPv6Address):
+        same += [address.sixtofour, address.teredo[1] if address.teredo else None]
+        same += [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)] if _contains(address) else []
+    return any(each in _METADATA for each in same)
+
+
+def _contains(address: ipaddress.IPv6Address) -> bool:
+    return any(address in network for network in _CONTAINING)
+
+
 def _kept_from(address: Address) -> str:
     """Return why an address is not reached; empty for one that anybody may reach."""
+    if _is_metadata(address):
+        return "an address of a cloud's metadata"
     named = (
         ("is_unspecified", "the unspecified address"), ("is_loopback", "a loopback address"),
         ("is_link_local", "a link-local address"), ("is_multicast", "a multicast address"),
@@ -144,7 +193,7 @@ def _kept_from(address: Address) -> str:
     for name, words in named:
         if getattr(address, name):
             return words
-    if isinstance(address, ipaddress.IPv6Address) and any(address in network for network in _CONTAINING):
+    if isinstance(address, ipaddress.IPv6Address) and _contains(address):
         return "an IPv6 address that stands for an IPv4 address"
     if any(address.version == network.version and address in network for network in _SPECIAL):
         return "an address for special uses"

@@ -451,7 +451,8 @@ class Started(Answer):
 class Delivery(Answer):
     id: str
     tenant: str
-    job_id: str
+    job_id: str | None
+    workflow_id: str | None = None
     type: str
     url: str
     state: str
@@ -494,6 +495,7 @@ class Workflow(Answer):
     counts: dict[str, Count]
     waiting_because: str | None = None
     error: str | None = None
+    notify: str | None = None
 
 
 class Retried(Workflow):

@@ -103,7 +103,7 @@ class Connection:
 
     def ask(
         self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
-        octets: bytes | None = None, kind: str = _OCTETS, **query: Any,
+        octets: bytes | None = None, kind: str = _OCTETS, headers: Mapping[str, str] | None = None, **query: Any,
     ) -> Any:  # fmt: skip
         """The JSON answer (None when there is no body). Only for what may be sent twice.
 
@@ -111,8 +111,9 @@ class Connection:
         of this `kind`.
         """
         answer = self.ask_octets(
-            method, path, patience=patience, extra_seconds=extra_seconds, body=body, octets=octets, kind=kind, **query
-        )
+            method, path, patience=patience, extra_seconds=extra_seconds, body=body, octets=octets, kind=kind,
+            headers=headers, **query,
+        )  # fmt: skip
         try:
             return bodies.parse(answer) if answer else None
         except bodies.BadBody as error:
@@ -120,12 +121,12 @@ class Connection:
 
     def ask_octets(
         self, method: str, path: str, *, patience: float, extra_seconds: float = 0.0, body: Any = None,
-        octets: bytes | None = None, kind: str = _OCTETS, **query: Any,
+        octets: bytes | None = None, kind: str = _OCTETS, headers: Mapping[str, str] | None = None, **query: Any,
     ) -> bytes:  # fmt: skip
         """The answer as it is; the rest as `ask`."""
         enduring = Patience(patience)
         timeout = httpx.Timeout(self.timeout + extra_seconds, connect=min(self.timeout, 5.0))
-        request: dict[str, Any] = {"params": present(query), "headers": {}, "timeout": timeout}
+        request: dict[str, Any] = {"params": present(query), "headers": dict(headers or {}), "timeout": timeout}
         # Tells proxies that they may send it again too; a key in the body is the one that counts.
         request["headers"] |= {"Idempotency-Key": uuid.uuid4().hex} if method == "POST" else {}
         if octets is not None:

@@ -108,7 +108,10 @@ def _submission(session: Session, words: list[str]) -> dict[str, Any]:
         body.pop("idempotency_key")
         raise _Read(job=body)
 
-    def read_text(text: bytes) -> Any:
+    def read_text(text: bytes, *, notify: str | None = None) -> Any:
+        if notify is not None:
+            why = "the workflow of a schedule names it in its text, as notify: URL; leave it out here"
+            raise typer.BadParameter(why, param_hint="'--notify'")
         try:
             raise _Read(workflow=text.decode())
         except UnicodeDecodeError as error:

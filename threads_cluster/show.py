@@ -410,10 +410,10 @@ def rhythm(row: Mapping[str, Any]) -> str:
 
 def webhooks(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of deliveries of webhooks."""
-    columns = ("id", "job", "type", "to", "state", "tries", "next try", "last outcome")
+    columns = ("id", "of", "type", "to", "state", "tries", "next try", "last outcome")
     rows(columns, [
-        [row["id"], row["job_id"], row["type"], row["url"], row["state"], row["attempts"], _due(row["next_attempt"]),
-         row["last_outcome"] or ""]
+        [row["id"], row["job_id"] or row.get("workflow_id"), row["type"], row["url"], row["state"], row["attempts"],
+         _due(row["next_attempt"]), row["last_outcome"] or ""]
         for row in several
     ])  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""`cluster webhook`: messages to URLs when jobs end, those that could not be delivered, and the key that signs them."""
+"""`cluster webhook`: messages to URLs when jobs and workflows end, those that could not be delivered, their key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dead(ctx: typer.Context, limit: Limit = 20, tenant: Tenant = None, as_json: 
 
 def _listing(session: Session, state: str | None, limit: int, tenant: str | None, *, as_json: bool) -> None:
     answer = session.cluster.webhooks(state, limit, tenant=tenant)
-    none = f"no deliveries{f' that are {state}' if state else '; a job has one with --notify URL'}"
+    none = f"no deliveries{f' that are {state}' if state else '; a job or a workflow has one with --notify URL'}"
     show.listing(answer["deliveries"], show.webhooks, as_json=as_json, none=none)
     if not as_json and len(answer["deliveries"]) == limit:
         show.say(f"the latest {limit}; more with --limit")

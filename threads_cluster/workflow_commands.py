@@ -38,11 +38,14 @@ _NOTABLE = frozenset({"running", "finishing", "approval", "failed", "cancelled",
 def submit(
     ctx: typer.Context, file: File,
     wait: Annotated[bool, typer.Option("--wait", help="Show how it goes, until it has ended.")] = False,
+    notify: Annotated[
+        str | None, typer.Option(metavar="URL", help="URL that is sent a signed POST when it has ended.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
     """Submit a workflow. With --wait: exit code 1 unless all of it is done; Ctrl-C leaves it running."""
     try:
-        row = ctx.obj.cluster.workflows.submit(_text(file))
+        row = ctx.obj.cluster.workflows.submit(_text(file), notify=notify)
     except errors.ApiError as error:
         refuse(file, error)
     if not wait:
@@ -87,6 +90,7 @@ def status(
         "name": course["name"], "workflow": course["workflow_id"], "state": course["state"],
         "created": course["created"], "ended": course["ended"], "attempt": course["attempt"],
         "actions": _counted(course["counts"]), "waits for": course.get("waiting_because"), "error": course.get("error"),
+        "notifies": course.get("notify"),
     })  # fmt: skip
     _print_layers(course["actions"])
     _print_actions(course, everything=actions)

@@ -48,9 +48,15 @@ class Workflows:
         self._connection = connection
         self._cluster = cluster
 
-    def submit(self, text: Text) -> Json:
-        """Submit a workflow and return it without its actions. ApiError 422: its `problem` has all problems."""
-        return self._ask("POST", "", answers.Workflow, text=_octets(text))
+    def submit(self, text: Text, *, notify: str | None = None) -> Json:
+        """Submit a workflow and return it without its actions. ApiError 422: its `problem` has all problems.
+
+        `notify`: a URL that is sent a signed POST when it has ended; it overrules that of the text.
+        """
+        if notify is not None and not (notify.isascii() and notify.isprintable()):
+            raise BadArgument("notify: has characters that no URL has; write them with %")
+        headers = {} if notify is None else {"Notify": notify}
+        return self._ask("POST", "", answers.Workflow, text=_octets(text), headers=headers)
 
     def validate(self, text: Text) -> Json:
         """`{valid, name, actions, edges, layers, problems, notes, more}`; submits nothing."""
@@ -113,9 +119,11 @@ class Workflows:
 
     def _ask(
         self, method: str, path: str, shape: type[BaseModel] | None, *, text: bytes | None = None,
-        patience: float | None = None, **query: Any,
+        headers: Mapping[str, str] | None = None, patience: float | None = None, **query: Any,
     ) -> Json:  # fmt: skip
-        how: Json = {} if text is None else {"octets": text, "kind": _YAML, "extra_seconds": _LONG}
+        how: Json = {} if text is None else {
+            "octets": text, "kind": _YAML, "extra_seconds": _LONG, "headers": headers,
+        }  # fmt: skip
         patience = self._cluster.patience if patience is None else patience
         answer: Json = self._connection.ask(method, f"/api/workflows{path}", patience=patience, **how, **query)
         return answer if shape is None else answers.checked(shape, answer, self._cluster.url)

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from coordinator import destinations, patterns
 from coordinator.asker import Asker
-from coordinator.destinations import Guard, Refused
 from coordinator.jobs import scheduler
 from coordinator.jobs.references import References, lost_artifact
 from coordinator.jobs.rows import SubmittedRow
@@ -196,21 +195,6 @@ def _device(asked: Submission) -> Device:
     return device
 
 
-def _notified(asked: Submission, settings: Settings) -> str:
-    """Return the URL that is told of the job's end; empty for none. InvalidRequest, also without SECRETS_KEY."""
-    if asked.notify is None:
-        return ""
-    if not settings.secrets_keys():
-        why = "webhooks are signed with a key that is made of SECRETS_KEY, which is not set; set SECRETS_KEY for every"
-        raise errors.InvalidRequest(f"notify: {why} coordinator (docs/webhooks.md), or leave it out", field="notify")
-    try:
-        url = destinations.url(asked.notify)
-        Guard(settings.webhook_allow).check_host(url)
-    except (ValueError, Refused) as error:
-        raise errors.InvalidRequest(f"notify: {error}", field="notify") from None
-    return url
-
-
 def _parents(asked: Submission) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return after and after_any, each job once. InvalidRequest for a job in both, and for too many."""
     after, after_any = tuple(dict.fromkeys(asked.after)), tuple(dict.fromkeys(asked.after_any))
@@ -263,7 +247,7 @@ def accept(
         tenant=asker.tenant,
         token=asker.token,
         hold=asked.hold,
-        notify=_notified(asked, settings),
+        notify="" if asked.notify is None else destinations.receiver(asked.notify, settings),
         after=after,
         after_any=after_any,
     )

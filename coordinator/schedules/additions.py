@@ -87,7 +87,7 @@ def _checked(cluster: Cluster, asked: NewSchedule, asker: Asker) -> tuple[str, .
     if asked.workflow is None or asked.job is not None:
         raise errors.InvalidRequest("job: give it or workflow, one of both", field="job")
     try:
-        whole = submitting.accepted(asked.workflow.encode(errors="surrogatepass"), asker)
+        whole = submitting.accepted(asked.workflow.encode(errors="surrogatepass"), asker, cluster.settings)
     except errors.InvalidRequest as error:
         error.field, error.detail = "workflow", f"workflow: {error.detail}"
         raise

@@ -13,6 +13,7 @@ from coordinator.workflows import submitting
 from coordinator.workflows.planning import ENDED
 from jobs import errors
 from jobs.models import TERMINAL
+from jobs.settings import Settings
 from jobs.store import connection
 from jobs.store.schedules import Schedule, Schedules
 from jobs.store.workflows import Workflows
@@ -21,6 +22,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds by which a run may be late and is not a missed one.
 ON_TIME = 60
+#: Milliseconds after which a run by hand that nobody has noted is none.
+_BY_HAND_MS = 30_000
 #: Schedules that are run at once, and those of which is looked at once whether they were set by a wrong clock.
 AT_ONCE, _DOUBTED = 50, 200
 
@@ -53,9 +56,12 @@ def _id_before(name: str) -> str:
 class Runs:
     """Runs what is due, and what is asked for."""
 
-    def __init__(self, store: Schedules, workflows: Workflows, on_behalf: OnBehalf, states: States) -> None:
+    def __init__(
+        self, store: Schedules, workflows: Workflows, settings: Settings, on_behalf: OnBehalf, states: States
+    ) -> None:
         self._store = store
         self._workflows = workflows
+        self._settings = settings
         self._on_behalf = on_behalf
         self._states = states
         #: Due schedules, the first ones, that were tried and stayed due.
@@ -111,15 +117,37 @@ class Runs:
     def run_now(self, schedule: Schedule) -> str:
         """Submit what a schedule submits at once, and return the id of that job or workflow.
 
-        Conflict while the last one goes on, unless its runs may overlap; else as a submission of the tenant.
+        Calls within one second are one run. Conflict while the last one goes on, unless its runs may overlap, and while
+        another call submits one; else as a submission of the tenant.
         """
-        if not schedule.overlap and (busy := self._going_on(schedule)):
-            detail = f"{target(schedule)} {busy} of the last run has not ended; cancel it, or wait for it"
+        run = _name(schedule, f"{self._store.now()}n")
+        how = self._store.claim_by_hand(schedule.schedule_id, run, _BY_HAND_MS)
+        if how == "busy":
+            raise errors.Conflict("another run of it is being submitted; look at it in a moment", field="name")
+        made = ""
+        try:
+            self._check_alone(schedule)
+            made = self._by_hand(schedule, run)
+        finally:
+            self._store.note_by_hand(schedule.schedule_id, run, made)
+        return made
+
+    def _check_alone(self, schedule: Schedule) -> None:
+        """Raise Conflict where a run may not begin beside the last one."""
+        # Anew: what was claimed or noted before this run was claimed must count.
+        known = self._store.one(schedule.tenant, schedule.name) or schedule
+        if known.overlap:
+            return
+        if known.firing:
+            raise errors.Conflict("its run of this moment is being submitted; look at it in a moment", field="name")
+        if busy := self._going_on(known):
+            detail = f"{target(known)} {busy} of the last run has not ended; cancel it, or wait for it"
             raise errors.Conflict(detail, field="name")
-        answer = self._submitted(schedule, _name(schedule, f"{self._store.now()}n"))
+
+    def _by_hand(self, schedule: Schedule, run: str) -> str:
+        answer = self._submitted(schedule, run)
         if isinstance(answer, errors.ClusterError):
             raise answer
-        self._store.note(schedule.schedule_id, 0, "submitted", answer, "submitted by hand")
         return answer
 
     def _run(self, schedule: Schedule, now: int) -> None:
@@ -127,6 +155,10 @@ class Runs:
         if not firing:
             return
         name = _name(schedule, str(firing))
+        # Anew: a run by hand may have been claimed or noted before this one was claimed.
+        schedule = self._store.one(schedule.tenant, schedule.name) or schedule
+        if not schedule.overlap and schedule.by_hand_until > now * 1000:
+            return  # it stays due until that is noted
         busy = "" if schedule.overlap else self._going_on(schedule)
         if busy and busy != name:
             said = f"left out: {target(schedule)} {busy} of the run before has not ended"
@@ -168,7 +200,9 @@ class Runs:
         if schedule.workflow:
             try:
                 text, key = schedule.workflow.encode(), f"schedule@{schedule.tenant}:{name}"
-                return submitting.submit(self._workflows, text, maker.asker, key, _id_before(name))
+                return submitting.submit(
+                    self._workflows, self._settings, text, maker.asker, key=key, before=_id_before(name)
+                )
             except errors.ClusterError as error:
                 return error
         wanted = Wanted(job_id=name, body=json.loads(schedule.job), maker=maker)

@@ -43,7 +43,7 @@ class Shares(BaseModel):
     )
     max_stored_bytes: int | None = Field(
         None, ge=1, le=MAX_BYTES,
-        description="Most bytes that are stored of its jobs, specifications and results; null: any number.",
+        description="Most bytes that are stored of its jobs, artifacts and workflows; null: any number.",
     )  # fmt: skip
 
 

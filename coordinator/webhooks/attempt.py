@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import logging
+import os
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,8 +20,11 @@ from urllib.parse import SplitResult, urlsplit
 
 import h11
 
+from coordinator import destinations
 from coordinator.destinations import Guard, Refused
 from jobs import VERSION
+
+log = logging.getLogger(__name__)
 
 #: Seconds for the connection with its encryption, and for all of an attempt.
 CONNECT_SECONDS, TOTAL_SECONDS = 5.0, 15.0
@@ -111,12 +116,25 @@ class _Request:
 
     async def run(self) -> None:
         addresses = await self._resolve(self._host, self._port)
-        self._guard.check(addresses)
+        self._check(addresses)
         reader, writer = await self._connected(addresses[:_TRIED])
         try:
             await self._exchange(reader, writer)
         finally:
             writer.transport.abort()
+
+    def _check(self, addresses: Sequence[str]) -> None:
+        """Raise Refused. What a name stands for is told to the log: whoever asks may not know the names of others."""
+        try:
+            self._guard.check(addresses)
+        except Refused as refused:
+            if destinations.is_address(self._host):
+                raise
+            log.info("a webhook was not sent: %s", refused, extra={"host": self._host})
+            raise Refused(
+                f"{self._host} has an address that is not public; the coordinators' log names it, and the operator may "
+                "allow its network with WEBHOOK_ALLOW"
+            ) from None
 
     async def _connected(self, addresses: Sequence[str]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Return a connection to the first address that takes one. Nothing is looked up again."""
@@ -192,4 +210,6 @@ def _said(error: Exception) -> str:
         return f"its certificate is not valid: {error.verify_message}"
     if isinstance(error, h11.ProtocolError):
         return f"it does not answer as HTTP: {error}"
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.errno:
+        return os.strerror(error.errno)  # its text may name an address behind the host
     return str(error) or type(error).__name__

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
@@ -22,8 +24,10 @@ from jobs.store.webhooks import Delivery, State
 routes = http.router()
 
 _SUBMIT = [http.needs(Scope.SUBMIT)]
-#: Receivers that one coordinator tries at once.
-_TRYING = asyncio.Semaphore(8)
+#: Receivers that one coordinator tries at once, in all and for one tenant.
+MOST_TRIED, TRIED_OF_ONE = 8, 2
+#: Those that are tried now, by tenant.
+_trying: Counter[str] = Counter()
 
 DeliveryId = Annotated[str, Path(pattern=webhooks.ID, description="A delivery's id, its webhook-id.")]
 
@@ -49,7 +53,7 @@ def list_deliveries(
 @routes.get("/webhooks/key", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.SigningKey))
 def signing_key(cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
     """Show the key with which a tenant's webhooks are signed; the audit log notes that it was shown."""
-    key = signing.shown_key(cluster.secrets.keys, tenant)
+    key = signing.shown_key(cluster.secrets.keys, tenant, cluster.store.webhooks.generation(tenant))
     cluster.store.webhooks.note_shown(tenant, asker.actor)
     answer = shown({"tenant": tenant, "key": key})
     answer.headers["Cache-Control"] = "no-store"
@@ -63,20 +67,37 @@ async def try_receiver(request: Request, cluster: http.ClusterDep, tenant: http.
     given = http.parsed(Receiver, await bodies.body(request))
     url, keys = _url(given.url), cluster.secrets.keys
     signing.require(keys)
-    if _TRYING.locked():
-        raise errors.OverLimit("this coordinator tries 8 receivers already; try again in 15 s", seconds=15)
     message = Delivery(
         delivery_id=f"msg_{secrets.token_hex(13)}", tenant=tenant, url=url, type="webhook.test", job="", kind="",
         error="", state="pending", created=int(time.time() * 1000), ended=0, due=0, attempts=1, said="",
     )  # fmt: skip
     body = sender.body(message)
-    headers = signing.headers(keys, tenant, message.delivery_id, int(time.time()), body)
-    async with _TRYING:
+    with _place_of(tenant):
+        generation = await run_in_threadpool(cluster.store.webhooks.generation, tenant)
+        headers = signing.headers(keys, tenant, message.delivery_id, int(time.time()), body, generation)
         outcome = await attempt.post(url, headers, body, request.app.state.guard)
     return shown({
         "delivered": outcome.delivered, "status": outcome.status, "error": outcome.error or None,
         "seconds": round(outcome.seconds, 3),
     })  # fmt: skip
+
+
+@contextmanager
+def _place_of(tenant: str) -> Iterator[None]:
+    """Take one of the places for trying receivers. OverLimit while the tenant has its part, or all are taken."""
+    if _trying[tenant] >= TRIED_OF_ONE:
+        detail = f"tenant {tenant} tries {TRIED_OF_ONE} receivers already; try again in 15 s"
+        raise errors.OverLimit(detail, field="url", seconds=15)
+    if _trying.total() >= MOST_TRIED:
+        detail = f"this coordinator tries {MOST_TRIED} receivers already; try again in 15 s"
+        raise errors.OverLimit(detail, field="url", seconds=15)
+    _trying[tenant] += 1
+    try:
+        yield
+    finally:
+        _trying[tenant] -= 1
+        if not _trying[tenant]:
+            del _trying[tenant]
 
 
 @routes.post("/webhooks/{delivery_id}/retry", tags=["jobs"], dependencies=_SUBMIT, **http.answers(schemas.Delivery))

@@ -11,7 +11,8 @@ from jobs.store.webhooks import Delivery
 class DeliveryRow(TypedDict):
     id: str
     tenant: str
-    job_id: str
+    job_id: str | None
+    workflow_id: str | None
     type: str
     url: str
     state: str
@@ -25,7 +26,8 @@ class DeliveryRow(TypedDict):
 def delivery_row(delivery: Delivery) -> DeliveryRow:
     """Return a delivery, its URL without the path."""
     return {
-        "id": delivery.delivery_id, "tenant": delivery.tenant, "job_id": delivery.job, "type": delivery.type,
+        "id": delivery.delivery_id, "tenant": delivery.tenant, "job_id": delivery.job or None,
+        "workflow_id": delivery.workflow or None, "type": delivery.type,
         "url": destinations.shown(delivery.url), "state": delivery.state,
         "created": decoding.moment_ms(str(delivery.created)), "ended": _moment(delivery.ended),
         "attempts": delivery.attempts, "next_attempt": _moment(delivery.due), "last_outcome": delivery.said or None,

@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from coordinator.decoding import moment_ms
 from coordinator.destinations import Guard
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 #: Seconds between an attempt and the next one, each up to a quarter longer: eight attempts within about three hours.
 WAITS = (5, 30, 120, 600, 1800, 3600, 3600)
 ATTEMPTS = len(WAITS) + 1
-#: Deliveries that one coordinator has in hand: in all, of one tenant, of one tenant to one host.
-IN_HAND, PER_TENANT, PER_PLACE = 64, 16, 4
+#: Deliveries that one coordinator has in hand: in all, of one tenant, of one tenant to one host, and to one port of it.
+IN_HAND, PER_TENANT, PER_HOST, PER_PLACE = 64, 16, 8, 4
 #: A delivery that was taken falls due again after this long; an attempt takes half of it at most.
 LEASE_SECONDS = 30
 #: Seconds between two looks for due deliveries, and between attempts to reach a Redis that is away.
@@ -37,19 +37,34 @@ POLL_SECONDS, REDIS_SECONDS = 0.5, 2.0
 #: Attempts to note what came of a delivery; then its lease ends, and it is sent once more.
 _NOTED = 5
 
-_LIMITS = Limits(lease_ms=LEASE_SECONDS * 1000, attempts=ATTEMPTS, per_place=PER_PLACE, per_tenant=PER_TENANT)
+_LIMITS = Limits(
+    lease_ms=LEASE_SECONDS * 1000, attempts=ATTEMPTS, per_place=PER_PLACE, per_host=PER_HOST, per_tenant=PER_TENANT
+)  # fmt: skip
 _T = TypeVar("_T")
 
 
 def body(delivery: Delivery) -> bytes:
     """Return what a receiver is sent, the same at each attempt."""
+    told: dict[str, Any] = {
+        "id": delivery.delivery_id, "type": delivery.type, "time": moment_ms(str(delivery.created)),
+    }  # fmt: skip
+    told |= {"workflow": _workflow(delivery)} if delivery.workflow else {"job": _job(delivery)}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def _job(delivery: Delivery) -> dict[str, str | None]:
     state = delivery.type.removeprefix("job.")
-    job = {
+    return {
         "id": delivery.job, "kind": delivery.kind, "state": state, "tenant": delivery.tenant,
         "error": delivery.error or None, "result": f"/api/jobs/{delivery.job}/result" if state == "done" else None,
     }  # fmt: skip
-    told = {"id": delivery.delivery_id, "type": delivery.type, "time": moment_ms(str(delivery.created)), "job": job}
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+def _workflow(delivery: Delivery) -> dict[str, str | None]:
+    return {
+        "id": delivery.workflow, "name": delivery.name, "state": delivery.type.removeprefix("workflow."),
+        "tenant": delivery.tenant, "error": delivery.error or None, "result": f"/api/workflows/{delivery.workflow}",
+    }  # fmt: skip
 
 
 def wait_seconds(attempts: int, outcome: Outcome) -> float | None:
@@ -108,7 +123,7 @@ class Sender(threading.Thread):
         return 0.05 if taken else POLL_SECONDS
 
     def _begin(self, delivery: Delivery, seconds: int) -> None:
-        names = (delivery.place, delivery.tenant)
+        names = (delivery.place, delivery.host, delivery.tenant)
         self._busy.update(names)
         task = asyncio.create_task(self._deliver(delivery, seconds))
         self._sending.add(task)
@@ -126,7 +141,9 @@ class Sender(threading.Thread):
 
     async def _deliver(self, delivery: Delivery, seconds: int) -> None:
         content = body(delivery)
-        headers = signing.headers(self._keys, delivery.tenant, delivery.delivery_id, seconds, content)
+        headers = signing.headers(
+            self._keys, delivery.tenant, delivery.delivery_id, seconds, content, delivery.generation
+        )
         outcome = await attempt.post(delivery.url, headers, content, self._guard, resolve=self._resolve)
         await self._note(delivery, outcome)
 

@@ -22,20 +22,27 @@ def require(keys: Keys) -> None:
         raise errors.Conflict(f"{why}; set it for every coordinator (docs/webhooks.md)", field="SECRETS_KEY")
 
 
-def shown_key(keys: Keys, tenant: str) -> str:
+def shown_key(keys: Keys, tenant: str, generation: int = 0) -> str:
     """Return a tenant's key as its receivers are given it: whsec_ and base64. Conflict without SECRETS_KEY."""
     require(keys)
-    return f"whsec_{base64.b64encode(keys.derived(_PURPOSE, tenant)[0]).decode()}"
+    return f"whsec_{base64.b64encode(_derived(keys, tenant, generation)[0]).decode()}"
 
 
-def headers(keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes) -> dict[str, str]:
+def headers(
+    keys: Keys, tenant: str, delivery: str, seconds: int, body: bytes, generation: int = 0
+) -> dict[str, str]:  # fmt: skip
     """Return the headers of a delivery that is sent now, in seconds since 1970.
 
     One signature for each key of SECRETS_KEY: while one replaces another, receivers may know either.
     """
     signed = f"{delivery}.{seconds}.".encode() + body
-    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in keys.derived(_PURPOSE, tenant)]
+    digests = [hmac.new(key, signed, hashlib.sha256).digest() for key in _derived(keys, tenant, generation)]
     return {
         "webhook-id": delivery, "webhook-timestamp": str(seconds),
         "webhook-signature": " ".join(f"v1,{base64.b64encode(digest).decode()}" for digest in digests),
     }  # fmt: skip
+
+
+def _derived(keys: Keys, tenant: str, generation: int) -> list[bytes]:
+    """Return a tenant's keys. One of a name that others had before, `generation` of them, has keys of its own."""
+    return keys.derived(_PURPOSE, f"{tenant}/{generation}" if generation else tenant)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator import destinations
 from coordinator.workflows import text
 from coordinator.workflows.text import START, Complaint, Complaints, Mapping, Place, Sequence, Unreadable, short_name
 from jobs import errors
@@ -23,7 +24,7 @@ _TYPE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 STRUCTURE = ("action_id", "action_type", "dependencies", "after_any", "foreach", "parameters")
 #: Fields of the job that an action becomes, as POST /api/submit has them.
 OPTIONS = ("priority", "device", "gpu_preferred", "max_running", "timeout_seconds")
-_FIELDS = ("name", "description", "actions")
+_FIELDS = ("name", "description", "notify", "actions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,8 @@ class Document:
 
     name: str
     description: str = ""
+    #: URL that is told of its end; empty: none.
+    notify: str = ""
     #: Actions by id; once they are validated, each comes after those that it waits for.
     actions: dict[str, Action] = field(default_factory=dict)
 
@@ -139,7 +142,7 @@ def document(reading: Reading, actions: list[tuple[int, Action]]) -> Document:
     """Return the document that was read."""
     root = reading.root
     return Document(
-        name=root["name"], description=root.get("description") or "",
+        name=root["name"], description=root.get("description") or "", notify=root.get("notify") or "",
         actions={action.id: action for _, action in actions},
     )  # fmt: skip
 
@@ -153,6 +156,17 @@ def _check_head(reading: Reading) -> None:
         ("name", MAX_NAME, True), ("description", MAX_DESCRIPTION, False),
     ):  # fmt: skip
         _check_text(reading, key, most, needed=needed)
+    _check_receiver(reading)
+
+
+def _check_receiver(reading: Reading) -> None:
+    value, place = reading.root.get("notify"), reading.root.keys_at.get("notify", reading.root.at)
+    if value is None:
+        return
+    try:
+        destinations.url(value if isinstance(value, str) else "")
+    except ValueError as error:
+        reading.complain(place, str(error), field="notify")
 
 
 def _check_text(reading: Reading, key: str, most: int, *, needed: bool) -> None:

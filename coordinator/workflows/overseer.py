@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from coordinator.events.event import Event
+from coordinator.workflows.census import Census
 from coordinator.workflows.engine import Engine
 from jobs.store import connection
 from jobs.store.workflows import Workflows
@@ -33,6 +34,7 @@ class Overseer(threading.Thread):
         super().__init__(name="workflows", daemon=True)
         self._store = store
         self._engine = engine
+        self._census = Census(store)
         self._leads = leads
         self._ended = False
         self._woken = threading.Event()
@@ -80,11 +82,12 @@ class Overseer(threading.Thread):
 
     def _patrol(self, now: float) -> None:
         self._patrolled = now
-        live = self._store.live()
-        self._resting = {name: at for name, at in self._resting.items() if name in live}
-        for number, workflow in enumerate(live):
+        self._census.round()
+        some = self._store.open()
+        self._resting = {name: at for name, at in self._resting.items() if name in some}
+        for number, workflow in enumerate(some):
             # Spread over the time until the next patrol.
-            self._due.setdefault(workflow, now + PATROL_SECONDS * number / len(live))
+            self._due.setdefault(workflow, now + PATROL_SECONDS * number / len(some))
 
     def _look(self, workflow: str) -> None:
         began = time.monotonic()
@@ -99,6 +102,7 @@ class Overseer(threading.Thread):
             log.exception("looking at a workflow failed", extra={"workflow": workflow})
             self._due[workflow] = began + PATROL_SECONDS
             return
+        self._store.looked(workflow)
         ended = time.monotonic()
         self._resting[workflow] = ended + _REST * (ended - began)
         if outcome.again:

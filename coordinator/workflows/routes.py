@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from coordinator import bodies, http, patterns
+from coordinator import bodies, destinations, http, patterns
 from coordinator.asker import Asker, Scope
 from coordinator.cluster import Cluster
 from coordinator.http import shown
@@ -57,16 +57,20 @@ ActionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,32}$", description="An
 async def submit_workflow(
     request: Request, cluster: http.ClusterDep, queries: Queries, asker: http.AskerDep,
     idempotency_key: Annotated[str | None, Header(max_length=submissions.MAX_KEY)] = None,
+    notify: Annotated[
+        str | None,
+        Header(min_length=1, max_length=destinations.MAX_URL, description="As in the text, and overrules it."),
+    ] = None,
 ) -> Response:  # fmt: skip
     """Submit a workflow. 422 with the first `problems` of its text, each with line and column."""
     async with bodies.octets(request, MAX_BYTES, request.app.state.workflow_texts) as text:
-        name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key)
+        name = await run_in_threadpool(_submitted, cluster, text, asker, idempotency_key, notify or "")
     return shown(await run_in_threadpool(queries.row, name, asker.tenant), 202)
 
 
-def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None) -> str:
+def _submitted(cluster: Cluster, text: bytes, asker: Asker, key: str | None, notify: str) -> str:
     repeated = {"key": f"workflow@{asker.tenant}:{key}", "before": _id_before(asker.tenant, key)} if key else {}
-    return submitting.submit(cluster.store.workflows, text, asker, **repeated)
+    return submitting.submit(cluster.store.workflows, cluster.settings, text, asker, notify=notify, **repeated)
 
 
 def _id_before(tenant: str, key: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
-from coordinator import decoding
+from coordinator import decoding, destinations
 from coordinator.workflows import document, engine, planning
 from coordinator.workflows.document import Action
 from coordinator.workflows.planning import WAITING, Known, Plan, item_key
@@ -31,6 +31,7 @@ class WorkflowRow(TypedDict):
     counts: dict[str, int]
     waiting_because: str | None
     error: str | None
+    notify: str | None
 
 
 class RetriedRow(WorkflowRow):
@@ -111,6 +112,7 @@ def workflow_row(stored: StoredWorkflow) -> WorkflowRow:
         "state": stored.state, "attempt": stored.attempt, "created": decoding.moment_ms(str(stored.created)),
         "ended": decoding.moment_ms(str(stored.ended)) if stored.ended else None, "total": stored.total,
         "counts": counts, "waiting_because": stored.waits or None, "error": stored.error or None,
+        "notify": destinations.shown(stored.notify) if stored.notify else None,
     }  # fmt: skip
 
 

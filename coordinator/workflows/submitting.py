@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
+from coordinator import destinations
 from coordinator.asker import Asker
 from coordinator.cluster import Cluster
 from coordinator.jobs import submissions
@@ -13,35 +15,46 @@ from coordinator.workflows import action_types, document, references, validation
 from coordinator.workflows.document import Document, InvalidWorkflow
 from jobs import errors
 from jobs.kinds import registry
+from jobs.settings import Settings
 from jobs.store import workflows
+from jobs.store.jobs import Over
 from jobs.store.workflows import NewWorkflow, Workflows
 
 
-def submit(store: Workflows, text: bytes, asker: Asker, key: str = "", before: str = "") -> str:
+def submit(
+    store: Workflows, settings: Settings, text: bytes, asker: Asker, *, notify: str = "", key: str = "",
+    before: str = "",
+) -> str:  # fmt: skip
     """Store a workflow and return its id; that of the one that was submitted with this key (OWNER:KEY) and text.
 
-    before: the id that it had in an earlier version.
+    notify: as in the text, which it overrules. before: the id that it had in an earlier version.
     InvalidWorkflow with what is wrong, Forbidden, Conflict, UnknownTenant, OverLimit.
     """
-    whole = accepted(text, asker)
+    whole = accepted(text, asker, settings, notify)
     new = NewWorkflow(
         key=key, before=before,
         digest=hashlib.sha256(text).hexdigest(), document=document.packed(whole), name=whole.name,
         description=whole.description, total=len(whole.actions), run=Maker.of(asker).runs_programs,
+        notify=whole.notify,
     )  # fmt: skip
-    how, what = store.add(new, asker.actor)
+    added = store.add(new, asker.actor)
+    if isinstance(added, Over):
+        raise _over(added, asker.tenant)
+    how, what = added
     if refusal := _refusal(how, what, asker.tenant):
         raise refusal
     return what
 
 
-def accepted(text: bytes, asker: Asker) -> Document:
-    """Return a workflow that this asker may submit here. InvalidWorkflow or Forbidden."""
+def accepted(text: bytes, asker: Asker, settings: Settings, notify: str = "") -> Document:
+    """Return a workflow that this asker may submit here. InvalidWorkflow, InvalidRequest or Forbidden."""
     valid = validation.validate(text)
     if valid.impossible.total:
         raise InvalidWorkflow(valid.impossible)
     _check_may_run(valid.document, asker)
-    return valid.document
+    if not (told := notify or valid.document.notify):
+        return valid.document
+    return replace(valid.document, notify=destinations.receiver(told, settings))
 
 
 def artifacts(cluster: Cluster, whole: Document, asker: Asker) -> tuple[str, ...]:
@@ -72,6 +85,16 @@ def _check_may_run(whole: Document, asker: Asker) -> None:
             raise errors.Forbidden(
                 f"{detail}: cluster token create NAME --scopes read,submit,run", field="Authorization"
             )
+
+
+def _over(limit: Over, tenant: str) -> errors.OverLimit:
+    if limit.cap == "notify":
+        return submissions.over(limit, tenant)
+    detail = (
+        f"tenant {tenant} has no room for it within {limit.cap}: {limit.used} of {limit.value} bytes are stored; "
+        "delete jobs, artifacts or workflows that have ended"
+    )
+    return errors.OverLimit(detail, field=limit.cap, seconds=limit.seconds)
 
 
 def _refusal(how: str, what: str, tenant: str) -> errors.ClusterError | None:

@@ -46,6 +46,7 @@ COORDINATOR_KEYS = (
     keys.claimed("*"),
     keys.ATTACHMENTS, keys.ATTACHMENT_WAKES, keys.attachment("*"), keys.attachment_input("*"),
     keys.attachment_output("*"),
+    keys.GENERATIONS, keys.WORKFLOWS_TAKEN, keys.WORKFLOW_FIGURES,
     keys.WORKFLOWS, keys.WORKFLOWS_LIVE, keys.WORKFLOW_EXPIRY, keys.WORKFLOW_BYTES, keys.workflow("*"),
     keys.workflow_document("*"), keys.workflow_jobs("*"), keys.workflow_records("*"), keys.workflow_retries("*"),
     keys.workflows_of("*"),

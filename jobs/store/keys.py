@@ -37,6 +37,8 @@ ATTACHMENTS = f"{PREFIX}attachments"
 ATTACHMENT_WAKES = f"{PREFIX}attachment_wakes"
 #: zset tenant -> when it was registered.
 TENANTS = f"{PREFIX}tenants"
+#: hash tenant -> how many of this name were removed, if any.
+GENERATIONS = f"{PREFIX}generations"
 #: hash tenant -> weight|max_lanes|max_jobs, of those that are registered; tenant|caps -> further caps, as
 #: what=most,what=most.
 SHARES = f"{PREFIX}shares"
@@ -148,13 +150,18 @@ WAKING = f"{PREFIX}waking"
 #: set of workflows at which the leader looks next.
 WORKFLOWS_DUE = f"{PREFIX}workflowsdue"
 
+#: set of workflows that were due, and at which the leader has not looked yet.
+WORKFLOWS_TAKEN = f"{PREFIX}workflowstaken"
+#: hash: workflows by state, idle (since when one that runs has had nothing that runs), at (when they were counted).
+WORKFLOW_FIGURES = f"{PREFIX}workflowfigures"
+
 #: zset workflow -> creation: all workflows.
 WORKFLOWS = f"{PREFIX}workflows"
 #: set of workflows that have not ended.
 WORKFLOWS_LIVE = f"{PREFIX}workflowslive"
 #: zset workflow -> when the leader deletes it.
 WORKFLOW_EXPIRY = f"{PREFIX}workflowexpiry"
-#: hash tenant -> bytes of the documents of its workflows.
+#: hash tenant -> bytes of the documents and records of its workflows.
 WORKFLOW_BYTES = f"{PREFIX}workflowbytes"
 
 #: Pattern of all of RQ's keys.

@@ -47,6 +47,8 @@ class Schedule:
     #: Run that is claimed, and not noted yet; 0: none.
     firing: int = 0
     last: int = 0
+    #: Milliseconds since 1970 until which a run by hand is claimed; 0: none is.
+    by_hand_until: int = 0
     #: What it submitted last: a job, or a workflow.
     last_job: str = ""
     #: What became of the last run.
@@ -110,6 +112,12 @@ class Schedules(Part):
             for each, row in found
         ]
 
+    def late_seconds(self) -> float:
+        """Return how long the schedule that has been due the longest waits for the leader; 0 while none is due."""
+        first, (seconds, micros) = self._scripts.read(("ZRANGE", keys.SCHEDULES, "0", "0", "WITHSCORES"), ("TIME",))
+        now = int(seconds) + int(micros) / 1e6
+        return max(0.0, now - float(first[1]) / 1000) if first else 0.0
+
     def claim(self, schedule: Schedule, firing: int, following: int, missed: int) -> bool:
         """Move a schedule on to its following time, 0: none, and claim a run, 0: none; False when somebody else did."""
         return bool(
@@ -119,6 +127,15 @@ class Schedules(Part):
     def note(self, schedule_id: str, firing: int, outcome: str, job: str, said: str) -> None:
         """Note what became of a claimed run: submitted, skipped or failed."""
         self._scripts.run("note_run", schedule_id, firing, outcome, job, said)
+
+    def claim_by_hand(self, schedule_id: str, run: str, lease_ms: int) -> str:
+        """Claim a run that somebody asked for: ok; same: it was made; busy: another one is being made."""
+        reply: bytes = self._scripts.run("claim_by_hand", schedule_id, run, lease_ms)
+        return reply.decode()
+
+    def note_by_hand(self, schedule_id: str, run: str, job: str) -> None:
+        """Note what a run that was claimed by hand has submitted; empty: it was refused."""
+        self._scripts.run("note_by_hand", schedule_id, run, job)
 
     def of_tenant(self, tenant: str) -> list[Schedule]:
         """Return a tenant's schedules by name."""
@@ -159,7 +176,7 @@ def _schedule(schedule_id: str, words: list[bytes]) -> Schedule:
         every=number("every"), cron=known.get("cron", ""), timezone=known.get("timezone", "UTC"),
         overlap=known.get("overlap") == "1", catch_up=known.get("catch_up", "last"), created=number("created"),
         paused=known.get("paused") == "1", next=number("next"), firing=number("firing"), last=number("last"),
-        workflow=known.get("workflow", ""),
+        workflow=known.get("workflow", ""), by_hand_until=int(known.get("hand", "").rpartition("|")[2] or 0),
         last_job=known.get("last_job", ""), said=known.get("said", ""), submitted=number("submitted"),
         skipped=number("skipped"), missed=number("missed"), failed=number("failed"),
     )  # fmt: skip

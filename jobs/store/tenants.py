@@ -35,7 +35,7 @@ class Tenant:
     max_units: Mapping[str, int] = field(default_factory=dict)
     #: Most seconds of GPUs that it uses on one day; 0: any number.
     max_gpu_seconds: int = 0
-    #: Most bytes that are stored of its jobs and artifacts; 0: any number.
+    #: Most bytes that are stored of its jobs, artifacts and workflows; 0: any number.
     max_stored_bytes: int = 0
 
 
@@ -52,7 +52,7 @@ class Use:
     #: Units that were computed for it today, by kind, and milliseconds of GPUs; those that have a cap.
     units: Mapping[str, int] = field(default_factory=dict)
     gpu_ms: int = 0
-    #: Bytes that are stored of its jobs and artifacts, where they have a cap.
+    #: Bytes that are stored of its jobs, artifacts and workflows, where they have a cap.
     stored_bytes: int = 0
 
 

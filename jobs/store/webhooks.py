@@ -21,18 +21,19 @@ STATES: tuple[State, ...] = ("pending", "delivered", "dead")
 MAX_LISTED = 1000
 #: A delivery's id, the webhook-id that receivers see.
 ID = r"^msg_[a-z0-9]{1,40}$"
-_ORIGIN = re.compile(r"[A-Za-z]+://[^/?#]*")
+_ORIGIN, _PORT = re.compile(r"[A-Za-z]+://[^/?#]*"), re.compile(r":[0-9]+$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Message about one job's end, on its way or not."""
+    """Message about the end of a job or a workflow, on its way or not."""
 
     delivery_id: str
     tenant: str
     url: str
-    #: job.done, job.failed, job.cancelled or job.skipped.
+    #: job.done, job.failed, job.cancelled or job.skipped; workflow.done, workflow.failed or workflow.cancelled.
     type: str
+    #: Of a job; empty for a workflow.
     job: str
     kind: str
     error: str
@@ -45,12 +46,22 @@ class Delivery:
     attempts: int
     #: What came of the last attempt.
     said: str
+    #: Of a workflow; empty for a job.
+    workflow: str = ""
+    name: str = ""
+    #: Tenants of this name that were removed before.
+    generation: int = 0
 
     @property
     def place(self) -> str:
         """Tenant, and scheme, host and port: what is kept apart when a receiver is slow."""
         found = _ORIGIN.match(self.url)
         return f"{self.tenant}|{found[0] if found else ''}"
+
+    @property
+    def host(self) -> str:
+        """Tenant and host, whatever its ports: what is not flooded."""
+        return f"{self.tenant}||{_PORT.sub('', self.place.partition('|')[2].partition('://')[2])}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +72,9 @@ class Limits:
     lease_ms: int
     #: Attempts after which a delivery is dead.
     attempts: int
-    #: Deliveries in hand of one tenant to one host, and of one tenant.
+    #: Deliveries in hand of one tenant to one port of a host and to the host, and of one tenant.
     per_place: int
+    per_host: int
     per_tenant: int
 
 
@@ -72,9 +84,10 @@ class Webhooks(Part):
     def take(self, want: int, limits: Limits, busy: Mapping[str, int]) -> tuple[int, list[Delivery]]:
         """Return the time in milliseconds of Redis' clock, and at most `want` due deliveries for one attempt each.
 
-        `busy`: deliveries that the sender has in hand, by `place` and by tenant.
+        `busy`: deliveries that the sender has in hand, by `place`, by `host` and by tenant.
         """
-        arguments = (limits.lease_ms, limits.attempts, limits.per_place, limits.per_tenant, json.dumps(busy or {"": 0}))
+        most = (limits.per_place, limits.per_host, limits.per_tenant)
+        arguments = (limits.lease_ms, limits.attempts, *most, json.dumps(busy or {"": 0}))
         now, *taken = self._scripts.run("take_deliveries", want, *arguments)
         return int(now), [_delivery(words[0].decode(), words[1:]) for words in taken]
 
@@ -124,6 +137,14 @@ class Webhooks(Part):
         oldest = [float(first[1]) for first in replies[len(asked) : -1] if first]
         return sum(map(int, replies[: len(asked)])), max(0, int(now - min(oldest, default=now)))
 
+    def dead(self, tenants: Sequence[str]) -> int:
+        """Return how many deliveries of these tenants are listed as dead."""
+        return sum(map(int, self._scripts.read(*(("ZCARD", keys.deliveries_of(each, "dead")) for each in tenants))))
+
+    def generation(self, tenant: str) -> int:
+        """Return how many tenants of this name were removed: each has a key of its own."""
+        return int(self._client.hget(keys.GENERATIONS, tenant) or 0)
+
     def note_shown(self, tenant: str, actor: Actor) -> None:
         """Write into the audit log that the key of a tenant was shown."""
         self._scripts.kept("log_shown", "show webhook key", tenant, *actor)
@@ -150,5 +171,6 @@ def _delivery(delivery_id: str, words: Sequence[bytes]) -> Delivery:
         delivery_id=delivery_id, tenant=known.get("tenant", ""), url=known.get("url", ""), type=known.get("type", ""),
         job=known.get("job", ""), kind=known.get("kind", ""), error=known.get("error", ""),
         state=known.get("state", ""), created=number("created"), ended=number("ended"), due=0,
-        attempts=number("attempts"), said=known.get("said", ""),
+        attempts=number("attempts"), said=known.get("said", ""), workflow=known.get("workflow", ""),
+        name=known.get("name", ""), generation=number("generation"),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from jobs.models import ANONYMOUS, Actor
 from jobs.store import keys, skipped
+from jobs.store.jobs import Over, over
 from jobs.store.scripts import Part
 
 #: Workflows of a tenant that have not ended, and bytes of the documents that are kept of it, compressed.
@@ -40,6 +41,8 @@ class NewWorkflow:
     total: int
     #: Its maker may run programs.
     run: bool
+    #: URL that is told of its end; empty: none.
+    notify: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +69,18 @@ class StoredWorkflow:
     #: Why its next job is not submitted; why its first action failed. Empty: for no reason.
     waits: str
     error: str
+    #: URL that is told of its end; empty: none.
+    notify: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glance:
+    """Part of a workflow by which it is counted."""
+
+    state: str
+    #: Actions by state, as the leader saw them last, and milliseconds since 1970 when these changed.
+    counts: Mapping[str, int]
+    changed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,20 +131,23 @@ class DoneJob(NamedTuple):
 class Workflows(Part):
     """Adds, steers, reads and deletes workflows."""
 
-    def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str]:
+    def add(self, new: NewWorkflow, actor: Actor = ANONYMOUS) -> tuple[str, str] | Over:
         """Store a workflow under an id that nobody chooses: (new or same, id).
 
         Else (conflict, id), its key stands for another text; (missing, 0): its tenant; (live, how many have not ended);
-        (full, bytes that are stored).
+        (full, bytes that are stored). Over: a cap of the tenant, or webhooks that nobody takes.
         """
-        how, what = "taken", ""
+        how, *words = "taken", ""
         while how == "taken":
-            how, what = self._added(secrets.token_hex(8), new, actor)
-        return how, what
+            how, *words = self._added(secrets.token_hex(8), new, actor)
+        return over(words) if how == "over" else (how, words[0])
 
     def _added(self, workflow: str, new: NewWorkflow, actor: Actor) -> list[str]:
         document = zlib.compress(json.dumps(new.document, separators=(",", ":")).encode())
-        fields = ("name", new.name, "description", new.description, "total", new.total, "run", int(new.run))
+        fields: tuple[str | int, ...] = (
+            "name", new.name, "description", new.description, "total", new.total, "run", int(new.run),
+        )  # fmt: skip
+        fields += ("notify", new.notify) if new.notify else ()
         limits = (MAX_LIVE, MAX_STORED)
         named = (workflow, new.key, new.before, new.digest)
         return self._scripts.kept_words("add_workflow", *named, *actor, *limits, document, *fields)
@@ -231,12 +249,34 @@ class Workflows(Part):
     # -- the leader's -----------------------------------------------------------------------------------------------
 
     def take_due(self, most: int) -> list[str]:
-        """Return workflows at which somebody must look, and forget that."""
-        return [each.decode() for each in self._client.spop(keys.WORKFLOWS_DUE, most) or ()]
+        """Return workflows at which somebody must look; they are `open` until `looked` is called."""
+        return [each.decode() for each in self._scripts.run("take_workflows", most)]
 
-    def live(self) -> list[str]:
-        """Return the workflows that have not ended."""
-        return sorted(each.decode() for each in self._client.smembers(keys.WORKFLOWS_LIVE))
+    def looked(self, workflow: str) -> None:
+        """Note that somebody has looked at a workflow that was due."""
+        self._client.srem(keys.WORKFLOWS_TAKEN, workflow)
+
+    def open(self) -> list[str]:
+        """Return the workflows that have not ended, and those at which somebody was to look and may have died."""
+        return sorted(each.decode() for each in self._client.sunion(keys.WORKFLOWS_LIVE, keys.WORKFLOWS_TAKEN))
+
+    def glances(self, ids: Sequence[str]) -> list[Glance]:
+        """Return the part by which workflows are counted, of those that are there."""
+        pipe = self._pipe()
+        for each in ids:
+            pipe.hmget(keys.workflow(each), ["state", "counts", "changed", "created"])
+        rows = [row for row in skipped.replies(pipe) if row and row[0]] if ids else []
+        return [
+            Glance(
+                state=state.decode(errors="replace"), counts=json.loads(counts or "{}"),
+                changed=int(changed or created or 0),
+            )
+            for state, counts, changed, created in rows
+        ]  # fmt: skip
+
+    def publish(self, figures: Mapping[str, int]) -> None:
+        """Store counts of workflows for whoever shows them."""
+        self._client.hset(keys.WORKFLOW_FIGURES, mapping={name: str(value) for name, value in figures.items()})
 
     def record(self, workflow: str, attempt: int, key: str, record: Any) -> bool:
         """Note once what came of an action that is no job; False: the workflow runs no more, or anew."""
@@ -257,10 +297,14 @@ class Workflows(Part):
         """Forget that jobs of these actions are to be tried again: they are; False: that was in another attempt."""
         return bool(self._scripts.run("retried_actions", workflow, attempt, *names))
 
+    def now(self) -> int:
+        """Return Redis' time in milliseconds."""
+        seconds, micros = self._client.time()
+        return int(seconds) * 1000 + int(micros) // 1000
+
     def purge(self, most: int) -> int:
         """Forget workflows whose time is over; return how many."""
-        seconds, micros = self._client.time()
-        now = seconds * 1000 + micros // 1000
+        now = self.now()
         over = self._client.zrangebyscore(keys.WORKFLOW_EXPIRY, "-inf", now, 0, most)
         for workflow in over:
             self.delete(workflow.decode(), _EXPIRED)
@@ -290,5 +334,5 @@ def _stored(workflow: str, row: Mapping[bytes, bytes] | None) -> StoredWorkflow 
         name=texts.get("name", ""), description=texts.get("description", ""), state=texts["state"],
         attempt=int(texts["attempt"]), total=int(texts["total"]), created=int(texts["created"]),
         ended=int(texts.get("ended", 0)), counts=json.loads(texts.get("counts", "{}")), waits=texts.get("waits", ""),
-        error=texts.get("error", ""),
+        error=texts.get("error", ""), notify=texts.get("notify", ""),
     )  # fmt: skip

@@ -234,7 +234,7 @@ class Snapshot:
     def size(self, job: str) -> int:
         """Bytes that are stored of a job, as the cap on them counts."""
         fields = self.jobs[job].fields
-        return sum(len(fields.get(name, "")) for name in ("spec", "parameters", "notes")) + len(
+        return sum(len(fields.get(name, "")) for name in ("spec", "parameters", "notes", "after", "after_any")) + len(
             self.keys.get(keys.job_result(job), "")
         )
 

@@ -16,6 +16,7 @@ from coordinator.schedules import runs
 from coordinator.schedules.runs import Runs, times
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
+from jobs import errors
 from jobs.settings import Settings
 from jobs.store import connection, keys
 from jobs.store.schedules import Schedule
@@ -34,7 +35,7 @@ class Board:
         chosen = Settings(**settings)
         queries, trees = Queries(self.store, chosen), Trees(self.store, chosen)
         on_behalf = OnBehalf(self.store.jobs, chosen, queries.fleet_cache, trees, Vault(self.store.secrets, Keys([])))
-        self.runs = Runs(self.store.schedules, self.store.workflows, on_behalf, queries.jobs.states)
+        self.runs = Runs(self.store.schedules, self.store.workflows, chosen, on_behalf, queries.jobs.states)
 
     def add(self, every: int = 60, **more: Any) -> Schedule:
         given = {
@@ -348,3 +349,76 @@ def test_the_end_of_a_scheduled_job_is_notified_as_that_of_any(bench: Bench) -> 
     board.cancel()
     [delivery] = board.store.webhooks.listed("default", "pending", 10)
     assert (delivery.job, delivery.type, delivery.url) == (row.last_job, "job.cancelled", "https://example.com/ended")
+
+
+# -- runs by hand ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def at_hand(board: Board, monkeypatch: pytest.MonkeyPatch) -> Board:
+    """A board whose calls by hand have its clock, too."""
+    clock = board.bench.client
+    monkeypatch.setattr(type(board.store.schedules), "now", lambda _: int(clock.get("test:clock")) // 1000)
+    return board
+
+
+def test_two_calls_at_once_are_one_run_and_the_second_is_told(at_hand: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = at_hand.add(overlap=True)
+    refused: list[errors.ClusterError] = []
+    original = at_hand.runs._submitted
+
+    def with_another(schedule: Schedule, run: str) -> Any:
+        if not refused:
+            at_hand.advance_to(3)
+            with pytest.raises(errors.Conflict, match="another run of it is being submitted") as told:
+                at_hand.runs.run_now(seen)
+            refused.append(told.value)
+        return original(schedule, run)
+
+    monkeypatch.setattr(at_hand.runs, "_submitted", with_another)
+    made = at_hand.runs.run_now(seen)
+    assert refused and made == f"s-a1-{NOW}n" and at_hand.one().submitted == 1 and at_hand.one().last_job == made
+    # In the same second it is the same run, later another one.
+    at_hand.advance_to(0)
+    assert at_hand.runs.run_now(seen) == made and at_hand.one().submitted == 1
+    at_hand.advance_to(4)
+    assert at_hand.runs.run_now(seen) != made and at_hand.one().submitted == 2
+
+
+def test_a_run_by_hand_whose_caller_dies_holds_up_nobody_for_long(
+    at_hand: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = at_hand.add()
+    assert at_hand.store.schedules.claim_by_hand("a1", f"s-a1-{NOW}n", 30_000) == "ok"
+    at_hand.advance_to(1)
+    with pytest.raises(errors.Conflict):
+        at_hand.runs.run_now(seen)
+    at_hand.advance_to(31)
+    assert at_hand.runs.run_now(seen) == f"s-a1-{NOW + 31}n"
+
+
+def test_a_refused_run_by_hand_may_be_asked_for_again_at_once(at_hand: Board) -> None:
+    seen = at_hand.add(job=json.dumps({"type": "nothing", "parameters": {}}))
+    for _ in range(2):
+        with pytest.raises(errors.InvalidRequest):
+            at_hand.runs.run_now(seen)
+    assert (at_hand.one().submitted, at_hand.one().by_hand_until) == (0, 0)
+
+
+def test_a_run_by_hand_and_one_that_is_due_are_never_both_made(at_hand: Board) -> None:
+    seen = at_hand.add()
+    at_hand.advance_to(60)
+    assert at_hand.store.schedules.claim_by_hand("a1", "s-a1-hand", 30_000) == "ok"
+    at_hand.runs.run_due()
+    assert at_hand.jobs() == [], "it stays due until the other is noted"
+    at_hand.store.schedules.note_by_hand("a1", "s-a1-hand", "")
+    at_hand.runs.run_due()
+    assert at_hand.jobs() == [60]
+    with pytest.raises(errors.Conflict, match="has not ended"):
+        at_hand.runs.run_now(seen)
+    at_hand.cancel()
+    at_hand.advance_to(120)
+    [due] = at_hand.store.schedules.due(10)[1]
+    assert at_hand.store.schedules.claim(due, NOW + 120, NOW + 180, 0)
+    with pytest.raises(errors.Conflict, match="of this moment"):
+        at_hand.runs.run_now(seen)

@@ -14,7 +14,7 @@ from tests.contract.lease_model import Bench, new_job
 
 URL = "https://receiver.example/path?key=1"
 LEASE_MS, ATTEMPTS = 30_000, 8
-LIMITS = Limits(lease_ms=LEASE_MS, attempts=ATTEMPTS, per_place=4, per_tenant=16)
+LIMITS = Limits(lease_ms=LEASE_MS, attempts=ATTEMPTS, per_place=4, per_host=8, per_tenant=16)
 
 
 def now(bench: Bench) -> int:
@@ -145,7 +145,7 @@ def test_one_slow_receiver_holds_up_no_other_of_any_tenant(bench: Bench) -> None
 
 def test_a_flood_is_taken_once_each_and_no_call_is_long(bench: Bench) -> None:
     fill(bench, 10_000, lambda number: f"https://host{number % 500}.example/{number}")
-    wide = Limits(lease_ms=LEASE_MS, attempts=ATTEMPTS, per_place=4, per_tenant=64)
+    wide = Limits(lease_ms=LEASE_MS, attempts=ATTEMPTS, per_place=4, per_host=8, per_tenant=64)
     seen: set[str] = set()
     longest = 0.0
     while True:

@@ -32,16 +32,16 @@ COORDINATORS_SCRIPTS = (
     "hold_artifact", "delete_artifact", "collect_artifact", "condemn_files", "keep_output",
     "take_deliveries", "end_delivery", "retry_delivery", "find_ended", "log_shown",
     "add_schedule", "end_schedule", "turn_schedule", "due_schedules", "claim_run", "note_run",
+    "claim_by_hand", "note_by_hand",
     # Programs run where no Redis is.
     "fail_unit", "split", "unit", "add_output", "follow",
     "attach", "attach_take", "attach_write", "attach_read", "attach_end", "attach_sweep",
     "add_workflow", "cancel_workflow", "approve_workflow", "retry_workflow", "delete_workflow", "record_action",
-    "retried_actions", "forget_actions",
-    "settle_workflow",
+    "retried_actions", "forget_actions", "settle_workflow", "take_workflows",
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {
-    "idem:{}", "auditlog", "audithead",
+    "idem:{}", "auditlog", "audithead", "workflowbytes",
     "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
     "artifact:{}",
     # Of programs.

@@ -81,7 +81,8 @@ def test_a_public_address_is_reached(address: str) -> None:
 def test_a_name_with_a_public_and_a_private_address_is_refused_and_nothing_is_sent() -> None:
     with Receiver() as taken:
         outcome = post(taken.url(host="both.example"), Guard(), resolve=resolves("8.8.8.8", "127.0.0.1"))
-        assert not outcome.delivered and "127.0.0.1 is a loopback address" in outcome.error and taken.got == []
+        assert not outcome.delivered and taken.got == []
+        assert "both.example has an address that is not public" in outcome.error and "127.0.0.1" not in outcome.error
 
 
 def test_allowed_networks_open_no_others() -> None:
@@ -93,6 +94,34 @@ def test_allowed_networks_open_no_others() -> None:
     for wrong in ("10.0.0.1/8", "localhost", "10.0.0.0/33"):
         with pytest.raises(UnusableNetworks, match="WEBHOOK_ALLOW"):
             Guard(wrong)
+
+
+METADATA = (
+    "169.254.169.254",
+    "168.63.129.16",
+    "100.100.100.200",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "::ffff:168.63.129.16",
+)
+
+
+@pytest.mark.parametrize("address", [*METADATA, "64:ff9b::a83f:8110", "2002:a83f:8110::1"])
+def test_metadata_of_clouds_is_reached_by_nobody_whose_operator_does_not_name_it(address: str) -> None:
+    for guard in (Guard(), Guard("0.0.0.0/0, ::/0, 100.64.0.0/10, fd00::/8, 169.254.0.0/16")):
+        with pytest.raises(Refused, match=r" is .*metadata"):
+            guard.check([address])
+    Guard("168.63.129.16/32").check(["168.63.129.16", "::ffff:168.63.129.16"])
+
+
+def test_what_an_internal_name_stands_for_is_told_to_the_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "coordinator.webhooks.attempt"):
+        outcome = post("http://db.internal/", Guard(), resolve=resolves("10.3.2.1"))
+    assert "db.internal has an address that is not public" in outcome.error and "10.3" not in outcome.error
+    assert "10.3.2.1 is a private address" in caplog.text
+    # One that the operator allows, where nothing listens.
+    refused = post("http://db.internal:1/", resolve=resolves("127.0.0.77"))
+    assert refused.error == "Connection refused"
 
 
 @pytest.mark.parametrize("url", [
@@ -264,6 +293,34 @@ def test_a_signature_is_that_of_the_tenant_and_outlives_a_change_of_the_key() ->
         signing.shown_key(Keys([]), "a")
 
 
+def test_a_tenant_of_a_name_that_another_had_has_a_key_of_its_own(api: Api) -> None:
+    def key_of(tenant: str) -> str:
+        return str(api.ask("GET", f"/api/webhooks/key?tenant={tenant}").json()["key"])
+
+    unchanged = key_of("default")
+    keys_of_a = []
+    for _ in range(3):
+        assert api.ask("PUT", "/api/tenants/a", {"weight": 1}).status_code == 200
+        keys_of_a.append(key_of("a"))
+        assert api.ask("DELETE", "/api/tenants/a").status_code == 204
+    assert len(set(keys_of_a)) == 3 and key_of("default") == unchanged
+    api.ask("PUT", "/api/tenants/a", {"weight": 1})
+    token, started = api.token("read", "submit", tenant="a"), api.sender()
+    started.start()
+    try:
+        with Receiver() as taken:
+            end_jobs(api, taken.url(), token=token)
+            until(lambda: taken.got)
+            [got] = taken.got
+            assert verified(key_of("a"), got.headers, got.body)
+            assert not any(verified(key, got.headers, got.body) for key in keys_of_a)
+            assert api.ask("POST", "/api/webhooks/test", {"url": taken.url()}, token).json()["delivered"]
+            assert verified(key_of("a"), taken.got[1].headers, taken.got[1].body)
+    finally:
+        started.stop()
+        started.join(10)
+
+
 def test_attempts_wait_longer_each_time_and_end() -> None:
     waits = [sender.wait_seconds(number, Outcome(status=500)) for number in range(1, ATTEMPTS)]
     for wait, planned in zip(waits, WAITS, strict=True):
@@ -394,7 +451,9 @@ def test_a_silent_receiver_holds_up_no_other_and_has_few_connections(api: Api, s
 
 def test_what_a_killed_sender_had_is_sent_by_another(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first takes it and dies before it is noted; its lease ends, and the second one delivers."""
-    monkeypatch.setattr(sender, "_LIMITS", sender.Limits(lease_ms=300, attempts=ATTEMPTS, per_place=4, per_tenant=16))
+    monkeypatch.setattr(
+        sender, "_LIMITS", sender.Limits(lease_ms=300, attempts=ATTEMPTS, per_place=4, per_host=8, per_tenant=16)
+    )
     with Receiver() as taken:
         end_jobs(api, taken.url())
         _, [lost] = api.store.webhooks.take(1, sender._LIMITS, {})
@@ -432,7 +491,7 @@ def submit(api: Api, url: Any, **more: Any) -> httpx.Response:
 
 @pytest.mark.parametrize(("url", "why"), [
     ("ftp://x/", "https://HOST"), ("https://a:b@x/", "password"), ("", "at least 1"), (7, "string"),
-    ("https://x/" + "y" * 3000, "2048"), ("http://169.254.169.254/", "link-local"), ("http://10.0.0.1/", "private"),
+    ("https://x/" + "y" * 3000, "2048"), ("http://169.254.169.254/", "metadata"), ("http://10.0.0.1/", "private"),
     ("http://[::1]:99999/", "URL"), ("http://[fd00::1]/", "private"),
 ])  # fmt: skip
 def test_a_wrong_url_is_refused_at_submit_by_field(api: Api, url: Any, why: str) -> None:
@@ -508,3 +567,30 @@ def test_a_delivery_with_a_text_of_any_kind_is_one_line_of_json() -> None:
         error='"\n\N{SNOWMAN}\ud800', state="pending", created=1, ended=0, due=0, attempts=1, said="",
     )  # fmt: skip
     assert json.loads(sender.body(row))["job"]["error"].startswith('"\n\N{SNOWMAN}')
+
+
+def test_a_tenant_that_tries_receivers_leaves_places_to_others(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    api.ask("PUT", "/api/tenants/a", {"weight": 1})
+    tokens = [TOKEN, api.token("submit", tenant="a")]
+
+    async def tried() -> tuple[list[int], list[int]]:
+        go_on = asyncio.Event()
+
+        async def waits(*_: Any, **__: Any) -> Outcome:
+            await go_on.wait()
+            return Outcome(status=204)
+
+        monkeypatch.setattr(attempt, "post", waits)
+        body = {"url": "https://x.example/"}
+        calls = [asyncio.create_task(api._ask("POST", "/api/webhooks/test", body, token)) for token in tokens * 3]
+        refused = [(await call).status_code for call in [await first(calls), await first(calls)]]
+        go_on.set()
+        return refused, [(await call).status_code for call in calls]
+
+    async def first(calls: list[asyncio.Task[httpx.Response]]) -> asyncio.Task[httpx.Response]:
+        done, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        call = done.pop()
+        calls.remove(call)
+        return call
+
+    assert asyncio.run(tried()) == ([429, 429], [200] * 4)

@@ -128,7 +128,7 @@ def led(flows: Flows, act: Callable[[str], None]) -> threading.Thread:
     def lead() -> None:
         until = time.monotonic() + 20
         while time.monotonic() < until:
-            if live := flows.store.workflows.live():
+            if live := flows.store.workflows.open():
                 flows.look(live[0])
                 time.sleep(0.1)
                 act(live[0])
@@ -174,3 +174,34 @@ def test_layers_are_by_the_longest_path() -> None:
         ["b"],
         ["c"],
     ]
+
+
+def test_a_receiver_is_named_on_the_command_line(run: Run, flows: Flows, tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text(workflow_text("a"))
+    code, out, _ = run("submit", file, "--notify", "https://hooks.example/KEY")
+    workflow = out.strip()
+    assert code == 0 and "notifies  https://hooks.example/...\n" in run("status", workflow)[1]
+    flows.look(workflow)
+    flows.done(workflow, "a")
+    [delivery] = flows.store.webhooks.listed("default", "pending", 10)
+    assert (delivery.workflow, delivery.url) == (workflow, "https://hooks.example/KEY")
+    for wrong, why in (("ftp://x/", "https://HOST"), ("https://m\N{LATIN SMALL LETTER U WITH DIAERESIS}ller/", "URL")):
+        code, _, err = run("submit", file, "--notify", wrong)
+        assert code == 2 and why in err
+    scheduled = [
+        "schedule",
+        "add",
+        "x",
+        "--every",
+        "1h",
+        "--",
+        "workflow",
+        "submit",
+        str(file),
+        "--notify",
+        "https://x/",
+    ]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(scheduled)
+    assert ended.value.code == 2

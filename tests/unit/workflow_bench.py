@@ -23,7 +23,7 @@ class Flows(Bench):
     """Its actions run programs, each of one unit unless it says otherwise."""
 
     def __init__(self, redis_url: str, folder: Path, **settings: Any) -> None:
-        super().__init__(redis_url, folder, secrets_key="1" * 32, **settings)
+        super().__init__(redis_url, folder, **{"secrets_key": "1" * 32, **settings})
         self.engine: Engine = self.app.state.engine
 
     # -- workflows --------------------------------------------------------------------------------------------------
@@ -44,7 +44,8 @@ class Flows(Bench):
     def look(self, workflow: str) -> None:
         """Do what the leader does, until nothing changes."""
         for _ in range(LOOKS):
-            self.store.workflows.take_due(1000)
+            for due in self.store.workflows.take_due(1000):
+                self.store.workflows.looked(due)
             while self.store.fleet.wake(audit=True).more:
                 pass
             if not self.engine.look(workflow).again:

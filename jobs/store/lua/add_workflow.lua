@@ -1,5 +1,5 @@
 -- ADD_WORKFLOW id idem before digest tenant token most_live most_bytes document name value ...
---   -> {new|same|conflict, id} | {taken|missing|live|full, number}
+--   -> {new|same|conflict, id} | {taken|missing|live|full, number} | {over, cap, value, seconds, used}, as SUBMIT
 -- idem: while the workflow of this idempotency key is there, the call adds nothing; empty: none. before: the id that the
 -- key made in an earlier version. digest: of what was sent. taken: something else has the id.
 local id, idem, before, digest, of, token = unpack(ARGV, 1, 6)
@@ -23,12 +23,22 @@ end
 if live >= most_live then return { 'live', num(live) } end
 local stored = number_at('HGET', P .. 'workflowbytes', of)
 if stored + #document > most_bytes then return { 'full', num(stored) } end
+local most, all = most_stored(of), number_at('HGET', P .. 'stored', of)
+if most and all + #document > most then return { 'over', 'max_stored_bytes', num(most), '3600', num(all) } end
+for i = 10, #ARGV, 2 do
+  if ARGV[i] == 'notify' then
+    K = K or ties()
+    local refused = K.refuses_webhook(of)
+    if refused then return refused end
+  end
+end
 local t = now()
 if idem ~= '' then call('SET', P .. 'idem:' .. idem, id .. '|' .. digest) end
 call('SET', P .. 'workflowdocument:' .. id, document)
 call('HSET', P .. 'workflow:' .. id, 'digest', digest, 'tenant', of, 'token', token, 'state', 'running', 'attempt', 1,
   'created', num(t), 'bytes', #document, 'idem', idem, unpack(ARGV, 10))
 call('HINCRBY', P .. 'workflowbytes', of, #document)
+weigh_workflows(of)
 call('ZADD', P .. 'workflows', num(t), id)
 call('ZADD', P .. 'workflows:' .. of, num(t), id)
 call('SADD', P .. 'workflowslive', id)

@@ -44,7 +44,7 @@ end
 
 -- Stored bytes: ct:stored:{tenant} has the size of each job of a tenant with that cap, ct:stored the sums. A job's size is
 -- that of its result and of these of its fields.
-local WEIGHED = { spec = true, parameters = true, notes = true }
+local WEIGHED = { spec = true, parameters = true, notes = true, after = true, after_any = true }
 function C.set_size(name, id, bytes)
   local change = bytes - number_at('HGET', P .. 'stored:' .. name, id)
   if change == 0 then return end

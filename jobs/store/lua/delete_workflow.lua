@@ -19,6 +19,7 @@ call('SREM', P .. 'workflowslive', id)
 if call('HINCRBY', P .. 'workflowbytes', of, num(-(tonumber(known[3] or 0) or 0))) <= 0 then
   call('HDEL', P .. 'workflowbytes', of)
 end
+weigh_workflows(of)
 tell_workflow(id, 'deleted', of)
 if token ~= '*' then log_change(now(), tenant, token, 'delete workflow', id, state) end
 return { 'ok', state }

@@ -4,9 +4,5 @@ local id, attempt = ARGV[1], ARGV[2]
 local state = workflow_state(id, attempt)
 if state ~= 'running' and state ~= 'waiting' then return 0 end
 even_if_full()
-for first = 3, #ARGV, 1000 do
-  local some = { unpack(ARGV, first, math.min(first + 999, #ARGV)) }
-  call('HDEL', P .. 'workflowjobs:' .. id, unpack(some))
-  call('HDEL', P .. 'workflowrecords:' .. id, unpack(some))
-end
+forget_actions(id, call('HGET', P .. 'workflow:' .. id, 'tenant'), ARGV, 3, #ARGV)
 return 1

@@ -1030,6 +1030,30 @@ local function weigh_files(of)
   if most_stored(of) then T.caps(of).set_size(of, '|files', stored_of_files(of)) end
 end
 
+-- Does so with what is kept of workflows beside their jobs.
+local function weigh_workflows(of)
+  if most_stored(of) then T.caps(of).set_size(of, '|workflows', number_at('HGET', P .. 'workflowbytes', of)) end
+end
+
+-- A workflow keeps so many bytes more beside its jobs.
+local function grow_workflow(id, of, bytes)
+  call('HINCRBY', P .. 'workflow:' .. id, 'bytes', num(bytes))
+  call('HINCRBY', P .. 'workflowbytes', of, num(bytes))
+  weigh_workflows(of)
+end
+
+-- Forgets what has come of these actions, words[first] to words[last].
+local function forget_actions(id, of, words, first, last)
+  local freed = 0
+  for from = first, last, 1000 do
+    local some = { unpack(words, from, math.min(from + 999, last)) }
+    for _, record in ipairs(call('HMGET', P .. 'workflowrecords:' .. id, unpack(some))) do freed = freed + #(record or '') end
+    call('HDEL', P .. 'workflowjobs:' .. id, unpack(some))
+    call('HDEL', P .. 'workflowrecords:' .. id, unpack(some))
+  end
+  if freed > 0 then grow_workflow(id, of, -freed) end
+end
+
 -- ct:names:{tenant}: a name points to one artifact, and holds it.
 local function point(of, name, id, t)
   local before = call('HGET', P .. 'names:' .. of, name)

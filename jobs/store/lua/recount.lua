@@ -1,6 +1,6 @@
 -- RECOUNT tenant id ... -> 1. Makes the sizes of these jobs what is stored of them, for tenants with a cap on stored bytes.
 -- tenant: where the ids come from its own sizes, of which some may be of jobs that are gone; '' where not. Without any
--- id: makes the tenant's sum that of its sizes, and of its artifacts, which is |files among them.
+-- id: makes the tenant's sum that of its sizes, its artifacts and its workflows, which are |files and |workflows.
 local name = ARGV[1]
 local caps = by_tenant() and name ~= '' and T.caps(name)
 even_if_full()
@@ -11,10 +11,11 @@ local function recount(id)
   if caps and name ~= owner then caps.set_size(name, id, 0) end
 end
 for i = 2, #ARGV do
-  if ARGV[i] ~= '|files' then recount(ARGV[i]) end
+  if ARGV[i] ~= '|files' and ARGV[i] ~= '|workflows' then recount(ARGV[i]) end
 end
 if caps and #ARGV == 1 then
   weigh_files(name)
+  weigh_workflows(name)
   local sum = 0
   for _, bytes in ipairs(call('HVALS', P .. 'stored:' .. name)) do sum = sum + (tonumber(bytes) or 0) end
   call('HSET', P .. 'stored', name, num(sum))

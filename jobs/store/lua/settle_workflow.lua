@@ -1,16 +1,25 @@
 -- SETTLE_WORKFLOW id state attempt new ttl name value ... -> 1 / 0: it is in another state meanwhile. The leader's view of it.
--- ttl: milliseconds that it stays once it has ended.
+-- ttl: milliseconds that it stays once it has ended. Whoever is to be told of its end is, by a delivery written here.
 local id, was, attempt, state, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local of = P .. 'workflow:' .. id
 local known = call('HMGET', of, 'state', 'attempt', 'counts')
 if known[1] ~= was or known[2] ~= attempt then return 0 end
 local ended = state == 'done' or state == 'failed' or state == 'cancelled'
 even_if_full()
-local before = known[3]
+local before, t = known[3], now()
+local function tell_receiver()
+  local row = call('HMGET', of, 'notify', 'tenant', 'name', 'error')
+  if not row[1] then return end
+  K = K or ties()
+  local ends = num(call('HINCRBY', of, 'told', 1))
+  local name = 'msg_' .. string.sub(redis.sha1hex(table.concat({ 'workflow', id, num(t), ends }, '|')), 1, 27)
+  K.add_delivery(name, row[2], row[1], t, 'type', 'workflow.' .. state, 'workflow', id, 'name', row[3] or '',
+    'error', string.sub(row[4] or '', 1, 2000))
+end
 call('HSET', of, 'state', state, unpack(ARGV, 6))
 if ended and state ~= was then
-  local t = now()
   call('HSET', of, 'ended', num(t))
+  tell_receiver()
   call('ZADD', P .. 'workflowexpiry', num(t + ttl), id)
   call('SREM', P .. 'workflowslive', id)
   call('DEL', P .. 'workflowretries:' .. id)
@@ -18,5 +27,8 @@ elseif not ended and call('HDEL', of, 'ended') == 1 then
   call('ZREM', P .. 'workflowexpiry', id)
   call('SADD', P .. 'workflowslive', id)
 end
-if state ~= was or before ~= call('HGET', of, 'counts') then tell_workflow(id, state) end
+if state ~= was or before ~= call('HGET', of, 'counts') then
+  call('HSET', of, 'changed', num(t))
+  tell_workflow(id, state)
+end
 return 1

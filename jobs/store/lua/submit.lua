@@ -5,7 +5,6 @@
 -- hold: 1 puts the job into its tenant's backlog where a cap refuses it. most: jobs that may be queued in all; 0: any number.
 local id, idem, digest, queue, owner, hold, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local MAX_SHAPES = 256 -- different requirements that may wait at once
-local MOST_PENDING = 10000 -- webhooks of a tenant that are not delivered, with which it may have no further job with one
 local t = now()
 local given = { state = 'queued', queue = queue, tenant = owner }
 for i = 8, #ARGV, 2 do given[ARGV[i]] = ARGV[i + 1] end
@@ -65,9 +64,9 @@ if some ~= '' and call('ZCARD', P .. 'shapes') >= MAX_SHAPES and not call('ZSCOR
     and not is_below_its_part(MAX_SHAPES, own_shapes) then
   return { 'over', 'requirements', num(MAX_SHAPES), '1' }
 end
-if given.notify and call('ZCARD', P .. 'deliveries:' .. owner .. ':pending') >= MOST_PENDING then
-  return { 'over', 'notify', num(MOST_PENDING), '60' }
-end
+K = K or (given.notify and ties())
+local untold = given.notify and K.refuses_webhook(owner)
+if untold then return untold end
 local artifacts = given.artifacts and cjson.decode(given.artifacts) or {}
 for _, artifact in ipairs(artifacts) do
   if call('EXISTS', P .. 'holders:' .. owner .. ':' .. artifact) == 0 then return { 'artifact', artifact } end

@@ -4,7 +4,7 @@
 -- waits for room; 0: none is.
 local SLOTS_AT_ONCE, JOBS_AT_ONCE, PURGES_AT_ONCE = 100, 100, 50
 local queues, age = cjson.decode(ARGV[1]), tonumber(ARGV[2])
-local CALLED_UP, PINNED_MS = 1000, 60000
+local CALLED_UP, PINNED_MS, KEPT_MS = 1000, 60000, 3600000
 local t = now()
 even_if_full()
 local swept, spared = unpack(call('HMGET', P .. 'grace', 'swept', 'until'))
@@ -288,13 +288,17 @@ end
 
 for _, queue in ipairs(queues) do level(queue) end
 local old = call('ZRANGEBYSCORE', P .. 'expiry', '-inf', num(t), 'LIMIT', 0, PURGES_AT_ONCE)
--- A workflow that has not ended may refer to what its jobs gave.
-local function is_of_live_workflow(id)
+-- A workflow may refer to what its jobs gave, also after a retry: they go when it has gone. Returns when to look again.
+local function is_kept_until(id)
   local workflow = redis.pcall('HGET', key(id), 'workflow')
-  return type(workflow) == 'string' and call('SISMEMBER', P .. 'workflowslive', workflow) == 1
+  if type(workflow) ~= 'string' or call('EXISTS', P .. 'workflow:' .. workflow) == 0 then return nil end
+  local goes = tonumber(call('ZSCORE', P .. 'workflowexpiry', workflow) or nil) or t
+  return math.max(t + PINNED_MS, math.min(goes, t + KEPT_MS))
 end
 for _, id in ipairs(old) do
-  if is_of_live_workflow(id) or not purge(id) then call('ZADD', P .. 'expiry', num(t + PINNED_MS), id) end -- others wait for it
+  local later = is_kept_until(id)
+  if not later and not purge(id) then later = t + PINNED_MS end -- others wait for it
+  if later then call('ZADD', P .. 'expiry', num(later), id) end
 end
 for _, worker in ipairs(call('ZRANGEBYSCORE', P .. 'workers', '-inf', num(t))) do
   for _, device in ipairs({ '', ':cpu', ':gpu', ':runner' }) do call('ZREM', P .. 'workers' .. device, worker) end

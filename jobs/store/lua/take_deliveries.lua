@@ -1,9 +1,10 @@
--- TAKE_DELIVERIES want lease attempts per_place per_tenant busy(json: place or tenant -> deliveries in hand) -> {now, {id, field, value ...} ...}.
--- Due deliveries for one sender, for `lease` ms; those of a sender that dies fall due again. No place and no tenant has
--- more of them in hand than its part, so that a receiver that is slow holds up no other.
+-- TAKE_DELIVERIES want lease attempts per_place per_host per_tenant busy(json: place, tenant|host or tenant -> deliveries in
+-- hand) -> {now, {id, field, value ...} ...}. Due deliveries for one sender, for `lease` ms; those of a sender that dies fall
+-- due again. No place, no host and no tenant has more of them in hand than its part, so that a receiver that is slow holds
+-- up no other.
 K = K or ties()
 local want, lease, attempts = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
-local per_place, per_tenant, busy = tonumber(ARGV[4]), tonumber(ARGV[5]), cjson.decode(ARGV[6])
+local per_place, per_host, per_tenant, busy = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6]), cjson.decode(ARGV[7])
 local PLACES, PASSED_MS, FURTHEST_MS = 200, 250, 7200000
 local t, taken = now(), {}
 
@@ -20,7 +21,8 @@ local function take(place, id)
   else
     call('HSET', k, 'attempts', num(tried + 1))
     call('ZADD', P .. 'outbox:' .. place, num(t + lease), id)
-    taken[#taken + 1] = { id, unpack(call('HGETALL', k)) }
+    -- How many tenants of this name were removed: the key that signs is not theirs.
+    taken[#taken + 1] = { id, 'generation', call('HGET', P .. 'generations', known[1]) or '0', unpack(call('HGETALL', k)) }
     return true
   end
 end
@@ -42,12 +44,17 @@ end
 even_if_full()
 for _, place in ipairs(call('ZRANGEBYSCORE', P .. 'deliveries', '-inf', num(t), 'LIMIT', 0, PLACES)) do
   if #taken >= want then break end
-  local tenant = string.match(place, '^[^|]*')
-  local room = math.min(per_place - (busy[place] or 0), per_tenant - (busy[tenant] or 0), want - #taken)
+  local tenant, rest = string.match(place, '^([^|]*)|%a*:?/?/?(.*)$')
+  -- Behind two bars, so that it is no place.
+  local host = (tenant or '') .. '||' .. string.gsub(rest or place, ':%d+$', '')
+  tenant = tenant or place
+  local room = math.min(per_place - (busy[place] or 0), per_host - (busy[host] or 0), per_tenant - (busy[tenant] or 0),
+    want - #taken)
   if room > 0 then
     for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'outbox:' .. place, '-inf', num(t), 'LIMIT', 0, room)) do
       if take(place, id) then
         count(place)
+        count(host)
         count(tenant)
       end
     end

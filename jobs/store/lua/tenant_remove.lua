@@ -25,6 +25,7 @@ for _, member in ipairs(call('ZRANGE', P .. 'uploads', 0, -1)) do
   if string.match(member, '^(.-)/') == name then call('ZADD', P .. 'uploads', 0, member) end
 end
 call('ZREM', P .. 'tenants', name)
+call('HINCRBY', P .. 'generations', name, 1)
 call('HDEL', P .. 'shares', name, name .. '|caps')
 call('DEL', P .. 'lanes:' .. name)
 call('SREM', P .. 'capped', name, 'gpu:' .. name)

@@ -280,7 +280,14 @@ end
 
 -- Deliveries of webhooks. A place is tenant|origin of their URLs: ct:outbox:{place} has when each is due, ct:deliveries when
 -- the first of each place is. ct:deliveries:{tenant}:{state}: those that are listed, by when they came there.
-K.MAX_PENDING, K.LISTED, K.KEPT_MS = 100000, 1000, { delivered = 86400000, dead = 604800000 }
+-- With MOST_PENDING a tenant may have nothing further that is told; beyond MAX_PENDING what ends is dropped.
+K.MOST_PENDING, K.MAX_PENDING, K.LISTED, K.KEPT_MS = 10000, 100000, 1000, { delivered = 86400000, dead = 604800000 }
+
+-- Why nothing further with a webhook is taken of a tenant, as SUBMIT answers it, or nil.
+function K.refuses_webhook(tenant)
+  if call('ZCARD', P .. 'deliveries:' .. tenant .. ':pending') < K.MOST_PENDING then return nil end
+  return { 'over', 'notify', num(K.MOST_PENDING), '60' }
+end
 
 function K.note_place(place)
   local first = call('ZRANGE', P .. 'outbox:' .. place, 0, 0, 'WITHSCORES')
@@ -300,7 +307,7 @@ function K.fall_due(id, tenant, url, at)
 end
 
 -- A tenant whose receivers have been away for very long loses what is new; it is counted.
-local function add_delivery(id, tenant, url, t, ...)
+function K.add_delivery(id, tenant, url, t, ...)
   local pending = P .. 'deliveries:' .. tenant .. ':pending'
   if call('ZCARD', pending) >= K.MAX_PENDING then return call('HINCRBY', P .. 'webhooks', 'dropped', 1) end
   call('HSET', P .. 'delivery:' .. id, 'tenant', tenant, 'url', url, 'created', num(t), 'attempts', 0, 'state', 'pending', ...)
@@ -335,7 +342,7 @@ function K.notify(j, t)
   if not known[1] then return end
   local ends = num(call('HINCRBY', key(j.id), 'told', 1))
   local id = 'msg_' .. string.sub(redis.sha1hex(table.concat({ j.id, num(j.seq), num(t), ends }, '|')), 1, 27)
-  add_delivery(id, j.tenant, known[1], t, 'type', 'job.' .. j.state, 'job', j.id, 'kind', j.kind,
+  K.add_delivery(id, j.tenant, known[1], t, 'type', 'job.' .. j.state, 'job', j.id, 'kind', j.kind,
     'error', string.sub(known[2] or '', 1, 2000))
 end
 
