@@ -129,6 +129,26 @@ LEASES = (
           high=1),
 )  # fmt: skip
 
+WORKFLOWS = (
+    panel("Workflows", "short", "Those that are kept, by state, as the leader counted them last.",
+          ("max by (state) (cluster_workflows)", "{{state}}"), decimals=0),
+    panel("Workflow without a job at work", "s", "Longest time for which one that goes on has had no job that waits or "
+          "runs.", ("max(cluster_workflow_idle_seconds)", "time"), threshold("workflow_seconds")),
+    panel("Age of the count of workflows", "s", "The leader counts them every ten seconds, and looks at them.",
+          ("max(cluster_workflow_census_age_seconds)", "age"), threshold("workflow_seconds")),
+    panel("Schedule that is late", "s", "Time for which one is due and was not run.",
+          ("max(cluster_schedule_late_seconds)", "time"), thresholds=((5.0, BAD),)),
+    panel("Webhooks", "cps", "Deliveries that ended; dead ones were given up: cluster webhook dead.",
+          ("max by (outcome) (rate(cluster_webhook_deliveries_total[$__rate_interval]))", "{{outcome}}"),
+          ("max by (outcome) (rate(cluster_webhook_attempts_total[$__rate_interval]))", "attempts that {{outcome}}")),
+    panel("Webhooks that wait", "short", "Deliveries that are pending.",
+          ("max(cluster_webhook_pending)", "pending"), decimals=0),
+    panel("Oldest webhook", "s", "Age of the oldest delivery that is pending.",
+          ("max(cluster_webhook_oldest_seconds)", "age")),
+    panel("Webhooks that were given up", "short", "Within a week, and not tried again: cluster webhook dead.",
+          ("max(cluster_webhook_dead)", "dead"), decimals=0, thresholds=((1.0, BAD),)),
+)  # fmt: skip
+
 JOBS = Dashboard(
     name="jobs",
     title="Jobs",
@@ -138,6 +158,7 @@ JOBS = Dashboard(
         Row("Throughput", THROUGHPUT),
         Row("Times", JOB_TIMES),
         Row("Leases", LEASES),
+        Row("Workflows, schedules and webhooks", WORKFLOWS),
     ),
 )
 
@@ -405,13 +426,6 @@ MEMORY = (
           "which go within a day.", ("max by (state) (cluster_artifact_bytes)", "{{state}}")),
     panel("Number of files", "short", "Files of artifacts, each once.",
           ("max by (state) (cluster_artifact_files)", "{{state}}"), decimals=0),
-    panel("Webhooks", "cps", "Deliveries that ended; dead ones were given up: cluster webhook dead.",
-          ("max by (outcome) (rate(cluster_webhook_deliveries_total[$__rate_interval]))", "{{outcome}}"),
-          ("max by (outcome) (rate(cluster_webhook_attempts_total[$__rate_interval]))", "attempts that {{outcome}}")),
-    panel("Webhooks that wait", "short", "Deliveries that are pending.",
-          ("max(cluster_webhook_pending)", "pending"), decimals=0),
-    panel("Oldest webhook", "s", "Age of the oldest delivery that is pending.",
-          ("max(cluster_webhook_oldest_seconds)", "age")),
     panel("Slow commands", "short", "Entries in Redis' slow log (over 10 ms each).",
           ("max(redis_slowlog_length)", "entries"), decimals=0),
 )  # fmt: skip

@@ -18,6 +18,8 @@ LEASE_OUTCOMES = ("committed", "released", "failed", "crashed", "expired", "stal
 WEBHOOK_OUTCOMES, ATTEMPT_OUTCOMES = ("delivered", "dead", "dropped"), ("succeeded", "failed")
 #: Tenants that metrics name, the first ones by name; the others together are OTHER_TENANTS.
 MAX_TENANTS, OTHER_TENANTS = 100, "other"
+#: States of a workflow.
+WORKFLOW_STATES = ("running", "waiting", "done", "failed", "cancelling", "cancelled")
 #: States of a live worker.
 WORKER_STATES = ("starting", "parked", "idle", "busy", "draining", "drained")
 #: Why a GPU slows down: NVML's names of its clock event reasons, without gpu_idle, which slows nothing down.
@@ -108,6 +110,16 @@ WEBHOOK_ATTEMPTS = Metric(
 )
 WEBHOOKS_PENDING = Metric("cluster_webhook_pending", "Webhooks that are not delivered yet.")
 WEBHOOKS_OLDEST = Metric("cluster_webhook_oldest_seconds", "Age of the oldest webhook that is not delivered yet.")
+WEBHOOKS_DEAD = Metric("cluster_webhook_dead", "Webhooks that were given up within a week and not tried again.")
+# Figures of workflows are those of the leader's last census.
+WORKFLOWS = Metric("cluster_workflows", "Workflows kept, by state.", ("state",))
+WORKFLOW_IDLE = Metric(
+    "cluster_workflow_idle_seconds", "Longest time for which a workflow that goes on has had no job that waits or runs."
+)
+WORKFLOWS_AGE = Metric("cluster_workflow_census_age_seconds", "Time since the leader has counted the workflows.")
+SCHEDULES_LATE = Metric(
+    "cluster_schedule_late_seconds", "Time for which the schedule that has been due the longest waits for the leader."
+)
 BROKEN = Metric("cluster_broken", "Jobs and keys that were found broken in Redis.")
 SKIPPED = Metric(
     "cluster_skipped_entries_total", "Reads of entries in Redis that were skipped because they are broken.", ("what",),

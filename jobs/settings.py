@@ -151,6 +151,8 @@ class Settings(BaseSettings):
     alert_job_failures_ratio: float = Field(default=0.1, gt=0, le=1, allow_inf_nan=False)
     #: Share of leases that may die with their lane or worker in a quarter of an hour.
     alert_leases_lost_ratio: float = Field(default=0.05, gt=0, le=1, allow_inf_nan=False)
+    #: Seconds for which a workflow that goes on may have no job that waits or runs, or nobody may look at workflows.
+    alert_workflow_seconds: float = Field(default=600, gt=0, allow_inf_nan=False)
     #: Share of its memory that Redis may use.
     alert_redis_memory_ratio: float = Field(default=0.85, gt=0, le=1, allow_inf_nan=False)
     #: Share of its memory that a host may use.

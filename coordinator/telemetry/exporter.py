@@ -78,6 +78,7 @@ class ClusterCollector(Collector):
         yield _filled(metrics.AUDIT_UNEXPORTED, {(): self._queries.audit.unexported_seconds()})
         yield from self._artifacts()
         yield from self._webhooks()
+        yield from self._workflows()
         yield from self._queues()
         yield from self._workers()
         yield self._histogram(metrics.DURATION, keys.DURATIONS, registry.names())
@@ -135,6 +136,21 @@ class ClusterCollector(Collector):
         count, age_ms = self._queries.store.webhooks.pending(sorted(tenants))
         yield _filled(metrics.WEBHOOKS_PENDING, {(): count})
         yield _filled(metrics.WEBHOOKS_OLDEST, {(): age_ms / 1000})
+        yield _filled(metrics.WEBHOOKS_DEAD, {(): self._queries.store.webhooks.dead(sorted(tenants))})
+
+    def _workflows(self) -> Iterator[Metric]:
+        """Figures of workflows and schedules: few reads, however many there are."""
+        store, counted = self._queries.store, self._store.figures(keys.WORKFLOW_FIGURES)
+        now = store.workflows.now()
+
+        def since(name: str) -> float:
+            moment = counted.get(name, 0.0)
+            return max(0.0, (now - moment) / 1000) if moment else 0.0
+
+        yield _filled(metrics.WORKFLOWS, {(state,): counted.get(state, 0.0) for state in metrics.WORKFLOW_STATES})
+        yield _filled(metrics.WORKFLOW_IDLE, {(): since("idle")})
+        yield _filled(metrics.WORKFLOWS_AGE, {(): since("at")})
+        yield _filled(metrics.SCHEDULES_LATE, {(): store.schedules.late_seconds()})
 
     def _queues(self) -> Iterator[Metric]:
         depth, oldest, load = (_family(m) for m in (metrics.QUEUE_JOBS, metrics.QUEUE_OLDEST, metrics.QUEUE_LOAD))

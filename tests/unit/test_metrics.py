@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from coordinator.fleet.scaler import Scaler
 from coordinator.queries import Queries
 from coordinator.telemetry.exporter import Exporter
+from coordinator.workflows.planning import State
 from jobs import VERSION, figures, metrics, queues
 from jobs.kinds import registry
 from jobs.settings import Settings
@@ -235,3 +236,23 @@ def test_without_redis_a_replica_still_tells_of_itself() -> None:
     assert shown.value(metrics.BUILD, version=VERSION) == 1
     cluster_wide = {metric.name for metric in metrics.ALL if not metric.per_replica}
     assert not {name for name, _ in shown.samples()} & cluster_wide
+
+
+def test_workflows_schedules_and_dead_webhooks_are_shown(shown: Shown) -> None:
+    for metric in (metrics.WORKFLOW_IDLE, metrics.WORKFLOWS_AGE, metrics.SCHEDULES_LATE, metrics.WEBHOOKS_DEAD):
+        assert shown.value(metric) == 0
+    assert shown.value(metrics.WORKFLOWS, state="running") == 0
+    now = shown.store.workflows.now()
+    shown.store.workflows.publish({"running": 3, "done": 7, "idle": now - 60_000, "at": now - 5000})
+    shown.store.client.zadd(keys.SCHEDULES, {"a": now - 90_000, "b": now - 1000, "c": now + 1000})
+    shown.store.client.zadd(keys.deliveries_of("default", "dead"), {"msg_1": 1, "msg_2": 2})
+    assert shown.value(metrics.WORKFLOWS, state="running") == 3 and shown.value(metrics.WORKFLOWS, state="done") == 7
+    for metric, seconds in (
+        (metrics.WORKFLOW_IDLE, 60), (metrics.WORKFLOWS_AGE, 5), (metrics.SCHEDULES_LATE, 90),
+    ):  # fmt: skip
+        assert seconds <= (shown.value(metric) or 0) < seconds + 60
+    assert shown.value(metrics.WEBHOOKS_DEAD) == 2
+
+
+def test_every_state_of_a_workflow_is_shown() -> None:
+    assert {state.value for state in State} == set(metrics.WORKFLOW_STATES)

@@ -41,7 +41,7 @@ COORDINATORS_SCRIPTS = (
 )  # fmt: skip
 #: Keys that the prelude names for scripts of coordinators alone.
 NOT_WORKERS = {
-    "idem:{}", "auditlog", "audithead", "workflowbytes",
+    "idem:{}", "auditlog", "audithead", "workflowbytes", "workflowrecords:{}", "workflowjobs:{}",
     "files:{}", "filesums", "loose", "unowned", "holders:{}", "artifacts:{}", "unheld", "names:{}",
     "artifact:{}",
     # Of programs.
