@@ -190,7 +190,7 @@ def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: O
     expect(form.get_by_label("What is wrong")).to_contain_text("2:")
     form.get_by_role("button", name="Fill in an example").click()
     form.get_by_role("button", name="Submit").click()
-    shown = page.get_by_role("region", name=re.compile("^Workflow [0-9a-f]{12}$"))
+    shown = page.get_by_role("region", name=re.compile("^Workflow [0-9a-f]{12,16}$"))
     expect(shown.get_by_role("group", name="States shown").get_by_role("button", name="done")).to_contain_text(
         "2", timeout=30_000
     )
@@ -199,7 +199,7 @@ def test_a_workflow_of_a_real_cluster_goes_from_its_text_to_its_end(open_page: O
     page.get_by_role("button", name="second", exact=True).click()
     panel = page.get_by_role("complementary", name="Action second")
     expect(panel).to_contain_text("start_number")
-    panel.get_by_role("link", name=re.compile("^w-[0-9a-f]{12}-second-1$")).click()
+    panel.get_by_role("link", name=re.compile("^w-[0-9a-f]{12,16}-second-1$")).click()
     expect(page.get_by_role("link", name="Its workflow")).to_be_visible()
 
 

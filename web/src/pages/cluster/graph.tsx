@@ -27,6 +27,10 @@ import { state } from "./model/state";
 import type { Drawn, WorkflowView } from "./model/workflow-view";
 import { commonName, counted, inWords, secondsOf, waitsFor, type Structure } from "./model/workflows";
 
+const HANDS = matchMedia("(hover: none)").matches
+  ? "Drag to move, pinch to zoom, tap an action to see it."
+  : "Drag to move, turn the wheel to zoom, click an action to see it.";
+
 const LOOKS: Record<string, readonly [Sign, string]> = {
   waiting: ["dashed", "line-strong"],
   approval: ["triangle", "warn"],
@@ -175,7 +179,7 @@ export function GraphView({ view: workflow, shown, structure, drawn }: Props) {
       <p class="small readout">
         {words || (
           <span class="soft">
-            Drag to move, turn the wheel to zoom, click an action to see it. <Folding boxes={boxes.members} />
+            {HANDS} <Folding boxes={boxes.members} />
             {stepOf(layout.edges.length) > 1 && ` One of ${stepOf(layout.edges.length)} edges is drawn.`}
           </span>
         )}

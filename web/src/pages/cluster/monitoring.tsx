@@ -8,7 +8,7 @@ import { Chart } from "../../ui/chart";
 import { now } from "../../ui/page";
 import { State } from "../../ui/state";
 import { Skeleton, Table, type Column } from "../../ui/table";
-import { lines, named, one } from "./model/lines";
+import { active, lines, one } from "./model/lines";
 import { usePolled } from "./model/polled";
 import { Range, REFRESH_SECONDS } from "./range";
 import { silence, silencedUntil } from "./model/silence";
@@ -225,7 +225,7 @@ function Histories() {
   if (polled.value.problem && !history) return <Trouble what="history" problem={polled.value.problem} />;
   return (
     <div class="charts ages" aria-busy={!history}>
-      {named(history, "units.").map((kind) => (
+      {active(history, "units.").map((kind) => (
         <Chart
           key={kind}
           title={`Units/s, ${kind}`}

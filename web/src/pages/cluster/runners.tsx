@@ -3,6 +3,7 @@
 import { genericAddress } from "../../kinds";
 import type { Worker } from "../../lib/api";
 import { State } from "../../ui/state";
+import { titleOfJob } from "./model/names";
 import { byJob, offered } from "./model/runners";
 import { fleet } from "./model/state";
 
@@ -57,8 +58,8 @@ function Running({ runner }: { runner: Worker }) {
     <>
       {jobs.map(([job, units]) => (
         <div key={job}>
-          <a class="mono" href={genericAddress(fleet.value.jobs.get(job)?.value.type ?? "", job)}>
-            {job}
+          <a href={genericAddress(fleet.value.jobs.get(job)?.value.type ?? "", job)} title={job}>
+            {titleOfJob(job, "")}
           </a>{" "}
           <span class="num">{units}</span>
         </div>

@@ -7,6 +7,7 @@ import { clusterAddress } from "../../kinds";
 import { Problem, type Schedule } from "../../lib/api";
 import { integer } from "../../lib/format";
 import { clusterTime, connection } from "../../lib/live";
+import { moment } from "../../lib/naming";
 import { workflowAddress } from "../../lib/summary";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
@@ -16,7 +17,6 @@ import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { failed, toast } from "../../ui/toast";
 import { Trouble } from "../../ui/trouble";
 import { brief } from "./model/brief";
-import { clockOf } from "./model/moment";
 import { usePolled } from "./model/polled";
 import {
   deleteSchedule,
@@ -165,7 +165,7 @@ function Last({ row }: { row: Schedule }) {
   const [before, after] = place < 0 ? [`${text} `, ""] : [text.slice(0, place), text.slice(place + name.length)];
   return (
     <span class="small">
-      <span class="num">{clockOf(at)}</span> {before}
+      <span class="num">{moment(at)}</span> {before}
       {name && (
         <a class="mono" href={job ? clusterAddress(job) : workflowAddress(name)}>
           {name}
@@ -201,7 +201,7 @@ function Shown({ name, children }: { name: string; children: ComponentChildren }
       </div>
       {next && next.length > 0 && (
         <p>
-          Next runs: <span class="num">{next.map(clockOf).join(", ")}</span>
+          Next runs: <span class="num">{next.map((at) => moment(at)).join(", ")}</span>
         </p>
       )}
       <p class="soft small">

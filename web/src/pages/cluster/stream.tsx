@@ -22,6 +22,10 @@ const SECONDS = 600;
 const REFRESH_SECONDS = 3;
 const AXIS = 20;
 const TICKS = [0, 120, 240, 360, 480, 600];
+/** What opens a job: a finger points at nothing. */
+const HANDS = matchMedia("(hover: none)").matches
+  ? "tap one to open the job"
+  : "point at one to see what it was, click it to open the job";
 /** Jobs named below the picture. */
 const MOST_NAMED = 6;
 const SANS = "12px system-ui, sans-serif";
@@ -127,9 +131,7 @@ function Lanes({ stream, until, answers }: { stream: Stream; until: number | und
         <Canvas at={canvas} summary={summary} class="fill" />
       </div>
       <p class="small soft readout">
-        {hovered.value
-          ? describe(shown(), hovered.value)
-          : "Each bar is a job on a lane; point at one to see what it was, click it to open the job."}
+        {hovered.value ? describe(shown(), hovered.value) : `Each bar is a job on a lane; ${HANDS}.`}
       </p>
     </Figure>
   );

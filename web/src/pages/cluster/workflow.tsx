@@ -4,10 +4,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo } from "preact/hooks";
 import { addressOf, clusterAddress, pageOf } from "../../kinds";
 import { Problem, type Action, type ActionDetail, type Workflow } from "../../lib/api";
-import { clock, integer, percent, seconds } from "../../lib/format";
+import { integer, percent, seconds } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { clusterTime, connection } from "../../lib/live";
 import { watch } from "../../lib/jobs";
+import { moment } from "../../lib/naming";
 import { asTyped } from "../../lib/summary";
 import { confirm } from "../../ui/dialog";
 import { Outline } from "../../ui/outline";
@@ -151,7 +152,7 @@ function Heading({ view, shown }: { view: WorkflowView; shown: Workflow }) {
         <State of={shown.state} />
         <span class="mono soft">{shown.workflow_id}</span>
         <span class="soft" title={shown.created}>
-          since {clock(shown.created)}, {seconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
+          since {moment(shown.created)}, {seconds(Math.max(0, end - Date.parse(shown.created)) / 1000)}
         </span>
         <span class="grow" />
         {offers(shown.state).map((verb) => (
@@ -467,8 +468,8 @@ function Items({ jobs, total }: { jobs: ActionDetail["item_jobs"]; total: number
 
 function Facts({ action }: { action: Action }) {
   const facts: [string, string][] = [
-    ["started", action.started ? clock(action.started) : ""],
-    ["ended", action.ended ? clock(action.ended) : ""],
+    ["started", moment(action.started)],
+    ["ended", moment(action.ended)],
     [isOver(action) ? "took" : "runs for", seconds(secondsOf(action, clusterTime(now.value)))],
     ["progress", far(action)],
   ];

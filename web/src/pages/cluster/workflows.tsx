@@ -4,6 +4,7 @@ import type { WorkflowRow } from "../../lib/api";
 import "./workflows.css";
 import { useSignal } from "@preact/signals";
 import { integer, percent, seconds } from "../../lib/format";
+import { moment } from "../../lib/naming";
 import { clusterTime, connection } from "../../lib/live";
 import { later } from "../../ui/later";
 import { now } from "../../ui/page";
@@ -12,7 +13,6 @@ import { State } from "../../ui/state";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { Trouble } from "../../ui/trouble";
 import { brief } from "./model/brief";
-import { clockOf } from "./model/moment";
 import { usePolled } from "./model/polled";
 import { openWorkflow, state } from "./model/state";
 import { inWords, workflows } from "./model/workflows";
@@ -65,7 +65,7 @@ const COLUMNS: Column<WorkflowRow>[] = [
     wrap: true,
     cell: ({ counts, total }) => <span class="small">{inWords(counts, total)}</span>,
   },
-  { id: "created", title: "submitted", end: true, cell: ({ created }) => <span class="num">{clockOf(created)}</span> },
+  { id: "created", title: "submitted", end: true, cell: ({ created }) => <span class="num">{moment(created)}</span> },
   { id: "time", title: "took", end: true, cell: (row) => <span class="num">{seconds(took(row))}</span> },
   { id: "id", title: "id", cell: ({ workflow_id: id }) => <span class="mono soft">{id}</span> },
 ];

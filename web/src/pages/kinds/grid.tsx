@@ -14,6 +14,11 @@ import { state } from "./model/state";
 import { ending, inWords, UNIT_STATES } from "./model/units";
 import { UnitSign } from "./sign";
 
+/** How a unit is opened: a finger points at nothing. */
+const HANDS = matchMedia("(hover: none)").matches
+  ? "Tap a unit to see its log."
+  : "Point at a unit to see how it is; a click or Enter opens its log.";
+
 /** Milliseconds that the pointer rests on a cell before its row is asked for. */
 const REST_MS = 120;
 
@@ -123,7 +128,7 @@ export function UnitGrid({ job, programs, list }: Props) {
       <p class="small readout">
         {words || (
           <span class="soft">
-            Point at a unit to see how it is; a click or Enter opens its log.
+            {HANDS}
             {grid.value.share > 1 &&
               ` A cell is ${integer(grid.value.share)} units and shows the first of dead, retrying, running, waiting.`}
           </span>

@@ -5,6 +5,7 @@ import type { Job } from "../../lib/api";
 import { ended } from "../../lib/fleet";
 import { seconds } from "../../lib/format";
 import { draftOf } from "../../lib/submission";
+import { titleOf } from "../../lib/naming";
 import { asTyped, waits, workflowOf } from "../../lib/summary";
 import { later } from "../../ui/later";
 import { Outline } from "../../ui/outline";
@@ -54,7 +55,8 @@ function Heading({ job: { job_id: id, type, state: name, seconds: ran }, job: sh
   const page = KINDS[type]?.page;
   return (
     <div class="row">
-      <h2 class="mono">{id}</h2>
+      <h2>{titleOf(shown)}</h2>
+      <span class="mono soft small">{id}</span>
       <State of={name} />
       {ended(shown) && ran !== null && <span class="num soft">{seconds(ran)}</span>}
       {workflowOf(id) && <a href={workflowOf(id)}>Its workflow</a>}

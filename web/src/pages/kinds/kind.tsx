@@ -7,6 +7,7 @@ import { compact, percent } from "../../lib/format";
 import { keys } from "../../lib/keys";
 import { snapshot } from "../../lib/live";
 import { summary } from "../../lib/summary";
+import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
 import { KindForm } from "../../ui/submission";
 import { Empty, Table, type Column } from "../../ui/table";
@@ -62,11 +63,7 @@ const COLUMNS: Column<Job>[] = [
   {
     id: "job",
     title: "job",
-    cell: ({ job_id: id }) => (
-      <button type="button" class="link mono" onClick={() => open(id)}>
-        {id}
-      </button>
-    ),
+    cell: (job) => <JobName job={job} onOpen={() => open(job.job_id)} />,
   },
   { id: "state", title: "state", cell: (job) => <State of={job.state} /> },
   {

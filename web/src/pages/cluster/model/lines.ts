@@ -13,6 +13,11 @@ export function named(history: History | undefined, prefix: string, suffix = "")
     .map((name) => name.slice(prefix.length, name.length - suffix.length));
 }
 
+/** Those of these figures that were not 0 all the time. */
+export function active(history: History | undefined, prefix: string): string[] {
+  return named(history, prefix).filter((name) => highest(history?.series[prefix + name]?.mean ?? []) > 0);
+}
+
 function highest(values: readonly (number | null)[]): number {
   return values.reduce<number>((most, value) => Math.max(most, value ?? 0), 0);
 }
