@@ -162,10 +162,13 @@ test("a worker that is free, full, drained or lost changes why jobs wait; one th
   expect(worker({ busy_lanes: 2 })).toBe(false);
 });
 
-test("jobs that should be computed now are those that run and have a speed", () => {
-  model.jobs.set("b", job({ job_id: "b", rate: 5 }));
+test("jobs that are computed now, as far as is known, run and do not wait for their turn", () => {
+  model.jobs.set("b", job({ job_id: "b", waiting_because: "1 job is before it" }));
   model.jobs.set("c", job({ job_id: "c", rate: 5, state: "done" }));
-  expect(beingComputed(model)).toEqual(["b"]);
+  expect(beingComputed(model)).toEqual(["a"]);
+  // Its turn has come again.
+  apply(model, frame("progress", { job: "b", type: "progress", state: "running", done: 9, total: 100 }, "2000-0"));
+  expect(beingComputed(model)).toEqual(["a", "b"]);
 });
 
 test("there is no speed without a live worker", () => {

@@ -238,11 +238,10 @@ function workerRow(model: Model, worker: Worker & Gone): Change {
   };
 }
 
-/** Ids of jobs that should be computed now, as far as the page knows. */
+/** Ids of jobs that are computed now, as far as the page knows. */
 export function beingComputed(model: Model): string[] {
-  return [...model.jobs.values()]
-    .filter((job) => job.state === "running" && job.rate !== null)
-    .map((job) => job.job_id);
+  const jobs = [...model.jobs.values()];
+  return jobs.filter((job) => job.state === "running" && !job.waiting_because).map((job) => job.job_id);
 }
 
 /** The rows with one replaced where it stands, added at the end, or gone: what is listed never changes its place. */

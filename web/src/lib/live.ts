@@ -58,6 +58,8 @@ export const heard = signal(0);
 export const now = signal(Date.now());
 /** How old what is shown is; pictures lose their colour unless it is live. Time after `heard` is not known then. */
 export const age = computed(() => ageOf(connection.value, heard.value, now.value));
+/** ms since 1970 up to which what is shown is known: now, or when the cluster was last heard. */
+export const seenAt = computed(() => (age.value === "live" ? now.value : heard.value));
 export const snapshot = signal<Fleet>({
   status: undefined,
   queues: [],
@@ -86,7 +88,7 @@ const COUNT_MS = 2000;
 /** Milliseconds after which a hidden page closes its connection: browsers allow six a host. */
 const HIDDEN_MS = 60_000;
 /** A running job of which nothing was heard for this long is asked for: it may have gone back to its queue. */
-const QUIET_MS = 4000;
+const QUIET_MS = 3000;
 /** More jobs than these are asked for as a list. */
 const ASK_EACH = 4;
 

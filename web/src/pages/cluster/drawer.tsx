@@ -9,11 +9,10 @@ import { copy, download } from "../../lib/export";
 import { clock, compact, integer, percent, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
 import { result, trouble, watch } from "../../lib/jobs";
-import { askAgain, clusterTime } from "../../lib/live";
+import { askAgain, clusterTime, seenAt } from "../../lib/live";
 import { moment, titleOf } from "../../lib/naming";
 import { draftOf } from "../../lib/submission";
 import { asTyped, waits, workflowOf } from "../../lib/summary";
-import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { State } from "../../ui/state";
 import { Skeleton, Table } from "../../ui/table";
@@ -155,7 +154,7 @@ function Facts({ job }: { job: Job }) {
     ["submitted", moment(job.created)],
     ["started", moment(job.started)],
     ["ended", moment(job.ended)],
-    ["ran", seconds(secondsRun(job, clusterTime(now.value)))],
+    ["ran", seconds(secondsRun(job, clusterTime(seenAt.value)))],
     ["tenant", job.tenant === "default" ? "" : job.tenant],
     ["queue", job.queue],
     ["device", job.device.replace("_", " ")],

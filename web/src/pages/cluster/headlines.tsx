@@ -4,9 +4,8 @@ import type { ComponentChildren } from "preact";
 import { get, type History, type Status } from "../../lib/api";
 import { oldestWait, speedsOf, whyNoSpeed } from "../../lib/fleet";
 import { integer, rate, seconds } from "../../lib/format";
-import { age, type Fleet } from "../../lib/live";
+import { seenAt, type Fleet } from "../../lib/live";
 import { Headlines as Row, type Headline } from "../../ui/headline";
-import { now } from "../../ui/page";
 import { counts, desiredText } from "./model/counts";
 import { useDesired } from "./model/desired";
 import { usePolled } from "./model/polled";
@@ -59,8 +58,12 @@ function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Head
   const live = workers.filter((worker) => worker.live);
   const lanes = live.reduce((sum, worker) => sum + worker.lanes, 0);
   const used = live.reduce((sum, worker) => sum + worker.busy_lanes, 0);
-  const wait = oldestWait(queues, age.value === "live" ? now.value : 0);
-  const waiting = status.jobs.queued ?? 0;
+  const wait = oldestWait(queues, seenAt.value);
+  const queued = status.jobs.queued ?? 0;
+  const waiting = Math.max(
+    queued,
+    queues.reduce((sum, queue) => sum + queue.jobs, 0),
+  );
   return [
     {
       label: "Running",
@@ -73,6 +76,7 @@ function loads({ workers, queues }: Fleet, status: Status, lately: Lately): Head
       label: "Waiting",
       value: integer(waiting),
       after: wait ? `oldest ${seconds(wait)}` : "",
+      hint: waiting > queued ? `${integer(waiting - queued)} of them have begun and wait their turn` : "",
       lately: lately("jobs.queued"),
       onOpen: () => list("queued"),
       ...(waiting && !live.some(takesWork) ? { tone: "bad" as const } : {}),

@@ -8,11 +8,10 @@ import { get, Problem, seesAll, who, type Job, type Jobs as Page } from "../../l
 import { summary } from "../../lib/summary";
 import { amount, integer, percent, rate, seconds } from "../../lib/format";
 import { ended, secondsRun } from "../../lib/fleet";
-import { adopt, clusterTime, connection, known, makeRoom } from "../../lib/live";
+import { adopt, clusterTime, connection, known, makeRoom, seenAt } from "../../lib/live";
 import { moment, shortId } from "../../lib/naming";
 import { Bar } from "../../ui/progress";
 import { State } from "../../ui/state";
-import { now } from "../../ui/page";
 import { Empty, Skeleton, Table, type Column } from "../../ui/table";
 import { offered, perform } from "./model/acts";
 import { Drawer } from "./drawer";
@@ -220,7 +219,7 @@ function Progress({ job }: { job: Job }) {
 
 /** How long it has run, or waited. */
 function Time({ job }: { job: Job }) {
-  const at = clusterTime(now.value);
+  const at = clusterTime(seenAt.value);
   const run = secondsRun(job, at);
   if (run !== null) return <span class="num">{seconds(run)}</span>;
   return <span class="num soft">{seconds(Math.max(0, (at - Date.parse(job.created)) / 1000))} waiting</span>;

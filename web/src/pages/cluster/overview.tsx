@@ -3,12 +3,11 @@
 import type { Signal } from "@preact/signals";
 import type { Job, Queue } from "../../lib/api";
 import { integer, seconds } from "../../lib/format";
-import { age, clusterTime, known, type Fleet } from "../../lib/live";
+import { clusterTime, known, seenAt, type Fleet } from "../../lib/live";
 import { secondsRun, waitOf } from "../../lib/fleet";
 import { moment } from "../../lib/naming";
 import { waits } from "../../lib/summary";
 import { later } from "../../ui/later";
-import { now } from "../../ui/page";
 import { JobName } from "../../ui/job-name";
 import { Progress } from "../../ui/progress";
 import { Skeleton, Table, type Column } from "../../ui/table";
@@ -74,7 +73,7 @@ const STATES = ["running", "finishing", "cancelling", "paused", "queued"];
 
 function NowRow({ job: { value: job } }: { job: Signal<Job> }) {
   const { job_id: id, state, waiting_because: why } = job;
-  const at = clusterTime(now.value);
+  const at = clusterTime(seenAt.value);
   const run = secondsRun(job, at);
   const waited = Math.max(0, (at - Date.parse(job.created)) / 1000);
   return (
@@ -136,7 +135,7 @@ const QUEUES: Column<Queue>[] = [
     id: "wait",
     title: "oldest waits",
     end: true,
-    cell: (row) => <span class="num">{seconds(waitOf(row, age.value === "live" ? now.value : 0))}</span>,
+    cell: (row) => <span class="num">{seconds(waitOf(row, seenAt.value))}</span>,
   },
 ];
 
