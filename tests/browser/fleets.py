@@ -11,7 +11,19 @@ from tests.browser.programs import Programs
 
 #: Where a kind's units/s lie in what follows: some tell millions, others thousands.
 SPEEDS = {"collatz": 81.2e6, "thread": 5.2e3}
-TITLES = {"collatz": "Collatz 1…10⁷, statistics", "thread": "Threads: 8 cores, work stealing"}
+TITLES = {
+    "collatz": "Collatz 10¹³ numbers from 10¹⁵, statistics",
+    "thread": "Threads: 8 cores, work stealing with half of the victim's tasks, 2,000 replicas",
+}
+
+
+EXAMPLES = {"collatz": {}, "thread": {}, "command": {"command": ["echo", "unit {unit}"], "count": 3}}
+
+
+def kind_row(name: str, example: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of GET /api/job-types."""
+    return {"type": name, "summary": f"All that {name} does.", "model_version": 1, "schema": {}, "example": example,
+            "devices": ["cpu"], "questions": {}, "binaries": {}}  # fmt: skip
 
 
 def moment(seconds: float) -> str:
@@ -129,6 +141,8 @@ class Fleet(Programs):
         }  # fmt: skip
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[Any, dict[str, str]]:
+        if path == "/api/job-types":
+            return {"kinds": [kind_row(name, example) for name, example in EXAMPLES.items()]}, {}
         if path == "/api/stream":
             return self.stream(), {}
         if path == "/api/history":

@@ -133,7 +133,7 @@ def test_the_job_list_of_the_cluster_page_leads_here(page: Page, pages: Live) ->
     page.goto(f"{pages.url()}/cluster.html#tab=jobs&job={made}")
     page.get_by_role("complementary").get_by_role("link", name="Open in Kinds").click()
     expect(page.get_by_role("region", name=f"Job {made}")).to_be_visible()
-    expect(page.get_by_role("heading", name="paced")).to_be_visible()
+    expect(page.get_by_role("heading", name="paced", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize("width", ["desktop", "phone"])

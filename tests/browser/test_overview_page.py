@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import DIST, PHONE, Open, overflow, settled, shot, violations
+from tests.browser.conftest import DESKTOP, DIST, PHONE, Open, overflow, settled, shot, violations
 from tests.browser.fleets import Fleet, busy, job, worker
 from tests.browser.programs import served
 
@@ -40,6 +40,10 @@ def test_what_is_not_known_is_not_drawn_busy(open_address: Open, stack: ExitStac
     lines = page.locator(".events.lines li")
     expect(lines).to_have_count(6)  # one a job, not one an event
     shot(page, "overview-busy")
+    page.set_viewport_size(PHONE)
+    settled(page)
+    assert overflow(page) == 0
+    page.set_viewport_size(DESKTOP)
     fleet.away = True
     expect(page.locator(".connection")).to_have_attribute("data-state", "reconnecting", timeout=15_000)
     expect(picture).to_have_attribute("aria-label", re.compile("; 0 compute now"))

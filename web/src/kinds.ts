@@ -19,16 +19,8 @@ export interface KindEntry {
   figures: readonly Figure[];
   /** A first job, as somebody types it into a shell. */
   command: string;
-  /** One to see the cluster at work by, for somebody who has run nothing yet. */
-  sample?: Sample;
   /** One that any worker computes within seconds, as fields of a workflow's action. */
   action?: readonly string[];
-}
-
-export interface Sample {
-  title: string;
-  text: string;
-  parameters: Readonly<Record<string, number | string | readonly string[]>>;
 }
 
 export type Figure = readonly [title: string, path: string];
@@ -52,11 +44,6 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
       ["threads simulated", "threads_simulated"],
     ],
     command: "cluster submit thread --cores 1,2,4,8 --replicas 256 --wait",
-    sample: {
-      title: "Simulate threads",
-      text: "The same tree of threads on 8 cores, 2,000 times from other seeds: how long it takes, how that spreads.",
-      parameters: { cores: 8, replicas: 2000, max_depth: 8 },
-    },
   },
   collatz: {
     page: { name: "collatz", address: "/collatz.html", title: "Collatz" },
@@ -71,12 +58,7 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
       ["steps", "steps"],
       ["checksum", "checksum"],
     ],
-    command: "cluster submit collatz --start-number 1 --number-count 1000000 --wait",
-    sample: {
-      title: "Search the Collatz conjecture",
-      text: "The 100 million numbers from 1 on: which takes most steps to reach 1, and which climbs highest.",
-      parameters: { start_number: 1, number_count: 100_000_000 },
-    },
+    command: "cluster submit collatz --start-number 1 --number-count 100000000 --wait",
     action: ["action_type: collatz", "start_number: 1", "number_count: 1000000"],
   },
   command: {
@@ -85,11 +67,6 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
     quiet: [],
     figures: [],
     command: "cluster submit command --count 100 -- ./simulate --seed {unit}",
-    sample: {
-      title: "Run a program",
-      text: "Any command, here 20 times with another number each: every run has its exit code and its log.",
-      parameters: { count: 20, command: ["sh", "-c", "echo run {unit}; sleep 1"] },
-    },
   },
 };
 

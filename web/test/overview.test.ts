@@ -3,7 +3,7 @@ import type { History, Stream, Worker } from "../src/lib/api";
 import type { LiveEvent } from "../src/lib/fleet";
 import { happenings } from "../src/pages/cluster/model/happenings";
 import { lines, named } from "../src/pages/cluster/model/lines";
-import { lineOf } from "../src/pages/cluster/model/sample";
+import { lineOf, parametersOf } from "../src/pages/cluster/model/sample";
 import { busy, edges, knownUntil, placed, runsOf, spanAt, worksOf } from "../src/pages/cluster/model/spans";
 import { workersText } from "../src/pages/cluster/model/workers";
 
@@ -123,6 +123,9 @@ test("the line of a shell submits what the button submits", () => {
   expect(lineOf("sum", { number_count: 10, note: "it's" })).toBe(
     "cluster submit sum --number-count 10 --note 'it'\\''s'",
   );
+  const line = "cluster submit sum --cores 1,2,4 --number-count 10 --wait";
+  expect(parametersOf(line)).toEqual({ cores: [1, 2, 4], number_count: 10 });
+  expect(`${lineOf("sum", parametersOf(line))} --wait`).toBe(line);
   expect(lineOf("run", { count: 2, command: ["sh", "-c", "echo {unit}; sleep 1"] })).toBe(
     "cluster submit run --count 2 -- sh -c 'echo {unit}; sleep 1'",
   );

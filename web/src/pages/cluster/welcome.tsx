@@ -1,40 +1,49 @@
-/** What somebody sees who has run nothing yet: three things to run, each with one click or one line of a shell. */
+/** What somebody sees who has run nothing yet: a thing to run of each kind, with one click or one line of a shell. */
 
 import { useSignal } from "@preact/signals";
-import { KINDS, type Sample } from "../../kinds";
-import { submit } from "../../lib/jobs";
+import { useEffect } from "preact/hooks";
+import { KINDS } from "../../kinds";
+import type { Kind } from "../../lib/api";
+import { kinds, submit } from "../../lib/jobs";
 import { failed, toast } from "../../ui/toast";
-import { lineOf } from "./model/sample";
+import { lineOf, parametersOf } from "./model/sample";
 import { fleet } from "./model/state";
 import { takesWork } from "./model/workers";
 
-function samples(): (Sample & { kind: string })[] {
-  return Object.entries(KINDS).flatMap(([kind, { sample }]) => (sample ? [{ kind, ...sample }] : []));
-}
-
 export function Welcome() {
+  const list = useSignal<readonly Kind[]>([]);
+  useEffect(() => {
+    kinds().then(
+      (all) => (list.value = all),
+      () => undefined, // the page says why nobody answers
+    );
+  }, []);
+  const shown = Object.keys(KINDS).flatMap((name) => list.value.find(({ type }) => type === name) ?? []);
+  if (!shown.length) return null;
   return (
     <section class="welcome" aria-labelledby="welcome-title">
-      <h2 id="welcome-title">Nothing has run here yet. Three things to run:</h2>
+      <h2 id="welcome-title">Nothing has run here yet. Things to run:</h2>
       <ul>
-        {samples().map((sample) => (
-          <Card key={sample.kind} sample={sample} />
+        {shown.map((kind) => (
+          <Card key={kind.type} kind={kind} />
         ))}
       </ul>
     </section>
   );
 }
 
-function Card({ sample: { kind, title, text, parameters } }: { sample: Sample & { kind: string } }) {
+function Card({ kind: { type, summary, example } }: { kind: Kind }) {
   const busy = useSignal(false);
-  const programs = KINDS[kind]?.programs;
+  const { programs, page, command = "" } = KINDS[type] ?? {};
+  const parameters = programs ? example : parametersOf(command);
   const served = fleet.value.workers.some(
     (worker) => takesWork(worker) && (worker.device === "runner") === Boolean(programs),
   );
+  const title = page?.title ?? "A program";
   const run = async () => {
     busy.value = true;
     try {
-      await submit(kind, parameters);
+      await submit(type, parameters);
       toast(`Submitted: ${title}`);
     } catch (error) {
       failed(title, error);
@@ -44,8 +53,8 @@ function Card({ sample: { kind, title, text, parameters } }: { sample: Sample & 
   return (
     <li>
       <h3>{title}</h3>
-      <p>{text}</p>
-      <pre>{lineOf(kind, parameters)}</pre>
+      <p>{summary}</p>
+      <pre>{lineOf(type, parameters)}</pre>
       {!served && (
         <p class="small soft">
           {programs
