@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Playwright, expect
+from playwright.sync_api import Browser, Locator, Page, Playwright, Route, expect
 
 from tests.browser.conftest import PHONE, Open, _chromium, in_both_themes, overflow, settled, shot, violations
 from tests.integration.live import Live, until
@@ -259,7 +259,19 @@ def test_quantiles_and_neighbours(desk: Page, pages: Live, job: str) -> None:
     replica = int(hash_of(desk).get("replica", "0"))
     loaded(desk, replica)
     assert trace(pages, job, replica)["otherData"]["until_us"] == pytest.approx(metrics["p50"], rel=0.02)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    desk.route("**/trace.json?*", hold, times=1)
     desk.keyboard.press("]")
+    # The former picture is still there: no other replica is named over it.
+    expect(desk.locator(".distribution")).to_contain_text(f"Loading replica {replica + 1}")
+    expect(desk.locator(".distribution")).not_to_contain_text("Shown")
+    expect(desk.locator(".tools .num")).to_have_text(f"replica {replica}")
+    expect(desk.locator(".shown")).to_have_attribute("aria-busy", "true")
+    held.pop().continue_()
     loaded(desk, replica + 1)
     desk.keyboard.press("[")
     loaded(desk, replica)

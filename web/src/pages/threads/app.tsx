@@ -23,6 +23,14 @@ function titled(): void {
     `- Threads Cluster`;
 }
 
+/** Once something was painted, or after a second: nothing that is fetched from then on holds the first paint up. */
+function painted(): Promise<void> {
+  return new Promise((done) => {
+    new PerformanceObserver(() => done()).observe({ type: "paint", buffered: true });
+    setTimeout(done, 1000);
+  });
+}
+
 let brought: Promise<Example> | undefined;
 
 /** The example, while neither a job nor a file is wanted. */
@@ -40,14 +48,8 @@ export function ThreadsPage() {
     return keys({ E: { text: "save and open files", run: () => (saving.value = true) } });
   }, []);
   useEffect(() => effect(titled), []);
-  // After the first paint: what is read at once is there without it.
   useEffect(() => {
-    let stop = () => {};
-    const timer = setTimeout(() => (stop = effect(exemplify)), 50);
-    return () => {
-      clearTimeout(timer);
-      stop();
-    };
+    void painted().then(() => effect(exemplify));
   }, []);
   return (
     <Page current="threads">

@@ -34,6 +34,10 @@ async function saveText(pieces: Iterable<string>, type: string, end: string): Pr
   }
 }
 
+function named(scheduler: string): string {
+  return scheduler.replaceAll("_", " ");
+}
+
 /** Width in px of a picture in a file, whatever the window's. */
 const WIDE = 1200;
 
@@ -43,7 +47,7 @@ function pictureOf(opened: Loaded): Picture {
   const { trace } = opened;
   const tall = (place: number) => tallOf(all[place] as Loaded, place === 0) + 12;
   return {
-    title: `Threads on ${trace.cores} cores: ${all.map((each) => each.trace.scheduler.replaceAll("_", " ")).join(", ")}`,
+    title: `Threads on ${trace.cores} cores: ${all.map(({ trace: { scheduler } }) => named(scheduler)).join(", ")}`,
     lines: [described(trace.parameters), `replica ${trace.replica}`],
     width: WIDE,
     height: all.reduce((sum, _, place) => sum + tall(place), 0),
