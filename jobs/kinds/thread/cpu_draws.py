@@ -94,6 +94,12 @@ def trailing_zeros(_context, _word):
 
 
 @njit(**INLINE)
+def at(index):
+    """An index that is known not to be negative: of any other numba asks each time whether it counts from the end."""
+    return np.uint64(index)
+
+
+@njit(**INLINE)
 def bin_of(value):
     msb = 63 - leading_zeros(np.uint64(value))
     if msb < 6:

@@ -8,33 +8,33 @@ from __future__ import annotations
 
 from numba import njit
 
-from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE
+from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, at
 
 
 @njit(**INTERNAL_INLINE)
 def enqueue(replica, machine, family):
     """Append a family to the global queue; under lifo, put it at the head."""
     if replica.lifo:
-        machine.families[family].link = replica.head
+        machine.families[at(family)].link = replica.head
         replica.head = family
         return
-    machine.families[family].link = -1
+    machine.families[at(family)].link = -1
     if replica.head < 0:
         replica.head = family
     else:
-        machine.families[replica.tail].link = family
+        machine.families[at(replica.tail)].link = family
     replica.tail = family
 
 
 @njit(**INTERNAL_INLINE)
 def push(machine, core, family):
     """Put a family at the bottom of a core's deque."""
-    steal = machine.steals[core]
+    steal = machine.steals[at(core)]
     entry = steal.bottom
     if steal.top == entry:
         steal.top = 0
         entry = 0
-    machine.deques[core, entry] = family
+    machine.deques[at(core), at(entry)] = family
     steal.bottom = entry + 1
 
 
@@ -46,7 +46,7 @@ def take(replica, machine, core):
             family = replica.stolen
             replica.stolen = -1
             return family, replica.taken
-        if machine.steals[core].bottom > machine.steals[core].top:
+        if machine.steals[at(core)].bottom > machine.steals[at(core)].top:
             return _pop(machine, core)
     if replica.head < 0:
         return -1, 0
@@ -58,45 +58,45 @@ def take(replica, machine, core):
 @njit(**INTERNAL_INLINE)
 def _pop(machine, core):
     """Take the youngest thread of a core's own deque."""
-    entry = machine.steals[core].bottom - 1
-    family = machine.deques[core, entry]
-    child = machine.families[family].end - 1
-    machine.families[family].end = child
-    if child == machine.families[family].first:
-        machine.steals[core].bottom = entry
+    entry = machine.steals[at(core)].bottom - 1
+    family = machine.deques[at(core), at(entry)]
+    child = machine.families[at(family)].end - 1
+    machine.families[at(family)].end = child
+    if child == machine.families[at(family)].first:
+        machine.steals[at(core)].bottom = entry
     return family, child
 
 
 @njit(**INTERNAL_INLINE)
 def _take_first(replica, machine):
     family = replica.head
-    child = machine.families[family].first
-    machine.families[family].first = child + 1
-    if child + 1 == machine.families[family].end:
-        replica.head = machine.families[family].link
+    child = machine.families[at(family)].first
+    machine.families[at(family)].first = child + 1
+    if child + 1 == machine.families[at(family)].end:
+        replica.head = machine.families[at(family)].link
     return family, child
 
 
 @njit(**INTERNAL_INLINE)
 def _take_last(replica, machine):
     family = replica.head
-    child = machine.families[family].end - 1
-    machine.families[family].end = child
-    if child == machine.families[family].first:
-        replica.head = machine.families[family].link
+    child = machine.families[at(family)].end - 1
+    machine.families[at(family)].end = child
+    if child == machine.families[at(family)].first:
+        replica.head = machine.families[at(family)].link
     return family, child
 
 
 @njit(**INTERNAL_INLINE)
 def steal_from(replica, machine, victim):
     """Take the oldest thread of a core's deque into `stolen` and `taken`. Return whether there was one."""
-    top = machine.steals[victim].top
-    if top >= machine.steals[victim].bottom:
+    top = machine.steals[at(victim)].top
+    if top >= machine.steals[at(victim)].bottom:
         return False
-    family = machine.deques[victim, top]
-    child = machine.families[family].first
-    machine.families[family].first = child + 1
-    if child + 1 == machine.families[family].end:
-        machine.steals[victim].top = top + 1
+    family = machine.deques[at(victim), at(top)]
+    child = machine.families[at(family)].first
+    machine.families[at(family)].first = child + 1
+    if child + 1 == machine.families[at(family)].end:
+        machine.steals[at(victim)].top = top + 1
     replica.stolen, replica.taken = family, child
     return True

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.thread import cpu_layout as layout
-from jobs.kinds.thread.cpu_draws import INTERNAL, INTERNAL_INLINE, interarrival, trailing_zeros
+from jobs.kinds.thread.cpu_draws import INTERNAL, INTERNAL_INLINE, at, interarrival, trailing_zeros
 from jobs.kinds.thread.cpu_events import advance, bit, next_time, replace_last
 from jobs.kinds.thread.cpu_queues import enqueue, take
 from jobs.kinds.thread.cpu_stealing import attempts, begin_attempts, end_attempt, park_or_wake
@@ -45,7 +45,7 @@ def _simulator(stealing):
             advance(replica, machine)
             if stealing and replica.thieves & bit(replica.core) != _0:
                 end_attempt(replica, machine, measured)
-            elif not stealing and replica.quantum > 0 and machine.cores[replica.core].left > 0:
+            elif not stealing and replica.quantum > 0 and machine.cores[at(replica.core)].left > 0:
                 end_slice(replica, machine)
             else:
                 end_segment(replica, machine, measured)
@@ -90,9 +90,9 @@ def _clear(replica, machine, measured):
     measured.by_depth[:] = 0
     machine.events[:] = layout.NEVER
     for core in range(replica.p):
-        machine.steals[core].top = 0
-        machine.steals[core].bottom = 0
-        machine.steals[core].tries = 0
+        machine.steals[at(core)].top = 0
+        machine.steals[at(core)].bottom = 0
+        machine.steals[at(core)].tries = 0
 
 
 @njit(**INTERNAL_INLINE)
@@ -145,7 +145,7 @@ def _fill(replica, machine, measured):
     row, by_depth = measured.row, measured.by_depth
     by_depth[0] = replica.arrived
     for depth in range(by_depth.shape[0]):
-        if by_depth[depth] > 0:
+        if by_depth[at(depth)] > 0:
             row[layout.REACHED] = depth
     row[layout.MAKESPAN] = replica.now
     row[layout.WORK] = replica.work_ns

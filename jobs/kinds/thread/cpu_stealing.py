@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, trailing_zeros, victim
+from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, at, trailing_zeros, victim
 from jobs.kinds.thread.cpu_events import bit, cancel, schedule
 from jobs.kinds.thread.cpu_layout import STEALS
 from jobs.kinds.thread.cpu_queues import steal_from
@@ -20,7 +20,7 @@ def begin_attempts(replica, machine, core):
     """Let an idle core attempt to steal until it has a thread."""
     replica.idle &= replica.idle - _1
     replica.thieves |= bit(core)
-    machine.steals[core].ends = replica.now + replica.steal_ns
+    machine.steals[at(core)].ends = replica.now + replica.steal_ns
     if not replica.parked:
         schedule(replica, machine, core, replica.now + replica.steal_ns)
 
@@ -30,8 +30,8 @@ def end_attempt(replica, machine, measured):
     """End the attempt of the event's core: it is idle again, with a stolen thread or without."""
     core = replica.core
     replica.stepped += 1
-    other = victim(core, machine.steals[core].tries, replica.key, replica.p)
-    machine.steals[core].tries += 1
+    other = victim(core, machine.steals[at(core)].tries, replica.key, replica.p)
+    machine.steals[at(core)].tries += 1
     if steal_from(replica, machine, other):
         measured.row[STEALS] += 1
     replica.thieves ^= bit(core)
@@ -57,15 +57,15 @@ def park_or_wake(replica, machine):
 @njit(**INTERNAL_INLINE)
 def _wake(replica, machine, thief):
     missed = _passed(replica, machine, thief)
-    machine.steals[thief].ends += missed * replica.steal_ns
-    machine.steals[thief].tries += missed
-    schedule(replica, machine, thief, machine.steals[thief].ends)
+    machine.steals[at(thief)].ends += missed * replica.steal_ns
+    machine.steals[at(thief)].tries += missed
+    schedule(replica, machine, thief, machine.steals[at(thief)].ends)
 
 
 @njit(**INTERNAL_INLINE)
 def _passed(replica, machine, thief):
     """Attempts of a parked core that end, in the order of events, before the present event."""
-    ends, now = machine.steals[thief].ends, replica.now
+    ends, now = machine.steals[at(thief)].ends, replica.now
     if ends > now or (ends == now and thief > replica.core):
         return 0
     steps = (now - ends) // replica.steal_ns
@@ -79,7 +79,7 @@ def attempts(replica, machine):
     """Attempts of all cores that have ended."""
     ended = np.int64(0)
     for core in range(replica.p):
-        ended += machine.steals[core].tries
+        ended += machine.steals[at(core)].tries
         if replica.thieves & bit(core) != _0:
             ended += _passed(replica, machine, core)
     return ended

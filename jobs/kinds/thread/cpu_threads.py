@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from jobs.kinds.random_cpu import sub
-from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, bin_of, draw_children, draw_work
+from jobs.kinds.thread.cpu_draws import INTERNAL_INLINE, at, bin_of, draw_children, draw_work
 from jobs.kinds.thread.cpu_events import bit, schedule
 from jobs.kinds.thread.cpu_layout import (
     BLOCK,
@@ -31,7 +31,7 @@ def add_family(replica, machine, key, first, end, depth, parent, span, path):
     """Make members first..end-1 of a new family ready. Return its row."""
     place = replica.born
     replica.born += 1
-    family = machine.families[place]
+    family = machine.families[at(place)]
     family.key = key
     family.first = first
     family.end = end
@@ -54,12 +54,12 @@ def dispatch(replica, model, machine, measured, core, family, child):
     """Let an idle core run a thread that is ready."""
     replica.idle &= replica.idle - _1
     replica.ready -= 1
-    wait = replica.now - machine.families[family].ready
-    depth = machine.families[family].depth
+    wait = replica.now - machine.families[at(family)].ready
+    depth = machine.families[at(family)].depth
     replica.wait_low, replica.wait_high = _sum_wide(replica.wait_low, replica.wait_high, wait)
     if not replica.stealing and depth == PAUSED:
         left = _resume(replica, machine, core, family, wait)
-        depth = machine.families[machine.cores[core].family].depth
+        depth = machine.families[at(machine.cores[at(core)].family)].depth
     else:
         left = _start(replica, model, machine, core, family, child, wait)
         if depth >= WARM:
@@ -70,7 +70,7 @@ def dispatch(replica, model, machine, measured, core, family, child):
         replica.warm_low, replica.warm_high = _sum_wide(replica.warm_low, replica.warm_high, wait)
     if not replica.stealing and replica.quantum > 0:
         part = min(left, replica.quantum)
-        machine.cores[core].left = left - part
+        machine.cores[at(core)].left = left - part
         left = part
     replica.busy += replica.dispatch_ns + left
     schedule(replica, machine, core, replica.now + replica.dispatch_ns + left)
@@ -79,7 +79,7 @@ def dispatch(replica, model, machine, measured, core, family, child):
 @njit(**INTERNAL_INLINE)
 def _start(replica, model, machine, core, family, child, wait):
     """Begin a thread's segment. Return its time without the dispatch."""
-    row, running = machine.families[family], machine.cores[core]
+    row, running = machine.families[at(family)], machine.cores[at(core)]
     key = sub(row.key, child)
     children = draw_children(key, row.depth & (WARM - 1), replica.max_depth, model.values, model.thresholds)
     work = draw_work(key, replica.law, model.laws, model.logs)
@@ -99,7 +99,7 @@ def _start(replica, model, machine, core, family, child, wait):
 @njit(**INTERNAL_INLINE)
 def _resume(replica, machine, core, place, wait):
     """Go on with a preempted thread. Return what is left of its segment."""
-    row, running = machine.families[place], machine.cores[core]
+    row, running = machine.families[at(place)], machine.cores[at(core)]
     running.key = row.key
     running.family = row.parent
     running.span = row.span
@@ -126,7 +126,7 @@ def _sum_wide(low, high, value):
 @njit(**INTERNAL_INLINE)
 def _count_wait(replica, measured, wait):
     replica.max_wait = max(replica.max_wait, wait)
-    measured.waits[bin_of(wait)] += 1
+    measured.waits[at(bin_of(wait))] += 1
 
 
 @njit(**INTERNAL_INLINE)
@@ -137,9 +137,9 @@ def end_slice(replica, machine):
     if replica.head >= 0:
         _preempt(replica, machine, core)
         return
-    left = machine.cores[core].left
+    left = machine.cores[at(core)].left
     part = min(left, replica.quantum)
-    machine.cores[core].left = left - part
+    machine.cores[at(core)].left = left - part
     replica.busy += part
     schedule(replica, machine, core, replica.now + part)
 
@@ -148,11 +148,11 @@ def end_slice(replica, machine):
 def _preempt(replica, machine, core):
     place = replica.spare
     if place >= 0:
-        replica.spare = machine.families[place].link
+        replica.spare = machine.families[at(place)].link
     else:
         place = replica.born
         replica.born += 1
-    row, running = machine.families[place], machine.cores[core]
+    row, running = machine.families[at(place)], machine.cores[at(core)]
     row.key = running.key
     row.first = 0
     row.end = 1
@@ -173,11 +173,11 @@ def _preempt(replica, machine, core):
 def end_segment(replica, machine, measured):
     """End the segment, or the continuation, of the thread on the event's core."""
     core = replica.core
-    running = machine.cores[core]
+    running = machine.cores[at(core)]
     children, family = running.children, running.family
     if children != CONTINUES:
         replica.longest_work = max(replica.longest_work, running.path)
-        if not replica.stealing and replica.quantum > 0 and machine.families[family].depth < WARM:
+        if not replica.stealing and replica.quantum > 0 and machine.families[at(family)].depth < WARM:
             _count_wait(replica, measured, running.waited)
     if children > 0:
         allowed = min(children, replica.room)
@@ -187,19 +187,19 @@ def end_segment(replica, machine, measured):
         _spawn(replica, machine, measured, core, children)
         if replica.joins != NONE:
             return
-    _end(replica, machine, measured, core, family, machine.cores[core].span)
+    _end(replica, machine, measured, core, family, machine.cores[at(core)].span)
 
 
 @njit(**INTERNAL_INLINE)
 def _spawn(replica, machine, measured, core, children):
     """Create the children of the thread on a core; with a join the thread then waits for them."""
-    running = machine.cores[core]
+    running = machine.cores[at(core)]
     family = running.family
-    depth = machine.families[family].depth + 1
+    depth = machine.families[at(family)].depth + 1
     place = add_family(replica, machine, running.key, 0, children, depth, family, running.span, running.path)
     replica.room -= children
     replica.spawned += children
-    measured.by_depth[depth & (WARM - 1)] += children
+    measured.by_depth[at(depth & (WARM - 1))] += children
     if replica.stealing:
         push(machine, core, place)
     else:
@@ -207,7 +207,7 @@ def _spawn(replica, machine, measured, core, children):
     if replica.joins == SUSPEND:
         replica.idle |= bit(core)
     elif replica.joins == BLOCK:
-        machine.families[place].holder = core
+        machine.families[at(place)].holder = core
         replica.blocked += 1
 
 
@@ -216,7 +216,7 @@ def _end(replica, machine, measured, core, family, span):
     """End a thread, and each ancestor whose last child has ended then and whose continuation takes no time."""
     while True:
         replica.live -= 1
-        parents = machine.families[family].parent
+        parents = machine.families[at(family)].parent
         if parents < 0:
             _end_root(replica, machine, measured, family, span)
             break
@@ -226,10 +226,10 @@ def _end(replica, machine, measured, core, family, span):
         if not _is_last(machine, family, span):
             break
         replica.joined += 1
-        span = machine.families[family].latest + replica.join_ns
+        span = machine.families[at(family)].latest + replica.join_ns
         if replica.joins == BLOCK:
             replica.idle |= bit(core)
-            core = machine.families[family].holder
+            core = machine.families[at(family)].holder
             replica.blocked -= 1
         family = parents
         if replica.join_ns > 0:
@@ -241,7 +241,7 @@ def _end(replica, machine, measured, core, family, span):
 @njit(**INTERNAL_INLINE)
 def _is_last(machine, family, span):
     """Count a member that has ended, at the end of a path of this span. Return whether it was the last."""
-    row = machine.families[family]
+    row = machine.families[at(family)]
     row.pending -= 1
     row.latest = max(row.latest, span)
     return row.pending == 0
@@ -250,7 +250,7 @@ def _is_last(machine, family, span):
 @njit(**INTERNAL_INLINE)
 def _continue(replica, machine, core, family, span):
     """Run the continuation of a thread whose children have ended."""
-    running = machine.cores[core]
+    running = machine.cores[at(core)]
     running.family = family
     running.span = span
     running.children = CONTINUES
@@ -261,11 +261,11 @@ def _continue(replica, machine, core, family, span):
 @njit(**INTERNAL_INLINE)
 def _end_root(replica, machine, measured, family, span):
     replica.longest = max(replica.longest, span)
-    if machine.families[family].depth >= WARM:
+    if machine.families[at(family)].depth >= WARM:
         return
-    sojourn = replica.now - machine.families[family].ready
+    sojourn = replica.now - machine.families[at(family)].ready
     row = measured.row
     row[N_SOJOURNS] += 1
     row[MAX_SOJOURN] = max(row[MAX_SOJOURN], sojourn)
-    measured.sojourns[bin_of(sojourn)] += 1
+    measured.sojourns[at(bin_of(sojourn))] += 1
     row[SOJOURN], measured.aside[HIGH_SOJOURN] = _sum_wide(row[SOJOURN], measured.aside[HIGH_SOJOURN], sojourn)
