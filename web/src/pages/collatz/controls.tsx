@@ -7,7 +7,7 @@ import { now } from "../../ui/page";
 import { Progress } from "../../ui/progress";
 import { JobName } from "../../ui/job-name";
 import { State } from "../../ui/state";
-import { expectation } from "./model/estimate";
+import { expectation, ground } from "./model/estimate";
 import { active, cancel, current, jobViews, lost, pause, phase, resume, runtimeText, start } from "./model/run";
 import { learnPace, situation } from "./model/situation";
 import { reset } from "./model/acts";
@@ -51,9 +51,7 @@ function Range() {
         id="range-note"
         class={why.from || why.to ? "small bad" : "small soft"}
         role="status"
-        title={
-          situation.value.pace ? `as job ${situation.value.pace.job} ran` : "no job of this kind was done here yet"
-        }
+        title={ground(situation.value)}
       >
         {why.from
           ? `from ${why.from}`

@@ -3,6 +3,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { fastest } from "./model/inverse";
+import { power } from "./model/number";
 import { compare, complete, missing, type Compared, type RecordKind } from "./model/records";
 import { computing } from "./model/client";
 import { compact, integer, rate } from "../../lib/format";
@@ -203,7 +204,9 @@ function useSpeeds(): readonly (number | null)[] {
 
 /** Digits in full while they fit beside a picture. */
 function large(value: bigint): string {
-  return value < 10n ** 15n ? integer(value) : compact(value);
+  const digits = String(value);
+  if (digits.length <= 15) return integer(value);
+  return `${digits[0]}.${digits.slice(1, 3)}·${power(10, digits.length - 1)}`;
 }
 
 function numbers(): Headline {

@@ -5,12 +5,12 @@ import { get, type Job, type Jobs } from "../../../lib/api";
 import { snapshot } from "../../../lib/live";
 import { paceOf, type Situation } from "./estimate";
 
-/** Jobs of this kind that are done, asked for once: the stream tells of newer ones. */
+/** Jobs of this kind, asked for once: the stream tells of newer ones. */
 const past = signal<readonly Job[]>([]);
 
 export async function learnPace(): Promise<void> {
   try {
-    past.value = (await get<Jobs>("/api/jobs", { type: "collatz", state: "done", limit: 50 })).jobs;
+    past.value = (await get<Jobs>("/api/jobs", { type: "collatz", limit: 50 })).jobs;
   } catch {
     // without them, what the stream tells is all that is known
   }
