@@ -23,6 +23,21 @@ On this machine as plain processes; needs Python 3.11 or later, and redis-server
               --once         run the two sample jobs, print one JSON object for each on stdout, and stop
               --no-samples   start no sample job
 
+More machines for that cluster, without Docker or Kubernetes; they reach this one, nothing reaches them (docs/hosts.md):
+  invite    print the command with which a machine joins, once
+              --address A    name or address of this machine as the other one reaches it
+              --port P       serve HTTPS there on port P (default: 3443, or the next free one)
+              --ttl T        how long the invitation counts, such as 30m (default: 1h)
+              --gpu, --runner  put these options into the command
+  join INVITATION  on the other machine: work for that cluster until Ctrl-C; later, join alone goes on
+              --name N       name of this machine in the cluster (default: its own)
+              --workers N    N CPU workers that share the cores (default: 1; 0: none)
+              --gpu          and a GPU worker for each GPU
+              --runner       and a runner of programs; whoever may run programs on that cluster runs them here
+              --labels L,M   what that runner has, for jobs that require it
+              --service      write a unit of systemd that does it at each start, and end
+  leave     end the tokens of this machine's workers and forget the cluster    --anyway: also when it is not reached
+
 As containers; needs Docker Engine 20.10 or later with Compose 2.20 or later:
   docker [N [G]]  build and start N workers in all, G of them on GPUs: `docker 5 2` is 3 CPU workers and 2 GPU workers.
                   Without numbers: as many as .env says, at first 1 and 0. Run it again after a change to update:
@@ -99,6 +114,45 @@ cmd_local() {
   # Compiled kernels are kept between starts.
   export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
   run_last .venv/bin/python -m deploy.local run "$@"
+}
+
+check_host_options() { # check_host_options COMMAND ARGUMENT...
+  local command=$1
+  shift
+  while (($#)); do
+    case $command$1 in
+      invite--address | invite--ttl | join--name | join--labels)
+        [[ -n ${2:-} && ${2:-} != -* ]] || wrong "$1 needs a value."
+        shift
+        ;;
+      invite--port) number --port "${2:-}" 1 65535 && shift ;;
+      join--workers) number --workers "${2:-}" 0 64 && shift ;;
+      invite--gpu | invite--runner | join--gpu | join--runner | join--service | leave--anyway) ;;
+      join[!-]*) ;;
+      *) wrong "$command has no option '$1'." ;;
+    esac
+    shift
+  done
+}
+
+cmd_invite() {
+  check_host_options invite "$@"
+  [[ -x .venv/bin/python ]] || fail 1 "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local"
+  run_last .venv/bin/python -m deploy.local invite "$@"
+}
+
+cmd_join() {
+  check_host_options join "$@"
+  run deploy/environment.sh local
+  [[ " $* " != *" --gpu "* ]] || ! nvidia-smi -L >/dev/null 2>&1 || run deploy/environment.sh gpu-worker
+  export NUMBA_CACHE_DIR="${NUMBA_CACHE_DIR:-$PWD/.cluster/cache/numba}"
+  run_last .venv/bin/python -m deploy.local join "$@"
+}
+
+cmd_leave() {
+  check_host_options leave "$@"
+  [[ -x .venv/bin/python ]] || fail 1 "this checkout has joined no cluster."
+  run_last .venv/bin/python -m deploy.local leave "$@"
 }
 
 local_runs() {
@@ -202,13 +256,16 @@ dispatch() {
 anywhere() { # anywhere COMMAND ARGUMENT...: that is not about Kubernetes
   case ${1:-} in
     local) cmd_local "${@:2}" ;;
+    invite) cmd_invite "${@:2}" ;;
+    join) cmd_join "${@:2}" ;;
+    leave) cmd_leave "${@:2}" ;;
     status) cmd_status "${@:2}" ;;
     stop) cmd_stop "${@:2}" ;;
     docker | scale | autoscale | logs | cleanup | report | backup | restore) with_docker "cmd_$1" "${@:2}" ;;
     help | -h | --help) usage ;;
     --version) version ;;
     '') usage >&2 && exit 2 ;;
-    *) wrong "there is no command '$1'; there are: local, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, report, backup, restore, help." ;;
+    *) wrong "there is no command '$1'; there are: local, invite, join, leave, docker, kubernetes, scale, autoscale, status, logs, stop, cleanup, report, backup, restore, help." ;;
   esac
 }
 

@@ -7,7 +7,7 @@ import sys
 
 import uvicorn
 
-from coordinator import app, client_address, destinations
+from coordinator import app, certificates, client_address, destinations
 from coordinator.artifacts import start as artifact_store
 from coordinator.artifacts.blobs import WrongStore
 from coordinator.protocol import BoundedProtocol
@@ -28,9 +28,10 @@ def main() -> int:
         destinations.check(settings)
         redis_address.check(settings.redis_url)
         artifact_store.check(settings)
+        certificates.check(settings)
     except (
         exposure.Exposed, keys.UnusableKey, client_address.UnusableProxies, destinations.UnusableNetworks,
-        redis_address.UnusableAddress, WrongStore,
+        redis_address.UnusableAddress, WrongStore, certificates.UnusableCertificate,
     ) as error:  # fmt: skip
         log.error("%s", error)
         return exposure.REFUSED
@@ -39,6 +40,7 @@ def main() -> int:
         timeout_graceful_shutdown=2, timeout_keep_alive=75, http=BoundedProtocol,
         # Which would believe every process of this machine; client_address.py believes TRUSTED_PROXIES.
         proxy_headers=False,
+        ssl_context_factory=(lambda *_: certificates.served(settings)) if settings.tls_certificate else None,
     )  # fmt: skip
     return 0
 

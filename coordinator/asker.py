@@ -25,6 +25,8 @@ class Scope(StrEnum):
     INFER = "infer"
     #: Take work as the worker that the token is named after.
     WORKER = "worker"
+    #: Join the cluster with a new host, once.
+    JOIN = "join"
     #: Drain workers; see and steer jobs of every tenant.
     OPERATE = "operate"
     #: Tokens, tenants, secrets, audit and usage of everybody; includes all other scopes.

@@ -101,6 +101,11 @@ class Settings(BaseSettings):
     worker_api: str = ""
     #: The token with which it does; its name is the worker's.
     worker_token: str = Field(default="", repr=False)
+    #: A file with the certificate of the one authority that may sign that of WORKER_API. Empty: those of the system.
+    worker_api_ca: str = ""
+    #: Files with the certificate under which the API is served by HTTPS, and with its key. Empty: it is served by HTTP.
+    tls_certificate: str = ""
+    tls_key: str = ""
     #: Programs that a runner runs at once. 0: the cores it may use.
     runner_slots: int = Field(default=0, ge=0, le=1024)
     #: A folder for a runner's work, cache, workspaces and environments. Empty: a new one, removed at its end.
@@ -173,6 +178,12 @@ class Settings(BaseSettings):
         for prefix in ("autoscale_", "autoscale_gpu_"):
             if getattr(self, f"{prefix}min") > getattr(self, f"{prefix}max"):
                 raise ValueError(f"{prefix.upper()}MIN is above {prefix.upper()}MAX")
+        return self
+
+    @model_validator(mode="after")
+    def _a_certificate_has_its_key(self) -> Settings:
+        if bool(self.tls_certificate) != bool(self.tls_key):
+            raise ValueError("TLS_CERTIFICATE and TLS_KEY are set together, or neither is")
         return self
 
     @model_validator(mode="after")
@@ -318,10 +329,15 @@ def begin_anew(visible: str) -> NoReturn:
 _given: dict[str, Any] = {}
 
 
+def give(**settings: Any) -> None:
+    """Have `load` return settings with these values from now on, whatever the environment says."""
+    _given.update(settings)
+    load.cache_clear()
+
+
 def give_worker_token(token: str) -> None:
     """Have `load` return settings with this WORKER_TOKEN from now on."""
-    _given["worker_token"] = token
-    load.cache_clear()
+    give(worker_token=token)
 
 
 @lru_cache

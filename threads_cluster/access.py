@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import getpass
-import re
 import sys
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import errors, show
+from threads_cluster import errors, numbers, show
 from threads_cluster.session import as_json_option
 
 tokens = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens. This needs the scope admin.")
 
 AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "": 1}
 
 
 @tokens.command()
@@ -25,7 +23,7 @@ def create(
     scopes: Annotated[
         str,
         typer.Option(
-            metavar="LIST", help="From read, submit, run, infer, worker, operate, admin; separated by commas."
+            metavar="LIST", help="From read, submit, run, infer, worker, join, operate, admin; separated by commas."
         ),
     ] = "read,submit",
     tenant: Annotated[
@@ -48,10 +46,10 @@ def create(
 
 
 def _seconds(text: str) -> int:
-    parts = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
-    if parts is None:
+    found = numbers.seconds(text)
+    if found is None:
         raise typer.BadParameter(f"must be a number with s, m, h or d, as 30d; got {text!r}", param_hint="'--ttl'")
-    return int(parts[1]) * _SECONDS[parts[2]]
+    return found
 
 
 @tokens.command("list")

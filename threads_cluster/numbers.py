@@ -4,6 +4,7 @@ server's side of it; a test compares the two.
 
 from __future__ import annotations
 
+import re
 import sys
 
 #: Largest integer that every JSON reader keeps exactly.
@@ -23,3 +24,12 @@ def short(text: str, limit: int = 40) -> str:
     """Return a text's repr for an error message, cut when it is long."""
     shown = repr(text[: limit + 1])
     return shown if len(shown) <= limit else f"{shown[: limit - 12]}… ({len(text)} characters)"
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds(text: str) -> int | None:
+    """Return the seconds that 90, 90s, 15m, 12h or 30d means; None for any other text."""
+    parts = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text, re.ASCII)
+    return int(parts[1]) * _UNITS[parts[2]] if parts else None

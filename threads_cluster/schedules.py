@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from threads_cluster import errors, show, workflow_commands
+from threads_cluster import errors, numbers, show, workflow_commands
 from threads_cluster.session import Session, as_json_option
 
 app = typer.Typer(
@@ -22,7 +21,6 @@ Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The schedu
 Tenant: TypeAlias = Annotated[
     str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
 ]
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _EXAMPLES = """\b
 Examples:
   cluster schedule add sweep --every 1h -- submit collatz --start-number 1 --number-count 1e9
@@ -78,10 +76,10 @@ def add(
 
 
 def _seconds(text: str) -> int:
-    parts = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
-    if parts is None:
+    found = numbers.seconds(text)
+    if found is None:
         raise typer.BadParameter(f"must be a number with s, m, h or d, as 15m; got {text!r}", param_hint="'--every'")
-    return int(parts[1]) * _SECONDS[parts[2]]
+    return found
 
 
 class _Read(Exception):

@@ -1,4 +1,4 @@
-"""`python -m deploy.local run|stop|status`, behind ./deploy-cluster.sh."""
+"""`python -m deploy.local run|stop|status|invite|join|leave`, behind ./deploy-cluster.sh."""
 
 from __future__ import annotations
 
@@ -10,25 +10,68 @@ from deploy.local.outcome import Trouble, say
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m deploy.local")
-    parser.add_argument("command", choices=("run", "stop", "status"))
-    parser.add_argument("--port", type=int)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--once", action="store_true")
-    parser.add_argument("--no-samples", action="store_true")
-    parser.add_argument("--runner", action="store_true")
-    arguments = parser.parse_args()
     try:
-        if arguments.command == "run":
-            wanted = commands.Wanted(
-                port=arguments.port, workers=arguments.workers, runner=arguments.runner, once=arguments.once,
-                samples=not arguments.no_samples,
-            )  # fmt: skip
-            return commands.run(wanted)
-        return commands.stop() if arguments.command == "stop" else commands.status()
+        return _called(_parser().parse_args())
     except Trouble as trouble:
         say(f"error: {trouble}")
         return trouble.code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m deploy.local")
+    verbs = parser.add_subparsers(dest="command", required=True)
+    run = verbs.add_parser("run")
+    run.add_argument("--port", type=int)
+    run.add_argument("--workers", type=int, default=1)
+    for flag in ("--once", "--no-samples", "--runner"):
+        run.add_argument(flag, action="store_true")
+    verbs.add_parser("stop")
+    verbs.add_parser("status")
+    invite = verbs.add_parser("invite")
+    invite.add_argument("--address", default="")
+    invite.add_argument("--port", type=int)
+    invite.add_argument("--ttl", default="1h")
+    invite.add_argument("--gpu", action="store_true")
+    invite.add_argument("--runner", action="store_true")
+    join = verbs.add_parser("join")
+    join.add_argument("invitation", nargs="?", default="")
+    join.add_argument("--name", default="")
+    join.add_argument("--workers", type=int, default=1)
+    join.add_argument("--labels", default="")
+    for flag in ("--gpu", "--runner", "--service"):
+        join.add_argument(flag, action="store_true")
+    verbs.add_parser("leave").add_argument("--anyway", action="store_true")
+    return parser
+
+
+def _called(given: argparse.Namespace) -> int:
+    if given.command == "run":
+        wanted = commands.Wanted(
+            port=given.port, workers=given.workers, runner=given.runner, once=given.once, samples=not given.no_samples
+        )
+        return commands.run(wanted)
+    if given.command in ("stop", "status"):
+        return commands.stop() if given.command == "stop" else commands.status()
+    return _about_hosts(given)
+
+
+def _about_hosts(given: argparse.Namespace) -> int:
+    # They load what a cluster on one machine does not need.
+    from deploy.local import inviting, joining
+
+    if given.command == "invite":
+        asked = inviting.Asked(
+            address=given.address, port=given.port, ttl=given.ttl, gpu=given.gpu, runner=given.runner
+        )
+        return inviting.invite(asked)
+    if given.command == "leave":
+        return joining.leave(anyway=given.anyway)
+    return joining.join(
+        joining.Asked(
+            invitation=given.invitation, name=given.name, workers=given.workers, runner=given.runner,
+            gpus=joining.gpus() if given.gpu else 0, labels=given.labels, service=given.service,
+        )
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

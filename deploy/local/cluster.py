@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from datetime import datetime
@@ -14,17 +13,15 @@ from deploy.local import admin_token, processes, program_logs, runner_token, sec
 from deploy.local.api import Api
 from deploy.local.outcome import FAILED, NOT_READY, STOP_SIGNALS, Trouble, say
 from deploy.local.processes import Run
-from deploy.local.shape import CHECKOUT, Shape
+from deploy.local.shape import Shape
 from jobs import exposure
-from jobs.settings import LOCAL_FOLDER, Settings, inherited
+from jobs.settings import LOCAL_FOLDER, Settings
 from jobs.store import connection
 
 #: Kernels are compiled at the first start.
 READY_SECONDS = 300.0
 #: A program that ended this often before all were ready will not come up.
 GIVE_UP_AFTER = 3
-#: More than a worker takes to commit what it has.
-STOP_SECONDS = 40.0
 #: How often the same state of waiting is said again.
 SAY_AGAIN_SECONDS = 15.0
 #: Seconds between two looks at what ended while the cluster is up.
@@ -58,14 +55,8 @@ class LocalCluster:
         self._redis_url = supervision.redis_url(self.shape, "coordinator", passwords["coordinator"])
         configuration = supervision.write(self.shape, self.run, passwords)
         self._log_start = program_logs.size()
-        command = self.run.command(
-            sys.executable, "-m", "supervisor.supervisord", "-c", f"{LOCAL_FOLDER.name}/{configuration.name}"
-        )
-        # A session of its own: signals of the terminal reach this process only, which then stops supervisord.
-        self._supervisor = subprocess.Popen(
-            command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT,
-            start_new_session=True, env=inherited(SECRETS_KEY=self._secrets_key or secrets_key.ensure()),
-        )  # fmt: skip
+        key = self._secrets_key or secrets_key.ensure()
+        self._supervisor = supervision.start(configuration, self.run, SECRETS_KEY=key)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -73,13 +64,7 @@ class LocalCluster:
             signal.signal(number, self._hurry)
         ADDRESS.unlink(missing_ok=True)
         say("Stopping ...")
-        if self._supervisor and self._supervisor.poll() is None:
-            self._supervisor.terminate()
-            try:
-                self._supervisor.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                say("Some processes did not stop in time; ending them.")
-        processes.sweep(self.run.mark)
+        supervision.end(self._supervisor, self.run)
         say("Stopped. Jobs and results are kept in .cluster for the next start.")
 
     def _hurry(self, *_: object) -> None:

@@ -14,7 +14,7 @@ import psutil
 from coordinator import client_address
 from coordinator.secrets import keys
 from deploy.local import processes, samples, shape
-from deploy.local.cluster import ADDRESS, STOP_SECONDS, LocalCluster
+from deploy.local.cluster import ADDRESS, LocalCluster
 from deploy.local.outcome import (
     FAILED,
     INTERRUPTED,
@@ -27,6 +27,7 @@ from deploy.local.outcome import (
     say,
 )  # fmt: skip
 from deploy.local.shape import CHECKOUT
+from deploy.local.supervision import STOP_SECONDS
 from jobs import exposure
 from jobs.settings import LOCAL_FOLDER, Settings, load
 
@@ -61,7 +62,7 @@ def run(wanted: Wanted) -> int:
     parts = shape.plan(settings, wanted.port, wanted.workers, runner=wanted.runner)
     up = False
     try:
-        with _alone(), LocalCluster(settings, parts) as cluster:
+        with alone(), LocalCluster(settings, parts) as cluster:
             _announce(cluster.shape)
             cluster.wait_ready()
             results = [
@@ -84,7 +85,7 @@ def _announce(parts: shape.Shape) -> None:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Hold the checkout's lock, and end first what a killed run left. Raises Trouble when a cluster runs already."""
     LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
     LOCAL_FOLDER.chmod(0o700)
@@ -155,10 +156,21 @@ def stop() -> int:
     return OK
 
 
+def _joined() -> str:
+    """Say for which cluster this machine works; empty: for none."""
+    from deploy.local import membership  # loads what a cluster on one machine does not need
+
+    joined = membership.kept()
+    return f"This machine works for {joined.url} as {joined.name}: {', '.join(joined.workers)}" if joined else ""
+
+
 def status() -> int:
     """Say whether a cluster of this checkout runs, and show its status. Returns the exit code."""
     if not running():
         say("No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
         return FAILED
+    if not ADDRESS.is_file() and (joined := _joined()):
+        say(joined)
+        return OK
     say(f"A local cluster of this checkout runs: {_address()}")
     return subprocess.run([".venv/bin/cluster", "status"], cwd=CHECKOUT, check=False).returncode

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import secrets
 import shlex
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from deploy.local import redis_server, runner_token
+from deploy.local import processes, redis_server, runner_token
 from deploy.local.api import local_url
+from deploy.local.outcome import say
 from deploy.local.processes import Run
-from deploy.local.shape import Shape
-from jobs.settings import LOCAL_FOLDER, Settings, load
+from deploy.local.shape import CHECKOUT, Shape
+from jobs.settings import LOCAL_FOLDER, Settings, inherited, load
 from jobs.store import acl
 
+#: More than a worker takes to commit what it has.
+STOP_SECONDS = 40.0
 _SUPERVISORD = """\
 [supervisord]
 nodaemon=true
@@ -131,20 +135,39 @@ def _shared(shape: Shape, role: str, password: str) -> dict[str, str]:
     }
 
 
+def guard(run: Run) -> Program:
+    """Return the program that ends all others when the starter is gone."""
+    command = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
+    return Program(name="guard", command=command, environment=_NO_KEY, priority=1)
+
+
+#: Waits for the first invitation, without an interpreter of Python.
+_DOOR = 'until [ -f "$1" ]; do sleep 1; done; exec "$2" -m deploy.local.door'
+
+
+def _door(shape: Shape) -> Program:
+    """Return the coordinator that other machines reach; what it serves is in door.FILE."""
+    return Program(
+        name="door",
+        command=("/bin/sh", "-c", _DOOR, "door", f"{LOCAL_FOLDER.name}/door.json", sys.executable),
+        environment=_coordinator(shape) | {"AUTH": "required", "METRICS_PORT": "0"},
+        priority=25,
+    )
+
+
 def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Program]:
     """List what supervisord runs, the guard first; `passwords` of Redis' users."""
     coordinating = _shared(shape, "coordinator", passwords["coordinator"])
     # Programs that a worker runs must not find a token of every scope that whoever starts the cluster has set.
     working = _shared(shape, "worker", passwords["worker"]) | _NO_KEY | {"CLUSTER_TOKEN": ""}
-    guard = (sys.executable, "-m", "deploy.local.processes", str(run.folder), run.name)
     redis = (shape.redis_server, f"{run.folder}/redis.conf")
-    coordinator = (sys.executable, "-m", "coordinator")
+    coordinator, door = (sys.executable, "-m", "coordinator"), _door(shape)
     workers = [
         *(_cpu_worker(number, lanes) for number, lanes in enumerate(shape.lanes, 1)),
         *(_gpu_worker(number) for number in range(1, shape.gpus + 1)),
     ]
     return [
-        Program(name="guard", command=guard, environment=_NO_KEY, priority=1),
+        guard(run),
         Program(name="redis", command=redis, environment=_NO_KEY, priority=10),
         Program(
             name="coordinator",
@@ -152,6 +175,7 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
             environment=coordinating | _coordinator(shape),
             priority=20,
         ),
+        replace(door, environment=coordinating | door.environment),
         *(replace(worker, environment=working | worker.environment) for worker in workers),
         *([_runner(shape, load())] if shape.runner else []),
     ]
@@ -187,13 +211,41 @@ def write(shape: Shape, run: Run, passwords: Mapping[str, str]) -> Path:
 
     Paths of data are relative to the checkout, where supervisord runs: its format cannot quote every character.
     """
-    folder = run.folder.name
     given = {name: f">{password}" for name, password in passwords.items()}
     users = "\n".join(acl.lines(given, redis_server.version(redis_server.find())))
-    for part in ("logs", "redis"):
-        (run.folder / part).mkdir(exist_ok=True)
-    _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=folder, users=users))
-    sections: Sequence[str] = [_section(program, folder) for program in programs(shape, run, passwords)]
+    (run.folder / "redis").mkdir(exist_ok=True)
+    _write(run.folder / "redis.conf", _REDIS.format(port=shape.redis_port, folder=run.folder.name, users=users))
+    return write_programs(programs(shape, run, passwords), run)
+
+
+def write_programs(supervised: Sequence[Program], run: Run) -> Path:
+    """Write supervisord's file with these programs; return its path."""
+    folder = run.folder.name
+    (run.folder / "logs").mkdir(exist_ok=True)
     path = run.folder / "supervisord.conf"
-    _write(path, _SUPERVISORD.format(folder=folder) + "".join(sections))
+    _write(path, _SUPERVISORD.format(folder=folder) + "".join(_section(program, folder) for program in supervised))
     return path
+
+
+def start(configuration: Path, run: Run, **variables: str) -> subprocess.Popen[bytes]:
+    """Start supervisord with a file that was written, in a session of its own.
+
+    So signals of the terminal reach the starter only, which then stops supervisord.
+    """
+    name = f"{LOCAL_FOLDER.name}/{configuration.name}"
+    return subprocess.Popen(
+        run.command(sys.executable, "-m", "supervisor.supervisord", "-c", name), cwd=CHECKOUT,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True,
+        env=inherited(**variables),
+    )  # fmt: skip
+
+
+def end(supervisor: subprocess.Popen[bytes] | None, run: Run) -> None:
+    """Stop supervisord and all that it started, and end what does not stop in time."""
+    if supervisor and supervisor.poll() is None:
+        supervisor.terminate()
+        try:
+            supervisor.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            say("Some processes did not stop in time; ending them.")
+    processes.sweep(run.mark)

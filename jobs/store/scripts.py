@@ -150,7 +150,15 @@ class Scripts:
 
     def run(self, name: str, *arguments: Any) -> Any:
         """Call a script and return its reply."""
-        return self._scripts[name](args=list(arguments))
+        script = self._scripts[name]
+        try:
+            return self.client.evalsha(script.sha, 0, *arguments)
+        except NoScriptError:
+            # Both at once: the server may forget it again between two calls.
+            pipe = self.client.pipeline(transaction=True)
+            pipe.script_load(script.script)
+            pipe.evalsha(script.sha, 0, *arguments)
+            return pipe.execute()[-1]
 
     def words(self, name: str, *arguments: Any) -> list[str]:
         """Call a script and return its reply, a list, as text."""

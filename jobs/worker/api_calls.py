@@ -142,14 +142,16 @@ class _Asked:
 class Api:
     """The worker API for one worker; thread-safe.
 
-    `refused` is called with the reason when the coordinator does not let the worker in any more.
+    `refused` is called with the reason when the coordinator does not let the worker in any more. `authority` is a file
+    with the one certificate that may have signed the coordinator's; empty: those of the system.
     """
 
     def __init__(
-        self, place: Place, token: str, *, timeout: float = TIMEOUT_SECONDS,
+        self, place: Place, token: str, *, timeout: float = TIMEOUT_SECONDS, authority: str = "",
         refused: Callable[[str], None] = lambda why: None,
     ) -> None:  # fmt: skip
         self.place = place
+        self._authority = authority
         self._token = token
         self._timeout = timeout
         self.refused = refused
@@ -160,11 +162,11 @@ class Api:
         self._polling: socket.socket | None = None
         self._interrupted = False
         self._anew = False
-        self._trust = ssl.create_default_context() if place.secure else None
+        self._trust = trusting(authority) if place.secure else None
 
     def for_beats(self, timeout: float) -> Api:
         """Return the same with connections of its own."""
-        return Api(self.place, self._token, timeout=timeout, refused=self._pass_on)
+        return Api(self.place, self._token, timeout=timeout, authority=self._authority, refused=self._pass_on)
 
     def _pass_on(self, why: str) -> None:
         self.refused(why)
@@ -367,11 +369,19 @@ def _parsed(content: bytes) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
+def trusting(authority: str) -> ssl.SSLContext:
+    """Return what certificates are verified with. Raises UnusableApi for a file that has none."""
+    try:
+        return ssl.create_default_context(cafile=authority or None)
+    except OSError as error:  # ssl.SSLError is one
+        raise UnusableApi(f"WORKER_API_CA: {authority} has no certificate that can be read: {error}") from None
+
+
 def _reason(error: Exception) -> str:
     """Return in few words why nothing came back."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"its certificate is not trusted ({error.verify_message}): set SSL_CERT_FILE to the file of the authority"
+            f"its certificate is not trusted ({error.verify_message}): set WORKER_API_CA to the file of the authority"
             " that signed it, and look at this machine's clock"
         )
     if isinstance(error, TimeoutError):

@@ -134,6 +134,7 @@ def check(settings: Settings) -> None:
     """Raise UnusableAddress or UnusableApi when the settings name no store that can be asked."""
     if settings.worker_api:
         api_calls.check(settings.worker_api, settings.worker_token)
+        api_calls.trusting(settings.worker_api_ca)
     else:
         redis_address.check(settings.redis_url)
 
@@ -142,7 +143,8 @@ def connect(settings: Settings, device: Device) -> Link:
     """Return the way to the store once it answers; tries again until then. Raises CannotStart."""
     if not settings.worker_api:
         return RedisLink(settings, wait_for_redis(settings))
-    api = Api(api_calls.check(settings.worker_api, settings.worker_token), settings.worker_token)
+    place = api_calls.check(settings.worker_api, settings.worker_token)
+    api = Api(place, settings.worker_token, authority=settings.worker_api_ca)
     link = ApiLink(api, wait_for_coordinator(api, device), device)
     logs.bind(worker=link.worker)
     if settings.worker_id and settings.worker_id != link.worker:

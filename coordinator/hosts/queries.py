@@ -1,0 +1,53 @@
+"""Hosts as rows, and tokens of the workers of one that joins."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from coordinator.asker import Asker
+from coordinator.fleet.rows import WorkerRow
+from coordinator.hosts import rows
+from coordinator.hosts.rows import HostRow
+from jobs import errors
+from jobs.store import tokens
+from jobs.store.tokens import Credential, Tokens
+
+
+def host_list(workers: Iterable[WorkerRow]) -> list[HostRow]:
+    """Return a row for each host, those that live first, then by name. A worker that names none is left out."""
+    by_host: dict[str, list[WorkerRow]] = defaultdict(list)
+    for worker in workers:
+        if worker["host"]:
+            by_host[worker["host"]].append(worker)
+    made = [rows.host_row(name, of_it) for name, of_it in by_host.items()]
+    return sorted(made, key=lambda row: (not row["live"], row["host"]))
+
+
+def join(store: Tokens, asker: Asker, names: Sequence[str]) -> list[Credential]:
+    """Use the asker's invitation up, and return a new token for each worker. Conflict, and Unauthorized for a used one.
+
+    The invitation ends first, in one step of Redis: of two that use it at once, one is refused.
+    """
+    _refuse_taken(store, names)
+    if not store.revoke(asker.token, asker.actor):
+        raise errors.Unauthorized("this invitation was used or has expired; ask for another", field="Authorization")
+    return [_minted(store, name, asker) for name in names]
+
+
+def _refuse_taken(store: Tokens, names: Sequence[str]) -> None:
+    """Raise Conflict where a worker of such a name has a token: two would take the name from each other."""
+    taken = sorted({token.name for token in store.all() if "worker" in token.scopes} & set(names))
+    if taken:
+        raise errors.Conflict(
+            f"a worker {taken[0]} has joined before: `./deploy-cluster.sh leave` on that machine ends its token, or"
+            " `cluster token revoke` does; or join under another name: --name NAME", field="host",
+        )  # fmt: skip
+
+
+def _minted(store: Tokens, name: str, asker: Asker) -> Credential:
+    minted = tokens.mint()
+    how = store.create(minted, name=name, scopes=("worker",), tenant=asker.tenant, actor=asker.actor)
+    if how != "new":
+        raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="host")
+    return minted

@@ -1,0 +1,76 @@
+"""Routes of hosts: their list, and the exchange of an invitation for the tokens of a new host's workers."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, certificates, http, patterns
+from coordinator.asker import Scope
+from coordinator.hosts import queries, schemas
+from coordinator.http import shown
+from jobs import VERSION, errors
+
+routes = http.router()
+#: Who joins knows the authority's fingerprint, and nobody yet whom it may trust.
+open_routes = http.open_router()
+
+_PEM = "application/x-pem-file"
+#: Workers of one host; a GPU worker has a GPU, and nobody has more CPU workers than cores.
+_MOST_WORKERS = 64
+
+
+class NewHost(BaseModel):
+    """The body of POST /api/join."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    host: str = Field(pattern=patterns.HOST, description="Name of the machine; its workers are named after it.")
+    workers: list[Annotated[str, Field(pattern=patterns.HOSTS_WORKER)]] = Field(
+        min_length=1, max_length=_MOST_WORKERS, description="Such as cpu-1, gpu-1 and runner-1."
+    )
+
+    def names(self) -> list[str]:
+        """Return the names of the workers, each once."""
+        return [f"{self.host}-{worker}" for worker in dict.fromkeys(self.workers)]
+
+
+@open_routes.get(
+    "/api/authority", tags=["cluster"], response_class=Response, responses={200: {"content": {_PEM: {}}}}
+)  # fmt: skip
+def authority(cluster: http.ClusterDep) -> Response:
+    """The certificate of the authority that signed this coordinator's, as PEM; 404 where it serves none of its own."""
+    if not (text := certificates.authority(cluster.settings)):
+        raise errors.NotFound("this coordinator serves no certificate of an authority of its own (TLS_CERTIFICATE)")
+    return Response(text, media_type=_PEM)
+
+
+@routes.get("/hosts", tags=["cluster"], **http.answers(schemas.HostList))
+def hosts(cluster: http.ClusterDep) -> Response:
+    """Machines on which workers run, with what these use there; those lost within the hour too."""
+    return shown({"hosts": queries.host_list(cluster.queries.fleet.workers())})
+
+
+@routes.post(
+    "/join", status_code=201, tags=["cluster"], dependencies=[http.needs(Scope.JOIN)],
+    openapi_extra=http.describes(NewHost), **http.answers(schemas.Joined, 201),
+)  # fmt: skip
+async def join(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Exchange an invitation, a token with the scope join alone, for a token for each worker of a new host.
+
+    An invitation counts once. A call that is sent again is refused: then ask for another invitation.
+    """
+    if asker.scopes != {Scope.JOIN}:
+        raise errors.Forbidden("this needs an invitation, a token with the scope join and no other",
+                               field="Authorization")  # fmt: skip
+    asked: NewHost = http.parsed(NewHost, await bodies.body(request))
+    names = asked.names()
+    minted = await run_in_threadpool(queries.join, cluster.store.tokens, asker, names)
+    cluster.credentials.forget()
+    workers = [{"worker": name, "token": one.text} for name, one in zip(names, minted, strict=True)]
+    answer = shown({"version": VERSION, "workers": workers}, 201)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer

@@ -1,0 +1,137 @@
+"""Authority of a local cluster, and the certificate that it signs for this machine, in .cluster/tls.
+
+A host that joins trusts this authority alone. Its key never leaves this folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from jobs.settings import LOCAL_FOLDER
+
+FOLDER = LOCAL_FOLDER / "tls"
+#: What a coordinator serves: this machine's certificate, then the authority's.
+CERTIFICATE, KEY = FOLDER / "server.pem", FOLDER / "server.key"
+_AUTHORITY, _AUTHORITY_KEY = FOLDER / "authority.pem", FOLDER / "authority.key"
+_AUTHORITY_DAYS, _DAYS = 3650, 90
+#: A certificate that expires within this time is renewed.
+RENEWED_BEFORE = timedelta(days=30)
+#: So that a machine whose clock is behind accepts it.
+_EARLIER = timedelta(days=2)
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return SHA-256 of a certificate in DER, in hexadecimal digits."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def ensure() -> x509.Certificate:
+    """Return the authority's certificate; make it, and its key, where there is none."""
+    FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _AUTHORITY.is_file():
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name("Threads Cluster authority")
+        made = _certificate(name, name, key.public_key(), _AUTHORITY_DAYS)
+        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        made = made.add_extension(_usage(signs=True), critical=True)
+        _write(_AUTHORITY_KEY, _private(key))
+        _write(_AUTHORITY, made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    return x509.load_pem_x509_certificate(_AUTHORITY.read_bytes())
+
+
+def certify(names: Iterable[str]) -> None:
+    """Have the certificate name these hosts and addresses, beside those it has; renew it where it expires soon."""
+    authority, known = ensure(), _named()
+    wanted = known | set(names)
+    if wanted == known and not _expires_soon():
+        return
+    key = ec.generate_private_key(ec.SECP256R1())
+    made = _certificate(_name("Threads Cluster coordinator"), authority.subject, key.public_key(), _DAYS)
+    made = made.add_extension(x509.SubjectAlternativeName([_general(name) for name in sorted(wanted)]), critical=False)
+    made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    made = made.add_extension(_usage(signs=False), critical=True)
+    made = made.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    signed = made.sign(_authority_key(), hashes.SHA256())
+    chain = [one.public_bytes(serialization.Encoding.PEM) for one in (signed, authority)]
+    _write(KEY, _private(key))
+    _write(CERTIFICATE, b"".join(chain))
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
+        .serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER)
+        .not_valid_after(now + timedelta(days=days))
+    )  # fmt: skip
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs, key_cert_sign=signs, crl_sign=signs, content_commitment=False,
+        key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _current() -> x509.Certificate | None:
+    """Return this machine's certificate; None where there is none that counts."""
+    try:
+        return x509.load_pem_x509_certificate(CERTIFICATE.read_bytes()) if KEY.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _named() -> set[str]:
+    current = _current()
+    if current is None:
+        return set()
+    names = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return {str(name.value) for name in names}
+
+
+def _expires_soon() -> bool:
+    current = _current()
+    return current is None or current.not_valid_after_utc < datetime.now(UTC) + RENEWED_BEFORE
+
+
+def _authority_key() -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(_AUTHORITY_KEY.read_bytes(), password=None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    return key
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone can read, whole or not at all."""
+    new = path.with_suffix(f"{path.suffix}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    new.replace(path)

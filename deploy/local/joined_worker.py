@@ -1,0 +1,37 @@
+"""One worker of a host that has joined: `python -m deploy.local.joined_worker NAME`. Its token is in no environment."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from deploy.local import membership
+from jobs import exposure
+from jobs.settings import give
+
+
+def main(name: str) -> int:
+    joined = membership.kept()
+    if joined is None or name not in joined.workers:
+        print(f"error: this checkout has not joined with a worker {name}: ./deploy-cluster.sh join", file=sys.stderr)
+        return exposure.REFUSED
+    sort = re.search(r"-(cpu|gpu|runner)-[0-9]+$", name)
+    assert sort is not None, name
+    give(
+        worker_api=joined.url, worker_token=membership.token(name), worker_api_ca=joined.authority, worker_id=name,
+        host_id=joined.name, worker_threads=joined.lanes, runner_labels=joined.labels, metrics_port=0,
+    )  # fmt: skip
+    if sort[1] == "runner":
+        from runner import processes
+
+        processes.hide()
+        from runner.__main__ import main as run
+    elif sort[1] == "gpu":
+        from gpu_worker.__main__ import main as run
+    else:
+        from cpu_worker.__main__ import main as run
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

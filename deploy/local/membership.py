@@ -1,0 +1,194 @@
+"""What a checkout keeps of the cluster that it has joined, in .cluster/joined, and its calls there."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import shutil
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+
+from deploy.local import authority
+from deploy.local.invitation import PUBLIC, Invitation
+from deploy.local.outcome import FAILED, USAGE, Trouble, say
+from jobs import VERSION
+from jobs.settings import LOCAL_FOLDER
+
+FOLDER = LOCAL_FOLDER / "joined"
+_HOST, _AUTHORITY, _TOKENS = FOLDER / "host.json", FOLDER / "authority.pem", FOLDER / "tokens"
+_SECONDS = 20.0
+#: Bytes of a certificate at most.
+_MOST = 1 << 16
+
+
+class CannotReach(Exception):
+    """Nothing that is trusted answers; the message says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Membership:
+    """A host that has joined."""
+
+    #: Address of the cluster's API.
+    url: str
+    name: str
+    #: Workers of this host, by the name of each.
+    workers: list[str]
+    #: Lanes of each CPU worker; 0: the cores that it may use.
+    lanes: int
+    labels: str
+
+    @property
+    def authority(self) -> str:
+        """File with the authority that alone is trusted; empty: those of the system."""
+        return str(_AUTHORITY) if _AUTHORITY.is_file() else ""
+
+
+def token(worker: str) -> str:
+    """Return a worker's token; empty: there is none."""
+    try:
+        return (_TOKENS / worker).read_text().strip()
+    except OSError:
+        return ""
+
+
+def kept() -> Membership | None:
+    """Return what this checkout has joined; None: nothing."""
+    try:
+        return Membership(**json.loads(_HOST.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: int, labels: str) -> Membership:
+    """Exchange the invitation and keep what comes of it. Raises Trouble."""
+    shutil.rmtree(FOLDER, ignore_errors=True)  # what a join that broke off has left
+    _TOKENS.mkdir(mode=0o700, parents=True)
+    if invitation.fingerprint != PUBLIC:
+        _AUTHORITY.write_bytes(_pinned(invitation))
+    answer = _exchanged(invitation, name, workers)
+    for one in answer["workers"]:
+        _keep_token(str(one["worker"]), str(one["token"]))
+    if answer["version"] != VERSION:
+        say(
+            f"note: the cluster has version {answer['version']}, this checkout {VERSION}; it gets the jobs that it knows."
+        )
+    made = Membership(
+        url=invitation.url, name=name, workers=[str(one["worker"]) for one in answer["workers"]], lanes=lanes,
+        labels=labels,
+    )  # fmt: skip
+    # Last: with this file the host has joined.
+    _HOST.write_text(json.dumps(asdict(made), indent=1))
+    return made
+
+
+def _keep_token(worker: str, text: str) -> None:
+    path = _TOKENS / Path(worker).name
+    path.touch(mode=0o600)
+    path.write_text(f"{text}\n")
+
+
+def _pinned(invitation: Invitation) -> bytes:
+    """Return the authority's certificate, whoever answers, if it has the invitation's fingerprint. Raises Trouble."""
+    untrusting = ssl.create_default_context()
+    untrusting.check_hostname, untrusting.verify_mode = False, ssl.CERT_NONE
+    try:
+        with _opener(untrusting).open(f"{invitation.url}/api/authority", timeout=_SECONDS) as answer:
+            text = bytes(answer.read(_MOST))
+        certificate = x509.load_pem_x509_certificate(text)
+    except (OSError, ValueError) as error:
+        raise Trouble(
+            FAILED,
+            f"{invitation.url} does not answer as a cluster that invites: {_why(error)}.\n"
+            "  Is the address right, does that cluster run, and does a firewall let its port through?",
+        ) from None
+    if not hmac.compare_digest(authority.fingerprint(certificate), invitation.fingerprint):
+        raise Trouble(
+            FAILED,
+            f"the authority at {invitation.url} is not the one of the invitation: another cluster answers there, or"
+            " somebody between here and there. Nothing was sent to it",
+        )
+    return text
+
+
+def _exchanged(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
+    """Return the answer to an invitation. Raises Trouble with what the cluster says."""
+    trust = str(_AUTHORITY) if _AUTHORITY.is_file() else ""
+    body = {"host": name, "workers": list(workers)}
+    try:
+        status, answer = ask("POST", f"{invitation.url}/api/join", invitation.token, trust, body)
+    except CannotReach as error:
+        raise Trouble(FAILED, f"{invitation.url} cannot be joined: {error}") from error
+    if status != HTTPStatus.CREATED:
+        said = answer.get("detail") or f"it answers {status}"
+        raise Trouble(USAGE if status == HTTPStatus.CONFLICT else FAILED, f"{invitation.url} lets nobody join: {said}")
+    return answer
+
+
+def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tuple[int, dict[str, Any]]:
+    """Make one call; return its status and its JSON, if that is an object. Raises CannotReach."""
+    request = urllib.request.Request(
+        url, None if body is None else json.dumps(body).encode(), method=method,
+        headers={"Authorization": f"Bearer {bearer}", "Content-Type": "application/json"},
+    )  # fmt: skip
+    try:
+        with _opener(ssl.create_default_context(cafile=trust or None)).open(request, timeout=_SECONDS) as answer:
+            return answer.status, _object(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, _object(error.read())
+    except OSError as error:
+        raise CannotReach(_why(error)) from error
+
+
+def _opener(trust: ssl.SSLContext) -> urllib.request.OpenerDirector:
+    # A redirect would take the token elsewhere.
+    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=trust), _NoRedirect)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_given: Any) -> None:
+        return None
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content or b"{}")
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return f"its certificate is not of the authority that invited ({reason.verify_message}); look at this clock too"
+    return str(reason)
+
+
+def end(membership: Membership) -> list[str]:
+    """End the tokens of this host's workers; return what is still in force, as worker and reason."""
+    left = []
+    for worker in membership.workers:
+        text = token(worker)
+        try:
+            token_id = text.split("_")[1] if text else ""
+            status, _ = ask("DELETE", f"{membership.url}/api/tokens/{token_id}", text, membership.authority)
+        except CannotReach as error:
+            left.append(f"{worker}: {error}")
+            continue
+        if status not in (HTTPStatus.NO_CONTENT, HTTPStatus.UNAUTHORIZED):  # the latter: it was ended before
+            left.append(f"{worker}: the cluster answers {status}")
+    return left
+
+
+def forget() -> None:
+    """Remove what is kept."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
