@@ -78,9 +78,7 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
     for one in answer["workers"]:
         _keep_token(str(one["worker"]), str(one["token"]))
     if answer["version"] != VERSION:
-        say(
-            f"note: the cluster has version {answer['version']}, this checkout {VERSION}; it gets the jobs that it knows."
-        )
+        say(f"note: the cluster has version {answer['version']}, this checkout {VERSION}; not all jobs suit both")
     made = Membership(
         url=invitation.url, name=name, workers=[str(one["worker"]) for one in answer["workers"]], lanes=lanes,
         labels=labels,
