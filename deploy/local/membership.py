@@ -125,6 +125,8 @@ def _exchanged(invitation: Invitation, name: str, workers: Sequence[str]) -> dic
         status, answer = ask("POST", f"{invitation.url}/api/join", invitation.token, trust, body)
     except CannotReach as error:
         raise Trouble(FAILED, f"{invitation.url} cannot be joined: {error}") from error
+    if status == HTTPStatus.UNAUTHORIZED:
+        raise Trouble(FAILED, "this invitation was used, or has expired: ./deploy-cluster.sh invite prints another")
     if status != HTTPStatus.CREATED:
         said = answer.get("detail") or f"it answers {status}"
         raise Trouble(USAGE if status == HTTPStatus.CONFLICT else FAILED, f"{invitation.url} lets nobody join: {said}")

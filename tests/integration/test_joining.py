@@ -1,0 +1,278 @@
+"""Hosts that join over HTTPS: with an invitation that counts once, to the authority that it names and to no other."""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from deploy.local import authority, invitation, membership
+from deploy.local.invitation import Invitation
+from deploy.local.membership import Membership
+from deploy.local.outcome import Trouble
+from tests.integration.live import Live, until
+from tests.ports import free_port
+
+TOKEN = "t" * 40
+ELSEWHERE = "redis://127.0.0.1:1/0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Door:
+    """A cluster, and where other machines reach it."""
+
+    live: Live
+    port: int
+    fingerprint: str
+
+    def invited(self, ttl_seconds: int = 600, scopes: tuple[str, ...] = ("join",)) -> Invitation:
+        body = {"name": "invitation", "scopes": scopes, "ttl_seconds": ttl_seconds}
+        token = self.live.post("/api/tokens", body).json()["token"]
+        return Invitation(host="127.0.0.1", port=self.port, fingerprint=self.fingerprint, token=token)
+
+    def tokens(self) -> set[str]:
+        rows = self.live.get("/api/tokens")["tokens"]
+        return {row["name"] for row in rows if row["scopes"] == ["worker"]}
+
+
+def files(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> str:
+    """Make an authority in a folder, and a certificate for this machine; return the authority's fingerprint."""
+    places = {"FOLDER": "", "CERTIFICATE": "server.pem", "KEY": "server.key", "_AUTHORITY": "authority.pem",
+              "_AUTHORITY_KEY": "authority.key"}  # fmt: skip
+    for name, file in places.items():
+        monkeypatch.setattr(authority, name, folder / file)
+    authority.certify(names or ("127.0.0.1",))
+    return authority.fingerprint(authority.ensure())
+
+
+def serve(live: Live, name: str, folder: Path, port: int) -> None:
+    live._run(
+        name, [sys.executable, "-m", "coordinator"], BIND="127.0.0.1", COORDINATOR_PORT=str(port), METRICS_PORT="0",
+        TLS_CERTIFICATE=str(folder / "server.pem"), TLS_KEY=str(folder / "server.key"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    folder, port = tmp_path_factory.mktemp("joining"), free_port()
+    live = Live(folder, workers=0, CLUSTER_TOKEN=TOKEN)
+    with pytest.MonkeyPatch.context() as patches:
+        fingerprint = files(folder / "tls", patches)
+    try:
+        live.start_redis()
+        live.start_coordinator()
+        serve(live, "door", folder / "tls", port)
+        until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 60)
+        yield Door(live, port, fingerprint)
+    finally:
+        live.stop()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which this machine keeps what it joins."""
+    place = tmp_path / "joined"
+    for name, file in {"FOLDER": "", "_HOST": "host.json", "_AUTHORITY": "authority.pem", "_TOKENS": "tokens"}.items():
+        monkeypatch.setattr(membership, name, place / file)
+    return place
+
+
+def join(invited: Invitation, name: str = "attic", *workers: str) -> Membership:
+    return membership.join(invited, name, workers or ("cpu-1",), lanes=1, labels="")
+
+
+def worker_of(door: Door, joined: Membership, name: str, **more: str) -> None:
+    """Starts the first worker of a host as its supervisor would, but for the way in which it gets its token."""
+    given = {
+        "WORKER_API": joined.url, "WORKER_API_CA": joined.authority, "HOST_ID": joined.name, "REDIS_URL": ELSEWHERE,
+        "WORKER_TOKEN": membership.token(joined.workers[0]), "WORKER_THREADS": "1", "METRICS_PORT": "0",
+    }  # fmt: skip
+    door.live._run(name, [sys.executable, "-m", "cpu_worker"], **(given | more))
+
+
+def test_a_host_joins_works_and_leaves(door: Door, here: Path) -> None:
+    joined = join(door.invited(), "attic", "cpu-1", "cpu-2")
+    assert membership.kept() == joined and joined.workers == ["attic-cpu-1", "attic-cpu-2"]
+    assert {path.stat().st_mode & 0o777 for path in (here / "tokens").iterdir()} == {0o600}
+    worker_of(door, joined, "worker-attic")
+    door.live.wait_ready(1)
+    assert door.live.result(door.live.submit("faulty", {"units": 100})) == {"sum": 4950, "count": 100}
+    [host] = [row for row in door.live.get("/api/hosts")["hosts"] if row["host"] == "attic"]
+    assert host["live"] and host["workers"] == ["attic-cpu-1"] and host["lanes"] == 1
+    door.live.kill("worker-attic", signal.SIGTERM)
+    assert door.tokens() >= {"attic-cpu-1", "attic-cpu-2"}
+    assert membership.end(joined) == []
+    assert not door.tokens() & {"attic-cpu-1", "attic-cpu-2"}
+    assert membership.end(joined) == [], "a second time nothing is left either"
+
+
+def refused(invited: Invitation, *words: str) -> None:
+    with pytest.raises(Trouble) as trouble:
+        join(invited, "refused")
+    assert all(word in str(trouble.value) for word in words), trouble.value
+    assert membership.kept() is None
+
+
+@pytest.mark.usefixtures("here")
+def test_an_invitation_counts_once(door: Door) -> None:
+    invited = door.invited()
+    join(invited, "once")
+    membership.forget()
+    refused(invited, "was used, or has expired")
+
+
+@pytest.mark.usefixtures("here")
+def test_an_invitation_expires(door: Door) -> None:
+    invited = door.invited(ttl_seconds=1)
+    time.sleep(1.2)
+    refused(invited, "was used, or has expired")
+
+
+@pytest.mark.usefixtures("here")
+def test_a_wrong_token_joins_nothing(door: Door) -> None:
+    wrong = dataclasses.replace(door.invited(), token=f"tc_{'a' * 10}_{'b' * 43}")
+    refused(wrong, "was used, or has expired")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("scopes", [("worker",), ("read", "submit"), ("admin",), ("join", "read")])
+def test_only_an_invitation_is_one(door: Door, scopes: tuple[str, ...]) -> None:
+    refused(door.invited(scopes=scopes), "join")
+
+
+def test_an_invitation_opens_nothing_else(door: Door) -> None:
+    headers = {"Authorization": f"Bearer {door.invited().token}"}
+    for method, path in (("GET", "/api/status"), ("POST", "/api/submit"), ("POST", "/api/worker/register"),
+                         ("GET", "/api/tokens"), ("POST", "/api/tokens")):  # fmt: skip
+        assert httpx.request(method, door.live.url() + path, headers=headers, json={}).status_code == 403, path
+
+
+@pytest.mark.usefixtures("here")
+def test_another_authority_gets_nothing(door: Door) -> None:
+    other = dataclasses.replace(door.invited(), fingerprint="0" * 64)
+    refused(other, "not the one of the invitation", "Nothing was sent")
+
+
+def test_a_host_trusts_its_authority_alone(
+    door: Door, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    joined = join(door.invited(), "trusting")
+    files(tmp_path / "other", monkeypatch)
+    port = free_port()
+    serve(door.live, "impostor", tmp_path / "other", port)
+    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 60)
+    moved = dataclasses.replace(joined, url=f"https://127.0.0.1:{port}")
+    [left] = membership.end(moved)
+    assert "not of the authority that invited" in left
+    worker_of(door, moved, "worker-trusting")
+    until(lambda: "its certificate is not trusted" in door.live.log("worker-trusting"), 60)
+    door.live.kill("worker-trusting")
+    door.live.kill("impostor")
+    assert membership.end(joined) == []
+    assert here.is_dir()
+
+
+@pytest.mark.usefixtures("here")
+def test_of_two_that_use_one_invitation_one_joins(door: Door, tmp_path: Path) -> None:
+    invited, answers = door.invited(), []
+    together = threading.Barrier(4)
+
+    def use(number: int) -> None:
+        together.wait()
+        body = {"host": f"racer-{number}", "workers": ["cpu-1"]}
+        status, _ = membership.ask("POST", f"{invited.url}/api/join", invited.token, str(tls), body)
+        answers.append(status)
+
+    tls = tmp_path / "authority.pem"
+    tls.write_text(httpx.get(f"{invited.url}/api/authority", verify=False).text)
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(answers) == [201, 401, 401, 401]
+    assert len({name for name in door.tokens() if name.startswith("racer")}) == 1
+
+
+@pytest.mark.usefixtures("here")
+def test_a_name_that_has_joined_is_not_taken_over(door: Door) -> None:
+    url = f"{join(door.invited(), 'cellar').url}/api/tokens"
+    own, invited = membership.token("cellar-cpu-1"), door.invited()
+    with pytest.raises(Trouble, match="cellar-cpu-1 has joined before"):  # another machine of that name
+        membership.join(invited, "cellar", ["cpu-1", "cpu-2"], lanes=1, labels="")
+    trust = str(membership.FOLDER / "authority.pem")
+    assert membership.ask("DELETE", f"{url}/{own.split('_')[1]}", own, trust) == (204, {})
+    assert join(invited, "cellar").workers == ["cellar-cpu-1"], "what was refused has not used the invitation up"
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({"host": "../x", "workers": ["cpu-1"]}, "host"), ({"host": "a" * 49, "workers": ["cpu-1"]}, "host"),
+     ({"host": "a", "workers": []}, "workers"), ({"host": "a", "workers": ["tpu-1"]}, "workers"),
+     ({"host": "a", "workers": ["cpu-1"] * 65}, "workers"), ({"host": "a"}, "workers")],
+)  # fmt: skip
+def test_a_bad_host_is_refused_by_field(door: Door, body: dict[str, Any], field: str) -> None:
+    invited = door.invited()
+    headers = {"Authorization": f"Bearer {invited.token}"}
+    answer = httpx.post(f"{door.live.url()}/api/join", headers=headers, json=body)
+    assert answer.status_code == 422 and field in answer.json()["field"], answer.text
+    assert httpx.get(f"{door.live.url()}/api/session", headers=headers).status_code == 200, "it is not used up"
+
+
+def test_a_token_ends_itself_and_no_other(door: Door) -> None:
+    own, other = (door.invited(scopes=("worker",)).token for _ in range(2))
+    headers = {"Authorization": f"Bearer {own}"}
+
+    def end(token: str) -> int:
+        return httpx.delete(f"{door.live.url()}/api/tokens/{token.split('_')[1]}", headers=headers).status_code
+
+    assert [end(other), end(own), end(own)] == [403, 204, 401]
+
+
+def test_a_renewed_certificate_is_served_without_a_restart(
+    door: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, folder = free_port(), tmp_path / "tls"
+    files(folder, monkeypatch, "127.0.0.1")
+    serve(door.live, "renewing", folder, port)
+    trust = str(folder / "server.pem")
+    url = f"https://127.0.0.1:{port}/health"
+    until(lambda: httpx.get(url, verify=False).status_code == 200, 60)
+    before = authority.CERTIFICATE.read_bytes()
+    authority.certify(["127.0.0.1"])
+    assert authority.CERTIFICATE.read_bytes() == before, "it names that already, and expires in months"
+    authority.certify(["localhost"])
+
+    def by_name() -> bool:
+        status, _ = membership.ask("GET", url.replace("127.0.0.1", "localhost"), "", trust)
+        return status == 200
+
+    until(lambda: _quietly(by_name), 30)
+    assert membership.ask("GET", url, "", trust)[0] == 200, "the address is still named"
+    door.live.kill("renewing")
+
+
+def _quietly(asked: Any) -> bool:
+    try:
+        return bool(asked())
+    except membership.CannotReach:
+        return False
+
+
+def test_invitations_are_read_as_they_are_printed() -> None:
+    token = f"tc_{'a' * 10}_{'b' * 43}"
+    for host, url in (("box.lan", "https://box.lan:3443"), ("fd00::7", "https://[fd00::7]:3443")):
+        given = Invitation(host=host, port=3443, fingerprint="0" * 64, token=token)
+        assert invitation.parsed(f" {given}\n") == given and given.url == url
+    for text in ("", "box", f"box:0/{'0' * 64}/{token}", f"box:70000/{'0' * 64}/{token}", f"box:1/{'0' * 63}/{token}",
+                 f"box:1/-/{token}x", f"a b:1/-/{token}", f"user@box:1/-/{token}"):  # fmt: skip
+        with pytest.raises(invitation.NoInvitation):
+            invitation.parsed(text)
