@@ -92,6 +92,10 @@ class WorkerList(Answer):
     workers: Many[dict[str, Any]]
 
 
+class HostList(Answer):
+    hosts: Many[Host]
+
+
 class Usages(Answer):
     usage: Many[dict[str, Any]]
 
@@ -240,6 +244,22 @@ class Worker(Answer):
     cpu_ratio: float | None = None
     cpu_level: str | None = None
     memory_used_bytes: Count | None = None
+
+
+class Host(Answer):
+    host: str
+    live: bool
+    workers: Many[str]
+    lanes: Count
+    busy_lanes: Count
+    draining: bool = False
+    seen_seconds_ago: float = 0.0
+    cpus: Count | None = None
+    cpu_ratio: float | None = None
+    memory_used_bytes: Count | None = None
+    memory_total_bytes: Count | None = None
+    gpus: Many[str] = []
+    labels: Many[str] = []
 
 
 class Kind(Answer):

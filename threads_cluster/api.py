@@ -407,6 +407,11 @@ class Cluster:
         workers: list[Json] = self._get("workers", shape=answers.WorkerList)["workers"]
         return workers
 
+    def hosts(self) -> list[Json]:
+        """Return the machines on which workers live, and those that were lost within the hour."""
+        hosts: list[Json] = self._get("hosts", shape=answers.HostList)["hosts"]
+        return hosts
+
     def drain(self, worker: str, on: bool = True) -> Json:
         """Let a worker finish what it holds and take nothing new; `on=False` lets it work again."""
         return self._post(f"workers/{quote(worker)}/drain", {"on": on})

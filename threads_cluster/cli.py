@@ -347,6 +347,13 @@ def workers(ctx: typer.Context, as_json: AsJson = False) -> None:
     show.listing(rows, show.workers, as_json=as_json, none=none)
 
 
+@app.command()
+def hosts(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List machines by what their workers do there. Another one joins by: ./deploy-cluster.sh invite"""
+    none = "no hosts; start a local cluster with: ./deploy-cluster.sh local"
+    show.listing(ctx.obj.cluster.hosts(), show.hosts, as_json=as_json, none=none)
+
+
 app.command("nodes", help="The same as: cluster workers", hidden=True)(workers)
 
 

@@ -470,6 +470,26 @@ def _unit_row(unit: Mapping[str, Any]) -> list[Any]:
     ]  # fmt: skip
 
 
+def hosts(several: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of hosts."""
+    columns = ("host", "state", "workers", "lanes", "cpus", "cpu", "memory", "gpus", "labels", "seen")
+    rows(columns, [_host_row(host) for host in several])
+
+
+def _host_row(host: Mapping[str, Any]) -> list[Any]:
+    state = "lost" if not host["live"] else "draining" if host.get("draining") else "live"
+    return [
+        host["host"], state, len(host["workers"]), f"{host['busy_lanes']} of {host['lanes']}", host.get("cpus"),
+        figures.percent(host.get("cpu_ratio")), _memory(host), ", ".join(host["gpus"]), ", ".join(host["labels"]),
+        figures.ago(host["seen_seconds_ago"]),
+    ]  # fmt: skip
+
+
+def _memory(host: Mapping[str, Any]) -> str:
+    used, total = host.get("memory_used_bytes"), host.get("memory_total_bytes")
+    return f"{figures.size(used)} of {figures.size(total)}" if used is not None and total is not None else ""
+
+
 def workers(several: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of workers."""
     columns = ("worker", "device", "state", "lanes", "job", "cpu", "memory", "host", "seen")

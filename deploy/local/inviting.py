@@ -28,7 +28,7 @@ _ELSEWHERE = ("192.0.2.1", 9)
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What an invitation was asked for with."""
+    """Wishes for an invitation."""
 
     #: Name or address of this machine; empty: the one with which it reaches others.
     address: str = ""

@@ -54,7 +54,7 @@ _SERVICE = "threads-cluster-{name}.service"
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What somebody joins with."""
+    """Wishes of who joins."""
 
     #: As it was printed; empty: go on with what was joined before.
     invitation: str = ""

@@ -1,4 +1,4 @@
-"""What a checkout keeps of the cluster that it has joined, in .cluster/joined, and its calls there."""
+"""Membership of this checkout in a cluster elsewhere: what .cluster/joined keeps, and the calls that it makes there."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ load bench
   says Usage
   cluster dokcer
   exits 2
-  says "there is no command 'dokcer'; there are: local, docker" "See: ./deploy-cluster.sh help"
+  says "there is no command 'dokcer'; there are: local, invite" "See: ./deploy-cluster.sh help"
 }
 
 @test "the version" {

@@ -146,7 +146,7 @@ def _shared_kernels() -> Iterator[None]:
     ("arguments", "code", "message"),
     [
         ((), 2, "Usage: "),
-        (("dokcer",), 2, "there is no command 'dokcer'; there are: local, docker, kubernetes, scale"),
+        (("dokcer",), 2, "there is no command 'dokcer'; there are: local, invite, join, leave, docker"),
         (("local", "--port", "web"), 2, "--port needs a number from 1 to 65535; got 'web'"),
         (("local", "--workers", "0"), 2, "--workers needs a number from 1 to 64; got '0'"),
         (("local", "--workers"), 2, "--workers needs a number"),

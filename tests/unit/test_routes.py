@@ -69,6 +69,7 @@ def test_every_domain_has_the_same_files() -> None:
         "audit",
         "events",
         "fleet",
+        "hosts",
         "jobs",
         "logs",
         "schedules",
