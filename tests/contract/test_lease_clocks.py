@@ -176,7 +176,9 @@ def test_a_coordinator_whose_own_clock_is_wrong_shows_what_the_others_show(
     store.fleet.heartbeat("w", "1", {"device": "cpu", "lanes": "1"})
     store.jobs.submit([new_job("waits", 10, "any.normal"), new_job("runs", 10, "any.high")])
     now = int(store.clock.now() * 1000)
-    fields = {"state": "running", "started": now - 10_000, "rate": 5, "mark_at": now, "done": 1, "cursor": 1}
+    fields = {
+        "state": "running", "started": now - 10_000, "rate": 5, "mark_at": now, "done": 1, "cursor": 1, "holders": 1,
+    }  # fmt: skip
     store.client.hset("ct:job:runs", mapping=fields)
     wrong = time.time() + hours * 3600
     monkeypatch.setattr(time, "time", lambda: wrong)
