@@ -162,6 +162,13 @@ def test_the_greatest_blocks_are_four_smaller_ones(h: int, monkeypatch: pytest.M
         assert computed(h << 24, 2**24) == usual, tails
 
 
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("start", [2**20, 3**32, 2**48 - 1], ids=lambda h: f"h={h}")
+def test_the_greatest_blocks_of_two_limbs_are_four_smaller_ones(start: int) -> None:
+    """The last begins where the form for any CPU goes on, in smaller blocks."""
+    assert computed(start << 24, 2**25) == computed(start << 24, 2**25, 2**22)
+
+
 def test_odd_steps_are_told_from_logarithms_with_room_to_spare() -> None:
     """The README's bound: the fraction lies between 0.3 and 0.7 wherever a lane may end."""
     third = 2**tables.LOG_BITS

@@ -158,10 +158,12 @@ def tails_at(start: int) -> Any:
     return tails() if start < tails().END else tails_portable
 
 
-def pieces(start: int, end: int, most: int, levels: tuple[int, ...] = LEVELS) -> Iterator[tuple[int, int, int]]:
+def pieces(
+    start: int, end: int, most: int, levels: tuple[int, ...] = LEVELS, wide: tuple[int, ...] = WIDE_LEVELS
+) -> Iterator[tuple[int, int, int]]:
     """(start, end, bits) of launches of at most `most` numbers: the greatest aligned blocks that fit, else singles."""
     while start < end:
-        for bits in levels if start < NARROW_END else WIDE_LEVELS:
+        for bits in levels if start < NARROW_END else wide:
             size = 1 << bits
             if start % size == 0 and start >= LEAST_BLOCK * size and size <= min(most, end - start):
                 yield start, start + size, bits
@@ -172,6 +174,11 @@ def pieces(start: int, end: int, most: int, levels: tuple[int, ...] = LEVELS) ->
             size = min(to_a_block, most, end - start)
             yield start, start + size, 0
         start += size
+
+
+def wide_levels(end: int) -> tuple[int, ...]:
+    """Sizes of blocks of two limbs below `end`: the greatest where the tails make no products of digits."""
+    return LEVELS if tails().ANY_LEVEL and end <= tails().END else WIDE_LEVELS
 
 
 def _slices(spec: Spec, start: int, end: int) -> Iterator[tuple[int | None, int, int]]:
@@ -186,7 +193,7 @@ def run(spec: Spec, lo: int, hi: int, tick: Tick) -> tuple[int, Partial]:
     start, ticked = int(spec["start"]), monotonic()
     tally = Tally(start + lo, bool(spec.get("density")))
     for column, begin, end in _slices(spec, start + lo, start + hi):
-        for low, high, bits in pieces(begin, end, spec["batch_size"] or end - begin):
+        for low, high, bits in pieces(begin, end, spec["batch_size"] or end - begin, wide=wide_levels(end)):
             tally.take(low, high, bits)
             if monotonic() - ticked >= TICK_SECONDS and high < start + hi:
                 ticked = monotonic()

@@ -26,6 +26,8 @@ from jobs.kinds.collatz.wide import LIMB, SAFE, in_limbs
 
 #: Blocks below this, which are all, are taken.
 END = 2**96
+#: 3^c of blocks of 2^24 numbers times a digit would pass 2^64.
+ANY_LEVEL = False
 
 _ZERO, _ONE, _ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _STEP, _STEP_MASK = np.uint64(STEP_BITS), np.uint64(2**STEP_BITS - 1)

@@ -46,6 +46,8 @@ from jobs.kinds.collatz.wide import LIMB, SAFE
 
 #: Greater numbers are left to the tails for any CPU: too many would outgrow these limbs.
 END = 2**72
+#: Blocks of two limbs may have any size: 3^c h comes from additions.
+ANY_LEVEL = True
 
 _ZERO, _ALL, _THREE, _FOUR = np.uint64(0), np.uint64(2**64 - 1), np.uint64(3), np.uint64(4)
 _LANES = np.uint64(15)

@@ -47,6 +47,8 @@ from jobs.kinds.collatz.wide import LIMB, SAFE
 
 #: Blocks below this, which are all, are taken.
 END = 2**96
+#: 3^c of blocks of 2^24 numbers times a digit would pass 2^64.
+ANY_LEVEL = False
 
 _ZERO, _ALL, _EIGHT, _FIFTEEN = np.uint64(0), np.uint64(2**64 - 1), np.uint64(8), np.uint64(15)
 _CLASS_C, _CLASS_D = np.uint64(2**D_SHIFT - 1), np.uint64(2 ** (WEIGHT_SHIFT - D_SHIFT) - 1)
