@@ -25,6 +25,7 @@ from coordinator.workflows import validation
 from jobs.store.scripts import Scripts, _grouped
 from tests.integration.live import Live, until, wheel_redis
 from tests.ports import free_port
+from tests.unit import workflow_bench
 from tests.unit.workflow_bench import Flows, workflow_text
 
 ADMIN = "an-admin-token-of-the-benchmarks"
@@ -170,7 +171,8 @@ def _longest(server: str) -> dict[str, float]:
         flows = Flows(f"redis://127.0.0.1:{port}/0", Path(folder) / "artifacts")
         try:
             for chapter, call in _chapters(flows):
-                with _metered(pid) as taken:
+                # A look lasts a second at most, which is little of the work where much else runs.
+                with _metered(pid) as taken, patch.object(workflow_bench, "LOOKS", 100_000):
                     call()
                 longest[chapter], name = max((max(each), name) for name, each in taken.items())
                 print(f"W1 {chapter}: {longest[chapter]:.1f} ms, {name}", file=sys.stderr)
