@@ -21,7 +21,7 @@ from jobs.models import TERMINAL
 from tests.unit.workflow_bench import Flows
 
 BAD = {"failed", "cancelled", "skipped"}
-SEEDS = range(12)
+SEEDS = range(6)
 
 
 @dataclass

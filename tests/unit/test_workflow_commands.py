@@ -205,3 +205,20 @@ def test_a_receiver_is_named_on_the_command_line(run: Run, flows: Flows, tmp_pat
     with pytest.raises(SystemExit) as ended:
         cli.main(scheduled)
     assert ended.value.code == 2
+
+
+def test_a_retry_says_what_begins_anew(run: Run, flows: Flows) -> None:
+    workflow = flows.submit("a", "b, dependencies: [a]")
+    flows.look(workflow)
+    flows.failed(workflow, "a")
+    assert flows.ask("DELETE", f"/api/jobs/{flows.job_of(workflow, 'a')}").status_code == 204
+    code, _, err = run("retry", workflow)
+    assert (code, err.splitlines()[0]) == (0, "a begins anew: its job was deleted")
+
+
+def test_problems_that_are_not_listed_are_counted(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "many.yaml"
+    path.write_text(workflow_text(*(f"a{number}, nix: 1" for number in range(150))))
+    for verb in ("validate", "submit"):
+        code, _, err = run(verb, path)
+        assert code and err.splitlines()[-1] == "and 130 more"
