@@ -12,7 +12,11 @@ function answer(path: string, options: RequestInit): Response {
   if (path.startsWith(unwell))
     return new Response(JSON.stringify({ detail: "redis cannot be reached" }), { status: 503 });
   if (!path.startsWith("/api/events")) return new Response(JSON.stringify(SNAPSHOT));
-  const body = new ReadableStream<Uint8Array>({ start: (controller) => void (open = controller) });
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      open = controller;
+    },
+  });
   options.signal?.addEventListener("abort", () => open?.error(options.signal?.reason));
   return new Response(body);
 }
