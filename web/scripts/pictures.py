@@ -29,10 +29,12 @@ from tests.integration.live import Live  # noqa: E402
 IMAGES = TOP / "docs" / "images"
 DIST = TOP / "web" / "dist"
 SIZE = {"width": 1280, "height": 720}
+THEMES = ("light", "dark")
 MOST_BYTES, MOST_BYTES_MOVING = 250_000, 3_000_000
 #: Of the playback.
 FRAMES, FRAME_MS = 200, 100
-WIDE = {"width": 960, "height": 600}
+#: Of the clock of simulated time: the whole run takes 100 s at speed 1.
+SPEED = 5.5
 
 
 @contextmanager
@@ -69,44 +71,72 @@ def keep(page: Page, name: str, theme: str) -> None:
 
 
 def threads(browser: Browser, live: Live) -> None:
+    """One run on eight cores with a thread picked in its lanes."""
     job = live.submit("thread", {"thread_count": 40, "max_depth": 5, "replicas": 300, "cores": 8, "seed": 1})
     live.wait_for(job, "done")
-    for theme in ("light", "dark"):
+    for theme in THEMES:
         page = opened(browser, f"{live.url()}/#job={job}", theme)
         page.get_by_text("Makespan over replicas").first.wait_for()
+        page.locator(".picture canvas").last.click(position={"x": 560, "y": 15})
         keep(page, "threads", theme)
 
 
+def sweep(browser: Browser, live: Live) -> None:
+    """Speedup over cores for each scheduler."""
+    costs = {"dispatch_cost_us": 15, "steal_cost_us": 40, "spawn_cost_us": 5}
+    machines = {"cores": [1, 2, 4, 8, 16, 32], "scheduler": ["fifo", "lifo", "work_stealing"]}
+    job = live.submit("thread", {"thread_count": 12, "max_depth": 14, "replicas": 200, "seed": 3, **machines, **costs})
+    live.wait_for(job, "done", 300)
+    for theme in THEMES:
+        page = opened(browser, f"{live.url()}/#job={job}&cell=11", theme)
+        page.get_by_text("Makespan over replicas").first.wait_for()
+        page.wait_for_timeout(2000)
+        keep(page, "sweep", theme)
+
+
 def collatz(browser: Browser, live: Live) -> None:
-    for theme in ("light", "dark"):
+    """Delays of a million numbers, as the page counts them by itself."""
+    for theme in THEMES:
         page = opened(browser, f"{live.url()}/collatz.html", theme)
+        page.get_by_text("All of 1").first.wait_for()
         page.wait_for_timeout(4000)
         keep(page, "collatz", theme)
 
 
+def coral(browser: Browser, live: Live) -> None:
+    """The same numbers as a coral that has grown."""
+    for theme in THEMES:
+        page = opened(browser, f"{live.url()}/collatz.html#view=coral", theme)
+        page.wait_for_timeout(12_000)
+        keep(page, "coral", theme)
+
+
 def kinds(browser: Browser, live: Live) -> None:
+    """The result of a job of any kind, as figures, tables and histograms."""
     job = live.submit("collatz", {"start_number": 1, "number_count": 10**8})
-    live.wait_for(job, "done")
-    for theme in ("light", "dark"):
-        keep(opened(browser, f"{live.url()}/kinds.html#kind=collatz&job={job}", theme), "kinds", theme)
+    live.wait_for(job, "done", 60)
+    for theme in THEMES:
+        page = opened(browser, f"{live.url()}/kinds.html#kind=collatz&job={job}", theme)
+        page.locator(".histogram").first.wait_for()
+        keep(page, "kinds", theme)
 
 
 def fleet(browser: Browser, live: Live) -> None:
     """The cluster after some minutes of different work, with two jobs that run and one that waits."""
-    for done in (
-        {"start_number": 1, "number_count": 10**10},
-        {"start_number": 2**40, "number_count": 2**42, "mode": "verify"},
-    ):
-        live.wait_for(live.submit("collatz", done), "done", 300)
-    live.wait_for(live.submit("thread", {"cores": [1, 2, 4, 8, 16], "replicas": 4096, "seed": 7}), "done", 300)
+    ended = [
+        ("collatz", {"start_number": 1, "number_count": 10**10}),
+        ("collatz", {"mode": "verify", "start_number": 2**40, "number_count": 2**42}),
+        ("thread", {"cores": [1, 2, 4, 8, 16], "replicas": 4096, "seed": 7}),
+    ]
+    for kind, parameters in ended:
+        live.wait_for(live.submit(kind, parameters), "done", 300)
     running = [
         live.submit("collatz", {"start_number": 10**15, "number_count": 10**13}),
-        live.submit(
-            "thread", {"cores": [4, 8, 16, 32], "scheduler": ["fifo", "work_stealing"], "replicas": 10**6, "seed": 8}
-        ),
+        live.submit("thread", {"cores": 16, "scheduler": ["fifo", "work_stealing"], "replicas": 10**7, "seed": 8}),
+        live.submit("collatz", {"mode": "verify", "start_number": 2**66, "number_count": 2**45}, device="gpu"),
     ]
     time.sleep(45)
-    for theme in ("light", "dark"):
+    for theme in THEMES:
         page = opened(browser, f"{live.url()}/cluster.html", theme)
         page.wait_for_timeout(8000)
         keep(page, "cluster", theme)
@@ -118,28 +148,22 @@ def fleet(browser: Browser, live: Live) -> None:
 
 
 def playback(browser: Browser, live: Live) -> None:
-    """Play one simulation from its beginning to its end, by a clock that moves a frame at a time."""
-    job = live.submit("thread", {"thread_count": 12, "max_depth": 6, "replicas": 300, "cores": 8, "seed": 4})
-    live.wait_for(job, "done")
-    page = browser.new_context(viewport=WIDE, color_scheme="light").new_page()  # type: ignore[arg-type]
+    """Play the run on which the Threads page opens, from its beginning to its end, a frame at a time."""
+    page = browser.new_context(viewport=SIZE, color_scheme="light").new_page()  # type: ignore[arg-type]
     page.clock.install()
-    page.goto(f"{live.url()}/#job={job}")
-    page.get_by_text("Makespan over replicas").first.wait_for()
-    page.wait_for_timeout(2000)
-    play(page)
+    page.goto(f"{live.url()}/#speed={SPEED}")
+    page.get_by_role("button", name="Pause").wait_for()
+    page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 1)
+    for key in ("r", "Space"):
+        page.keyboard.press(key)
+        page.clock.run_for(50)
+    page.get_by_role("button", name="Dismiss").click()
     frames = []
     for _ in range(FRAMES):
         page.clock.run_for(FRAME_MS)
         frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
     write_moving(frames, IMAGES / "playback.gif")
     page.context.close()
-
-
-def play(page: Page) -> None:
-    page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 1)
-    page.keyboard.press("r")
-    page.clock.run_for(200)
-    page.keyboard.press("Space")
 
 
 def write_moving(frames: list[Image.Image], path: Path) -> None:
@@ -162,7 +186,8 @@ def mixed(frames: list[Image.Image]) -> Image.Image:
 
 
 PICTURES: dict[str, Callable[[Browser, Live], None]] = {
-    "threads": threads, "collatz": collatz, "kinds": kinds, "cluster": fleet, "playback": playback,
+    "threads": threads, "sweep": sweep, "collatz": collatz, "coral": coral, "kinds": kinds, "cluster": fleet,
+    "playback": playback,
 }  # fmt: skip
 
 

@@ -39,7 +39,8 @@ function Value({ of: { value, after, onOpen } }: { of: Headline }) {
   const text = (
     <>
       {value}
-      {after && <small> {after}</small>}
+      {after && " "}
+      {after && <small>{after}</small>}
     </>
   );
   if (!onOpen) return <span class="value">{text}</span>;

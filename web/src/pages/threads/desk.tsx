@@ -207,7 +207,7 @@ function Tools() {
           <select value={String(mine?.cell ?? 0)} onChange={(event) => showCell(Number(event.currentTarget.value))}>
             {cells.map((each) => (
               <option key={each.cell} value={String(each.cell)}>
-                {each.cores} cores, {each.scheduler.replaceAll("_", " ")}
+                {each.cores} {each.cores === 1 ? "core" : "cores"}, {each.scheduler.replaceAll("_", " ")}
               </option>
             ))}
           </select>
