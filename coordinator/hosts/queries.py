@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from coordinator.asker import Asker
 from coordinator.fleet.rows import WorkerRow
@@ -32,22 +32,36 @@ def join(store: Tokens, asker: Asker, names: Sequence[str]) -> list[Credential]:
     _refuse_taken(store, names)
     if not store.revoke(asker.token, asker.actor):
         raise errors.Unauthorized("this invitation was used or has expired; ask for another", field="Authorization")
-    return [_minted(store, name, asker) for name in names]
+    minted: list[Credential] = []
+    try:
+        for name in names:
+            minted.append(_minted(store, name, asker))
+        _refuse_taken(store, names, {one.id for one in minted})
+    except Exception:
+        for one in minted:
+            store.revoke(one.id, asker.actor)
+        raise
+    return minted
 
 
-def _refuse_taken(store: Tokens, names: Sequence[str]) -> None:
-    """Raise Conflict where a worker of such a name has a token: two would take the name from each other."""
-    taken = sorted({token.name for token in store.all() if "worker" in token.scopes} & set(names))
-    if taken:
+def _refuse_taken(store: Tokens, names: Sequence[str], own: Set[str] = frozenset()) -> None:
+    """Raise Conflict where a worker of such a name has another token: two would take the name from each other.
+
+    `own`: tokens that were just made; of two hosts that took a name at once, both are refused.
+    """
+    workers = {token.name for token in store.all() if "worker" in token.scopes and token.id not in own}
+    if taken := sorted(workers & set(names)):
         raise errors.Conflict(
-            f"a worker {taken[0]} has joined before: `./deploy-cluster.sh leave` on that machine ends its token, or"
-            " `cluster token revoke` does; or join under another name: --name NAME", field="host",
+            f"a worker {taken[0]} has joined before: `./deploy-cluster.sh leave` on that machine ends its token, or, as"
+            " where a join broke off, `cluster token revoke`; or join under another name: --name NAME", field="host",
         )  # fmt: skip
 
 
 def _minted(store: Tokens, name: str, asker: Asker) -> Credential:
     minted = tokens.mint()
     how = store.create(minted, name=name, scopes=("worker",), tenant=asker.tenant, actor=asker.actor)
+    if how == "missing":
+        raise errors.UnknownTenant(asker.tenant)
     if how != "new":
         raise errors.Conflict(f"there are {tokens.MAX_TOKENS} tokens; revoke some", field="host")
     return minted

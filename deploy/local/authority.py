@@ -5,13 +5,16 @@ A host that joins trusts this authority alone. Its key never leaves this folder.
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -36,8 +39,30 @@ def fingerprint(certificate: x509.Certificate) -> str:
 
 def ensure() -> x509.Certificate:
     """Return the authority's certificate; make it, and its key, where there is none."""
+    with _alone():
+        return _ensured()
+
+
+def certify(names: Iterable[str]) -> None:
+    """Have the certificate name these hosts and addresses; renew it where it expires soon, or does not count."""
+    with _alone():
+        _certify(set(names))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep others of this folder waiting: two that make a key at once would mix theirs."""
     FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _AUTHORITY.is_file():
+    lock = os.open(FOLDER / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _ensured() -> x509.Certificate:
+    if not (_AUTHORITY.is_file() and _AUTHORITY_KEY.is_file()):
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("Threads Cluster authority")
         made = _certificate(name, name, key.public_key(), _AUTHORITY_DAYS)
@@ -48,11 +73,9 @@ def ensure() -> x509.Certificate:
     return x509.load_pem_x509_certificate(_AUTHORITY.read_bytes())
 
 
-def certify(names: Iterable[str]) -> None:
-    """Have the certificate name these hosts and addresses, beside those it has; renew it where it expires soon."""
-    authority, known = ensure(), _named()
-    wanted = known | set(names)
-    if wanted == known and not _expires_soon():
+def _certify(wanted: set[str]) -> None:
+    authority = _ensured()
+    if wanted <= _named(authority) and not _expires_soon(authority):
         return
     key = ec.generate_private_key(ec.SECP256R1())
     made = _certificate(_name("Threads Cluster coordinator"), authority.subject, key.public_key(), _DAYS)
@@ -60,6 +83,8 @@ def certify(names: Iterable[str]) -> None:
     made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     made = made.add_extension(_usage(signs=False), critical=True)
     made = made.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(_authority_key().public_key())
+    made = made.add_extension(issuer, critical=False)
     signed = made.sign(_authority_key(), hashes.SHA256())
     chain = [one.public_bytes(serialization.Encoding.PEM) for one in (signed, authority)]
     _write(KEY, _private(key))
@@ -74,6 +99,8 @@ def _certificate(
         x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
         .serial_number(x509.random_serial_number()).not_valid_before(now - _EARLIER)
         .not_valid_after(now + timedelta(days=days))
+        # Python 3.13 and later want it, of the authority too.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )  # fmt: skip
 
 
@@ -95,24 +122,28 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _current() -> x509.Certificate | None:
-    """Return this machine's certificate; None where there is none that counts."""
+def _current(authority: x509.Certificate) -> x509.Certificate | None:
+    """Return this machine's certificate; None where there is none of this authority and with its key that counts."""
     try:
-        return x509.load_pem_x509_certificate(CERTIFICATE.read_bytes()) if KEY.is_file() else None
-    except (OSError, ValueError):
+        found = x509.load_pem_x509_certificate(CERTIFICATE.read_bytes())
+        found.verify_directly_issued_by(authority)
+        key = serialization.load_pem_private_key(KEY.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError, InvalidSignature):
         return None
+    counts = key.public_key() == found.public_key() and found.not_valid_before_utc <= datetime.now(UTC)
+    return found if counts else None
 
 
-def _named() -> set[str]:
-    current = _current()
+def _named(authority: x509.Certificate) -> set[str]:
+    current = _current(authority)
     if current is None:
         return set()
     names = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return {str(name.value) for name in names}
 
 
-def _expires_soon() -> bool:
-    current = _current()
+def _expires_soon(authority: x509.Certificate) -> bool:
+    current = _current(authority)
     return current is None or current.not_valid_after_utc < datetime.now(UTC) + RENEWED_BEFORE
 
 
@@ -134,4 +165,6 @@ def _write(path: Path, content: bytes) -> None:
     new.unlink(missing_ok=True)
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     new.replace(path)

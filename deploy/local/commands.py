@@ -113,6 +113,8 @@ def _sweep() -> int:
 
 
 def _address() -> str:
+    if serves("join"):
+        return _joined()
     return ADDRESS.read_text().strip() if ADDRESS.is_file() else "it is starting or stopping"
 
 
@@ -134,6 +136,12 @@ def _starter() -> psutil.Process | None:
     except (psutil.Error, OSError, ValueError):
         return None
     return process if ours else None
+
+
+def serves(command: str) -> bool:
+    """Tell whether what runs was started by this command: run or join."""
+    starter = _starter()
+    return starter is not None and command in starter.cmdline()
 
 
 def stop() -> int:
@@ -161,16 +169,19 @@ def _joined() -> str:
     from deploy.local import membership  # loads what a cluster on one machine does not need
 
     joined = membership.kept()
-    return f"This machine works for {joined.url} as {joined.name}: {', '.join(joined.workers)}" if joined else ""
+    return f"This checkout has joined {joined.url} with {', '.join(joined.workers)}" if joined else ""
 
 
 def status() -> int:
     """Say whether a cluster of this checkout runs, and show its status. Returns the exit code."""
     if not running():
-        say("No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
+        if joined := _joined():
+            say(f"{joined}; they do not run. Start them: ./deploy-cluster.sh join")
+        else:
+            say("No local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
         return FAILED
-    if not ADDRESS.is_file() and (joined := _joined()):
-        say(joined)
+    if serves("join") and (joined := _joined()):
+        say(f"{joined}; they run")
         return OK
     say(f"A local cluster of this checkout runs: {_address()}")
     return subprocess.run([".venv/bin/cluster", "status"], cwd=CHECKOUT, check=False).returncode

@@ -6,6 +6,7 @@ It opens at the first invitation, and at each later start.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -19,8 +20,12 @@ from deploy.local import authority
 from jobs import exposure
 from jobs.settings import LOCAL_FOLDER, give
 
+log = logging.getLogger("door")
+
 #: What was said at the first invitation; the door stays open over later starts.
 FILE = LOCAL_FOLDER / "door.json"
+#: Where `invite` looks whether it is open.
+LOOPBACK = "127.0.0.1"
 #: How often what was said is read again.
 _AGAIN_SECONDS = 2.0
 
@@ -51,20 +56,27 @@ def keep(port: int, names: Sequence[str]) -> None:
 
 def _follow(door: Door) -> None:
     """Renew the certificate in time, and end this process when another port was asked for: supervisord starts it."""
-    while (now := kept() or door).port == door.port:
-        authority.certify(now.names)
+    while (now := kept() or door).port == door.port and _bind(now) == _bind(door):
+        try:
+            authority.certify([*now.names, LOOPBACK])
+        except (OSError, ValueError) as error:
+            log.error("the certificate is not looked after: %s", error)
         time.sleep(_AGAIN_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _bind(door: Door) -> str:
+    """Return where it listens: everywhere; at addresses of IPv6, which a machine may not have, where one was named."""
+    return "" if any(":" in name for name in door.names) else "0.0.0.0"
 
 
 def main() -> int:
     door = kept()
     if door is None:
         return exposure.REFUSED
-    authority.certify(door.names)
-    # An address of IPv6 is served beside those of IPv4 where the machine does that for one socket.
+    authority.certify([*door.names, LOOPBACK])
     give(
-        coordinator_port=door.port, bind="::" if ":" in door.names[0] else "0.0.0.0", auth="required", metrics_port=0,
+        coordinator_port=door.port, bind=_bind(door), auth="required", metrics_port=0,
         tls_certificate=str(authority.CERTIFICATE), tls_key=str(authority.KEY),
     )  # fmt: skip
     threading.Thread(target=_follow, args=(door,), name="door", daemon=True).start()

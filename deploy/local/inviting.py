@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import ssl
 import time
@@ -10,16 +11,18 @@ import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 
-from deploy.local import admin_token, authority, door, ports
+from deploy.local import admin_token, authority, commands, door, ports
 from deploy.local.cluster import ADDRESS
 from deploy.local.invitation import Invitation
-from deploy.local.outcome import FAILED, NOT_READY, OK, USAGE, Trouble, say
+from deploy.local.outcome import FAILED, NOT_READY, OK, PORT_TAKEN, USAGE, Trouble, say
 from jobs.settings import Settings, load
 from threads_cluster import numbers
 
 #: The door's port, unless another was chosen or this one is taken.
 PORT = 3443
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,250}[A-Za-z0-9])?", re.ASCII)
 #: A coordinator starts within this time.
 _OPEN_SECONDS = 60.0
 #: An address of documentation, to which nothing is sent: the system says from where it would.
@@ -44,7 +47,7 @@ def invite(asked: Asked) -> int:
     seconds = numbers.seconds(asked.ttl)
     if not seconds:
         raise Trouble(USAGE, f"--ttl must be a number with s, m, h or d, as 1h; got {asked.ttl!r}")
-    if not ADDRESS.is_file():
+    if not (commands.running() and ADDRESS.is_file()):
         raise Trouble(FAILED, "no local cluster of this checkout runs. Start one: ./deploy-cluster.sh local")
     opened = _open(asked)
     print(_command(asked, opened, _token(ADDRESS.read_text().strip(), seconds)), flush=True)
@@ -56,13 +59,39 @@ def invite(asked: Asked) -> int:
 def _open(asked: Asked) -> door.Door:
     """Return the door, once it is open for the address that was asked for."""
     before = door.kept()
-    first = asked.address or own_address()
-    port = asked.port or (before.port if before else ports.next_free("0.0.0.0", PORT, "the door for other machines"))
+    first = checked(asked.address) if asked.address else own_address()
+    port = _port(asked.port, before)
     names = [first, *(name for name in (before.names if before else ()) if name != first)]
-    authority.certify([*names, "127.0.0.1"])
+    authority.certify([*names, door.LOOPBACK])
     door.keep(port, names)
-    _await_open(port)
+    try:
+        _await_open(port)
+    except Trouble:
+        if before:
+            door.keep(*before)
+        raise
     return door.Door(port, names)
+
+
+def _port(asked: int | None, before: door.Door | None) -> int:
+    """Return the door's port. Raises Trouble for one that is taken."""
+    if before and asked in (None, before.port):
+        return before.port
+    if before:
+        say(f"note: machines that have joined at port {before.port} must leave and join again.")
+    if asked and not ports.free("0.0.0.0", asked):
+        raise Trouble(PORT_TAKEN, f"port {asked} is taken by another program or may not be used; choose another")
+    return asked or ports.next_free("0.0.0.0", PORT, "the door for other machines")
+
+
+def checked(address: str) -> str:
+    """Return an address as it is written, or a name. Raises Trouble for what is neither."""
+    try:
+        return str(ip_address(address.strip("[]")))
+    except ValueError:
+        if _NAME.fullmatch(address):
+            return address
+    raise Trouble(USAGE, f"--address must be a name or an address, without a port or a zone; got {address!r}")
 
 
 def own_address() -> str:
@@ -92,8 +121,9 @@ def _await_open(port: int) -> None:
 
 
 def _opens(url: str, trust: ssl.SSLContext) -> bool:
+    here = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
     try:
-        with urllib.request.urlopen(url, timeout=5, context=trust):
+        with here.open(url, timeout=5):
             return True
     except (OSError, ValueError):
         return False

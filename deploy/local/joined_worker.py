@@ -8,6 +8,7 @@ import sys
 from deploy.local import membership
 from jobs import exposure
 from jobs.settings import give
+from runner import processes
 
 
 def main(name: str) -> int:
@@ -15,6 +16,8 @@ def main(name: str) -> int:
     if joined is None or name not in joined.workers:
         print(f"error: this checkout has not joined with a worker {name}: ./deploy-cluster.sh join", file=sys.stderr)
         return exposure.REFUSED
+    if sys.platform.startswith("linux"):
+        processes.hide()
     sort = re.search(r"-(cpu|gpu|runner)-[0-9]+$", name)
     assert sort is not None, name
     give(
@@ -22,9 +25,6 @@ def main(name: str) -> int:
         host_id=joined.name, worker_threads=joined.lanes, runner_labels=joined.labels, metrics_port=0,
     )  # fmt: skip
     if sort[1] == "runner":
-        from runner import processes
-
-        processes.hide()
         from runner.__main__ import main as run
     elif sort[1] == "gpu":
         from gpu_worker.__main__ import main as run

@@ -13,7 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
 
-from deploy.local import commands, invitation, membership, program_logs, supervision
+from pydantic import ValidationError
+
+from deploy.local import commands, invitation, membership, program_logs, shape, supervision
 from deploy.local import gpus as usable_gpus
 from deploy.local.membership import Membership
 from deploy.local.outcome import (
@@ -27,14 +29,17 @@ from deploy.local.outcome import (
     say,
 )  # fmt: skip
 from deploy.local.processes import Run
-from deploy.local.shape import CHECKOUT, split
+from deploy.local.shape import CHECKOUT
 from deploy.local.supervision import Program
-from jobs.settings import LOCAL_FOLDER, load, usable_cores
+from jobs import exposure
+from jobs.settings import LOCAL_FOLDER, Settings, load, usable_cores
 
 #: Touched by each worker whenever the cluster has taken its heartbeat.
 _BEATS = membership.FOLDER / "beats"
 #: How often the workers are looked at, and how long a heartbeat counts, in seconds.
 _LOOK_SECONDS, _SILENT_SECONDS = 1.0, 15.0
+#: Settings of a cluster here, which workers of another one have no use for.
+_EMPTY = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
 _UNIT = """\
 [Unit]
 Description=Workers of this machine for a Threads Cluster
@@ -42,13 +47,17 @@ After=network-online.target
 
 [Service]
 WorkingDirectory={folder}
-ExecStart={folder}/deploy-cluster.sh join
-Restart=always
+ExecStart="{folder}/deploy-cluster.sh" join
+Restart=on-failure
+RestartPreventExitStatus=2
 RestartSec=10
+KillMode=mixed
+TimeoutStopSec=90
 
 [Install]
 WantedBy=default.target
 """
+_SYSTEMD = Path.home() / ".config" / "systemd" / "user"
 _SERVICE = "threads-cluster-{name}.service"
 
 
@@ -70,13 +79,14 @@ class Asked:
 
 def join(asked: Asked) -> int:
     """Join with an invitation, or go on; run the workers until a signal. Returns the exit code."""
-    joined = _joined(asked)
-    if asked.service:
-        return _write_service(joined)
     raise_stopped_on_signals()
     try:
-        with commands.alone(), Host(joined) as host:
-            host.stay()
+        with commands.alone():
+            joined = _joined(asked)
+            if asked.service:
+                return _write_service(joined)
+            with Host(joined) as host:
+                host.stay()
     except Stopped:
         return OK
 
@@ -88,6 +98,8 @@ def _joined(asked: Asked) -> Membership:
             raise Trouble(
                 USAGE, "join needs an invitation: `./deploy-cluster.sh invite` prints one on the cluster's machine"
             )
+        if asked != Asked(service=asked.service):
+            raise Trouble(USAGE, "what runs here was said when this machine joined; to change it, leave and join anew")
         return before
     if before is not None:
         raise Trouble(
@@ -99,12 +111,26 @@ def _joined(asked: Asked) -> Membership:
         given = invitation.parsed(asked.invitation)
     except invitation.NoInvitation as error:
         raise Trouble(USAGE, str(error)) from None
-    LOCAL_FOLDER.mkdir(mode=0o700, exist_ok=True)
-    lanes = 0 if asked.workers == 1 else split(usable_cores(), max(1, asked.workers))[0]
-    name = asked.name or default_name(load().host_name())
+    settings = _checked(asked)
+    lanes = 0 if asked.workers == 1 else max(1, usable_cores() // max(1, asked.workers))
+    name = asked.name or default_name(settings.host_name())
     made = membership.join(given, name, _sorts(asked), lanes=lanes, labels=asked.labels)
     say(f"This machine has joined {made.url} as {made.name}.")
+    if asked.runner and not settings.program_uids():
+        say("note: programs run here as you, and can read what you can, the tokens of this machine's workers too")
     return made
+
+
+def _checked(asked: Asked) -> Settings:
+    """Return the settings, if the workers can use them with what was asked for. Raises Trouble."""
+    if asked.labels and not asked.runner:
+        raise Trouble(USAGE, "--labels are of a runner: give --runner too")
+    try:
+        settings = Settings(runner_labels=asked.labels)
+    except ValidationError as error:
+        raise Trouble(USAGE, f"--labels: {error.errors()[0]['msg']}") from None
+    shape.check_folder(settings, asked.runner)
+    return settings
 
 
 def default_name(host: str) -> str:
@@ -152,7 +178,8 @@ class Host:
             [supervision.guard(self.run), *map(self._program, self.joined.workers)], self.run
         )
         self._log_start = program_logs.size()
-        self._supervisor = supervision.start(configuration, self.run)
+        # Programs of a runner could read the environment of its parents.
+        self._supervisor = supervision.start(configuration, self.run, **dict.fromkeys(_EMPTY, ""))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -161,14 +188,15 @@ class Host:
         say("Stopped. Start again: ./deploy-cluster.sh join; for good: ./deploy-cluster.sh leave")
 
     def _program(self, worker: str) -> Program:
-        empty = ("REDIS_URL", "CLUSTER_TOKEN", "METRICS_TOKEN", "SECRETS_KEY", "WORKER_TOKEN")
         return Program(
             name=worker,
             command=(sys.executable, "-m", "deploy.local.joined_worker", worker),
-            environment=dict.fromkeys(empty, "") | {
+            environment=dict.fromkeys(_EMPTY, "") | {
                 "HEARTBEAT_FILE": f"{_BEATS.relative_to(CHECKOUT)}/{worker}",
                 **({"RUNNER_DIR": load().runner_dir or f"{LOCAL_FOLDER.name}/runner"} if "-runner-" in worker else {}),
             },
+            # Settings that it cannot use, or a token that was revoked.
+            last_code=exposure.REFUSED,
             priority=30,
         )  # fmt: skip
 
@@ -219,22 +247,33 @@ def _write_service(joined: Membership) -> int:
     """Write a unit of systemd for this user. Raises Trouble where there is no systemd."""
     if not shutil.which("systemctl"):
         raise Trouble(MISSING, "--service needs systemd; without it, have ./deploy-cluster.sh join started at boot")
-    folder = Path.home() / ".config" / "systemd" / "user"
-    folder.mkdir(parents=True, exist_ok=True)
-    unit = folder / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", joined.name))
+    _SYSTEMD.mkdir(parents=True, exist_ok=True)
+    unit = _SYSTEMD / _SERVICE.format(name=re.sub(r"[^A-Za-z0-9]", "-", joined.name))
     unit.write_text(_UNIT.format(folder=str(CHECKOUT).replace("%", "%%")))
     say(f"Wrote {unit}. Start it, now and at each start of the machine:\n"
         f"  systemctl --user enable --now {unit.name} && loginctl enable-linger")  # fmt: skip
     return OK
 
 
+def _units() -> list[Path]:
+    """List the units that start this checkout's workers."""
+    units = _SYSTEMD.glob(_SERVICE.format(name="*")) if _SYSTEMD.is_dir() else ()
+    return [unit for unit in units if f"WorkingDirectory={CHECKOUT}\n" in unit.read_text()]
+
+
 def leave(*, anyway: bool) -> int:
     """Stop the workers, end their tokens and forget the cluster. `anyway`: also where it is not reached."""
-    joined = membership.kept()
+    try:
+        joined = membership.kept()
+    except Trouble:
+        if not anyway:
+            raise
+        joined = None
+        membership.forget()
     if joined is None:
         say("This checkout has joined no cluster.")
         return OK
-    if commands.running():
+    if commands.running() and commands.serves("join"):
         commands.stop()
     left = membership.end(joined)
     if left and not anyway:
@@ -245,6 +284,8 @@ def leave(*, anyway: bool) -> int:
             " ./deploy-cluster.sh leave --anyway, and `cluster token revoke` there",
         )
     membership.forget()
+    for unit in _units():
+        say(f"note: {unit} would start it again: systemctl --user disable --now {unit.name} && rm {unit}")
     for line in left:
         say(f"note: its token still counts: {line}")
     say(f"This machine has left {joined.url}.")

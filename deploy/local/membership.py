@@ -9,18 +9,21 @@ import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
 
 from deploy.local import authority
 from deploy.local.invitation import PUBLIC, Invitation
 from deploy.local.outcome import FAILED, USAGE, Trouble, say
 from jobs import VERSION
 from jobs.settings import LOCAL_FOLDER
+from jobs.store import tokens
 
 FOLDER = LOCAL_FOLDER / "joined"
 _HOST, _AUTHORITY, _TOKENS = FOLDER / "host.json", FOLDER / "authority.pem", FOLDER / "tokens"
@@ -45,11 +48,13 @@ class Membership:
     #: Lanes of each CPU worker; 0: the cores that it may use.
     lanes: int
     labels: str
+    #: Whether the authority that is kept is trusted alone.
+    pinned: bool = True
 
     @property
     def authority(self) -> str:
         """File with the authority that alone is trusted; empty: those of the system."""
-        return str(_AUTHORITY) if _AUTHORITY.is_file() else ""
+        return str(_AUTHORITY) if self.pinned else ""
 
 
 def token(worker: str) -> str:
@@ -63,9 +68,15 @@ def token(worker: str) -> str:
 def kept() -> Membership | None:
     """Return what this checkout has joined; None: nothing."""
     try:
-        return Membership(**json.loads(_HOST.read_text()))
-    except (OSError, ValueError, TypeError):
+        read = json.loads(_HOST.read_text())
+        known = {one.name for one in fields(Membership)}  # a later version may keep more
+        return Membership(**{name: value for name, value in read.items() if name in known})
+    except FileNotFoundError:
         return None
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise Trouble(
+            FAILED, f"{_HOST} cannot be read ({error}); ./deploy-cluster.sh leave --anyway forgets it"
+        ) from None
 
 
 def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: int, labels: str) -> Membership:
@@ -75,17 +86,31 @@ def join(invitation: Invitation, name: str, workers: Sequence[str], *, lanes: in
     if invitation.fingerprint != PUBLIC:
         _AUTHORITY.write_bytes(_pinned(invitation))
     answer = _exchanged(invitation, name, workers)
-    for one in answer["workers"]:
-        _keep_token(str(one["worker"]), str(one["token"]))
-    if answer["version"] != VERSION:
-        say(f"note: the cluster has version {answer['version']}, this checkout {VERSION}; not all jobs suit both")
+    given = _given(answer, [f"{name}-{worker}" for worker in workers], invitation.url)
+    for worker, text in given.items():
+        _keep_token(worker, text)
+    if answer.get("version") != VERSION:
+        say(f"note: the cluster has version {answer.get('version')}, this checkout {VERSION}; not all jobs suit both")
     made = Membership(
-        url=invitation.url, name=name, workers=[str(one["worker"]) for one in answer["workers"]], lanes=lanes,
-        labels=labels,
+        url=invitation.url, name=name, workers=list(given), lanes=lanes, labels=labels,
+        pinned=invitation.fingerprint != PUBLIC,
     )  # fmt: skip
     # Last: with this file the host has joined.
-    _HOST.write_text(json.dumps(asdict(made), indent=1))
+    new = _HOST.with_suffix(".new")
+    new.write_text(json.dumps(asdict(made), indent=1))
+    new.replace(_HOST)
     return made
+
+
+def _given(answer: dict[str, Any], wanted: Sequence[str], url: str) -> dict[str, str]:
+    """Return the token of each worker. Raises Trouble for others than were asked for: what runs here is said here."""
+    try:
+        given = {str(one["worker"]): str(one["token"]) for one in answer["workers"]}
+    except (LookupError, TypeError):
+        given = {}
+    if sorted(given) != sorted(wanted) or not all(map(tokens.parsed, given.values())):
+        raise Trouble(FAILED, f"{url} answers with other workers than were asked for; nothing was kept")
+    return {worker: given[worker] for worker in wanted}
 
 
 def _keep_token(worker: str, text: str) -> None:
@@ -102,7 +127,7 @@ def _pinned(invitation: Invitation) -> bytes:
         with _opener(untrusting).open(f"{invitation.url}/api/authority", timeout=_SECONDS) as answer:
             text = bytes(answer.read(_MOST))
         certificate = x509.load_pem_x509_certificate(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise Trouble(
             FAILED,
             f"{invitation.url} does not answer as a cluster that invites: {_why(error)}.\n"
@@ -114,7 +139,8 @@ def _pinned(invitation: Invitation) -> bytes:
             f"the authority at {invitation.url} is not the one of the invitation: another cluster answers there, or"
             " somebody between here and there. Nothing was sent to it",
         )
-    return text
+    # That one alone: more may follow it.
+    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _exchanged(invitation: Invitation, name: str, workers: Sequence[str]) -> dict[str, Any]:
@@ -144,13 +170,15 @@ def ask(method: str, url: str, bearer: str, trust: str, body: Any = None) -> tup
             return answer.status, _object(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, _object(error.read())
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         raise CannotReach(_why(error)) from error
 
 
 def _opener(trust: ssl.SSLContext) -> urllib.request.OpenerDirector:
-    # A redirect would take the token elsewhere.
-    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=trust), _NoRedirect)
+    # A redirect would take the token elsewhere; and workers use no proxy either.
+    return urllib.request.build_opener(
+        urllib.request.HTTPSHandler(context=trust), urllib.request.ProxyHandler({}), _NoRedirect
+    )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -177,10 +205,12 @@ def end(membership: Membership) -> list[str]:
     """End the tokens of this host's workers; return what is still in force, as worker and reason."""
     left = []
     for worker in membership.workers:
-        text = token(worker)
+        known = tokens.parsed(token(worker))
+        if known is None:
+            left.append(f"{worker}: its token is not here any more")
+            continue
         try:
-            token_id = text.split("_")[1] if text else ""
-            status, _ = ask("DELETE", f"{membership.url}/api/tokens/{token_id}", text, membership.authority)
+            status, _ = ask("DELETE", f"{membership.url}/api/tokens/{known.id}", known.text, membership.authority)
         except CannotReach as error:
             left.append(f"{worker}: {error}")
             continue

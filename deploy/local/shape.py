@@ -41,7 +41,7 @@ def split(total: int, workers: int) -> tuple[int, ...]:
 
 def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = False) -> Shape:
     """Decide what runs. Raises Trouble when something is missing or a port is taken."""
-    _check_folder(settings, runner)
+    check_folder(settings, runner)
     server = _redis_server()
     api = ports.api_port(settings, port)
     metrics = settings.metrics_port and ports.next_free(
@@ -54,7 +54,7 @@ def plan(settings: Settings, port: int | None, workers: int, *, runner: bool = F
     )  # fmt: skip
 
 
-def _check_folder(settings: Settings, runner: bool) -> None:
+def check_folder(settings: Settings, runner: bool) -> None:
     """Raise Trouble where programs could not enter the folder in which they are to run."""
     if runner and settings.program_uids() and not settings.runner_dir:
         raise Trouble(

@@ -37,7 +37,8 @@ command={command}
 environment={environment}
 priority={priority}
 autostart=true
-autorestart=true
+autorestart={again}
+exitcodes={ended}
 startsecs=1
 startretries=1000000
 stopsignal=TERM
@@ -68,6 +69,8 @@ class Program:
     name: str
     command: tuple[str, ...]
     environment: dict[str, str]
+    #: Its exit code with which it is not started again: what it lacks will not come by itself. None: it always is.
+    last_code: int | None = None
     #: Lower starts earlier and stops later.
     priority: int
 
@@ -184,6 +187,7 @@ def programs(shape: Shape, run: Run, passwords: Mapping[str, str]) -> list[Progr
 def _section(program: Program, folder: str) -> str:
     return _PROGRAM.format(
         name=program.name, priority=program.priority, folder=folder,
+        again="true" if program.last_code is None else "unexpected", ended=program.last_code or 0,
         command=_quoted(shlex.join(program.command)),
         environment=_quoted(",".join(f'{name}="{value}"' for name, value in program.environment.items())),
     )  # fmt: skip

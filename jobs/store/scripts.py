@@ -154,11 +154,11 @@ class Scripts:
         try:
             return self.client.evalsha(script.sha, 0, *arguments)
         except NoScriptError:
-            # Both at once: the server may forget it again between two calls.
-            pipe = self.client.pipeline(transaction=True)
-            pipe.script_load(script.script)
-            pipe.evalsha(script.sha, 0, *arguments)
-            return pipe.execute()[-1]
+            # Both in one packet: the server may forget it again between two calls. A full one would refuse MULTI.
+            _, reply = self._pipelined(script.sha, [arguments], None, load=script.script)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     def words(self, name: str, *arguments: Any) -> list[str]:
         """Call a script and return its reply, a list, as text."""

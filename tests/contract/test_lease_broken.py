@@ -187,6 +187,18 @@ def test_a_refusal_of_redis_quarantines_nothing(bench: Bench) -> None:
     assert isinstance(bench.lease(job), Grant)
 
 
+def test_a_full_redis_that_was_started_again_takes_what_frees_memory(bench: Bench) -> None:
+    job = bench.submit(10)
+    bench.client.config_set("maxmemory", 1)
+    try:
+        bench.client.script_flush()  # as a restart does
+        assert bench.store.fleet.lead("me"), "each script is loaded anew"
+        assert bench.store.jobs.cancel(job)
+    finally:
+        bench.client.config_set("maxmemory", 0)
+    assert bench.job(job).state == "cancelled"
+
+
 def test_quarantine_is_for_what_only_python_reads(bench: Bench) -> None:
     job = bench.submit(10)
     bench.store.repairs.quarantine(job, "its spec: no")

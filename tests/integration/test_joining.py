@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import signal
+import ssl
 import sys
 import threading
 import time
@@ -14,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from deploy.local import authority, invitation, membership
+from deploy.local import authority, invitation, inviting, membership
 from deploy.local.invitation import Invitation
 from deploy.local.membership import Membership
 from deploy.local.outcome import Trouble
@@ -145,7 +147,10 @@ def test_a_wrong_token_joins_nothing(door: Door) -> None:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("scopes", [("worker",), ("read", "submit"), ("admin",), ("join", "read")])
 def test_only_an_invitation_is_one(door: Door, scopes: tuple[str, ...]) -> None:
-    refused(door.invited(scopes=scopes), "join")
+    given = door.invited(scopes=scopes)
+    refused(given, "this needs")
+    headers = {"Authorization": f"Bearer {given.token}"}
+    assert httpx.get(f"{door.live.url()}/api/session", headers=headers).status_code == 200, "it is not used up"
 
 
 def test_an_invitation_opens_nothing_else(door: Door) -> None:
@@ -177,7 +182,58 @@ def test_a_host_trusts_its_authority_alone(
     door.live.kill("worker-trusting")
     door.live.kill("impostor")
     assert membership.end(joined) == []
-    assert here.is_dir()
+
+
+def test_of_what_an_impostor_adds_to_the_authority_nothing_is_trusted(
+    door: Door, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invited, folder, port = door.invited(), tmp_path / "other", free_port()
+    files(folder, monkeypatch)
+    known = httpx.get(f"{invited.url}/api/authority", verify=False).content
+    both = known + (folder / "authority.pem").read_bytes()
+
+    class Both:
+        """An answer of who is between."""
+
+        def open(self, _url: str, timeout: float) -> Any:
+            return io.BytesIO(both)
+
+    with monkeypatch.context() as between:
+        between.setattr(membership, "_opener", lambda _trust: Both())
+        pinned = membership._pinned(invited)
+    assert pinned.count(b"BEGIN CERTIFICATE") == 1
+    (tmp_path / "pinned.pem").write_bytes(pinned)
+    serve(door.live, "between", folder, port)
+    until(lambda: httpx.get(f"https://127.0.0.1:{port}/health", verify=False).status_code == 200, 60)
+    with pytest.raises(membership.CannotReach):
+        membership.ask("GET", f"https://127.0.0.1:{port}/health", invited.token, str(tmp_path / "pinned.pem"))
+    door.live.kill("between")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    "workers",
+    [[{"worker": "attic-runner-1", "token": f"tc_{'a' * 10}_{'b' * 43}"}],
+     [{"worker": "attic-cpu-1\ncommand=id", "token": f"tc_{'a' * 10}_{'b' * 43}"}],
+     [{"worker": "attic-cpu-1", "token": "x"}], [{"worker": "attic-cpu-1"}], ["attic-cpu-1"], None, []],
+)  # fmt: skip
+def test_the_cluster_does_not_say_what_runs_here(door: Door, monkeypatch: pytest.MonkeyPatch, workers: Any) -> None:
+    answer = (201, {"version": "0", "workers": workers})
+    monkeypatch.setattr(membership, "ask", lambda *_given: answer)
+    refused(door.invited(), "other workers than were asked for")
+
+
+def test_strict_clients_take_the_certificate(door: Door, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = join(door.invited(), "strict")
+    made = ssl.create_default_context
+
+    def strict(*given: Any, **more: Any) -> ssl.SSLContext:
+        context = made(*given, **more)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 and later do by themselves
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    assert membership.end(joined) == []
 
 
 @pytest.mark.usefixtures("here")
@@ -265,6 +321,26 @@ def _quietly(asked: Any) -> bool:
         return bool(asked())
     except membership.CannotReach:
         return False
+
+
+def test_a_pair_that_does_not_fit_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(tmp_path / "tls", monkeypatch, "127.0.0.1", "fd00::7")
+    before = authority.CERTIFICATE.read_bytes()
+    authority.certify(["fd00::7"])
+    assert authority.CERTIFICATE.read_bytes() == before
+    for broken in (authority.KEY, authority.CERTIFICATE):
+        broken.write_bytes(b"")  # a power cut
+        authority.certify(["127.0.0.1"])
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(authority.CERTIFICATE, authority.KEY)
+
+
+def test_addresses_are_written_in_one_way() -> None:
+    assert [inviting.checked(given) for given in ("FD00::7", "[fd00::7]", "box.lan", "192.0.2.7")] == [
+        "fd00::7", "fd00::7", "box.lan", "192.0.2.7"
+    ]  # fmt: skip
+    for given in ("192.0.2.7:3443", "https://box", "b\u00fcro.lan", "-x", "a b", ""):
+        with pytest.raises(Trouble, match="--address"):
+            inviting.checked(given)
 
 
 def test_invitations_are_read_as_they_are_printed() -> None:

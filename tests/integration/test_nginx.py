@@ -175,7 +175,7 @@ def test_a_post_without_a_key_is_sent_once(proxy: Front, replicas: list[Replica]
 
 
 def test_what_makes_a_credential_is_sent_once_whatever_key_it_has(proxy: Front, replicas: list[Replica]) -> None:
-    for path in ("/api/tokens", "/api/login", "/api/login-codes"):
+    for path in ("/api/tokens", "/api/login", "/api/login-codes", "/api/join"):
         for replica in replicas[:2]:
             replica.breaks, replica.heard = 1000, []
         answer = httpx.post(f"{proxy.url}{path}", json={}, headers=KEY)
