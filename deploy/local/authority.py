@@ -44,7 +44,7 @@ def ensure() -> x509.Certificate:
 
 
 def certify(names: Iterable[str]) -> None:
-    """Have the certificate name these hosts and addresses; renew it where it expires soon, or does not count."""
+    """Have the certificate name these hosts and addresses too; renew it where it expires soon, or does not count."""
     with _alone():
         _certify(set(names))
 
@@ -75,11 +75,14 @@ def _ensured() -> x509.Certificate:
 
 def _certify(wanted: set[str]) -> None:
     authority = _ensured()
-    if wanted <= _named(authority) and not _expires_soon(authority):
+    known = _named(authority)
+    if wanted <= known and not _expires_soon(authority):
         return
     key = ec.generate_private_key(ec.SECP256R1())
     made = _certificate(_name("Threads Cluster coordinator"), authority.subject, key.public_key(), _DAYS)
-    made = made.add_extension(x509.SubjectAlternativeName([_general(name) for name in sorted(wanted)]), critical=False)
+    made = made.add_extension(
+        x509.SubjectAlternativeName([_general(name) for name in sorted(wanted | known)]), critical=False
+    )
     made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     made = made.add_extension(_usage(signs=False), critical=True)
     made = made.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
