@@ -79,6 +79,10 @@ class Runs:
         self._correct(now)
         return len(due)
 
+    def rest(self) -> None:
+        """Note that another process leads: it may leave what a clock has done for this one to correct."""
+        self._latest = None
+
     def _tried(self, schedule: Schedule, now: int) -> bool:
         """Run a schedule; False: it failed, and stays due."""
         try:
@@ -124,12 +128,14 @@ class Runs:
         how = self._store.claim_by_hand(schedule.schedule_id, run, _BY_HAND_MS)
         if how == "busy":
             raise errors.Conflict("another run of it is being submitted; look at it in a moment", field="name")
-        made = ""
         try:
             self._check_alone(schedule)
             made = self._by_hand(schedule, run)
-        finally:
-            self._store.note_by_hand(schedule.schedule_id, run, made)
+        except errors.ClusterError:
+            self._store.note_by_hand(schedule.schedule_id, run, "")
+            raise
+        # Where an answer was lost, it may have been submitted: the claim lapses by itself.
+        self._store.note_by_hand(schedule.schedule_id, run, made)
         return made
 
     def _check_alone(self, schedule: Schedule) -> None:
@@ -156,8 +162,12 @@ class Runs:
             return
         name = _name(schedule, str(firing))
         # Anew: a run by hand may have been claimed or noted before this one was claimed.
-        schedule = self._store.one(schedule.tenant, schedule.name) or schedule
-        if not schedule.overlap and schedule.by_hand_until > now * 1000:
+        known = self._store.one(schedule.tenant, schedule.name)
+        if known is None or known.schedule_id != schedule.schedule_id:
+            return  # it was deleted, or is another one by now
+        schedule = known
+        # A claim that lasts longer than any is of a clock that was ahead.
+        if not schedule.overlap and now * 1000 < schedule.by_hand_until <= (now + 1) * 1000 + _BY_HAND_MS:
             return  # it stays due until that is noted
         busy = "" if schedule.overlap else self._going_on(schedule)
         if busy and busy != name:

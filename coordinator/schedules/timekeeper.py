@@ -30,6 +30,8 @@ class Timekeeper(threading.Thread):
             try:
                 if self._leads():
                     self._round()
+                else:
+                    self._runs.rest()
             except connection.Unreachable as error:
                 log.warning("schedules wait: redis cannot be reached: %s", error)
             except Exception:

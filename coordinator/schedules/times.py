@@ -46,7 +46,9 @@ class Times:
                 yield at
                 at += self.every
         for found in CronSim(self.cron, datetime.fromtimestamp(moment, zone(self.timezone))):
-            yield int(found.timestamp())
+            # In the hour that comes twice, the library goes on from its first pass.
+            if (at := int(found.timestamp())) > moment:
+                yield at
 
     def passed(self, first: int, now: int) -> tuple[int, int, int | None]:
         """Return how many times there are from `first`, which is one, to now; the last of them; and the next one."""

@@ -117,7 +117,7 @@ class Engine:
             if look.fault:
                 self._give_up(workflow, look.fault)
                 return Outcome()
-        elif not _is_reopened(known):
+        elif not course.final or not _is_reopened(known):  # one that was given up has no last states
             return look.outcome
         self._settle(course.workflow, plan, known, look)
         return look.outcome

@@ -82,12 +82,21 @@ class Overseer(threading.Thread):
 
     def _patrol(self, now: float) -> None:
         self._patrolled = now
-        self._census.round()
         some = self._store.open()
         self._resting = {name: at for name, at in self._resting.items() if name in some}
         for number, workflow in enumerate(some):
             # Spread over the time until the next patrol.
             self._due.setdefault(workflow, now + PATROL_SECONDS * number / len(some))
+        self._count()
+
+    def _count(self) -> None:
+        """Count workflows for the metrics; what hinders that hinders nothing else."""
+        try:
+            self._census.round()
+        except connection.Unreachable as error:
+            log.warning("workflows are not counted: %s", error)
+        except Exception:
+            log.exception("workflows are not counted")
 
     def _look(self, workflow: str) -> None:
         began = time.monotonic()

@@ -58,7 +58,7 @@ def test_gpu_workers_stand_beside_the_others_and_count(tmp_path: Path) -> None:
     shape = Shape(redis_server="redis-server", redis_port=1, port=2, metrics_port=0, lanes=(1, 1), gpus=2)
     parts = supervision.programs(shape, Run.new(tmp_path), supervision.passwords())
     programs = {each.name: each for each in parts}
-    assert {each.name for each in parts if each.environment.get("SECRETS_KEY") != ""} == {"coordinator"}
+    assert {each.name for each in parts if each.environment.get("SECRETS_KEY") != ""} == {"coordinator", "door"}
     assert {"gpu-worker-1", "gpu-worker-2", "cpu-worker-1"} <= programs.keys()
     assert programs["gpu-worker-2"].environment["WORKER_ID"] == "gpu-2"
     assert programs["coordinator"].environment["CLUSTER_SIZE"] == "4"

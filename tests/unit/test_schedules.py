@@ -48,6 +48,12 @@ def test_a_change_of_clocks_leaves_out_no_run_and_makes_none_twice(
     assert runs(cron, datetime(*after, tzinfo=BERLIN), len(wanted)) == wanted  # type: ignore[arg-type, misc]
 
 
+def test_from_within_the_hour_that_comes_twice_nothing_is_in_the_past() -> None:
+    second_pass = datetime(2026, 10, 25, 2, 10, tzinfo=BERLIN, fold=1)
+    for cron, wanted in (("30 2 * * *", "26 02:30 CET"), ("0 3 * * *", "25 03:00 CET"), ("0 * * * *", "25 03:00 CET")):
+        assert runs(cron, second_pass, 1) == [wanted]
+
+
 def test_seconds_are_counted_from_the_beginning_whatever_clocks_do() -> None:
     every = Times(every=3600, anchor=1000)
     assert list(islice(every.all_after(1000), 3)) == [4600, 8200, 11800]

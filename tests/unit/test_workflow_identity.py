@@ -137,6 +137,21 @@ def test_a_leader_that_was_stopped_submits_nothing_of_an_earlier_attempt(
     assert flow.jobs() == [f"w-{workflow}-a-2"] and flow.job_of(workflow, "a") == f"w-{workflow}-a-2"
 
 
+def test_a_leader_that_was_stopped_submits_nothing_that_was_done_and_deleted(
+    flow: Flows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = flow.submit("a", "b, dependencies: [a]")
+
+    def meanwhile() -> None:
+        flow.look(workflow)
+        flow.done(workflow, "a")
+        assert flow.store.jobs.delete(f"w-{workflow}-a-1") == ["ok", "done"]
+
+    leader = Frozen(flow, OnBehalf, "submit", meanwhile, monkeypatch)
+    flow.engine.look(workflow)
+    assert leader.woken and f"w-{workflow}-a-1" not in flow.jobs()
+
+
 def test_a_leader_that_was_stopped_submits_nothing_before_the_new_attempt_does(
     flow: Flows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,8 @@ if given.workflow then
   -- A coordinator of an earlier version gives no attempt.
   if not goes or (given.attempt or known[2]) ~= known[2] then return { 'workflow', known[1] or '' } end
   local there = call('HGET', P .. 'workflowjobs:' .. given.workflow, given.action)
-  if there and there ~= id then return { 'workflow', known[1] } end
+  -- A job of it that was deleted is not submitted anew, whoever comes late.
+  if there and (there ~= id or call('EXISTS', key(id)) == 0) then return { 'workflow', known[1] } end
 end
 local function is_own(names)
   for i, value in ipairs(call('HMGET', key(id), unpack(names))) do
