@@ -6,11 +6,13 @@ import { useEffect } from "preact/hooks";
 import { Skeleton } from "./table";
 
 /** Milliseconds after which a page that nobody sees goes on without having been painted. */
-const UNSEEN_MS = 2000;
+const UNSEEN_MS = 5000;
 
-/** Resolves once something is on the screen: what is fetched before would hold that up. */
+/** Resolves once the first content is on the screen: what is fetched before would hold that up. */
 const painted = new Promise<void>((done) => {
-  new PerformanceObserver((_, self) => {
+  new PerformanceObserver((seen, self) => {
+    // The first paint may be the background alone.
+    if (!seen.getEntriesByName("first-contentful-paint").length) return;
     self.disconnect();
     done();
   }).observe({ type: "paint", buffered: true });
