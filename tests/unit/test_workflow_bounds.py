@@ -6,8 +6,6 @@ import asyncio
 import json
 import threading
 import tracemalloc
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,13 +23,6 @@ from tests.unit.artifact_bench import TOKEN
 from tests.unit.workflow_bench import Flows
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    made = Flows(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 def plant(flow: Flows, job: str, result: Any, values: list[Any] | None = None) -> None:

@@ -23,14 +23,6 @@ def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
     made.close()
 
 
-@pytest.fixture
-def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    """The same on one version of Redis."""
-    made = Flows(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
-
-
 def uses(reference: str) -> str:
     """Rest of an action that runs a program with a reference as its argument."""
     return f'action_type: command, command: [echo, "{reference}"]'

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +13,6 @@ from jobs.store import keys
 from tests.contract.lease_model import new_job
 from tests.unit.artifact_bench import TOKEN
 from tests.unit.workflow_bench import Flows, workflow_text
-
-
-@pytest.fixture
-def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    made = Flows(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 def posted(flow: Flows, text: str, key: str, token: str = TOKEN) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,13 +11,6 @@ from coordinator.workflows.census import Census
 from coordinator.workflows.overseer import Overseer
 from jobs.store import keys
 from tests.unit.workflow_bench import Flows, workflow_text
-
-
-@pytest.fixture
-def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    made = Flows(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
 
 
 def uses(reference: str) -> str:

@@ -21,13 +21,6 @@ def flows(redis_url: str, tmp_path: Path) -> Iterator[Flows]:
     made.close()
 
 
-@pytest.fixture
-def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
-    made = Flows(any_redis_url, tmp_path / "store")
-    yield made
-    made.close()
-
-
 def delete(flow: Flows, workflow: str, *actions: str) -> None:
     for action in actions:
         assert flow.ask("DELETE", f"/api/jobs/{flow.job_of(workflow, action)}").status_code == 204

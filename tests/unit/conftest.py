@@ -1,0 +1,22 @@
+"""Fixtures of several files of unit tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.workflow_bench import Flows
+
+
+@pytest.fixture
+def flow(any_redis_url: str, tmp_path: Path) -> Iterator[Flows]:
+    """Workflows on one version of Redis, and the leader that a test turns by hand."""
+    from tests.unit.workflow_bench import Flows  # loads what most unit tests have no use for
+
+    made = Flows(any_redis_url, tmp_path / "store")
+    yield made
+    made.close()
