@@ -90,16 +90,38 @@ class Replica:
         self.headers: list[dict[str, str]] = []
         #: Events of a stream after the first wait for this.
         self.go_on = threading.Event()
-        self._server = ThreadingHTTPServer((address, port), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server((address, port), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
+        """Like a process that ends: connections that are kept open end with it."""
         self.go_on.set()
         self._server.shutdown()
         self._server.server_close()
+        self._server.hang_up()
         self._thread.join(5)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._open: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        for request in list(self._open):
+            with suppress(OSError):
+                request.shutdown(socket.SHUT_RDWR)
 
 
 def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
