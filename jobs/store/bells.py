@@ -100,12 +100,14 @@ class BellWorker(rq.SimpleWorker):
         serve: Callable[[str, str], None],
         stop: Callable[[], None],
         silent: Callable[[], None] = lambda: None,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         name = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         super().__init__(list(listened), name=name, connection=client, serializer=JSONSerializer)
         self._serve = serve
         self._stop = stop
         self._silent = silent
+        self._stopped = stopped
         self._beaten = -math.inf
         self.worker_ttl = RQ_TTL_SECONDS
         self.log_job_description = False
@@ -136,7 +138,7 @@ class BellWorker(rq.SimpleWorker):
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
         self.set_state(WorkerStatus.IDLE)
-        while not self._stop_requested:
+        while not (self._stop_requested or self._stopped()):  # a signal may come before RQ's handlers are there
             try:
                 self.heartbeat()
                 return self.queue_class.dequeue_any(

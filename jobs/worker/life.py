@@ -125,16 +125,17 @@ class Worker:
     def _serve(self, server: Server, link: Link) -> None:
         settings, heard = self.settings, sign_of_life(self.settings.heartbeat_file)
         beats = Beats(link.for_beats(), server, self.born, self.row, self._name_taken, heard, self.asked)
-        beats.start()
-        stop_metrics = exporter.serve(settings)
-        log.info("ready", extra={"lanes": self.lanes})
-        try:
-            link.listen(server)
-        finally:
-            server.stop()
-            server.settle_down()
-            beats.end()
-            stop_metrics()
+        with links.on_signals(server.stop):  # from the first beat that says ready to the last one
+            beats.start()
+            stop_metrics = exporter.serve(settings)
+            log.info("ready", extra={"lanes": self.lanes})
+            try:
+                link.listen(server)
+            finally:
+                server.stop()
+                server.settle_down()
+                beats.end()
+                stop_metrics()
 
     def _name_taken(self) -> None:
         log.error("another worker runs under the name %s; give each its own WORKER_ID", self.name)

@@ -8,9 +8,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 from jobs import logs, redis_address
 from jobs.models import Device
@@ -63,7 +63,9 @@ class RedisLink:
     def listen(self, server: Server) -> None:
         listening = connection.connect(self._url, retries=0, timeout=None)
         bells.listen(
-            lambda: bells.BellWorker(server.listened, listening, server.serve, server.stop, server.reconnect),
+            lambda: bells.BellWorker(
+                server.listened, listening, server.serve, server.stop, server.reconnect, lambda: server.stopping
+            ),
             lambda: server.stopping,
         )
 
@@ -114,20 +116,27 @@ class ApiLink:
     def _stopped_by_signals(self, server: Server) -> Iterator[None]:
         """Let SIGTERM and SIGINT stop the server and end the question that waits."""
 
-        def stop(*_: Any) -> None:
+        def stop() -> None:
             server.stop()
             self._api.interrupt()
 
-        if threading.current_thread() is not threading.main_thread():  # tests; nobody else can set handlers
+        with on_signals(stop):
             yield
-            return
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                with contextlib.suppress(TypeError):  # one that Python did not set
-                    signal.signal(number, handler)
+
+
+@contextmanager
+def on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Have SIGTERM and SIGINT call `stop` meanwhile; in the main thread alone, since no other can set handlers."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            with contextlib.suppress(TypeError):  # one that Python did not set
+                signal.signal(number, handler)
 
 
 def check(settings: Settings) -> None:

@@ -111,3 +111,15 @@ def test_an_idle_worker_that_redis_cuts_off_listens_on_without_a_traceback(
     listening.close()
     assert asked.is_set(), "it listens no more"
     assert not [record for record in caplog.records if record.exc_info], caplog.text
+
+
+def test_a_worker_that_was_stopped_before_it_listened_does_not_begin(any_redis_url: str) -> None:
+    listening = connection.connect(any_redis_url, retries=0, timeout=None)
+    bells.place_bells(Store(listening))
+    served: list[str] = []
+    worker = bells.BellWorker(
+        ("any.high",), listening, lambda *_: served.append("served"), lambda: None, stopped=lambda: True
+    )
+    worker.work(logging_level="WARNING")
+    listening.close()
+    assert not served
