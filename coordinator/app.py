@@ -42,6 +42,10 @@ from coordinator.schedules.runs import Runs
 from coordinator.schedules.timekeeper import Timekeeper
 from coordinator.secrets.keys import Keys
 from coordinator.secrets.vault import Vault
+from coordinator.services import openai
+from coordinator.services.gateway import Gateway
+from coordinator.services.reconciler import Keeper, Reconciler
+from coordinator.services.routing import Routes
 from coordinator.stopping import Stopping
 from coordinator.telemetry.exporter import Exporter
 from coordinator.telemetry.recorder import Recorder
@@ -105,8 +109,12 @@ def create(settings: Settings) -> FastAPI:
     engine = Engine(own, settings, documents, on_behalf, lambda actor: ArtifactHost(trees, actor))
     overseer = Overseer(own.workflows, engine, lambda: janitor.leading)
 
+    keeper = Keeper(Reconciler(own, on_behalf), lambda: janitor.leading)
+    gateway = Gateway(Routes(main, settings.host_name()))
+
     def hear(events: Sequence[Event]) -> None:
         overseer.hear(events)
+        keeper.hear(events)
         janitor.hear(events)
 
     hub.listener = hear
@@ -120,6 +128,7 @@ def create(settings: Settings) -> FastAPI:
         sender.start()
         timekeeper.start()
         overseer.start()
+        keeper.start()
         polls.start(asyncio.get_running_loop())
         live.start(asyncio.get_running_loop())
         wakes.start(asyncio.get_running_loop())
@@ -130,6 +139,8 @@ def create(settings: Settings) -> FastAPI:
         timekeeper.stop()
         sender.stop()
         overseer.stop()
+        keeper.stop()
+        await gateway.close()
         collector.stop()
         wakes.stop()
         live.stop()
@@ -151,6 +162,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.workflow_texts = Bodies(text.ROOM, text.LARGE)
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
+    app.state.gateway = gateway
     by_call = _on_behalf(main, settings, cluster.queries, cluster.artifacts)
     app.state.runs = Runs(main.schedules, main.workflows, settings, by_call, cluster.queries.jobs.states)
     app.state.texts, app.state.live = texts, live
@@ -188,8 +200,8 @@ def _advice(error: Exception) -> str:
 
 def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(errors.ClusterError)
-    async def ours(_request: Request, error: errors.ClusterError) -> Response:
-        return http.refused(error)
+    async def ours(request: Request, error: errors.ClusterError) -> Response:
+        return openai.refused(error) if _is_inference(request) else http.refused(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
@@ -208,15 +220,19 @@ def _answer_errors(app: FastAPI) -> None:
         # Nobody hears it; it is what the log says of a client that left before its request was read.
         return Response(None, CLIENT_CLOSED_REQUEST)
 
-    async def unreachable(_request: Request, error: Exception) -> Response:
-        return http.refused(errors.Unavailable(f"{connection.reason(error)}{_advice(error)}"))
+    async def unreachable(request: Request, error: Exception) -> Response:
+        return await ours(request, errors.Unavailable(f"{connection.reason(error)}{_advice(error)}"))
 
     for kind in connection.Unreachable:
         app.add_exception_handler(kind, unreachable)
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
-        return http.refused(errors.ClusterError("this is a fault of the server; its log says more"))
+        return await ours(request, errors.ClusterError("this is a fault of the server; its log says more"))
+
+
+def _is_inference(request: Request) -> bool:
+    return request.url.path.startswith(f"{openai.PREFIX}/")
 
 
 class Figures:
@@ -252,6 +268,7 @@ class Figures:
         # A stream lasts, a wait was asked for, and bytes take as long as their sender's network: none is slowness.
         if (
             not route.endswith(("/events", "/worker/next", "/follow"))
+            and not route.startswith(openai.PREFIX)
             and not route.startswith(_CARRY_FILES)
             and b"wait_seconds=" not in scope.get("query_string", b"")
         ):

@@ -181,7 +181,7 @@ class Cluster:
     @lru_cache
     def kinds() -> list[KindRow]:
         """Return every kind as /api/job-types shows it."""
-        return [_kind(name) for name in registry.names()]
+        return [_kind(name) for name in registry.names() if not registry.is_for_leader(name)]
 
 
 def _root(job_id: str, root: str, state: str) -> str:

@@ -144,9 +144,9 @@ def open_router() -> APIRouter:
     return APIRouter(responses=_PROBLEMS)
 
 
-def router() -> APIRouter:
-    """Return a router under /api: it answers only those whom the cluster knows, and each route those with its scope."""
-    return APIRouter(prefix="/api", dependencies=[Depends(_identity)], responses=_PROBLEMS, route_class=ScopedRoute)
+def router(prefix: str = "/api") -> APIRouter:
+    """Return a router: it answers only those whom the cluster knows, and each route those with its scope."""
+    return APIRouter(prefix=prefix, dependencies=[Depends(_identity)], responses=_PROBLEMS, route_class=ScopedRoute)
 
 
 async def wait_for_end(cluster: Cluster, job_id: str, seconds: float, *, just_seen: bool = False) -> None:

@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -118,6 +119,8 @@ class Settings(BaseSettings):
     runner_uids: str = Field(default="", pattern=r"^([1-9][0-9]{0,8}-[1-9][0-9]{0,8})?$")
     #: 1: people may have shells beside the programs that a runner runs. 0: nobody may.
     runner_attach: int = Field(default=1, ge=0, le=1)
+    #: Address at which replicas of services on a runner listen, and at which coordinators reach them.
+    service_address: str = Field(default="127.0.0.1", max_length=64)
     #: Memory that a runner offers to programs, in MiB. 0: the machine's or the container's.
     runner_memory_mib: int = Field(default=0, ge=0)
     #: Replicas of Redis that must have a change before it is acknowledged. 0: the master alone.
@@ -184,6 +187,16 @@ class Settings(BaseSettings):
     def _a_certificate_has_its_key(self) -> Settings:
         if bool(self.tls_certificate) != bool(self.tls_key):
             raise ValueError("TLS_CERTIFICATE and TLS_KEY are set together, or neither is")
+        return self
+
+    @model_validator(mode="after")
+    def _services_listen_at_an_address(self) -> Settings:
+        try:
+            is_any = ip_address(self.service_address).is_unspecified
+        except ValueError:
+            raise ValueError(f"SERVICE_ADDRESS is an address of IP, as 10.0.0.7; got {self.service_address}") from None
+        if is_any:
+            raise ValueError("SERVICE_ADDRESS is one address of this host, at which coordinators reach it")
         return self
 
     @model_validator(mode="after")

@@ -36,8 +36,8 @@ from runner.workplace import Workplace
 
 log = logging.getLogger("runner")
 
-#: The kind whose jobs programs are.
-KIND = "command"
+#: The kinds whose jobs programs are.
+KINDS = registry.computed_on(Device.RUNNER)
 #: Seconds that programs and their last calls get when the runner ends: a job's grace has at most 60.
 SHUTDOWN_SECONDS = 75.0
 #: Share of the memory offered that one program may use whose job asks for none.
@@ -92,12 +92,13 @@ def compose(settings: Settings, link: ApiLink, places: Places) -> tuple[Worker, 
         inputs=Inputs(FileCache(places.cache, settings.cache_bytes)), ledger=ledger, cordon=Cordon(places.work),
         environments=Environments(places.environments, settings.cache_bytes),
         stopping=lambda: bool(worker.server and worker.server.stopping),
+        address=settings.service_address,
         memory_bytes=int(ledger.resources.memory_mib * _MEMORY_SHARE) << 20,
     )  # fmt: skip
     worker = Worker(
         settings, Device.RUNNER, settings.slots(), lambda: host.row(worker.server.busy() if worker.server else 0),
-        kinds={KIND: registry.definition(KIND).MODEL_VERSION}, room=ledger, shutdown_seconds=SHUTDOWN_SECONDS,
-        asked=host.asked,
+        kinds={kind: registry.definition(kind).MODEL_VERSION for kind in KINDS}, room=ledger,
+        shutdown_seconds=SHUTDOWN_SECONDS, asked=host.asked,
     )  # fmt: skip
 
     def start() -> list[GuardLane]:

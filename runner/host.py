@@ -37,6 +37,8 @@ class Host:
     environments: Environments
     ledger: Ledger
     cordon: Cordon
+    #: Address at which its replicas of services listen, and coordinators reach them.
+    address: str = "127.0.0.1"
     live: Live = field(default_factory=Live)
     shells: Shells = field(default_factory=Shells)
     workspaces: Workspaces = field(default_factory=Workspaces)

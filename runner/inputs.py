@@ -38,6 +38,8 @@ class Files(Protocol):
 
     def output(self, unit: int, attempt: int, offset: int, chunks: Sequence[tuple[str, bytes]]) -> bool: ...
 
+    def replica(self, **fields: str | int) -> None: ...
+
 
 class NoItem(Exception):
     """A unit has no item; the message says why."""

@@ -12,8 +12,10 @@ from jobs.store.slots import Facts
 from jobs.worker import execution
 from jobs.worker.execution import Computed, Derived, Whole
 from jobs.worker.lanes import Task
+from runner import serving
 from runner.host import Host
 from runner.run import Run
+from runner.serving import ServiceRun
 from runner.workplace import Workplace
 
 #: Seconds between two looks whether a runner that took itself out of service is well again.
@@ -36,7 +38,8 @@ class GuardLane:
         time.sleep(LOOK_SECONDS)
 
     def compute(self, task: Task) -> tuple[Computed, bytes]:
-        return Run(self._host, self._place, task).go()
+        run = ServiceRun if task.facts.kind == serving.KIND else Run
+        return run(self._host, self._place, task).go()
 
     def compute_small(
         self, facts: Sequence[Facts], dropped: Callable[[], bool] = lambda: False

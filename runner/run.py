@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from jobs import errors
-from jobs.kinds.command import program
+from jobs.kinds import programs as program
 from jobs.models import Device, Partial
 from jobs.store.connection import CoordinatorRejects, RedisError, Unreachable, away, pause
 from jobs.store.scripts import PROGRAM_TTL_MS
@@ -248,12 +248,15 @@ class Run:
         command = self._command
         item = self._item(unit)
         return Order(
-            argv=program.arguments(command.spec, unit, None if item is None else json.loads(item)),
+            argv=self._arguments(unit, item),
             folder=self._around.folder, environment=self._environment(unit, item),
             timeout_seconds=command.timeout_seconds, stop_signal_seconds=command.stop_signal_seconds,
             memory_bytes=command.memory_bytes or self._host.memory_bytes, processes=MOST_PROCESSES,
             uid=self._place.uid,
         )  # fmt: skip
+
+    def _arguments(self, unit: int, item: str | None) -> list[str]:
+        return program.arguments(self._command.spec, unit, None if item is None else json.loads(item))
 
     def _item(self, unit: int) -> str | None:
         """Return a unit's item as JSON; None where the job has none."""

@@ -15,6 +15,7 @@ from jobs.settings import Settings
 from jobs.store import Store, artifacts, files
 from jobs.store.artifacts import Artifact, NewArtifact
 from jobs.trees import manifest
+from jobs.trees.manifest import Entry
 
 log = logging.getLogger(__name__)
 
@@ -116,6 +117,10 @@ class Trees:
         except Lost:
             detail = f"the artifact store has lost the manifest of {row.id}; put the folder once more"
             raise errors.Broken(detail, field="artifact") from None
+
+    def entries(self, tenant: str, row: Artifact) -> list[Entry]:
+        """Return the paths of an artifact. Errors as `manifest`."""
+        return manifest.entries(self.manifest(tenant, row))
 
     def delete(self, tenant: str, asked: str, actor: Actor) -> None:
         """Delete an artifact with its names. Conflict names what else holds it."""

@@ -29,6 +29,8 @@ class Maker:
     token: str
     #: Its token had the scope run.
     runs_programs: bool
+    #: The leader submits replicas of a service of its.
+    leads: bool = False
 
     @classmethod
     def of(cls, asker: Asker) -> Maker:
@@ -88,7 +90,7 @@ class OnBehalf:
     ) -> NewJob | errors.ClusterError:
         asker = wanted.maker.asker
         if wanted.maker not in by_maker:
-            by_maker[wanted.maker] = References(asker, self._trees, self._vault)
+            by_maker[wanted.maker] = References(asker, self._trees, self._vault, leads=wanted.maker.leads)
         try:
             asked = submissions.read(dict(wanted.body))
             job = submissions.accept(asked, asker, fleet, self._settings, by_maker[wanted.maker]).job

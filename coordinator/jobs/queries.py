@@ -12,6 +12,7 @@ from coordinator.jobs.rows import DeadRow, JobRow, JobsPage, MarkRow, RelationsR
 from coordinator.jobs.unit_cache import UnitCache
 from coordinator.jobs.units import Units
 from jobs import errors
+from jobs.kinds import registry
 from jobs.models import DEFAULT_TENANT, TERMINAL, Place
 from jobs.numbers import exact
 from jobs.store import Store, skipped
@@ -37,6 +38,11 @@ def _broken(job_id: str) -> errors.Broken:
     return errors.Broken(
         f"what is stored of job {job_id} cannot be read; delete it and submit it again", field="job_id"
     )
+
+
+def _is_listed(kind: str) -> bool:
+    """Return True for a kind whose jobs are listed beside others; replicas are listed with their services."""
+    return kind not in registry.names() or not registry.is_for_leader(kind)
 
 
 class JobQueries:
@@ -117,7 +123,7 @@ class JobQueries:
             shown = {row["job_id"]: row for row in self.by_ids(names)}
             for name, cursor in numbered:
                 row = shown.get(name.decode(errors="replace"))
-                if row and kind in (None, row["type"]):
+                if row and (row["type"] == kind or (kind is None and _is_listed(row["type"]))):
                     page.append(row)
                 if len(page) == limit:
                     return {"jobs": page, "cursor": str(cursor)}

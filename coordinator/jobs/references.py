@@ -22,7 +22,9 @@ _ONE_FILE = ("items_artifact",)
 class References:
     """References of the submissions of one request. Each artifact is looked up once, and secrets are, too."""
 
-    def __init__(self, asker: Asker, trees: Trees, vault: Vault) -> None:
+    def __init__(self, asker: Asker, trees: Trees, vault: Vault, *, leads: bool = False) -> None:
+        #: The leader submits, who alone may submit some kinds.
+        self.leads = leads
         self._asker = asker
         self._trees = trees
         self._vault = vault

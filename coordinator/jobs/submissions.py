@@ -174,6 +174,9 @@ def _planned(asked: Submission, references: References | None) -> tuple[int, Pla
     if running := registry.running(asked.type):
         if references is None:
             raise errors.Forbidden(f"{asked.type} runs programs, which nobody may do here", field="type")
+        if registry.is_for_leader(asked.type) and not references.leads:
+            detail = f"type: jobs of {asked.type} are submitted by the cluster; POST /api/services, or: cluster serve"
+            raise errors.InvalidRequest(detail, field="type")
         parameters, held = references.resolved(running, parameters)
     plan = definition.plan(parameters)
     if not 1 <= plan.total <= MAX_UNITS:

@@ -75,6 +75,11 @@ def running(kind: str) -> Running | None:
     return cast(Running, module) if hasattr(module, "finished_units") else None
 
 
+def is_for_leader(kind: str) -> bool:
+    """Return True for a kind whose jobs nobody submits but the leading coordinator."""
+    return bool(getattr(definition(kind), "FOR_LEADER", False))
+
+
 @lru_cache
 def devices(kind: str) -> tuple[Device, ...]:
     """Devices whose workers compute the kind: those for which it has a kernel, or runners alone. Loads no kernel."""

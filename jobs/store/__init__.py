@@ -29,6 +29,7 @@ from jobs.store.results import Results
 from jobs.store.schedules import Schedules
 from jobs.store.scripts import LIMITS, Limits, Scripts
 from jobs.store.secrets import Secrets
+from jobs.store.services import Services
 from jobs.store.slots import Slots
 from jobs.store.stored_bytes import StoredBytes
 from jobs.store.telemetry import Telemetry
@@ -76,6 +77,7 @@ class Store:
         self.tokens = Tokens(self.scripts)
         self.secrets = Secrets(self.scripts)
         self.schedules = Schedules(self.scripts)
+        self.services = Services(self.scripts)
         self.webhooks = Webhooks(self.scripts)
         self.files = Files(self.scripts)
         self.artifacts = Artifacts(self.scripts)

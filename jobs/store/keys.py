@@ -142,6 +142,8 @@ NOTIFYING = f"{PREFIX}notifying"
 WEBHOOKS = f"{PREFIX}webhooks"
 #: zset schedule -> when the leader looks at it next.
 SCHEDULES = f"{PREFIX}schedules"
+#: set of all services, those that are being deleted, too.
+SERVICES = f"{PREFIX}services"
 #: never there: scripts that must pass in a full Redis delete it first.
 SPARE = f"{PREFIX}spare"
 
@@ -443,6 +445,31 @@ def schedule(schedule_id: str) -> str:
 def schedules_of(tenant: str) -> str:
     """Hash name -> schedule: a tenant's schedules."""
     return f"{PREFIX}schedules:{tenant}"
+
+
+def service(service_id: str) -> str:
+    """Hash of a service."""
+    return f"{PREFIX}service:{service_id}"
+
+
+def services_of(tenant: str) -> str:
+    """Hash name -> service: a tenant's services."""
+    return f"{PREFIX}services:{tenant}"
+
+
+def service_replicas(service_id: str) -> str:
+    """Hash number -> generation|since|stopping: replicas of a service."""
+    return f"{PREFIX}servicereplicas:{service_id}"
+
+
+def replica(job_id: str) -> str:
+    """Hash of what the runner of a replica says of it: its state, where it answers, and with which key."""
+    return f"{PREFIX}replica:{job_id}"
+
+
+def replica_busy(job_id: str) -> str:
+    """Hash coordinator -> requests that it has passed on to a replica and that have not ended."""
+    return f"{PREFIX}replicabusy:{job_id}"
 
 
 def delivery(delivery_id: str) -> str:

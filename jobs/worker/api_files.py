@@ -180,6 +180,10 @@ class JobFiles:
         body = {"unit": unit, "attempt": attempt, "offset": offset, "chunks": rows}
         return bool(self._call("output", body)["follow"])
 
+    def replica(self, **fields: str | int) -> None:
+        """Say in which state a replica of a service is, and where it answers. Sent once: it is said again soon."""
+        self._call("replica", fields)
+
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def _call(self, name: str, body: dict[str, Any]) -> dict[str, Any]:

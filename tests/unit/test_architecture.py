@@ -25,6 +25,7 @@ DOMAINS = (
     "audit",
     "usage",
     "webhooks",
+    "services",
     "workflows",
     "schedules",
     "work",

@@ -13,7 +13,8 @@ import httpx
 import pytest
 
 from coordinator.jobs.unit_cache import UnitCache
-from jobs.kinds.command import definition, program
+from jobs.kinds import programs as program
+from jobs.kinds.command import definition
 from jobs.store import lease_tokens
 from jobs.worker import execution
 from tests.unit.artifact_bench import TOKEN, Bench, sha_of

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from coordinator.jobs import submissions
 from jobs import errors
-from jobs.kinds.command import definition, program
+from jobs.kinds import programs as program
+from jobs.kinds.command import definition
 from jobs.models import Device, Plan
 
 TRUE = {"command": ["true"]}

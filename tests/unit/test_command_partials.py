@@ -11,8 +11,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from jobs.kinds.command import partials, program
-from jobs.kinds.command.result_schema import RESULT
+from jobs.kinds import program_partials as partials
+from jobs.kinds import programs as program
+from jobs.kinds.program_result import RESULT
 from jobs.models import Partial
 
 UNITS = 40

@@ -152,7 +152,7 @@ def test_an_image_runs_as_a_number_and_carries_labels(path: Path) -> None:
 @pytest.mark.parametrize(
     ("service", "folders"),
     [
-        ("coordinator", {"jobs", "coordinator"}),
+        ("coordinator", {"jobs", "engines", "coordinator"}),
         ("cpu_worker", {"jobs", "cpu_worker"}),
         ("gpu_worker", {"jobs", "gpu_worker"}),
         ("runner", {"jobs", "runner"}),

@@ -270,6 +270,7 @@ def test_ruff_lets_the_owners_and_tests_do_it(path: str, source: str) -> None:
 VIOLATIONS = {
     "The shared package never imports a service": ("jobs/probe_service.py", "coordinator.app"),
     "A service never imports another": ("threads_cluster/probe_service.py", "cpu_worker"),
+    "An engine imports what every part shares": ("engines/probe_service.py", "runner"),
     "The coordinator never imports numpy": ("coordinator/probe_numpy.py", "jobs.probe_numpy"),
     "CuPy is the GPU worker's alone": ("jobs/probe_cupy.py", "cupy"),
     "The client never imports a server's library": ("threads_cluster/probe_library.py", "redis"),

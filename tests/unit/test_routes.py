@@ -74,6 +74,7 @@ def test_every_domain_has_the_same_files() -> None:
         "logs",
         "schedules",
         "secrets",
+        "services",
         "telemetry",
         "tenants",
         "usage",
@@ -121,12 +122,12 @@ def test_a_mark_has_its_path_and_its_old_one(marked: FastAPI) -> None:
 
 def test_the_old_path_hides_no_route_registered_after_it(marked: FastAPI) -> None:
     later = http.router()
-    later.get("/services/{name}")(lambda name: {"service": name})
+    later.get("/boxes/{name}")(lambda name: {"box": name})
     anybody = [http.needs()]
-    later.post("/services/{name}/{verb}", dependencies=anybody)(lambda name, verb: {"service": name})
+    later.post("/boxes/{name}/{verb}", dependencies=anybody)(lambda name, verb: {"box": name})
     later.post("/hosts/{name}", dependencies=anybody)(lambda name: {"host": name})
     marked.include_router(later)
-    assert run(answers(marked, "/api/services/engine", "/api/collatz/verified")) == [
-        {"service": "engine"}, {"type": "collatz", "mark": "verified"},
+    assert run(answers(marked, "/api/boxes/one", "/api/collatz/verified")) == [
+        {"box": "one"}, {"type": "collatz", "mark": "verified"},
     ]  # fmt: skip
     assert run(_asked(marked, "GET", "/api/hosts/one")).status_code == 405

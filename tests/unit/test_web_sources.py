@@ -84,7 +84,7 @@ def test_an_import_against_the_order_is_seen(name: str, text: str) -> None:
 #: Where a kind's name is at home. A timeline has threads, whatever it is of.
 OWN = {"thread": ("pages/threads/", "timeline/"), "collatz": ("pages/collatz/",)}
 #: Kinds whose name is also a word of these pages: a source names one where it compares with it or submits it.
-WORDS = {"command"}
+WORDS = {"command", "service"}
 KINDS = sorted(path.parent.name for path in (WEB.parent / "jobs" / "kinds").glob("*/definition.py"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from coordinator.workflows.engine import Engine
-from jobs.kinds.command import program
+from jobs.kinds import programs as program
 from jobs.store import lease_tokens
 from jobs.worker import execution
 from tests.unit.artifact_bench import TOKEN, Bench

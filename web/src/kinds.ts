@@ -61,6 +61,13 @@ export const KINDS: Readonly<Record<string, KindEntry>> = {
     command: "cluster submit collatz --start-number 1 --number-count 100000000 --wait",
     action: ["action_type: collatz", "start_number: 1", "number_count: 1000000"],
   },
+  service: {
+    programs: true,
+    few: ["service", "engine"],
+    quiet: ["command", "env", "packages", "module", "health", "start_timeout_seconds", "grace_seconds"],
+    figures: [],
+    command: "cluster serve model.gguf",
+  },
   command: {
     programs: true,
     few: ["command", "count", "items", "files"],

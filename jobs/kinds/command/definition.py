@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs import errors
-from jobs.kinds.command import partials, program, texts
-from jobs.kinds.command.checks import complaint
-from jobs.kinds.command.parameters import Parameters, Requirements
-from jobs.kinds.command.partials import finished_ranges, finished_units, merge
-from jobs.kinds.command.result_schema import RESULT
+from jobs.kinds import program_partials as partials
+from jobs.kinds import program_texts as texts
+from jobs.kinds import programs as program
+from jobs.kinds.command.parameters import Parameters
 from jobs.kinds.command.titles import title
+from jobs.kinds.program_checks import complaint
+from jobs.kinds.program_fields import Requirements
+from jobs.kinds.program_partials import finished_ranges, finished_units, merge
+from jobs.kinds.program_result import RESULT
 from jobs.models import Device, Partial, Plan, Spec
 
 __all__ = [

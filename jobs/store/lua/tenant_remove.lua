@@ -38,6 +38,10 @@ for _, id in ipairs(call('HVALS', P .. 'schedules:' .. name)) do
   call('DEL', P .. 'schedule:' .. id)
 end
 call('DEL', P .. 'schedules:' .. name)
+for _, id in ipairs(call('HVALS', P .. 'services:' .. name)) do
+  call('HSET', P .. 'service:' .. id, 'stopped', 1, 'deleted', 1)
+end
+call('DEL', P .. 'services:' .. name)
 for _, state in ipairs({ 'pending', 'delivered', 'dead' }) do call('DEL', P .. 'deliveries:' .. name .. ':' .. state) end
 for _, class in ipairs({ 'interactive', 'high', 'normal', 'low' }) do call('HDEL', P .. 'finish:' .. class, name) end
 log_change(t, ARGV[2], ARGV[3], 'tenant', name, 'removed')

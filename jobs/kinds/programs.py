@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.kinds.command import texts
+from jobs.kinds import program_texts as texts
 from jobs.models import Partial, Spec
 from jobs.numbers import short
 

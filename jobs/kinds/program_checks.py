@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jobs.kinds.command import texts
+from jobs.kinds import program_texts as texts
 from jobs.models import Partial
 
 #: Longest that a unit can have taken, in milliseconds; most attempts; bytes of a value as JSON in ASCII, of which a

@@ -1,0 +1,1 @@
+"""Services: replicas of engines that stay up, and the gateway by which they are asked."""

@@ -1,0 +1,121 @@
+"""New services: a request's body is validated, and becomes the submission of each of its replicas."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from coordinator.asker import Asker
+from coordinator.cluster import Cluster
+from coordinator.jobs import submissions
+from coordinator.jobs.references import References
+from engines import registry
+from engines.contract import Launch, Model
+from jobs import errors
+from jobs.kinds.service.parameters import NAME
+from jobs.numbers import short
+from jobs.store.services import Service
+
+#: Replicas of a service at most.
+MAX_REPLICAS = 100
+KIND = "service"
+
+
+class NewService(BaseModel):
+    """The body of POST /api/services."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str = Field(pattern=NAME, description="1 to 63 of a-z, 0-9 and -; the model's name for who asks it.")
+    engine: str = Field(pattern=NAME, description="What runs it: docs/services.md lists the engines.")
+    model: str | None = Field(
+        None, max_length=64, description="An artifact by id or name, which every replica has in its folder."
+    )
+    replicas: int = Field(1, ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
+    parameters: dict[str, Any] = Field(default_factory=dict, description="The engine's own parameters.")
+    requirements: dict[str, Any] = Field(default_factory=dict, description="What a replica needs, as of a command.")
+    max_concurrent_requests: int = Field(
+        100, ge=1, le=10_000, description="Requests that one coordinator passes on at once; as many more wait."
+    )
+    request_timeout_seconds: float = Field(
+        300, ge=1, le=3600, description="Longest that a request may wait and take; a replica that ends gets as long."
+    )
+    start_timeout_seconds: float = Field(
+        600, ge=1, le=7200, description="A replica that is not ready by then is ended."
+    )
+    priority: str = Field("normal", description="high, normal or low, as of a job.")
+
+
+def planned(cluster: Cluster, asked: NewService, asker: Asker) -> Service:
+    """Return a new service. InvalidRequest and others name the field; Forbidden for who may run no programs."""
+    launch = _launch(cluster, asked, asker)
+    job = {"type": KIND, "priority": asked.priority, "parameters": _parameters(asked, launch)}
+    artifact = _checked(cluster, job, asker)
+    return Service(
+        service_id=secrets.token_hex(6), tenant=asker.tenant, name=asked.name, engine=asked.engine,
+        token=asker.token, job=json.dumps(_settled(job, artifact)), asked=json.dumps(asked.model_dump()),
+        artifact=artifact, replicas=asked.replicas,
+    )  # fmt: skip
+
+
+def _launch(cluster: Cluster, asked: NewService, asker: Asker) -> Launch:
+    """Return how the engine is started with these parameters and this model."""
+    engine = registry.definition(asked.engine)
+    try:
+        parameters = engine.Parameters.model_validate(submissions.bounded(asked.parameters, engine.Parameters))
+    except ValidationError as error:
+        raise submissions.problems(error, engine.Parameters, "parameters") from None
+    return engine.launch(parameters, _model(cluster, asked, asker))
+
+
+def _model(cluster: Cluster, asked: NewService, asker: Asker) -> Model | None:
+    """Return what the engine may know of the model: the paths of its artifact."""
+    if asked.model is None:
+        return None
+    try:
+        artifact = cluster.artifacts.find(asker.tenant, asked.model)
+    except (errors.NotFound, errors.Conflict) as error:
+        raise type(error)(f"model: {error.detail}", field="model") from None
+    entries = cluster.artifacts.entries(asker.tenant, artifact)
+    return Model(
+        artifact=artifact.id, name=asked.name, files={entry.path: entry.size for entry in entries if entry.is_file}
+    )
+
+
+def _parameters(asked: NewService, launch: Launch) -> dict[str, Any]:
+    return {
+        "service": asked.name, "engine": asked.engine, "command": list(launch.command), "env": dict(launch.env),
+        "files": asked.model, "packages": launch.packages or None, "module": launch.module or None,
+        "health": launch.health, "start_timeout_seconds": asked.start_timeout_seconds,
+        "grace_seconds": launch.grace_seconds, "requirements": asked.requirements,
+    }  # fmt: skip
+
+
+def _checked(cluster: Cluster, job: dict[str, Any], asker: Asker) -> str:
+    """Validate the job of a replica as its submission would be now; return the id of its artifact, or nothing."""
+    references = References(asker, cluster.artifacts, cluster.secrets, leads=True)
+    fleet = cluster.queries.fleet_cache.get()
+    accepted = submissions.accept(submissions.read(job), asker, fleet, cluster.settings, references)
+    return next(iter(accepted.job.plan.artifacts), "")
+
+
+def _settled(job: dict[str, Any], artifact: str) -> dict[str, Any]:
+    """Return a submission that names its artifact by its id: the name may point elsewhere later."""
+    return {**job, "parameters": {**job["parameters"], "files": artifact or None}}
+
+
+def refusal(how: str, what: str) -> errors.ClusterError | None:
+    """Return why a service was not stored; None where it was."""
+    if how == "exists":
+        detail = f"name: there is a service {what} already; choose another name, or: cluster service delete {what}"
+        return errors.Conflict(detail, field="name")
+    if how == "full":
+        detail = f"name: the tenant has {what} services, as many as it may have; delete one"
+        return errors.Conflict(detail, field="name")
+    if how == "missing":
+        return errors.UnknownTenant(what)
+    if how == "artifact":
+        return errors.NotFound(f"model: artifact {short(what)} was deleted meanwhile; put it again", field="model")
+    return None

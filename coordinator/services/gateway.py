@@ -1,0 +1,251 @@
+"""Requests passed on to replicas: sent once, and once more to another one while no byte of an answer has come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from fastapi import Request, Response
+from starlette.responses import StreamingResponse
+
+from coordinator.services import openai
+from coordinator.services.frames import Frames
+from coordinator.services.openai import BadUpstream, TooLate
+from coordinator.services.routing import Route, Routes
+from jobs import errors
+from jobs.store.services import Replica
+
+log = logging.getLogger(__name__)
+
+#: Seconds in which a replica takes a connection, and for which an idle one is kept: engines close theirs after five.
+_CONNECT_SECONDS, _KEEP_SECONDS = 3.0, 4.0
+#: Bytes of an answer that is no stream.
+MAX_ANSWER = 64 << 20
+#: Answers after which another replica is asked.
+_TRY_ANOTHER = (502, 503)
+_ATTEMPTS = 2
+#: Headers of an answer that are passed on.
+_PASSED = ("content-type",)
+_BROKEN = (httpx.TransportError, httpx.StreamError)
+
+
+@dataclass(kw_only=True)
+class Exchange:
+    """One request and what came of it, for the figures."""
+
+    tenant: str
+    model: str
+    began: float
+    status: int = 0
+    first_seconds: float | None = None
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    seconds: float = 0.0
+
+
+class _Another(Exception):
+    """The replica gave no answer; another one may."""
+
+
+class Gateway:
+    """Passes requests on to replicas. For one event loop."""
+
+    def __init__(self, routes: Routes, ended: Callable[[Exchange], None] = lambda exchange: None) -> None:
+        self.routes = routes
+        self._ended = ended
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=_KEEP_SECONDS)
+        # Neither a proxy of the environment nor a redirect leads elsewhere than to the replica.
+        self._http = httpx.AsyncClient(limits=limits, trust_env=False, follow_redirects=False)
+
+    async def close(self) -> None:
+        """Close the connections to replicas."""
+        await self._http.aclose()
+
+    async def answer(self, request: Request, tenant: str, path: str, body: Mapping[str, Any]) -> Response:
+        """Pass a request on, and return its answer, whole or as a stream. Errors of the cluster say what is wrong."""
+        route = await self.routes.find(tenant, openai.model(body))
+        exchange = Exchange(tenant=tenant, model=route.service.name, began=time.monotonic())
+        gone = asyncio.ensure_future(_gone(request))
+        asked = asyncio.ensure_future(_Call(self, route, exchange, path, body).response())
+        try:
+            await asyncio.wait({gone, asked}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                exchange.status = 499
+                return Response(None, 499)
+            return asked.result()
+        except errors.ClusterError as error:
+            exchange.status = error.status
+            self.end(exchange)
+            raise
+        finally:
+            gone.cancel()
+            if not asked.done():
+                asked.cancel()
+                self.end(exchange)
+                with contextlib.suppress(asyncio.CancelledError, errors.ClusterError):
+                    await asked
+
+    def end(self, exchange: Exchange) -> None:
+        """Count a request that has ended."""
+        exchange.seconds = time.monotonic() - exchange.began
+        self._ended(exchange)
+
+    def send(
+        self, replica: Replica, path: str, content: bytes, seconds: float
+    ) -> contextlib.AbstractAsyncContextManager[httpx.Response]:
+        """Send a request to a replica; its answer has its headers alone."""
+        assert replica.report
+        address = f"[{replica.report.address}]" if ":" in replica.report.address else replica.report.address
+        headers = {"Authorization": f"Bearer {replica.report.key}", "Content-Type": "application/json"}
+        timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
+        url = f"http://{address}:{replica.report.port}{openai.PREFIX}{path}"
+        return self._http.stream("POST", url, content=content, headers=headers, timeout=timeout)
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class _Call:
+    """One call of a client. What it holds, a turn and a connection, is let go when its answer ends."""
+
+    def __init__(self, gateway: Gateway, route: Route, exchange: Exchange, path: str, body: Mapping[str, Any]) -> None:
+        self._gateway, self._route, self._exchange, self._path = gateway, route, exchange, path
+        self._streams = body.get("stream") is True
+        options = body.get("stream_options")
+        self._hide_usage = self._streams and not (isinstance(options, dict) and options.get("include_usage"))
+        if self._hide_usage:
+            body = {**body, "stream_options": {**(options if isinstance(options, dict) else {}), "include_usage": True}}
+        self._content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+        self._until = time.monotonic() + route.seconds
+        self._held = AsyncExitStack()
+
+    @property
+    def _left(self) -> float:
+        return max(0.001, self._until - time.monotonic())
+
+    async def response(self) -> Response:
+        """Return the answer: a stream once its first frame is there."""
+        try:
+            await self._held.enter_async_context(self._route.gate.turn(self._route.most, self._left))
+            return await self._from_some_replica()
+        except BaseException:
+            await self._held.aclose()
+            raise
+
+    async def _from_some_replica(self) -> Response:
+        tried: list[str] = []
+        while True:
+            replica = self._gateway.routes.pick(self._route, tried)
+            try:
+                return await self._from(replica)
+            except _Another as error:
+                tried.append(replica.job_id)
+                self._gateway.routes.eject(replica)
+                log.warning("a replica gave no answer: %s", error, extra={"job_id": replica.job_id})
+                if len(tried) >= _ATTEMPTS or len(tried) >= len(self._route.ready):
+                    detail = f"{len(tried)} replicas of {self._route.service.name} gave no answer, the last: {error}"
+                    raise BadUpstream(detail) from None
+
+    async def _from(self, replica: Replica) -> Response:
+        held = AsyncExitStack()
+        try:
+            held.enter_context(self._gateway.routes.counted(replica))
+            async with asyncio.timeout(self._left):
+                answer = await held.enter_async_context(
+                    self._gateway.send(replica, self._path, self._content, self._left)
+                )
+                if answer.status_code in _TRY_ANOTHER:
+                    raise _Another(f"it answers {answer.status_code}")
+                kind = answer.headers.get("content-type", "")
+                if self._streams and answer.status_code < 300 and kind.startswith("text/event-stream"):
+                    return await self._stream(answer, held)
+                return await self._whole(answer, held)
+        except (TimeoutError, httpx.ReadTimeout):
+            await held.aclose()
+            raise TooLate(f"no answer within request_timeout_seconds, {self._route.seconds:g}") from None
+        except _BROKEN as error:
+            await held.aclose()
+            raise _Another(str(error) or type(error).__name__) from error
+        except BaseException:
+            await held.aclose()
+            raise
+
+    async def _whole(self, answer: httpx.Response, held: AsyncExitStack) -> Response:
+        content = bytearray()
+        async for piece in answer.aiter_bytes():
+            content += piece
+            if len(content) > MAX_ANSWER:
+                raise BadUpstream(f"the answer has over {MAX_ANSWER} bytes")
+        await held.aclose()
+        await self._held.aclose()
+        self._note(answer.status_code, _usage(content))
+        self._gateway.end(self._exchange)
+        if 300 <= answer.status_code < 400 or answer.status_code == 401:
+            raise BadUpstream(f"the replica answers {answer.status_code}")
+        return Response(bytes(content), answer.status_code, media_type=answer.headers.get("content-type"))
+
+    def _note(self, status: int, usage: Any) -> None:
+        self._exchange.status = status
+        self._exchange.prompt_tokens, self._exchange.answer_tokens = openai.tokens(usage)
+
+    async def _stream(self, answer: httpx.Response, held: AsyncExitStack) -> Response:
+        """Return a stream that has its first frame: until then another replica may be asked."""
+        frames, pieces = Frames(hide_usage=self._hide_usage), answer.aiter_bytes()
+        first = b""
+        while not first:
+            try:
+                first = b"".join(frames.feed(await anext(pieces)))
+            except StopAsyncIteration:
+                if not (first := frames.rest()):
+                    raise _Another("its stream ended before it began") from None
+        self._exchange.first_seconds = time.monotonic() - self._exchange.began
+        self._held.push_async_callback(held.aclose)
+        return StreamingResponse(
+            self._passed_on(first, frames, pieces), media_type="text/event-stream",
+            headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+        )  # fmt: skip
+
+    async def _passed_on(self, first: bytes, frames: Frames, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        status = 499  # unless it comes to its end, the client has left
+        try:
+            yield first
+            try:
+                while True:
+                    piece = await asyncio.wait_for(anext(pieces), self._left)
+                    for frame in frames.feed(piece):
+                        yield frame
+            except StopAsyncIteration:
+                status = 200
+                if rest := frames.rest():
+                    yield rest
+            except (TimeoutError, *_BROKEN) as error:
+                status = 502
+                yield openai.error_frame(self._broken(error))
+        finally:
+            self._note(status, frames.usage)
+            self._gateway.end(self._exchange)
+            await self._held.aclose()
+
+    def _broken(self, error: Exception) -> errors.ClusterError:
+        if isinstance(error, TimeoutError):
+            return TooLate(f"the answer took longer than request_timeout_seconds, {self._route.seconds:g}")
+        return BadUpstream(f"the replica broke off: {str(error) or type(error).__name__}")
+
+
+def _usage(content: bytes | bytearray) -> Any:
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return answer.get("usage") if isinstance(answer, dict) else None

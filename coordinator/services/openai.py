@@ -1,0 +1,107 @@
+"""Words of OpenAI's API, so that its clients raise what they should and read what they know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Response
+
+from coordinator import http
+from jobs import errors
+
+#: Beginning of its paths.
+PREFIX = "/v1"
+#: Calls that reach engines.
+CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"
+#: Ends a stream.
+DONE = b"data: [DONE]"
+
+_TYPES = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "invalid_request_error",
+    408: "invalid_request_error", 413: "invalid_request_error", 415: "invalid_request_error",
+    422: "invalid_request_error", 429: "rate_limit_error",
+}  # fmt: skip
+_SERVER = "server_error"
+
+
+class UnknownModel(errors.NotFound):
+    """There is no such model."""
+
+
+class NoReplica(errors.Unavailable):
+    """No replica can answer."""
+
+    def __init__(self, detail: str, *, because: str, seconds: int = 5) -> None:
+        super().__init__(detail)
+        self.extra = {"waiting_because": because}
+        #: Seconds until there may be one.
+        self.seconds = seconds
+
+
+class BadUpstream(errors.ClusterError):
+    """The replica did not answer as it should."""
+
+    status = 502
+
+
+class TooLate(errors.ClusterError):
+    """The replica took too long."""
+
+    status = 504
+
+
+_CODES: dict[type[errors.ClusterError], str] = {
+    UnknownModel: "model_not_found", errors.Unauthorized: "invalid_api_key", NoReplica: "no_ready_replica",
+    errors.OverLimit: "queue_full",
+}  # fmt: skip
+
+
+def fault(error: errors.ClusterError) -> dict[str, Any]:
+    """Return an error as OpenAI's clients read it, under `error`."""
+    named = {"message": error.detail, "type": _TYPES.get(_status(error), _SERVER), "param": error.field}
+    return {"error": {**named, "code": _CODES.get(type(error))}, **error.extra}
+
+
+def _status(error: errors.ClusterError) -> int:
+    return HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.UNPROCESSABLE_ENTITY else error.status
+
+
+def refused(error: errors.ClusterError) -> Response:
+    """Return the answer to a request that ended in this error: a problem as elsewhere, with what such clients read."""
+    seconds = getattr(error, "seconds", None)
+    answer = http.refused(error)
+    if seconds is not None:
+        answer.headers["Retry-After"] = str(seconds)
+    status = _status(error)
+    answer.status_code = status
+    answer.body = json.dumps({**http.problem(error), "status": status, **fault(error)}).encode()
+    answer.headers["Content-Length"] = str(len(answer.body))
+    return answer
+
+
+def error_frame(error: errors.ClusterError) -> bytes:
+    """Return the frame that ends a stream which broke off."""
+    return b"data: " + json.dumps(fault(error)).encode() + b"\n\n"
+
+
+def model(body: Any) -> str:
+    """Return the model that a body asks for. InvalidRequest where it names none."""
+    if not isinstance(body, dict):
+        raise errors.InvalidRequest("the body must be an object", field="body")
+    name = body.get("model")
+    if not isinstance(name, str) or not name:
+        raise errors.InvalidRequest("model: a text is needed; GET /v1/models lists what there is", field="model")
+    return name
+
+
+def tokens(usage: Any) -> tuple[int, int]:
+    """Return tokens of prompt and answer; 0 for what is no count."""
+    known: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
+    prompt, answer = known.get("prompt_tokens"), known.get("completion_tokens")
+    return (
+        prompt if type(prompt) is int and prompt >= 0 else 0,
+        answer if type(answer) is int and answer >= 0 else 0,
+    )  # fmt: skip

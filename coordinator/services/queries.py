@@ -1,0 +1,47 @@
+"""Services as rows. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.jobs.queries import JobQueries
+from coordinator.services import rows
+from coordinator.services.rows import ServiceRow
+from jobs import errors
+from jobs.store import Store
+from jobs.store.services import Replica, Service
+
+
+def service_list(store: Store, jobs: JobQueries, tenant: str) -> list[ServiceRow]:
+    """Return a tenant's services by name."""
+    found = store.services.of_tenant(tenant)
+    replicas = store.services.replicas([one.service_id for one in found])
+    waits = _waits(jobs, [each for several in replicas.values() for each in several])
+    now = round(store.clock.now() * 1000)
+    return [rows.service_row(one, replicas[one.service_id], waits, now) for one in found]
+
+
+def found(store: Store, tenant: str, name: str) -> Service:
+    """Return a service. NotFound when there is none."""
+    service = store.services.one(tenant, name)
+    if service is None:
+        raise missing(name)
+    return service
+
+
+def one(store: Store, jobs: JobQueries, tenant: str, name: str) -> ServiceRow:
+    """Return the row of a service with what was asked for. NotFound when there is none."""
+    service = found(store, tenant, name)
+    replicas = store.services.replicas([service.service_id])[service.service_id]
+    return rows.whole_row(service, replicas, _waits(jobs, replicas), round(store.clock.now() * 1000))
+
+
+def _waits(jobs: JobQueries, replicas: Sequence[Replica]) -> dict[str, str]:
+    """Return why jobs of replicas wait."""
+    waiting = [each.job_id for each in replicas if rows.state_of(each) == "waiting"]
+    return {row["job_id"]: row["waiting_because"] or "" for row in jobs.by_ids(waiting)} if waiting else {}
+
+
+def missing(name: str) -> errors.NotFound:
+    """Return the error about a service that there is not."""
+    return errors.NotFound(f"no service {name}; list them with GET /api/services", field="name")

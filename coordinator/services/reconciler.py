@@ -1,0 +1,136 @@
+"""Thread of a coordinator that, while it leads, keeps as many replicas of each service as are wanted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from coordinator.events.event import Event
+from coordinator.jobs.on_behalf import Maker, OnBehalf, Wanted
+from coordinator.services import planning
+from coordinator.services.planning import Cancel, End, Forget, Recover, Retire, Start, Step, Submit
+from jobs import errors
+from jobs.models import Actor
+from jobs.store import Store, connection, services
+from jobs.store.services import Replica, Service
+
+log = logging.getLogger(__name__)
+
+ROUND_SECONDS = 1.0
+#: Characters of what is kept of the reason of a death.
+_MAX_SAID = 500
+
+
+class Reconciler:
+    """Carries out the plans of services, by one store. Each step may be repeated by whoever leads next."""
+
+    def __init__(self, store: Store, on_behalf: OnBehalf) -> None:
+        self._store = store
+        self._on_behalf = on_behalf
+
+    def round(self) -> None:
+        """Look at every service; one that fails holds up no other. Raises Unreachable."""
+        found = self._store.services.all()
+        if not found:
+            return
+        replicas = self._store.services.replicas([one.service_id for one in found])
+        workers = {each.report.worker for several in replicas.values() for each in several if each.report}
+        now, leaving = round(self._store.clock.now() * 1000), self._store.services.leaving(sorted(workers))
+        for service in found:
+            try:
+                for step in planning.plan(
+                    service, replicas[service.service_id], now, drain_ms=drain_ms(service), leaving=leaving
+                ):
+                    self._take(service, step, now)
+            except connection.Unreachable:
+                raise
+            except Exception:
+                log.exception("looking at a service failed", extra={"service": service.service_id})
+
+    def _take(self, service: Service, step: Step, now: int) -> None:
+        store, actor = self._store.services, Actor(service.tenant, service.token)
+        if isinstance(step, Start):
+            if store.place(service.service_id, step.number, service.generation):
+                self._submit(service, services.begun(service, step.number, now), now)
+        elif isinstance(step, Submit):
+            self._submit(service, step.replica, now)
+        elif isinstance(step, Retire):
+            store.retire(service.service_id, step.replica.number)
+        elif isinstance(step, Cancel):
+            self._store.jobs.cancel(step.replica.job_id, actor)
+        elif isinstance(step, End):
+            self._end(service, step, now)
+        elif isinstance(step, Recover):
+            store.note(service.service_id, failures=0, said="")
+        else:
+            assert isinstance(step, Forget)
+            store.forget(service.service_id)
+
+    def _submit(self, service: Service, replica: Replica, now: int) -> None:
+        maker = Maker(tenant=service.tenant, token=service.token, runs_programs=True, leads=True)
+        wanted = Wanted(job_id=replica.job_id, body=json.loads(service.job), maker=maker)
+        [answer] = self._on_behalf.submit([wanted])
+        if not isinstance(answer, errors.ClusterError):
+            return
+        log.warning("a replica was refused: %s", answer, extra={"service": service.service_id})
+        self._note_death(service, replica, now, f"refused: {answer.detail}")
+
+    def _end(self, service: Service, step: End, now: int) -> None:
+        if step.died:
+            self._note_death(service, step.replica, now, self._why(step.replica.job_id))
+            return
+        self._store.services.end(service.service_id, step.replica)
+        self._store.jobs.delete(step.replica.job_id, Actor(service.tenant, service.token))
+
+    def _note_death(self, service: Service, replica: Replica, now: int, why: str) -> None:
+        """Note a death, from which on the next replica waits; of the dead the last one is kept, for its log."""
+        failures = service.failures + 1
+        retry_at = now + planning.wait_ms(failures)
+        log.warning("a replica has died: %s", why, extra={"service": service.service_id, "job_id": replica.job_id})
+        if self._store.services.end(service.service_id, replica, failures, retry_at, why[:_MAX_SAID]) and service.died:
+            self._store.jobs.delete(service.died, Actor(service.tenant, service.token))
+
+    def _why(self, job: str) -> str:
+        """Return why a replica has died, by its last failure, else by its job."""
+        return self._store.services.failure(job) or "its job has ended"
+
+
+def drain_ms(service: Service) -> int:
+    """Return the milliseconds that a replica gets for the requests that it has."""
+    return int(json.loads(service.asked).get("request_timeout_seconds", 300) * 1000)
+
+
+class Keeper(threading.Thread):
+    """Lets a reconciler look at the services, each ROUND_SECONDS and when a replica ends, until stopped."""
+
+    def __init__(self, reconciler: Reconciler, leads: Callable[[], bool]) -> None:
+        super().__init__(name="services", daemon=True)
+        self._reconciler, self._leads = reconciler, leads
+        self._ended = False
+        self._woken = threading.Event()
+
+    def hear(self, events: Sequence[Event]) -> None:
+        """Wake up for ends of replicas."""
+        if any(event.ends and event.job.startswith("v-") for event in events):
+            self._woken.set()
+
+    def run(self) -> None:
+        """Do rounds, whatever fails, until stopped."""
+        while not self._ended:
+            self._woken.wait(ROUND_SECONDS)
+            self._woken.clear()
+            if self._ended or not self._leads():
+                continue
+            try:
+                self._reconciler.round()
+            except connection.Unreachable as error:
+                log.warning("services wait: %s", connection.reason(error))
+            except Exception:
+                log.exception("keeping services failed")
+
+    def stop(self) -> None:
+        """End after the round of this moment."""
+        self._ended = True
+        self._woken.set()

@@ -1,0 +1,105 @@
+"""Routes of services: what is wanted. The gateway, by which they are asked, has its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from coordinator import bodies, http
+from coordinator.asker import Asker, Scope
+from coordinator.cluster import Cluster
+from coordinator.http import shown
+from coordinator.services import additions, queries, schemas
+from coordinator.services.additions import MAX_REPLICAS, NewService
+from coordinator.services.rows import ServiceRow
+from jobs.kinds.service.parameters import NAME
+
+routes = http.router()
+
+_RUN = [http.needs(Scope.RUN)]
+Name = Annotated[str, Path(pattern=NAME, description="A service's name.")]
+
+
+class Scale(BaseModel):
+    """The body of POST /api/services/{name}/scale."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    replicas: int = Field(ge=0, le=MAX_REPLICAS, description="Replicas that are kept.")
+
+
+@routes.get("/services", tags=["services"], **http.answers(schemas.ServiceList))
+def list_services(cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """List a tenant's services with their replicas."""
+    return shown({"services": queries.service_list(cluster.store, cluster.queries.jobs, tenant)})
+
+
+@routes.post(
+    "/services", status_code=201, tags=["services"], dependencies=_RUN, openapi_extra=http.describes(NewService),
+    **http.answers(schemas.Service, 201),
+)  # fmt: skip
+async def add_service(request: Request, cluster: http.ClusterDep, asker: http.AskerDep) -> Response:
+    """Keep replicas of an engine up, from now on."""
+    asked = http.parsed(NewService, await bodies.body(request))
+    return shown(await run_in_threadpool(_added, cluster, asked, asker), 201)
+
+
+def _added(cluster: Cluster, asked: NewService, asker: Asker) -> ServiceRow:
+    service = additions.planned(cluster, asked, asker)
+    if refused := additions.refusal(*cluster.store.services.add(service, asker.actor)):
+        raise refused
+    return _row(cluster, asker.tenant, asked.name)
+
+
+def _row(cluster: Cluster, tenant: str, name: str) -> ServiceRow:
+    return queries.one(cluster.store, cluster.queries.jobs, tenant, name)
+
+
+@routes.get("/services/{name}", tags=["services"], **http.answers(schemas.Service))
+def one_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner) -> Response:
+    """Show a service, its replicas, and what was asked for."""
+    return shown(_row(cluster, tenant, name))
+
+
+@routes.delete("/services/{name}", status_code=204, tags=["services"], dependencies=_RUN)
+def delete_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Delete a service: its name is free at once; its replicas end when their requests are answered."""
+    if not cluster.store.services.delete(tenant, name, asker.actor):
+        raise queries.missing(name)
+    return Response(status_code=204)
+
+
+@routes.post(
+    "/services/{name}/scale", tags=["services"], dependencies=_RUN, openapi_extra=http.describes(Scale),
+    **http.answers(schemas.Service),
+)  # fmt: skip
+async def scale_service(
+    request: Request, name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep
+) -> Response:
+    """Keep another number of replicas; this also starts a service that was stopped."""
+    asked: Scale = http.parsed(Scale, await bodies.body(request))
+
+    def work() -> Response:
+        if not cluster.store.services.scale(tenant, name, asked.replicas, asker.actor):
+            raise queries.missing(name)
+        return shown(_row(cluster, tenant, name))
+
+    return await run_in_threadpool(work)
+
+
+@routes.post("/services/{name}/restart", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service))
+def restart_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """Replace all replicas, one after the other: an old one goes when a new one is ready, or has no room."""
+    if not cluster.store.services.restart(tenant, name, asker.actor):
+        raise queries.missing(name)
+    return shown(_row(cluster, tenant, name))
+
+
+@routes.post("/services/{name}/stop", tags=["services"], dependencies=_RUN, **http.answers(schemas.Service))
+def stop_service(name: Name, cluster: http.ClusterDep, tenant: http.Owner, asker: http.AskerDep) -> Response:
+    """End all replicas, and keep none until the service is scaled or restarted."""
+    if not cluster.store.services.stop(tenant, name, asker.actor):
+        raise queries.missing(name)
+    return shown(_row(cluster, tenant, name))

@@ -1,0 +1,192 @@
+"""Routes to replicas: what one coordinator knows of the services, and how many requests it has passed on to each."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import random
+import time
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.services import planning, rows
+from coordinator.services.gate import Gate
+from coordinator.services.openai import NoReplica, UnknownModel
+from engines import registry
+from jobs.store import Store, connection
+from jobs.store.services import Replica, Service
+
+log = logging.getLogger(__name__)
+
+#: What a coordinator knows is at most this old.
+FRESH_SECONDS = 0.5
+#: Seconds between two reports of how many requests it has passed on.
+REPORT_SECONDS = 1.0
+#: Seconds for which a replica gets no requests that could not be reached.
+EJECTED_SECONDS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Service as requests come to it."""
+
+    service: Service
+    asked: Mapping[str, Any]
+    #: Those that this coordinator can reach, and that are ready.
+    ready: tuple[Replica, ...]
+    #: Why there are no more.
+    because: str
+    gate: Gate = field(default_factory=Gate)
+
+    @property
+    def most(self) -> int:
+        """Return how many requests pass at once."""
+        return int(self.asked.get("max_concurrent_requests", 100))
+
+    @property
+    def seconds(self) -> float:
+        """Return the longest that a request may wait, and that it may take."""
+        return float(self.asked.get("request_timeout_seconds", 300))
+
+
+Key = tuple[str, str]
+
+
+class Routes:
+    """Services by tenant and name, read anew when somebody asks and it is not fresh. For one event loop."""
+
+    def __init__(self, store: Store, host: str) -> None:
+        self._store, self._host = store, host
+        self._me = uuid.uuid4().hex[:12]
+        self._known: dict[Key, Route] = {}
+        self._read_at = -1e9
+        self._reading: asyncio.Task[None] | None = None
+        self._gates: dict[str, Gate] = {}
+        #: Requests passed on now, by job of the replica; jobs that get none until a time.
+        self.busy: Counter[str] = Counter()
+        self._ejected: dict[str, float] = {}
+        self._reporting: asyncio.Task[None] | None = None
+
+    async def of_tenant(self, tenant: str) -> list[Route]:
+        """Return the routes of a tenant by name, of engines whose calls the gateway knows."""
+        await self._refresh()
+        return [route for (owner, _), route in sorted(self._known.items()) if owner == tenant]
+
+    async def find(self, tenant: str, model: str) -> Route:
+        """Return the route to a model. UnknownModel names those there are."""
+        await self._refresh()
+        route = self._known.get((tenant, model))
+        if route is None:
+            names = [name for owner, name in sorted(self._known) if owner == tenant]
+            there = (
+                f"there are {', '.join(names[:20])}" if names else "there is none; serve one: cluster serve FILE.gguf"
+            )
+            raise UnknownModel(f"model: tenant {tenant} has no model of this name; {there}", field="model")
+        return route
+
+    def pick(self, route: Route, without: Collection[str] = ()) -> Replica:
+        """Return the replica with the fewest requests. NoReplica says why there is none."""
+        now = time.monotonic()
+        usable = [one for one in route.ready if one.job_id not in without]
+        fresh = [one for one in usable if self._ejected.get(one.job_id, 0.0) <= now]
+        if not (fresh or usable):
+            name = route.service.name
+            raise NoReplica(f"no replica of {name} is ready: {route.because}", because=route.because)
+        return min(fresh or usable, key=lambda one: (self.busy[one.job_id], one.busy, random.random()))
+
+    def eject(self, replica: Replica) -> None:
+        """Give a replica that could not be reached no requests for a while, where there is another one."""
+        self._ejected[replica.job_id] = time.monotonic() + EJECTED_SECONDS
+
+    @contextmanager
+    def counted(self, replica: Replica) -> Iterator[None]:
+        """Count a request to a replica, so that it is not ended meanwhile."""
+        self.busy[replica.job_id] += 1
+        if self._reporting is None or self._reporting.done():
+            self._reporting = asyncio.get_running_loop().create_task(self._report())
+        try:
+            yield
+        finally:
+            self.busy[replica.job_id] -= 1
+
+    async def _report(self) -> None:
+        """Report the counts while there are any, and once when there are none."""
+        while self.busy:
+            counts = dict(self.busy)
+            with suppress(*connection.Unreachable):
+                await run_in_threadpool(self._store.services.count_busy, self._me, counts)
+            for job, count in counts.items():
+                if not count and not self.busy[job]:
+                    del self.busy[job]
+            await asyncio.sleep(REPORT_SECONDS)
+
+    # -- what Redis has ---------------------------------------------------------------------------------------------
+
+    async def _refresh(self) -> None:
+        """Return when what is known is fresh; who waits for the same read shares its error."""
+        since = time.monotonic() - FRESH_SECONDS
+        while self._read_at < since:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read())
+            await asyncio.shield(self._reading)
+
+    async def _read(self) -> None:
+        began = time.monotonic()
+        services, replicas = await run_in_threadpool(self._read_all)
+        known: dict[Key, Route] = {}
+        for service in services:
+            if not service.deleted and registry.routes(service.engine) == "openai":
+                known[service.tenant, service.name] = self._route(service, replicas[service.service_id])
+        self._gates = {route.service.service_id: route.gate for route in known.values()}
+        self._ejected = {job: until for job, until in self._ejected.items() if until > began}
+        self._known, self._read_at = known, began
+
+    def _read_all(self) -> tuple[list[Service], dict[str, list[Replica]]]:
+        services = self._store.services.all()
+        return services, self._store.services.replicas([one.service_id for one in services])
+
+    def _route(self, service: Service, replicas: list[Replica]) -> Route:
+        ready = [one for one in replicas if planning.is_ready(one)]
+        reached = [one for one in ready if not self._unreachable(one)]
+        return Route(
+            service=service, asked=json.loads(service.asked), ready=tuple(reached),
+            because=self._because(service, replicas), gate=self._gates.get(service.service_id) or Gate(),
+        )  # fmt: skip
+
+    def _unreachable(self, replica: Replica) -> str:
+        """Return why this coordinator cannot reach a replica; empty where nothing speaks against it."""
+        report = replica.report
+        assert report
+        try:
+            address = ipaddress.ip_address(report.address)
+        except ValueError:
+            return f"{report.worker} names no address"
+        if address.is_loopback:
+            if report.host == self._host:
+                return ""
+            why = "answers on its own host alone, and this coordinator is elsewhere: set SERVICE_ADDRESS for it"
+            return f"{report.worker} {why}"
+        if address.is_link_local or address.is_multicast or address.is_unspecified:
+            return f"{report.worker} names {address}, at which nothing is asked"
+        return ""
+
+    def _because(self, service: Service, replicas: list[Replica]) -> str:
+        """Return why there are no more ready replicas, in words for people."""
+        if service.stopped:
+            return f"it is stopped; start it: cluster service restart {service.name}"
+        for one in replicas:
+            if planning.is_ready(one) and (why := self._unreachable(one)):
+                return why
+        states = Counter(rows.state_of(one) for one in replicas)
+        if not states:
+            return (service.said and f"the last replica died: {service.said}") or "no replica has begun yet"
+        said = f"; the last one died: {service.said}" if service.failures and service.said else ""
+        return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) + said

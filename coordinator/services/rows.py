@@ -1,0 +1,91 @@
+"""Rows of services, as the API shows them; `schemas.py` describes the same to clients."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict
+
+from coordinator import decoding
+from coordinator.services import planning
+from jobs.models import TERMINAL
+from jobs.store.services import Replica, Service
+
+#: States of replicas, the best first.
+_STATES = ("ready", "unhealthy", "starting", "waiting", "stopping", "dead")
+_MS = 1000
+
+
+class ReplicaRow(TypedDict):
+    job_id: str
+    state: str
+    because: str | None
+    worker: str | None
+    host: str | None
+    generation: int
+    since: str
+    requests: int
+
+
+class ServiceRow(TypedDict):
+    name: str
+    tenant: str
+    engine: str
+    model: str | None
+    state: str
+    replicas: int
+    ready: int
+    created: str
+    failures: int
+    next_start: str | None
+    last_failure: str | None
+    running: list[ReplicaRow]
+    asked: NotRequired[dict[str, Any]]
+    last_dead_job_id: NotRequired[str | None]
+
+
+def service_row(service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], now: int) -> ServiceRow:
+    """Return a service; `waits` says why jobs of replicas wait, `now` is Redis' time in milliseconds."""
+    rows = [_replica_row(one, waits) for one in replicas]
+    states = [row["state"] for row in rows]
+    best = min(states, key=_STATES.index) if states else "waiting"
+    idle = service.stopped and not rows
+    return {
+        "name": service.name, "tenant": service.tenant, "engine": service.engine,
+        "model": json.loads(service.asked).get("model"), "state": "stopped" if idle else best,
+        "replicas": 0 if service.stopped else service.replicas, "ready": sum(map(planning.is_ready, replicas)),
+        "created": _moment(service.created), "failures": service.failures,
+        "next_start": _moment(service.retry_at) if service.retry_at > now else None,
+        "last_failure": service.said or None, "running": rows,
+    }  # fmt: skip
+
+
+def whole_row(service: Service, replicas: Sequence[Replica], waits: Mapping[str, str], now: int) -> ServiceRow:
+    """Return the same with what was asked for."""
+    row = service_row(service, replicas, waits, now)
+    return {**row, "asked": json.loads(service.asked), "last_dead_job_id": service.died or None}
+
+
+def _replica_row(replica: Replica, waits: Mapping[str, str]) -> ReplicaRow:
+    report, state = replica.report, state_of(replica)
+    because = waits.get(replica.job_id) if state == "waiting" else report.why if report else None
+    return {
+        "job_id": replica.job_id, "state": state, "because": because or None,
+        "worker": report.worker if report else None, "host": report.host if report else None,
+        "generation": replica.generation, "since": _moment(replica.since), "requests": replica.busy,
+    }  # fmt: skip
+
+
+def state_of(replica: Replica) -> str:
+    """Return a replica's state in one word."""
+    if replica.job_state in TERMINAL:
+        return "dead"
+    if replica.stopping or replica.job_state == "cancelling":
+        return "stopping"
+    if replica.job_state in ("running", "finishing"):
+        return replica.report.state if replica.report else "starting"
+    return "waiting"
+
+
+def _moment(ms: int) -> str:
+    return decoding.moment(ms / _MS)

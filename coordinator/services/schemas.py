@@ -1,0 +1,72 @@
+"""Answers about services, for the API's description and the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coordinator.schemas import Answer, optional, required
+
+
+class Replica(Answer):
+    job_id: str = required("Its job, which has its log.")
+    state: str = required("waiting, starting, ready, unhealthy, stopping or dead.")
+    because: str | None = required("Why it is not ready.")
+    worker: str | None = required("The runner that runs it.")
+    host: str | None
+    generation: int = required("Number of the restart that it is of.")
+    since: str = required("When it was begun.")
+    requests: int = required("Requests that it has now, of all coordinators.")
+
+
+class Service(Answer):
+    name: str
+    tenant: str
+    engine: str
+    model: str | None = required("What its artifact was named when it was served.")
+    state: str = required("stopped, or the best state of its replicas; waiting before there is one.")
+    replicas: int = required("Replicas that are wanted.")
+    ready: int = required("Replicas that are ready.")
+    created: str
+    failures: int = required("Deaths of replicas in a row; ten minutes of one that is ready end the row.")
+    next_start: str | None = required("Before when no replica begins, where some died.")
+    last_failure: str | None = required("Why the last replica died.")
+    running: list[Replica] = required("Its replicas.")
+    asked: dict[str, Any] | None = optional("What was asked for; of one service alone.")
+    last_dead_job_id: str | None = optional("The job of the last replica that died, for its log.")
+
+
+class ServiceList(Answer):
+    services: list[Service] = required("By name.")
+
+
+class Inference(BaseModel):
+    """A request as OpenAI's API has it. What else it has goes to the engine as it is."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str = Field(min_length=1, description="A model that GET /v1/models lists: the name of a service.")
+    stream: bool = Field(False, description="Answer as server-sent events.")
+
+
+class Inferred(BaseModel):
+    """An answer as the engine gave it; with `stream`, server-sent events of such objects."""
+
+    model_config = ConfigDict(extra="allow")
+
+    object: str
+    model: str
+
+
+class Model(Answer):
+    id: str = required("Its name, by which it is asked for.")
+    object: str
+    created: int
+    owned_by: str = required("The tenant.")
+    ready: int = required("Replicas that are ready, and that this coordinator reaches.")
+
+
+class ModelList(Answer):
+    object: str
+    data: list[Model]

@@ -1,0 +1,1 @@
+"""Engines: programs that runners keep up as replicas of services, one folder each."""

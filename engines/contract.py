@@ -1,0 +1,52 @@
+"""Protocols of the modules in an engine's folder. Engines import this and never the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """Model of a service: an artifact that each replica has in its folder."""
+
+    #: Id of the artifact.
+    artifact: str
+    #: Name by which it is asked for.
+    name: str
+    #: Bytes by path.
+    files: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """Start of a replica, as a runner must know it. It needs nothing of the engine's folder."""
+
+    #: Words of the program; {port}, {address} and {python} are filled in.
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    #: Packages that {python} has, as a file of requirements lists them; empty: none.
+    packages: str = ""
+    #: Module of these: a Python that has it needs no environment. Empty: always one.
+    module: str = ""
+    #: Path that answers 2xx once the replica is ready.
+    health: str = "/health"
+    grace_seconds: float = 10.0
+
+
+class Definition(Protocol):
+    """`definition.py`: how a replica is started, and what it answers."""
+
+    #: One sentence for people.
+    SUMMARY: str
+    #: openai: it answers the calls of /v1 that the gateway passes on; http: something else, which the gateway does not.
+    ROUTES: Literal["openai", "http"]
+    Parameters: type[BaseModel]
+
+    @staticmethod
+    def launch(parameters: Any, model: Model | None) -> Launch:
+        """Return how a replica is started. Raises InvalidRequest naming the parameter, or `model`."""
+        ...

@@ -1,0 +1,1 @@
+"""Any program that answers HTTP on a port."""

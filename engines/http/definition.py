@@ -1,0 +1,36 @@
+"""Any program that answers HTTP on the port that it is given, with a path for its health."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from engines.contract import Launch, Model
+from jobs.kinds import program_fields as fields
+from jobs.kinds import programs
+
+SUMMARY = "Any program that answers HTTP on a port."
+ROUTES: Literal["openai", "http"] = "openai"
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    command: Annotated[
+        list[str] | str, PlainValidator(fields.command),
+        WithJsonSchema({"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": fields.MAX_WORDS}),
+    ] = Field(description="A program and its arguments, with {port}, {address} and {python} filled in.")  # fmt: skip
+    env: Annotated[
+        dict[str, str], PlainValidator(fields.environment),
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+    ] = Field(default_factory=dict, description="Variables of its environment.")  # fmt: skip
+    health: str = Field(
+        "/health", min_length=1, max_length=256, description="The path that answers 2xx once it is ready."
+    )
+
+
+def launch(parameters: Any, model: Model | None) -> Launch:
+    """Return the program as it was given."""
+    command = [*programs.SHELL, parameters.command] if isinstance(parameters.command, str) else parameters.command
+    return Launch(command=command, env=parameters.env, health=parameters.health)

@@ -1,0 +1,1 @@
+"""llama.cpp: models in GGUF, on CPUs and GPUs."""

@@ -1,0 +1,72 @@
+"""llama.cpp by the package xllamacpp: models in GGUF, on CPUs and GPUs."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engines.contract import Launch, Model
+from jobs import errors
+
+SUMMARY = "Models in GGUF, on any CPU and on GPUs."
+ROUTES: Literal["openai", "http"] = "openai"
+
+_FOLDER = Path(__file__).parent
+_SUFFIX = ".gguf"
+
+
+class Parameters(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    file: str | None = Field(None, max_length=1024, description="The model's file, where the artifact has several.")
+    context: int = Field(4096, ge=16, le=1 << 22, description="Tokens of prompt and answer together, of one request.")
+    parallel: int = Field(4, ge=1, le=256, description="Requests that are computed at once.")
+    threads: int = Field(0, ge=0, le=1024, description="Threads on CPUs; 0: as many as there are cores.")
+    gpu_layers: int = Field(-1, ge=-1, le=10_000, description="Layers on GPUs, where it has one; -1: all.")
+    embeddings: bool = Field(False, description="Answer /v1/embeddings instead of completions.")
+
+
+def launch(parameters: Any, model: Model | None) -> Launch:
+    """Return how a server of one GGUF file is started."""
+    path = _file(parameters.file, model)
+    words = [
+        "{python}", "-c", _server(), "--model", path, "--alias", model.name if model else path,
+        "--context", str(parameters.context), "--parallel", str(parameters.parallel),
+        "--threads", str(parameters.threads), "--gpu-layers", str(parameters.gpu_layers),
+    ]  # fmt: skip
+    if parameters.embeddings:
+        words.append("--embeddings")
+    return Launch(command=words, packages=_packages(), module="xllamacpp")
+
+
+def _file(asked: str | None, model: Model | None) -> str:
+    """Return the path of the model's file in its artifact. InvalidRequest where there is none, or not one."""
+    if model is None:
+        raise errors.InvalidRequest(
+            "model: the engine llamacpp needs an artifact with a GGUF file; cluster artifact put FILE.gguf",
+            field="model",
+        )
+    if asked is not None:
+        if asked not in model.files:
+            raise errors.InvalidRequest(f"parameters.file: the artifact has no {asked}", field="parameters.file")
+        return asked
+    found = sorted(path for path in model.files if path.lower().endswith(_SUFFIX))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise errors.InvalidRequest("model: the artifact has no file that ends with .gguf", field="model")
+    detail = f"parameters.file: the artifact has {len(found)} files that end with .gguf; name one, such as {found[0]}"
+    raise errors.InvalidRequest(detail, field="parameters.file")
+
+
+@lru_cache
+def _server() -> str:
+    return (_FOLDER / "server.py").read_text()
+
+
+@lru_cache
+def _packages() -> str:
+    return (_FOLDER / "requirements.txt").read_text()

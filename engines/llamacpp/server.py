@@ -1,0 +1,44 @@
+"""Serves one GGUF file until SIGTERM; where, and with which key, the environment says."""
+
+import argparse
+import os
+import signal
+import sys
+
+from xllamacpp import CommonParams, Server
+
+
+def read() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    for name in ("model", "alias"):
+        parser.add_argument(f"--{name}", required=True)
+    for name in ("context", "parallel", "threads", "gpu-layers"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    parser.add_argument("--embeddings", action="store_true")
+    return parser.parse_args()
+
+
+def chosen(asked: argparse.Namespace) -> CommonParams:
+    found = CommonParams()
+    found.model.path, found.model_alias = asked.model, {asked.alias}
+    found.n_ctx, found.n_parallel = asked.context * asked.parallel, asked.parallel
+    found.n_gpu_layers = asked.gpu_layers
+    found.embedding = asked.embeddings
+    found.hostnames, found.port = [os.environ["CLUSTER_ADDRESS"]], int(os.environ["CLUSTER_PORT"])
+    found.api_keys = [os.environ["CLUSTER_KEY"]]
+    found.endpoint_metrics = found.endpoint_slots = found.ui = False
+    if asked.threads:
+        found.cpuparams.n_threads = found.cpuparams_batch.n_threads = asked.threads
+    return found
+
+
+def main() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    server = Server(chosen(read()))
+    print(f"serves at {server.listening_address}", flush=True)
+    signal.sigwait({signal.SIGTERM, signal.SIGINT})
+    sys.stdout.flush()
+    os._exit(0)
+
+
+main()

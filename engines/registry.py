@@ -1,0 +1,32 @@
+"""Lists the engines: folders of `engines` with a `definition.py`. What its module must offer is in `contract.py`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import lru_cache
+from typing import cast
+
+import engines
+from engines.contract import Definition
+from jobs import errors
+
+
+@lru_cache
+def names() -> tuple[str, ...]:
+    """Return the names of all engines, sorted."""
+    return tuple(sorted(entry.name for entry in pkgutil.iter_modules(engines.__path__) if entry.ispkg))
+
+
+@lru_cache
+def definition(engine: str) -> Definition:
+    """Return the engine's definition module; InvalidRequest names the engines there are."""
+    if engine not in names():
+        known = ", ".join(names())
+        raise errors.InvalidRequest(f"engine: must be one of {known}; got {engine!r}", field="engine")
+    return cast(Definition, importlib.import_module(f"engines.{engine}.definition"))
+
+
+def routes(engine: str) -> str:
+    """Return what an engine answers, openai or http; empty for one that this version lacks."""
+    return definition(engine).ROUTES if engine in names() else ""

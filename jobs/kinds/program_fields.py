@@ -1,0 +1,206 @@
+"""Fields of programs' parameters, which kinds of programs share: types, bounds, and what each refuses."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
+
+from jobs.kinds import program_texts as texts
+from jobs.kinds.program_texts import wrong
+from jobs.numbers import ExactInt, short
+
+#: Units of a job: rows of all of them are kept.
+MAX_UNITS = 100_000
+#: Words of a command, and its bytes in UTF-8.
+MAX_WORDS, MAX_COMMAND = 1000, 32 << 10
+#: Bytes of items as JSON in ASCII; more go into an artifact.
+MAX_ITEMS = 48 << 10
+#: Variables of the environment, and bytes of their names and values.
+MAX_VARIABLES, MAX_ENVIRONMENT, MAX_NAME = 100, 16 << 10, 128
+#: Patterns of outputs, and bytes of one.
+MAX_OUTPUTS, MAX_PATH = 100, 1024
+#: Longest that a unit may take, and a wait between two attempts.
+MAX_SECONDS, MAX_DELAY = 366 * 86400.0, 3600.0
+#: Longest that a program which is cancelled may take to end: its lease is not renewed meanwhile.
+MAX_GRACE = 25.0
+MAX_LABELS = 32
+
+_NAME = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_NAME - 1}}}")
+_SECRET = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_ARTIFACT = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_WORKSPACE = re.compile(r"[a-z0-9-]{1,64}")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=/-]{0,62}")
+_CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]")
+#: Variables that the runner sets.
+_RUNNERS = re.compile(r"CLUSTER_.*|CUDA_VISIBLE_DEVICES|HOME")
+TEXT = {"type": "string"}
+
+
+def command(value: Any) -> list[str] | str:
+    if isinstance(value, str):
+        return texts.checked(value, "the shell command", MAX_COMMAND)
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_WORDS:
+        raise wrong(f"must be a text for a shell or a list of 1..{MAX_WORDS} texts; got {short(value)}")
+    for number, word in enumerate(value, 1):
+        if complaint := texts.problem(word):
+            raise wrong(f"word {number} {complaint}; got {texts.shown(word)}")
+    if not value[0]:
+        raise wrong("the first word names the program; got an empty one")
+    texts.check_sum(value, "its words have", MAX_COMMAND)
+    return list(value)
+
+
+def environment(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or len(value) > MAX_VARIABLES:
+        raise wrong(f"must be an object of at most {MAX_VARIABLES} names with their texts; got {short(type(value))}")
+    for name, text in value.items():
+        _check_variable(name, _NAME)
+        if complaint := texts.problem(text):
+            raise wrong(f"the value of {name} {complaint}; got {type(text).__name__}")
+    texts.check_sum([*value, *value.values()], "names and values have", MAX_ENVIRONMENT)
+    return dict(value)
+
+
+def _check_variable(name: Any, pattern: re.Pattern[str]) -> None:
+    if not isinstance(name, str) or not pattern.fullmatch(name):
+        raise wrong(f"a name is letters, digits and _, no digit first, at most {MAX_NAME}; got {short(name)}")
+    if _RUNNERS.fullmatch(name):
+        raise wrong(f"the runner sets HOME, CUDA_VISIBLE_DEVICES and names with CLUSTER_; got {short(name)}")
+
+
+def secrets(value: Any) -> list[str]:
+    names = _list(value, MAX_VARIABLES)
+    for name in names:
+        _check_variable(name, _SECRET)
+    texts.check_names(names, "secrets")
+    return names
+
+
+def outputs(value: Any) -> list[str]:
+    patterns = [_pattern(pattern) for pattern in _list(value, MAX_OUTPUTS)]
+    texts.check_names(patterns, "outputs")
+    return patterns
+
+
+def _pattern(value: Any) -> str:
+    """Return a pattern in one form: `./out/` is `out`, which stands for all that is in it."""
+    bare = value.removeprefix("./").removesuffix("/") if isinstance(value, str) else value
+    return path(bare or value)
+
+
+def path(value: Any) -> str:
+    text = texts.checked(value, "a path", MAX_PATH)
+    if text.startswith("/") or "\\" in text or any(part in ("", ".", "..") for part in text.split("/")):
+        raise wrong(f"a path is relative to the program's folder, without ., .., // and backslash; got {short(text)}")
+    return text
+
+
+def _list(value: Any, most: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > most:
+        raise wrong(f"must be a list of at most {most} texts; got {short(value)}")
+    return list(value)
+
+
+def _labels(value: Any) -> list[str]:
+    named = _list(value, MAX_LABELS)
+    for label in named:
+        _match(label, _LABEL, "a label is 1 to 63 letters, digits and ._=/-")
+    return sorted(set(named))
+
+
+def _match(value: Any, pattern: re.Pattern[str], rule: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise wrong(f"{rule}; got {short(value)}")
+    return value
+
+
+def matching(pattern: re.Pattern[str], rule: str) -> Any:
+    """Return a pydantic field type: a text of this pattern."""
+    return Annotated[
+        str,
+        PlainValidator(lambda value: _match(value, pattern, rule)),
+        WithJsonSchema({**TEXT, "pattern": f"^{pattern.pattern}$"}),
+    ]
+
+
+def _number(value: Any, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise wrong(f"must be a number in {low:g}..{high:.15g}; got {short(value)}")
+    return value
+
+
+def between(low: float, high: float) -> Any:
+    """Return a pydantic field type: a number that is no text and no boolean."""
+    return Annotated[
+        float,
+        PlainValidator(lambda value: _number(value, low, high)),
+        WithJsonSchema({"type": "number", "minimum": low, "maximum": high}),
+    ]
+
+
+def _cpus(value: Any) -> float:
+    number = _number(value, 0.5, 4096)
+    if number * 2 != int(number * 2):
+        raise wrong(f"must be a number of halves, such as 0.5 or 4; got {short(value)}")
+    return int(number) if number == int(number) else number
+
+
+if TYPE_CHECKING:
+    Artifact: TypeAlias = str
+    Capability: TypeAlias = str
+    Host: TypeAlias = str
+    Workspace: TypeAlias = str
+    Count: TypeAlias = int
+    Gpus: TypeAlias = int
+    Mebibytes: TypeAlias = int
+    Retry: TypeAlias = int
+    Batch: TypeAlias = int
+    Seconds: TypeAlias = float
+    Delay: TypeAlias = float
+    Early: TypeAlias = float
+    Factor: TypeAlias = float
+    Grace: TypeAlias = float
+else:
+    Artifact = matching(_ARTIFACT, "is an artifact's id, the first 8 or more digits of it, or a name")
+    Capability = matching(_CAPABILITY, "is a compute capability, such as 8.0")
+    Host = matching(_HOST, "is a host's name")
+    Workspace = matching(_WORKSPACE, "is 1 to 64 small letters, digits and -")
+    Count = ExactInt(1, MAX_UNITS)
+    Gpus = ExactInt(1, 64)
+    Mebibytes = ExactInt(1, 2**30)
+    Retry = ExactInt(0, 1000)
+    Batch = ExactInt(1, MAX_UNITS)
+    Seconds = between(0.1, MAX_SECONDS)
+    Delay = between(0, MAX_DELAY)
+    Early = between(0, MAX_SECONDS)
+    Factor = between(1, 100)
+    Grace = between(0, MAX_GRACE)
+
+
+class Requirements(BaseModel):
+    """Needs of one unit, which a runner must have free."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gpus: Gpus | None = Field(None, description="GPUs of its own.")
+    gpu_memory_mib: Mebibytes | None = Field(None, description="Memory of each of them.")
+    compute_capability: Capability | None = Field(None, description="Of each of them, at least.")
+    cpus: Annotated[
+        float | None,
+        PlainValidator(lambda value: None if value is None else _cpus(value)),
+        WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0.5, "maximum": 4096}, {"type": "null"}]}),
+    ] = Field(None, description="CPUs, in halves; null: those of one slot.")
+    memory_mib: Mebibytes | None = Field(None, description="Memory; a unit that takes more is killed.")
+    host: Host | None = Field(None, description="The host that it must run on.")
+    labels: Annotated[
+        list[str], PlainValidator(_labels),
+        WithJsonSchema({"type": "array", "items": TEXT, "maxItems": MAX_LABELS}),
+    ] = Field(default_factory=list, description="Labels of the runner, all of them.")  # fmt: skip
+
+
+def usual(model: type[BaseModel]) -> dict[str, Any]:
+    """Return the description of a field whose default is made anew for each: copies of one take ten times as long."""
+    return {"default": model.model_validate({}).model_dump()}

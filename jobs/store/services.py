@@ -1,0 +1,287 @@
+"""Services of tenants: what is wanted, the replicas that there are, and where each says that it answers.
+
+The leader begins and ends replicas. Each step is one script that takes effect once: a replica has a number that no
+other ever has, and its job is named after it, so that a leader that dies between two is followed by one that goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobs.models import ANONYMOUS, Actor
+from jobs.store import keys
+from jobs.store.scripts import Part
+
+#: Services of a tenant at most.
+MAX_SERVICES = 100
+#: Milliseconds for which a report of a replica counts. Runners repeat theirs every five seconds.
+REPORT_TTL_MS = 60_000
+#: Seconds for which a coordinator's count of requests counts.
+_BUSY_SECONDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Service:
+    """Service as it is stored. Times are milliseconds since 1970 of Redis' clock."""
+
+    service_id: str
+    tenant: str
+    name: str
+    engine: str
+    #: Id of the token with which it was made.
+    token: str = ""
+    #: The body of the submission of a replica, JSON.
+    job: str = "{}"
+    #: What its maker asked for, JSON.
+    asked: str = "{}"
+    #: Id of the artifact that its replicas have; empty: none.
+    artifact: str = ""
+    replicas: int = 1
+    stopped: bool = False
+    deleted: bool = False
+    #: Counts restarts: replicas of an earlier one are replaced.
+    generation: int = 1
+    created: int = 0
+    #: Number of the next replica.
+    next: int = 1
+    #: Deaths in a row, the time before which no replica begins, and why the last one died.
+    failures: int = 0
+    retry_at: int = 0
+    said: str = ""
+    #: Job of the replica that died last, which is kept for its log; empty: none.
+    died: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Words of a runner about the replica that it runs."""
+
+    #: starting, ready, unhealthy or stopping.
+    state: str
+    why: str
+    #: Since when it is in this state, in milliseconds of Redis' clock.
+    since: int
+    address: str
+    port: int
+    key: str = field(repr=False)
+    worker: str
+    #: Name of the runner's host.
+    host: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    """Replica of a service."""
+
+    number: int
+    job_id: str
+    generation: int
+    #: When it was begun, and when it was taken out of the route; 0: it is in it.
+    since: int
+    stopping: int = 0
+    #: State of its job; None: the job is not there.
+    job_state: str | None = None
+    report: Report | None = None
+    #: Requests that coordinators have passed on to it and that have not ended.
+    busy: int = 0
+
+
+def begun(service: Service, number: int, now: int) -> Replica:
+    """Return a replica that was begun now, in milliseconds of Redis' clock."""
+    return Replica(number=number, job_id=job_id(service.service_id, number), generation=service.generation, since=now)
+
+
+def job_id(service_id: str, number: int) -> str:
+    """Return the id of the job of a replica."""
+    return f"v-{service_id}-{number}"
+
+
+class Services(Part):
+    """Stores services and their replicas."""
+
+    def add(self, service: Service, actor: Actor = ANONYMOUS) -> tuple[str, str]:
+        """Store a service.
+
+        (new, id); else (exists, name), (full, most), (missing, tenant) or (artifact, id), and nothing is stored.
+        """
+        fields = {
+            "tenant": service.tenant, "name": service.name, "engine": service.engine, "token": service.token,
+            "job": service.job, "asked": service.asked, "artifact": service.artifact, "replicas": service.replicas,
+            "stopped": 0,
+        }  # fmt: skip
+        flat = [word for pair in fields.items() for word in pair]
+        how, what = self._scripts.kept_words("add_service", service.service_id, MAX_SERVICES, *actor, *flat)
+        return how, what
+
+    def scale(self, tenant: str, name: str, replicas: int, actor: Actor = ANONYMOUS) -> bool:
+        """Want this many replicas; False when there is no such service."""
+        return bool(self._scripts.kept("change_service", tenant, name, "scale", replicas, *actor))
+
+    def restart(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
+        """Replace all replicas; False when there is no such service."""
+        return bool(self._scripts.kept("change_service", tenant, name, "restart", "", *actor))
+
+    def stop(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
+        """Want no replicas until it is scaled or restarted; False when there is no such service."""
+        return bool(self._scripts.kept("change_service", tenant, name, "stop", "", *actor))
+
+    def delete(self, tenant: str, name: str, actor: Actor = ANONYMOUS) -> bool:
+        """Free the name, and have the replicas ended; False when there is no such service. Works in a full Redis."""
+        return bool(self._scripts.kept("change_service", tenant, name, "delete", "", *actor))
+
+    # -- steps of the leader ----------------------------------------------------------------------------------------
+
+    def place(self, service_id: str, number: int, generation: int) -> bool:
+        """Note a replica whose job is submitted next; False when it is not the next number, or the service stops."""
+        return bool(self._scripts.run("place_replica", service_id, number, generation))
+
+    def retire(self, service_id: str, number: int) -> bool:
+        """Take a replica out of the route; False when it is gone."""
+        return bool(self._scripts.run("retire_replica", service_id, number))
+
+    def end(
+        self, service_id: str, replica: Replica, failures: int | None = None, retry_at: int = 0, said: str = ""
+    ) -> bool:
+        """Forget a replica whose job has ended; `failures`: it has died, and none begins before `retry_at`."""
+        counted = "" if failures is None else failures
+        return bool(
+            self._scripts.run("end_replica", service_id, replica.number, replica.job_id, counted, retry_at, said)
+        )
+
+    def note(self, service_id: str, *, failures: int, said: str) -> bool:
+        """Note deaths in a row and what people should know; False when there is no such service."""
+        return bool(self._scripts.run("note_service", service_id, "failures", failures, "said", said))
+
+    def forget(self, service_id: str) -> bool:
+        """Remove a deleted service that has no replicas any more."""
+        return bool(self._scripts.run("forget_service", service_id))
+
+    def failure(self, job: str) -> str:
+        """Return why the program of a replica failed, as its runner said it; empty where it said nothing."""
+        row, error = self._scripts.read(("HGET", keys.job_failures(job), "0"), ("HGET", keys.job(job), "error"))
+        try:
+            return str(json.loads(row)["error"]) if row else _text(error) or ""
+        except (ValueError, KeyError, TypeError):
+            return _text(error) or ""
+
+    def leaving(self, workers: Sequence[str]) -> frozenset[str]:
+        """Return those of the workers that are to take no new work."""
+        rows = self._scripts.read(*(("HGET", keys.worker(one), "drain") for one in workers)) if workers else []
+        return frozenset(one for one, drains in zip(workers, rows, strict=True) if drains == b"1")
+
+    # -- what runners and coordinators report -----------------------------------------------------------------------
+
+    def report(self, job: str, token: str, fields: Mapping[str, str | int]) -> bool:
+        """Keep what the holder of a lease says of the replica that it runs; False when the lease is another's."""
+        flat = [word for pair in fields.items() for word in pair]
+        return bool(self._scripts.run("report_replica", job, token, REPORT_TTL_MS, *flat))
+
+    def count_busy(self, coordinator: str, counts: Mapping[str, int]) -> None:
+        """Keep how many requests this coordinator has passed on, by job of the replica."""
+        pipe = self._pipe()
+        for job, count in counts.items():
+            pipe.hset(keys.replica_busy(job), coordinator, count)
+            pipe.expire(keys.replica_busy(job), _BUSY_SECONDS)
+        pipe.execute()
+
+    # -- reads ------------------------------------------------------------------------------------------------------
+
+    def all(self) -> list[Service]:
+        """Return the services of every tenant, those that are being deleted, too."""
+        [ids] = self._scripts.read(("SMEMBERS", keys.SERVICES))
+        return self._services([one.decode(errors="replace") for one in ids])
+
+    def of_tenant(self, tenant: str) -> list[Service]:
+        """Return a tenant's services by name."""
+        [ids] = self._scripts.read(("HVALS", keys.services_of(tenant)))
+        found = self._services([one.decode(errors="replace") for one in ids])
+        return sorted(found, key=lambda one: one.name)
+
+    def one(self, tenant: str, name: str) -> Service | None:
+        """Return a service; None when there is none."""
+        [known] = self._scripts.read(("HGET", keys.services_of(tenant), name))
+        return next(iter(self._services([known.decode(errors="replace")])), None) if known else None
+
+    def _services(self, ids: Sequence[str]) -> list[Service]:
+        rows = self._scripts.read(*(("HGETALL", keys.service(one)) for one in ids)) if ids else []
+        return [_service(one, _known(row)) for one, row in zip(ids, rows, strict=True) if row]
+
+    def replicas(self, ids: Sequence[str]) -> dict[str, list[Replica]]:
+        """Return the replicas of services by the service's id, in their order, each with its job's state and report."""
+        rows = self._scripts.read(*(("HGETALL", keys.service_replicas(one)) for one in ids)) if ids else []
+        found = {
+            one: [_replica(one, *pair) for pair in _known(row).items()] for one, row in zip(ids, rows, strict=True)
+        }
+        jobs = [replica.job_id for several in found.values() for replica in several]
+        seen = self._seen(jobs)
+        return {
+            one: sorted((seen_as(replica, *seen[replica.job_id]) for replica in several), key=lambda each: each.number)
+            for one, several in found.items()
+        }
+
+    def _seen(self, jobs: Sequence[str]) -> dict[str, tuple[str | None, Report | None, int]]:
+        commands = [
+            command
+            for job in jobs
+            for command in (
+                ("HGET", keys.job(job), "state"), ("HGETALL", keys.replica(job)), ("HVALS", keys.replica_busy(job)),
+            )
+        ]  # fmt: skip
+        replies = self._scripts.read(*commands) if commands else []
+        return {
+            job: (_text(state), _report(_known(report)), sum(map(int, busy)))
+            for job, state, report, busy in zip(jobs, replies[::3], replies[1::3], replies[2::3], strict=True)
+        }
+
+
+def seen_as(replica: Replica, state: str | None, report: Report | None, busy: int) -> Replica:
+    """Return a replica with what is known of its job."""
+    return Replica(
+        number=replica.number, job_id=replica.job_id, generation=replica.generation, since=replica.since,
+        stopping=replica.stopping, job_state=state, report=report, busy=busy,
+    )  # fmt: skip
+
+
+def _text(value: bytes | None) -> str | None:
+    return value.decode(errors="replace") if value else None
+
+
+def _known(words: Sequence[bytes]) -> dict[str, str]:
+    texts = [word.decode(errors="replace") for word in words]
+    return dict(zip(texts[::2], texts[1::2], strict=False))
+
+
+def _number(known: Mapping[str, str], name: str) -> int:
+    return int(text) if (text := known.get(name, "")).isdigit() else 0
+
+
+def _service(service_id: str, known: Mapping[str, str]) -> Service:
+    return Service(
+        service_id=service_id, tenant=known.get("tenant", ""), name=known.get("name", ""),
+        engine=known.get("engine", ""), token=known.get("token", ""), job=known.get("job", "{}"),
+        asked=known.get("asked", "{}"), artifact=known.get("artifact", ""), replicas=_number(known, "replicas"),
+        stopped=known.get("stopped") == "1", deleted=known.get("deleted") == "1",
+        generation=_number(known, "generation"), created=_number(known, "created"), next=_number(known, "next"),
+        failures=_number(known, "failures"), retry_at=_number(known, "retry_at"), said=known.get("said", ""),
+        died=known.get("died", ""),
+    )  # fmt: skip
+
+
+def _replica(service_id: str, number: str, text: str) -> Replica:
+    generation, since, stopping = (int(word) for word in text.split("|"))
+    return Replica(
+        number=int(number), job_id=job_id(service_id, int(number)), generation=generation, since=since,
+        stopping=stopping,
+    )  # fmt: skip
+
+
+def _report(known: Mapping[str, str]) -> Report | None:
+    if not known.get("state"):
+        return None
+    return Report(
+        state=known["state"], why=known.get("why", ""), since=_number(known, "since"),
+        address=known.get("address", ""), port=_number(known, "port"), key=known.get("key", ""),
+        worker=known.get("worker", ""), host=known.get("host", ""),
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""Run of a replica of a service: a lease whose one program stays up and answers on a port of this host."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from jobs.kinds.service import launch
+from jobs.worker.lanes import Task
+from runner.host import Host
+from runner.orders import Ended, Order
+from runner.probing import Endpoint, Probe, endpoint
+from runner.recorder import Recorder
+from runner.report import Failure
+from runner.run import Run
+from runner.workplace import Workplace
+
+log = logging.getLogger(__name__)
+
+KIND = "service"
+#: Name of the file, in the program's folder, that lists the packages of its Python environment.
+PACKAGES = ".cluster-packages.txt"
+
+
+class ServiceRun(Run):
+    """One lease of a replica. It ends when the program does, and the lease with it."""
+
+    def __init__(self, host: Host, place: Workplace, task: Task) -> None:
+        super().__init__(host, place, task)
+        self._spec = task.facts.spec
+        self._at: Endpoint | None = None
+        self._probe: Probe | None = None
+        self._python = sys.executable
+
+    def _prepare(self) -> Failure | None:
+        if not self._spec.get("packages") or _is_here(self._spec.get("module")):
+            return super()._prepare()
+        self._command = replace(self._command, python=PACKAGES)
+        return super()._prepare()
+
+    def _make_environment(self) -> Failure | None:
+        (self._place.folder.path / PACKAGES).write_text(self._spec["packages"])
+        failed = super()._make_environment()
+        self._python = f"{self._around.python_bin}/python"
+        return failed
+
+    def _order(self, unit: int) -> Order:
+        self._at = at = endpoint(self._host.address)
+        filled = {"port": str(at.port), "address": at.address, "python": self._python}
+        own = {"CLUSTER_PORT": filled["port"], "CLUSTER_ADDRESS": at.address, "CLUSTER_KEY": at.key}
+        order = super()._order(unit)
+        return replace(order, environment=order.environment | own)
+
+    def _arguments(self, unit: int, item: str | None) -> list[str]:
+        assert self._at
+        filled = {"port": str(self._at.port), "address": self._at.address, "python": self._python}
+        return launch.arguments(self._spec, filled)
+
+    def _run_program(self, order: Order, sink: Callable[[int, bytes], None]) -> Ended:
+        if self._at is None or "CLUSTER_KEY" not in order.environment:  # it makes the environment, or tries the host
+            return super()._run_program(order, sink)
+        report = partial(self._report, self._at)
+        self._probe = Probe(self._at, self._spec["health"], self._spec["start_timeout_seconds"], report)
+        self._probe.start()
+        try:
+            return super()._run_program(order, sink)
+        finally:
+            self._probe.stop()
+
+    def _report(self, at: Endpoint, state: str, why: str) -> None:
+        self._files.replica(state=state, why=why, address=at.address, port=at.port, key=at.key, host=self._host.name)
+
+    def _look(self) -> float | None:
+        grace = super()._look()
+        if grace is None and self._probe and self._probe.fault:
+            grace = self._command.grace_seconds
+        if grace is not None and self._probe:
+            self._probe.stop()
+        return grace
+
+    def _start_unit(self) -> tuple[Ended, Recorder, Failure | None]:
+        ended, recorder, failed = super()._start_unit()
+        if ended.reason == "stopped" and self._probe and self._probe.fault and not self._must_stop():
+            ended = replace(ended, reason="unhealthy")
+        return ended, recorder, failed
+
+    def _take(self, ended: Ended, recorder: Recorder) -> Failure | None:
+        """Keep what it wrote, and return why it has died: what stays up has no good end."""
+        failed = super()._take(ended, recorder)
+        if ended.reason == "unhealthy" and self._probe:
+            return replace(failed or Failure(error=""), error=self._probe.fault, reason="unhealthy")
+        if failed is not None:
+            return failed
+        seconds = round(ended.seconds, 3)
+        self._forget_finished()
+        return Failure(error="it ended by itself with exit code 0", exit=0, seconds=seconds, tail=recorder.tail())
+
+
+def _is_here(module: Any) -> bool:
+    """Return True where this runner's own Python has a module."""
+    return isinstance(module, str) and importlib.util.find_spec(module) is not None
