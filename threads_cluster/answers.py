@@ -463,6 +463,33 @@ class ScheduleList(Answer):
     schedules: Many[Schedule]
 
 
+class Replica(Answer):
+    job_id: str
+    state: str
+    because: str | None = None
+    worker: str | None = None
+    requests: Count = 0
+
+
+class Service(Answer):
+    name: str
+    tenant: str
+    engine: str
+    model: str | None = None
+    state: str
+    replicas: Count
+    ready: Count
+    failures: Count
+    next_start: Moment | None = None
+    last_failure: str | None = None
+    running: Many[Replica]
+    last_dead_job_id: str | None = None
+
+
+class ServiceList(Answer):
+    services: Many[Service]
+
+
 class Started(Answer):
     job_id: str | None
     workflow_id: str | None = None

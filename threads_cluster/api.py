@@ -41,6 +41,7 @@ from threads_cluster.errors import (
     UnexpectedAnswer,
 )
 from threads_cluster.programs import Ended, Mapped, Program, Programs
+from threads_cluster.services import Services
 from threads_cluster.sse import Reader
 from threads_cluster.workflows import Workflows
 
@@ -110,6 +111,11 @@ class Cluster:
     def workflows(self) -> Workflows:
         """Graphs of actions: `submit`, `validate`, `list`, `get`, `wait`, `cancel`, `retry`, `approve`, `delete`."""
         return Workflows(self._connection, self)
+
+    @cached_property
+    def services(self) -> Services:
+        """Replicas of engines that stay up: `serve`, `list`, `get`, `wait`, `scale`, `restart`, `stop`, `delete`."""
+        return Services(self._connection, self)
 
     def notify(self, notice: Callable[[ClientError], None]) -> None:
         """Give `notice` the error once an outage, when calls that are tried again have not worked for 3 s."""

@@ -21,6 +21,7 @@ from threads_cluster import (
     queue_commands,
     schedules,
     secrets,
+    service_commands,
     show,
     tenants,
     terminal,
@@ -464,6 +465,9 @@ app.add_typer(secrets.app, name="secret")
 app.add_typer(queue_commands.app, name="queue")
 app.add_typer(schedules.app, name="schedule")
 app.add_typer(webhooks.app, name="webhook")
+app.command(epilog=service_commands.EXAMPLES)(service_commands.serve)
+app.command()(service_commands.services)
+app.add_typer(service_commands.app, name="service")
 app.command()(access.login)
 app.command()(access.logout)
 
@@ -479,6 +483,7 @@ _ADVICE = {
     "PUT /api/tenants/": "cluster tenant create ",
     "GET /api/secrets": "cluster secret list",
     "GET /api/schedules": "cluster schedule list",
+    "GET /api/services": "cluster services",
     "GET /api/webhooks": "cluster webhook list",
     "GET /api/tokens": "cluster token list",
     "With hold ": "With --hold ",

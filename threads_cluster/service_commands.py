@@ -1,0 +1,244 @@
+"""`cluster serve`, `cluster services` and `cluster service`: engines that stay up, and models behind them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from threads_cluster import artifact_commands, errors, program_commands, show
+from threads_cluster.session import as_json_option
+
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Change a service, see what it writes: `cluster services` lists."
+)  # fmt: skip
+
+AsJson: TypeAlias = as_json_option("For programs: JSON, one object a line.")  # type: ignore[valid-type]
+Name: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The service's name.")]
+Tenant: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TENANT", help="Another tenant than one's own; needs the scope admin.")
+]
+EXAMPLES = """\b
+Examples:
+  cluster serve model.gguf --wait
+  cluster serve model.gguf --name chat --replicas 2 --context 8192 --gpus 1
+  cluster serve --engine http --name web -- python3 -m http.server {port} --bind {address}
+"""
+#: What names of services lack.
+_OTHERS = re.compile(r"[^a-z0-9]+")
+_MOST_NAME = 63
+
+
+def serve(
+    ctx: typer.Context,
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODEL|FILE | -- CMD...", help="An artifact with the model, its file; or a program."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="Default: from the model's name.")] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="ENGINE", help="llamacpp for GGUF; http for any program.")
+    ] = "llamacpp",
+    replicas: Annotated[int, typer.Option(min=0, metavar="COUNT", help="Replicas that are kept up.")] = 1,
+    context: Annotated[int | None, typer.Option(min=1, metavar="TOKENS", help="Of prompt and answer together.")] = None,
+    parallel: Annotated[
+        int | None, typer.Option(min=1, metavar="COUNT", help="Requests that a replica computes at once.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", "-p", metavar="NAME=VALUE", help="Another one of the engine's parameters."),
+    ] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="NUMBER", help="GPUs of each replica; default: none.")] = None,
+    gpu_memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory that each of them must have.")] = None,
+    cpus: Annotated[float | None, typer.Option(metavar="NUMBER", help="CPUs of each replica.")] = None,
+    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory of each; more of it ends it.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Only on this host; see cluster hosts.")] = None,
+    label: Annotated[list[str] | None, typer.Option(metavar="LABEL", help="Only on runners with this label.")] = None,
+    files: Annotated[
+        str | None, typer.Option(metavar="DIR|ARTIFACT", help="With --engine http: what is in the program's folder.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Longest that a request may take; default: 300.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until every replica is ready; Ctrl-C leaves it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a model, or a program, until it is stopped: it is asked at /v1 as OpenAI's API is.
+
+    A file is sent first; what the cluster has of it is not sent again.
+    """
+    model, given = _asked(what or [], engine, files)
+    parameters = {"context": context, "parallel": parallel, **given, **_parameters(parameter or ())}
+    requirements = {
+        "gpus": gpus, "gpu_memory_mib": gpu_memory, "cpus": cpus, "memory_mib": memory, "host": host,
+        "labels": label or None,
+    }  # fmt: skip
+    row = ctx.obj.cluster.services.serve(
+        name or _name(model or engine), engine, model=_put(ctx, model, as_json=as_json), replicas=replicas,
+        parameters=_given(parameters), requirements=_given(requirements), request_timeout_seconds=timeout,
+    )  # fmt: skip
+    if wait:
+        row = _follow(ctx, row["name"])
+    if as_json:
+        show.json_line(row)
+        return
+    show.line(f"{row['name']} {_state(row)}")
+    show.say(f"it is asked at {ctx.obj.cluster.url}/v1 with a token that has the scope infer; see: cluster services")
+
+
+def _asked(words: Sequence[str], engine: str, files: str | None) -> tuple[str | None, dict[str, Any]]:
+    """Return the model or the files, and the parameters that the words are."""
+    if engine == "http":
+        if not words:
+            raise typer.BadParameter("a program is needed, behind --: -- ./server --port {port}", param_hint="CMD")
+        return files, {"command": list(words)}
+    if files is not None:
+        raise typer.BadParameter("is for --engine http; name the model as MODEL", param_hint="'--files'")
+    if len(words) != 1:
+        raise typer.BadParameter("one is needed: an artifact, or a file such as model.gguf", param_hint="MODEL")
+    return words[0], {}
+
+
+def _parameters(texts: Sequence[str]) -> dict[str, Any]:
+    """Return NAME=VALUE as names with their values: JSON where a value is some, else the text."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            raise typer.BadParameter(f"must be NAME=VALUE; got {text!r}", param_hint="'--parameter'")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _name(model: str) -> str:
+    """Return a name for the service of a model, by that of its file."""
+    found = _OTHERS.sub("-", Path(model).name.lower().removesuffix(".gguf")).strip("-")[:_MOST_NAME].strip("-")
+    if not found:
+        raise typer.BadParameter(f"is needed, since {model!r} gives none", param_hint="'--name'")
+    return found
+
+
+def _put(ctx: typer.Context, model: str | None, *, as_json: bool) -> str | None:
+    """Return the artifact of a model: one that there is, or the file or folder, which is sent."""
+    if model is None or not Path(model).exists():
+        if model is not None and (model.endswith(".gguf") or "/" in model):
+            raise errors.BadArgument(f"there is no file {model}; artifacts: cluster artifact list")
+        return model
+    with artifact_commands.progress("sent", quiet=as_json) as progressing:
+        answer = ctx.obj.cluster.artifacts.put(Path(model), progress=progressing)
+    return str(answer["artifact"]["artifact_id"])
+
+
+def _follow(ctx: typer.Context, name: str) -> dict[str, Any]:
+    """Say how the replicas of a service become ready, and return it."""
+    said, row = "", dict[str, Any]()
+    try:
+        for row in ctx.obj.cluster.services.follow(name):
+            because = next((one["because"] for one in row["running"] if one.get("because")), None)
+            line = f"{_state(row)}{f': {because}' if because else ''}"
+            if line != said:
+                show.say(line)
+            said = line
+    except KeyboardInterrupt:
+        show.say(f"it goes on; stop it with: cluster service stop {name}")
+        raise typer.Exit(errors.INTERRUPTED) from None
+    return row
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    return f"{row['state']}, {row['ready']} of {row['replicas']} ready"
+
+
+def services(ctx: typer.Context, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """List services with their replicas, and why one is not ready."""
+    none = "no services; serve one with: cluster serve model.gguf"
+    show.listing(ctx.obj.cluster.services.list(tenant=tenant), _table, as_json=as_json, none=none)
+
+
+def _table(several: Sequence[Mapping[str, Any]]) -> None:
+    columns = ("service", "engine", "replica", "state", "runner", "requests", "because")
+    lines: list[list[Any]] = []
+    for row in several:
+        head = [row["name"], row["engine"]]
+        lines += [
+            [*head, one["job_id"], one["state"], one["worker"], one["requests"], one["because"]]
+            for one in row["running"]
+        ] or [[*head, None, row["state"], None, None, _why(row)]]
+    show.rows(columns, lines)
+
+
+def _why(row: Mapping[str, Any]) -> str | None:
+    """Return why a service has no replica."""
+    if not row["last_failure"]:
+        return None
+    next_start = f"; the next one begins at {row['next_start']}" if row["next_start"] else ""
+    return f"the last one died: {row['last_failure']}{next_start}"
+
+
+@app.command("show")
+def show_one(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Show a service."""
+    row = ctx.obj.cluster.services.get(name, tenant=tenant)
+    show.json_line(row) if as_json else _table([row])
+
+
+@app.command()
+def scale(
+    ctx: typer.Context, name: Name,
+    replicas: Annotated[int, typer.Argument(min=0, metavar="COUNT", help="Replicas that are kept up.")],
+    tenant: Tenant = None, as_json: AsJson = False,
+) -> None:  # fmt: skip
+    """Keep another number of replicas; this starts one that was stopped."""
+    _said(ctx.obj.cluster.services.scale(name, replicas, tenant=tenant), as_json=as_json)
+
+
+@app.command()
+def restart(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Replace all replicas, one after the other; this starts a service that was stopped."""
+    _said(ctx.obj.cluster.services.restart(name, tenant=tenant), as_json=as_json)
+
+
+@app.command()
+def stop(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """End all replicas, once the requests that they have are answered."""
+    _said(ctx.obj.cluster.services.stop(name, tenant=tenant), as_json=as_json)
+
+
+@app.command()
+def delete(ctx: typer.Context, name: Name, tenant: Tenant = None, as_json: AsJson = False) -> None:
+    """Delete a service; its replicas end as those of one that is stopped."""
+    ctx.obj.cluster.services.delete(name, tenant=tenant)
+    show.json_line({"name": name, "deleted": True}) if as_json else show.line(f"{name} deleted")
+
+
+@app.command()
+def logs(
+    ctx: typer.Context, name: Name,
+    replica: Annotated[
+        str | None, typer.Option(metavar="JOB", help="A replica; default: the oldest, else the last one that died.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what it writes as it comes.")] = False,
+    tenant: Tenant = None,
+) -> None:  # fmt: skip
+    """Print what a replica writes, or what the last one that died wrote."""
+    row = ctx.obj.cluster.services.get(name, tenant=tenant)
+    running = [one["job_id"] for one in row["running"] if one["worker"]]
+    job = replica or next(iter(running), None) or row.get("last_dead_job_id")
+    if job is None:
+        raise errors.BadArgument(f"no replica of {name} has begun; see: cluster services")
+    program_commands.logs(ctx, job, follow=follow or job in running)
+
+
+def _said(row: Mapping[str, Any], *, as_json: bool) -> None:
+    show.json_line(row) if as_json else show.line(f"{row['name']} {_state(row)}")

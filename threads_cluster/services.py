@@ -1,0 +1,118 @@
+"""Services from Python: `Cluster().services`.
+
+cluster.services.serve("chat", "llamacpp", model="tiny", parameters={"context": 2048})
+cluster.services.wait("chat")
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib import parse
+
+from threads_cluster import answers
+from threads_cluster.errors import BadArgument, ClientError, TimedOut
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from threads_cluster.connection import Connection
+    from threads_cluster.workflows import Patient
+
+Json: TypeAlias = dict[str, Any]
+
+#: Seconds between two looks.
+_STEP = 0.5
+#: Deaths in a row after which nobody waits any longer.
+_DEATHS = 3
+
+
+class Died(ClientError):
+    """Replicas of a service die again and again."""
+
+    exit_code = 1
+
+
+class Services:
+    """Services of one connection."""
+
+    def __init__(self, connection: Connection, cluster: Patient) -> None:
+        self._connection = connection
+        self._cluster = cluster
+
+    def serve(
+        self, name: str, engine: str, *, model: str | None = None, replicas: int = 1,
+        parameters: Mapping[str, Any] | None = None, requirements: Mapping[str, Any] | None = None, **choices: Any,
+    ) -> Json:  # fmt: skip
+        """Keep replicas of an engine up, and return the service. `model`: an artifact by id or name.
+
+        `choices`: `max_concurrent_requests`, `request_timeout_seconds`, `start_timeout_seconds`, `priority`.
+        """
+        body: Json = {"name": name, "engine": engine, "replicas": replicas, "parameters": dict(parameters or {})}
+        body |= {"requirements": dict(requirements or {})} | ({} if model is None else {"model": model})
+        body |= {field: value for field, value in choices.items() if value is not None}
+        # A second attempt would find the name taken.
+        return self._ask("POST", "", answers.Service, body=body, patience=0)
+
+    def list(self, *, tenant: str | None = None) -> list[Json]:
+        """Services by name, each with its replicas under `running`."""
+        rows: list[Json] = self._ask("GET", "", answers.ServiceList, tenant=tenant)["services"]
+        return rows
+
+    def get(self, name: str, *, tenant: str | None = None) -> Json:
+        """One service, with what was asked for."""
+        return self._ask("GET", f"/{_quoted(name)}", answers.Service, tenant=tenant)
+
+    def scale(self, name: str, replicas: int, *, tenant: str | None = None) -> Json:
+        """Keep another number of replicas; starts a service that was stopped."""
+        path = f"/{_quoted(name)}/scale"
+        return self._ask("POST", path, answers.Service, body={"replicas": replicas}, tenant=tenant)
+
+    def restart(self, name: str, *, tenant: str | None = None) -> Json:
+        """Replace all replicas, one after the other."""
+        return self._ask("POST", f"/{_quoted(name)}/restart", answers.Service, tenant=tenant, patience=0)
+
+    def stop(self, name: str, *, tenant: str | None = None) -> Json:
+        """End all replicas until it is scaled or restarted."""
+        return self._ask("POST", f"/{_quoted(name)}/stop", answers.Service, tenant=tenant)
+
+    def delete(self, name: str, *, tenant: str | None = None) -> None:
+        """Delete a service; its replicas end when their requests are answered."""
+        self._ask("DELETE", f"/{_quoted(name)}", None, tenant=tenant)
+
+    def follow(self, name: str, timeout: float | None = None) -> Iterator[Json]:
+        """The service again and again, until as many replicas are ready as are wanted.
+
+        TimedOut after `timeout` seconds; Died when three replicas died one after the other.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            row = self._ask("GET", f"/{_quoted(name)}", answers.Service, patience=self._cluster.wait_patience)
+            yield row
+            if row["ready"] >= row["replicas"] and row["running"]:
+                return
+            if row["failures"] >= _DEATHS and not row["ready"]:
+                error = Died(f"{row['failures']} replicas of {name} died, the last: {row['last_failure']}")
+                error.next = f"cluster service logs {name}; it goes on trying until: cluster service stop {name}"
+                raise error
+            if until is not None and time.monotonic() > until:
+                raise TimedOut(f"service {name} is {row['state']} after {timeout:g} seconds; it goes on")
+            time.sleep(_STEP)
+
+    def wait(self, name: str, timeout: float | None = None) -> Json:
+        """The service once as many replicas are ready as are wanted. Errors as `follow`."""
+        *_, row = self.follow(name, timeout)
+        return row
+
+    def _ask(self, method: str, path: str, shape: type[BaseModel] | None, **how: Any) -> Json:
+        how.setdefault("patience", self._cluster.patience)
+        answer: Json = self._connection.ask(method, f"/api/services{path}", **how)
+        return answer if shape is None else answers.checked(shape, answer, self._cluster.url)
+
+
+def _quoted(name: str) -> str:
+    """A name as one step of a path. BadArgument for those that would name another path."""
+    if name in ("", ".", ".."):
+        raise BadArgument(f"no service can be called {name!r}")
+    return parse.quote(name, safe="", errors="surrogateescape")
