@@ -9,13 +9,15 @@ from typing import Any
 
 #: Bytes of a frame that is looked into; a longer one is passed on in pieces.
 MOST_BYTES = 1 << 20
+#: Ends a stream.
+DONE = b"data: [DONE]"
 _END = re.compile(rb"\r?\n\r?\n")
 
 
 class Frames:
     """Cuts what comes into frames. `hide_usage`: the frame that has nothing but counts is not passed on.
 
-    `usage` is the last one that came; `first` is True once a frame was passed on.
+    `usage`: the last counts that came.
     """
 
     def __init__(self, *, hide_usage: bool) -> None:
@@ -25,7 +27,8 @@ class Frames:
         self._seen = 0
         self._is_long = False
         self.usage: Any = None
-        self.count = 0
+        #: The frame that ends a stream has come.
+        self.done = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the frames that are whole now, each with its end."""
@@ -34,8 +37,8 @@ class Frames:
             frame = bytes(self._rest[: found.end()])
             del self._rest[: found.end()]
             self._seen = 0
+            self.done = self.done or frame.startswith(DONE)
             if self._passes(frame):
-                self.count += 1
                 yield frame
         self._seen = len(self._rest)
         if self._seen > MOST_BYTES:

@@ -7,14 +7,15 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import httpx
 from fastapi import Request, Response
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from coordinator.services import openai
 from coordinator.services.frames import Frames
@@ -108,6 +109,14 @@ class Gateway:
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         url = f"http://{address}:{replica.report.port}{openai.PREFIX}{path}"
         return self._http.stream("POST", url, content=content, headers=headers, timeout=timeout)
+
+
+class Passed(StreamingResponse):
+    """Stream that lets go of what it holds as soon as nobody reads it any more."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], self.body_iterator)):
+            await super().__call__(scope, receive, send)
 
 
 async def _gone(request: Request) -> None:
@@ -207,11 +216,10 @@ class _Call:
             try:
                 first = b"".join(frames.feed(await anext(pieces)))
             except StopAsyncIteration:
-                if not (first := frames.rest()):
-                    raise _Another("its stream ended before it began") from None
+                raise _Another("its stream ended before it began") from None
         self._exchange.first_seconds = time.monotonic() - self._exchange.began
         self._held.push_async_callback(held.aclose)
-        return StreamingResponse(
+        return Passed(
             self._passed_on(first, frames, pieces), media_type="text/event-stream",
             headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
         )  # fmt: skip
@@ -226,9 +234,9 @@ class _Call:
                     for frame in frames.feed(piece):
                         yield frame
             except StopAsyncIteration:
-                status = 200
-                if rest := frames.rest():
-                    yield rest
+                status = 200 if frames.done else 502
+                if not frames.done:  # that a connection was closed says nothing
+                    yield openai.error_frame(BadUpstream("the replica broke off: its stream has no end"))
             except (TimeoutError, *_BROKEN) as error:
                 status = 502
                 yield openai.error_frame(self._broken(error))

@@ -16,8 +16,6 @@ from jobs import errors
 PREFIX = "/v1"
 #: Calls that reach engines.
 CHAT, COMPLETIONS, EMBEDDINGS = "/chat/completions", "/completions", "/embeddings"
-#: Ends a stream.
-DONE = b"data: [DONE]"
 
 _TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "invalid_request_error",

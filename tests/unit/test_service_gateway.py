@@ -1,0 +1,452 @@
+"""The gateway between clients and stand-ins for engines: paced, broken, slow, lying, and with huge frames."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fastapi import Response
+from starlette.responses import StreamingResponse
+
+from coordinator.services import openai, routing
+from coordinator.services.frames import MOST_BYTES, Frames
+from coordinator.services.gate import Gate
+from coordinator.services.gateway import Exchange, Gateway
+from coordinator.services.openai import BadUpstream, NoReplica, TooLate, UnknownModel
+from coordinator.services.routing import Routes
+from jobs import errors
+from jobs.store.services import Replica, Report, Service
+from tests.unit.engine_fake import USAGE, Asked, Engine, chunk, tokens, until
+
+STREAM = {"model": "chat", "stream": True}
+
+
+class Stored:
+    """Services and replicas as Redis would have them."""
+
+    def __init__(self, *engines: Engine, **asked: Any) -> None:
+        self.asked = asked
+        self.counted: list[Mapping[str, int]] = []
+        self.list = [
+            Replica(
+                number=number, job_id=f"v-a-{number}", generation=1, since=1, job_state="running",
+                report=Report(state="ready", why="", since=1, address="127.0.0.1", port=each.port,
+                              key=f"key-{number}", worker=f"runner-{number}", host="here"),
+            )
+            for number, each in enumerate(engines, 1)
+        ]  # fmt: skip
+
+    @property
+    def services(self) -> Stored:
+        return self
+
+    def all(self) -> list[Service]:
+        return [Service(service_id="a", tenant="default", name="chat", engine="http", asked=json.dumps(self.asked))]
+
+    def replicas(self, _ids: object) -> dict[str, list[Replica]]:
+        return {"a": self.list}
+
+    def count_busy(self, _me: str, counts: Mapping[str, int]) -> None:
+        self.counted.append(dict(counts))
+
+
+class Client:
+    """One client of the gateway; `leave` closes its connection."""
+
+    def __init__(self, stored: Stored) -> None:
+        self.stored = stored
+        self.ended: list[Exchange] = []
+        self.gateway = Gateway(Routes(stored, "here"), self.ended.append)  # type: ignore[arg-type]
+
+    async def ask(self, body: dict[str, Any], path: str = openai.CHAT, left: asyncio.Event | None = None) -> Response:
+        async def receive() -> dict[str, Any]:
+            await (left or asyncio.Event()).wait()
+            return {"type": "http.disconnect"}
+
+        request: Any = SimpleNamespace(receive=receive)
+        return await self.gateway.answer(request, "default", path, body)
+
+    async def text(self, body: dict[str, Any]) -> bytes:
+        return b"".join([piece async for piece in pieces(await self.ask(body))])
+
+
+async def pieces(answer: Response) -> Any:
+    if not isinstance(answer, StreamingResponse):
+        yield bytes(answer.body)
+        return
+    async with aclosing(answer.body_iterator) as several:  # type: ignore[type-var]
+        async for piece in several:
+            yield piece
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(work(), 60))
+
+
+def with_engines(
+    count: int, work: Callable[[Client, list[Engine]], Awaitable[None]], *behaviours: Any, **asked: Any
+) -> None:
+    """Run `work` with a client of a service that has so many replicas."""
+
+    async def go() -> None:
+        engines = [await Engine(*behaviours[at : at + 1]).__aenter__() for at in range(count)]
+        client = Client(Stored(*engines, **asked))
+        try:
+            await work(client, engines)
+        finally:
+            await client.gateway.close()
+            for engine in engines:
+                await engine.__aexit__()
+
+    run(go)
+
+
+def test_an_answer_comes_as_the_engine_gave_it_and_the_key_is_the_replicas() -> None:
+    async def work(client: Client, engines: list[Engine]) -> None:
+        answer = await client.ask({"model": "chat", "prompt": "é"}, openai.COMPLETIONS)
+        assert json.loads(answer.body)["choices"] == [{"text": "abc"}] and answer.status_code == 200
+        [asked] = engines[0].asked
+        assert asked.head.startswith("POST /v1/completions HTTP/1.1") and "Bearer key-1" in asked.head
+        assert asked.body == {"model": "chat", "prompt": "é"}
+        [exchange] = client.ended
+        assert (exchange.status, exchange.prompt_tokens, exchange.answer_tokens) == (200, 7, 3)
+
+    with_engines(1, work)
+
+
+@pytest.mark.parametrize("wants_counts", [False, True])
+def test_a_stream_passes_as_it_is_and_counts_that_nobody_asked_for_are_taken_out(*, wants_counts: bool) -> None:
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        options = {"stream_options": {"include_usage": True}} if wants_counts else {}
+        text = await client.text({**STREAM, **options})
+        frames = [chunk("a"), chunk("b"), chunk("c"), *([USAGE] if wants_counts else [])]
+        assert text == b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in frames) + b"data: [DONE]\n\n"
+        assert client.ended[0].answer_tokens == 3, "they are counted all the same"
+
+    with_engines(1, work)
+
+
+def test_each_frame_passes_before_the_next_one_is_there() -> None:
+    passed = asyncio.Event()
+
+    async def paced(asked: Asked) -> None:
+        await asked.begin_stream()
+        for letter in "abcdef":
+            passed.clear()
+            await asked.frame(chunk(letter))
+            await passed.wait()
+        await asked.send(b"data: [DONE]\n\n")
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        seen = 0
+        async for piece in pieces(await client.ask(STREAM)):
+            assert piece.count(b"data:") == 1
+            seen += 1
+            passed.set()
+        assert seen == 7
+
+    with_engines(1, work, paced)
+
+
+def test_requests_go_to_the_replica_with_the_fewest() -> None:
+    free = asyncio.Event()
+
+    async def slow(asked: Asked) -> None:
+        await free.wait()
+        await tokens(asked)
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        asking = [asyncio.create_task(client.ask({"model": "chat"})) for _ in range(9)]
+        await until(lambda: not (sum(len(engine.asked) for engine in engines) < 9))
+        assert [len(engine.asked) for engine in engines] == [3, 3, 3]
+        free.set()
+        assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200] * 9
+
+    with_engines(3, work, slow, slow, slow)
+
+
+async def refuse(asked: Asked) -> None:
+    await asked.answer(503, {"error": "loading"})
+
+
+async def hang_up(asked: Asked) -> None:
+    asked.writer.transport.abort()
+
+
+async def hang_up_in_the_head(asked: Asked) -> None:
+    await asked.send(b"HTTP/1.1 200 OK\r\nContent-Ty")
+    asked.writer.transport.abort()
+
+
+async def hang_up_before_the_first_frame(asked: Asked) -> None:
+    await asked.begin_stream()
+    await asked.send(b"data: {")
+    asked.writer.transport.abort()
+
+
+async def talk_nonsense(asked: Asked) -> None:
+    await asked.send(b"\x00\x01 SSH-2.0\r\n\r\n")
+    asked.writer.close()
+
+
+@pytest.mark.parametrize(("broken", "streams"), [
+    *((broken, streams) for broken in (refuse, hang_up, hang_up_in_the_head, talk_nonsense) for streams in (0, 1)),
+    (hang_up_before_the_first_frame, 1),
+])  # fmt: skip
+def test_another_replica_answers_once_where_no_byte_has_come(broken: Any, streams: int) -> None:
+    async def work(client: Client, engines: list[Engine]) -> None:
+        client.stored.list[1] = replace(client.stored.list[1], busy=1)  # the broken one is asked first
+        answer = await client.text({"model": "chat", "stream": bool(streams)})
+        assert b"abc" in answer or b'"a"' in answer
+        assert [len(engine.asked) for engine in engines] == [1, 1]
+        again = await client.text({"model": "chat"})
+        assert b"abc" in again and len(engines[0].asked) == 1, "it is asked no more for a while"
+
+    with_engines(2, work, broken)
+
+
+@pytest.mark.parametrize("broken", [refuse, hang_up])
+def test_where_two_replicas_give_no_answer_no_third_is_asked(broken: Any) -> None:
+    async def work(client: Client, engines: list[Engine]) -> None:
+        with pytest.raises(BadUpstream, match="2 replicas of chat gave no answer"):
+            await client.ask({"model": "chat"})
+        assert sum(len(engine.asked) for engine in engines) == 2
+        assert not any(client.gateway.routes.busy.values()) and client.ended[0].status == 502
+
+    with_engines(3, work, broken, broken, broken)
+
+
+def test_a_replica_where_nothing_listens_is_left_out_at_once() -> None:
+    async def work(client: Client, engines: list[Engine]) -> None:
+        await engines[0].__aexit__()
+        client.stored.list[1] = replace(client.stored.list[1], busy=1)
+        for _ in range(3):
+            assert b"abc" in await client.text({"model": "chat"})
+
+    with_engines(2, work)
+
+
+def test_a_stream_that_breaks_off_is_not_begun_anew_and_ends_with_an_error() -> None:
+    async def breaks(asked: Asked) -> None:
+        await asked.begin_stream()
+        await asked.frame(chunk("a"))
+        await asyncio.sleep(0.05)
+        asked.writer.transport.abort()
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        client.stored.list[1] = replace(client.stored.list[1], busy=1)
+        frames = (await client.text(STREAM)).strip().split(b"\n\n")
+        assert b'"a"' in frames[0] and b"[DONE]" not in frames[-1]
+        assert "broke off" in json.loads(frames[-1][5:])["error"]["message"]
+        assert [len(engine.asked) for engine in engines] == [1, 0]
+        assert client.ended[0].status == 502
+
+    with_engines(2, work, breaks)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_when_the_client_leaves_the_engine_is_told(*, streams: bool) -> None:
+    told = asyncio.Event()
+
+    async def endless(asked: Asked) -> None:
+        if streams:
+            await asked.begin_stream()
+            await asked.frame(chunk("a"))
+        await asked.gone()
+        told.set()
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        left = asyncio.Event()
+        asking = asyncio.create_task(client.ask({"model": "chat", "stream": streams}, left=left))
+        if streams:
+            stream = pieces(await asking)
+            await anext(stream)
+            await stream.aclose()
+        else:
+            await until(lambda: engines[0].asked)
+            left.set()
+            assert (await asking).status_code == 499
+        await asyncio.wait_for(told.wait(), 20)
+        assert not any(client.gateway.routes.busy.values()) and client.ended[0].status == 499
+
+    with_engines(1, work, endless)
+
+
+async def never(asked: Asked) -> None:
+    await asked.gone()
+
+
+async def drip(asked: Asked) -> None:
+    await asked.begin_stream()
+    while not asked.reader.at_eof():
+        await asked.frame(chunk("a"))
+        await asyncio.sleep(0.05)
+
+
+def test_an_answer_that_does_not_come_in_time_is_given_up() -> None:
+    async def work(client: Client, engines: list[Engine]) -> None:
+        with pytest.raises(TooLate, match=r"request_timeout_seconds, 0\.5"):
+            await client.ask({"model": "chat"})
+        with pytest.raises(TooLate):
+            await client.ask(STREAM)
+        engines[0].behaviour = drip
+        assert b"took longer than" in (await client.text(STREAM)).split(b"\n\n")[-2], "its frames come all the time"
+
+    with_engines(1, work, never, request_timeout_seconds=0.5)
+
+
+def test_beyond_what_passes_at_once_as_many_wait_and_others_come_later() -> None:
+    free = asyncio.Event()
+
+    async def slow(asked: Asked) -> None:
+        await free.wait()
+        await tokens(asked)
+
+    async def work(client: Client, engines: list[Engine]) -> None:
+        asking = [asyncio.create_task(client.ask({"model": "chat"})) for _ in range(4)]
+        await until(lambda: not (len(engines[0].asked) < 2))
+        with pytest.raises(errors.OverLimit) as over:
+            await client.ask({"model": "chat"})
+        assert openai.refused(over.value).headers["Retry-After"] == "1"
+        assert len(engines[0].asked) == 2
+        free.set()
+        assert [answer.status_code for answer in await asyncio.gather(*asking)] == [200] * 4
+        route = await client.gateway.routes.find("default", "chat")
+        assert (route.gate.active, route.gate.waiting) == (0, 0)
+
+    with_engines(1, work, slow, max_concurrent_requests=2)
+
+
+def test_who_leaves_while_waiting_leaves_the_turn_to_others() -> None:
+    async def work() -> None:
+        gate = Gate()
+        async with gate.turn(1, 10):
+            waiting = asyncio.create_task(_once(gate))
+            after = asyncio.create_task(_once(gate))
+            await until(lambda: not (gate.waiting < 1))
+            waiting.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(errors.OverLimit):
+            await after
+        await _once(gate)
+        assert (gate.active, gate.waiting) == (0, 0)
+        async with gate.turn(1, 10):
+            with pytest.raises(errors.OverLimit, match=r"waited 0\.01 s"):
+                await _once(gate, 0.01)
+        assert (gate.active, gate.waiting) == (0, 0)
+
+    run(work)
+
+
+async def _once(gate: Gate, seconds: float = 10) -> None:
+    async with gate.turn(1, seconds):
+        pass
+
+
+def test_without_a_ready_replica_the_refusal_says_why() -> None:
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        with pytest.raises(NoReplica) as refused:
+            await client.ask({"model": "chat"})
+        answer = openai.refused(refused.value)
+        body = json.loads(answer.body)
+        assert answer.status_code == 503 and answer.headers["Retry-After"] == "5"
+        assert body["error"]["code"] == "no_ready_replica" and body["waiting_because"] == "no replica has begun yet"
+        with pytest.raises(UnknownModel, match="there are chat"):
+            await client.ask({"model": "other"})
+        for body in ({}, {"model": 3}, {"model": ""}):
+            with pytest.raises(errors.InvalidRequest, match="model: a text is needed"):
+                await client.ask(body)
+
+    with_engines(0, work)
+
+
+@pytest.mark.parametrize(("change", "why"), [
+    ({"host": "elsewhere"}, "answers on its own host alone"),
+    ({"address": "169.254.169.254"}, "at which nothing is asked"),
+    ({"address": "0.0.0.0"}, "at which nothing is asked"),
+    ({"address": "db.internal"}, "names no address"),
+    ({"state": "unhealthy"}, "1 unhealthy"),
+    ({"state": "stopping"}, "1 stopping"),
+])  # fmt: skip
+def test_a_replica_that_this_coordinator_cannot_reach_is_not_asked(change: dict[str, str], why: str) -> None:
+    async def work(client: Client, engines: list[Engine]) -> None:
+        [one] = client.stored.list
+        assert one.report
+        client.stored.list = [replace(one, report=replace(one.report, **change))]  # type: ignore[arg-type]
+        with pytest.raises(NoReplica, match=why):
+            await client.ask({"model": "chat"})
+        assert not engines[0].asked
+
+    with_engines(1, work)
+
+
+def test_requests_that_go_on_are_reported_so_that_their_replica_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "REPORT_SECONDS", 0.01)
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        stream = pieces(await client.ask(STREAM))
+        await until(lambda: not ({"v-a-1": 1} not in client.stored.counted))
+        await stream.aclose()
+        await until(lambda: client.stored.counted[-1] == {"v-a-1": 0})
+
+    with_engines(1, work, drip)
+
+
+@pytest.mark.parametrize("answered", [302, 401])
+def test_neither_a_redirect_nor_a_refused_key_is_passed_on(answered: int) -> None:
+    async def strange(asked: Asked) -> None:
+        await asked.answer(answered, {"error": "no"})
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        with pytest.raises(BadUpstream, match=f"answers {answered}"):
+            await client.ask({"model": "chat"})
+
+    with_engines(1, work, strange)
+
+
+@pytest.mark.parametrize("status", [400, 404, 429, 500])
+def test_errors_of_the_engine_are_the_clients(status: int) -> None:
+    async def wrong(asked: Asked) -> None:
+        await asked.answer(status, {"error": {"message": "too long"}})
+
+    async def work(client: Client, _engines: list[Engine]) -> None:
+        answer = await client.ask(STREAM)
+        assert answer.status_code == status and json.loads(answer.body)["error"]["message"] == "too long"
+
+    with_engines(1, work, wrong)
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_frames_are_cut_alike_however_they_come(size: int) -> None:
+    text = (
+        b"data: 1\n\ndata: 2\r\n\r\n: ping\n\n" + b"data: " + json.dumps(USAGE).encode() + b"\n\ndata: [DONE]\n\nrest"
+    )
+    frames = Frames(hide_usage=True)
+    got = [frame for at in range(0, len(text), size) for frame in frames.feed(text[at : at + size])]
+    assert got == [b"data: 1\n\n", b"data: 2\r\n\r\n", b": ping\n\n", b"data: [DONE]\n\n"]
+    assert frames.rest() == b"rest" and frames.usage == USAGE["usage"]
+
+
+def test_a_huge_frame_passes_in_pieces_and_in_linear_time() -> None:
+    frames, sent, got = Frames(hide_usage=True), 0, 0
+    for _ in range(64 * 16):
+        sent += 1 << 16
+        got += sum(map(len, frames.feed(b"x" * (1 << 16))))
+        assert sent - got <= MOST_BYTES
+    assert list(frames.feed(b'"usage"\n\ndata: 1\n\n'))[-1] == b"data: 1\n\n"
+
+
+@pytest.mark.parametrize(
+    "odd", [b'data: {"usage"', b'data: "usage"', b'data: [{"usage": 1}]', b'data: {"usage": 3, "choices": []}']
+)
+def test_frames_that_only_look_like_counts_pass(odd: bytes) -> None:
+    assert list(Frames(hide_usage=True).feed(odd + b"\n\n")) == [odd + b"\n\n"]
