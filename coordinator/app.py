@@ -101,7 +101,7 @@ def create(settings: Settings) -> FastAPI:
     )  # fmt: skip
     trees = Trees(own, settings)
     collector = Collector(own, trees, lambda: janitor.leading)
-    on_behalf = _on_behalf(own, settings, queries, trees)
+    on_behalf = on_behalf_of(own, settings, queries, trees)
     timekeeper = Timekeeper(
         Runs(own.schedules, own.workflows, settings, on_behalf, queries.jobs.states), lambda: janitor.leading
     )  # fmt: skip
@@ -163,7 +163,7 @@ def create(settings: Settings) -> FastAPI:
     app.state.work_bodies, app.state.polls = Bodies(calls.ROOM), polls
     app.state.guard = guard
     app.state.gateway = gateway
-    by_call = _on_behalf(main, settings, cluster.queries, cluster.artifacts)
+    by_call = on_behalf_of(main, settings, cluster.queries, cluster.artifacts)
     app.state.runs = Runs(main.schedules, main.workflows, settings, by_call, cluster.queries.jobs.states)
     app.state.texts, app.state.live = texts, live
     app.state.wakes = wakes
@@ -181,7 +181,8 @@ def create(settings: Settings) -> FastAPI:
     return app
 
 
-def _on_behalf(store: Store, settings: Settings, queries: Queries, trees: Trees) -> OnBehalf:
+def on_behalf_of(store: Store, settings: Settings, queries: Queries, trees: Trees) -> OnBehalf:
+    """Return what submits jobs for their makers, by one store."""
     vault = Vault(store.secrets, Keys(settings.secrets_keys()))
     return OnBehalf(store.jobs, settings, queries.fleet_cache, trees, vault)
 

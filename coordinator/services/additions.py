@@ -22,6 +22,8 @@ from jobs.store.services import Service
 #: Replicas of a service at most.
 MAX_REPLICAS = 100
 KIND = "service"
+#: Fields of the job of a replica that are others of the service.
+_FIELDS = {"parameters.requirements": "requirements", "parameters.files": "model"}
 
 
 class NewService(BaseModel):
@@ -97,7 +99,14 @@ def _checked(cluster: Cluster, job: dict[str, Any], asker: Asker) -> str:
     """Validate the job of a replica as its submission would be now; return the id of its artifact, or nothing."""
     references = References(asker, cluster.artifacts, cluster.secrets, leads=True)
     fleet = cluster.queries.fleet_cache.get()
-    accepted = submissions.accept(submissions.read(job), asker, fleet, cluster.settings, references)
+    try:
+        accepted = submissions.accept(submissions.read(job), asker, fleet, cluster.settings, references)
+    except errors.ClusterError as error:
+        for theirs, ours in _FIELDS.items():
+            if error.field and error.field.startswith(theirs):
+                error.field = ours + error.field.removeprefix(theirs)
+                error.detail = error.detail.replace(theirs, ours)
+        raise
     return next(iter(accepted.job.plan.artifacts), "")
 
 

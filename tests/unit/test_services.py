@@ -1,0 +1,332 @@
+"""Services over HTTP on a real Redis, and the leader's rounds by hand: what begins, ends, and survives its leader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from coordinator.app import on_behalf_of
+from coordinator.services import reconciler
+from coordinator.services.reconciler import Reconciler
+from jobs.store import Store, connection, keys
+from jobs.store.services import job_id
+from tests.unit.test_webhooks import Api
+
+BODY = {"name": "web", "engine": "http", "parameters": {"command": ["./server", "--port", "{port}"], "health": "/up"}}
+
+
+class Served(Api):
+    """An application, its leader's reconciler, and a pretended runner that says what it is told."""
+
+    def __init__(self, redis_url: str) -> None:
+        super().__init__(redis_url)
+        self.maker = self.token("run", "submit", "read", "infer")
+        self.leader = self.lead(self.store)
+
+    def lead(self, store: Store) -> Reconciler:
+        cluster = self.app.state.cluster
+        return Reconciler(store, on_behalf_of(store, self.settings, cluster.queries, cluster.artifacts))
+
+    def serve(self, **more: Any) -> Any:
+        return self.ask("POST", "/api/services", {**BODY, **more}, self.maker)
+
+    def row(self, name: str = "web") -> Any:
+        answer = self.ask("GET", f"/api/services/{name}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def jobs(self, name: str = "web") -> list[str]:
+        return [each["job_id"] for each in self.row(name)["running"]]
+
+    def run(self, job: str, state: str = "ready", **more: Any) -> None:
+        """Pretend that a runner leases a replica, and says in which state it is."""
+        client = self.store.client
+        client.hset(keys.job(job), "state", "running")
+        client.hset(keys.job_lease(job), f"runner-1/{job}", "0:1:0:0:0:0:runner-1/0")
+        fields = {"state": state, "why": "", "address": "127.0.0.1", "port": 9, "key": "k" * 16, "host": "h"}
+        assert self.store.services.report(job, f"runner-1/{job}", {**fields, "worker": "runner-1", **more})
+
+    def die(self, job: str, error: str = "exit code 3") -> None:
+        client = self.store.client
+        client.hset(keys.job(job), "state", "failed")
+        client.hset(keys.job_failures(job), "0", json.dumps({"error": error}))
+
+    def skip(self, name: str = "web") -> None:
+        """Let the wait before the next replica be over."""
+        service = self.store.services.one("default", name)
+        assert service
+        self.store.client.hset(keys.service(service.service_id), "retry_at", 0)
+
+
+@pytest.fixture
+def api(any_redis_url: str) -> Iterator[Served]:
+    served = Served(any_redis_url)
+    yield served
+    served.store.client.close()
+
+
+@pytest.fixture
+def both(redis_url: str) -> Iterator[Served]:
+    served = Served(redis_url)
+    yield served
+    served.store.client.close()
+
+
+def test_a_service_has_as_many_replicas_as_are_wanted_and_says_how_they_are(both: Served) -> None:
+    made = both.serve(replicas=2)
+    assert made.status_code == 201, made.text
+    assert (made.json()["state"], made.json()["running"]) == ("waiting", [])
+    both.leader.round()
+    row = both.row()
+    assert [each["state"] for each in row["running"]] == ["waiting", "waiting"]
+    assert "runner" in row["running"][0]["because"]
+    first, second = both.jobs()
+    both.run(first, "starting", why="/up does not answer")
+    both.run(second)
+    row = both.row()
+    assert [(each["state"], each["because"]) for each in row["running"]] == [
+        ("starting", "/up does not answer"), ("ready", None),
+    ]  # fmt: skip
+    assert (row["state"], row["ready"], row["replicas"]) == ("ready", 1, 2)
+    assert "k" * 16 not in json.dumps(row), "the key of a replica is shown to nobody"
+    for _ in range(3):
+        both.leader.round()
+    assert both.jobs() == [first, second]
+
+
+def test_jobs_of_replicas_are_listed_apart_and_submitted_by_nobody_else(api: Served) -> None:
+    api.serve()
+    api.leader.round()
+    [job] = api.jobs()
+    assert api.ask("GET", "/api/jobs").json()["jobs"] == []
+    [listed] = api.ask("GET", "/api/jobs?type=service").json()["jobs"]
+    assert (listed["job_id"], listed["title"]) == (job, "web: http")
+    assert "service" not in [kind["type"] for kind in api.ask("GET", "/api/job-types").json()["kinds"]]
+    parameters = {"service": "x", "engine": "http", "command": ["true"]}
+    body = {"type": "service", "parameters": parameters}
+    refused = api.ask("POST", "/api/submit", body, api.maker)
+    assert (refused.status_code, refused.json()["field"]) == (422, "type")
+    schedule = {"name": "s", "every_seconds": 60, "job": body}
+    assert api.ask("POST", "/api/schedules", schedule, api.maker).status_code == 422
+
+
+def test_a_replica_that_dies_is_followed_by_another_after_a_while_and_its_log_stays(both: Served) -> None:
+    both.serve(replicas=2)
+    both.leader.round()
+    first, stays = both.jobs()
+    both.run(first), both.run(stays)
+    both.die(first)
+    both.leader.round()
+    both.leader.round()
+    row = both.row()
+    assert both.jobs() == [stays] and row["ready"] == 1
+    assert (row["failures"], row["last_failure"], row["last_dead_job_id"]) == (1, "exit code 3", first)
+    assert row["next_start"] > row["created"]
+    both.skip()
+    both.leader.round()
+    [_, third] = both.jobs()
+    assert third == job_id(first.split("-")[1], 3), "a number is used once"
+    both.die(third, "no")
+    both.leader.round()
+    assert both.row()["failures"] == 2 and both.row()["last_dead_job_id"] == third
+    assert both.store.job_reads.states([first]) == [None], "of the dead the last one is kept"
+
+
+class Killed(Exception):
+    """The leader dies here."""
+
+
+@pytest.mark.parametrize("after", range(1, 8))
+def test_a_leader_that_dies_at_any_call_is_followed_by_one_that_goes_on(
+    api: Served, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Two replicas are wanted, one of two has died, and one of another service is to end."""
+    api.serve(replicas=2)
+    api.serve(name="other", replicas=1)
+    api.leader.round()
+    for job in (*api.jobs(), *api.jobs("other")):
+        api.run(job)
+    api.die(api.jobs()[0])
+    api.ask("POST", "/api/services/other/stop", token=api.maker)
+    left = [after]
+
+    def counted(call: Any) -> Any:
+        def counting(*given: Any, **named: Any) -> Any:
+            answer = call(*given, **named)
+            left[0] -= 1
+            if not left[0]:
+                raise connection.Unreachable[0]("the leader dies")  # what stops a round at once
+            return answer
+
+        return counting
+
+    dying = Store(connection.connect(api.redis_url))
+    for part, names in ((dying.services, ("place", "retire", "end")), (dying.jobs, ("submit", "cancel", "delete"))):
+        for name in names:
+            monkeypatch.setattr(part, name, counted(getattr(part, name)))
+    leader = api.lead(dying)
+    for _ in range(3):
+        try:
+            leader.round()
+        except connection.Unreachable:
+            break
+        api.skip()
+    for _ in range(4):
+        api.skip()
+        api.leader.round()
+    jobs = api.jobs()
+    assert len(jobs) == len(set(jobs)) == 2
+    queued = [state for state in api.store.job_reads.states(jobs) if state in ("queued", "running")]
+    assert len(queued) == 2 and api.row()["failures"] == 1
+    assert [each["state"] for each in api.row("other")["running"]] in ([], ["stopping"])
+    dying.client.close()
+
+
+def test_two_leaders_at_once_begin_no_replica_twice(api: Served) -> None:
+    api.serve(replicas=3)
+    first, second = api.lead(api.store), api.lead(api.store)
+    [service] = api.store.services.all()
+    assert api.store.services.place(service.service_id, 1, 1)
+    assert not api.store.services.place(service.service_id, 1, 1), "who comes late begins none"
+    first.round()
+    second.round()
+    assert len(api.jobs()) == 3
+
+
+def test_a_replica_that_is_to_end_gets_no_requests_and_is_cancelled_when_it_has_none(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler.planning, "SETTLE_MS", 0)
+    api.serve()
+    api.leader.round()
+    [job] = api.jobs()
+    api.run(job)
+    api.store.services.count_busy("c1", {job: 2})
+    api.store.services.count_busy("c2", {job: 1})
+    assert api.row()["running"][0]["requests"] == 3
+    assert api.ask("POST", "/api/services/web/stop", token=api.maker).json()["replicas"] == 0
+    for _ in range(3):
+        api.leader.round()
+    assert api.row()["running"][0]["state"] == "stopping"
+    assert api.store.job_reads.states([job]) == ["running"]
+    api.store.services.count_busy("c1", {job: 0})
+    api.store.services.count_busy("c2", {job: 0})
+    api.leader.round()
+    assert api.store.job_reads.states([job]) in (["cancelling"], ["cancelled"])
+    api.store.client.hset(keys.job(job), "state", "cancelled")
+    api.leader.round()
+    assert api.row()["state"] == "stopped" and api.row()["failures"] == 0
+    assert api.ask("POST", "/api/services/web/scale", {"replicas": 1}, api.maker).json()["replicas"] == 1
+    api.leader.round()
+    assert api.jobs() == [job_id(job.split("-")[1], 2)]
+
+
+def test_who_has_no_lease_says_nothing_of_a_replica(api: Served) -> None:
+    api.serve()
+    api.leader.round()
+    [job] = api.jobs()
+    api.run(job)
+    assert not api.store.services.report(job, "runner-2/x", {"state": "ready", "address": "10.0.0.1"})
+    assert api.row()["running"][0]["worker"] == "runner-1"
+
+
+def test_what_keeps_one_service_from_going_on_keeps_no_other(api: Served) -> None:
+    api.serve(name="broken")
+    api.serve()
+    broken = api.store.services.one("default", "broken")
+    assert broken
+    api.store.client.hset(keys.service(broken.service_id), "job", "{not json")
+    api.leader.round()
+    assert len(api.jobs()) == 1
+
+
+def test_a_replica_that_is_refused_is_tried_again_later_and_says_why(api: Served) -> None:
+    api.serve()
+    service = api.store.services.one("default", "web")
+    assert service
+    body = json.loads(service.job)
+    body["parameters"]["files"] = "0" * 64  # as where its artifact was lost
+    api.store.client.hset(keys.service(service.service_id), "job", json.dumps(body))
+    api.leader.round()
+    row = api.row()
+    assert row["running"] == [] and row["failures"] == 1 and "refused" in row["last_failure"]
+    api.store.client.hset(keys.service(service.service_id), "job", service.job)
+    api.skip()
+    api.leader.round()
+    assert len(api.jobs()) == 1
+
+
+@pytest.mark.parametrize(("given", "field", "why"), [
+    ({"name": "A"}, "name", ""), ({"name": "a" * 64}, "name", ""), ({"name": "-a"}, "name", ""),
+    ({"engine": "nosuch"}, "engine", "http, llamacpp"), ({"replicas": 101}, "replicas", "100"),
+    ({"replicas": -1}, "replicas", "0"), ({"replicas": True}, "replicas", ""),
+    ({"parameters": {}}, "parameters.command", "needed"), ({"parameters": {"command": []}}, "parameters.command", ""),
+    ({"parameters": {"command": ["x"], "more": 1}}, "parameters.more", "not known"),
+    ({"parameters": {"command": ["x"], "health": "up"}}, "parameters.health", "begin with /"),
+    ({"parameters": {"command": ["x"], "env": {"CLUSTER_KEY": "x"}}}, "parameters.env", "CLUSTER_"),
+    ({"requirements": {"gpus": 0}}, "requirements.gpus", "1"),
+    ({"requirements": {"size": 1}}, "requirements.size", "not known"),
+    ({"priority": "urgent"}, "priority", "high, normal, low"),
+    ({"request_timeout_seconds": 0}, "request_timeout_seconds", "1"),
+    ({"max_concurrent_requests": 0}, "max_concurrent_requests", "1"), ({"more": 1}, "more", "not known"),
+    ({"engine": "llamacpp", "parameters": {}}, "model", "GGUF"),
+])  # fmt: skip
+def test_a_wrong_service_is_refused_by_field_and_nothing_is_stored(
+    api: Served, given: dict[str, Any], field: str, why: str
+) -> None:
+    answer = api.serve(**given)
+    assert (answer.status_code, answer.json().get("field")) == (422, field), answer.text
+    assert why in answer.text
+    assert api.store.client.scard(keys.SERVICES) == 0
+
+
+def test_services_are_their_tenants_and_need_the_scope_run(api: Served) -> None:
+    api.ask("PUT", "/api/tenants/a", {})
+    mine, theirs = api.token("run", "read", "infer", tenant="a"), api.token("run", "submit", "read", "infer")
+    assert api.ask("POST", "/api/services", BODY, mine).json()["tenant"] == "a"
+    assert api.ask("POST", "/api/services", {**BODY, "name": "x"}, api.token("submit", "read")).status_code == 403
+    assert api.ask("GET", "/api/services", token=theirs).json() == {"services": []}
+    assert api.ask("GET", "/api/services?tenant=a", token=theirs).status_code == 403
+    for method, path in (("DELETE", "web"), ("POST", "web/restart"), ("POST", "web/stop"), ("GET", "web")):
+        assert api.ask(method, f"/api/services/{path}", token=theirs).status_code == 404
+    assert api.ask("POST", "/api/services/web/scale", {"replicas": 3}, theirs).status_code == 404
+    assert api.ask("GET", "/v1/models", token=theirs).json()["data"] == []
+    assert [one["id"] for one in api.ask("GET", "/v1/models", token=mine).json()["data"]] == ["web"]
+    api.leader.round()
+    [job] = [each["job_id"] for each in api.ask("GET", "/api/services?tenant=a").json()["services"][0]["running"]]
+    assert api.ask("GET", f"/api/jobs/{job}", token=theirs).status_code == 404
+    assert api.serve().status_code == 201, "each tenant has its own names"
+    assert api.serve().status_code == 409
+
+
+def test_a_deleted_service_frees_its_name_at_once_and_its_replicas_end(both: Served) -> None:
+    both.serve()
+    both.leader.round()
+    [job] = both.jobs()
+    assert both.ask("DELETE", "/api/services/web", token=both.maker).status_code == 204
+    assert both.ask("DELETE", "/api/services/web", token=both.maker).status_code == 404
+    assert both.serve().status_code == 201
+    for _ in range(4):
+        both.leader.round()
+    assert both.store.job_reads.states([job]) == [None] and both.jobs() != [job]
+    assert both.store.client.scard(keys.SERVICES) == 1
+    assert list(both.store.client.scan_iter(f"*{job.split('-')[1]}*")) == []
+
+
+def test_errors_under_v1_are_problems_and_what_openais_clients_read(api: Served) -> None:
+    api.serve()
+    for token, status, code in (("wrong", 401, "invalid_api_key"), (api.token("read"), 403, None)):
+        answer = api.ask("GET", "/v1/models", token=token)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+        assert answer.json()["status"] == status and answer.headers["content-type"] == "application/problem+json"
+    for body, status, code in (
+        ({"model": "web"}, 503, "no_ready_replica"), ({"model": "x"}, 404, "model_not_found"), ({}, 400, None),
+        ([], 400, None),
+    ):  # fmt: skip
+        answer = api.ask("POST", "/v1/chat/completions", body, api.maker)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.text
+    assert api.ask("GET", "/v1/models/x", token=api.maker).status_code == 404
+    assert api.ask("GET", "/v1/metrics", token=api.maker).status_code == 404
