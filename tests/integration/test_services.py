@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
+import psutil
 import pytest
 
 from tests import tiny_model
@@ -22,7 +25,7 @@ TOKEN = "t" * 40
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """A cluster with one runner of three slots on the coordinator's host, and a model kept in it as tiny."""
+    """A cluster with one runner of six slots on the coordinator's host, and a model kept in it as tiny."""
     folder = tmp_path_factory.mktemp("services")
     with tempfile.TemporaryDirectory(prefix="runner-") as place:
         Path(place).chmod(0o711)
@@ -32,7 +35,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         try:
             live.start_redis()
             live.start_coordinator()
-            live.start_runner(0, 3, RUNNER_DIR=place)
+            live.start_runner(0, 6, RUNNER_DIR=place)
             live.wait_ready(1)
             tiny_model.write(folder / "tiny.gguf")
             with Cluster(live.url(), TOKEN) as cluster:
@@ -92,3 +95,130 @@ def test_openais_client_raises_what_it_should(served: Live, client: openai.OpenA
     stranger = openai.OpenAI(base_url=f"{served.url()}/v1", api_key="tc_" + "0" * 30, max_retries=0)
     with stranger, pytest.raises(openai.AuthenticationError):
         stranger.models.list()
+
+
+#: Streams a token each 20 ms, and writes its number into each, so that whoever reads knows who answers.
+_PACED = """
+import http.server, json, os, sys, time
+class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *_): pass
+    def do_GET(self):
+        self.send_response(200); self.send_header("Content-Length", "0"); self.end_headers()
+    def do_POST(self):
+        assert self.headers["Authorization"] == "Bearer " + os.environ["CLUSTER_KEY"]
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200); self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close"); self.end_headers()
+        try:
+            for number in range(int(os.environ["TOKENS"])):
+                text = json.dumps({"choices": [{"delta": {"content": str(number)}}], "pid": os.getpid()})
+                self.wfile.write(b"data: " + text.encode() + b"\\n\\n"); self.wfile.flush(); time.sleep(0.02)
+            self.wfile.write(b"data: [DONE]\\n\\n")
+        except OSError:
+            print("the client left", flush=True)
+http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Answer).serve_forever()
+"""
+
+
+def serve_paced(live: Live, name: str, tokens: int, **choices: Any) -> None:
+    command = ["{python}", "-c", _PACED, "{port}"]
+    parameters = {"command": command, "env": {"TOKENS": str(tokens)}, "health": "/"}
+    serve(live, name, engine="http", model=None, parameters=parameters, **choices)
+
+
+def replicas(live: Live) -> list[Any]:
+    """Return the jobs of replicas that have not ended."""
+    rows = live.get("/api/jobs?type=service&limit=500")["jobs"]
+    return [row for row in rows if row["state"] not in ("done", "failed", "cancelled")]
+
+
+def log(live: Live, job: str) -> str:
+    answer = httpx.get(f"{live.url()}/api/jobs/{job}/logs/0", headers=live.headers(), timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+@pytest.fixture(scope="module")
+def serves_paced(live: Live) -> str:
+    serve_paced(live, "paced", 100, replicas=2)
+    return "paced"
+
+
+@pytest.fixture
+def paced(live: Live, serves_paced: str) -> str:
+    """Two replicas that stream for about two seconds."""
+    ready(live, serves_paced, 2)
+    return serves_paced
+
+
+def stream(live: Live, name: str) -> Iterator[Any]:
+    with (
+        httpx.Client(timeout=60) as client,
+        client.stream(
+            "POST", f"{live.url()}/v1/chat/completions", json={"model": name, "stream": True}, headers=live.headers()
+        ) as answer,
+    ):
+        assert answer.status_code == 200, answer.read()
+        for line in answer.iter_lines():
+            if line:
+                yield line.removeprefix("data: ")
+
+
+def test_a_killed_replica_costs_its_own_streams_alone_and_is_replaced(live: Live, paced: str) -> None:
+    first, second = stream(live, paced), stream(live, paced)
+    ones, others = [json.loads(next(first))], [json.loads(next(second))]
+    assert ones[0]["pid"] != others[0]["pid"], "they are on two replicas"
+    psutil.Process(ones[0]["pid"]).kill()
+    *_, last = first
+    assert "broke off" in json.loads(last)["error"]["message"]
+    rest = list(second)
+    assert rest[-1] == "[DONE]" and len(rest) == 100, "the other stream came to its end"
+    for _ in range(5):  # and whoever asks now is answered, whatever this coordinator knows
+        asked = stream(live, paced)
+        assert json.loads(next(asked))["pid"] == others[0]["pid"] or live.get(f"/api/services/{paced}")["ready"] == 2
+        asked.close()
+    row = ready(live, paced, 2)
+    assert row["failures"] and "SIGKILL" in row["last_failure"]
+
+
+def test_a_client_that_leaves_ends_the_engines_work(live: Live, paced: str) -> None:
+    asked = stream(live, paced)
+    first = next(asked)
+    asked.close()
+    until(lambda: sum(row["requests"] for row in live.get(f"/api/services/{paced}")["running"]) == 0)
+    before = live.get(f"/api/services/{paced}")["failures"]
+    psutil.Process(json.loads(first)["pid"]).kill()  # its log is kept as that of the last one that died
+    row = until(lambda: (row := live.get(f"/api/services/{paced}"))["failures"] > before and row, 60)
+    assert "the client left" in log(live, row["last_dead_job_id"])
+
+
+def test_a_restart_under_streams_breaks_none(live: Live, paced: str) -> None:
+    """The runner has a slot for one more, so two are ready all the time; streams on old ones come to their end."""
+    streams = [stream(live, paced) for _ in range(4)]
+    old = {json.loads(next(one))["pid"] for one in streams}
+    before = live.get(f"/api/services/{paced}")["running"][0]["generation"]
+    assert live.post(f"/api/services/{paced}/restart").status_code == 200
+    for one in streams:
+        assert list(one)[-1] == "[DONE]"
+
+    def replaced() -> bool:
+        row = live.get(f"/api/services/{paced}")
+        assert row["ready"] >= 1
+        return row["ready"] == 2 and all(each["generation"] > before for each in row["running"])
+
+    until(replaced, 90)
+    asked = stream(live, paced)
+    assert json.loads(next(asked))["pid"] not in old
+    asked.close()
+
+
+def test_a_replica_that_is_never_ready_dies_with_its_words_and_a_service_can_be_deleted(live: Live) -> None:
+    parameters = {"command": ["sh", "-c", "echo why it is late; sleep 600"], "health": "/"}
+    serve(live, "late", engine="http", model=None, parameters=parameters, start_timeout_seconds=1)
+    row = until(lambda: (row := live.get("/api/services/late"))["failures"] and row, 60)
+    assert "was not ready within start_timeout_seconds, 1" in row["last_failure"]
+    assert "why it is late" in log(live, row["last_dead_job_id"])
+    answer = httpx.delete(f"{live.url()}/api/services/late", headers=live.headers(), timeout=60)
+    assert answer.status_code == 204
+    until(lambda: not [each for each in replicas(live) if each["parameters"]["service"] == "late"], 60)
