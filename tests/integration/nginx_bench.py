@@ -135,7 +135,7 @@ def _handler(replica: Replica) -> type[BaseHTTPRequestHandler]:
             if replica.breaks > 0:
                 replica.breaks -= 1
                 self.close_connection = True
-            elif self.path.endswith(("/events", "/follow")):
+            elif self.path.endswith(("/events", "/follow", "/chat/completions")):
                 self._stream()
             else:
                 self._send(503 if replica.busy else 200)

@@ -218,15 +218,25 @@ def test_an_upstream_of_ones_own_has_weights(names: Names, port: int, replicas: 
 
 
 def test_events_arrive_one_by_one(proxy: Front, replicas: list[Replica]) -> None:
-    for path in ("/api/events", "/api/jobs/j1/events", "/api/jobs/j1/logs/3/follow"):
+    asked = [("GET", path) for path in ("/api/events", "/api/jobs/j1/events", "/api/jobs/j1/logs/3/follow")]
+    for method, path in [*asked, ("POST", "/v1/chat/completions")]:
         for replica in replicas[:2]:
             replica.go_on.clear()
-        with httpx.stream("GET", f"{proxy.url}{path}", headers={"Accept-Encoding": "gzip"}, timeout=5) as answer:
+        with httpx.stream(method, f"{proxy.url}{path}", headers={"Accept-Encoding": "gzip"}, timeout=5) as answer:
             chunks = answer.iter_text()
             assert next(chunks) == "data: first\n\n"
             for replica in replicas[:2]:
                 replica.go_on.set()
             assert "".join(chunks) == "data: second\n\n"
+
+
+def test_a_long_prompt_reaches_a_coordinator_once_and_an_endless_one_does_not(
+    proxy: Front, replicas: list[Replica]
+) -> None:
+    asked = f"{proxy.url}/v1/embeddings"
+    assert httpx.post(asked, content=b"x" * (8 << 20), timeout=30).status_code == 200
+    assert sum(path == "/v1/embeddings" for replica in replicas for _, path, _ in replica.heard) == 1
+    is_problem(httpx.post(asked, content=b"x" * (10 << 20), timeout=30), 413)
 
 
 # -- what is said ---------------------------------------------------------------------------------------------------

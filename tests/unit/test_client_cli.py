@@ -920,3 +920,87 @@ def test_jobs_are_a_queue_of_tasks_to_who_calls_them_so(fake: Fake, run: Run) ->
     assert "j1" in run("queue", "tasks", "--status", "running").out
     assert fake.asked[-1].url.params["state"] == "running"
     assert run("queue", "cancel", "j1").out == "j1 cancelled\n"
+
+
+# -- services ---------------------------------------------------------------------------------------------------------
+
+SERVICE = {
+    "name": "chat", "tenant": "default", "engine": "llamacpp", "model": "tiny", "state": "starting", "replicas": 1,
+    "ready": 0, "created": "2026-01-02T03:04:05.000Z", "failures": 0, "next_start": None, "last_failure": None,
+    "running": [
+        {"job_id": "v-a-1", "state": "starting", "because": "/health does not answer", "worker": "runner-1",
+         "host": "h", "generation": 1, "since": "2026-01-02T03:04:05.000Z", "requests": 2},
+    ],
+}  # fmt: skip
+READY = SERVICE | {"state": "ready", "ready": 1}
+
+
+def test_a_model_is_served_in_the_words_of_the_command_and_waited_for(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
+    fake.on("GET", "/api/services/tiny-q4", SERVICE | {"name": "tiny-q4"}, READY | {"name": "tiny-q4"})
+    fake.on("GET", "/api/services/chat", SERVICE, READY)
+    ran = run("serve", "Tiny_Q4", "--context", "2048", "-p", "threads=2", "-p", "file=a=b", "--gpus", "1", "--wait")
+    assert (ran.code, ran.out) == (0, "chat ready, 1 of 1 ready\n")
+    assert "starting, 0 of 1 ready: /health does not answer" in ran.err and "/v1" in ran.err
+    assert fake.bodies("/api/services") == [{
+        "name": "tiny-q4", "engine": "llamacpp", "replicas": 1, "model": "Tiny_Q4",
+        "parameters": {"context": 2048, "threads": 2, "file": "a=b"}, "requirements": {"gpus": 1},
+    }]  # fmt: skip
+
+
+def test_a_program_is_served_behind_two_dashes(fake: Fake, run: Run) -> None:
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
+    words = ["python3", "-m", "http.server", "{port}"]
+    assert run("serve", "--engine", "http", "--name", "web", "-p", "health=/", "--", *words).code == 0
+    [body] = fake.bodies("/api/services")
+    assert body["parameters"] == {"command": words, "health": "/"} and "model" not in body
+
+
+@pytest.mark.parametrize(("words", "why"), [
+    ((), "one is needed: an artifact, or a file"), (("a", "b"), "one is needed"),
+    (("./nosuch.gguf",), "there is no file ./nosuch.gguf"), (("--engine", "http"), "a program is needed, behind --"),
+    (("tiny", "-p", "threads"), "must be NAME=VALUE"), (("tiny", "--files", "x"), "is for --engine http"),
+    (("___",), "gives none"),
+])  # fmt: skip
+def test_what_cannot_be_served_is_refused_before_anything_is_sent(
+    fake: Fake, run: Run, words: tuple[str, ...], why: str
+) -> None:
+    ran = run("serve", *words)
+    assert ran.code == 2 and why in ran.err and fake.asked == []
+
+
+def test_who_waits_for_replicas_that_die_hears_why(fake: Fake, run: Run) -> None:
+    dead = SERVICE | {"state": "waiting", "running": [], "failures": 3, "last_failure": "exit code 3"}
+    fake.on("POST", "/api/services", httpx.Response(201, json=SERVICE))
+    fake.on("GET", "/api/services/chat", dead)
+    ran = run("serve", "chat", "--wait")
+    assert ran.code == 1 and "3 replicas of chat died, the last: exit code 3" in ran.err
+    assert "cluster service logs chat" in ran.err
+
+
+def test_services_are_listed_with_their_replicas_and_changed(fake: Fake, run: Run) -> None:
+    gone = SERVICE | {"name": "gone", "state": "waiting", "running": [], "last_failure": "exit code 3",
+                      "next_start": "2026-01-02T03:04:09.000Z"}  # fmt: skip
+    fake.on("GET", "/api/services", {"services": [SERVICE, gone]})
+    lines = run("services").out.splitlines()
+    assert lines[1].split() == [
+        "chat",
+        "llamacpp",
+        "v-a-1",
+        "starting",
+        "runner-1",
+        "2",
+        "/health",
+        *["does", "not", "answer"],
+    ]
+    assert "the last one died: exit code 3; the next one begins at 2026" in lines[2]
+    fake.on("POST", "/api/services/chat/scale", READY | {"replicas": 3})
+    assert run("service", "scale", "chat", "3").out == "chat ready, 1 of 3 ready\n"
+    assert fake.bodies("/api/services/chat/scale") == [{"replicas": 3}]
+    for verb in ("restart", "stop"):
+        fake.on("POST", f"/api/services/chat/{verb}", READY)
+        assert run("service", verb, "chat").code == 0
+    fake.on("DELETE", "/api/services/chat", httpx.Response(204))
+    assert run("service", "delete", "chat").out == "chat deleted\n"
+    fake.on("GET", "/api/services", {"services": []})
+    assert "cluster serve model.gguf" in run("services").err
